@@ -315,12 +315,12 @@ impl From<&Model> for SessionModel {
     }
 }
 
-/// What every request of an agent with this system prompt and these tools carries besides the conversation.
+/// The system prompt and the tools of an agent, as the session counts them.
 pub(crate) fn overhead(system: &[String], specs: &[ToolSpec]) -> Overhead {
     Overhead::default().system(system.join("\n\n")).tools(declared(specs))
 }
 
-/// Tools as they are declared, one text for each.
+/// Declarations of tools, one text for each.
 pub(crate) fn declared(specs: &[ToolSpec]) -> Vec<String> {
     specs.iter().map(|tool| format!("{}\n{}\n{}", tool.name, tool.description, tool.schema)).collect()
 }

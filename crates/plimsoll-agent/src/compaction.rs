@@ -97,10 +97,10 @@ impl SummaryFigures {
     }
 }
 
-/// A compaction that is made beside the turn, and what its summaries were charged. Dropping it gives it up.
-pub(crate) struct EarlyClimb(JoinHandle<Vec<(Option<Usage>, Option<f64>)>>);
+/// A compaction that runs while the turn continues, and the charges of its summaries. Dropping it cancels it.
+pub(crate) struct Precompaction(JoinHandle<Vec<(Option<Usage>, Option<f64>)>>);
 
-impl Drop for EarlyClimb {
+impl Drop for Precompaction {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -144,7 +144,7 @@ impl Agent {
                 })
             }
             None => {
-                // The tools stay declared, because the cache begins with them. Forbidding them in a field of its own would
+                // The tools stay declared, because the cache begins with them. Forbidding them in `tool_choice` would
                 // make Anthropic's cache of the conversation useless; the instruction forbids them, and a call is refused.
                 let tool_choice = match model.wire() {
                     Wire::Anthropic => ToolChoice::Auto,
@@ -217,7 +217,7 @@ impl Conversation {
         self.settle().await?;
         // The summary request carries the same tools as the turns do, or the cache would not be hit.
         self.take_server_tools(cancel).await?;
-        self.early = None;
+        self.precompaction = None;
         let (agent, session, id) = (&self.agent, &self.session, self.session.id());
         if agent.has_hooks(HookEvent::Compacting, None) {
             let context = agent.compaction_context(id, "manual", Vec::new());
@@ -263,13 +263,13 @@ impl Conversation {
         }
     }
 
-    /// Let a compaction be made beside the turn.
-    pub(crate) fn begin_early(&mut self) {
+    /// Begins a compaction that runs while the turn continues.
+    pub(crate) fn begin_precompaction(&mut self) {
         let (agent, session, specs) =
             (self.agent.clone(), self.session.handle().clone(), Arc::clone(&self.specs));
-        // One that was begun before is given up first.
-        self.early = None;
-        self.early = Some(EarlyClimb(tokio::spawn(async move {
+        // An earlier one is cancelled first.
+        self.precompaction = None;
+        self.precompaction = Some(Precompaction(tokio::spawn(async move {
             // Hooks are asked beside the turn as well. A run that is given up drops this task, and them with it.
             if agent.has_hooks(HookEvent::Compacting, None) {
                 let context = agent.compaction_context(session.id(), "early", Vec::new());
@@ -285,27 +285,27 @@ impl Conversation {
         })));
     }
 
-    /// Take note of a compaction beside the turn that is done. One that is not is waited for only where the line is crossed:
-    /// it has begun with the same work that would have to be done now.
-    pub(crate) async fn await_early(
+    /// Collects the charges of an early compaction that is done. One that still runs is awaited only if the line is crossed: it has
+    /// begun with the same work that would have to be done now.
+    pub(crate) async fn await_precompaction(
         &mut self,
         progress: &mut Progress,
         cancel: &CancellationToken,
     ) -> Result<(), AgentError> {
-        let Some(early) = &self.early else { return Ok(()) };
+        let Some(early) = &self.precompaction else { return Ok(()) };
         // Without an answer the run ends, and the compaction with it.
         if !early.0.is_finished()
             && unless_cancelled(self.session.is_over_line(), cancel).await? != Some(true)
         {
             return Ok(());
         }
-        let Some(mut early) = self.early.take() else { return Ok(()) };
+        let Some(mut early) = self.precompaction.take() else { return Ok(()) };
         let charged = tokio::select! {
             biased;
             () = cancel.cancelled() => return Ok(()),
             charged = &mut early.0 => charged,
         };
-        // One that panicked has stashed nothing, and the ordinary climb does its work.
+        // A compaction that panicked has stashed nothing, and the ordinary climb does its work.
         for (usage, cost) in charged.unwrap_or_default() {
             progress.charge(usage.as_ref(), cost);
         }

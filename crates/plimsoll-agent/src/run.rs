@@ -12,7 +12,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
-use crate::compaction::EarlyClimb;
+use crate::compaction::Precompaction;
 use crate::error::AgentError;
 use crate::event::{Event, ReceiptFigures, UsageFigures};
 use crate::guard::Guard;
@@ -31,7 +31,7 @@ pub struct Conversation {
     /// How the tools are declared; the same list each time, because the prompt cache begins with it.
     pub(crate) specs: Arc<Vec<ToolSpec>>,
     /// A compaction that is being prepared beside the turn.
-    pub(crate) early: Option<EarlyClimb>,
+    pub(crate) precompaction: Option<Precompaction>,
     /// Learned from a refusal: whether the model's window is known although no table has it.
     pub(crate) learned: bool,
     /// The MCP servers.
@@ -160,7 +160,7 @@ impl Conversation {
             agent,
             session,
             specs,
-            early: None,
+            precompaction: None,
             learned: false,
             servers,
             files: Arc::new(files),
@@ -176,20 +176,20 @@ impl Conversation {
         self.session.id()
     }
 
-    /// The session's handle, for what may happen to it beside a run: undo, pin, inspect, recall.
+    /// The session's handle, for what may happen during a run: undo, pin, inspect, recall.
     pub fn handle(&self) -> &SessionHandle {
         self.session.handle()
     }
 
-    /// The session itself, for hosts that add messages of their own between runs.
+    /// The session itself, for hosts that append messages between runs.
     pub fn session_mut(&mut self) -> &mut Session {
         &mut self.session
     }
 
     /// Releases the session, and waits until that is done.
     pub async fn close(self) -> Result<(), AgentError> {
-        let Conversation { session, early, mut servers, cleanup, .. } = self;
-        drop(early);
+        let Conversation { session, precompaction, mut servers, cleanup, .. } = self;
+        drop(precompaction);
         servers.close().await;
         let closed = session.close().await;
         // Bounded work, which a process that ends now would cut short every time.
@@ -218,7 +218,7 @@ impl Conversation {
 
     /// Go on with another model from the next request on. A smaller window makes the next climb do its work first.
     pub async fn switch_model(&mut self, model: Model) -> Result<(), AgentError> {
-        self.early = None;
+        self.precompaction = None;
         self.session.switch_model(&model).await?;
         (self.agent.model, self.learned) = (model, false);
         Ok(())
@@ -430,7 +430,7 @@ impl Conversation {
 }
 
 impl Agent {
-    /// Tell, log and count what was reduced.
+    /// Reports, logs and counts reductions.
     pub(crate) fn reduced(&self, progress: &mut Progress, receipts: &[Receipt]) {
         for receipt in receipts {
             progress.metrics += TokenMetrics::of(receipt);

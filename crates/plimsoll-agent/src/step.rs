@@ -57,10 +57,10 @@ impl Conversation {
         progress: &mut Progress,
         cancel: &CancellationToken,
     ) -> Result<StepEnd, AgentError> {
-        self.await_early(progress, cancel).await?;
+        self.await_precompaction(progress, cancel).await?;
         self.take_in_notes().await?;
         if self.session.is_broken_off().await? {
-            // A request must not end with half an answer: many models refuse to go on from one.
+            // A request must not end with half an answer: many models refuse to continue from one.
             self.session.continue_turn().await?;
         }
         let (agent, handle) = (&mut self.agent, self.session.handle().clone());
@@ -82,8 +82,8 @@ impl Conversation {
                         None => break request,
                     };
                 }
-                // Only now it is known that there will be a summary. If hooks have something to say about it, the climb is
-                // begun anew with that, which costs the counting but no call of a model.
+                // Only now it is known that there will be a summary. If hooks change its instructions, the climb is
+                // restarted, which costs the counting but no call of a model.
                 Prepared::Summarise(_) if std::mem::take(&mut asks_hooks) => {
                     let context = agent.compaction_context(id, "auto", Vec::new());
                     let text = agent.summary_text(&context, cancel).await;
@@ -229,7 +229,7 @@ impl Conversation {
         let cost = usage.as_ref().and_then(|usage| self.agent.model.cost(usage));
         let latency = sent.started.elapsed();
         // After the last word of a turn there may be no further request that a summary would help.
-        let wants_early = !calls.is_empty() && self.session.wants_precompaction().await?;
+        let wants_precompaction = !calls.is_empty() && self.session.wants_precompaction().await?;
         progress.steps += 1;
         (progress.refusals, progress.broken) = (0, 0);
         let text = message.text();
@@ -261,8 +261,8 @@ impl Conversation {
             cost,
             latency_ms: millis(latency),
         });
-        if wants_early {
-            self.begin_early();
+        if wants_precompaction {
+            self.begin_precompaction();
         }
         Ok(if calls.is_empty() { StepEnd::Answered { finish } } else { StepEnd::Called(calls) })
     }
@@ -340,7 +340,7 @@ impl Agent {
                     let message = Box::new(writer.abort(&error.to_string()).await?);
                     return Ok(AnswerOutcome::BrokenOff { message, error });
                 }
-                // A stream ends with an event of its own or with an error; this is neither.
+                // A stream ends with `Finished` or with an error; this is neither.
                 None => return Err(AgentError::Internal("the answer ended without an end".into())),
             };
             let is_last = matches!(event, AnswerEvent::Finished { .. });

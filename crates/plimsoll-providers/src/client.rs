@@ -256,7 +256,7 @@ pub struct AnswerStream {
 }
 
 impl AnswerStream {
-    /// What the answer brings next; none after its end. The last is [`AnswerEvent::Finished`] or an error.
+    /// The next event of the answer; `None` after its end. The last is [`AnswerEvent::Finished`] or an error.
     pub async fn next(&mut self) -> Option<Result<AnswerEvent, ProviderError>> {
         while self.ready.is_empty() && !self.ended {
             self.fill().await;

@@ -117,7 +117,7 @@ impl Agent {
         None
     }
 
-    /// Tell hooks of the compactions among what was reduced.
+    /// Notifies hooks of the compactions among these receipts.
     pub(crate) async fn tell_compacted(
         &self,
         session: &SessionId,

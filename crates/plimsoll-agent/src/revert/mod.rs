@@ -241,7 +241,7 @@ struct RevertReady {
     held: HeldTasks,
 }
 
-/// What is to be done to a file, and what the file is to hold.
+/// A step, and the content that its file is restored to.
 type ReadyStep = (Step, Result<Option<Vec<u8>>, StoreError>);
 
 impl RevertReady {
@@ -257,7 +257,7 @@ impl RevertReady {
             true => planned,
             false => RevertPlan::new(archive, session, target)?,
         };
-        // What a file is to hold is read before anything is touched, and held against its hash.
+        // Contents are read and checked against their hashes before any file is changed.
         let steps = steps.into_iter().map(|step| {
             let new = step.kept.as_ref().map(|kept| archive.read_kept(kept)).transpose();
             (step, new)

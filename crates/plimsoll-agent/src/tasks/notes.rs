@@ -137,7 +137,7 @@ impl Conversation {
     }
 }
 
-/// The messages that tell notes: words for a task each, and all ends together.
+/// Messages for notes: one for each steering text, and one for all tasks that ended.
 fn messages_of(
     fresh: &[&Note],
     told: &HashSet<(String, u32)>,
@@ -155,7 +155,7 @@ fn messages_of(
     for note in fresh.iter().filter(|note| note.kind == ENDED) {
         let run = note.data["run"].as_u64().and_then(|run| u32::try_from(run).ok());
         let Some((id, run)) = note.data["task"].as_str().zip(run) else { continue };
-        // What was removed meanwhile is not told.
+        // Tasks that were removed meanwhile are not reported.
         let task = siblings.iter().find(|task| task.id.as_str() == id);
         if let Some(task) = task.filter(|_| !told.contains(&(id.to_owned(), run))) {
             runs.push(EndedRun { task, run });
@@ -170,8 +170,8 @@ fn messages_of(
 }
 
 impl Agent {
-    /// Names the tasks that are at work, behind a summary that stands for their launches: a model that knows of none launches
-    /// them again. Once for each summary.
+    /// A message that lists the running tasks, after a summary has replaced their launches: a model that does not know of them
+    /// launches them again. `None` if this summary has one, or if no task runs.
     pub(crate) async fn task_reminder(&self, session: &SessionHandle) -> Result<Option<Message>, AgentError> {
         if self.tasks.is_none() {
             return Ok(None);

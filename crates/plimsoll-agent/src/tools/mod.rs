@@ -123,7 +123,7 @@ pub struct ToolCall<'a> {
     pub files: &'a FileLedger,
     /// The project's directory, with links resolved.
     pub directory: &'a Path,
-    /// Records what happens to the call, beside its output; its session's handle can be had from it.
+    /// Recorder of the call, with a handle of its session.
     pub record: &'a plimsoll_session::ToolCall,
     /// For tools that have to wait for something asynchronous.
     pub runtime: &'a Handle,

@@ -62,7 +62,7 @@ impl fmt::Debug for Opened {
     }
 }
 
-/// The model of a stored session, within the limits that are configured or with those of its own window.
+/// The model of a stored session, with these limits or else the configured ones.
 fn model_of(session: &Session, config: &Config, limits: Option<Limits>) -> SessionModel {
     let limits = limits.unwrap_or(Limits::new(config.context, 0));
     SessionModel::new(session.model.clone().unwrap_or_default()).limits(limits)
@@ -225,7 +225,7 @@ impl Opened {
         limits: Option<Limits>,
         summariser: Option<Summariser>,
     ) -> Result<Driver, CliError> {
-        // No request is made here, so `inspect` is what the figures are held against.
+        // No request is made here, so figures have to agree with `inspect`.
         let builder = self.builder(session, config, force).model(model_of(session, config, limits));
         let (lease, builder) =
             self.take(session, builder.summariser(summariser).figures(Figures::Recorded))?;

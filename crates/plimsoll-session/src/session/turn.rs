@@ -29,8 +29,11 @@ impl<'s> Request<'s> {
     /// Begins the answer to the request. `agent` is recorded as its author, if the host has several.
     pub async fn begin_answer(self, agent: Option<&str>) -> Result<AnswerWriter<'s>, SessionError> {
         let agent = agent.map(str::to_owned);
-        let message = self.session.run(move |driver| driver.begin_answer(agent.as_deref())).await?;
-        Ok(AnswerWriter { session: self.session, message, is_over: false })
+        // Before anything is awaited: if this future is dropped, the answer is ended as that of any other writer.
+        let mut writer =
+            AnswerWriter { session: self.session, message: MessageId::default(), is_over: false };
+        writer.message = writer.session.run(move |driver| driver.begin_answer(agent.as_deref())).await?;
+        Ok(writer)
     }
 
     /// Records that the provider rejected the request as too long; see [`Session::on_overflow`].

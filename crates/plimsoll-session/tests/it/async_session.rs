@@ -152,6 +152,21 @@ async fn an_answer_whose_writer_is_dropped_is_ended_without_a_further_call() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_answer_that_was_never_handed_out_is_ended_too() {
+    let harbour = Harbour::new();
+    let mut session = open(&harbour).await;
+    session.prompt("Do it").await.unwrap();
+    let Prepared::Ready(request) = session.prepare().await.unwrap() else { panic!("it is short") };
+    tokio::select! {
+        biased;
+        begun = request.begin_answer(None) => panic!("{begun:?} took no time"),
+        () = std::future::ready(()) => {}
+    }
+    let newest = session.with_log(|log| log.last().unwrap().clone()).await.unwrap();
+    assert!(newest.is_assistant() && newest.info.error.is_some() && !newest.is_open(), "{newest:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn calls_are_answered_from_other_threads() {
     let harbour = Harbour::new();
     let mut session = open(&harbour).await;

@@ -79,7 +79,7 @@ impl SummaryRequest {
         }
     }
 
-    /// The conversation to send: the instruction alone, or behind the session's own window.
+    /// The conversation to send: only the instruction, or the session's window followed by it.
     pub fn window(&self) -> Window {
         let mut window = match &self.form {
             SummaryForm::Separate { .. } => Window::default(),
