@@ -8,8 +8,9 @@ use std::time::Duration;
 use plimsoll::compact::request::{HookText, Summariser};
 use plimsoll::{BelievedUsage, Policy, SessionId, Tokens};
 use plimsoll_config::{McpServer, Permissions, ProviderKeys, SandboxConfig, ToolSwitch, matches};
-use plimsoll_session::{Counting, DriverHandle, SessionError, Settings};
-use plimsoll_store::{Archive, Clock, TakeOver};
+use plimsoll_providers::ToolSpec;
+use plimsoll_session::{Counting, Overhead, Session, SessionBuilder, SessionModel};
+use plimsoll_store::{Archive, Clock, NewSession, TakeOver};
 
 use crate::ask::Asker;
 use crate::builtin::{BASE_PROMPT, DEFAULT_AGENT};
@@ -226,9 +227,13 @@ impl Agent {
 
     /// Open a session of the archive, to run it.
     pub async fn open(&self, session: &SessionId) -> Result<Conversation, AgentError> {
-        let driver = DriverHandle::open(Arc::clone(&self.archive), session.clone(), self.settings()).await?;
+        self.open_as(self.builder().session(session.clone())).await
+    }
+
+    async fn open_as(&self, builder: SessionBuilder) -> Result<Conversation, AgentError> {
+        let session = builder.open().await?;
         self.tell(&Event::Opened {
-            session: session.clone(),
+            session: session.id().clone(),
             model: self.model.name.to_string(),
             agent: self.profile.name.clone(),
         });
@@ -238,39 +243,32 @@ impl Agent {
         }
         if let Some(board) = &self.tasks {
             // Tasks whose process has gone are found when their parent is opened, and it is told.
-            board.look_after(session).await?;
+            board.look_after(session.id()).await?;
         }
         let tools = self.profile.tools.clone();
-        let files = driver.run(move |driver| {
-            let files = FileLedger::of_log(driver.log());
-            tools.reopen(driver.log(), &files);
-            Ok(files)
+        let files = session.with_log(move |log| {
+            let files = FileLedger::of_log(log);
+            tools.reopen(log, &files);
+            files
         });
         let files = files.await?;
-        Ok(Conversation::new(self.clone(), session.clone(), driver, files))
+        Ok(Conversation::new(self.clone(), session, files))
     }
 
     /// Begin a session and open it.
     pub async fn begin(&self, title: &str) -> Result<Conversation, AgentError> {
-        let (archive, clock) = (Arc::clone(&self.archive), self.clock.clone());
-        let new = plimsoll_store::NewSession {
+        let new = NewSession {
             title: title.to_owned(),
             agent: Some(self.profile.name.clone()),
             model: Some(self.model.name.model.clone()),
             directory: Some(self.directory.display().to_string()),
-            ..plimsoll_store::NewSession::default()
+            ..NewSession::default()
         };
-        // The store blocks, so it is called off the host's threads.
-        let made = tokio::task::spawn_blocking(move || {
-            let now = clock.now();
-            let id = plimsoll_store::random_ids().session(now);
-            archive.store().create(plimsoll_store::NewSession { id, ..new }, now)
-        });
-        let made = made.await.map_err(|error| AgentError::Internal(error.to_string()))?;
-        self.open(&made.map_err(SessionError::from)?.id).await
+        self.open_as(self.builder().new_session(new)).await
     }
 
-    pub(crate) fn settings(&self) -> Settings {
+    /// Settings of the sessions that this agent runs.
+    pub(crate) fn builder(&self) -> SessionBuilder {
         let limits = self.model.limits;
         let known = self.policy.limits(&self.model.name.model, limits);
         let mut summariser = match &self.compaction.model {
@@ -284,21 +282,19 @@ impl Agent {
             let own = summariser.limits.output;
             summariser.limits.output = if own == Tokens::ZERO { longest } else { own.min(longest) };
         }
-        Settings {
-            policy: Arc::clone(&self.policy),
-            limits,
-            provider: Some(self.model.name.provider.clone()),
-            summariser: Some(summariser),
-            hook: self.own_summary_text(),
-            counting: self.counting.clone(),
+        Session::builder(Arc::clone(&self.archive))
+            .policy(Arc::clone(&self.policy))
+            .model(&self.model)
+            .summariser(summariser)
+            .summary_hook(self.own_summary_text())
+            .overhead(overhead(&self.profile.system, &self.profile.tools.specs()))
+            .counting(self.counting.clone())
             // What another tool recorded is of requests with its own system prompt and tools.
-            believed: BelievedUsage::Own,
-            holder: self.holder.clone(),
-            take_over: self.take_over.clone(),
-            lease: self.lease,
-            clock: self.clock.clone(),
-            ..Settings::new(self.model.name.model.clone())
-        }
+            .believed_usage(BelievedUsage::Own)
+            .holder(self.holder.clone())
+            .take_over(self.take_over.clone())
+            .lease(self.lease)
+            .clock(self.clock.clone())
     }
 
     /// What the agent itself has to say about a summary.
@@ -310,6 +306,23 @@ impl Agent {
     pub(crate) fn tell(&self, event: &Event) {
         (self.events)(event);
     }
+}
+
+impl From<&Model> for SessionModel {
+    fn from(model: &Model) -> SessionModel {
+        let name = SessionModel::new(model.name.model.clone()).provider(model.name.provider.clone());
+        name.limits(model.limits).price(model.price)
+    }
+}
+
+/// The system prompt and the tools of an agent, as the session counts them.
+pub(crate) fn overhead(system: &[String], specs: &[ToolSpec]) -> Overhead {
+    Overhead::default().system(system.join("\n\n")).tools(declared(specs))
+}
+
+/// Declarations of tools, one text for each.
+pub(crate) fn declared(specs: &[ToolSpec]) -> Vec<String> {
+    specs.iter().map(|tool| format!("{}\n{}\n{}", tool.name, tool.description, tool.schema)).collect()
 }
 
 /// So much is asked for at least, however little room the window leaves.

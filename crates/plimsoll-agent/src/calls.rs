@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 
 use plimsoll::{PartId, Receipt};
 use plimsoll_config::{Action, HookEvent};
-use plimsoll_session::OutputSink;
+use plimsoll_session::{OutputSink, ToolCall as CallRecord};
 use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
@@ -38,12 +38,18 @@ const SHOWN_INPUT: usize = 500;
 struct PendingCall {
     part: PartId,
     tool: String,
+    record: CallRecord,
     /// What the model gave, or what a hook made of it.
     input: Value,
     is_changed: bool,
 }
 
 impl PendingCall {
+    fn new(record: CallRecord) -> PendingCall {
+        let (part, tool, input) = (record.part.clone(), record.tool.clone(), record.input.clone());
+        PendingCall { part, tool, record, input, is_changed: false }
+    }
+
     /// What the model is told if the call is not the one that it made.
     fn note(&self) -> Option<String> {
         let input: String = self.input.to_string().chars().take(SHOWN_INPUT).collect();
@@ -74,10 +80,11 @@ impl Conversation {
     /// Make the calls of the newest answer. Gives how the run ends, if it does; none if the model has to be asked again.
     pub(crate) async fn run_calls(
         &mut self,
+        calls: Vec<CallRecord>,
         progress: &mut Progress,
         cancel: &CancellationToken,
     ) -> Result<Option<RunEnd>, AgentError> {
-        let mut pending = self.pending_calls().await?.into_iter().enumerate().peekable();
+        let mut pending = calls.into_iter().map(PendingCall::new).enumerate().peekable();
         let (mut end, mut failure) = (None, None);
         // A run that is dropped in the middle must not leave its tools working beside the next one.
         let tools_cancel = cancel.child_token();
@@ -133,21 +140,6 @@ impl Conversation {
             return Ok(Some(RunEnd::Cancelled));
         }
         Ok(end)
-    }
-
-    async fn pending_calls(&self) -> Result<Vec<PendingCall>, AgentError> {
-        let pending = self.driver.run(|driver| {
-            let calls = driver.open_calls().into_iter();
-            Ok(calls
-                .filter_map(|part| {
-                    let tool = part.as_tool()?;
-                    let input = tool.state.input.as_ref().map_or(Value::Null, |input| input.value().clone());
-                    let (part, tool) = (part.id.clone(), tool.tool.clone());
-                    Some(PendingCall { part, tool, input, is_changed: false })
-                })
-                .collect())
-        });
-        Ok(pending.await?)
     }
 
     fn is_parallel(&self, tool: &str) -> bool {
@@ -207,7 +199,7 @@ impl Conversation {
                     return Err(CallRefusal { status, error: error.to_string(), was_run: false });
                 }
                 let question = PermissionQuestion {
-                    session: self.session.clone(),
+                    session: self.session.id().clone(),
                     agent: self.agent.profile.name.clone(),
                     part: call.part.clone(),
                     tool: call.tool.clone(),
@@ -272,7 +264,7 @@ impl Conversation {
 
     fn hooked(&self, call: &PendingCall) -> HookedCall {
         HookedCall {
-            session: self.session.clone(),
+            session: self.session.id().clone(),
             agent: self.agent.profile.name.clone(),
             part: call.part.clone(),
             tool: call.tool.clone(),
@@ -290,10 +282,9 @@ impl Conversation {
     /// else. Files of other sessions are in the same folder and stay closed.
     async fn is_own_output(&self, tool: &str, subject: &Subject) -> bool {
         let Subject::Path { real, .. } = subject else { return false };
-        let (session, path) = (self.session.clone(), real.clone());
-        let is_own =
-            self.driver.run(move |driver| Ok(driver.archive().is_spilled_file(&session, &path))).await;
-        is_own.unwrap_or(false) && !self.is_ruled(tool, subject)
+        let (session, path) = (self.session.id().clone(), real.clone());
+        let is_own = self.session.with_archive(move |archive| Ok(archive.is_spilled_file(&session, &path)));
+        is_own.await.unwrap_or(false) && !self.is_ruled(tool, subject)
     }
 
     /// Whether a rule says that such a call is not made, or only if the user agrees.
@@ -345,22 +336,16 @@ impl Conversation {
         subject: Subject,
         cancel: &CancellationToken,
     ) -> Result<tokio::task::JoinHandle<FinishedCall>, AgentError> {
-        let part = call.part.clone();
-        let sink = self
-            .driver
-            .run(move |driver| {
-                driver.start_call(&part)?;
-                driver.output(&part)
-            })
-            .await?;
+        call.record.start().await?;
+        let sink = call.record.output().await?;
         self.tell_confinement(&call.tool, &*tool);
         self.agent.tell(&Event::CallStarted {
             part: call.part.clone(),
             tool: call.tool.clone(),
             input: call.input.clone(),
         });
-        let (driver, directory, cancel) = (self.driver.clone(), self.agent.directory.clone(), cancel.clone());
-        let (runtime, agent, session) = (Handle::current(), self.agent.clone(), self.session.clone());
+        let (directory, cancel) = (self.agent.directory.clone(), cancel.clone());
+        let (runtime, agent, session) = (Handle::current(), self.agent.clone(), self.session.id().clone());
         let (files, events) = (Arc::clone(&self.files), Arc::clone(&self.agent.events));
         let granted = self.granted.clone();
         Ok(tokio::task::spawn_blocking(move || {
@@ -395,7 +380,7 @@ impl Conversation {
                 files: &files,
                 events: &events,
                 directory: &directory,
-                driver: &driver,
+                record: &call.record,
                 runtime: &runtime,
                 cancel: &cancel,
             };
@@ -440,8 +425,8 @@ impl Conversation {
             // What it printed by then may be what the user stopped it for.
             let words = format!("\n[{}]", ToolError::Cancelled);
             let _ = sink.write_all(words.as_bytes());
-            let receipt = self.driver.run(move |driver| driver.finish_output(sink)).await?;
-            self.reduced(progress, receipt.as_slice());
+            let receipt = call.record.finish(sink).await?;
+            self.agent.reduced(progress, receipt.as_slice());
             self.report_call_end(&call, CallStatus::Cancelled, bytes, Some(ToolError::Cancelled.to_string()));
             return Ok(None);
         }
@@ -470,10 +455,10 @@ impl Conversation {
             let _ = sink.write_all(note.as_bytes());
         }
         let receipts = match self.agent.has_hooks(HookEvent::ToolAfter, Some(&call.tool)) {
-            false => self.driver.run(move |driver| driver.finish_output(sink)).await?.into_iter().collect(),
+            false => call.record.finish(sink).await?.into_iter().collect(),
             true => self.finish_hooked(&call, sink, cancel).await?,
         };
-        self.reduced(progress, &receipts);
+        self.agent.reduced(progress, &receipts);
         self.report_call_end(&call, CallStatus::Completed, bytes, ending);
         Ok(self.run_end_for(&call.tool, verdict))
     }
@@ -485,36 +470,30 @@ impl Conversation {
         sink: OutputSink,
         cancel: &CancellationToken,
     ) -> Result<Vec<Receipt>, AgentError> {
-        let mut taken = self.driver.run(move |driver| driver.close_output(sink)).await?;
+        let mut taken = call.record.close_output(sink).await?;
         let status = CallStatus::Completed;
         let hooked = self.hook_output(&self.hooked(call), status, taken.shown.as_str(), cancel).await;
-        let part = call.part.clone();
-        let receipts = self.driver.run(move |driver| {
-            let HookedOutput { replacement, addition } = hooked;
-            let Some(text) = replacement else {
-                if !addition.is_empty() {
-                    taken.shown = format!("{}{addition}", taken.shown.as_str()).into();
-                }
-                return Ok(driver.finish_taken(&part, taken)?.into_iter().collect());
-            };
-            // The original is kept first. What cannot be kept is not replaced: nothing is lost because of a hook.
-            let first = taken.receipt.clone();
-            let handle = match driver.keep_aside(&part, &text, &mut taken.shown.as_str().as_bytes()) {
-                Ok(handle) => handle,
-                Err(error) => {
-                    let told = format!(
-                        "\n\n[A hook wanted to replace this output, which could not be kept: {error}]"
-                    );
-                    taken.shown = format!("{}{told}", taken.shown.as_str()).into();
-                    return Ok(driver.finish_taken(&part, taken)?.into_iter().collect());
-                }
-            };
-            let note = format!("\n\n[A hook replaced this output; the original is kept as {handle}]");
-            let shown = format!("{}{addition}{note}", text.trim_end());
-            let second = driver.take_output(&part, &mut shown.as_bytes())?;
-            Ok(first.into_iter().chain(second).collect())
-        });
-        Ok(receipts.await?)
+        let HookedOutput { replacement, addition } = hooked;
+        let Some(text) = replacement else {
+            if !addition.is_empty() {
+                taken.shown = format!("{}{addition}", taken.shown.as_str()).into();
+            }
+            return Ok(call.record.record_output(taken).await?.into_iter().collect());
+        };
+        // The original is kept first. What cannot be kept is not replaced: nothing is lost because of a hook.
+        let handle = match call.record.store_hidden(&text, taken.shown.as_str()).await {
+            Ok(handle) => handle,
+            Err(error) => {
+                let told =
+                    format!("\n\n[A hook wanted to replace this output, which could not be kept: {error}]");
+                taken.shown = format!("{}{told}", taken.shown.as_str()).into();
+                return Ok(call.record.record_output(taken).await?.into_iter().collect());
+            }
+        };
+        let note = format!("\n\n[A hook replaced this output; the original is kept as {handle}]");
+        let shown = format!("{}{addition}{note}", text.trim_end());
+        let second = call.record.finish_with(shown).await?;
+        Ok(taken.receipt.into_iter().chain(second).collect())
     }
 
     /// Answer a call with an error.
@@ -534,12 +513,10 @@ impl Conversation {
         if let Verdict::Tell(times) = verdict {
             error.push_str(&repeat_warning(times));
         }
-        let (part, text) = (call.part.clone(), error.clone());
-        let answered = self.driver.run(move |driver| match was_run {
-            true => driver.fail_call(&part, text),
-            false => driver.refuse_call(&part, text),
-        });
-        answered.await?;
+        match was_run {
+            true => call.record.fail(error.as_str()).await?,
+            false => call.record.refuse(error.as_str()).await?,
+        }
         self.report_call_end(&call, status, 0, Some(error));
         Ok(self.run_end_for(&call.tool, verdict))
     }

@@ -4,13 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll::compact::accept::{Rejection, Reply};
-use plimsoll::compact::ladder::Trigger;
-use plimsoll::compact::request::{SummaryForm, SummaryRequest};
-use plimsoll::window::{Block, WindowMessage, WindowRole};
-use plimsoll::{CachePlan, Policy, Receipt, Usage};
+use plimsoll::compact::request::SummaryRequest;
+use plimsoll::{CachePlan, Policy, Receipt, SessionId, Usage};
 use plimsoll_config::HookEvent;
 use plimsoll_providers::{RequestOptions, Thinking, ToolChoice, ToolSpec, Wire};
-use plimsoll_session::{Climb, ClimbStep, DriverHandle, SessionError, StopFlag};
+use plimsoll_session::{ClimbStep, Compaction, SessionError, SessionHandle};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -20,7 +18,7 @@ use crate::event::{Event, ReceiptFigures, ReductionKind, UsageFigures};
 use crate::metrics;
 use crate::model::{Model, Question};
 use crate::run::{Conversation, Progress};
-use crate::step::{one_message, reply_of, summary_max_tokens};
+use crate::step::{reply_of, summary_max_tokens};
 
 /// The answer to a summary request.
 pub(crate) struct Summary {
@@ -99,118 +97,93 @@ impl SummaryFigures {
     }
 }
 
-/// A climb that is made beside the turn, and what its summaries were charged.
-pub(crate) struct EarlyClimb {
-    task: JoinHandle<Vec<(Option<Usage>, Option<f64>)>>,
-    /// Stops a step that is being made on a thread, which ending the task does not.
-    stop: StopFlag,
-}
+/// A compaction that runs while the turn continues, and the charges of its summaries. Dropping it cancels it.
+pub(crate) struct Precompaction(JoinHandle<Vec<(Option<Usage>, Option<f64>)>>);
 
-impl EarlyClimb {
-    pub(crate) fn abort(self) {
-        self.stop.stop();
-        self.task.abort();
-    }
-}
-
-impl Drop for Conversation {
+impl Drop for Precompaction {
     fn drop(&mut self) {
-        if let Some(early) = self.early.take() {
-            early.abort();
-        }
+        self.0.abort();
     }
 }
 
-/// What the provider's cache holds of a summary request that is appended to the window; none for a request of its own.
-pub(crate) async fn cache_plan(driver: &DriverHandle, request: &SummaryRequest) -> Option<CachePlan> {
-    match &request.form {
-        SummaryForm::Separate { .. } => None,
-        SummaryForm::Appended { window, .. } => {
-            let window = window.clone();
-            driver.run(move |driver| Ok(driver.cache_plan(&window))).await.ok()
+impl Agent {
+    /// Ask for a summary: the compaction agent's model, or the session's own.
+    pub(crate) async fn ask_summary(
+        &self,
+        specs: &[ToolSpec],
+        request: &SummaryRequest,
+        cache: Option<&CachePlan>,
+        early: bool,
+        session: &SessionId,
+    ) -> Summary {
+        let (agent, cache_key) = (self, Some(session.as_str()));
+        let model = agent.compaction.model.as_ref().unwrap_or(&agent.model);
+        agent.tell(&Event::Summarising {
+            chunk: request.chunk,
+            of: request.of,
+            tokens: request.tokens,
+            early,
+        });
+        let started = Instant::now();
+        let options = RequestOptions {
+            max_tokens: summary_max_tokens(request).or(model.options.max_tokens),
+            cache_key: model.options.cache_key.clone().or_else(|| cache_key.map(str::to_owned)),
+            ..model.options.clone()
+        };
+        let window = request.window();
+        let built = match request.system() {
+            Some(system) => {
+                let options = RequestOptions { thinking: Thinking::Unset, ..options };
+                let system = [system.to_owned()];
+                model.request(Question {
+                    window: &window,
+                    system: &system,
+                    tools: &[],
+                    cache: None,
+                    options: &options,
+                })
+            }
+            None => {
+                // The tools stay declared, because the cache begins with them. Forbidding them in `tool_choice` would
+                // make Anthropic's cache of the conversation useless; the instruction forbids them, and a call is refused.
+                let tool_choice = match model.wire() {
+                    Wire::Anthropic => ToolChoice::Auto,
+                    Wire::Chat | Wire::Responses if specs.is_empty() => ToolChoice::Auto,
+                    Wire::Chat | Wire::Responses => ToolChoice::None,
+                };
+                let options = RequestOptions { tool_choice, ..options };
+                let system = &agent.profile.system;
+                model.request(Question { window: &window, system, tools: specs, cache, options: &options })
+            }
+        };
+        let said = match built {
+            Ok(request) => {
+                let name = model.name.to_string();
+                model.ask(&request, |_| metrics::retried(&name)).await.map_err(|error| error.to_string())
+            }
+            Err(error) => Err(error.to_string()),
+        };
+        let usage = said.as_ref().ok().and_then(|said| said.usage.clone());
+        let cost = usage.as_ref().and_then(|usage| model.cost(usage));
+        if said.is_ok() {
+            metrics::answered(&model.name.to_string(), usage.as_ref(), cost, started.elapsed());
         }
+        tracing::info!(
+            model = %model.name,
+            chunk = request.chunk,
+            of = request.of,
+            ok = said.is_ok(),
+            early,
+            "asked for a summary"
+        );
+        Summary { reply: said.map(|said| reply_of(said, model)), cost, early }
     }
-}
-
-/// Ask for a summary: the compaction agent's model, or the session's own.
-pub(crate) async fn ask_summary(
-    agent: &Agent,
-    specs: &[ToolSpec],
-    request: &SummaryRequest,
-    cache: Option<&CachePlan>,
-    early: bool,
-    cache_key: Option<&str>,
-) -> Summary {
-    let model = agent.compaction.model.as_ref().unwrap_or(&agent.model);
-    agent.tell(&Event::Summarising { chunk: request.chunk, of: request.of, tokens: request.tokens, early });
-    let started = Instant::now();
-    let options = RequestOptions {
-        max_tokens: summary_max_tokens(request).or(model.options.max_tokens),
-        cache_key: model.options.cache_key.clone().or_else(|| cache_key.map(str::to_owned)),
-        ..model.options.clone()
-    };
-    let built = match &request.form {
-        SummaryForm::Separate { system, prompt } => {
-            let window = one_message(prompt, &agent.policy);
-            let options = RequestOptions { thinking: Thinking::Unset, ..options };
-            let system = [system.clone()];
-            model.request(Question {
-                window: &window,
-                system: &system,
-                tools: &[],
-                cache: None,
-                options: &options,
-            })
-        }
-        SummaryForm::Appended { window, prompt } => {
-            let mut window = window.clone();
-            let block = Block::Text { text: prompt.as_str().into(), part: None };
-            window.messages.push(WindowMessage {
-                role: WindowRole::User,
-                message: None,
-                place: None,
-                blocks: vec![block],
-                signed: 0,
-            });
-            // The tools stay declared, because the cache begins with them. Forbidding them in a field of its own would
-            // make Anthropic's cache of the conversation useless; the instruction forbids them, and a call is refused.
-            let tool_choice = match model.wire() {
-                Wire::Anthropic => ToolChoice::Auto,
-                Wire::Chat | Wire::Responses if specs.is_empty() => ToolChoice::Auto,
-                Wire::Chat | Wire::Responses => ToolChoice::None,
-            };
-            let options = RequestOptions { tool_choice, ..options };
-            let system = &agent.profile.system;
-            model.request(Question { window: &window, system, tools: specs, cache, options: &options })
-        }
-    };
-    let said = match built {
-        Ok(request) => {
-            let name = model.name.to_string();
-            model.ask(&request, |_| metrics::retried(&name)).await.map_err(|error| error.to_string())
-        }
-        Err(error) => Err(error.to_string()),
-    };
-    let usage = said.as_ref().ok().and_then(|said| said.usage.clone());
-    let cost = usage.as_ref().and_then(|usage| model.cost(usage));
-    if said.is_ok() {
-        metrics::answered(&model.name.to_string(), usage.as_ref(), cost, started.elapsed());
-    }
-    tracing::info!(
-        model = %model.name,
-        chunk = request.chunk,
-        of = request.of,
-        ok = said.is_ok(),
-        early,
-        "asked for a summary"
-    );
-    Summary { reply: said.map(|said| reply_of(said, model)), cost, early }
 }
 
 impl Model {
     /// Ask for a summary in a request of its own, for hosts that reduce a session without running it.
-    pub async fn summarise(&self, request: &SummaryRequest, policy: &Policy) -> Result<Reply, String> {
-        let SummaryForm::Separate { system, prompt } = &request.form else {
+    pub async fn summarise(&self, request: &SummaryRequest) -> Result<Reply, String> {
+        let Some(system) = request.system() else {
             return Err("only the session's own model can be asked at the end of its window".to_owned());
         };
         let options = RequestOptions {
@@ -218,7 +191,7 @@ impl Model {
             thinking: Thinking::Unset,
             ..self.options.clone()
         };
-        let (window, system) = (one_message(prompt, policy), [system.clone()]);
+        let (window, system) = (request.window(), [system.to_owned()]);
         let question =
             Question { window: &window, system: &system, tools: &[], cache: None, options: &options };
         let request = self.request(question).map_err(|error| error.to_string())?;
@@ -243,133 +216,96 @@ impl Conversation {
     ) -> Result<Vec<ReceiptFigures>, AgentError> {
         self.settle().await?;
         // The summary request carries the same tools as the turns do, or the cache would not be hit.
-        self.take_server_tools(cancel).await;
-        if let Some(early) = self.early.take() {
-            early.abort();
+        self.take_server_tools(cancel).await?;
+        self.precompaction = None;
+        let (agent, session, id) = (&self.agent, &self.session, self.session.id());
+        if agent.has_hooks(HookEvent::Compacting, None) {
+            let context = agent.compaction_context(id, "manual", Vec::new());
+            let text = agent.summary_text(&context, cancel).await;
+            session.set_summary_hook(text).await?;
         }
-        if self.agent.has_hooks(HookEvent::Compacting, None) {
-            let text = self.agent.summary_text(&self.compaction_context("manual", Vec::new()), cancel).await;
-            self.driver.run(move |driver| Ok(driver.set_hook(text))).await?;
-        }
-        let fixed = self.fixed();
-        let focus = focus.map(str::to_owned);
-        let begin = self.driver.run(move |driver| {
-            let fixed = fixed(driver);
-            Ok(driver.begin_compaction_with(fixed, Trigger::Manual, focus))
-        });
-        let mut climb = begin.await?;
-        let (mut time, stop) = (SummaryTime::of(&self.agent.policy), StopFlag::default());
-        climb.stop_on(stop.clone());
+        let mut compaction = session.begin_compaction(focus).await?;
+        let mut time = SummaryTime::of(&agent.policy);
         loop {
-            let stepping = unless_cancelled(step_of(climb), &stop, cancel).await?;
-            let Some((back, step)) = stepping else { return Ok(Vec::new()) };
-            climb = back;
-            match step? {
+            let Some(step) = unless_cancelled(compaction.step(), cancel).await? else {
+                return Ok(Vec::new());
+            };
+            match step {
                 ClimbStep::Ask(request) => {
+                    let cache = session.cache_plan(&request).await.ok().flatten();
+                    let asked = agent.ask_summary(&self.specs, &request, cache.as_ref(), false, id);
                     let summary = tokio::select! {
                         biased;
                         () = cancel.cancelled() => return Ok(Vec::new()),
-                        summary = time.limit(self.summarise(&request, false)) => summary,
+                        summary = time.limit(asked) => summary,
                     };
                     let Some(summary) = summary else {
-                        tell_timed_out(&self.agent, false);
-                        climb.time_out();
+                        tell_timed_out(agent, false);
+                        compaction.time_out();
                         continue;
                     };
                     let (reply, figures) = summary.into_parts();
-                    figures.tell(&self.agent, answer(&mut climb, reply)?.as_ref());
+                    figures.tell(agent, compaction.answer(reply)?.as_ref());
                 }
                 ClimbStep::Done(climbed) => {
                     let rejection = climbed.outcome.rejections.last().cloned();
-                    let receipts = self.driver.run(move |driver| driver.commit(*climbed)).await?;
+                    let receipts = session.commit(*climbed).await?;
                     // A summary that is not smaller means that there was too little to summarise.
                     let is_failure =
                         |why: &Rejection| receipts.is_empty() && !matches!(why, Rejection::NotSmaller { .. });
                     if let Some(rejection) = rejection.filter(is_failure) {
                         return Err(AgentError::NotSummarised(rejection));
                     }
-                    self.tell_compacted("manual", &receipts, cancel).await;
-                    let mut figures = Vec::new();
-                    for receipt in &receipts {
-                        figures.push(self.tell_reduced(receipt));
-                    }
-                    return Ok(figures);
+                    agent.tell_compacted(id, "manual", &receipts, cancel).await;
+                    return Ok(receipts.iter().map(|receipt| agent.tell_reduced(receipt)).collect());
                 }
             }
         }
     }
 
-    /// Let a climb be made beside the turn.
-    pub(crate) fn begin_early(&mut self) {
-        let (agent, driver, specs) = (self.agent.clone(), self.driver.clone(), Arc::clone(&self.specs));
-        let (context, fixed) = (self.compaction_context("early", Vec::new()), self.fixed());
-        if let Some(before) = self.early.take() {
-            before.abort();
-        }
-        let stop = StopFlag::default();
-        let flag = stop.clone();
-        let task = tokio::spawn(async move {
+    /// Begins a compaction that runs while the turn continues.
+    pub(crate) fn begin_precompaction(&mut self) {
+        let (agent, session, specs) =
+            (self.agent.clone(), self.session.handle().clone(), Arc::clone(&self.specs));
+        // An earlier one is cancelled first.
+        self.precompaction = None;
+        self.precompaction = Some(Precompaction(tokio::spawn(async move {
             // Hooks are asked beside the turn as well. A run that is given up drops this task, and them with it.
-            let never = CancellationToken::new();
-            let text = match agent.has_hooks(HookEvent::Compacting, None) {
-                true => Some(agent.summary_text(&context, &never).await),
-                false => None,
-            };
-            let begun = driver.run(move |driver| {
-                text.map(|text| driver.set_hook(text));
-                let fixed = fixed(driver);
-                Ok(driver.begin_early(fixed))
-            });
-            match begun.await {
-                Ok(Some(mut climb)) => {
-                    climb.stop_on(flag);
-                    climb_beside(agent, driver, specs, context.session.to_string(), climb).await
+            if agent.has_hooks(HookEvent::Compacting, None) {
+                let context = agent.compaction_context(session.id(), "early", Vec::new());
+                let text = agent.summary_text(&context, &CancellationToken::new()).await;
+                if session.set_summary_hook(text).await.is_err() {
+                    return Vec::new();
                 }
+            }
+            match session.begin_precompaction().await {
+                Ok(Some(compaction)) => compact_beside(&agent, &session, &specs, compaction).await,
                 Ok(None) | Err(_) => Vec::new(),
             }
-        });
-        self.early = Some(EarlyClimb { task, stop });
+        })));
     }
 
-    /// Tell hooks of the compactions among what was reduced.
-    pub(crate) async fn tell_compacted(
-        &self,
-        trigger: &'static str,
-        receipts: &[Receipt],
-        cancel: &CancellationToken,
-    ) {
-        let compacted = compaction_figures(receipts);
-        if !compacted.is_empty() {
-            self.agent.tell_compacted(&self.compaction_context(trigger, compacted), cancel).await;
-        }
-    }
-
-    /// Take note of a climb beside the turn that is done. One that is not is waited for only where the line is crossed:
-    /// it has begun with the same work that would have to be done now.
-    pub(crate) async fn await_early(
+    /// Collects the charges of an early compaction that is done. One that still runs is awaited only if the line is crossed: it has
+    /// begun with the same work that would have to be done now.
+    pub(crate) async fn await_precompaction(
         &mut self,
         progress: &mut Progress,
         cancel: &CancellationToken,
     ) -> Result<(), AgentError> {
-        let Some(early) = &mut self.early else { return Ok(()) };
-        if !early.task.is_finished() {
-            let fixed = self.fixed();
-            let weighing = self.driver.run(move |driver| Ok(driver.is_over_line(fixed(driver))));
-            // Without an answer the run ends, and the climb with it.
-            if unless_cancelled(weighing, &StopFlag::default(), cancel).await? != Some(true) {
-                return Ok(());
-            }
+        let Some(early) = &self.precompaction else { return Ok(()) };
+        // Without an answer the run ends, and the compaction with it.
+        if !early.0.is_finished()
+            && unless_cancelled(self.session.is_over_line(), cancel).await? != Some(true)
+        {
+            return Ok(());
         }
-        let Some(mut early) = self.early.take() else { return Ok(()) };
+        let Some(mut early) = self.precompaction.take() else { return Ok(()) };
         let charged = tokio::select! {
             biased;
-            () = cancel.cancelled() => {
-                early.abort();
-                return Ok(());
-            }
-            charged = &mut early.task => charged,
+            () = cancel.cancelled() => return Ok(()),
+            charged = &mut early.0 => charged,
         };
-        // A climb that panicked has held nothing, and the ordinary one does its work.
+        // A compaction that panicked has stashed nothing, and the ordinary climb does its work.
         for (usage, cost) in charged.unwrap_or_default() {
             progress.charge(usage.as_ref(), cost);
         }
@@ -383,70 +319,43 @@ pub(crate) fn compaction_figures(receipts: &[Receipt]) -> Vec<ReceiptFigures> {
     figures.filter(|figures| figures.kind == ReductionKind::Compact).collect()
 }
 
-/// Hands in an answer, and returns why it was rejected, if it was.
-fn answer(climb: &mut Climb, reply: Result<Reply, String>) -> Result<Option<Rejection>, SessionError> {
-    let before = climb.rejections().len();
-    climb.answer(reply)?;
-    Ok(climb.rejections().get(before).cloned())
-}
-
-/// Waits for work of the driver; `None` if the run is cancelled meanwhile. The flag stops the work then, so that the driver
-/// is free for what follows.
-pub(crate) async fn unless_cancelled<T, E>(
-    work: impl Future<Output = Result<T, E>>,
-    stop: &StopFlag,
+/// Waits for work of the session; `None` if the run is cancelled meanwhile, which stops the work.
+async fn unless_cancelled<T>(
+    work: impl Future<Output = Result<T, SessionError>>,
     cancel: &CancellationToken,
-) -> Result<Option<T>, AgentError>
-where
-    AgentError: From<E>,
-{
+) -> Result<Option<T>, AgentError> {
     tokio::select! {
         biased;
-        () = cancel.cancelled() => {
-            stop.stop();
-            Ok(None)
-        }
+        () = cancel.cancelled() => Ok(None),
         done = work => Ok(Some(done?)),
     }
 }
 
-/// A step counts and cuts, which takes a while on a long log.
-async fn step_of(mut climb: Climb) -> Result<(Climb, Result<ClimbStep, SessionError>), AgentError> {
-    let stepped = tokio::task::spawn_blocking(move || {
-        let step = climb.step();
-        (climb, step)
-    });
-    stepped.await.map_err(|error| AgentError::Internal(error.to_string()))
-}
-
-async fn climb_beside(
-    agent: Agent,
-    driver: DriverHandle,
-    specs: Arc<Vec<ToolSpec>>,
-    session: String,
-    mut climb: Climb,
+async fn compact_beside(
+    agent: &Agent,
+    session: &SessionHandle,
+    specs: &[ToolSpec],
+    mut compaction: Compaction,
 ) -> Vec<(Option<Usage>, Option<f64>)> {
     let mut charged = Vec::new();
     let mut time = SummaryTime::of(&agent.policy);
     loop {
-        let Ok((back, step)) = step_of(climb).await else { return charged };
-        climb = back;
-        match step {
+        match compaction.step().await {
             Ok(ClimbStep::Ask(request)) => {
-                let cache = cache_plan(&driver, &request).await;
-                let asked = ask_summary(&agent, &specs, &request, cache.as_ref(), true, Some(&session));
+                let cache = session.cache_plan(&request).await.ok().flatten();
+                let asked = agent.ask_summary(specs, &request, cache.as_ref(), true, session.id());
                 let Some(summary) = time.limit(asked).await else {
-                    tell_timed_out(&agent, true);
-                    climb.time_out();
+                    tell_timed_out(agent, true);
+                    compaction.time_out();
                     continue;
                 };
                 charged.push((summary.usage().cloned(), summary.cost));
                 let (reply, figures) = summary.into_parts();
-                let Ok(rejection) = answer(&mut climb, reply) else { return charged };
-                figures.tell(&agent, rejection.as_ref());
+                let Ok(rejection) = compaction.answer(reply) else { return charged };
+                figures.tell(agent, rejection.as_ref());
             }
             Ok(ClimbStep::Done(climbed)) => {
-                let held = driver.run(move |driver| Ok(driver.hold(*climbed))).await;
+                let held = session.stash_precompaction(*climbed).await;
                 tracing::info!(held = held.unwrap_or(false), "a compaction was prepared ahead");
                 return charged;
             }

@@ -62,7 +62,6 @@ pub use model::Model;
 pub use permissions::{
     Access, BadRule, IdleRule, Subject, UnknownTool, idle_rules, parse_allow, require_tool,
 };
-pub use person::NextReductions;
 pub use revert::{
     RevertAction, RevertError, RevertReport, RevertTarget, RevertedFile, RevertedTask, UncoveredCall,
     plan_revert, revert,

@@ -3,16 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use plimsoll::{Fixed, Message, MessageId, Receipt, SessionId, Usage};
+use plimsoll::{Message, Receipt, SessionId, Usage};
 use plimsoll_config::Permissions;
 use plimsoll_providers::ToolSpec;
-use plimsoll_session::{Driver, DriverHandle, SessionError};
+use plimsoll_session::{Session, SessionError, SessionHandle};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
-use crate::compaction::EarlyClimb;
+use crate::compaction::Precompaction;
 use crate::error::AgentError;
 use crate::event::{Event, ReceiptFigures, UsageFigures};
 use crate::guard::Guard;
@@ -27,12 +27,11 @@ use crate::title::{ask_title, title_from_words};
 /// A session that an agent runs. When it is dropped the session is given back.
 pub struct Conversation {
     pub(crate) agent: Agent,
-    pub(crate) session: SessionId,
-    pub(crate) driver: DriverHandle,
+    pub(crate) session: Session,
     /// How the tools are declared; the same list each time, because the prompt cache begins with it.
     pub(crate) specs: Arc<Vec<ToolSpec>>,
     /// A compaction that is being prepared beside the turn.
-    pub(crate) early: Option<EarlyClimb>,
+    pub(crate) precompaction: Option<Precompaction>,
     /// Learned from a refusal: whether the model's window is known although no table has it.
     pub(crate) learned: bool,
     /// The MCP servers.
@@ -154,20 +153,14 @@ impl Progress {
 }
 
 impl Conversation {
-    pub(crate) fn new(
-        agent: Agent,
-        session: SessionId,
-        driver: DriverHandle,
-        files: FileLedger,
-    ) -> Conversation {
+    pub(crate) fn new(agent: Agent, session: Session, files: FileLedger) -> Conversation {
         let specs = Arc::new(agent.profile.tools.specs());
         let servers = ServerSet::begin(&agent);
         Conversation {
             agent,
             session,
-            driver,
             specs,
-            early: None,
+            precompaction: None,
             learned: false,
             servers,
             files: Arc::new(files),
@@ -180,23 +173,27 @@ impl Conversation {
 
     /// The session.
     pub fn session(&self) -> &SessionId {
-        &self.session
+        self.session.id()
     }
 
-    /// The session's driver, for what a person does to it: undo, pin, compact, inspect.
-    pub fn driver(&self) -> &DriverHandle {
-        &self.driver
+    /// The session's handle, for what may happen during a run: undo, pin, inspect, recall.
+    pub fn handle(&self) -> &SessionHandle {
+        self.session.handle()
     }
 
-    /// Give the session back, and wait until that is done.
-    pub async fn close(mut self) -> Result<(), AgentError> {
-        if let Some(early) = self.early.take() {
-            early.abort();
-        }
-        self.servers.close().await;
-        let closed = self.driver.clone().close().await;
+    /// The session itself, for hosts that append messages between runs.
+    pub fn session_mut(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// Releases the session, and waits until that is done.
+    pub async fn close(self) -> Result<(), AgentError> {
+        let Conversation { session, precompaction, mut servers, cleanup, .. } = self;
+        drop(precompaction);
+        servers.close().await;
+        let closed = session.close().await;
         // Bounded work, which a process that ends now would cut short every time.
-        if let Some(cleanup) = self.cleanup.take() {
+        if let Some(cleanup) = cleanup {
             let _ = cleanup.await;
         }
         Ok(closed?)
@@ -221,17 +218,8 @@ impl Conversation {
 
     /// Go on with another model from the next request on. A smaller window makes the next climb do its work first.
     pub async fn switch_model(&mut self, model: Model) -> Result<(), AgentError> {
-        if let Some(early) = self.early.take() {
-            early.abort();
-        }
-        let (name, limits) = (model.name.clone(), model.limits);
-        self.driver
-            .run(move |driver| {
-                driver.switch_provider(Some(name.provider));
-                driver.switch_model(name.model, limits);
-                Ok(())
-            })
-            .await?;
+        self.precompaction = None;
+        self.session.switch_model(&model).await?;
         (self.agent.model, self.learned) = (model, false);
         Ok(())
     }
@@ -241,14 +229,8 @@ impl Conversation {
     /// Whatever happens, what was said and done is stored, and the session can go on.
     pub async fn run(&mut self, prompt: &str, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
         self.settle().await?;
-        let text = prompt.to_owned();
-        let (message, is_first) = self
-            .driver
-            .run(move |driver| {
-                let is_first = !driver.log().iter().any(Message::is_prompt);
-                Ok((driver.prompt(text)?, is_first))
-            })
-            .await?;
+        let is_first = self.session.with_log(|log| !log.iter().any(Message::is_prompt)).await?;
+        let message = self.session.prompt(prompt).await?;
         self.agent.tell(&Event::Prompted { message });
         if is_first {
             self.give_title(prompt).await?;
@@ -268,21 +250,18 @@ impl Conversation {
     /// A refused answer stays in view like a cut one. A provider may refuse again; then this run ends the same way.
     pub async fn resume(&mut self, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
         self.settle().await?;
-        let said = self.driver.run(|driver| {
-            if driver.log().is_empty() {
-                return Err(SessionError::OutOfOrder("the session has no prompt to go on with"));
-            }
-            let last = driver.last_word();
-            Ok(last.map(|last| (last.text(), last.info.finish.clone().unwrap_or_default())))
-        });
-        let Some((text, reason)) = said.await? else { return self.go_on(cancel).await };
+        if self.session.with_log(|log| log.is_empty()).await? {
+            return Err(SessionError::OutOfOrder("the session has no prompt to go on with").into());
+        }
+        let Some(last) = self.session.last_word().await? else { return self.go_on(cancel).await };
+        let (text, reason) = (last.text(), last.info.finish.unwrap_or_default());
         if Stop::of(&reason) != Stop::Done {
             // A request must not end with the model's own words: many models refuse to continue from them.
-            self.driver.run(|driver| driver.go_on()).await?;
+            self.session.continue_turn().await?;
             return self.go_on(cancel).await;
         }
         Ok(RunReport {
-            session: self.session.clone(),
+            session: self.session.id().clone(),
             end: RunEnd::Finished { reason },
             text,
             steps: 0,
@@ -295,8 +274,8 @@ impl Conversation {
     }
 
     /// What was left half done by a run that was dropped is settled first.
-    pub(crate) async fn settle(&self) -> Result<(), AgentError> {
-        Ok(self.driver.run(|driver| driver.settle("Interrupted: the run was given up.")).await?)
+    pub(crate) async fn settle(&mut self) -> Result<(), AgentError> {
+        Ok(self.session.settle("Interrupted: the run was given up.").await?)
     }
 
     /// Let the model answer what is in the log, without a new prompt: after [`take_notes`](Conversation::take_notes) has
@@ -336,7 +315,7 @@ impl Conversation {
         let limits = &self.agent.profile.limits;
         let meter = SpendMeter::new(limits, self.agent.charged_to.clone());
         if let Some(board) = &self.agent.tasks {
-            board.note_meter(&self.session, &meter);
+            board.note_meter(self.session.id(), &meter);
         }
         Progress {
             steps: 0,
@@ -361,12 +340,11 @@ impl Conversation {
         cancel: &CancellationToken,
     ) -> Result<RunReport, AgentError> {
         let meter = Arc::clone(&progress.meter);
-        self.take_server_tools(cancel).await;
+        self.take_server_tools(cancel).await?;
         let ended = self.steps(progress, cancel).await;
         if let Ok(end) = &ended {
-            let fixed = self.fixed();
-            let receipt = self.driver.run(move |driver| driver.end_turn(fixed(driver))).await?;
-            self.reduced(progress, receipt.as_slice());
+            let receipt = self.session.end_turn().await?;
+            self.agent.reduced(progress, receipt.as_slice());
             self.agent.tell(&Event::Ended {
                 end: end.clone(),
                 steps: progress.steps,
@@ -377,7 +355,7 @@ impl Conversation {
         self.begin_cleanup();
         let own = meter.own();
         Ok(RunReport {
-            session: self.session.clone(),
+            session: self.session.id().clone(),
             end: ended?,
             text: progress.last_text.clone(),
             steps: progress.steps,
@@ -418,8 +396,8 @@ impl Conversation {
                         return Ok(RunEnd::Finished { reason: finish });
                     }
                 }
-                StepEnd::Called => {
-                    if let Some(end) = self.run_calls(progress, cancel).await? {
+                StepEnd::Called(calls) => {
+                    if let Some(end) = self.run_calls(calls, progress, cancel).await? {
                         return Ok(end);
                     }
                 }
@@ -427,13 +405,32 @@ impl Conversation {
         }
     }
 
-    /// Counts the system prompt and the tools with the session's counter.
-    pub(crate) fn fixed(&self) -> impl Fn(&Driver) -> Fixed + Send + 'static {
-        let (system, specs) = (self.agent.profile.system.clone(), Arc::clone(&self.specs));
-        move |driver| count_fixed(&system, &specs, driver)
+    /// Give a session without a title one: its first words now, and what a small model makes of them when it has.
+    async fn give_title(&self, prompt: &str) -> Result<(), AgentError> {
+        let title = title_from_words(prompt);
+        if !self.session.record().await?.title.trim().is_empty() {
+            return Ok(());
+        }
+        self.session.set_title(title.clone()).await?;
+        self.agent.tell(&Event::Titled { title });
+        if let Some(model) = self.agent.title_model.clone() {
+            let (agent, session) = (self.agent.clone(), self.session.handle().clone());
+            let prompt = prompt.to_owned();
+            // It may come when it likes; the turn does not wait for it.
+            tokio::spawn(async move {
+                if let Some(title) = ask_title(&model, &prompt, &agent.policy).await
+                    && session.set_title(title.clone()).await.is_ok()
+                {
+                    agent.tell(&Event::Titled { title });
+                }
+            });
+        }
+        Ok(())
     }
+}
 
-    /// Tell, log and count what was reduced.
+impl Agent {
+    /// Reports, logs and counts reductions.
     pub(crate) fn reduced(&self, progress: &mut Progress, receipts: &[Receipt]) {
         for receipt in receipts {
             progress.metrics += TokenMetrics::of(receipt);
@@ -444,56 +441,7 @@ impl Conversation {
     pub(crate) fn tell_reduced(&self, receipt: &Receipt) -> ReceiptFigures {
         metrics::reduced(receipt);
         let figures = ReceiptFigures::from(receipt);
-        self.agent.tell(&Event::Reduced(figures.clone()));
+        self.tell(&Event::Reduced(figures.clone()));
         figures
     }
-
-    /// Give a session without a title one: its first words now, and what a small model makes of them when it has.
-    async fn give_title(&self, prompt: &str) -> Result<(), AgentError> {
-        let (archive, session) = (Arc::clone(&self.agent.archive), self.session.clone());
-        let title = title_from_words(prompt);
-        let words = title.clone();
-        let was_set = self
-            .driver
-            .run(move |driver| {
-                if !archive.store().session(&session).map_err(SessionError::from)?.title.trim().is_empty() {
-                    return Ok(false);
-                }
-                driver.set_title(&words)?;
-                Ok(true)
-            })
-            .await?;
-        if !was_set {
-            return Ok(());
-        }
-        self.agent.tell(&Event::Titled { title });
-        if let Some(model) = self.agent.title_model.clone() {
-            let (agent, driver, prompt) = (self.agent.clone(), self.driver.clone(), prompt.to_owned());
-            // It may come when it likes; the turn does not wait for it.
-            tokio::spawn(async move {
-                if let Some(title) = ask_title(&model, &prompt, &agent.policy).await {
-                    let words = title.clone();
-                    if driver.run(move |driver| driver.set_title(&words)).await.is_ok() {
-                        agent.tell(&Event::Titled { title });
-                    }
-                }
-            });
-        }
-        Ok(())
-    }
-
-    /// What was said in the newest answer.
-    pub(crate) async fn text_of(&self, message: MessageId) -> Result<String, AgentError> {
-        let text = self.driver.run(move |driver| {
-            Ok(driver.log().place(&message).map(|place| driver.log()[place].text()).unwrap_or_default())
-        });
-        Ok(text.await?)
-    }
-}
-
-/// Count a system prompt and tools with a session's counter.
-pub(crate) fn count_fixed(system: &[String], specs: &[ToolSpec], driver: &Driver) -> Fixed {
-    let declared: Vec<String> =
-        specs.iter().map(|tool| format!("{}\n{}\n{}", tool.name, tool.description, tool.schema)).collect();
-    Fixed::count(&system.join("\n\n"), declared.iter().map(String::as_str), &*driver.counter())
 }

@@ -4,17 +4,14 @@ use std::time::{Duration, Instant};
 
 use plimsoll::compact::accept::{Rejection, Reply};
 use plimsoll::compact::request::SummaryRequest;
-use plimsoll::{Message, MessageId, Tokens};
+use plimsoll::{Message, MessageId, SessionId, Tokens};
 use plimsoll_config::HookEvent;
-use plimsoll_providers::{AnswerStream, ProviderError, RequestOptions, RetryNotice, StreamEvent, Wire};
-use plimsoll_session::{AnswerEnd, AnswerEvent, Content, Prepared, StopFlag};
-use serde_json::Number;
+use plimsoll_providers::{AnswerStream, ProviderError, RequestOptions, RetryNotice, Wire};
+use plimsoll_session::{AnswerEvent, AnswerWriter, Content, FinishedAnswer, Prepared, ToolCall};
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::LEAST_ANSWER;
-use crate::compaction::{
-    Summary, SummaryTime, ask_summary, cache_plan, compaction_figures, tell_timed_out, unless_cancelled,
-};
+use crate::agent::{Agent, LEAST_ANSWER};
+use crate::compaction::{SummaryTime, compaction_figures, tell_timed_out};
 use crate::error::AgentError;
 use crate::event::{Event, UsageFigures, millis};
 use crate::metrics;
@@ -37,9 +34,20 @@ pub(crate) enum StepEnd {
     /// The model has answered and called nothing.
     Answered { finish: String },
     /// The model has called tools.
-    Called,
+    Called(Vec<ToolCall>),
     /// The run is over.
     Over(RunEnd),
+}
+
+/// How an answer ended.
+enum AnswerOutcome {
+    Finished(Box<FinishedAnswer>),
+    /// The stream failed after it had begun.
+    BrokenOff {
+        message: Box<Message>,
+        error: ProviderError,
+    },
+    Cancelled,
 }
 
 impl Conversation {
@@ -49,42 +57,100 @@ impl Conversation {
         progress: &mut Progress,
         cancel: &CancellationToken,
     ) -> Result<StepEnd, AgentError> {
-        let Some(content) = self.prepare(progress, cancel).await? else {
-            return Ok(StepEnd::Over(RunEnd::Cancelled));
+        self.await_precompaction(progress, cancel).await?;
+        self.take_in_notes().await?;
+        if self.session.is_broken_off().await? {
+            // A request must not end with half an answer: many models refuse to continue from one.
+            self.session.continue_turn().await?;
+        }
+        let (agent, handle) = (&mut self.agent, self.session.handle().clone());
+        let id = handle.id();
+        let mut time = SummaryTime::of(&agent.policy);
+        let mut asks_hooks = agent.has_hooks(HookEvent::Compacting, None);
+        let request = loop {
+            let prepared = tokio::select! {
+                biased;
+                () = cancel.cancelled() => return Ok(StepEnd::Over(RunEnd::Cancelled)),
+                prepared = self.session.prepare() => prepared?,
+            };
+            match prepared {
+                Prepared::Ready(request) => {
+                    agent.reduced(progress, &request.receipts);
+                    agent.tell_compacted(id, "auto", &request.receipts, cancel).await;
+                    match agent.task_reminder(&handle).await? {
+                        Some(reminder) => self.session.append(reminder).await?,
+                        None => break request,
+                    };
+                }
+                // Only now it is known that there will be a summary. If hooks change its instructions, the climb is
+                // restarted, which costs the counting but no call of a model.
+                Prepared::Summarise(_) if std::mem::take(&mut asks_hooks) => {
+                    let context = agent.compaction_context(id, "auto", Vec::new());
+                    let text = agent.summary_text(&context, cancel).await;
+                    handle.set_summary_hook(text).await?;
+                }
+                Prepared::Summarise(call) => {
+                    // The provider's cache is only cheaper; a summary is asked for without it, too.
+                    let cache = call.cache_plan().await.ok().flatten();
+                    let asked = agent.ask_summary(&self.specs, &call, cache.as_ref(), false, id);
+                    let summary = tokio::select! {
+                        biased;
+                        () = cancel.cancelled() => return Ok(StepEnd::Over(RunEnd::Cancelled)),
+                        summary = time.limit(asked) => summary,
+                    };
+                    let Some(summary) = summary else {
+                        tell_timed_out(agent, false);
+                        call.time_out().await?;
+                        continue;
+                    };
+                    progress.charge(summary.usage(), summary.cost);
+                    let (reply, figures) = summary.into_parts();
+                    figures.tell(agent, call.answer(reply).await?.as_ref());
+                }
+                Prepared::CannotFit { burden, receipts } => {
+                    agent.reduced(progress, &receipts);
+                    agent.tell_compacted(id, "auto", &receipts, cancel).await;
+                    return Err(AgentError::CannotFit(burden));
+                }
+                Prepared::NotSummarised { mut rejections, receipts } => {
+                    agent.reduced(progress, &receipts);
+                    let last = rejections.pop().unwrap_or(Rejection::Empty);
+                    return Err(AgentError::NotSummarised(last));
+                }
+            }
         };
-        let compacted = compaction_figures(&content.receipts);
+        let compacted = compaction_figures(&request.receipts);
         // Before the first answer of a turn a person waits for it, and a compaction is no reason to say nothing.
         if !compacted.is_empty() && progress.steps > 0 {
-            let context = self.compaction_context("auto", compacted);
-            if let Some(hook) = self.agent.stopping_hook(&context, cancel).await {
+            let context = agent.compaction_context(id, "auto", compacted);
+            if let Some(hook) = agent.stopping_hook(&context, cancel).await {
                 return Ok(StepEnd::Over(RunEnd::StoppedByHook { hook }));
             }
         }
         let step = progress.steps + 1;
-        self.agent.tell(&Event::Weighed {
+        agent.tell(&Event::Weighed {
             step,
-            tokens: content.load.tokens,
-            line: content.line.map(|line| line.at),
-            unchanged_blocks: content.cache.unchanged.blocks,
+            tokens: request.load.tokens,
+            line: request.line.map(|line| line.at),
+            unchanged_blocks: request.cache.unchanged.blocks,
         });
-        let options = self.options(&content);
-        let request = self.agent.model.request(Question {
-            window: &content.window,
-            system: &self.agent.profile.system,
+        let options = options(agent, &request, self.learned, id);
+        let sendable = agent.model.request(Question {
+            window: &request.window,
+            system: &agent.profile.system,
             tools: &self.specs,
-            cache: Some(&content.cache),
+            cache: Some(&request.cache),
             options: &options,
         })?;
-        let bytes = request.to_bytes().len();
+        let bytes = sendable.to_bytes().len();
         if progress.refused_bytes.is_some_and(|refused| bytes >= refused) {
             // The provider has refused as much already. Policies that follow a document may have no way to reduce more.
             let last = progress.last_refusal.take().unwrap_or_default();
             return Err(AgentError::Refused { times: progress.refusals, last });
         }
-        let model = self.agent.model.name.to_string();
-        self.agent.tell(&Event::Requested { step, model: model.clone() });
+        let model = agent.model.name.to_string();
+        agent.tell(&Event::Requested { step, model: model.clone() });
         let started = Instant::now();
-        let agent = self.agent.clone();
         let on_retry = |notice: &RetryNotice| {
             metrics::retried(&model);
             tracing::warn!(
@@ -102,129 +168,26 @@ impl Conversation {
         let stream = tokio::select! {
             biased;
             () = cancel.cancelled() => return Ok(StepEnd::Over(RunEnd::Cancelled)),
-            stream = self.agent.model.client.stream(&request, on_retry) => stream,
+            stream = agent.model.client.stream(&sendable, on_retry) => stream,
         };
-        let newest = content.window.messages.iter().rev().find_map(|shown| shown.message.clone());
-        match stream {
-            Ok(stream) => {
-                (progress.refused_bytes, progress.last_refusal) = (None, None);
-                let sent = Sent { started, bytes, tokens: content.load.tokens, newest };
-                self.take_answer(stream, sent, progress, cancel).await
+        let newest = request.window.messages.iter().rev().find_map(|shown| shown.message.clone());
+        let stream = match stream {
+            Ok(stream) => stream,
+            Err(ProviderError::Thoughts { .. }) if agent.leave_out_thoughts(newest) => {
+                return Ok(StepEnd::Again);
             }
-            Err(ProviderError::Thoughts { .. }) if self.leave_out_thoughts(newest) => Ok(StepEnd::Again),
-            Err(error) => self.no_answer(error, bytes, progress).await,
-        }
-    }
-
-    /// Climb until the next request fits; none if the run was cancelled meanwhile.
-    async fn prepare(
-        &mut self,
-        progress: &mut Progress,
-        cancel: &CancellationToken,
-    ) -> Result<Option<Content>, AgentError> {
-        self.await_early(progress, cancel).await?;
-        self.take_in_notes().await?;
-        let is_broken_off = self.driver.run(|driver| Ok(driver.is_broken_off())).await?;
-        if is_broken_off {
-            // A request must not end with half an answer: many models refuse to go on from one.
-            self.driver.run(|driver| driver.go_on()).await?;
-        }
-        let (mut time, stop) = (SummaryTime::of(&self.agent.policy), StopFlag::default());
-        let mut asks_hooks = self.agent.has_hooks(HookEvent::Compacting, None);
-        loop {
-            let (fixed, flag) = (self.fixed(), stop.clone());
-            let preparing = self.driver.run(move |driver| driver.prepare_unless(&flag, fixed));
-            let Some(prepared) = unless_cancelled(preparing, &stop, cancel).await? else { return Ok(None) };
-            match prepared {
-                Prepared::Ready(content) => {
-                    self.reduced(progress, &content.receipts);
-                    self.tell_compacted("auto", &content.receipts, cancel).await;
-                    if self.remind_of_tasks().await? {
-                        continue;
-                    }
-                    return Ok(Some(*content));
-                }
-                // Only now it is known that there will be a summary. If hooks have something to say about it, the climb is
-                // begun anew with that, which costs the counting but no call of a model.
-                Prepared::Summarise(_) if std::mem::take(&mut asks_hooks) => {
-                    let context = self.compaction_context("auto", Vec::new());
-                    let text = self.agent.summary_text(&context, cancel).await;
-                    self.driver.run(move |driver| Ok(driver.set_hook(text))).await?;
-                }
-                Prepared::Summarise(request) => {
-                    let summary = tokio::select! {
-                        biased;
-                        () = cancel.cancelled() => return Ok(None),
-                        summary = time.limit(self.summarise(&request, false)) => summary,
-                    };
-                    let Some(summary) = summary else {
-                        tell_timed_out(&self.agent, false);
-                        let timed_out = self.driver.run(|driver| {
-                            driver.time_out_summary();
-                            Ok(())
-                        });
-                        timed_out.await?;
-                        continue;
-                    };
-                    progress.charge(summary.usage(), summary.cost);
-                    let (reply, figures) = summary.into_parts();
-                    let rejection = self.driver.run(move |driver| {
-                        let before = driver.rejections().len();
-                        driver.summarised(reply)?;
-                        Ok(driver.rejections().get(before).cloned())
-                    });
-                    figures.tell(&self.agent, rejection.await?.as_ref());
-                }
-                Prepared::CannotFit { burden, receipts } => {
-                    self.reduced(progress, &receipts);
-                    self.tell_compacted("auto", &receipts, cancel).await;
-                    return Err(AgentError::CannotFit(burden));
-                }
-                Prepared::NotSummarised { mut rejections, receipts } => {
-                    self.reduced(progress, &receipts);
-                    let last = rejections.pop().unwrap_or(Rejection::Empty);
-                    return Err(AgentError::NotSummarised(last));
-                }
+            Err(error) => return self.no_answer(error, bytes, progress).await,
+        };
+        (progress.refused_bytes, progress.last_refusal) = (None, None);
+        let sent = Sent { started, bytes, tokens: request.load.tokens, newest };
+        let writer = request.begin_answer(Some(&agent.profile.name)).await?;
+        match agent.write_answer(writer, stream, progress, cancel).await? {
+            AnswerOutcome::Finished(answer) => self.finished(*answer, &sent, progress).await,
+            AnswerOutcome::BrokenOff { message, error } => {
+                self.broken_off(&message, &error, sent, progress).await
             }
+            AnswerOutcome::Cancelled => Ok(StepEnd::Over(RunEnd::Cancelled)),
         }
-    }
-
-    /// Ask for a summary.
-    pub(crate) async fn summarise(&self, request: &SummaryRequest, early: bool) -> Summary {
-        let cache = cache_plan(&self.driver, request).await;
-        ask_summary(&self.agent, &self.specs, request, cache.as_ref(), early, Some(self.session.as_str()))
-            .await
-    }
-
-    fn options(&self, content: &Content) -> RequestOptions {
-        let model = &self.agent.model;
-        // Without known limits a number is sent only to Anthropic, which insists on one.
-        let is_known = model.limits.is_some() || self.learned || model.wire() == Wire::Anthropic;
-        let room = content.room.max(LEAST_ANSWER);
-        RequestOptions {
-            max_tokens: match (model.options.max_tokens, is_known) {
-                (Some(most), true) => Some(most.min(room.0)),
-                (most, false) => most,
-                (None, true) => Some(room.0),
-            },
-            cache_key: model.options.cache_key.clone().or_else(|| Some(self.session.to_string())),
-            ..model.options.clone()
-        }
-    }
-
-    fn charge(&self, progress: &mut Progress, usage: Option<&plimsoll::Usage>) {
-        progress.charge(usage, usage.and_then(|usage| self.agent.model.cost(usage)));
-    }
-
-    /// From now on send no thought up to this message. False if none of them was sent anyway.
-    fn leave_out_thoughts(&mut self, newest: Option<MessageId>) -> bool {
-        if newest.is_none() || newest == self.agent.model.refused_thoughts {
-            return false;
-        }
-        tracing::warn!("the provider refused thoughts that were given back to it");
-        self.agent.model.refused_thoughts = newest;
-        self.agent.tell(&Event::RefusedThoughts);
-        true
     }
 
     /// The request was not answered at all.
@@ -252,105 +215,24 @@ impl Conversation {
         );
         self.agent.tell(&Event::Refused { window });
         self.learned |= window.is_some();
-        let fixed = self.fixed();
-        self.driver
-            .run(move |driver| {
-                let fixed = fixed(driver);
-                driver.refused(window, fixed);
-                Ok(())
-            })
-            .await?;
+        self.session.on_overflow(window).await?;
         Ok(StepEnd::Again)
-    }
-
-    async fn take_answer(
-        &mut self,
-        mut stream: AnswerStream,
-        sent: Sent,
-        progress: &mut Progress,
-        cancel: &CancellationToken,
-    ) -> Result<StepEnd, AgentError> {
-        let name = self.agent.profile.name.clone();
-        let message = self.driver.run(move |driver| driver.begin_answer(Some(&name))).await?;
-        let mut counted: Option<plimsoll::Usage> = None;
-        loop {
-            let event = tokio::select! {
-                biased;
-                () = cancel.cancelled() => {
-                    drop(stream);
-                    self.charge(progress, counted.as_ref());
-                    let why = AnswerEnd::Aborted("The run was cancelled.".into());
-                    self.driver.run(move |driver| driver.end_answer(why)).await?;
-                    return Ok(StepEnd::Over(RunEnd::Cancelled));
-                }
-                event = stream.next() => event,
-            };
-            let event = match event {
-                Some(Ok(event)) => event,
-                Some(Err(error)) => {
-                    self.charge(progress, counted.as_ref());
-                    return self.broken_off(message, &error, sent, progress).await;
-                }
-                // A stream ends with an event of its own or with an error; this is neither.
-                None => return Err(AgentError::Internal("the answer ended without an end".into())),
-            };
-            let event = match event {
-                StreamEvent::Finished { reason, usage } => {
-                    return self.finished(message, reason, usage.or(counted), sent, progress).await;
-                }
-                StreamEvent::Text(delta) => {
-                    self.agent.tell(&Event::Text { delta: delta.clone() });
-                    AnswerEvent::Text(delta)
-                }
-                StreamEvent::Thinking(delta) => {
-                    self.agent.tell(&Event::Thinking { delta: delta.clone() });
-                    AnswerEvent::Thinking(delta)
-                }
-                StreamEvent::Signature(value) => AnswerEvent::Signature(value),
-                StreamEvent::CallBegin { call, tool } => AnswerEvent::CallBegin { call, tool },
-                StreamEvent::CallInput(delta) => AnswerEvent::CallInput(delta),
-                StreamEvent::CallReady(input) => AnswerEvent::CallReady(input),
-                StreamEvent::Block(value) => AnswerEvent::Block(value),
-                StreamEvent::PartEnd => AnswerEvent::PartEnd,
-                StreamEvent::Usage(usage) => {
-                    counted = Some(usage.clone());
-                    let cost = self.agent.model.cost(&usage).and_then(Number::from_f64);
-                    AnswerEvent::Usage { usage, cost }
-                }
-            };
-            self.driver.run(move |driver| driver.write(event)).await?;
-        }
     }
 
     async fn finished(
         &mut self,
-        message: MessageId,
-        finish: String,
-        usage: Option<plimsoll::Usage>,
-        sent: Sent,
+        answer: FinishedAnswer,
+        sent: &Sent,
         progress: &mut Progress,
     ) -> Result<StepEnd, AgentError> {
+        let FinishedAnswer { message, reason: finish, usage, calls, .. } = answer;
         let cost = usage.as_ref().and_then(|usage| self.agent.model.cost(usage));
         let latency = sent.started.elapsed();
-        let end = AnswerEnd::Finished {
-            reason: finish.clone(),
-            usage: usage.clone(),
-            cost: cost.and_then(Number::from_f64),
-        };
-        let fixed = self.fixed();
-        let (has_calls, wants_early) = self
-            .driver
-            .run(move |driver| {
-                driver.end_answer(end)?;
-                let fixed = fixed(driver);
-                let has_calls = !driver.open_calls().is_empty();
-                // After the last word of a turn there may be no further request that a summary would help.
-                Ok((has_calls, has_calls && driver.wants_early(fixed)))
-            })
-            .await?;
+        // After the last word of a turn there may be no further request that a summary would help.
+        let wants_precompaction = !calls.is_empty() && self.session.wants_precompaction().await?;
         progress.steps += 1;
         (progress.refusals, progress.broken) = (0, 0);
-        let text = self.text_of(message.clone()).await?;
+        let text = message.text();
         match &usage {
             Some(usage) => progress.charge(Some(usage), cost),
             // A provider that counts nothing is counted for, or a cap on tokens would never be reached.
@@ -373,39 +255,36 @@ impl Conversation {
             "the model has answered"
         );
         self.agent.tell(&Event::Answered {
-            message,
+            message: message.info.id,
             finish: finish.clone(),
             usage: usage.as_ref().map(UsageFigures::from),
             cost,
             latency_ms: millis(latency),
         });
-        if wants_early {
-            self.begin_early();
+        if wants_precompaction {
+            self.begin_precompaction();
         }
-        Ok(if has_calls { StepEnd::Called } else { StepEnd::Answered { finish } })
+        Ok(if calls.is_empty() { StepEnd::Answered { finish } } else { StepEnd::Called(calls) })
     }
 
     /// The answer broke off after something was said. That cannot be taken back: it stays, and the model is asked to go on.
     async fn broken_off(
         &mut self,
-        message: MessageId,
+        message: &Message,
         error: &ProviderError,
         sent: Sent,
         progress: &mut Progress,
     ) -> Result<StepEnd, AgentError> {
-        // Not as failed: the window leaves failed answers out, and this one has said something.
-        let end = AnswerEnd::Aborted(error.to_string());
-        self.driver.run(move |driver| driver.end_answer(end)).await?;
         // What is said next goes on from there, and the answer is both.
-        let said = self.text_of(message.clone()).await?;
-        progress.partial.push_str(&said);
+        progress.partial.push_str(&message.text());
+        let message = message.info.id.clone();
         self.agent.tell(&Event::BrokenOff { message, error: error.to_string() });
         tracing::warn!(error = error.name(), "the answer broke off");
         progress.broken += 1;
         if let ProviderError::Overflow { .. } = error {
             return self.no_answer(error.clone(), sent.bytes, progress).await;
         }
-        if matches!(error, ProviderError::Thoughts { .. }) && self.leave_out_thoughts(sent.newest) {
+        if matches!(error, ProviderError::Thoughts { .. }) && self.agent.leave_out_thoughts(sent.newest) {
             return Ok(StepEnd::Again);
         }
         if !error.is_transient() || progress.broken >= self.agent.profile.limits.broken_answers {
@@ -415,6 +294,83 @@ impl Conversation {
         progress.steps += 1;
         tokio::time::sleep(Duration::from_millis(200) * progress.broken).await;
         Ok(StepEnd::Again)
+    }
+}
+
+impl Agent {
+    /// From now on send no thought up to this message. False if none of them was sent anyway.
+    fn leave_out_thoughts(&mut self, newest: Option<MessageId>) -> bool {
+        if newest.is_none() || newest == self.model.refused_thoughts {
+            return false;
+        }
+        tracing::warn!("the provider refused thoughts that were given back to it");
+        self.model.refused_thoughts = newest;
+        self.tell(&Event::RefusedThoughts);
+        true
+    }
+
+    /// Store an answer as it streams.
+    async fn write_answer(
+        &self,
+        mut writer: AnswerWriter<'_>,
+        mut stream: AnswerStream,
+        progress: &mut Progress,
+        cancel: &CancellationToken,
+    ) -> Result<AnswerOutcome, AgentError> {
+        let mut counted: Option<plimsoll::Usage> = None;
+        let charge = |progress: &mut Progress, usage: Option<&plimsoll::Usage>| {
+            progress.charge(usage, usage.and_then(|usage| self.model.cost(usage)));
+        };
+        loop {
+            let event = tokio::select! {
+                biased;
+                () = cancel.cancelled() => {
+                    drop(stream);
+                    charge(progress, counted.as_ref());
+                    writer.abort("The run was cancelled.").await?;
+                    return Ok(AnswerOutcome::Cancelled);
+                }
+                event = stream.next() => event,
+            };
+            let event = match event {
+                Some(Ok(event)) => event,
+                Some(Err(error)) => {
+                    charge(progress, counted.as_ref());
+                    // Not as failed: the window leaves failed answers out, and this one has said something.
+                    let message = Box::new(writer.abort(&error.to_string()).await?);
+                    return Ok(AnswerOutcome::BrokenOff { message, error });
+                }
+                // A stream ends with `Finished` or with an error; this is neither.
+                None => return Err(AgentError::Internal("the answer ended without an end".into())),
+            };
+            let is_last = matches!(event, AnswerEvent::Finished { .. });
+            match &event {
+                AnswerEvent::Text(delta) => self.tell(&Event::Text { delta: delta.clone() }),
+                AnswerEvent::Thinking(delta) => self.tell(&Event::Thinking { delta: delta.clone() }),
+                AnswerEvent::Usage(usage) => counted = Some(usage.clone()),
+                _ => {}
+            }
+            writer.write(event).await?;
+            if is_last {
+                return Ok(AnswerOutcome::Finished(Box::new(writer.finish().await?)));
+            }
+        }
+    }
+}
+
+fn options(agent: &Agent, content: &Content, is_learned: bool, session: &SessionId) -> RequestOptions {
+    let model = &agent.model;
+    // Without known limits a number is sent only to Anthropic, which insists on one.
+    let is_known = model.limits.is_some() || is_learned || model.wire() == Wire::Anthropic;
+    let room = content.room.max(LEAST_ANSWER);
+    RequestOptions {
+        max_tokens: match (model.options.max_tokens, is_known) {
+            (Some(most), true) => Some(most.min(room.0)),
+            (most, false) => most,
+            (None, true) => Some(room.0),
+        },
+        cache_key: model.options.cache_key.clone().or_else(|| Some(session.to_string())),
+        ..model.options.clone()
     }
 }
 
@@ -433,12 +389,6 @@ pub(crate) fn reply_of(said: CollectedAnswer, model: &Model) -> Reply {
         is_extracted: false,
         is_edited: false,
     }
-}
-
-/// A window with nothing but one message of the user's.
-pub(crate) fn one_message(text: &str, policy: &plimsoll::Policy) -> plimsoll::Window {
-    let message = Message::user("msg_summary".into(), "prt_summary".into(), text);
-    plimsoll::Window::of(&[message], policy)
 }
 
 /// The longest answer to a summary request, if the request says one.

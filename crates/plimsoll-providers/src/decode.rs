@@ -1,10 +1,11 @@
 //! From the bytes of a stream to events, whatever the wire.
 
+use plimsoll::AnswerEvent;
+
 use crate::anthropic::AnthropicDecoder;
 use crate::chat::ChatDecoder;
 use crate::endpoint::Wire;
 use crate::error::{ProviderError, StreamFault};
-use crate::event::StreamEvent;
 use crate::lanes::Said;
 use crate::names::ToolNames;
 use crate::request::Request;
@@ -34,15 +35,15 @@ pub(crate) struct Context {
 
 impl Context {
     /// The event that signs a thought, with the model that made it.
-    pub(crate) fn sign(&self, mut own: serde_json::Value) -> StreamEvent {
+    pub(crate) fn sign(&self, mut own: serde_json::Value) -> AnswerEvent {
         own["model"] = self.model.as_str().into();
-        StreamEvent::Signature(crate::lanes::named(&self.provider, &own))
+        AnswerEvent::Signature(crate::lanes::named(&self.provider, &own))
     }
 }
 
 /// Decodes the stream of one answer.
 ///
-/// Bytes may come in any pieces. After an error, and after [`StreamEvent::Finished`], nothing more is decoded.
+/// Bytes may come in any pieces. After an error, and after [`AnswerEvent::Finished`], nothing more is decoded.
 #[derive(Debug)]
 pub struct Decoder {
     sse: SseReader,
@@ -92,7 +93,7 @@ impl Decoder {
     }
 
     /// Decode more bytes. An error is the last thing that comes.
-    pub fn push(&mut self, bytes: &[u8]) -> Vec<Result<StreamEvent, ProviderError>> {
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<Result<AnswerEvent, ProviderError>> {
         let mut decoded = Vec::new();
         if self.is_over {
             return decoded;
@@ -109,7 +110,7 @@ impl Decoder {
     }
 
     /// The stream has ended. An answer that did not is an error.
-    pub fn finish(&mut self) -> Vec<Result<StreamEvent, ProviderError>> {
+    pub fn finish(&mut self) -> Vec<Result<AnswerEvent, ProviderError>> {
         let mut decoded = Vec::new();
         if self.is_over {
             return decoded;
@@ -139,7 +140,7 @@ impl Decoder {
         decoded
     }
 
-    fn event(&mut self, event: &SseEvent, decoded: &mut Vec<Result<StreamEvent, ProviderError>>) {
+    fn event(&mut self, event: &SseEvent, decoded: &mut Vec<Result<AnswerEvent, ProviderError>>) {
         if self.is_over || event.data.trim().is_empty() {
             return;
         }
@@ -154,7 +155,7 @@ impl Decoder {
             self.fail(StreamFault::TooLong { limit }.into(), decoded);
             return;
         }
-        self.is_over = matches!(out.last(), Some(StreamEvent::Finished { .. }));
+        self.is_over = matches!(out.last(), Some(AnswerEvent::Finished { .. }));
         decoded.extend(out.into_iter().map(Ok));
         if let Err(error) = result {
             let error = match error {
@@ -180,7 +181,7 @@ impl Decoder {
         (by_model.saturating_add(besides) > self.answer_limit).then_some(self.answer_limit)
     }
 
-    fn fail(&mut self, error: ProviderError, decoded: &mut Vec<Result<StreamEvent, ProviderError>>) {
+    fn fail(&mut self, error: ProviderError, decoded: &mut Vec<Result<AnswerEvent, ProviderError>>) {
         self.is_over = true;
         decoded.push(Err(error));
     }

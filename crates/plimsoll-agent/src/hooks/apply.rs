@@ -1,6 +1,7 @@
 //! Where hooks are asked, and what becomes of their answers.
 
 use plimsoll::compact::request::HookText;
+use plimsoll::{Receipt, SessionId};
 use plimsoll_config::HookEvent;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
@@ -9,6 +10,7 @@ use super::{
     AfterTool, BeforeTool, CompactionContext, HookError, HookFuture, HookedCall, HookedResult, Hooks,
 };
 use crate::agent::Agent;
+use crate::compaction::compaction_figures;
 use crate::event::{CallStatus, Event, HookOutcome, ReceiptFigures};
 use crate::run::Conversation;
 use crate::untrusted::clean;
@@ -115,28 +117,35 @@ impl Agent {
         None
     }
 
-    /// Tell hooks of a compaction.
-    pub(crate) async fn tell_compacted(&self, context: &CompactionContext, cancel: &CancellationToken) {
-        for hook in self.hooks_for(HookEvent::Compacted, None) {
-            self.hear(hook, HookEvent::Compacted, hook.compacted(context), cancel).await;
+    /// Notifies hooks of the compactions among these receipts.
+    pub(crate) async fn tell_compacted(
+        &self,
+        session: &SessionId,
+        trigger: &'static str,
+        receipts: &[Receipt],
+        cancel: &CancellationToken,
+    ) {
+        let compacted = compaction_figures(receipts);
+        if compacted.is_empty() {
+            return;
         }
+        let context = self.compaction_context(session, trigger, compacted);
+        for hook in self.hooks_for(HookEvent::Compacted, None) {
+            self.hear(hook, HookEvent::Compacted, hook.compacted(&context), cancel).await;
+        }
+    }
+
+    pub(crate) fn compaction_context(
+        &self,
+        session: &SessionId,
+        trigger: &'static str,
+        receipts: Vec<ReceiptFigures>,
+    ) -> CompactionContext {
+        CompactionContext { session: session.clone(), agent: self.profile.name.clone(), trigger, receipts }
     }
 }
 
 impl Conversation {
-    pub(crate) fn compaction_context(
-        &self,
-        trigger: &'static str,
-        receipts: Vec<ReceiptFigures>,
-    ) -> CompactionContext {
-        CompactionContext {
-            session: self.session.clone(),
-            agent: self.agent.profile.name.clone(),
-            trigger,
-            receipts,
-        }
-    }
-
     /// Ask hooks about a call before it is judged. Each is given what the one before it made of the input.
     pub(crate) async fn hook_input(&self, call: &HookedCall, cancel: &CancellationToken) -> HookedInput {
         let (event, mut call, mut is_changed) = (HookEvent::ToolBefore, call.clone(), false);

@@ -22,7 +22,8 @@ use plimsoll_config::{Permissions, matches};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::Agent;
+use crate::agent::{Agent, declared};
+use crate::error::AgentError;
 use crate::event::Event;
 use crate::run::Conversation;
 use crate::sandbox::Sandbox;
@@ -137,10 +138,10 @@ impl Drop for ServerSet {
 impl Conversation {
     /// Declare the tools of MCP servers, once they are started and at the beginning of each turn in which they have
     /// changed. Not later: the prompt cache begins with the tools.
-    pub(crate) async fn take_server_tools(&mut self, cancel: &CancellationToken) {
+    pub(crate) async fn take_server_tools(&mut self, cancel: &CancellationToken) -> Result<(), AgentError> {
         let is_first = matches!(self.servers, ServerSet::Starting(_));
         match &mut self.servers {
-            ServerSet::None => return,
+            ServerSet::None => return Ok(()),
             ServerSet::Ready(servers, _) => {
                 let changed = tokio::select! {
                     biased;
@@ -148,13 +149,13 @@ impl Conversation {
                     changed = servers.take_changes() => changed,
                 };
                 if !changed {
-                    return;
+                    return Ok(());
                 }
             }
             ServerSet::Starting(starting) => {
                 let started = tokio::select! {
                     biased;
-                    () = cancel.cancelled() => return,
+                    () = cancel.cancelled() => return Ok(()),
                     started = starting => started,
                 };
                 self.servers = match started {
@@ -169,7 +170,7 @@ impl Conversation {
                 };
             }
         }
-        let ServerSet::Ready(servers, own) = &self.servers else { return };
+        let ServerSet::Ready(servers, own) = &self.servers else { return Ok(()) };
         let tools = servers.tools(own, |name| self.agent.profile.wants(name));
         if is_first && self.agent.profile.bounds.is_empty() {
             for text in idle_patterns(&self.agent.profile.permissions, own, &tools) {
@@ -178,6 +179,7 @@ impl Conversation {
         }
         self.agent.profile.tools = own.clone().with_all(tools);
         self.specs = Arc::new(self.agent.profile.tools.specs());
+        Ok(self.session.set_tools(declared(&self.specs)).await?)
     }
 }
 

@@ -20,7 +20,7 @@ use std::sync::Arc;
 
 use plimsoll::{MessageId, PartId, SessionId};
 use plimsoll_session::{
-    CallTrace, ChangeHistory, Deed, Driver, FileChange, KnownTools, RevertRecord, SessionError,
+    CallTrace, ChangeHistory, FileChange, FileOp, KnownTools, RevertRecord, Session, SessionError,
 };
 use plimsoll_store::{Archive, SpillRecord, StoreError};
 use serde::Serialize;
@@ -91,6 +91,9 @@ pub enum RevertError {
     /// The session cannot be read or written.
     #[error(transparent)]
     Session(#[from] SessionError),
+    /// Something inside the process failed that cannot fail, such as a thread that panicked.
+    #[error("{0}")]
+    Internal(String),
 }
 
 fn tell_at_work(tasks: &[RevertedTask]) -> String {
@@ -212,30 +215,73 @@ pub fn plan_revert(
 }
 
 /// Put files back. Each is replaced as a whole, and only where it is as the agent left it; what it held is kept first.
-pub fn revert(
-    driver: &mut Driver,
+pub async fn revert(
+    session: &mut Session,
     target: RevertTarget,
     events: &EventSink,
 ) -> Result<RevertReport, RevertError> {
-    let archive = Arc::clone(driver.archive());
-    let planned = RevertPlan::new(&archive, driver.session(), target)?;
-    let _held = HeldTasks::take(&archive, driver.session(), &planned.report.tasks)?;
-    // Once more, for a task may have gone on until now.
-    let RevertPlan { mut report, undoes, steps } = match planned.report.tasks.is_empty() {
-        true => planned,
-        false => RevertPlan::new(&archive, driver.session(), target)?,
-    };
+    let (archive, id) = (Arc::clone(session.archive()), session.id().clone());
+    let ready = session.with_archive(move |_| Ok(RevertReady::read(&archive, &id, target))).await??;
+    let RevertReady { report, undoes, steps, held } = ready;
+    let done = put_back(session, report, undoes, steps, events).await;
+    // Leases are released by the store, which blocks.
+    let released = session.with_archive(move |_| {
+        drop(held);
+        Ok(())
+    });
+    released.await?;
+    done
+}
+
+/// A revert whose contents were read, while the tasks that it is about are held.
+struct RevertReady {
+    report: RevertReport,
+    undoes: Option<MessageId>,
+    steps: Vec<ReadyStep>,
+    held: HeldTasks,
+}
+
+/// A step, and the content that its file is restored to.
+type ReadyStep = (Step, Result<Option<Vec<u8>>, StoreError>);
+
+impl RevertReady {
+    fn read(
+        archive: &Arc<Archive>,
+        session: &SessionId,
+        target: RevertTarget,
+    ) -> Result<RevertReady, RevertError> {
+        let planned = RevertPlan::new(archive, session, target)?;
+        let held = HeldTasks::take(archive, session, &planned.report.tasks)?;
+        // Once more, for a task may have gone on until now.
+        let RevertPlan { report, undoes, steps } = match planned.report.tasks.is_empty() {
+            true => planned,
+            false => RevertPlan::new(archive, session, target)?,
+        };
+        // Contents are read and checked against their hashes before any file is changed.
+        let steps = steps.into_iter().map(|step| {
+            let new = step.kept.as_ref().map(|kept| archive.read_kept(kept)).transpose();
+            (step, new)
+        });
+        Ok(RevertReady { report, undoes, steps: steps.collect(), held })
+    }
+}
+
+async fn put_back(
+    session: &mut Session,
+    mut report: RevertReport,
+    undoes: Option<MessageId>,
+    steps: Vec<ReadyStep>,
+    events: &EventSink,
+) -> Result<RevertReport, RevertError> {
     if steps.is_empty() {
         return Ok(report);
     }
-    let (message, part) = driver.name_revert();
+    let record = session.begin_revert().await?;
     let mut ready = Vec::new();
-    for step in steps {
-        // What a file is to hold is read before anything is touched, and held against its hash.
-        let new = step.kept.as_ref().map(|kept| archive.read_kept(kept)).transpose();
-        let old = step.old.as_ref().map(|old| old.bytes.as_slice());
+    for (step, new) in steps {
+        let old = step.old.as_ref().map(|old| old.bytes.clone());
         let kept = match new {
-            Ok(new) => driver.keep_for_revert(&part, &step.change, old).map(|()| new),
+            Ok(new) => record.keep(&step.change, old).await.map(|()| new),
             Err(error) => Err(error.into()),
         };
         match kept {
@@ -247,17 +293,23 @@ pub fn revert(
         return Ok(report);
     }
     let files = ready.iter().map(|(step, _)| step.change.clone()).collect();
-    let record = RevertRecord { turn: report.turn, undoes, is_done: false, files };
-    driver.begin_revert((message.clone(), part.clone()), &report.beginning(), &record)?;
-    report.notice = Some(message);
-    for (step, new) in &ready {
-        let path = report.files[step.file].path.clone();
-        events(&Event::Reverting { path: path.clone() });
-        if let Err(problem) = step.apply(&path, new.as_deref()) {
-            report.leave(step.file, problem);
+    let announced = RevertRecord { turn: report.turn, undoes, is_done: false, files };
+    record.announce(&report.beginning(), announced).await?;
+    report.notice = Some(record.message().clone());
+    let events = Arc::clone(events);
+    // Files are read and written off the host's threads.
+    let applied = tokio::task::spawn_blocking(move || {
+        for (step, new) in &ready {
+            let path = report.files[step.file].path.clone();
+            events(&Event::Reverting { path: path.clone() });
+            if let Err(problem) = step.apply(&path, new.as_deref()) {
+                report.leave(step.file, problem);
+            }
         }
-    }
-    driver.end_revert(&part, &report.outcome())?;
+        report
+    });
+    let report = applied.await.map_err(|error| RevertError::Internal(error.to_string()))?;
+    record.complete(&report.outcome()).await?;
     Ok(report)
 }
 
@@ -305,17 +357,17 @@ impl RevertPlan {
 
     /// Take up what a trace says, the newest first.
     fn gather<'a>(&mut self, trace: &'a CallTrace, changes: &mut BTreeMap<&'a str, Vec<Recorded<'a>>>) {
-        let CallTrace { session, part, turn, deed, .. } = trace;
+        let CallTrace { session, part, turn, op, .. } = trace;
         let mut add = |change: &'a FileChange| {
             changes.entry(&change.path).or_default().push(Recorded { session, part, change });
         };
-        match (deed, &self.undoes) {
-            (Deed::Changed(change), None) => add(change),
-            (Deed::Reverted { record, .. }, None) => record.files.iter().rev().for_each(add),
-            (Deed::Reverted { message, record }, Some(undone)) if message == undone => {
+        match (op, &self.undoes) {
+            (FileOp::Changed(change), None) => add(change),
+            (FileOp::Reverted { record, .. }, None) => record.files.iter().rev().for_each(add),
+            (FileOp::Reverted { message, record }, Some(undone)) if message == undone => {
                 record.files.iter().rev().for_each(add);
             }
-            (Deed::Unknown { tool, input }, None) => {
+            (FileOp::Unknown { tool, input }, None) => {
                 let (turn, part, tool, input) = (*turn, part.clone(), tool.clone(), input.clone());
                 let task = (*session != self.report.session).then(|| session.clone());
                 self.report.uncovered.push(UncoveredCall { turn, task, part, tool, input });
@@ -473,10 +525,8 @@ impl Conversation {
 
     async fn revert_to(&mut self, target: RevertTarget) -> Result<RevertReport, RevertError> {
         // What a run that was dropped has left open is closed first: a notice must not stand between call and result.
-        let settled = self.driver.run(|driver| driver.settle("Interrupted: the run was given up."));
-        settled.await?;
-        let events = Arc::clone(&self.agent.events);
-        let report = self.driver.run(move |driver| Ok(revert(driver, target, &events))).await??;
+        self.session.settle("Interrupted: the run was given up.").await?;
+        let report = revert(&mut self.session, target, &self.agent.events).await?;
         for file in report.files.iter().filter(|file| file.action != RevertAction::Left) {
             self.files.forget(&file.path);
         }
@@ -487,8 +537,7 @@ impl Conversation {
     /// What [`revert`](Conversation::revert) would do.
     pub async fn plan_revert(&self, from_turn: Option<usize>) -> Result<RevertReport, RevertError> {
         let target = from_turn.map_or(RevertTarget::LastTurn, RevertTarget::Turn);
-        let planned =
-            self.driver.run(move |driver| Ok(plan_revert(driver.archive(), driver.session(), target)));
-        planned.await?
+        let session = self.session.id().clone();
+        self.session.with_archive(move |archive| Ok(plan_revert(archive, &session, target))).await?
     }
 }

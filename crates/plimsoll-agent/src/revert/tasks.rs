@@ -4,6 +4,7 @@
 //! the task wrote until its next run belongs to that run. The same holds for tasks that tasks have launched: their runs
 //! belong to the run that asked for them, however deep.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll::{Millis, SessionId};
@@ -148,19 +149,19 @@ fn tasks_of(archive: &Archive, parent: &SessionId) -> Result<Vec<Task>, RevertEr
 
 /// Holds the sessions of tasks, so that none goes on while files are put back. Its lease says that a task runs, and not its
 /// record: that of a process which was killed is active until another looks after it.
-pub(super) struct HeldTasks<'a> {
-    archive: &'a Archive,
+pub(super) struct HeldTasks {
+    archive: Arc<Archive>,
     leases: Vec<Lease>,
 }
 
-impl HeldTasks<'_> {
+impl HeldTasks {
     /// Take all of them, or say which are at work.
-    pub(super) fn take<'a>(
-        archive: &'a Archive,
+    pub(super) fn take(
+        archive: &Arc<Archive>,
         session: &SessionId,
         tasks: &[RevertedTask],
-    ) -> Result<HeldTasks<'a>, RevertError> {
-        let mut held = HeldTasks { archive, leases: Vec::new() };
+    ) -> Result<HeldTasks, RevertError> {
+        let mut held = HeldTasks { archive: Arc::clone(archive), leases: Vec::new() };
         let holder = format!("a revert of {session}, process {}", std::process::id());
         let mut at_work = Vec::new();
         let until = Instant::now() + PATIENCE;
@@ -186,7 +187,7 @@ impl HeldTasks<'_> {
     }
 }
 
-impl Drop for HeldTasks<'_> {
+impl Drop for HeldTasks {
     fn drop(&mut self) {
         for lease in &self.leases {
             // One that is not given back runs out.

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use plimsoll::{Millis, PartId, SessionId};
 use plimsoll_config::AgentFork;
-use plimsoll_session::{DriverHandle, SessionError};
+use plimsoll_session::{SessionError, SessionHandle};
 use plimsoll_store::{Archive, Clock, StoreError, TaskFilter, TaskRecord};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
@@ -102,8 +102,8 @@ pub struct Caller {
     pub agent: Agent,
     /// Its session.
     pub session: SessionId,
-    /// The session's driver, which reads the history of a fork.
-    pub driver: DriverHandle,
+    /// The session's handle, which reads the history of a fork.
+    pub handle: SessionHandle,
     /// The call that launches, if a model does.
     pub part: Option<PartId>,
 }
@@ -339,8 +339,9 @@ impl TaskBoard {
 
     /// A caller for a stored session that is only read: another process may run it meanwhile.
     pub async fn caller_of(self: &Arc<Self>, session: &SessionId, agent: Agent) -> Result<Caller, TaskError> {
-        let driver = DriverHandle::read(Arc::clone(&self.archive), session.clone(), agent.settings()).await?;
-        Ok(Caller { agent, session: session.clone(), driver, part: None })
+        let own = Agent { archive: Arc::clone(&self.archive), ..agent.clone() };
+        let handle = own.builder().session(session.clone()).read().await?;
+        Ok(Caller { agent, session: session.clone(), handle, part: None })
     }
 }
 

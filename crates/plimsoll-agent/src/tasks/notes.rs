@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use plimsoll::log::TextPart;
 use plimsoll::pivot::Pivot;
-use plimsoll::{Message, Part, PartBody, SessionId, ToolStatus};
-use plimsoll_session::{Driver, NOTES_KEY, SessionError};
+use plimsoll::{Log, Message, Millis, Part, PartBody, SessionId, ToolStatus};
+use plimsoll_session::{NOTES_KEY, SessionError, SessionHandle};
 use plimsoll_store::{Note, TaskFilter};
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -19,6 +19,7 @@ use super::probe::TaskPoint;
 use super::status::TaskStatus;
 use super::task::Task;
 use super::text::{EndedRun, ended_text, reminder_text};
+use crate::agent::Agent;
 use crate::error::AgentError;
 use crate::event::Event;
 use crate::run::Conversation;
@@ -47,27 +48,37 @@ impl Conversation {
         self.take_in_notes().await
     }
 
+    /// Take notes in: messages first, then the notes are taken out of the inbox.
     pub(crate) async fn take_in_notes(&mut self) -> Result<bool, AgentError> {
-        let board = self.agent.tasks.clone();
-        let pass = move |point| {
-            if let Some(board) = &board {
-                board.pass(point);
-            }
+        let ours: Vec<Note> = self.session.notes(0).await?;
+        let ours: Vec<Note> =
+            ours.into_iter().filter(|note| [ENDED, STEER].contains(&note.kind.as_str())).collect();
+        if ours.is_empty() {
+            return Ok(false);
+        }
+        let (known, told) = self.session.with_log(|log| (known_notes(log), told_runs(log))).await?;
+        let fresh: Vec<&Note> = ours.iter().filter(|note| !known.contains(&note.id)).collect();
+        let siblings = match fresh.iter().any(|note| note.kind == ENDED) {
+            true => siblings_of(&self.session).await?,
+            false => Vec::new(),
         };
-        let messages = self.driver.run(move |driver| take_in(driver, pass)).await?;
+        let messages = messages_of(&fresh, &told, &siblings, self.agent.clock.now());
+        for message in &messages {
+            self.session.append(message.clone()).await?;
+        }
+        self.pass(TaskPoint::Told);
+        self.session.take_notes(ours.into_iter().map(|note| note.id).collect()).await?;
+        self.pass(TaskPoint::Taken);
         for message in &messages {
             self.agent.tell(&Event::Prompted { message: message.info.id.clone() });
         }
         Ok(!messages.is_empty())
     }
 
-    /// Name the tasks that are at work, behind a summary that stands for their launches: a model that knows of none launches
-    /// them again. Once for each summary; says whether something was added.
-    pub(crate) async fn remind_of_tasks(&mut self) -> Result<bool, AgentError> {
-        if self.agent.tasks.is_none() {
-            return Ok(false);
+    fn pass(&self, point: TaskPoint) {
+        if let Some(board) = &self.agent.tasks {
+            board.pass(point);
         }
-        Ok(self.driver.run(remind).await?)
     }
 
     /// The model has said its last word: wait for the session's tasks, where that is wanted. Says whether there is
@@ -81,22 +92,18 @@ impl Conversation {
             return Ok(true);
         }
         let Some(board) = self.agent.tasks.clone() else { return Ok(false) };
-        let session = self.session.clone();
+        let session = self.session.id().clone();
         board.without_slot(&session, self.await_own_tasks(cancel)).await
     }
 
     async fn await_own_tasks(&mut self, cancel: &CancellationToken) -> Result<bool, AgentError> {
         let Some(board) = self.agent.tasks.clone() else { return Ok(false) };
-        let session = self.session.clone();
+        let session = self.session.id().clone();
         let mut changes = board.watch();
         let mut is_waiting = false;
         loop {
             changes.borrow_and_update();
-            let has_notes = self.driver.run(|driver| {
-                let store = driver.archive().store();
-                Ok(!store.notes(driver.session(), 1)?.is_empty())
-            });
-            if has_notes.await? {
+            if !self.session.notes(1).await?.is_empty() {
                 if is_waiting {
                     tokio::time::sleep(GATHER).await;
                 }
@@ -130,118 +137,113 @@ impl Conversation {
     }
 }
 
-/// Take notes in: messages first, then the notes are taken out of the inbox. Gives the messages.
-fn take_in(driver: &mut Driver, pass: impl Fn(TaskPoint)) -> Result<Vec<Message>, SessionError> {
-    let session = driver.session().clone();
-    let notes: Vec<Note> = driver.archive().store().notes(&session, 0)?;
-    let ours: Vec<Note> =
-        notes.into_iter().filter(|note| [ENDED, STEER].contains(&note.kind.as_str())).collect();
-    if ours.is_empty() {
-        return Ok(Vec::new());
-    }
-    let known = known_notes(driver.log());
-    let told = told_runs(driver.log());
-    let fresh: Vec<&Note> = ours.iter().filter(|note| !known.contains(&note.id)).collect();
-    let mut messages = Vec::new();
-    let steers: Vec<&Note> = fresh.iter().copied().filter(|note| note.kind == STEER).collect();
-    for note in steers {
-        let text = note.data["text"].as_str().unwrap_or_default();
-        messages.push(message_of(driver, text, None, std::slice::from_ref(&note.id)));
-    }
-    let ended: Vec<(&Note, String, u32)> = fresh
-        .iter()
-        .filter(|note| note.kind == ENDED)
-        .filter_map(|note| {
-            let run = u32::try_from(note.data["run"].as_u64()?).ok()?;
-            Some((*note, note.data["task"].as_str()?.to_owned(), run))
+/// Messages for notes: one for each steering text, and one for all tasks that ended.
+fn messages_of(
+    fresh: &[&Note],
+    told: &HashSet<(String, u32)>,
+    siblings: &[Task],
+    now: Millis,
+) -> Vec<Message> {
+    let steers = fresh.iter().filter(|note| note.kind == STEER);
+    let mut messages: Vec<Message> = steers
+        .map(|note| {
+            let text = note.data["text"].as_str().unwrap_or_default();
+            message_of(now, text, None, std::slice::from_ref(&note.id))
         })
-        .filter(|(_, task, run)| !told.contains(&(task.clone(), *run)))
         .collect();
-    if !ended.is_empty() {
-        let siblings = siblings_of(driver, &session)?;
-        let mut runs = Vec::new();
-        let mut ids = Vec::new();
-        for (note, id, run) in &ended {
-            // What was removed meanwhile is not told.
-            if let Some(task) = siblings.iter().find(|task| task.id.as_str() == id) {
-                runs.push(EndedRun { task, run: *run });
-                ids.push(note.id.clone());
-            }
-        }
-        if !runs.is_empty() {
-            let (line, hint) = ended_text(&runs, &siblings, driver.settings().clock.now());
-            messages.push(message_of(driver, &line, Some(hint), &ids));
+    let (mut runs, mut ids) = (Vec::new(), Vec::new());
+    for note in fresh.iter().filter(|note| note.kind == ENDED) {
+        let run = note.data["run"].as_u64().and_then(|run| u32::try_from(run).ok());
+        let Some((id, run)) = note.data["task"].as_str().zip(run) else { continue };
+        // Tasks that were removed meanwhile are not reported.
+        let task = siblings.iter().find(|task| task.id.as_str() == id);
+        if let Some(task) = task.filter(|_| !told.contains(&(id.to_owned(), run))) {
+            runs.push(EndedRun { task, run });
+            ids.push(note.id.clone());
         }
     }
-    for message in &messages {
-        driver.append(message.clone())?;
+    if !runs.is_empty() {
+        let (line, hint) = ended_text(&runs, siblings, now);
+        messages.push(message_of(now, &line, Some(hint), &ids));
     }
-    pass(TaskPoint::Told);
-    let ids: Vec<String> = ours.into_iter().map(|note| note.id).collect();
-    driver.take_notes(&ids)?;
-    pass(TaskPoint::Taken);
-    Ok(messages)
+    messages
 }
 
-fn remind(driver: &mut Driver) -> Result<bool, SessionError> {
-    let log = driver.log();
-    let Some(pivot) = Pivot::newest(log) else { return Ok(false) };
+impl Agent {
+    /// A message that lists the running tasks, after a summary has replaced their launches: a model that does not know of them
+    /// launches them again. `None` if this summary has one, or if no task runs.
+    pub(crate) async fn task_reminder(&self, session: &SessionHandle) -> Result<Option<Message>, AgentError> {
+        if self.tasks.is_none() {
+            return Ok(None);
+        }
+        let Some((summary, made)) = session.with_log(summary_to_remind).await? else { return Ok(None) };
+        if !has_active(session).await? {
+            return Ok(None);
+        }
+        let siblings = siblings_of(session).await?;
+        // The launches of those that came after it are in view. A summary without a time is one of an imported session, which
+        // had no tasks of ours.
+        let is_hidden = |task: &&Task| made.is_some_and(|made| task.created < made);
+        let active = siblings.iter().filter(|task| task.status.is_active() && !task.data.cleared);
+        let active: Vec<&Task> = active.filter(is_hidden).collect();
+        if active.is_empty() {
+            return Ok(None);
+        }
+        let (now, mut ids) = (self.clock.now(), plimsoll_store::random_ids());
+        let text = reminder_text(&active, &siblings, now);
+        let body = PartBody::Text(TextPart { text: text.into(), synthetic: Some(true), ignored: None });
+        let mut part = Part::new(ids.part(now), body);
+        part.extra.insert("metadata".into(), json!({ REMINDED_KEY: summary }));
+        let mut message = Message::user(ids.message(now), ids.part(now), "").at(now);
+        message.parts = vec![part];
+        Ok(Some(message))
+    }
+}
+
+/// The newest summary, if no message names the tasks that were at work when it was made, and when that was.
+fn summary_to_remind(log: &Log) -> Option<(String, Option<Millis>)> {
+    let pivot = Pivot::newest(log)?;
     let summary = log[pivot.summary].info.id.to_string();
     let metadata =
         |message: &Message| message.parts.first()?.extra.get("metadata")?.get(REMINDED_KEY).cloned();
-    if log.iter().any(|message| metadata(message).is_some_and(|of| of == summary.as_str())) {
-        return Ok(false);
-    }
+    let is_reminded = log.iter().any(|message| metadata(message).is_some_and(|of| of == summary.as_str()));
     let made = log[pivot.summary].info.time.as_ref().and_then(|time| time.created);
-    if !has_active(driver)? {
-        return Ok(false);
-    }
-    let siblings = siblings_of(driver, driver.session())?;
-    // The launches of those that came after it are in view. A summary without a time is one of an imported session, which
-    // had no tasks of ours.
-    let is_hidden = |task: &&Task| made.is_some_and(|made| task.created < made);
-    let active = siblings.iter().filter(|task| task.status.is_active() && !task.data.cleared);
-    let active: Vec<&Task> = active.filter(is_hidden).collect();
-    if active.is_empty() {
-        return Ok(false);
-    }
-    let (now, mut ids) = (driver.settings().clock.now(), plimsoll_store::random_ids());
-    let text = reminder_text(&active, &siblings, now);
-    let body = PartBody::Text(TextPart { text: text.into(), synthetic: Some(true), ignored: None });
-    let mut part = Part::new(ids.part(now), body);
-    part.extra.insert("metadata".into(), json!({ REMINDED_KEY: summary }));
-    let mut message = Message::user(ids.message(now), ids.part(now), "").at(now);
-    message.parts = vec![part];
-    driver.append(message)?;
-    Ok(true)
+    (!is_reminded).then_some((summary, made))
 }
 
 /// Whether a task of this session is at work, without reading all that ever were.
-fn has_active(driver: &Driver) -> Result<bool, SessionError> {
-    for status in TaskStatus::ALL.into_iter().filter(|status| status.is_active()) {
-        let (parent, status) = (Some(driver.session().clone()), Some(status.name().to_owned()));
-        let filter = TaskFilter { parent, status, most: 1, ..TaskFilter::default() };
-        if !driver.archive().store().tasks(&filter)?.is_empty() {
-            return Ok(true);
+async fn has_active(session: &SessionHandle) -> Result<bool, SessionError> {
+    let parent = session.id().clone();
+    let found = session.with_archive(move |archive| {
+        for status in TaskStatus::ALL.into_iter().filter(|status| status.is_active()) {
+            let (parent, status) = (Some(parent.clone()), Some(status.name().to_owned()));
+            let filter = TaskFilter { parent, status, most: 1, ..TaskFilter::default() };
+            if !archive.store().tasks(&filter)?.is_empty() {
+                return Ok(true);
+            }
         }
-    }
-    Ok(false)
+        Ok(false)
+    });
+    found.await
 }
 
-fn siblings_of(driver: &Driver, session: &SessionId) -> Result<Vec<Task>, SessionError> {
-    let mut filter = TaskFilter { parent: Some(session.clone()), most: 1_000, ..TaskFilter::default() };
-    let mut tasks = Vec::new();
-    loop {
-        let page = driver.archive().store().tasks(&filter)?;
-        let Some(last) = page.last() else { return Ok(tasks) };
-        filter.after = Some(last.id.clone());
-        tasks.extend(page.into_iter().filter_map(|record| Task::try_from(record).ok()));
-    }
+async fn siblings_of(session: &SessionHandle) -> Result<Vec<Task>, SessionError> {
+    let mut filter = TaskFilter { parent: Some(session.id().clone()), most: 1_000, ..TaskFilter::default() };
+    let found = session.with_archive(move |archive| {
+        let mut tasks = Vec::new();
+        loop {
+            let page = archive.store().tasks(&filter)?;
+            let Some(last) = page.last() else { return Ok(tasks) };
+            filter.after = Some(last.id.clone());
+            tasks.extend(page.into_iter().filter_map(|record| Task::try_from(record).ok()));
+        }
+    });
+    found.await
 }
 
 /// One message of the user's side: what a person sees, and what only the model does.
-fn message_of(driver: &Driver, shown: &str, hint: Option<String>, notes: &[String]) -> Message {
-    let (now, mut ids) = (driver.settings().clock.now(), plimsoll_store::random_ids());
+fn message_of(now: Millis, shown: &str, hint: Option<String>, notes: &[String]) -> Message {
+    let mut ids = plimsoll_store::random_ids();
     let mut message = Message::user(ids.message(now), ids.part(now), shown).at(now);
     if let Some(part) = message.parts.first_mut() {
         let metadata = Map::from_iter([(NOTES_KEY.to_owned(), json!(notes))]);

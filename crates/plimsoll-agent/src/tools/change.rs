@@ -66,8 +66,7 @@ pub(super) fn change_file(call: &ToolCall<'_>, old: Option<&Content>, new: &[u8]
         mode: old.map(|old| old.mode),
         folders: folders.iter().map(|folder| text(folder)).collect::<Result<_, _>>()?,
     };
-    let (part, record, content) = (call.part.clone(), change.clone(), old.map(|old| old.bytes.clone()));
-    let keep = call.driver.run(move |driver| driver.keep_file(&part, &record, content.as_deref()));
+    let keep = call.record.keep_file(&change, old.map(|old| old.bytes.clone()));
     call.runtime.block_on(keep).map_err(|error| {
         ToolError::Failed(format!("`{name}` was not changed, because what it holds cannot be kept: {error}"))
     })?;

@@ -27,7 +27,6 @@ use std::sync::Arc;
 use plimsoll::{PartId, SessionId};
 use plimsoll_config::Action;
 use plimsoll_providers::ToolSpec;
-use plimsoll_session::DriverHandle;
 use serde_json::Value;
 use thiserror::Error;
 use tokio::runtime::Handle;
@@ -124,8 +123,8 @@ pub struct ToolCall<'a> {
     pub files: &'a FileLedger,
     /// The project's directory, with links resolved.
     pub directory: &'a Path,
-    /// The session.
-    pub driver: &'a DriverHandle,
+    /// Recorder of the call, with a handle of its session.
+    pub record: &'a plimsoll_session::ToolCall,
     /// For tools that have to wait for something asynchronous.
     pub runtime: &'a Handle,
     /// Receives events of the call.
@@ -154,9 +153,9 @@ impl ToolCall<'_> {
     /// The model has been shown a file. It is recorded with the call, so that another process knows it too.
     pub(crate) fn note_seen(&self, path: &Path, hash: blake3::Hash) -> Result<(), ToolError> {
         self.files.note(path, *hash.as_bytes());
-        let Some(name) = path.to_str().map(str::to_owned) else { return Ok(()) };
-        let (part, hash) = (self.part.clone(), hash.to_hex());
-        let noted = self.driver.run(move |driver| driver.note_seen(&part, &name, hash.as_str()));
+        let Some(name) = path.to_str() else { return Ok(()) };
+        let hash = hash.to_hex();
+        let noted = self.record.note_seen(name, hash.as_str());
         self.runtime.block_on(noted).map_err(|error| ToolError::Failed(error.to_string()))
     }
 }

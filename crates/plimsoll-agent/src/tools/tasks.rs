@@ -180,7 +180,7 @@ impl Work<'_> {
         Caller {
             agent: self.call.agent.clone(),
             session: self.call.session.clone(),
-            driver: self.call.driver.clone(),
+            handle: self.call.record.session().clone(),
             part: Some(self.call.part.clone()),
         }
     }
@@ -206,8 +206,7 @@ impl Work<'_> {
         if runs.is_empty() {
             return Ok(());
         }
-        let part = self.call.part.clone();
-        let noted = self.call.driver.run(move |driver| driver.annotate_call(&part, TOLD_KEY, runs.into()));
+        let noted = self.call.record.annotate(TOLD_KEY, runs.into());
         noted.await.map_err(|error| ToolError::Failed(error.to_string()))
     }
 

@@ -145,8 +145,8 @@ impl Tool for Todo {
                 items
             }
             None => {
-                let found = call.driver.run(|driver| newest_todos(driver.archive(), driver.session()));
-                call.runtime.block_on(found).map_err(|error| ToolError::Failed(error.to_string()))?
+                let found = newest_todos(&call.agent.archive, call.session);
+                found.map_err(|error| ToolError::Failed(error.to_string()))?
             }
         };
         if items.is_empty() {
@@ -192,6 +192,7 @@ fn list_in(message: &Message) -> Option<Vec<TodoItem>> {
 impl Conversation {
     /// The newest list of things to do.
     pub async fn todos(&self) -> Result<Vec<TodoItem>, AgentError> {
-        Ok(self.driver.run(|driver| newest_todos(driver.archive(), driver.session())).await?)
+        let session = self.session.id().clone();
+        Ok(self.session.with_archive(move |archive| newest_todos(archive, &session)).await?)
     }
 }

@@ -1,26 +1,26 @@
-//! Bringing back what has left the window, as a model asks for it. A person who asks about a session with the command is
-//! answered in the same words, so that what an agent was told can be seen.
+//! Recall: content that has left the window, looked up for a model. The command answers users with the same text, so that they
+//! can see what an agent saw.
 
 use plimsoll::SessionId;
 use plimsoll::policy::RecallPolicy;
 use plimsoll::recall::{Lookup, RecallAnswer, RecallContent, RecallQuery};
 use plimsoll_store::{Archive, Line, Recalled, Scope, Search, Selection, StoreError};
 
-use crate::driver::Driver;
+use super::Driver;
 use crate::error::SessionError;
 
-/// A char takes at most so many bytes of UTF-8; four, to be safe with replacement characters.
+/// Maximum number of UTF-8 bytes per char, replacement characters included.
 const BYTES_PER_CHAR: u64 = 4;
 
 impl Driver {
-    /// The bounds of recall answers for this session's model.
+    /// Bounds of recall answers for the session's model.
     pub fn recall_policy(&self) -> RecallPolicy {
         let policy = &self.settings.policy;
         policy.recall.for_context(self.limits().context, &policy.count)
     }
 
-    /// Answer a call of the recall tool. Only what this session can see is reached, and of a long content only as much is
-    /// read into memory as an answer can show.
+    /// Answers a call of the recall tool. It reaches only what this session can see, and reads only as much of a long content
+    /// into memory as an answer can show.
     pub fn recall(&self, query: &RecallQuery) -> Result<RecallAnswer, SessionError> {
         let policy = &self.recall_policy();
         let lookup = match look_up(&self.archive, self.session(), query, policy) {
@@ -39,8 +39,8 @@ impl Driver {
     }
 }
 
-/// What a query finds in what a session can see, for [`RecallQuery::answer`]. Why nothing is found is an error of the
-/// store; [`Driver::recall`] tells it to the model.
+/// Looks a query up in what a session can see, for [`RecallQuery::answer`]. If nothing is found, the error of the store says
+/// why; [`Driver::recall`] passes it to the model.
 pub fn look_up(
     archive: &Archive,
     session: &SessionId,
@@ -74,7 +74,7 @@ pub fn look_up(
     }
 }
 
-/// What has to be read so that an answer can be filled.
+/// The selection that fills an answer.
 fn selection(query: &RecallQuery, policy: &RecallPolicy) -> Selection {
     let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let (mut from, mut to) = (query.from.unwrap_or(1).max(1), query.to.unwrap_or(u64::MAX));
@@ -100,7 +100,7 @@ fn selection(query: &RecallQuery, policy: &RecallPolicy) -> Selection {
         lines: Some((from, to.max(from))),
         search,
         most_bytes: count(bytes),
-        // One more than is shown, so that the answer knows where to go on.
+        // One more than is shown, so that the answer knows where to continue.
         most_matches: count(
             query.limit.unwrap_or(policy.max_matches).min(policy.max_matches).saturating_add(1),
         ),

@@ -1,15 +1,15 @@
-//! Messages from a recording, taken as if they had just been said.
+//! Messages of a recording, appended as if they were new.
 
 use std::sync::Arc;
 
 use plimsoll::{Message, MessageId, PartBody, Receipt};
 
-use crate::driver::Driver;
+use super::Driver;
 use crate::error::SessionError;
 
 impl Driver {
-    /// Append a message that is whole already, its tool outputs through layer 1 first. Gives the receipts of what was
-    /// cut. Replays and proxies take what others have said this way.
+    /// Appends a complete message of a recording. Its tool outputs pass layer 1; the receipts are of those that were truncated.
+    /// An answer counts as the answer to the request that was prepared last.
     pub fn append_recorded(
         &mut self,
         mut message: Message,
@@ -44,7 +44,7 @@ impl Driver {
         let sent = if message.is_assistant() { self.note_sent() } else { None };
         let id = self.append(message)?;
         if let (Some(usage), Some(sent)) = (usage, sent) {
-            self.meter.observe(sent, &usage);
+            self.observe(sent, &usage);
         }
         Ok((id, receipts))
     }

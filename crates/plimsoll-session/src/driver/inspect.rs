@@ -1,75 +1,77 @@
-//! What is in the window now.
+//! The content of the window, weighed.
 
 use plimsoll::compact::ladder::Trigger;
 use plimsoll::count::block_tokens;
 use plimsoll::pin;
-use plimsoll::{Block, Fixed, Limits, Line, Load, Scale, Tokens, WindowRole};
+use plimsoll::{Block, Limits, Line, Load, Scale, Tokens, WindowRole};
 use plimsoll_store::Session;
 use serde::Serialize;
 
-use crate::driver::Driver;
+use super::Driver;
 use crate::error::SessionError;
 
-/// What is in a session's window, and how far it is from the line.
+/// The content of a session's window, and its distance from the line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Inspection {
-    /// The session, with what it was charged for so far.
+    /// The session's record, with its charges so far.
     pub session: Session,
-    /// What the next request weighs. Where a reduction has made the newest usage stale, the figure stays on its scale, so that
-    /// a window that is made smaller by so many tokens has so many fewer.
+    /// Tokens of the next request. If a reduction has made the newest usage stale, the figure stays on the scale of that usage, so
+    /// that a window minus what was reduced is the window afterwards.
     pub load: Load,
-    /// What estimates come to in `load.tokens`.
+    /// Converts estimates to the scale of `load.tokens`.
     pub scale: Scale,
     /// The limits of the model.
     pub limits: Limits,
     /// The line, if the model's window is known.
     pub line: Option<Line>,
-    /// How many messages the window has.
+    /// Number of messages in the window.
     pub messages: usize,
-    /// What they weigh, by kind; estimates, on `scale`.
+    /// Tokens by kind of content; estimates, on `scale`.
     pub kinds: Kinds,
-    /// Tool results that show a placeholder.
+    /// Number of tool results that show a placeholder.
     pub cleared: usize,
-    /// What pinned texts weigh; an estimate, on `scale`.
+    /// Tokens of pinned texts; an estimate, on `scale`.
     pub pins: Tokens,
 }
 
-/// What a window weighs, by kind of content.
+/// Tokens of a window by kind of content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Kinds {
     /// The system prompt and the tools.
     pub fixed: Tokens,
-    /// Messages of the host.
+    /// System messages of the host.
     pub system: Tokens,
-    /// The user's words.
+    /// Text of the user.
     pub user: Tokens,
-    /// The model's words.
+    /// Text of the model.
     pub assistant: Tokens,
-    /// Its thoughts.
+    /// Reasoning of the model.
     pub thinking: Tokens,
-    /// Calls of tools.
+    /// Tool calls.
     pub calls: Tokens,
-    /// Results of tools.
+    /// Tool results.
     pub results: Tokens,
     /// Files.
     pub files: Tokens,
-    /// What wraps the messages.
+    /// Framing of the messages.
     pub framing: Tokens,
 }
 
 impl Driver {
-    /// Weigh what is in the window now.
-    pub fn inspect(&self, fixed: Fixed) -> Result<Inspection, SessionError> {
+    /// Weighs the window.
+    pub fn inspect(&self) -> Result<Inspection, SessionError> {
         let (window, counter) = (self.window(), self.meter.counter());
-        let situation = self.situation(fixed, Trigger::Auto);
+        let situation = self.situation(Trigger::Auto);
         let mut load = situation.load(&self.log);
         let scale = situation.scale(&load, &self.log);
         if load.usage_of.is_none() {
             load.tokens = scale.request(load.estimate);
         }
-        let mut kinds = Kinds { fixed: scale.piece(fixed.total()), ..Kinds::default() };
+        let mut kinds = Kinds { fixed: scale.piece(self.overhead().total()), ..Kinds::default() };
         let mut cleared = 0;
         for message in &window.messages {
             kinds.framing += scale.piece(counter.message_overhead());

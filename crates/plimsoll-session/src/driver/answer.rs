@@ -1,74 +1,110 @@
-//! An answer of the model as it streams: each block becomes a part of the log as it arrives.
+//! An answer as it streams: each block becomes a part of the log as it arrives.
 
 use plimsoll::log::{MessageUpdate, ReasoningPart};
+use plimsoll::window::PROVIDER_BLOCK;
 use plimsoll::{
-    Info, Input, Message, MessageId, Millis, Part, PartBody, PartId, Role, ToolState, ToolStatus, Usage,
+    AnswerEvent, Info, Input, Message, MessageId, Millis, Part, PartBody, PartId, Role, ToolState, Usage,
 };
 use plimsoll_tokens::Observed;
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Value};
 
-use crate::driver::Driver;
+use super::{Driver, PendingCall};
 use crate::error::SessionError;
 use crate::meter::Weighed;
 
-/// A delta that was taken is in the store after this many milliseconds at most, if [`Driver::flush_due`] is called
-/// that often; at the end of a part at once.
+/// Longest time in milliseconds that text waits to be stored while an answer streams. It is stored at once when its part ends.
 pub const FLUSH_AFTER: Millis = Millis(50);
 
-/// Something that a model's answer brings, in the order of the wire.
-#[derive(Clone, Debug, PartialEq)]
-pub enum AnswerEvent {
-    /// More words.
-    Text(String),
-    /// More thoughts.
-    Thinking(String),
-    /// What the provider needs to recognise the thought that is being written, such as its signature.
-    Signature(Value),
-    /// A call begins; its input follows.
-    CallBegin {
-        /// The provider's name for the call.
-        call: String,
-        /// The tool.
-        tool: String,
-    },
-    /// More of the call's input, as it is written.
-    CallInput(String),
-    /// The call's input, whole.
-    CallReady(Value),
-    /// A block of a kind that is not known here. It is kept as it came, to be given back to the provider.
-    Block(Value),
-    /// The block that was being written is whole.
-    PartEnd,
-    /// What the provider has counted so far.
-    Usage {
-        /// The figures.
-        usage: Usage,
-        /// What it has cost, if prices are known.
-        cost: Option<Number>,
-    },
-}
+/// Recorded for an answer whose writer was dropped.
+pub(crate) const INTERRUPTED: &str = "Interrupted: the run was given up.";
 
-/// How an answer ended.
+/// How an answer that did not finish ended.
 #[derive(Clone, Debug, PartialEq)]
-pub enum AnswerEnd {
-    /// The model came to an end.
-    Finished {
-        /// Why it stopped, in the provider's words.
-        reason: String,
-        /// What the provider counted.
-        usage: Option<Usage>,
-        /// What it cost.
-        cost: Option<Number>,
-    },
-    /// It was broken off on purpose. What it had said by then stays.
+pub(crate) enum AnswerEnd {
+    /// The answer was broken off. What the model had written stays in view.
     Aborted(String),
-    /// It failed.
+    /// The answer failed, and is left out of the window.
     Failed {
         /// The kind of error, such as `APIError`.
         name: String,
-        /// What went wrong, in plain words and without secrets.
+        /// The error message, without secrets.
         message: String,
     },
+}
+
+/// Writes an answer as it streams. Dropping it without an end records the answer as interrupted.
+///
+/// A host on a single thread that waits for its stream calls [`flush_due`](AnswerWriter::flush_due) periodically.
+#[derive(Debug)]
+#[must_use = "dropping the writer ends the answer as interrupted"]
+pub struct AnswerWriter<'d> {
+    driver: &'d mut Driver,
+    message: MessageId,
+}
+
+impl<'d> AnswerWriter<'d> {
+    pub(super) fn begin(
+        driver: &'d mut Driver,
+        agent: Option<&str>,
+    ) -> Result<AnswerWriter<'d>, SessionError> {
+        let message = driver.begin_answer(agent)?;
+        Ok(AnswerWriter { driver, message })
+    }
+
+    /// The id of the answer.
+    pub fn message(&self) -> &MessageId {
+        &self.message
+    }
+
+    /// Writes an event. Text waits up to [`FLUSH_AFTER`] to be stored together with what follows; everything else is stored when
+    /// this returns. Returns the part that the event began or ended, if any.
+    pub fn write(&mut self, event: AnswerEvent) -> Result<Option<PartId>, SessionError> {
+        self.driver.write_event(event)
+    }
+
+    /// Stores text that has waited for [`FLUSH_AFTER`] or longer.
+    pub fn flush_due(&mut self) -> Result<(), SessionError> {
+        self.driver.flush_due()
+    }
+
+    /// Completes the answer, after [`AnswerEvent::Finished`] was written.
+    pub fn finish(self) -> Result<FinishedAnswer, SessionError> {
+        self.driver.finish_answer()
+    }
+
+    /// Ends the answer before it is complete. What was written stays in view, and its calls are recorded as not run.
+    pub fn abort(self, why: &str) -> Result<Message, SessionError> {
+        self.driver.break_answer(AnswerEnd::Aborted(why.to_owned()))
+    }
+
+    /// Ends the answer as failed, which leaves it out of the window. `name` is the kind of error, such as `APIError`; `message`
+    /// must not contain secrets.
+    pub fn fail(self, name: &str, message: &str) -> Result<Message, SessionError> {
+        self.driver.break_answer(AnswerEnd::Failed { name: name.to_owned(), message: message.to_owned() })
+    }
+}
+
+impl Drop for AnswerWriter<'_> {
+    fn drop(&mut self) {
+        // An error has no caller to report it to; the next operation of the turn tries again.
+        let _ = self.driver.settle_answer();
+    }
+}
+
+/// An answer that is complete.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct FinishedAnswer {
+    /// The stored answer.
+    pub message: Message,
+    /// Why the model stopped, in the provider's words.
+    pub reason: String,
+    /// Usage of the response, if the provider reported any.
+    pub usage: Option<Usage>,
+    /// The calls of the answer, oldest first. Each has to be answered before the next request.
+    pub calls: Vec<PendingCall>,
+    /// Result of calibrating the counter with the answer's usage.
+    pub observed: Option<Observed>,
 }
 
 /// The answer that is being written.
@@ -76,10 +112,14 @@ pub(crate) struct Writing {
     message: MessageId,
     /// The part that grows, if one does.
     part: Option<Growing>,
-    /// What was taken and is not stored yet, and since when it waits.
+    /// Text that is not stored yet, and since when it waits.
     pending: String,
     waiting_since: Option<Millis>,
-    /// What was sent for this answer.
+    /// Newest usage that was reported while it streamed.
+    counted: Option<Usage>,
+    /// Why the model stopped, and the final usage.
+    finished: Option<(String, Option<Usage>)>,
+    /// Measure of the request.
     sent: Option<Weighed>,
 }
 
@@ -96,49 +136,49 @@ enum Kind {
 }
 
 impl Driver {
-    /// An answer begins. `agent` names the agent that speaks, if there are several.
-    pub fn begin_answer(&mut self, agent: Option<&str>) -> Result<MessageId, SessionError> {
-        if self.writing.is_some() {
-            return Err(SessionError::OutOfOrder("an answer is being written already; end it first"));
-        }
+    pub(crate) fn begin_answer(&mut self, agent: Option<&str>) -> Result<MessageId, SessionError> {
+        self.settle_answer()?;
         let now = self.now();
         let asked =
             self.log.iter().rev().find(|message| message.is_user()).map(|message| message.info.id.clone());
         let begun = Message::begun(self.ids.message(now), now).asked_here();
         let mut extra = begun.info.extra.clone();
         extra.extend(
-            self.settings.provider.clone().map(|provider| ("providerID".to_owned(), provider.into())),
+            self.settings.model.provider.clone().map(|provider| ("providerID".to_owned(), provider.into())),
         );
         let info = Info {
             parent_id: asked,
             agent: agent.map(str::to_owned),
             mode: agent.map(str::to_owned),
-            model_id: Some(self.settings.model.clone()),
+            model_id: Some(self.settings.model.name.clone()),
             session_id: Some(self.session().clone()),
             role: Some(Role::Assistant),
             extra,
             ..begun.info
         };
-        let message = self.append(Message { info, parts: begun.parts, ..Message::default() })?;
+        let message = self.append_now(Message { info, parts: begun.parts, ..Message::default() })?;
         let sent = self.note_sent();
         self.writing = Some(Writing {
             message: message.clone(),
             part: None,
             pending: String::new(),
             waiting_since: None,
+            counted: None,
+            finished: None,
             sent,
         });
         Ok(message)
     }
 
-    /// Take what the model's answer brings. Words and thoughts may wait up to [`FLUSH_AFTER`] to be stored together;
-    /// everything else is stored when this returns. Gives the part that the event began or ended, if it did.
-    pub fn write(&mut self, event: AnswerEvent) -> Result<Option<PartId>, SessionError> {
+    pub(crate) fn write_event(&mut self, event: AnswerEvent) -> Result<Option<PartId>, SessionError> {
+        if self.writing()?.finished.is_some() {
+            return Err(SessionError::OutOfOrder("the answer is finished; nothing more can be written"));
+        }
         match event {
             AnswerEvent::Text(delta) => self.grow(Kind::Text, delta),
             AnswerEvent::Thinking(delta) => self.grow(Kind::Thinking, delta),
             AnswerEvent::CallInput(delta) => {
-                self.require(Kind::Call, "a call's input came before its call")?;
+                self.require(Kind::Call, "the input of a call came before the call")?;
                 self.grow(Kind::Call, delta)
             }
             AnswerEvent::CallBegin { call, tool } => {
@@ -149,7 +189,7 @@ impl Driver {
                 self.begin_part(part, Kind::Call).map(Some)
             }
             AnswerEvent::CallReady(input) => {
-                let id = self.require(Kind::Call, "a call's input came before its call")?;
+                let id = self.require(Kind::Call, "the input of a call came before the call")?;
                 self.flush()?;
                 self.advance_call(&id, |state| {
                     state.input = Some(Input::from(input));
@@ -182,60 +222,92 @@ impl Driver {
                 let now = self.now();
                 let (message, id) = (self.writing()?.message.clone(), self.ids.part(now));
                 let mut extra = Map::new();
-                extra.insert("type".into(), BLOCK.into());
+                extra.insert("type".into(), PROVIDER_BLOCK.into());
                 extra.insert("block".into(), value);
-                let part = Part { extra, ..Part::new(id.clone(), PartBody::Other(BLOCK.into())) };
+                let part = Part { extra, ..Part::new(id.clone(), PartBody::Other(PROVIDER_BLOCK.into())) };
                 self.append_part(&message, part)?;
                 Ok(Some(id))
             }
             AnswerEvent::PartEnd => self.end_part(),
-            AnswerEvent::Usage { usage, cost } => {
+            AnswerEvent::Usage(usage) => {
                 self.flush()?;
-                let update = MessageUpdate { usage: Some(usage), cost, ..MessageUpdate::default() };
+                let cost = self.settings.model.cost(&usage);
+                let update = MessageUpdate { usage: Some(usage.clone()), cost, ..MessageUpdate::default() };
                 self.record(update)?;
+                self.writing()?.counted = Some(usage);
+                Ok(None)
+            }
+            AnswerEvent::Finished { reason, usage } => {
+                self.writing()?.finished = Some((reason, usage));
                 Ok(None)
             }
         }
     }
 
-    /// The answer is over. Calls of an answer that did not come to its end are settled: no tool will run them. Gives
-    /// what the usage taught about the model's way of counting.
-    pub fn end_answer(&mut self, end: AnswerEnd) -> Result<Option<Observed>, SessionError> {
+    pub(crate) fn finish_answer(&mut self) -> Result<FinishedAnswer, SessionError> {
+        let writing = self.writing()?;
+        let Some((reason, usage)) = writing.finished.clone() else {
+            return Err(SessionError::OutOfOrder("the answer ended without `AnswerEvent::Finished`"));
+        };
+        let usage = usage.or_else(|| writing.counted.clone());
         self.end_part()?;
-        if !matches!(end, AnswerEnd::Finished { .. }) {
-            self.settle_calls()?;
-        }
-        let usage = match &end {
-            AnswerEnd::Finished { usage, .. } => usage.clone(),
-            _ => None,
-        };
-        let update = match end {
-            AnswerEnd::Finished { reason, usage, cost } => {
-                MessageUpdate { finish: Some(reason), usage, cost, ..MessageUpdate::default() }
-            }
-            AnswerEnd::Aborted(why) => MessageUpdate::aborted(&why),
-            AnswerEnd::Failed { name, message } => MessageUpdate::failed(&name, &message),
-        };
-        self.record(update)?;
+        let cost = usage.as_ref().and_then(|usage| self.settings.model.cost(usage));
+        let (finish, recorded) = (Some(reason.clone()), usage.clone());
+        let message =
+            self.end_answer(MessageUpdate { finish, usage: recorded, cost, ..MessageUpdate::default() })?;
         if usage.is_some() {
             self.reduced = None;
         }
         let sent = self.writing.take().and_then(|writing| writing.sent);
-        Ok(usage.zip(sent).and_then(|(usage, sent)| self.meter.observe(sent, &usage)))
+        let observed = usage.as_ref().zip(sent).and_then(|(usage, sent)| self.observe(sent, usage));
+        let calls = message.parts.iter().filter_map(PendingCall::of_open).collect();
+        Ok(FinishedAnswer { message, reason, usage, calls, observed })
     }
 
-    /// Settle what an earlier run has left: an answer that is being written is broken off, and calls that wait for a
-    /// result get none. Hosts call this before a new turn, so that a turn that was given up halfway does no harm.
+    /// Ends the answer before it is complete. Its calls are settled: no tool will run them.
+    pub(crate) fn break_answer(&mut self, end: AnswerEnd) -> Result<Message, SessionError> {
+        self.end_part()?;
+        self.settle_calls()?;
+        let message = self.end_answer(match end {
+            AnswerEnd::Aborted(why) => MessageUpdate::aborted(&why),
+            AnswerEnd::Failed { name, message } => MessageUpdate::failed(&name, &message),
+        })?;
+        self.writing = None;
+        Ok(message)
+    }
+
+    fn end_answer(&mut self, update: MessageUpdate) -> Result<Message, SessionError> {
+        self.record(update)?;
+        let message = self.writing()?.message.clone();
+        Ok(self.log[self.log.place(&message)?].clone())
+    }
+
+    /// Learns from the usage of a response. The counter may count differently afterwards.
+    pub(super) fn observe(&mut self, sent: Weighed, usage: &Usage) -> Option<Observed> {
+        self.overhead.set(None);
+        self.meter.observe(sent, usage)
+    }
+
+    /// Ends an answer whose writer is gone.
+    pub(crate) fn settle_answer(&mut self) -> Result<(), SessionError> {
+        match self.writing.is_some() {
+            true => self.break_answer(AnswerEnd::Aborted(INTERRUPTED.to_owned())).map(drop),
+            false => Ok(()),
+        }
+    }
+
+    /// Settles what an interrupted turn has left: its answer is ended, its compaction is cancelled, and its open calls are recorded
+    /// as failed. Hosts call this before a new turn.
     pub fn settle(&mut self, why: &str) -> Result<(), SessionError> {
         if self.writing.is_some() {
-            self.end_answer(AnswerEnd::Aborted(why.to_owned()))?;
+            self.break_answer(AnswerEnd::Aborted(why.to_owned()))?;
         }
-        self.give_up_climb();
-        let open: Vec<PartId> = self.open_calls().iter().map(|part| part.id.clone()).collect();
+        self.climb = None;
+        let open: Vec<PartId> = self.open_calls().into_iter().map(|call| call.part).collect();
         open.iter().try_for_each(|call| self.fail_call(call, why))
     }
 
-    /// Whether the newest answer was broken off in its words, so that a request made now would end with half an answer.
+    /// Whether the newest answer was broken off in its text, so that the next request would end with half an answer.
     pub fn is_broken_off(&self) -> bool {
         let is_told = |message: &&Message| message.info.role != Some(Role::System);
         let newest = self.log.iter().rev().find(is_told);
@@ -247,10 +319,9 @@ impl Driver {
         })
     }
 
-    /// The model's last word, if the newest turn has come to its end: an answer that is whole and calls nothing. A request
-    /// made now would end with it.
+    /// The answer that ended the newest turn: one that is complete and calls nothing. `None` if the turn is not over.
     pub fn last_word(&self) -> Option<&Message> {
-        // A pivot stands for what was said before it, and is no turn of its own.
+        // A pivot replaces what came before it, and is not a turn.
         let is_told = |message: &&Message| {
             message.info.role != Some(Role::System)
                 && message.marker().is_none()
@@ -260,7 +331,7 @@ impl Driver {
         let newest = self.log.iter().rev().find(is_told)?;
         let is_over = newest.is_assistant()
             && newest.info.error.is_none()
-            // A provider that paused a long turn of its own tools wants to be asked again.
+            // A provider that paused a long turn of server-side tools expects another request.
             && newest.info.finish.as_deref().is_some_and(|finish| finish != "pause_turn")
             && !newest.parts.iter().any(|part| part.as_tool().is_some());
         is_over.then_some(newest)
@@ -274,8 +345,7 @@ impl Driver {
         open.iter().try_for_each(|call| self.fail_call(call, BROKEN_OFF))
     }
 
-    /// Store what has waited for [`FLUSH_AFTER`] or longer. A host calls this from a timer while it waits for more.
-    pub fn flush_due(&mut self) -> Result<(), SessionError> {
+    pub(crate) fn flush_due(&mut self) -> Result<(), SessionError> {
         let now = self.now();
         let waiting = self.writing.as_ref().and_then(|writing| writing.waiting_since);
         if waiting.is_some_and(|since| now.0.saturating_sub(since.0) >= FLUSH_AFTER.0) {
@@ -285,8 +355,8 @@ impl Driver {
         }
     }
 
-    /// Store whatever was taken.
-    pub fn flush(&mut self) -> Result<(), SessionError> {
+    /// Stores the text that waits.
+    pub(crate) fn flush(&mut self) -> Result<(), SessionError> {
         let Some(writing) = &mut self.writing else { return Ok(()) };
         let Some(part) = writing.part.as_ref().filter(|_| !writing.pending.is_empty()) else { return Ok(()) };
         let (id, more) = (part.id.clone(), std::mem::take(&mut writing.pending));
@@ -360,7 +430,7 @@ impl Driver {
     }
 
     fn writing(&mut self) -> Result<&mut Writing, SessionError> {
-        self.writing.as_mut().ok_or(SessionError::OutOfOrder("no answer is being written; begin one first"))
+        self.writing.as_mut().ok_or(SessionError::OutOfOrder("no answer is being written"))
     }
 
     fn record(&mut self, update: MessageUpdate) -> Result<(), SessionError> {
@@ -369,8 +439,8 @@ impl Driver {
         Ok(self.log.record(&message, update, now)?)
     }
 
-    /// Change the state of a call.
-    pub(crate) fn advance_call(
+    /// Changes the state of a call.
+    pub(super) fn advance_call(
         &mut self,
         id: &PartId,
         change: impl FnOnce(&mut ToolState),
@@ -383,19 +453,13 @@ impl Driver {
         self.advance(part)
     }
 
-    /// The calls of the newest answer that wait to be run, oldest first.
-    pub fn open_calls(&self) -> Vec<&Part> {
+    /// The calls of the newest answer that are not answered, oldest first.
+    pub fn open_calls(&self) -> Vec<PendingCall> {
         let newest = self.log.iter().rev().find(|message| message.is_assistant());
-        let waits = |part: &&Part| {
-            part.as_tool()
-                .is_some_and(|tool| matches!(tool.state.status, ToolStatus::Pending | ToolStatus::Running))
-        };
-        newest.map(|message| message.parts.iter().filter(waits).collect()).unwrap_or_default()
+        let parts = newest.into_iter().flat_map(|message| &message.parts);
+        parts.filter_map(PendingCall::of_open).collect()
     }
 }
 
 /// Says of a call that its answer ended before the call could be run.
 const BROKEN_OFF: &str = "Not run: the answer was broken off before it was finished.";
-
-/// The kind of a part that holds a provider's block as it came.
-pub const BLOCK: &str = plimsoll::window::PROVIDER_BLOCK;

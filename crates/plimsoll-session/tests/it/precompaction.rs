@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
-use plimsoll::compact::accept::Reply;
-use plimsoll::compact::request::{Summariser, SummaryForm, SummaryRequest};
 use plimsoll::policy::{RequestForm, Thrift};
-use plimsoll::{Fixed, Limits, Plan, Policy, PolicySpec, Preset, Tokens};
-use plimsoll_session::{AnswerEnd, AnswerEvent, Climb, ClimbStep, Climbed, Driver, Prepared, Settings};
+use plimsoll_session::blocking::Driver;
+use plimsoll_session::{
+    Climb, ClimbOutcome, ClimbStep, Plan, Policy, PolicySpec, Prepared, Preset, Reply, Summariser,
+    SummaryForm, SummaryRequest, Tokens,
+};
 use serde_json::json;
 
-use crate::support::{Harbour, ready, say, shown};
+use crate::support::{Harbour, LIMITS, answer, call, ready, request, say, shown};
 
 /// The default policy at the time of writing, with a soft line at half of the line.
 fn policy() -> Arc<Policy> {
@@ -21,10 +22,12 @@ fn policy() -> Arc<Policy> {
 }
 
 fn open(harbour: &Harbour) -> Driver {
-    let session = harbour.session("ses_1");
-    let summariser = Some(Summariser::own(Limits::new(32_000, 4_000)));
-    let settings = Settings { policy: policy(), summariser, ..harbour.settings() };
-    Driver::open(Arc::clone(&harbour.archive), &session, settings).unwrap()
+    open_as(harbour, "ses_1", policy(), Some(own()))
+}
+
+fn open_as(harbour: &Harbour, id: &str, policy: Arc<Policy>, summariser: Option<Summariser>) -> Driver {
+    let builder = harbour.builder().policy(policy).summariser(summariser);
+    builder.session(harbour.session(id)).open_blocking().unwrap()
 }
 
 /// A question and an answer of about 3,400 tokens together.
@@ -33,7 +36,7 @@ fn exchange(driver: &mut Driver, number: u64) {
     say(driver, &format!("Answer {number}: {}", "answer ".repeat(1_350)));
 }
 
-fn climb(mut climb: Climb, reply: &Result<Reply, String>) -> (Climbed, usize) {
+fn climb(mut climb: Climb, reply: &Result<Reply, String>) -> (ClimbOutcome, usize) {
     let mut asked = 0;
     loop {
         match climb.step().unwrap() {
@@ -57,21 +60,15 @@ fn r160_nothing_is_prepared_below_the_soft_line_or_without_one() {
     let harbour = Harbour::new();
     let mut driver = open(&harbour);
     exchange(&mut driver, 0);
-    assert!(driver.begin_early(Fixed::default()).is_none(), "it is below the soft line");
-    let session = harbour.session("ses_2");
+    assert!(driver.begin_precompaction().unwrap().is_none(), "it is below the soft line");
     let mut spec = Preset::Plimsoll.policy().into_spec();
     spec.overflow.soft_share = None;
-    let summariser = Some(Summariser::own(Limits::new(32_000, 4_000)));
-    let policy_without = Arc::new(Policy::new(spec).unwrap());
-    let settings = Settings { policy: policy_without, summariser, ..harbour.settings() };
-    let mut plain = Driver::open(Arc::clone(&harbour.archive), &session, settings).unwrap();
+    let mut plain = open_as(&harbour, "ses_2", Arc::new(Policy::new(spec).unwrap()), Some(own()));
     (0..7).for_each(|number| exchange(&mut plain, number));
-    assert!(plain.begin_early(Fixed::default()).is_none(), "the policy has no soft line");
-    let session = harbour.session("ses_3");
-    let settings = Settings { policy: policy(), ..harbour.settings() };
-    let mut alone = Driver::open(Arc::clone(&harbour.archive), &session, settings).unwrap();
+    assert!(plain.begin_precompaction().unwrap().is_none(), "the policy has no soft line");
+    let mut alone = open_as(&harbour, "ses_3", policy(), None);
     (0..7).for_each(|number| exchange(&mut alone, number));
-    assert!(alone.begin_early(Fixed::default()).is_none(), "nobody can be asked");
+    assert!(alone.begin_precompaction().unwrap().is_none(), "nobody can be asked");
 }
 
 #[test]
@@ -79,12 +76,12 @@ fn r160_what_was_prepared_waits_for_the_line_and_hides_nothing_that_came_meanwhi
     let harbour = Harbour::new();
     let mut driver = open(&harbour);
     (0..5).for_each(|number| exchange(&mut driver, number));
-    let early = driver.begin_early(Fixed::default()).expect("it is over the soft line");
-    assert!(driver.begin_early(Fixed::default()).is_none(), "one at a time");
+    let early = driver.begin_precompaction().unwrap().expect("it is over the soft line");
+    assert!(driver.begin_precompaction().unwrap().is_none(), "one at a time");
     exchange(&mut driver, 5);
     let (climbed, asked) = climb(early, &summary());
     assert_eq!(asked, 1);
-    assert!(driver.hold(climbed));
+    assert!(driver.stash_precompaction(climbed));
     driver.prompt("Still under the line?").unwrap();
     let content = ready(&mut driver, "never asked for");
     assert_eq!(content.receipts, [], "it waits for the line");
@@ -106,7 +103,7 @@ fn r160_what_was_prepared_waits_for_the_line_and_hides_nothing_that_came_meanwhi
     let last = content.window.messages.last().unwrap();
     assert!(serde_json::to_string(last).unwrap().contains("And now?"), "the prompt is the last word");
     assert_eq!(driver.log(), &harbour.stored(&driver));
-    let undone = driver.undo(&content.receipts[0].id, Fixed::default()).unwrap();
+    let undone = driver.undo(&content.receipts[0].id).unwrap();
     assert!(undone.reason.contains("undo"));
     assert!(shown(&driver).contains("Prompt 0:"), "it can be undone like any other");
 }
@@ -117,20 +114,13 @@ fn r160_a_call_that_was_open_when_it_was_prepared_keeps_its_result() {
     let mut driver = open(&harbour);
     (0..6).for_each(|number| exchange(&mut driver, number));
     driver.prompt("Read it").unwrap();
-    ready(&mut driver, "");
-    driver.begin_answer(None).unwrap();
-    driver.write(AnswerEvent::CallBegin { call: "call_1".into(), tool: "read".into() }).unwrap();
-    let call = driver.write(AnswerEvent::CallReady(json!({ "path": "a.rs" }))).unwrap().unwrap();
-    driver.end_answer(AnswerEnd::Finished { reason: "tool_use".into(), usage: None, cost: None }).unwrap();
-    let early = driver.begin_early(Fixed::default()).unwrap();
-    driver.start_call(&call).unwrap();
-    driver
-        .take_output(
-            &call,
-            &mut format!("the harbour\n{}", "it is deep, and cold too\n".repeat(1_900)).as_bytes(),
-        )
-        .unwrap();
-    assert!(driver.hold(climb(early, &summary()).0));
+    let done = answer(request(&mut driver), call(1, "read", json!({ "path": "a.rs" })), None);
+    let made = &done.calls[0].part;
+    let early = driver.begin_precompaction().unwrap().unwrap();
+    driver.call(made).unwrap().start().unwrap();
+    let output = format!("the harbour\n{}", "it is deep, and cold too\n".repeat(1_900));
+    driver.call(made).unwrap().finish_with(&mut output.as_bytes()).unwrap();
+    assert!(driver.stash_precompaction(climb(early, &summary()).0));
     let content = ready(&mut driver, "never asked for");
     assert_eq!(content.receipts.len(), 1);
     let text = shown(&driver);
@@ -147,12 +137,12 @@ fn r160_a_failed_preparation_leaves_everything_as_it_was_and_is_not_repeated() {
     let mut driver = open(&harbour);
     (0..5).for_each(|number| exchange(&mut driver, number));
     let before = driver.log().clone();
-    let early = driver.begin_early(Fixed::default()).unwrap();
+    let early = driver.begin_precompaction().unwrap().unwrap();
     let (climbed, _) = climb(early, &Err("the server is down".into()));
     assert!(climbed.outcome.reduction.receipts.is_empty(), "no summary without a model is made ahead");
-    assert!(!driver.hold(climbed));
+    assert!(!driver.stash_precompaction(climbed));
     assert_eq!(driver.log(), &before);
-    assert!(driver.begin_early(Fixed::default()).is_none(), "not again at every step");
+    assert!(driver.begin_precompaction().unwrap().is_none(), "not again at every step");
     (5..9).for_each(|number| exchange(&mut driver, number));
     driver.prompt("Go on").unwrap();
     let content = ready(&mut driver, "## Goal\nThe ordinary way.");
@@ -165,21 +155,15 @@ fn r160_what_was_prepared_before_another_reduction_is_dropped() {
     let harbour = Harbour::new();
     let mut driver = open(&harbour);
     (0..5).for_each(|number| exchange(&mut driver, number));
-    let early = driver.begin_early(Fixed::default()).unwrap();
-    driver.compact(Fixed::default(), |_| Ok(Reply::finished("## Goal\nA person asked."))).unwrap();
-    assert!(!driver.hold(climb(early, &summary()).0));
+    let early = driver.begin_precompaction().unwrap().unwrap();
+    driver.compact(|_| Ok(Reply::finished("## Goal\nA person asked."))).unwrap();
+    assert!(!driver.stash_precompaction(climb(early, &summary()).0));
     assert!(shown(&driver).contains("A person asked.") && !shown(&driver).contains("prepared ahead"));
 }
 
 /// A call of `read` whose output has that many lines.
 fn read(driver: &mut Driver, number: usize, lines: usize) {
-    ready(driver, "");
-    driver.begin_answer(None).unwrap();
-    driver.write(AnswerEvent::CallBegin { call: format!("call_{number}"), tool: "read".into() }).unwrap();
-    let call = driver.write(AnswerEvent::CallReady(json!({ "path": "a.rs" }))).unwrap().unwrap();
-    driver.end_answer(AnswerEnd::Finished { reason: "tool_use".into(), usage: None, cost: None }).unwrap();
-    driver.start_call(&call).unwrap();
-    driver.take_output(&call, &mut "it is deep, and cold too\n".repeat(lines).as_bytes()).unwrap();
+    crate::support::read(driver, number, &"it is deep, and cold too\n".repeat(lines));
 }
 
 /// The default in a window of 32,000 tokens, whose line is at 28,000, with a tail of 7,000.
@@ -200,15 +184,13 @@ fn session(
     summariser: Summariser,
     exchanges: u64,
 ) -> Driver {
-    let session = harbour.session(id);
-    let settings = Settings { policy, summariser: Some(summariser), ..harbour.settings() };
-    let mut driver = Driver::open(Arc::clone(&harbour.archive), &session, settings).unwrap();
+    let mut driver = open_as(harbour, id, policy, Some(summariser));
     (0..exchanges).for_each(|number| exchange(&mut driver, number));
     driver
 }
 
 fn own() -> Summariser {
-    Summariser::own(Limits::new(32_000, 4_000))
+    Summariser::own(LIMITS)
 }
 
 #[test]
@@ -218,13 +200,13 @@ fn r160_by_default_a_compaction_is_prepared_where_it_costs_no_more() {
     assert!(overflow.soft_share.is_some() && overflow.soft_when_free);
     let begins = |id: &str, policy, summariser, exchanges| {
         let mut driver = session(&harbour, id, policy, summariser, exchanges);
-        driver.begin_early(Fixed::default()).is_some()
+        driver.begin_precompaction().unwrap().is_some()
     };
     // Eight exchanges are 27,200 tokens, seven 23,800.
     assert!(begins("ses_1", careful(|_| {}), own(), 8));
     assert!(!begins("ses_2", careful(|_| {}), own(), 7), "it is below the soft line");
     // Another model has nothing in its cache, now or at the line.
-    let other = Summariser::named("other", Limits::new(32_000, 4_000));
+    let other = Summariser::named("other", LIMITS);
     assert!(!begins("ses_3", careful(|_| {}), other, 8));
     assert!(!begins("ses_4", careful(|spec| spec.compact.request = RequestForm::Separate), own(), 8));
     // What may still come would make the window longer than after a compaction at the line.
@@ -245,7 +227,7 @@ fn r160_nothing_is_prepared_where_a_prune_will_do_at_the_line() {
     for number in 0..2 {
         read(&mut driver, number, 500);
     }
-    assert!(driver.begin_early(Fixed::default()).is_none());
+    assert!(driver.begin_precompaction().unwrap().is_none());
 }
 
 /// Price of a summary request in tokens of plain input: at the end of the window it is read from the cache.
@@ -270,20 +252,20 @@ fn r160_what_is_prepared_by_default_costs_less_and_leaves_no_more_than_a_compact
         driver
     };
     let mut ahead = begun("ses_1", careful(|_| {}));
-    let mut climb_ahead = ahead.begin_early(Fixed::default()).expect("it costs no more");
+    let mut climb_ahead = ahead.begin_precompaction().unwrap().expect("it costs no more");
     let ClimbStep::Ask(asked_ahead) = climb_ahead.step().unwrap() else { panic!("a summary is asked for") };
     climb_ahead.answer(summary()).unwrap();
     let ClimbStep::Done(climbed) = climb_ahead.step().unwrap() else { panic!("it is done") };
-    assert!(ahead.hold(*climbed));
+    assert!(ahead.stash_precompaction(*climbed));
     let late = careful(|spec| spec.overflow.soft_share = None);
     let mut at_line = begun("ses_2", late);
     let mut asked_late = None;
     for driver in [&mut ahead, &mut at_line] {
         driver.prompt(format!("One more: {}", "word ".repeat(2_150))).unwrap();
     }
-    if let Prepared::Summarise(request) = at_line.prepare(Fixed::default()).unwrap() {
-        asked_late = Some(price(&request));
-        at_line.summarised(summary()).unwrap();
+    if let Prepared::Summarise(call) = at_line.prepare().unwrap() {
+        asked_late = Some(price(&call));
+        call.answer(summary()).unwrap();
     }
     // It is asked for in two pieces, because the window has no room left to append to.
     let (ahead, at_line) = (ready(&mut ahead, "never asked for"), ready(&mut at_line, SUMMARY));
@@ -311,8 +293,8 @@ fn r160_what_was_prepared_is_not_given_up_for_a_prune_that_saves_money() {
         read(&mut driver, number, 560);
         say(&mut driver, "Read.");
     }
-    let early = driver.begin_early(Fixed::default()).expect("it is over the soft line");
-    assert!(driver.hold(climb(early, &summary()).0));
+    let early = driver.begin_precompaction().unwrap().expect("it is over the soft line");
+    assert!(driver.stash_precompaction(climb(early, &summary()).0));
     harbour.wait(3_600_000);
     driver.prompt("Go on").unwrap();
     let content = ready(&mut driver, "never asked for");
