@@ -16,6 +16,10 @@ lint:
     cargo fmt --all
     cargo clippy --workspace --all-targets -- -D warnings
 
+# Check that dependencies between crates follow the map, and that modules of a crate do not depend on each other in a circle.
+structure:
+    cargo run -q -p structure
+
 # Documentation, opened.
 docs:
     cargo doc --workspace --no-deps --open
