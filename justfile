@@ -64,7 +64,7 @@ tasks-chaos tasks="200" kills="20" seed="1":
 
 # Probe the sandbox from inside (as root also as user 1000), and run hostile checkouts and a hostile model against the command.
 attack:
-    cargo test -p plimsoll-agent -p plimsoll-cli --no-fail-fast --test it attack -- --ignored --nocapture --test-threads=1
+    cargo test -p plimsoll-sandbox -p plimsoll-cli --no-fail-fast --test it attack -- --ignored --nocapture --test-threads=1
 
 # What commands of an agent cost: memory for 2 GB of output, time to end and to begin.
 commands:

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use plimsoll::compact::request::{HookText, Summariser};
 use plimsoll::{BelievedUsage, Policy, SessionId, Tokens};
-use plimsoll_config::{McpServer, Permissions, ProviderKeys, SandboxConfig, ToolSwitch, matches};
+use plimsoll_config::{McpServer, ProviderKeys, ToolSwitch};
+use plimsoll_sandbox::{EffectiveRules, Permissions, Sandbox, SandboxConfig, matches};
 use plimsoll_session::{Counting, DriverHandle, SessionError, Settings};
 use plimsoll_store::{Archive, Clock, TakeOver};
 
@@ -42,8 +43,8 @@ pub struct Agent {
     pub counting: Counting,
     /// MCP servers by the name that their tools begin with. A conversation starts its own.
     pub mcp: Arc<BTreeMap<String, McpServer>>,
-    /// What MCP servers are held to, as commands are; each may have grants of its own.
-    pub sandbox: SandboxConfig,
+    /// Confines MCP servers as it does commands; each may have grants of its own.
+    pub sandbox: Arc<Sandbox>,
     /// Keys of providers, which MCP servers are not given.
     pub keys: ProviderKeys,
     /// The directory it works in.
@@ -162,6 +163,12 @@ impl Profile {
         is_on(&self.switches, tool) && self.bounds.iter().all(|bound| bound.has(tool))
     }
 
+    /// Returns the rules that decide about calls. `granted` are those that the user has agreed to in this session.
+    pub(crate) fn rules<'a>(&'a self, granted: &'a Permissions) -> EffectiveRules<'a> {
+        let above = self.bounds.iter().map(|bound| &bound.permissions);
+        EffectiveRules::new(&self.permissions).within(above).closing(&self.closed).granting(granted)
+    }
+
     /// What bounds the tasks of this agent: what bounds it, and what it has and may itself.
     pub(crate) fn bounds_below(&self) -> Vec<Bound> {
         let own = Bound {
@@ -178,10 +185,11 @@ impl Agent {
     pub fn new(archive: Arc<Archive>, model: Model, directory: &Path) -> Agent {
         let policy = Arc::new(Policy::default());
         let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+        let sandbox = Arc::new(Sandbox::new(SandboxConfig::default()));
         let profile = Profile {
             name: DEFAULT_AGENT.into(),
             system: vec![format!("{BASE_PROMPT}\n\n{}", surroundings(&directory))],
-            tools: ToolSet::builtin(&policy),
+            tools: ToolSet::builtin(&policy, &sandbox),
             switches: Vec::new(),
             permissions: Permissions::default(),
             general_rules: 0,
@@ -199,7 +207,7 @@ impl Agent {
             title_model: None,
             counting: Counting::Calibrated,
             mcp: Arc::default(),
-            sandbox: SandboxConfig::default(),
+            sandbox,
             keys: ProviderKeys::default(),
             directory,
             holder: format!("process {}", std::process::id()),

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use plimsoll::{PartId, Receipt};
-use plimsoll_config::{Action, HookEvent};
+use plimsoll_config::HookEvent;
+use plimsoll_sandbox::{Access, Action, PermissionRequest, PermissionRule, Subject};
 use plimsoll_session::OutputSink;
 use serde_json::Value;
 use tokio::runtime::Handle;
@@ -19,10 +20,7 @@ use crate::event::{CallStatus, Event};
 use crate::guard::{Verdict, repeat_warning};
 use crate::hooks::{HookedCall, HookedInput, HookedOutput};
 use crate::metrics;
-use crate::permissions::{
-    Access, AllowHint, Bounds, DeniedCall, IN_PROJECT_FILE, Subject, is_denied, reason_to_ask,
-    remembered_rule,
-};
+use crate::permissions::{AllowHint, IN_PROJECT_FILE};
 use crate::run::{Conversation, Progress, RunEnd};
 use crate::tools::{Tool, ToolCall, ToolError};
 
@@ -181,14 +179,9 @@ impl Conversation {
             }
         }
         let (access, directory) = (tool.access(), &self.agent.directory);
-        let profile = &self.agent.profile;
-        let within = Bounds {
-            own: &profile.permissions,
-            above: &profile.bounds,
-            closed: &profile.closed,
-            granted: &self.granted,
-        };
-        let mut action = within.decide(&call.tool, access, &subject, directory);
+        let rules = self.agent.profile.rules(&self.granted);
+        let request = PermissionRequest::new(&call.tool, access, &subject, directory);
+        let mut action = rules.decide(request);
         if action == Action::Ask
             && access == Access::Read
             && (self.is_opened(&call.tool, &subject) || self.is_own_output(&call.tool, &subject).await)
@@ -200,8 +193,9 @@ impl Conversation {
             (Action::Deny, _) | (Action::Ask, None) => None,
             (Action::Ask, Some(asker)) => {
                 // What a file holds is told only where reading it needs no permission.
-                let may_read = matches!(subject, Subject::Address(_))
-                    || within.decide("read", Access::Read, &subject, directory) == Action::Allow;
+                let reading = PermissionRequest::new("read", Access::Read, &subject, directory);
+                let may_read =
+                    matches!(subject, Subject::Address(_)) || rules.decide(reading) == Action::Allow;
                 if may_read && let Err(error) = tool.foresee(&call.input, &subject, directory, &self.files) {
                     let status = self.status_of(&error, &call.part, &call.tool);
                     return Err(CallRefusal { status, error: error.to_string(), was_run: false });
@@ -211,10 +205,10 @@ impl Conversation {
                     agent: self.agent.profile.name.clone(),
                     part: call.part.clone(),
                     tool: call.tool.clone(),
-                    what: subject.words().unwrap_or_else(|| format!("{:#}", call.input)),
+                    what: subject.describe().unwrap_or_else(|| format!("{:#}", call.input)),
                     preview: tool.preview(&call.input, &subject, directory),
-                    why: reason_to_ask(access, &subject, directory, &self.agent.profile.closed),
-                    always: remembered_rule(&call.tool, &subject, directory),
+                    why: rules.reason_to_ask(request),
+                    always: PermissionRule::remembered_for(request),
                 };
                 // Whether a command is confined is part of what a person decides about.
                 self.tell_confinement(&call.tool, &*tool);
@@ -242,8 +236,7 @@ impl Conversation {
                 }
             }
         };
-        let denied = DeniedCall { tool: &call.tool, access, subject: &subject, project: directory };
-        let hint = AllowHint::find(&self.agent.profile, &self.granted, denied, tool.also_needs(&subject));
+        let hint = AllowHint::find(&self.agent.profile, &self.granted, request, tool.also_needs(&subject));
         self.agent.tell(&Event::Denied {
             part: call.part.clone(),
             tool: call.tool.clone(),
@@ -298,9 +291,8 @@ impl Conversation {
 
     /// Whether a rule says that such a call is not made, or only if the user agrees.
     fn is_ruled(&self, tool: &str, subject: &Subject) -> bool {
-        let profile = &self.agent.profile;
-        let mut rules = profile.bounds.iter().map(|bound| &bound.permissions).chain([&profile.permissions]);
-        rules.any(|rules| is_denied(rules, tool, subject, &self.agent.directory))
+        let request = PermissionRequest::new(tool, Access::Read, subject, &self.agent.directory);
+        self.agent.profile.rules(&self.granted).restrict(request)
     }
 
     /// The tool of a call, and what the call is about.
@@ -367,22 +359,15 @@ impl Conversation {
             let mut out = Counted { sink, hasher: DefaultHasher::new(), bytes: 0, tail: Vec::new() };
             let may_read = |path: &Path| {
                 let subject = Subject::Path { named: path.to_owned(), real: path.to_owned() };
-                let above = || agent.profile.bounds.iter().map(|bound| &bound.permissions);
-                let rules = || above().chain([&agent.profile.permissions]);
                 // A tool that acts names files beside the one it did not find, and may name what `glob` would find.
                 let seen_by = if tool.access() == Access::Read { call.tool.as_str() } else { "glob" };
-                !rules().any(|rules| is_denied(rules, seen_by, &subject, &directory))
+                let request = PermissionRequest::new(seen_by, Access::Read, &subject, &directory);
+                !agent.profile.rules(&granted).restrict(request)
             };
             let judge_address = |address: &str| {
                 let subject = Subject::Address(address.to_owned());
-                let profile = &agent.profile;
-                let within = Bounds {
-                    own: &profile.permissions,
-                    above: &profile.bounds,
-                    closed: &profile.closed,
-                    granted: &granted,
-                };
-                within.decide(&call.tool, tool.access(), &subject, &directory)
+                let request = PermissionRequest::new(&call.tool, tool.access(), &subject, &directory);
+                agent.profile.rules(&granted).decide(request)
             };
             let made = ToolCall {
                 judge_address: &judge_address,

@@ -11,12 +11,12 @@ use std::time::Duration;
 use plimsoll::receipt::Made;
 use plimsoll::{MessageId, PartId, Plan, Receipt, ReceiptId, SessionId, Tokens, Usage};
 use plimsoll_config::HookEvent;
+use plimsoll_sandbox::Confinement;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::revert::RevertReport;
 use crate::run::RunEnd;
-use crate::sandbox::Confinement;
 use crate::tasks::{TaskProgress, TaskStatus};
 use crate::tools::TodoItem;
 

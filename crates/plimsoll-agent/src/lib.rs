@@ -20,6 +20,7 @@ mod ask;
 mod builtin;
 mod calls;
 mod compaction;
+mod confinement;
 mod error;
 mod event;
 mod follow;
@@ -32,11 +33,9 @@ pub mod metrics;
 mod model;
 mod permissions;
 mod person;
-mod place;
 mod process;
 mod revert;
 mod run;
-mod sandbox;
 mod setup;
 mod skills;
 mod step;
@@ -59,16 +58,14 @@ pub use hooks::{
 };
 pub use ledger::FileLedger;
 pub use model::Model;
-pub use permissions::{
-    Access, BadRule, IdleRule, Subject, UnknownTool, idle_rules, parse_allow, require_tool,
-};
+pub use permissions::{IdleRule, UnknownTool, idle_rules, require_tool};
 pub use person::NextReductions;
+pub use plimsoll_sandbox::{Access, BadRule, Confinement, Guard, Sandbox, Subject, parse_allow};
 pub use revert::{
     RevertAction, RevertError, RevertReport, RevertTarget, RevertedFile, RevertedTask, UncoveredCall,
     plan_revert, revert,
 };
 pub use run::{Conversation, RunEnd, RunReport, Stop};
-pub use sandbox::{Confinement, Guard, Sandbox};
 pub use setup::{AgentSetupError, RunOverrides, agent_description, agent_names};
 pub use skills::{SkillEntry, SkillPlace, find_skills, skill_places};
 pub use tasks::{TaskBoard, TaskLimits};

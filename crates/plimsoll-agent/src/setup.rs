@@ -12,6 +12,7 @@ use thiserror::Error;
 
 use crate::agent::{Agent, Compaction};
 use crate::builtin::{BUILT_IN, DEFAULT_AGENT, over_built_in};
+use crate::confinement::closed_notice;
 use crate::hooks::{CommandHook, Hooks, hook_notices};
 use crate::instructions::Instructions;
 use crate::model::Model;
@@ -96,24 +97,23 @@ impl Agent {
         agent.policy = Arc::new(policy);
         let profile = &mut agent.profile;
         profile.name = name.to_owned();
-        agent.sandbox = run.sandbox.clone();
+        agent.sandbox = Arc::new(agent.sandbox.with_config(run.sandbox.clone()));
         agent.keys = run.keys.clone();
         let hook = |hook: &HookCommand| {
-            Arc::new(CommandHook::new(hook.clone(), &agent.directory, &run.sandbox, run.keys.clone()))
+            Arc::new(CommandHook::new(hook.clone(), &agent.directory, &agent.sandbox, run.keys.clone()))
         };
         agent.hooks = run.hooks.iter().map(|setup| hook(setup) as Arc<dyn Hooks>).collect();
-        let bash = Bash::confined(run.sandbox.clone()).hiding(run.keys.clone()).in_project(&agent.directory);
-        let closed_notice = bash.closed_notice(&agent.directory);
-        let refusal = bash.refusal();
+        let bash =
+            Bash::new(Arc::clone(&agent.sandbox)).hiding(run.keys.clone()).in_project(&agent.directory);
         let webfetch = Webfetch::configured(run.webfetch.clone());
-        let mut tools = ToolSet::builtin(&agent.policy).with(bash).with(webfetch);
+        let mut tools = ToolSet::builtin(&agent.policy, &agent.sandbox).with(bash).with(webfetch);
         let skills = skills(run, &agent.directory, home);
         if !skills.is_empty() {
             tools = tools.with(Skill::new(skills));
         }
         profile.tools = tools.filter(|tool| own.has_tool(tool).unwrap_or(true));
         profile.switches.clone_from(&own.tools);
-        if let Some(refusal) = refusal.filter(|_| profile.tools.get("bash").is_some()) {
+        if let Some(refusal) = agent.sandbox.refusal().filter(|_| profile.tools.get("bash").is_some()) {
             return Err(AgentSetupError::NotConfined(refusal));
         }
         if let Some(prompt) = &own.prompt {
@@ -121,8 +121,8 @@ impl Agent {
         }
         let Instructions { text, mut notices } = Instructions::read(run, home);
         profile.system.extend(text);
-        notices.extend(hook_notices(run, &agent.directory));
-        notices.extend(closed_notice);
+        notices.extend(hook_notices(run, &agent.directory, &agent.sandbox));
+        notices.extend(closed_notice(&agent.sandbox, &agent.directory));
         profile.closed.clone_from(&run.sandbox.closed);
         agent.notices = notices;
         profile.permissions.rules.clone_from(&run.permissions.rules);

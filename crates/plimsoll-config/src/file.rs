@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use plimsoll::Preset;
 use plimsoll::policy::Overrides;
+use plimsoll_sandbox::Origin;
 use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -16,7 +17,6 @@ use crate::error::ConfigError;
 use crate::layers::{Layer, folder, placed};
 use crate::names::{self, check_key, leaves};
 use crate::opencode::{self, Notice};
-use crate::origin::Origin;
 use crate::run::{RunLayer, SECTIONS, Tree};
 use crate::store::StoreLayer;
 

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use plimsoll::policy::{Overrides, Setting};
 use plimsoll::{PolicyError, Preset};
+use plimsoll_sandbox::Origin;
 use serde_json::Value;
 
 use crate::error::ConfigError;
 use crate::file::ConfigFile;
 use crate::names::{self, POLICY, WINDOW};
-use crate::origin::Origin;
 use crate::run::{self, RunConfig, RunLayer};
 use crate::store::{self, STORE_FIELDS, StoreLayer};
 use crate::surroundings::Surroundings;

@@ -46,7 +46,6 @@ mod layers;
 mod ledger;
 mod names;
 mod opencode;
-mod origin;
 mod project;
 mod risk;
 mod run;
@@ -68,13 +67,14 @@ pub use error::ConfigError;
 pub use ledger::{Ledger, LedgerError, TrustedFile, TrustedProject};
 pub use names::{nearest, nearest_few};
 pub use opencode::Notice;
-pub use origin::Origin;
+pub use plimsoll_sandbox::{
+    Action, Grants, Origin, PermissionRule, Permissions, SandboxConfig, SandboxMode, matches,
+};
 pub use project::{Distrust, GuardedSetting, LeftOut, Project, Review};
 pub use run::{
-    Action, AgentConfig, AgentFork, AgentMode, Grants, HookCommand, HookEvent, INSTRUCTION_ENTRIES,
-    InstructionSource, McpConnection, McpServer, ModelConfig, PermissionRule, Permissions, ProviderConfig,
-    ProviderKeys, ResolvedModel, RunCaps, RunConfig, RunField, SandboxConfig, SandboxMode, SetupError,
-    SkillSource, TaskConfig, ToolSwitch, WebfetchConfig, matches,
+    AgentConfig, AgentFork, AgentMode, HookCommand, HookEvent, INSTRUCTION_ENTRIES, InstructionSource,
+    McpConnection, McpServer, ModelConfig, ProviderConfig, ProviderKeys, ResolvedModel, RunCaps, RunConfig,
+    RunField, SetupError, SkillSource, TaskConfig, ToolSwitch, WebfetchConfig,
 };
 pub use store::{Durability, STORE_FIELDS, SpillAge, StoreConfig};
 pub use surroundings::Surroundings;

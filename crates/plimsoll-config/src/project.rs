@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use plimsoll::Preset;
+use plimsoll_sandbox::Origin;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -20,7 +21,6 @@ use crate::guard::{all_settings, take_guarded};
 use crate::layers::{self, Layer};
 use crate::ledger::{Ledger, LedgerError, TrustedFile};
 use crate::opencode::{self, Notice};
-use crate::origin::Origin;
 use crate::run::{SECTIONS, reference};
 use crate::surroundings::Surroundings;
 

@@ -25,7 +25,6 @@ use tokio_util::sync::CancellationToken;
 use crate::agent::Agent;
 use crate::event::Event;
 use crate::run::Conversation;
-use crate::sandbox::Sandbox;
 use crate::tools::{Tool, ToolSet};
 
 pub(crate) use declare::tool_prefix;
@@ -43,7 +42,7 @@ impl McpServers {
         let servers = enabled.map(|(name, setup)| {
             let launcher = Launcher {
                 project: agent.directory.clone(),
-                sandbox: Sandbox::new(agent.sandbox.granting(&setup.grants)),
+                sandbox: agent.sandbox.granting(&setup.grants),
                 keys: agent.keys.clone(),
             };
             Arc::new(Server::new(name.clone(), setup.clone(), launcher, Arc::clone(&agent.events)))

@@ -19,6 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll::{MessageId, PartId, SessionId};
+use plimsoll_sandbox::{FileContent, FileEntry, ReplaceError, remove_empty_folder};
 use plimsoll_session::{
     CallTrace, ChangeHistory, Deed, Driver, FileChange, KnownTools, RevertRecord, SessionError,
 };
@@ -27,7 +28,6 @@ use serde::Serialize;
 use thiserror::Error;
 
 use crate::event::{Event, EventSink};
-use crate::place::{Content, Place, ReplaceError, remove_empty_folder};
 use crate::run::Conversation;
 
 pub use tasks::RevertedTask;
@@ -186,7 +186,7 @@ struct RevertPlan {
 struct Step {
     /// Its place in the report.
     file: usize,
-    old: Option<Content>,
+    old: Option<FileContent>,
     /// What it is to hold; none if it is to go.
     kept: Option<SpillRecord>,
     mode: Option<u32>,
@@ -328,7 +328,7 @@ impl RevertPlan {
     fn add(&mut self, archive: &Archive, path: &Path, changes: &[Recorded<'_>]) -> Result<(), RevertError> {
         let file = self.report.files.len();
         let mut left = RevertedFile { path: path.to_owned(), action: RevertAction::Left, problem: None };
-        let old = match Place::find(path).and_then(|place| place.map_or(Ok(None), |place| place.read())) {
+        let old = match FileEntry::find(path).and_then(|place| place.map_or(Ok(None), |place| place.read())) {
             Ok(old) => old,
             Err(error) => {
                 left.problem = Some(error.to_string());
@@ -365,7 +365,7 @@ impl RevertPlan {
         }
         if state != now.as_deref() {
             left.action = if state.is_some() { RevertAction::Restored } else { RevertAction::Removed };
-            let folders = match Place::missing_folders(path) {
+            let folders = match FileEntry::missing_folders(path) {
                 Ok(folders) => folders.iter().map(|folder| folder.display().to_string()).collect(),
                 Err(error) => {
                     left.action = RevertAction::Left;
@@ -392,15 +392,15 @@ impl Step {
     fn apply(&self, path: &Path, new: Option<&[u8]>) -> Result<(), String> {
         let changed = |error| match error {
             ReplaceError::Changed => "it was changed by something else just now".to_owned(),
-            ReplaceError::Io(error) => error.to_string(),
+            error => error.to_string(),
         };
         match (new, &self.old) {
             (Some(new), old) => {
-                let place = Place::make(path).map_err(|error| error.to_string())?;
+                let place = FileEntry::create_folders(path).map_err(|error| error.to_string())?;
                 place.replace(old.as_ref(), new, self.mode).map_err(changed)
             }
             (None, Some(old)) => {
-                let place = Place::find(path).map_err(|error| error.to_string())?;
+                let place = FileEntry::find(path).map_err(|error| error.to_string())?;
                 let place = place.ok_or_else(|| changed(ReplaceError::Changed))?;
                 place.remove(old).map_err(changed)?;
                 // The innermost first; one that holds something else stays.

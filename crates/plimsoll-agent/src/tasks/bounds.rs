@@ -33,17 +33,14 @@ impl StoredBound {
     /// The bound again. `allow` are rules of the person at this process, which go over all others as they do for every
     /// agent that it makes.
     pub(super) fn restore(&self, allow: &[PermissionRule]) -> Bound {
-        let rule = |(tool, pattern, action): &(String, String, Action)| PermissionRule {
-            tool: tool.clone(),
-            pattern: pattern.clone(),
-            action: *action,
-            origin: Origin::BuiltIn,
+        let rule = |(tool, pattern, action): &(String, String, Action)| {
+            PermissionRule::new(tool, pattern, *action, Origin::BuiltIn)
         };
         let switch =
             |(tool, on): &(String, bool)| ToolSwitch { tool: tool.clone(), on: *on, origin: Origin::BuiltIn };
-        let rules = self.rules.iter().map(rule).chain(allow.iter().cloned()).collect();
+        let rules = self.rules.iter().map(rule).chain(allow.iter().cloned()).collect::<Vec<_>>();
         // No setting that is made today goes below rules of the past.
-        let (permissions, general_rules) = (Permissions { rules }, 0);
+        let (permissions, general_rules) = (Permissions::from(rules), 0);
         Bound { permissions, general_rules, switches: self.switches.iter().map(switch).collect() }
     }
 }

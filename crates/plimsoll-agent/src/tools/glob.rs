@@ -8,11 +8,11 @@ use std::time::SystemTime;
 
 use globset::GlobBuilder;
 use plimsoll_providers::ToolSpec;
+use plimsoll_sandbox::{Access, Subject};
 use serde_json::{Value, json};
 
 use super::walk::{Walk, WalkOptions};
 use super::{Tool, ToolCall, ToolError, files, optional_text, text};
-use crate::permissions::{Access, Subject};
 
 /// So many files are named at most.
 const MOST: usize = 200;

@@ -27,6 +27,7 @@ use std::sync::Arc;
 use plimsoll::{PartId, SessionId};
 use plimsoll_config::Action;
 use plimsoll_providers::ToolSpec;
+use plimsoll_sandbox::{Access, Confinement, Sandbox, Subject};
 use plimsoll_session::DriverHandle;
 use serde_json::Value;
 use thiserror::Error;
@@ -37,8 +38,6 @@ use crate::agent::Agent;
 use crate::ask::Preview;
 use crate::event::EventSink;
 use crate::ledger::FileLedger;
-use crate::permissions::{Access, Subject};
-use crate::sandbox::Confinement;
 
 pub use bash::Bash;
 pub use edit::Edit;
@@ -143,9 +142,7 @@ impl ToolCall<'_> {
     pub(crate) fn path(&self) -> Result<&Path, ToolError> {
         match self.subject {
             Subject::Path { real, .. } => Ok(real),
-            Subject::None | Subject::Command(_) | Subject::Address(_) | Subject::Name(_) => {
-                Err(ToolError::Failed("the call names no path".into()))
-            }
+            _ => Err(ToolError::Failed("the call names no path".into())),
         }
     }
 }
@@ -197,8 +194,8 @@ impl ToolSet {
     }
 
     /// The tools that come with the agent: `read`, `list`, `grep`, `glob`, `write`, `edit`, `bash`, `webfetch`, `todo` and
-    /// `recall`.
-    pub fn builtin(policy: &plimsoll::Policy) -> ToolSet {
+    /// `recall`. Commands run in the sandbox.
+    pub fn builtin(policy: &plimsoll::Policy, sandbox: &Arc<Sandbox>) -> ToolSet {
         ToolSet::new()
             .with(Read::new())
             .with(List::new())
@@ -206,7 +203,7 @@ impl ToolSet {
             .with(Glob::new())
             .with(Write::new())
             .with(Edit::new())
-            .with(Bash::new())
+            .with(Bash::new(Arc::clone(sandbox)))
             .with(Webfetch::new())
             .with(Todo::new())
             .with(Recall::new(&policy.recall))

@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use plimsoll::Message;
 use plimsoll_providers::ToolSpec;
+use plimsoll_sandbox::{Access, Subject};
 use plimsoll_store::StoreError;
 use serde_json::{Value, json};
 
 use super::{Tool, ToolCall, ToolError, number, optional_text};
-use crate::permissions::{Access, Subject};
 use crate::tasks::{
     self, Caller, Launch, ResumeOutcome, Speaker, TOLD_KEY, Task, TaskBoard, TaskError, TaskView,
     TranscriptFilter,

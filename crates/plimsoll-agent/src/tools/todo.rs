@@ -8,6 +8,7 @@ use std::path::Path;
 
 use plimsoll::{Message, SessionId, ToolStatus};
 use plimsoll_providers::ToolSpec;
+use plimsoll_sandbox::{Access, Subject};
 use plimsoll_session::SessionError;
 use plimsoll_store::{Archive, PageRequest};
 use serde::{Deserialize, Serialize};
@@ -16,7 +17,6 @@ use serde_json::{Value, json};
 use super::{Tool, ToolCall, ToolError};
 use crate::error::AgentError;
 use crate::event::Event;
-use crate::permissions::{Access, Subject};
 use crate::run::Conversation;
 
 /// A longer list is no help to anyone who works through it.

@@ -10,8 +10,9 @@ mod translate;
 
 use std::path::{Path, PathBuf};
 
+use plimsoll_sandbox::Origin;
+
 use crate::error::ConfigError;
-use crate::origin::Origin;
 use crate::surroundings::Surroundings;
 
 pub use notice::Notice;

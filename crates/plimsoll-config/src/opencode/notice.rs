@@ -3,9 +3,9 @@
 use std::fmt;
 use std::path::Path;
 
+use plimsoll_sandbox::Origin;
 use serde::Serialize;
 
-use crate::origin::Origin;
 use crate::run::OPENCODE_EVENTS;
 
 /// A setting that has no effect: one of OpenCode's, or one that its file cannot make.

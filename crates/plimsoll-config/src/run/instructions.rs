@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 
 use globset::GlobBuilder;
+use plimsoll_sandbox::Origin;
 use walkdir::WalkDir;
 
-use crate::origin::Origin;
 use crate::surroundings::Surroundings;
 
 /// A path or glob of instructions.

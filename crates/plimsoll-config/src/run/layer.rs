@@ -1,23 +1,21 @@
 //! What one layer says about a run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 
+use plimsoll_sandbox::{Action, Grants, Origin, PermissionRule};
 use serde_json::{Map, Value};
 
+use super::agent::ToolSwitch;
 use super::hook::HookCommand;
 use super::instructions::InstructionSource;
-use super::permission::{Action, PermissionRule, ToolSwitch};
 use super::provider;
-use super::sandbox::Grants;
 use super::skills::SkillSource;
 use super::spec::{HookSpec, SandboxSwitch};
 use super::tree::Tree;
 use crate::error::ConfigError;
 use crate::file::ConfigFile;
 use crate::opencode::Notice;
-use crate::origin::Origin;
 
 /// What one layer says about a run.
 ///
@@ -142,7 +140,7 @@ impl RunLayer {
             let origin = file.place(key);
             let action =
                 action.ok_or_else(|| ConfigError::Value { origin: origin.clone(), problem: wrong() })?;
-            let rule = PermissionRule { tool: tool.to_owned(), pattern: pattern.to_owned(), action, origin };
+            let rule = PermissionRule::new(tool, pattern, action, origin);
             self.rules.push((agent.map(str::to_owned), rule));
             Ok(())
         };
@@ -196,13 +194,12 @@ impl RunLayer {
             let timeout = timeout
                 .map_err(|problem| wrong(&format!("{key}.timeout"), format!("`hooks.timeout`: {problem}")))?;
             let origin = file.place(&key);
-            let grants = Grants {
-                unconfined: sandbox == Some(SandboxSwitch::Off),
-                network: network.unwrap_or(false),
-                unix_sockets: unix_sockets.unwrap_or(false),
-                // As they are written; the home is known when all layers are.
-                write: write.into_iter().map(PathBuf::from).collect(),
-            };
+            // The paths as they are written; the home is known when all layers are.
+            let grants = Grants::default()
+                .unconfined(sandbox == Some(SandboxSwitch::Off))
+                .network(network.unwrap_or(false))
+                .unix_sockets(unix_sockets.unwrap_or(false))
+                .write(write);
             self.hooks.push(HookCommand { event, command, timeout, tools, grants, origin, problem: None });
         }
         Ok(())

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use plimsoll::{Limits, Policy, Tokens};
 use plimsoll_providers::{ClientOptions, Secret, Wire};
+use plimsoll_sandbox::Origin;
 use plimsoll_tokens::{KnownFacts, ModelPrice};
 use serde_json::Value;
 
@@ -14,7 +15,6 @@ use super::spec::{ApiSpec, ModelSpec, ProviderSpec, TimeSpec};
 use super::tree::Tree;
 use crate::error::ConfigError;
 use crate::names;
-use crate::origin::Origin;
 use crate::surroundings::Surroundings;
 
 /// Providers that are known without configuration: name, `api`, the variables of key and address.

@@ -23,8 +23,8 @@ use serde_json::{Value, json};
 
 use super::{Tool, ToolCall, ToolError, number, optional_text, text};
 use crate::ledger::FileLedger;
-use crate::permissions::{Access, Subject};
 use page::Page;
+use plimsoll_sandbox::{Access, Subject};
 use reach::{GuardedLookup, Lookup, PlainLookup, forbidden_literal, system_lookup};
 
 /// How long a page may take where the model does not say.

@@ -1,13 +1,13 @@
 //! Splits a folder into the entries that commands may read or write, if something in it stays closed.
 //!
-//! Landlock opens a folder with all that is in it and cannot take a part out again. So a folder in which something is closed is
-//! not opened itself, but each of what lies in it, down to what is closed. What appears later in the folders that are taken apart
-//! like this is not open: that would be a right to everything below them.
+//! Landlock opens a folder with everything in it and cannot exclude a part. So a folder that contains a closed path is not opened
+//! itself; its entries are, down to the closed path. Entries that appear later in such a folder are not open, because that would take
+//! a right to everything below it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Whether something that is closed lies in a folder, or the folder in it.
+/// Returns whether a folder contains a closed path or lies in one.
 pub(super) fn is_carved(folder: &Path, closed: &[PathBuf]) -> bool {
     closed.iter().any(|place| place.starts_with(folder) || folder.starts_with(place))
 }
@@ -28,15 +28,15 @@ fn add_parts(path: &Path, closed: &[PathBuf], skipped: &[&str], parts: &mut Vec<
         return;
     }
     for entry in entries(path, closed) {
-        // A link would open what it leads to, which may be anywhere.
+        // A link would open its target, which may be anywhere.
         if !entry.is_symlink() && !skipped.iter().any(|own| entry == Path::new(own)) {
             add_parts(&entry, closed, skipped, parts);
         }
     }
 }
 
-/// The entries of a folder. A folder that can be entered and not listed, as `/home` often is, has at least those that lead to
-/// what is closed, with everything beside it.
+/// Returns the entries of a folder. For a folder that can be entered but not listed, as `/home` often is, these are the ones that lead
+/// to closed paths.
 fn entries(folder: &Path, closed: &[PathBuf]) -> BTreeSet<PathBuf> {
     if let Ok(entries) = std::fs::read_dir(folder) {
         return entries.flatten().map(|entry| entry.path()).collect();

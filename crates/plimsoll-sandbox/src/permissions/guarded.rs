@@ -1,14 +1,14 @@
-//! Files that decide what is run or what agents are told later, which a rule for all files does not open.
+//! Files that decide what programs run or what agents are told later. A rule for all files does not open them.
 //!
-//! A hook of git, a setting of an editor or of an agent's own configuration runs outside of any sandbox the next time its
-//! program does. A rule that allows `write` for the work was not written with these in mind: a change of them is asked about every time,
-//! unless a rule names the file or its folder.
+//! A git hook, an editor setting or an agent's own configuration runs outside any sandbox the next time its program starts. A rule
+//! that allows `write` was not written with these in mind, so a change of them is asked about every time unless a rule names the
+//! file or its folder.
 
 use std::path::{Component, Path};
 
-use plimsoll_config::matches;
+use super::matches;
 
-/// Folders, wherever they lie. One with a slash is a folder in another.
+/// Folders, in any directory. An entry with a slash is a folder in another.
 const FOLDERS: &[&str] = &[
     // Version control and its hooks.
     ".git",
@@ -54,7 +54,7 @@ const FOLDERS: &[&str] = &[
     ".config/mise",
 ];
 
-/// Files, wherever they lie. A star is any characters, and a slash as for folders.
+/// Files, in any directory. A star matches any characters; a slash is as for folders.
 const FILES: &[&str] = &[
     // Agents.
     "plimsoll.toml",
@@ -127,8 +127,7 @@ const FILES: &[&str] = &[
     ".vimrc",
 ];
 
-/// The entry of the tables that a path is guarded by, if one is. Capitals make no difference: on some disks they make none
-/// either.
+/// Returns the entry of the tables that guards a path. Case is ignored, as some file systems do.
 pub(super) fn guarded_name(path: &Path) -> Option<&'static str> {
     let parts: Vec<String> = path.components().map(lower_case).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
@@ -140,19 +139,19 @@ fn lower_case(part: Component<'_>) -> String {
     part.as_os_str().to_string_lossy().to_ascii_lowercase()
 }
 
-/// Whether an entry matches exactly these path components, which are in lower case.
+/// Returns whether an entry matches exactly these path components, which are in lower case.
 fn fits(entry: &str, parts: &[&str]) -> bool {
     let names: Vec<String> = entry.split('/').map(str::to_ascii_lowercase).collect();
     names.len() == parts.len() && names.iter().zip(parts).all(|(name, part)| matches(name, part))
 }
 
-/// Whether an entry stands anywhere among the parts of a path.
+/// Returns whether an entry matches anywhere in a path.
 fn is_at(entry: &str, parts: &[&str]) -> bool {
     parts.windows(entry.split('/').count()).any(|parts| fits(entry, parts))
 }
 
-/// Whether a pattern names what is guarded in a path, and not merely fits it: `.git/*` and `docs/AGENTS.md` do, `*` and
-/// `docs/*` do not. `guarded` is the entry that the path is guarded by.
+/// Returns whether a pattern names the guarded part of a path instead of merely matching it: `.git/*` and `docs/AGENTS.md` do, `*`
+/// and `docs/*` do not. `guarded` is the entry that guards the path.
 pub(super) fn names(pattern: &str, guarded: &str) -> bool {
     let pattern = pattern.to_ascii_lowercase();
     // A component with a star is a pattern, not a name.
@@ -161,7 +160,7 @@ pub(super) fn names(pattern: &str, guarded: &str) -> bool {
     is_at(guarded, &parts)
 }
 
-/// Whether a pattern names a place or something in it: what stands before its first star must lead there.
+/// Returns whether a pattern names a place or something in it: its text before the first star must lead there.
 pub(super) fn names_place(pattern: &str, place: &Path, project: &Path) -> bool {
     let plain = &pattern[..pattern.find(['*', '?']).unwrap_or(pattern.len())];
     project.join(plain).starts_with(place)

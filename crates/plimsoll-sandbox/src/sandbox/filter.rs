@@ -1,4 +1,4 @@
-//! The system calls that a confined command is refused, where Landlock has no say.
+//! System calls that confined commands are refused because Landlock does not cover them.
 
 use std::collections::BTreeMap;
 
@@ -7,15 +7,15 @@ use seccompiler::{
     sock_filter,
 };
 
-/// Calls that are refused whatever their arguments. Most need rights that only root has: agents run as root in containers.
+/// Calls that are refused whatever their arguments. Most need privileges of root, and agents do run as root in containers.
 const REFUSED: &[i64] = &[
-    // Requests through its rings, sockets among them, are seen by no filter. Programs fall back to other calls.
+    // No filter sees the requests in its rings, such as sockets. Programs fall back to other calls.
     libc::SYS_io_uring_setup,
     libc::SYS_io_uring_enter,
     libc::SYS_io_uring_register,
-    // Files by number instead of by path, past every rule about paths.
+    // Opens files by number, past every rule about paths.
     libc::SYS_open_by_handle_at,
-    // Namespaces of other processes, and what is mounted.
+    // Namespaces of other processes, and mounts.
     libc::SYS_setns,
     libc::SYS_mount,
     libc::SYS_umount2,
@@ -60,14 +60,14 @@ const REFUSED: &[i64] = &[
 /// Added in Linux 6.15, with the same number on every architecture.
 const OPEN_TREE_ATTR: i64 = 467;
 
-/// Put words into the input of the user's terminal: they would be run by the user's own shell once the agent has ended.
+/// Inserts text into the input of the user's terminal, which the user's shell would run later.
 const TIOCSTI: u64 = 0x5412;
-/// The same through the clipboard of a Linux console.
+/// Does the same through the clipboard of a Linux console.
 const TIOCLINUX: u64 = 0x541c;
 
-/// Calls that change how a process is scheduled, by its number; 0 is the caller. A user may do that to all their processes, and
-/// Landlock has no rule for it. The other calls about processes (`process_madvise`, `move_pages`, `kcmp`, `pidfd_getfd`) ask for the
-/// right to trace, which Landlock denies.
+/// Calls that change how a process is scheduled, by its ID; 0 is the caller. A user may do that to all their processes, and Landlock
+/// has no rule for it. The other calls about processes (`process_madvise`, `move_pages`, `kcmp`, `pidfd_getfd`) need the right to
+/// trace, which Landlock denies.
 const SCHEDULING: &[i64] = &[
     libc::SYS_sched_setscheduler,
     libc::SYS_sched_setparam,
@@ -79,10 +79,10 @@ const PRIO_PROCESS: u64 = 0;
 /// The same for `ioprio_set`.
 const IOPRIO_WHO_PROCESS: u64 = 1;
 
-/// From here on numbers on x86-64 are those of its x32 interface: the same calls under other numbers, which would pass.
+/// First number of the x32 interface on x86-64: the same calls under other numbers, which would pass the filter.
 const X32: u32 = 0x4000_0000;
 
-/// The filter for commands with or without network and sockets of this machine.
+/// Returns the filter for commands with or without network and sockets of this machine.
 pub(super) fn program(network: bool, unix_sockets: bool) -> Result<BpfProgram, seccompiler::BackendError> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
         REFUSED.iter().map(|number| (*number, Vec::new())).collect();
@@ -91,7 +91,7 @@ pub(super) fn program(network: bool, unix_sockets: bool) -> Result<BpfProgram, s
         libc::SYS_ioctl,
         vec![SeccompRule::new(vec![is(1, TIOCSTI)?])?, SeccompRule::new(vec![is(1, TIOCLINUX)?])?],
     );
-    // A limit of processor time on another process is as good as a signal to it.
+    // A CPU time limit on another process is as good as a signal to it.
     let sets = SeccompCondition::new(2, SeccompCmpArgLen::Qword, SeccompCmpOp::Ne, 0)?;
     rules.insert(libc::SYS_prlimit64, vec![SeccompRule::new(vec![other(0)?, sets])?]);
     for number in SCHEDULING {
@@ -115,8 +115,8 @@ pub(super) fn program(network: bool, unix_sockets: bool) -> Result<BpfProgram, s
     let socket = if others.is_empty() { Vec::new() } else { vec![SeccompRule::new(others)?] };
     rules.insert(libc::SYS_socket, socket);
     if !unix_sockets {
-        // Pairs are how programs talk to their own children. One of datagrams could be turned to any other socket, though,
-        // and for this family the kernel takes `SOCK_RAW` for datagrams.
+        // Programs talk to their own children through pairs. A pair of datagram sockets could be connected to any other socket,
+        // though, and for this family the kernel treats `SOCK_RAW` as datagrams.
         let kind = |kind: i32| {
             let kind = u64::from(kind.unsigned_abs());
             SeccompRule::new(vec![condition(1, SeccompCmpOp::MaskedEq(0xf), kind)?])
@@ -131,12 +131,12 @@ pub(super) fn program(network: bool, unix_sockets: bool) -> Result<BpfProgram, s
     Ok(program)
 }
 
-/// The argument names a process, and that is not the caller itself.
+/// Matches if the argument names a process other than the caller.
 fn other(argument: u8) -> Result<SeccompCondition, seccompiler::BackendError> {
     condition(argument, SeccompCmpOp::Ne, 0)
 }
 
-/// The kernel looks at the low half of these arguments only, so a filter must, too.
+/// Compares the low half of an argument, because the kernel ignores the high half of these.
 fn condition(
     argument: u8,
     operator: SeccompCmpOp,
@@ -145,7 +145,7 @@ fn condition(
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
 }
 
-/// `if (number >= X32) return ENOSYS`, before everything else. On other machines there are no such numbers.
+/// Returns `if (number >= X32) return ENOSYS`, to run before everything else. Other architectures have no such numbers.
 fn refuse_x32() -> BpfProgram {
     const LOAD_WORD: u16 = 0x20;
     const JUMP_IF_AT_LEAST: u16 = 0x35;

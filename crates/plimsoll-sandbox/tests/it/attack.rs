@@ -1,11 +1,10 @@
-//! The sandbox, attacked from inside by a program that tries each system call and path which might lead out.
+//! The sandbox, attacked from inside by a program that tries each system call and path which might lead out: `just attack`.
 
 use std::collections::BTreeMap;
 
-use plimsoll_agent::Guard;
-use plimsoll_config::SandboxConfig;
+use plimsoll_sandbox::{Guard, SandboxConfig};
 
-use crate::sandbox::{Bystander, Terminal, Yard, also_as_user, can};
+use crate::support::{Bystander, Terminal, Yard, also_as_user, can};
 
 const PROBE: &str = include_str!("probe.py");
 
@@ -24,21 +23,22 @@ const OPEN: [&str; 9] = [
 /// Open on some systems: by settings of the kernel's, or for root.
 const OPEN_SOMEWHERE: [&str; 2] = ["kernel log", "user namespace"];
 
-#[tokio::test]
+#[test]
 #[ignore = "an attack: `just attack`"]
-async fn a_probe_of_system_calls_and_paths_finds_no_way_out() {
-    also_as_user("attack::sandbox::a_probe_of_system_calls_and_paths_finds_no_way_out");
-    assert!(can(&Guard::ALL), "this kernel holds less than the newest one that is known");
+fn a_probe_of_system_calls_and_paths_finds_no_way_out() {
+    also_as_user("attack::a_probe_of_system_calls_and_paths_finds_no_way_out");
+    assert!(can(Guard::ALL), "this kernel holds less than the newest one that is known");
     assert_eq!(std::env::consts::ARCH, "x86_64", "the probe has the numbers of x86-64");
-    let mut yard = Yard::with(SandboxConfig::default()).await;
-    let store = yard.outside.with_file_name("plimsoll.db");
-    let private = ["", "-wal", "-shm"].map(|end| format!("{}{end}", store.display()).into()).to_vec();
-    yard.confine(SandboxConfig { closed: private.clone(), private, ..SandboxConfig::default() }).await;
+    let mut yard = Yard::new();
+    let store = yard.folder().join("plimsoll.db");
+    let private = ["", "-wal", "-shm"].map(|end| format!("{}{end}", store.display()));
+    private.iter().for_each(|path| std::fs::write(path, "sessions").unwrap());
+    yard.confine(SandboxConfig::default().closed(private.clone()).private(private));
     std::fs::write(yard.outside.join("victim"), "kept").unwrap();
     std::fs::create_dir(yard.outside.join("empty")).unwrap();
     let (terminal, mut bystander) = (Terminal::open(), Bystander::new());
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    yard.dock.write("probe.py", PROBE);
+    yard.write("probe.py", PROBE);
     let command = format!(
         "python3 probe.py {} {} {} {} {} {} > report 2>&1",
         yard.outside.display(),
@@ -48,8 +48,8 @@ async fn a_probe_of_system_calls_and_paths_finds_no_way_out() {
         std::process::id(),
         listener.local_addr().unwrap().port()
     );
-    let told = yard.bash(&command).await;
-    let report = std::fs::read_to_string(yard.dock.agent.directory.join("report")).unwrap();
+    let told = yard.bash(&command);
+    let report = std::fs::read_to_string(yard.project.join("report")).unwrap();
     assert!(!told.contains("[exit code"), "{told}{}", tail(&report));
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for line in report.lines() {

@@ -2,18 +2,20 @@
 
 use std::fmt;
 
-use plimsoll_config::{SandboxConfig, SandboxMode};
 use serde::Serialize;
+
+use crate::config::{SandboxConfig, SandboxMode};
 
 /// A restriction on commands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Guard {
-    /// No file outside the project and the temporary directory is made, opened for writing, renamed, linked or removed.
+    /// No file outside the project and the temporary directory is created, opened for writing, renamed, linked or removed.
     Writes,
-    /// No file outside is cut short by its name.
+    /// No file outside is truncated by its path.
     Truncation,
-    /// No terminal or other device, and no file of Plimsoll's store, is opened for reading.
+    /// No terminal or other device, and no private file, is opened for reading.
     Reads,
     /// No TCP, no UDP, no other network.
     Network,
@@ -21,17 +23,17 @@ pub enum Guard {
     UnixSockets,
     /// No signal to a process that the command has not started.
     Signals,
-    /// No look into the memory or the environment of such a process.
+    /// No access to the memory or the environment of such a process.
     Memory,
-    /// Every process it has started ends with the call, one that left its process group too.
+    /// Every process that a command has started ends with it, even one that left its process group.
     Processes,
     /// No terminal: each command runs in its own session, even if the sandbox is off.
     Terminal,
 }
 
 impl Guard {
-    /// All of them.
-    pub const ALL: [Guard; 9] = [
+    /// All guards.
+    pub const ALL: &[Guard] = &[
         Guard::Writes,
         Guard::Truncation,
         Guard::Reads,
@@ -61,6 +63,7 @@ impl Guard {
 
 /// The guards that apply to commands on this system, under this configuration.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
 pub struct Confinement {
     /// Guards that are enforced.
     pub enforced: Vec<Guard>,
@@ -79,43 +82,44 @@ impl Confinement {
             (_, Guard::UnixSockets) => config.unix_sockets,
             _ => false,
         };
-        let (opened, wanted): (Vec<Guard>, Vec<Guard>) = Guard::ALL.into_iter().partition(is_opened);
+        let (opened, wanted): (Vec<Guard>, Vec<Guard>) =
+            Guard::ALL.iter().partition(|guard| is_opened(guard));
         let (enforced, missing) = wanted.into_iter().partition(|guard| holds(*guard));
         Confinement { enforced, missing, opened }
     }
 
-    /// Whether something is held.
+    /// Returns whether a guard is enforced.
     pub fn holds(&self, guard: Guard) -> bool {
         self.enforced.contains(&guard)
     }
 
-    /// Whether the kernel enforces any guard. The session is created in user space and restricts neither files nor network.
+    /// Returns whether the kernel enforces any guard. The session is created in user space and restricts neither files nor network.
     pub(super) fn is_confined(&self) -> bool {
         self.enforced.iter().any(|guard| *guard != Guard::Terminal)
     }
 
-    /// Whether everything is held.
+    /// Returns whether all guards are enforced.
     pub fn is_whole(&self) -> bool {
         self.missing.is_empty() && self.opened.is_empty()
     }
 
-    /// Whether the system holds what `require` asks for: writes, the network, and the memory of others, as far as the
-    /// configuration does not open them. Scopes for signals came to Linux in 6.12, and to refuse older systems for them would
-    /// leave people with no choice but `off`. A terminal that a command keeps is closed by Landlock, to read and to
-    /// write.
+    /// Returns whether the system enforces what [`SandboxMode::Require`] asks for: writes, the network, and the memory of other
+    /// processes, as far as the configuration does not open them. Scopes for signals exist since Linux 6.12; refusing older systems
+    /// would leave their users no choice but `off`. A terminal that a command keeps is closed by Landlock, for reading and
+    /// writing.
     pub fn suffices(&self) -> bool {
         let is_needed = |guard: &Guard| !matches!(guard, Guard::Signals | Guard::Processes | Guard::Terminal);
         !self.missing.iter().any(is_needed)
     }
 }
 
-/// One line for a person: what is not held.
+/// One line for the user: what is not enforced.
 impl fmt::Display for Confinement {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let words = |guards: &[Guard]| guards.iter().map(|guard| guard.gap()).collect::<Vec<_>>().join(", ");
         if self.opened.contains(&Guard::Writes) {
             formatter.write_str("commands are not confined")?;
-            // That a command reaches the terminal is not what `off` asks for.
+            // `off` does not ask for access to the terminal.
             let has_terminal = self.missing.contains(&Guard::Terminal);
             return if has_terminal {
                 write!(formatter, ", nor kept from {}", Guard::Terminal.gap())
@@ -139,12 +143,11 @@ impl fmt::Display for Confinement {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_config::{SandboxConfig, SandboxMode};
-
     use super::{Confinement, Guard};
+    use crate::config::{SandboxConfig, SandboxMode};
 
     fn told(mode: SandboxMode, holds: impl Fn(Guard) -> bool) -> (Confinement, String) {
-        let config = SandboxConfig { mode, ..SandboxConfig::default() };
+        let config = SandboxConfig::default().mode(mode);
         let confinement = Confinement::of(&config, holds);
         let words = confinement.to_string();
         (confinement, words)

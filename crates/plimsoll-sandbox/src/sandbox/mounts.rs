@@ -1,8 +1,8 @@
 //! Mounts of this process, for rules that deny access to a place.
 //!
-//! A rule that opens a place for writing names all there is. Closing one is different: the same file can have further paths, by a
-//! bind mount or a second mount of its file system, and each of them has to be closed. Nor may a directory be opened by one path of
-//! it if something is closed in it by another.
+//! A rule that opens a path for writing is complete. Closing one is different: the same file can have further paths, by a bind mount
+//! or a second mount of its file system, and each of them has to be closed. Nor may a directory be opened by one of its paths if
+//! something in it is closed by another.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;

@@ -5,17 +5,16 @@ use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram, UnixListener};
 use std::time::Duration;
 
-use plimsoll_agent::Guard;
-use plimsoll_config::SandboxConfig;
+use plimsoll_sandbox::{Guard, SandboxConfig};
 
-use super::{Yard, can, has_python};
+use crate::support::{Yard, can, has_python};
 
-#[tokio::test]
-async fn there_is_no_tcp_and_no_udp() {
+#[test]
+fn there_is_no_tcp_and_no_udp() {
     if !can(&[Guard::Network]) {
         return;
     }
-    let mut yard = Yard::new().await;
+    let yard = Yard::new();
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let udp = UdpSocket::bind("127.0.0.1:0").unwrap();
     tcp.set_nonblocking(true).unwrap();
@@ -28,7 +27,7 @@ async fn there_is_no_tcp_and_no_udp() {
         format!("setsid -w bash -c 'echo x > /dev/udp/127.0.0.1/{udp_port}'"),
         format!("unshare -r bash -c 'echo x > /dev/tcp/127.0.0.1/{tcp_port}'"),
     ] {
-        let told = yard.bash(&command).await;
+        let told = yard.bash(&command);
         assert!(told.contains("[exit code"), "{command}: {told}");
     }
     assert!(tcp.accept().is_err(), "nothing came");
@@ -66,12 +65,12 @@ attempt("high half", lambda: call(41, ctypes.c_ulong(0x100000002), 1, 0))
 attempt("x32", lambda: call(0x40000000 + 41, 2, 1, 0))
 "#;
 
-#[tokio::test]
-async fn sockets_of_other_programs_cannot_be_reached() {
+#[test]
+fn sockets_of_other_programs_cannot_be_reached() {
     if !can(&[Guard::Network, Guard::UnixSockets]) || !has_python() {
         return;
     }
-    let mut yard = Yard::new().await;
+    let yard = Yard::new();
     let stream = UnixListener::bind(yard.outside.join("stream")).unwrap();
     let datagram = UnixDatagram::bind(yard.outside.join("datagram")).unwrap();
     let name = format!("plimsoll-test-{}", std::process::id());
@@ -81,54 +80,52 @@ async fn sockets_of_other_programs_cannot_be_reached() {
         socket.set_nonblocking(true).unwrap();
     }
     datagram.set_nonblocking(true).unwrap();
-    let told = yard.python(&PROGRAM.replace("NAME", &name)).await;
+    let told = yard.python(&PROGRAM.replace("NAME", &name));
     assert!(!told.contains("DONE") && told.matches("refused").count() == 11, "{told}");
     assert!(stream.accept().is_err() && hidden.accept().is_err() && datagram.recv(&mut [0]).is_err());
     // Programs still talk to their own children.
     let told = yard
-        .python("import socket\na, b = socket.socketpair()\na.sendall(b'own')\nprint(b.recv(3).decode())\n")
-        .await;
+        .python("import socket\na, b = socket.socketpair()\na.sendall(b'own')\nprint(b.recv(3).decode())\n");
     assert_eq!(told.trim(), "own");
 }
 
-#[tokio::test]
-async fn the_network_can_be_allowed_without_the_sockets_of_other_programs() {
+#[test]
+fn the_network_can_be_allowed_without_the_sockets_of_other_programs() {
     if !can(&[Guard::Network, Guard::UnixSockets]) || !has_python() {
         return;
     }
-    let mut yard = Yard::with(SandboxConfig { network: true, ..SandboxConfig::default() }).await;
+    let yard = Yard::with(SandboxConfig::default().network(true));
     let tcp = TcpListener::bind("127.0.0.1:0").unwrap();
     let stream = UnixListener::bind(yard.outside.join("stream")).unwrap();
     stream.set_nonblocking(true).unwrap();
     let port = tcp.local_addr().unwrap().port();
-    let told = yard.bash(&format!("echo x > /dev/tcp/127.0.0.1/{port} && echo sent")).await;
+    let told = yard.bash(&format!("echo x > /dev/tcp/127.0.0.1/{port} && echo sent"));
     assert_eq!(told.trim(), "sent");
-    let told = yard.python(PROGRAM).await;
+    let told = yard.python(PROGRAM);
     assert!(told.contains("refused stream") && told.contains("refused datagram"), "{told}");
     assert!(told.contains("refused packet") && told.contains("DONE inet6"), "{told}");
     assert!(stream.accept().is_err());
     // Both at once.
-    let config = SandboxConfig { network: true, unix_sockets: true, ..SandboxConfig::default() };
-    let mut open = Yard::with(config).await;
+    let config = SandboxConfig::default().network(true).unix_sockets(true);
+    let open = Yard::with(config);
     let stream = UnixListener::bind(open.outside.join("stream")).unwrap();
-    let told = open.python(PROGRAM).await;
+    let told = open.python(PROGRAM);
     assert!(told.contains("DONE stream"), "{told}");
     assert!(stream.accept().is_ok());
-    assert!(open.bash("echo x > OUT/new").await.contains("Permission denied"), "files stay closed");
+    assert!(open.bash("echo x > OUT/new").contains("Permission denied"), "files stay closed");
 }
 
-#[tokio::test]
-async fn words_cannot_be_put_into_the_users_terminal() {
+#[test]
+fn words_cannot_be_put_into_the_users_terminal() {
     if !can(&[Guard::Network]) || !has_python() {
         return;
     }
-    let mut yard = Yard::new().await;
+    let yard = Yard::new();
     // On a device that is no terminal the kernel would say "inappropriate ioctl" (25).
     let told = yard
         .python(
             "import fcntl\nfor request in (0x5412, 0x541c, 0x100005412):\n    try:\n        fcntl.ioctl(open('/dev/null'), request & 0xffffffff, b'x')\n    \
              except OSError as error:\n        print(error.errno)\n",
-        )
-        .await;
+        );
     assert_eq!(told.split_whitespace().collect::<Vec<_>>(), ["1", "1", "1"]);
 }

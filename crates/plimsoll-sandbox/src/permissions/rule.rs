@@ -1,14 +1,15 @@
-//! What an agent may do: rules by tool and pattern.
+//! Rules by tool and pattern.
 
 use std::str::FromStr;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::origin::Origin;
 
+// Exhaustive, so that no caller treats an action it does not know as allowed. The comments are part of the JSON Schema.
 /// What happens when a tool is called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// It runs.
@@ -20,7 +21,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// The action as it is written.
+    /// Returns the action as it is written in a configuration.
     pub fn name(self) -> &'static str {
         match self {
             Action::Allow => "allow",
@@ -38,38 +39,62 @@ impl FromStr for Action {
     }
 }
 
-/// One rule.
+/// A rule for calls of one or several tools.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PermissionRule {
-    /// The tool, or a pattern of names.
+    /// Tool name, or a pattern of names.
     pub tool: String,
-    /// What the tool is called with: a command, a path, an address, or a pattern of them.
+    /// Command, path or address that the tool is called with, or a pattern of them.
     pub pattern: String,
-    /// What happens then.
+    /// Effect of the rule.
     pub action: Action,
-    /// Where the rule stands.
+    /// Source of the rule.
     pub origin: Origin,
 }
 
-/// Rules in order; the last that matches decides.
+impl PermissionRule {
+    /// Creates a rule.
+    pub fn new(
+        tool: impl Into<String>,
+        pattern: impl Into<String>,
+        action: Action,
+        origin: Origin,
+    ) -> PermissionRule {
+        PermissionRule { tool: tool.into(), pattern: pattern.into(), action, origin }
+    }
+}
+
+/// Rules in order. The last one that matches decides.
 ///
-/// The rules of all layers stand one after the other, the lightest layer first, so that a heavier layer decides
-/// whatever it has a rule for.
+/// The rules of all configuration layers follow each other, those of the lowest priority first.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Permissions {
     /// The rules.
     pub rules: Vec<PermissionRule>,
 }
 
+impl From<Vec<PermissionRule>> for Permissions {
+    fn from(rules: Vec<PermissionRule>) -> Permissions {
+        Permissions { rules }
+    }
+}
+
+impl FromIterator<PermissionRule> for Permissions {
+    fn from_iter<I: IntoIterator<Item = PermissionRule>>(rules: I) -> Permissions {
+        Permissions { rules: rules.into_iter().collect() }
+    }
+}
+
 impl Permissions {
-    /// The rule that decides about a call, by the tool's name and by what it is called with.
+    /// Returns the rule that matches a tool's name and the text of its call. [`EffectiveRules`](crate::EffectiveRules) decides
+    /// about real calls: it knows paths and command lines.
     ///
     /// ```
-    /// use plimsoll_config::{Action, Origin, PermissionRule, Permissions};
-    /// let rule = |pattern: &str, action| PermissionRule {
-    ///     tool: "bash".into(), pattern: pattern.into(), action, origin: Origin::BuiltIn,
-    /// };
-    /// let permissions = Permissions { rules: vec![rule("*", Action::Ask), rule("git *", Action::Allow)] };
+    /// use plimsoll_sandbox::{Action, Origin, PermissionRule, Permissions};
+    /// let rule = |pattern, action| PermissionRule::new("bash", pattern, action, Origin::BuiltIn);
+    /// let permissions = Permissions::from(vec![rule("*", Action::Ask), rule("git *", Action::Allow)]);
     /// let action = |command| permissions.rule("bash", command).map(|rule| rule.action);
     /// assert_eq!(action("git status"), Some(Action::Allow));
     /// assert_eq!(action("rm -r ."), Some(Action::Ask));
@@ -81,22 +106,10 @@ impl Permissions {
     }
 }
 
-/// A tool that an agent has or has not.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToolSwitch {
-    /// The tool, or a pattern of names.
-    pub tool: String,
-    /// Whether the agent has it.
-    pub on: bool,
-    /// Where this is said.
-    pub origin: Origin,
-}
-
-/// Whether a text fits a pattern: `*` is any text, `?` any character, and a last ` *` may be missing with its space, so
-/// that `ls *` is `ls` too.
+/// Returns whether a text matches a pattern: `*` is any text, `?` any character, and a trailing ` *` is optional, so that `ls *`
+/// matches `ls`.
 ///
-/// These are OpenCode's rules. `*` goes across `/`, unlike in globs of files: a rule for `src/*` is meant for everything
-/// below `src`.
+/// These are OpenCode's rules. Unlike in file globs `*` matches `/`, so that `src/*` covers everything below `src`.
 pub fn matches(pattern: &str, text: &str) -> bool {
     if let Some(command) = pattern.strip_suffix(" *")
         && wildcard(command, text)
@@ -106,7 +119,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     wildcard(pattern, text)
 }
 
-/// The usual walk with one place to come back to: time is at most the product of both lengths, whatever the pattern.
+/// Backtracks to the last star only, so that the time is at most the product of both lengths for any pattern.
 fn wildcard(pattern: &str, text: &str) -> bool {
     let (pattern, text): (Vec<char>, Vec<char>) = (pattern.chars().collect(), text.chars().collect());
     let (mut at, mut seen) = (0, 0);

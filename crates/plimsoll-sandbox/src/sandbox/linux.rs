@@ -4,7 +4,6 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
-use std::sync::OnceLock;
 
 use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, RestrictionStatus,
@@ -16,28 +15,23 @@ use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 use super::{Guard, Rules, filter};
+use crate::process::Reaper;
 
-pub(super) use super::reaper::Reaper;
-
-/// Devices that keep nothing, the only ones that are open. Not the terminal: a command could read what the user types, draw a
-/// false question on it, or switch Ctrl-C off.
+/// The only devices that are open: they keep nothing. Not the terminal: a command could read what the user types, draw a false
+/// question on it, or disable Ctrl-C.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
-/// What the kernel can hold.
-#[derive(Clone, Copy)]
+/// Features of this kernel.
 pub(super) struct Support {
     landlock: ABI,
     seccomp: bool,
 }
 
 impl Support {
-    /// Tried on a thread that ends right after.
-    pub(super) fn of_this_system() -> Support {
-        static SUPPORT: OnceLock<Support> = OnceLock::new();
-        *SUPPORT.get_or_init(|| {
-            let nothing = Support { landlock: ABI::Unsupported, seccomp: false };
-            std::thread::spawn(Support::probe).join().unwrap_or(nothing)
-        })
+    /// Tries the features on a thread that ends right after.
+    pub(super) fn detect() -> Support {
+        let nothing = Support { landlock: ABI::Unsupported, seccomp: false };
+        std::thread::spawn(Support::probe).join().unwrap_or(nothing)
     }
 
     fn probe() -> Support {
@@ -62,15 +56,18 @@ impl Support {
             Guard::Truncation => self.landlock >= ABI::V3,
             Guard::Network | Guard::UnixSockets => self.seccomp,
             Guard::Signals | Guard::Processes => self.landlock >= ABI::V6,
-            // Not the kernel's: each command begins a session of its own.
+            // Not enforced by the kernel: each command begins a session of its own.
             Guard::Terminal => false,
         }
     }
 }
 
-/// Start a command on a thread that is confined before.
-pub(super) fn spawn(command: &mut Command, rules: &Rules) -> io::Result<(Child, Option<Reaper>)> {
-    let support = Support::of_this_system();
+/// Starts a command on a thread that restricts itself first.
+pub(super) fn spawn(
+    command: &mut Command,
+    rules: &Rules,
+    support: &Support,
+) -> io::Result<(Child, Option<Reaper>)> {
     let program = filter::program(rules.network, rules.unix_sockets).map_err(io::Error::other)?;
     let confined = || -> io::Result<(Child, Option<Reaper>)> {
         let mut reaper = None;
@@ -87,7 +84,7 @@ pub(super) fn spawn(command: &mut Command, rules: &Rules) -> io::Result<(Child, 
         }
         Ok((command.spawn()?, reaper))
     };
-    // What a thread is confined to ends with it; the threads of the host are never touched.
+    // The restrictions end with the thread; the threads of the host are never touched.
     std::thread::scope(|scope| {
         let thread =
             std::thread::Builder::new().name("plimsoll-sandbox".into()).spawn_scoped(scope, confined)?;
@@ -95,9 +92,9 @@ pub(super) fn spawn(command: &mut Command, rules: &Rules) -> io::Result<(Child, 
     })
 }
 
-/// Give up what root may do beyond being the owner of every file. With the right to measure (`CAP_PERFMON`), root reads the
-/// environment of any process without Landlock being asked. What a thread has given up does not come back by running a
-/// program, because no program gains rights here.
+/// Drops the capabilities of root except those of an owner of every file. With `CAP_PERFMON`, root reads the environment of any
+/// process without Landlock being asked. Running a program does not bring a dropped capability back, because no program gains
+/// privileges here.
 fn give_up_rights() -> io::Result<()> {
     const KEPT: CapabilitySet = CapabilitySet::CHOWN
         .union(CapabilitySet::DAC_OVERRIDE)
@@ -116,7 +113,7 @@ fn give_up_rights() -> io::Result<()> {
     Ok(set_capabilities(None, kept)?)
 }
 
-/// What the probe found must still hold: a command is not run with less than what was reported.
+/// Fails if the kernel enforces less than was detected: a command never runs with less than what was reported.
 fn require_enforced(status: &RestrictionStatus) -> io::Result<()> {
     match status.ruleset {
         RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
@@ -124,19 +121,19 @@ fn require_enforced(status: &RestrictionStatus) -> io::Result<()> {
     }
 }
 
-/// The outer scope: what is started in it signals nothing outside.
+/// Enters the outer scope, in which processes signal nothing outside.
 fn scope() -> Result<RestrictionStatus, RulesetError> {
     let mut ruleset = Ruleset::default().handle_access(AccessFs::Refer)?.scope(Scope::Signal)?.create()?;
-    // Rules that say nothing about moving between directories forbid it, also inside the project.
+    // Without this right files could not be moved between directories, not even inside the project.
     if let Ok(root) = PathFd::new("/") {
         ruleset = ruleset.add_rule(PathBeneath::new(root, AccessFs::Refer))?;
     }
     ruleset.restrict_self()
 }
 
-/// The rules for the command itself, in a scope inside the outer one.
+/// Applies the rules for the command itself, in a scope inside the outer one.
 fn restrict(rules: &Rules) -> Result<RestrictionStatus, RulesetError> {
-    // As of the newest kernel these were tried on. Older ones hold what they know, and `Support` says which.
+    // The newest version that this was tried on. Older kernels enforce what they know, and `Support` says which.
     let handled = AccessFs::from_write(ABI::V5) | AccessFs::ReadFile;
     let mut ruleset = Ruleset::default().handle_access(handled)?.scope(Scope::Signal)?;
     if !rules.network {
@@ -149,7 +146,7 @@ fn restrict(rules: &Rules) -> Result<RestrictionStatus, RulesetError> {
     let read = rules.read.iter().map(|path| (path.as_path(), AccessFs::ReadFile.into()));
     let write = rules.write.iter().map(|path| (path.as_path(), rights_below(path)));
     for (path, rights) in read.chain(write) {
-        // What is not there cannot be written to, and does not come to be: the directory it is in is not opened.
+        // A path that does not exist cannot be created later either, because its directory is not opened.
         if let Some(place) = open_place(path) {
             ruleset = ruleset.add_rule(PathBeneath::new(place, rights))?;
         }
@@ -161,23 +158,22 @@ fn restrict(rules: &Rules) -> Result<RestrictionStatus, RulesetError> {
     ruleset.restrict_self()
 }
 
-/// A place that rules are made for, with no link on the way: one that was put there since the path was resolved would open
-/// what it leads to.
+/// Opens a path for a rule without following links: one that appeared since the path was resolved would open its target.
 fn open_place(path: &Path) -> Option<OwnedFd> {
     let path = path.canonicalize().ok()?;
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     match openat2(CWD, &path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // A container's own filter may not know the call.
+        // The seccomp filter of a container may not know the call.
         Err(Errno::NOSYS | Errno::PERM) => openat(CWD, &path, flags | OFlags::NOFOLLOW, Mode::empty()).ok(),
         opened => opened.ok(),
     }
 }
 
-/// What may be done below a path that is written to. It can be read as well: a terminal that the user opens is of no use
-/// otherwise.
+/// Returns the rights below a path that commands may write to. They include reading, because a terminal that the user opens would be
+/// of no use otherwise.
 fn rights_below(path: &Path) -> BitFlags<AccessFs> {
     let all = AccessFs::from_write(ABI::V5) | AccessFs::ReadFile;
-    // A device made in the project would be the disk itself under another name; root can make one.
+    // Root could create a device in the project that is the disk itself under another name.
     let mut rights = all & !(AccessFs::MakeChar | AccessFs::MakeBlock);
     if !path.starts_with("/dev") {
         rights &= !AccessFs::IoctlDev;

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 
-use plimsoll_config::{Action, PermissionRule, Permissions};
-
-use super::rules::rule_for;
-use super::{Access, Call, Subject, judge, parse_allow, remembered_rule};
+use super::suggest::rule_for;
+use super::{
+    Access, Action, EffectiveRules, PermissionRequest, PermissionRule, Permissions, Subject, parse_allow,
+};
 
 fn decide(
     permissions: &Permissions,
@@ -14,13 +14,18 @@ fn decide(
     subject: &Subject,
     project: &Path,
 ) -> Action {
-    judge(permissions, Call::new(tool, access, subject, project, &[]), access).0
+    EffectiveRules::new(permissions).decide(PermissionRequest::new(tool, access, subject, project))
 }
 
 fn allowed(rules: &[&str], tool: &str, access: Access, subject: &Subject) -> bool {
     let permissions =
         Permissions { rules: rules.iter().map(|rule| parse_allow(rule, None).unwrap()).collect() };
     decide(&permissions, tool, access, subject, Path::new("/project")) == Action::Allow
+}
+
+/// The rule that is remembered after an answer about such a call.
+fn remembered_rule(tool: &str, subject: &Subject, project: &Path) -> PermissionRule {
+    PermissionRule::remembered_for(PermissionRequest::new(tool, Access::Act, subject, project))
 }
 
 fn path(path: &str) -> Subject {
@@ -316,7 +321,11 @@ fn what_is_allowed_for_good_is_no_more_than_what_was_asked() {
     // Names with a star in them are names.
     assert_eq!(always("git add *.rs"), "git add ?.rs");
     assert_eq!(always("bash -c 'rm *'"), "bash -c 'rm ?'");
-    assert_eq!(rule_for("write", &path("/project/*"), Path::new("/project")).pattern, "?");
+    assert_eq!(
+        rule_for(PermissionRequest::new("write", Access::Act, &path("/project/*"), Path::new("/project")))
+            .pattern,
+        "?"
+    );
 }
 
 #[test]

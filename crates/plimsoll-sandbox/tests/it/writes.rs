@@ -3,11 +3,10 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use plimsoll_agent::Guard;
-use plimsoll_config::SandboxConfig;
+use plimsoll_sandbox::{Guard, SandboxConfig, SandboxMode};
 use rstest::rstest;
 
-use super::{Yard, can, has_python};
+use crate::support::{Yard, can, has_python};
 
 /// What lies in a directory: names with contents.
 fn contents(directory: &Path) -> BTreeMap<String, String> {
@@ -56,33 +55,31 @@ fn contents(directory: &Path) -> BTreeMap<String, String> {
 #[case::in_another_root("unshare -r chroot / bash -c 'echo x > OUT/new'")]
 #[case::by_a_function("f() { echo x > OUT/new; }; f")]
 #[case::by_eval("eval 'echo x > OU''T/new'")]
-#[tokio::test]
-async fn a_write_outside_fails(#[case] command: &str) {
+fn a_write_outside_fails(#[case] command: &str) {
     if !can(&[Guard::Writes, Guard::Truncation]) {
         return;
     }
-    let mut yard = Yard::new().await;
+    let yard = Yard::new();
     std::fs::write(yard.outside.join("victim"), "kept").unwrap();
     std::fs::create_dir(yard.outside.join("empty")).unwrap();
     let before = contents(&yard.outside);
-    let told = yard.bash(command).await;
+    let told = yard.bash(command);
     assert!(told.contains("[exit code"), "{told}");
     assert_eq!(contents(&yard.outside), before, "{told}");
 }
 
 /// The kernel itself empties the folder `work` below the work directory of an overlay, without asking Landlock. An overlay
 /// needs no `mount`: the newer calls prepare one in a user namespace.
-#[tokio::test]
-async fn an_overlay_in_a_user_namespace_empties_no_folder_outside() {
+#[test]
+fn an_overlay_in_a_user_namespace_empties_no_folder_outside() {
     if !can(&[Guard::Writes, Guard::Network]) || !has_python() || !cfg!(target_arch = "x86_64") {
         return;
     }
-    let mut yard = Yard::new().await;
+    let yard = Yard::new();
     std::fs::create_dir(yard.outside.join("work")).unwrap();
     std::fs::write(yard.outside.join("work/victim"), "kept").unwrap();
-    let told = yard
-        .python(
-            r#"
+    let told = yard.python(
+        r#"
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
 NEW_USER, NEW_MOUNTS, SET_FLAG, SET_STRING, CREATE = 0x10000000, 0x20000, 0, 1, 6
@@ -104,23 +101,21 @@ call("fspick", 433, -100, b"/", 0)
 call("open_tree", 428, -100, b"OUT", 1)
 call("open_tree_attr", 467, -100, b"OUT", 1, None, 0)
 "#,
-        )
-        .await;
+    );
     assert!(!told.contains("DONE") && told.contains("fsopen 1"), "{told}");
     assert_eq!(std::fs::read_to_string(yard.outside.join("work/victim")).unwrap(), "kept", "{told}");
 }
 
-#[tokio::test]
-async fn what_only_a_program_can_try_fails_too() {
+#[test]
+fn what_only_a_program_can_try_fails_too() {
     if !can(&[Guard::Writes, Guard::Truncation]) || !has_python() {
         return;
     }
-    let mut yard = Yard::new().await;
+    let yard = Yard::new();
     std::fs::write(yard.outside.join("victim"), "kept").unwrap();
     let before = contents(&yard.outside);
-    let told = yard
-        .python(
-            r#"
+    let told = yard.python(
+        r#"
 import ctypes, mmap, os
 libc = ctypes.CDLL(None, use_errno=True)
 out, project = "OUT", os.getcwd()
@@ -151,15 +146,14 @@ attempt("open_by_handle_at", lambda: call(304, directory, ctypes.create_string_b
 attempt("oom score", lambda: open("/proc/%d/oom_score_adj" % os.getppid(), "w").write("0"))
 attempt("kernel setting", lambda: open("/proc/sys/kernel/core_pattern", "w"))
 "#,
-        )
-        .await;
+    );
     assert!(!told.contains("DONE") && told.matches("refused").count() == 14, "{told}");
     assert_eq!(contents(&yard.outside), before, "{told}");
 }
 
-#[tokio::test]
-async fn what_commands_need_works() {
-    let mut yard = Yard::new().await;
+#[test]
+fn what_commands_need_works() {
+    let yard = Yard::new();
     for (command, expected) in [
         ("echo x > a && mkdir -p d/e && mv a d/e/b && ln d/e/b c && cat c && rm -r d", "x"),
         ("echo x > /dev/null && head -c 4 /dev/zero | wc -c", "4"),
@@ -181,28 +175,44 @@ async fn what_commands_need_works() {
             "x",
         ),
     ] {
-        let told = yard.bash(command).await;
+        let told = yard.bash(command);
         assert_eq!(told.trim(), expected, "{command}");
     }
 }
 
-#[tokio::test]
-async fn the_configuration_opens_more() {
+#[test]
+fn the_configuration_opens_more() {
     if !can(&[Guard::Writes]) {
         return;
     }
     let cache = tempfile::tempdir().unwrap();
     let file = cache.path().join("lock");
     std::fs::write(&file, "").unwrap();
-    let write = vec![cache.path().join("open"), file.clone(), cache.path().join("missing")];
+    let write = vec![cache.path().join("open"), file, cache.path().join("missing")];
     std::fs::create_dir(&write[0]).unwrap();
-    let mut yard = Yard::with(SandboxConfig { write, ..SandboxConfig::default() }).await;
+    let yard = Yard::with(SandboxConfig::default().write(write));
     let folder = cache.path().display();
-    let told = yard.bash(&format!("echo x > {folder}/open/a && echo y > {folder}/lock && echo done")).await;
+    let told = yard.bash(&format!("echo x > {folder}/open/a && echo y > {folder}/lock && echo done"));
     assert_eq!(told.trim(), "done");
     for closed in ["b", "missing", "missing/a"] {
-        let told = yard.bash(&format!("echo x > {folder}/{closed}")).await;
+        let told = yard.bash(&format!("echo x > {folder}/{closed}"));
         assert!(told.contains("[exit code 1]"), "{closed}: {told}");
     }
-    assert!(yard.dock.server.last().unwrap().body.to_string().contains("/open"), "the model is told");
+}
+
+#[test]
+fn a_sandbox_that_is_off_holds_nothing() {
+    let yard = Yard::with(SandboxConfig::default().mode(SandboxMode::Off));
+    assert_eq!(yard.bash("echo x > OUT/new && cat OUT/new").trim(), "x");
+}
+
+/// An agent that is run by an agent is confined twice. A test binary cannot be one, so the kernel's part is tried: the system calls
+/// that confine still exist, and what the outer sandbox forbids stays forbidden.
+#[test]
+fn sandboxes_can_be_nested() {
+    if !can(&[Guard::Writes]) {
+        return;
+    }
+    let told = Yard::new().bash("bash -c 'bash -c \"echo x > OUT/new\"'");
+    assert!(told.contains("Permission denied"), "{told}");
 }

@@ -1,21 +1,21 @@
-//! Rules as they are written for a flag, and the rule that a person's yes or a hint stands for.
+//! Rules as they are written for a flag, and the rule that an answer or a suggestion stands for.
 
 use std::path::Path;
 
-use plimsoll_config::{Action, Origin, PermissionRule};
 use thiserror::Error;
 
-use super::Subject;
 use super::command::{is_simple, plain_command};
+use super::{Action, PermissionRequest, PermissionRule, Subject};
+use crate::origin::Origin;
 
-/// Why a text is no rule.
+/// Error for a text that is not a rule.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error(
     "`{0}` does not say what to allow: write `all`, a tool such as `bash`, or `TOOL:PATTERN` such as `bash:git *`"
 )]
 pub struct BadRule(String);
 
-/// The rule that `--allow` names: `all`, `TOOL` or `TOOL:PATTERN`. A path may begin with `~/` where there is a home.
+/// Parses the value of `--allow`: `all`, `TOOL` or `TOOL:PATTERN`. A path may begin with `~/` if there is a home.
 pub fn parse_allow(text: &str, home: Option<&Path>) -> Result<PermissionRule, BadRule> {
     let (tool, pattern) = match text.split_once(':') {
         Some((tool, pattern)) => (tool.trim(), pattern.trim()),
@@ -26,45 +26,44 @@ pub fn parse_allow(text: &str, home: Option<&Path>) -> Result<PermissionRule, Ba
         return Err(BadRule(text.to_owned()));
     }
     let tool = if tool == "all" { "*" } else { tool };
-    // A directory is meant with what is in it; the home is written as `~` in rules everywhere.
     let pattern = match (pattern.strip_prefix("~/"), home) {
         (Some(rest), Some(home)) if tool != "bash" => home.join(rest).display().to_string(),
         _ => pattern.to_owned(),
     };
+    // A directory stands for everything in it.
     let pattern = match pattern.strip_suffix('/') {
         Some(folder) if tool != "bash" => format!("{folder}/*"),
         _ => pattern,
     };
-    Ok(PermissionRule {
-        tool: tool.to_owned(),
-        pattern,
-        action: Action::Allow,
-        origin: Origin::Flag("--allow"),
-    })
+    Ok(PermissionRule::new(tool, pattern, Action::Allow, Origin::Flag("--allow")))
 }
 
-/// What a person allows for good when they are asked about a call.
-pub(crate) fn remembered_rule(tool: &str, subject: &Subject, project: &Path) -> PermissionRule {
-    PermissionRule { origin: Origin::Answer, ..rule_for(tool, subject, project) }
-}
+impl PermissionRule {
+    /// Returns the rule that the user agrees to with "always" when asked about a call.
+    pub fn remembered_for(request: PermissionRequest<'_>) -> PermissionRule {
+        PermissionRule { origin: Origin::Answer, ..rule_for(request) }
+    }
 
-/// The rule to suggest for a flag or a file. Such a rule is taken as it is written: what [`exceeds_answer`] is asked again
-/// about after a person's yes would be allowed by it, so a command that could do so is suggested as it stands.
-pub(super) fn suggested_rule(tool: &str, subject: &Subject, project: &Path) -> PermissionRule {
-    let rule = rule_for(tool, subject, project);
-    match subject {
-        Subject::Command(command) if can_exceed_answer(command.trim()) => {
-            PermissionRule { pattern: literal(command.trim()), ..rule }
+    /// Returns the rule to suggest for a flag or a file.
+    ///
+    /// Such a rule applies as it is written. A remembered one does not cover options with which the same program does more, and
+    /// this one would, so a command that has such options is suggested literally.
+    pub fn suggested_for(request: PermissionRequest<'_>) -> PermissionRule {
+        let rule = rule_for(request);
+        match request.subject {
+            Subject::Command(command) if can_exceed_answer(command.trim()) => {
+                PermissionRule { pattern: literal(command.trim()), ..rule }
+            }
+            _ => rule,
         }
-        _ => rule,
     }
 }
 
-/// The narrowest rule that would allow such calls and is worth remembering.
-pub(super) fn rule_for(tool: &str, subject: &Subject, project: &Path) -> PermissionRule {
-    let pattern = match subject {
+/// Returns the narrowest rule that would allow such calls and is worth remembering.
+pub(super) fn rule_for(request: PermissionRequest<'_>) -> PermissionRule {
+    let pattern = match request.subject {
         Subject::Path { real, .. } => {
-            let inside = real.strip_prefix(project).unwrap_or(real).display().to_string();
+            let inside = real.strip_prefix(request.project).unwrap_or(real).display().to_string();
             match (real.is_dir(), inside.is_empty()) {
                 (true, false) => format!("{}/*", literal(&inside)),
                 (_, true) => "*".into(),
@@ -73,7 +72,7 @@ pub(super) fn rule_for(tool: &str, subject: &Subject, project: &Path) -> Permiss
         }
         Subject::Command(command) => command_pattern(command.trim()),
         Subject::Address(address) => match address.split_once("://") {
-            // An address without a path is meant with all of its pages.
+            // An address without a path covers all of its pages.
             Some((scheme, rest)) => {
                 format!("{scheme}://{}/*", rest.split(['/', '?', '#']).next().unwrap_or(rest))
             }
@@ -82,21 +81,20 @@ pub(super) fn rule_for(tool: &str, subject: &Subject, project: &Path) -> Permiss
         Subject::Name(name) => name.clone(),
         Subject::None => "*".into(),
     };
-    let origin = Origin::Flag("--allow");
-    PermissionRule { tool: tool.to_owned(), pattern, action: Action::Allow, origin }
+    PermissionRule::new(request.tool, pattern, Action::Allow, Origin::Flag("--allow"))
 }
 
-/// A text as a pattern of itself alone: what a model names must not widen the rule that a person agrees to.
+/// Returns a pattern that matches only this text: a name that a model chose must not widen the rule that the user agrees to.
 fn literal(text: &str) -> String {
     text.replace('*', "?")
 }
 
-/// The pattern for a command: with all other arguments where those can do no more than what was asked, and otherwise the
-/// command as it stands.
+/// Returns the pattern for a command: with any arguments if those can do no more than what was asked, otherwise the literal
+/// command.
 ///
-/// That is decided by a list of what is known to be harmless. There was one of programs that run others, and it was never
-/// complete: `sed` has a command `e`, `sort` compresses with a program it is given, `rg` has `--pre`. A line of several commands
-/// is taken as it stands, for a rule about its first word would allow every line.
+/// A list of harmless programs decides. The opposite, a list of programs that run others, was never complete: `sed` has a command
+/// `e`, `sort` compresses with a program it is given, `rg` has `--pre`. A line of several commands is taken literally, because a
+/// rule about its first word would allow every line.
 fn command_pattern(command: &str) -> String {
     if !is_simple(command) {
         return command.to_owned();
@@ -114,8 +112,8 @@ fn command_pattern(command: &str) -> String {
     }
 }
 
-/// Programs that run no other and change no file that is there, whatever their arguments are. `pytest` runs what the project
-/// says, which is what was agreed to.
+/// Programs that run no other program and change no existing file, whatever their arguments. `pytest` runs the project's code,
+/// which is what the user agreed to.
 const HARMLESS: [&str; 50] = [
     "basename",
     "cat",
@@ -169,8 +167,8 @@ const HARMLESS: [&str; 50] = [
     "wc",
 ];
 
-/// Of programs with commands of their own, those commands for which the same holds: a yes to `git status` is none to
-/// `git push`. What `cargo test` runs is the project, as with `pytest`.
+/// Subcommands for which the same holds: agreeing to `git status` does not cover `git push`. `cargo test` runs the project's code,
+/// as `pytest` does.
 const HARMLESS_COMMANDS: [(&str, &[&str]); 3] = [
     (
         "git",
@@ -192,14 +190,14 @@ const HARMLESS_COMMANDS: [(&str, &[&str]); 3] = [
     ("go", &["test", "version"]),
 ];
 
-/// Whether a program has options with which it does more than what was asked.
+/// Returns whether a program has options with which it does more than what was asked.
 fn can_exceed_answer(command: &str) -> bool {
     command.starts_with("git ")
 }
 
-/// Whether a command that fits a pattern of [`HARMLESS_COMMANDS`] does more than what was asked: `git log --output=FILE` writes,
-/// and other options run programs of git's configuration. Git takes the beginning of an option for the whole. The name of a
-/// file may be an option as well, so what the shell would put names in place of is not known.
+/// Returns whether a command that matches a pattern of [`HARMLESS_COMMANDS`] does more than what was asked: `git log --output=FILE`
+/// writes, and other options run programs of git's configuration. Git accepts abbreviated options. A file name may look like an
+/// option as well, so a glob could expand to one.
 pub(super) fn exceeds_answer(command: &str) -> bool {
     let plain = plain_command(command);
     let is_effect = |word: &str| ["--ou", "--ext", "--textc"].iter().any(|begin| word.starts_with(begin));

@@ -1,25 +1,24 @@
-//! The temporary directory of commands, and those that killed agents have left.
+//! The temporary directory of commands, and removal of those that killed processes have left.
 //!
-//! A directory is removed with its agent. One whose agent was killed stays, so the next agent looks for them: each is locked
-//! by its owner for as long as that lives. A number of a process in its name would not do, because a container may have a
-//! `/tmp` in common with its host and numbers of its own.
+//! A directory is removed with its sandbox. One whose process was killed stays, so later processes look for them: each is locked by
+//! its owner while that lives. A process ID in its name would not do, because a container may share `/tmp` with its host but not the
+//! IDs.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
-use std::sync::Once;
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use tempfile::TempDir;
 
-/// Distinct enough that no directory of a person is taken for one of ours.
+/// Prefix of the names, unlike that of any user's directory.
 const PREFIX: &str = "plimsoll-commands-";
-/// A directory that is younger may not be locked yet.
+/// Age below which a directory may not be locked yet.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// A directory that goes with its owner.
+/// A directory that is removed when dropped.
 pub(super) struct TemporaryFolder {
     folder: TempDir,
     /// Holds the lock.
@@ -27,19 +26,13 @@ pub(super) struct TemporaryFolder {
 }
 
 impl TemporaryFolder {
-    /// Make one. The first of a process also removes what others have left, beside whatever happens next.
+    /// Creates a directory.
     pub(super) fn make() -> io::Result<TemporaryFolder> {
-        static SWEPT: Once = Once::new();
-        SWEPT.call_once(|| {
-            let sweep = || sweep(&std::env::temp_dir(), YOUNG);
-            // What cannot be swept now is swept by another.
-            let _ = std::thread::Builder::new().name("plimsoll-sweep".into()).spawn(sweep);
-        });
         TemporaryFolder::make_in(&std::env::temp_dir())
     }
 
     fn make_in(parent: &Path) -> io::Result<TemporaryFolder> {
-        // What commands leave there is not for other users of this machine.
+        // Files of commands are not for other users of this machine.
         let private = std::fs::Permissions::from_mode(0o700);
         let folder = tempfile::Builder::new().prefix(PREFIX).permissions(private).tempdir_in(parent)?;
         let lock = open(folder.path())?;
@@ -57,7 +50,14 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
-/// Remove directories of this user whose owners are gone.
+/// Removes directories that killed processes have left, on a thread of its own.
+pub(super) fn sweep_in_background() {
+    let sweep = || sweep(&std::env::temp_dir(), YOUNG);
+    // If there is no thread now, another process will do it.
+    let _ = std::thread::Builder::new().name("plimsoll-sweep".into()).spawn(sweep);
+}
+
+/// Removes directories of this user whose owners are gone.
 fn sweep(parent: &Path, young: Duration) {
     let own = rustix::process::getuid().as_raw();
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {

@@ -1,31 +1,32 @@
-//! Where a value comes from.
+//! Sources of rules and settings.
 
 use std::fmt;
 use std::path::PathBuf;
 
 use serde::Serialize;
 
-/// Where a value comes from.
+/// Source of a rule or a setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Origin {
-    /// Plimsoll's own default.
+    /// A default of the program.
     BuiltIn,
-    /// The preset.
+    /// A preset, by name.
     Preset(&'static str),
-    /// A file, and the line if it is known.
+    /// A configuration file.
     File {
         /// The file.
         path: PathBuf,
-        /// Counted from 1.
+        /// Line number, counted from 1, if known.
         #[serde(skip_serializing_if = "Option::is_none")]
         line: Option<usize>,
     },
-    /// A variable.
+    /// An environment variable.
     Variable(String),
-    /// A flag.
+    /// A command-line flag.
     Flag(&'static str),
-    /// A person who was asked.
+    /// The user's answer to a question.
     Answer,
 }
 

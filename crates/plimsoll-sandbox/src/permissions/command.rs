@@ -1,12 +1,12 @@
-//! Command lines as patterns of rules are held against them.
+//! Command lines as the patterns of rules are matched against them.
 
-use plimsoll_config::matches;
+use super::matches;
 
-/// Whether what a pattern is about begins at any word of a line, or of one of its commands.
+/// Returns whether a pattern matches from any word of a line, or of one of its commands.
 pub(super) fn is_within(pattern: &str, line: &str) -> bool {
     let anything_after = format!("{pattern}*");
     let plain = plain_command(line);
-    // `{rm,a}` is `rm a`, and each command of a line is looked at without the next.
+    // `{rm,a}` is `rm a`, and each command of a line is matched without the next.
     let separators = [';', '&', '|', '(', ')', '{', '}', '`', '<', '>'];
     let listed = plain.replace(',', " ");
     let commands = plain.split(separators).chain(listed.split(separators)).map(str::trim);
@@ -21,7 +21,7 @@ pub(super) fn is_within(pattern: &str, line: &str) -> bool {
     })
 }
 
-/// A command without what a shell takes away: quotes, backslashes, ends of lines behind them, more than one space.
+/// Returns a command without what a shell removes: quotes, backslashes, escaped line breaks, repeated spaces.
 pub(super) fn plain_command(command: &str) -> String {
     let spaced = command.replace("\\\n", "").replace("${IFS}", " ").replace("$IFS", " ");
     let spaced = spaced.replace(['\n', '\r'], ";");
@@ -29,7 +29,7 @@ pub(super) fn plain_command(command: &str) -> String {
     bare.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Whether a command line is one command.
+/// Returns whether a command line is one command.
 pub(super) fn is_simple(command: &str) -> bool {
     !command.contains([';', '&', '|', '<', '>', '`', '\n', '\r', '(', ')', '{', '}', '$'])
 }

@@ -1,12 +1,13 @@
-//! Opening files by paths that were checked, without following links.
+//! Opens files by paths that were checked, without following links.
 //!
-//! A path is resolved once, held against the rules, and opened later. Between the two a folder on the way may be swapped for
-//! a link, by a command that runs beside or by another program. So nothing here follows a link anywhere in a path: a path
-//! that has one since it was resolved is an error. On Linux `openat2` does this in one call; where a kernel or a filter of
-//! system calls has none, the path is walked folder by folder, each opened in the one before.
+//! A path is resolved once, matched against the rules, and opened later. In between, a command that runs at the same time or another
+//! program may replace a folder of the path by a link. So nothing here follows a link anywhere in a path: a path that contains one
+//! since it was resolved is an error. On Linux `openat2` does this in one call. If the kernel or a seccomp filter does not have it, each
+//! folder of the path is opened in the one before.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -16,22 +17,22 @@ use std::time::SystemTime;
 
 use rustix::fs::{Access, AtFlags, CWD, FileType, Mode, OFlags, RawMode, RenameFlags, XattrFlags};
 use rustix::io::Errno;
+use thiserror::Error;
 
-/// A larger file is not changed: what it holds is kept before, and held in memory for that.
-pub(crate) const MOST_BYTES: u64 = 64 << 20;
+/// Size limit of files that are read as a whole or changed. A change keeps the old content in memory.
+pub const MAX_FILE_BYTES: u64 = 64 << 20;
 
-/// How the name of a file begins that has not got its own yet.
+/// Prefix of temporary file names.
 const UNFINISHED: &str = ".plimsoll-";
-/// A file that has had such a name for so many seconds was left by a process that is gone: it takes a change no longer than
-/// a disk takes to write it.
+/// Age in seconds after which a temporary file counts as orphaned. A change takes no longer than writing the file.
 const ABANDONED: i64 = 3600;
-/// So many entries of a folder are looked at for such files.
+/// Maximum number of entries of a folder that are searched for orphaned files.
 const MOST_SWEPT: usize = 20_000;
-/// The most that Linux has for the names of a file's extended attributes, and for one of their values.
+/// Linux's limit for the names of a file's extended attributes, and for one value.
 const MOST_ATTRIBUTES: usize = 64 << 10;
 
-/// Open a regular file for reading.
-pub(crate) fn open_file(path: &Path) -> io::Result<File> {
+/// Opens a regular file for reading.
+pub fn open_file(path: &Path) -> io::Result<File> {
     // Without this, opening a pipe would wait for a writer.
     let file = File::from(open(path, OFlags::RDONLY | OFlags::NONBLOCK)?);
     match file.metadata()?.is_file() {
@@ -40,12 +41,12 @@ pub(crate) fn open_file(path: &Path) -> io::Result<File> {
     }
 }
 
-/// See that a path leads somewhere without a link on the way.
-pub(crate) fn open_without_links(path: &Path) -> io::Result<()> {
+/// Fails unless a path exists and contains no link.
+pub fn require_no_links(path: &Path) -> io::Result<()> {
     open(path, reachable()).map(drop)
 }
 
-/// Opens what cannot be read, too, as far as the system has a way to do so.
+/// Flags that open even what cannot be read, if the system has them.
 fn reachable() -> OFlags {
     #[cfg(any(target_os = "linux", target_os = "android"))]
     return OFlags::PATH;
@@ -55,7 +56,7 @@ fn reachable() -> OFlags {
 
 fn open_folder(path: &Path) -> io::Result<OwnedFd> {
     match open(path, OFlags::RDONLY | OFlags::DIRECTORY) {
-        // A folder that may be entered and not listed will do.
+        // A folder that may be entered but not listed is good enough.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             open(path, reachable() | OFlags::DIRECTORY)
         }
@@ -67,14 +68,14 @@ fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     match rustix::fs::openat2(CWD, path, flags, Mode::empty(), rustix::fs::ResolveFlags::NO_SYMLINKS) {
-        // Filters of system calls answer with EPERM, which `openat2` itself does not.
+        // Seccomp filters answer with EPERM, which `openat2` itself does not.
         Err(Errno::NOSYS | Errno::PERM) => {}
-        opened => return opened.and_then(require_no_link).map_err(told),
+        opened => return opened.and_then(require_no_link).map_err(path_error),
     }
-    walk_without_links(path, flags).and_then(require_no_link).map_err(told)
+    walk_without_links(path, flags).and_then(require_no_link).map_err(path_error)
 }
 
-/// A link as such can be opened where nothing is read, which would pass for having gone the way without one.
+/// Fails for a link: with `O_PATH` the link itself can be opened.
 fn require_no_link(opened: OwnedFd) -> Result<OwnedFd, Errno> {
     match FileType::from_raw_mode(rustix::fs::fstat(&opened)?.st_mode) {
         FileType::Symlink => Err(Errno::LOOP),
@@ -82,7 +83,7 @@ fn require_no_link(opened: OwnedFd) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Open each folder of a path in the one before.
+/// Opens each folder of a path in the one before.
 fn walk_without_links(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let steps = reachable() | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let names: Vec<Component<'_>> = path.components().filter(|part| *part != Component::RootDir).collect();
@@ -95,69 +96,79 @@ fn walk_without_links(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     Ok(at)
 }
 
-/// An error in words: that of the system would be about too many links.
-fn told(error: Errno) -> io::Error {
+/// Converts an error. The system's own message would be about too many links.
+fn path_error(error: Errno) -> io::Error {
     match error {
         Errno::LOOP => io::Error::other("a link has appeared on the way to it"),
         other => other.into(),
     }
 }
 
-/// What a file holds.
+/// Content of a file, with what a change of the file has to preserve.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Content {
-    pub(crate) bytes: Vec<u8>,
-    /// Its permissions.
-    pub(crate) mode: u32,
+#[non_exhaustive]
+pub struct FileContent {
+    /// The content.
+    pub bytes: Vec<u8>,
+    /// Permission bits.
+    pub mode: u32,
     owner: (u32, u32),
 }
 
-impl Content {
-    pub(crate) fn hash(&self) -> blake3::Hash {
+impl FileContent {
+    /// Returns the BLAKE3 hash of the content.
+    pub fn hash(&self) -> blake3::Hash {
         blake3::hash(&self.bytes)
     }
 }
 
-/// Where a file is or will be: its folder, opened, and its name there.
-pub(crate) struct Place {
+/// An existing or future file: its opened folder, and its name there.
+///
+/// ```
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// use plimsoll_sandbox::{FileEntry, ReplaceError};
+///
+/// let folder = tempfile::tempdir()?;
+/// let path = folder.path().canonicalize()?.join("notes.txt");
+/// let entry = FileEntry::create_folders(&path)?;
+/// entry.replace(None, b"one", None)?;
+/// let seen = entry.read()?;
+/// std::fs::write(&path, "changed by another program")?;
+/// assert!(matches!(entry.replace(seen.as_ref(), b"two", None), Err(ReplaceError::Changed)));
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct FileEntry {
     folder: OwnedFd,
     name: OsString,
 }
 
-/// Why a file was not replaced.
-#[derive(Debug)]
-pub(crate) enum ReplaceError {
-    /// It is not what it was when it was looked at.
+/// Reason why a file was not replaced or removed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum ReplaceError {
+    /// The content differs from the one that was read.
+    #[error("the file has changed since it was read")]
     Changed,
-    /// It could not be written.
-    Io(io::Error),
+    /// The file could not be written.
+    #[error(transparent)]
+    Io(#[from] io::Error),
 }
 
-impl From<io::Error> for ReplaceError {
-    fn from(error: io::Error) -> ReplaceError {
-        ReplaceError::Io(error)
-    }
-}
-
-impl From<Errno> for ReplaceError {
-    fn from(error: Errno) -> ReplaceError {
-        ReplaceError::Io(told(error))
-    }
-}
-
-impl Place {
-    /// The place of a path; none if its folder is not there.
-    pub(crate) fn find(path: &Path) -> io::Result<Option<Place>> {
+impl FileEntry {
+    /// Opens the folder of a path; `None` if it does not exist.
+    pub fn find(path: &Path) -> io::Result<Option<FileEntry>> {
         let (folder, name) = parts_of(path)?;
         match open_folder(folder) {
-            Ok(folder) => Ok(Some(Place { folder, name })),
+            Ok(folder) => Ok(Some(FileEntry { folder, name })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// The folders of a path that are not there, the outermost first.
-    pub(crate) fn missing_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
+    /// Returns the folders of a path that do not exist, the outermost first.
+    pub fn missing_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
         let mut missing = Vec::new();
         for folder in path.ancestors().skip(1) {
             match open_folder(folder) {
@@ -170,66 +181,68 @@ impl Place {
         Ok(missing)
     }
 
-    /// The place of a path, its folders made where they are not there.
-    pub(crate) fn make(path: &Path) -> io::Result<Place> {
-        let missing = Place::missing_folders(path)?;
+    /// Opens the folder of a path, and creates missing folders.
+    pub fn create_folders(path: &Path) -> io::Result<FileEntry> {
+        let missing = FileEntry::missing_folders(path)?;
         let (folder, name) = parts_of(path)?;
-        let Some(first) = missing.first() else { return Ok(Place { folder: open_folder(folder)?, name }) };
+        let Some(first) = missing.first() else {
+            return Ok(FileEntry { folder: open_folder(folder)?, name });
+        };
         let mut at = open_folder(first.parent().unwrap_or(Path::new("/")))?;
         for folder in &missing {
             let name = folder.file_name().unwrap_or_default();
             match rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o777)) {
                 Err(Errno::EXIST) | Ok(()) => {}
-                Err(error) => return Err(told(error)),
+                Err(error) => return Err(path_error(error)),
             }
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            at = rustix::fs::openat(&at, name, flags, Mode::empty()).map_err(told)?;
+            at = rustix::fs::openat(&at, name, flags, Mode::empty()).map_err(path_error)?;
         }
-        Ok(Place { folder: at, name })
+        Ok(FileEntry { folder: at, name })
     }
 
-    /// What the file holds; none if it is not there. What is no regular file, or too large, is an error.
-    pub(crate) fn read(&self) -> io::Result<Option<Content>> {
+    /// Reads the file; `None` if it does not exist. Fails unless it is a regular file of at most [`MAX_FILE_BYTES`].
+    pub fn read(&self) -> io::Result<Option<FileContent>> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
-            file => File::from(file.map_err(told)?),
+            file => File::from(file.map_err(path_error)?),
         };
         let about = file.metadata()?;
         if !about.is_file() {
             return Err(io::Error::other("not a regular file"));
         }
         let too_large = || {
-            let most = MOST_BYTES >> 20;
+            let most = MAX_FILE_BYTES >> 20;
             io::Error::other(format!(
                 "it is larger than {most} MB, more than is kept of a file before a change"
             ))
         };
-        if about.len() > MOST_BYTES {
+        if about.len() > MAX_FILE_BYTES {
             return Err(too_large());
         }
         let mut bytes = Vec::new();
-        // It may grow while it is read.
-        file.take(MOST_BYTES + 1).read_to_end(&mut bytes)?;
-        if bytes.len() as u64 > MOST_BYTES {
+        // The file may grow while it is read.
+        file.take(MAX_FILE_BYTES + 1).read_to_end(&mut bytes)?;
+        if bytes.len() as u64 > MAX_FILE_BYTES {
             return Err(too_large());
         }
         let mode = about.permissions().mode() & 0o7777;
-        Ok(Some(Content { bytes, mode, owner: (about.uid(), about.gid()) }))
+        Ok(Some(FileContent { bytes, mode, owner: (about.uid(), about.gid()) }))
     }
 
-    /// Whether its permissions let this process write the file. Replacing it would not ask for them.
-    pub(crate) fn may_write(&self) -> bool {
+    /// Returns whether the permissions of the file let this process write it. Replacing it does not check them.
+    pub fn may_write(&self) -> bool {
         rustix::fs::accessat(&self.folder, &self.name, Access::WRITE_OK, AtFlags::empty()).is_ok()
     }
 
-    /// Let the file hold `bytes`, whole or not at all: written beside it and renamed. `old` is what it held when it was
-    /// looked at; where it holds something else by now it is left alone.
+    /// Replaces the file atomically: the new content is written to a temporary file, which is then renamed. `old` is the content that
+    /// was read; a file that has another content by now is left alone. `mode` sets other permissions than those of `old`.
     ///
-    /// A hard link to the file keeps the old content: to write into the file itself would leave half of it after a crash.
-    pub(crate) fn replace(
+    /// A hard link to the file keeps the old content. Writing into the file itself could leave half of it after a crash.
+    pub fn replace(
         &self,
-        old: Option<&Content>,
+        old: Option<&FileContent>,
         bytes: &[u8],
         mode: Option<u32>,
     ) -> Result<(), ReplaceError> {
@@ -241,24 +254,19 @@ impl Place {
             match self.give_name(&unfinished.name, name) {
                 Ok(()) => unfinished.forget(),
                 Err(Errno::EXIST) => return Err(ReplaceError::Changed),
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(path_error(error).into()),
             }
             self.sync();
             return Ok(());
         };
-        // The two change places, so that what was replaced can be looked at: what was saved in the last moment by another
-        // program would be lost otherwise.
+        // The two files are exchanged, so that the replaced content can be checked: what another program saved in the last moment
+        // would be lost otherwise.
         match rustix::fs::renameat_with(folder, &*unfinished.name, folder, name, RenameFlags::EXCHANGE) {
             Ok(()) => {
-                let replaced = Place { folder: folder.try_clone()?, name: unfinished.name.clone() };
+                let replaced = FileEntry { folder: folder.try_clone()?, name: unfinished.name.clone() };
                 if replaced.read().ok().flatten().is_none_or(|found| found.bytes != old.bytes) {
-                    rustix::fs::renameat_with(
-                        folder,
-                        &*unfinished.name,
-                        folder,
-                        name,
-                        RenameFlags::EXCHANGE,
-                    )?;
+                    rustix::fs::renameat_with(folder, &*unfinished.name, folder, name, RenameFlags::EXCHANGE)
+                        .map_err(path_error)?;
                     return Err(ReplaceError::Changed);
                 }
             }
@@ -267,27 +275,27 @@ impl Place {
                 if self.read()?.is_none_or(|found| found.bytes != old.bytes) {
                     return Err(ReplaceError::Changed);
                 }
-                rustix::fs::renameat(folder, &*unfinished.name, folder, name)?;
+                rustix::fs::renameat(folder, &*unfinished.name, folder, name).map_err(path_error)?;
                 unfinished.forget();
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(path_error(error).into()),
         }
         self.sync();
         Ok(())
     }
 
-    /// Remove the file if it still holds what it held when it was looked at.
-    pub(crate) fn remove(&self, old: &Content) -> Result<(), ReplaceError> {
+    /// Removes the file if it still has the content that was read.
+    pub fn remove(&self, old: &FileContent) -> Result<(), ReplaceError> {
         self.remove_after(old, || {})
     }
 
-    /// Like [`remove`](Place::remove), calling `moved_aside` in the moment in which the file has no name.
-    fn remove_after(&self, old: &Content, moved_aside: impl FnOnce()) -> Result<(), ReplaceError> {
+    /// Like [`remove`](FileEntry::remove), and calls `moved_aside` while the file has no name.
+    fn remove_after(&self, old: &FileContent, moved_aside: impl FnOnce()) -> Result<(), ReplaceError> {
         // Moved aside first, for the same reason that `replace` exchanges files.
         let aside = Unfinished { folder: self.folder.as_fd(), name: unfinished_name(), is_there: true };
-        rustix::fs::renameat(&self.folder, &self.name, &self.folder, &*aside.name)?;
+        rustix::fs::renameat(&self.folder, &self.name, &self.folder, &*aside.name).map_err(path_error)?;
         moved_aside();
-        let moved = Place { folder: self.folder.try_clone()?, name: aside.name.clone() };
+        let moved = FileEntry { folder: self.folder.try_clone()?, name: aside.name.clone() };
         if moved.read().ok().flatten().is_some_and(|found| found.bytes == old.bytes) {
             drop(aside);
             self.sync();
@@ -295,7 +303,7 @@ impl Place {
         }
         match self.give_name(&aside.name, &self.name) {
             Ok(()) => {}
-            // Another program has made it anew: what it wrote stays, and so does what it wrote before.
+            // Another program has created the file again: both contents are kept.
             Err(Errno::EXIST) => {
                 let mut kept = self.name.clone();
                 kept.push(
@@ -305,25 +313,25 @@ impl Place {
                         .into_string()
                         .map_or_else(|_| ".kept".into(), |name| name.replace(".tmp", ".kept")),
                 );
-                self.give_name(&aside.name, &kept)?;
+                self.give_name(&aside.name, &kept).map_err(path_error)?;
                 aside.forget();
-                let told = format!(
+                let message = format!(
                     "it was made anew just now; what it held is in `{}` beside it",
                     kept.to_string_lossy()
                 );
-                return Err(ReplaceError::Io(io::Error::other(told)));
+                return Err(ReplaceError::Io(io::Error::other(message)));
             }
-            Err(error) => return Err(error.into()),
+            Err(error) => return Err(path_error(error).into()),
         }
         aside.forget();
         Err(ReplaceError::Changed)
     }
 
-    /// Rename a file of the folder without replacing another.
+    /// Renames a file of the folder without replacing another.
     fn give_name(&self, from: &OsString, to: &OsString) -> Result<(), Errno> {
         let folder = &self.folder;
         match rustix::fs::renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
-            // Not every file system can rename so; a link does not replace anything either.
+            // Not every file system supports this. A hard link does not replace anything either.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
                 rustix::fs::linkat(folder, from, folder, to, AtFlags::empty())?;
                 rustix::fs::unlinkat(folder, from, AtFlags::empty())
@@ -340,18 +348,18 @@ impl Place {
     ) -> Result<Unfinished<'_>, ReplaceError> {
         let name = unfinished_name();
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        // A file that had narrow permissions has them before anything is in it.
+        // Narrow permissions are set before the file has any content.
         let first = Mode::from_raw_mode(if mode.is_some() { 0o600 } else { 0o666 });
-        let mut file = File::from(rustix::fs::openat(&self.folder, &name, flags, first)?);
+        let mut file = File::from(rustix::fs::openat(&self.folder, &name, flags, first).map_err(path_error)?);
         let unfinished = Unfinished { folder: self.folder.as_fd(), name, is_there: true };
         let own = file.metadata()?;
         if let Some((user, group)) = owner.filter(|owner| *owner != (own.uid(), own.gid())) {
             let (user, group) = (rustix::fs::Uid::from_raw(user), rustix::fs::Gid::from_raw(group));
-            // Only the administrator may give files away; then it is the writer's own, as with other editors.
+            // Only root may change the owner. Otherwise the file belongs to the writer, as with other editors.
             let _ = rustix::fs::fchown(&file, Some(user), Some(group));
         }
         if let Some(mode) = mode {
-            rustix::fs::fchmod(&file, Mode::from_raw_mode(mode as RawMode))?;
+            rustix::fs::fchmod(&file, Mode::from_raw_mode(mode as RawMode)).map_err(path_error)?;
         }
         if owner.is_some() {
             self.copy_attributes(&file);
@@ -361,15 +369,15 @@ impl Place {
         Ok(unfinished)
     }
 
-    /// Give a file the extended attributes of the one that it will replace, access lists among them. What the system does
-    /// not let be set is left out: then the file is as another editor would leave it.
+    /// Copies the extended attributes of the file, such as access control lists, to its replacement. Attributes that the system does not
+    /// let this process set are left out, as with other editors.
     fn copy_attributes(&self, new: &File) {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let Ok(old) = rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()) else { return };
         let mut names = vec![0; MOST_ATTRIBUTES];
         let Ok(count) = rustix::fs::flistxattr(&old, &mut names) else { return };
         for name in names[..count].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
-            // These are about the content, and the system takes them away when a file is written to.
+            // These describe the content, and the system removes them when a file is written to.
             let is_of_content = ["security.capability", "security.ima", "security.evm"];
             if is_of_content.iter().any(|known| known.as_bytes() == name) {
                 continue;
@@ -381,7 +389,7 @@ impl Place {
         }
     }
 
-    /// Remove what processes that were killed in the middle of a change have left in the folder.
+    /// Removes the temporary files of processes that were killed during a change.
     fn sweep(&self, abandoned: i64) {
         let Ok(entries) = rustix::fs::Dir::read_from(&self.folder) else { return };
         for entry in entries.take(MOST_SWEPT).flatten() {
@@ -393,7 +401,7 @@ impl Place {
             let Ok(about) = rustix::fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW) else {
                 continue;
             };
-            // By the time of its last change of state: renaming counts as one, the content's own time may be old.
+            // Renaming updates the time of the last status change, while the modification time may be old.
             let since = about.st_ctime;
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
             if i64::try_from(now).unwrap_or(i64::MAX).saturating_sub(since) >= abandoned {
@@ -402,17 +410,17 @@ impl Place {
         }
     }
 
-    /// A name that was given or taken survives a power cut, where the file system lets a folder be synced.
+    /// Syncs the folder, so that a rename survives a power cut, if the file system supports it.
     fn sync(&self) {
         let _ = rustix::fs::fsync(&self.folder);
     }
 }
 
-/// Remove a folder that is empty and no link.
-pub(crate) fn remove_empty_folder(path: &Path) -> io::Result<()> {
+/// Removes an empty folder that is not a link.
+pub fn remove_empty_folder(path: &Path) -> io::Result<()> {
     let (parent, name) = parts_of(path)?;
     let parent = open_folder(parent)?;
-    rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(told)
+    rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(path_error)
 }
 
 fn parts_of(path: &Path) -> io::Result<(&Path, OsString)> {
@@ -422,13 +430,13 @@ fn parts_of(path: &Path) -> io::Result<(&Path, OsString)> {
     }
 }
 
-/// Hidden, so that listings and searches leave it out while it is there.
+/// Returns a new temporary name. It is hidden, so that listings and searches leave it out.
 fn unfinished_name() -> OsString {
-    format!("{UNFINISHED}{}.tmp", &plimsoll_store::random_ids().part(plimsoll::Millis(0)).as_str()[4..])
-        .into()
+    let random = RandomState::new().build_hasher().finish();
+    format!("{UNFINISHED}{random:016x}{:08x}.tmp", std::process::id()).into()
 }
 
-/// A file that is removed unless it got its name.
+/// A file that is removed unless it gets its final name.
 struct Unfinished<'a> {
     folder: std::os::fd::BorrowedFd<'a>,
     name: OsString,
@@ -455,7 +463,7 @@ mod tests {
 
     use rustix::fs::OFlags;
 
-    use super::{Place, ReplaceError, open_file, walk_without_links};
+    use super::{FileEntry, ReplaceError, open_file, walk_without_links};
 
     /// Both ways to open a path see a link anywhere in it.
     #[test]
@@ -473,10 +481,13 @@ mod tests {
             assert_eq!(open_file(&root.join(path)).is_ok(), is_open, "{path}");
             assert_eq!(walked(path), is_open, "{path}, walked");
         }
-        assert!(Place::find(&root.join("b/file")).is_err());
-        assert!(Place::make(&root.join("b/c/file")).is_err(), "no folder is made behind a link");
+        assert!(FileEntry::find(&root.join("b/file")).is_err());
+        assert!(
+            FileEntry::create_folders(&root.join("b/c/file")).is_err(),
+            "no folder is made behind a link"
+        );
         assert!(!root.join("a/c").exists());
-        let linked = Place::find(&root.join("a/link")).unwrap().unwrap();
+        let linked = FileEntry::find(&root.join("a/link")).unwrap().unwrap();
         assert!(linked.read().is_err(), "a link is not the file it leads to");
     }
 
@@ -485,7 +496,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap().join("file");
         std::fs::write(&path, "old").unwrap();
-        let place = Place::find(&path).unwrap().unwrap();
+        let place = FileEntry::find(&path).unwrap().unwrap();
         let old = place.read().unwrap().unwrap();
         std::fs::write(&path, "saved meanwhile").unwrap();
         assert!(matches!(place.replace(Some(&old), b"new", None), Err(ReplaceError::Changed)));
@@ -505,7 +516,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap().join("file");
         std::fs::write(&path, "old").unwrap();
-        let place = Place::find(&path).unwrap().unwrap();
+        let place = FileEntry::find(&path).unwrap().unwrap();
         let old = place.read().unwrap().unwrap();
         std::fs::write(&path, "saved meanwhile").unwrap();
         let failed = place.remove_after(&old, || std::fs::write(&path, "made anew").unwrap());
@@ -525,7 +536,7 @@ mod tests {
         for name in [".plimsoll-left.tmp", ".plimsoll-other", "a.tmp"] {
             std::fs::write(folder_path.join(name), "x").unwrap();
         }
-        let place = Place::find(&folder_path.join("file")).unwrap().unwrap();
+        let place = FileEntry::find(&folder_path.join("file")).unwrap().unwrap();
         place.sweep(3600);
         assert!(folder_path.join(".plimsoll-left.tmp").exists(), "it may be in use");
         place.sweep(0);
@@ -544,7 +555,7 @@ mod tests {
         if rustix::fs::setxattr(&path, "user.plimsoll", b"kept", flags).is_err() {
             return;
         }
-        let place = Place::find(&path).unwrap().unwrap();
+        let place = FileEntry::find(&path).unwrap().unwrap();
         let old = place.read().unwrap().unwrap();
         place.replace(Some(&old), b"new", None).unwrap();
         let mut value = [0; 16];

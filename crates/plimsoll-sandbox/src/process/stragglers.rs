@@ -1,20 +1,20 @@
-//! Processes that left the process group of their call, found by a variable that they inherited.
+//! Processes that left the process group of their command, found by a variable that they inherited.
 //!
-//! This is for systems without a reaper. It finds what `setsid`, `nohup` or a second fork let go, and not a process that
-//! has cleared its environment.
+//! This is for systems without a reaper. It finds processes after `setsid`, `nohup` or a second fork, but none that has cleared its
+//! environment.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process::Command;
 
-/// The variable. It does not begin with `PLIMSOLL_`, whose names are settings.
+/// Name of the variable. It does not begin with `PLIMSOLL_`, because such names are settings.
 const NAME: &str = "_PLIMSOLL_CALL";
 
-/// The mark of one call.
+/// Mark of one command.
 pub(super) struct Marker(String);
 
 impl Marker {
     pub(super) fn new() -> Marker {
-        // Two calls must not share a mark; that others could guess it does no harm.
+        // Two commands must not share a mark. It need not be secret.
         Marker(format!("{:016x}-{}", RandomState::new().build_hasher().finish(), std::process::id()))
     }
 
@@ -22,17 +22,17 @@ impl Marker {
         command.env(NAME, &self.0);
     }
 
-    /// End every process that carries the mark.
+    /// Ends every process that has the mark.
     #[cfg(target_os = "linux")]
     pub(super) fn end_all(&self) {
         use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-        /// A process that forks faster than it is found is not chased for ever.
+        /// Bounds the search for a process that forks faster than it is found.
         const ROUNDS: usize = 20;
         for _ in 0..ROUNDS {
             let mut found = false;
             for pid in self.marked() {
-                // The number may belong to another process by now: hold it first, then look again.
+                // The ID may belong to another process by now: take a handle first, then look again.
                 let Ok(held) = pidfd_open(pid, PidfdFlags::empty()) else { continue };
                 if self.is_on(pid) {
                     found |= pidfd_send_signal(&held, Signal::KILL).is_ok();
@@ -56,7 +56,7 @@ impl Marker {
 
     #[cfg(target_os = "linux")]
     fn is_on(&self, pid: rustix::process::Pid) -> bool {
-        // A process that has ended and was not waited for has no environment any more.
+        // A process that has ended and was not reaped has no environment.
         let environment =
             std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).unwrap_or_default();
         let mark = format!("{NAME}={}", self.0);
