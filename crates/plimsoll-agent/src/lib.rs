@@ -18,13 +18,11 @@
 mod agent;
 mod ask;
 mod builtin;
-mod calls;
-mod compaction;
 mod confinement;
 mod error;
 mod event;
+mod figures;
 mod follow;
-mod guard;
 mod hooks;
 mod instructions;
 mod ledger;
@@ -34,23 +32,27 @@ mod model;
 mod permissions;
 mod person;
 mod process;
+mod report;
 mod revert;
 mod run;
 mod setup;
 mod skills;
-mod step;
+mod spend;
+mod task;
 pub mod tasks;
-mod title;
+mod todo;
 pub mod tools;
 mod untrusted;
 
-pub use agent::{Agent, Bound, Compaction, Profile, RunLimits};
+pub use agent::{
+    Agent, AwaitingSession, BackgroundTasks, Bound, Compaction, Profile, TasksFuture, Tool, ToolCall,
+    ToolError, ToolSet,
+};
 pub use ask::{Asker, PermissionAnswer, PermissionQuestion, Preview};
 pub use builtin::DEFAULT_AGENT;
 pub use error::AgentError;
-pub use event::{
-    CallStatus, Event, EventSink, HookOutcome, McpChange, ReceiptFigures, ReductionKind, UsageFigures,
-};
+pub use event::{Event, EventSink, HookOutcome, McpChange};
+pub use figures::{CallStatus, ReceiptFigures, ReductionKind, UsageFigures};
 pub use follow::{Follower, Stored};
 pub use hooks::{
     AfterTool, BeforeTool, CommandHook, CompactionContext, HookError, HookFuture, HookedCall, HookedResult,
@@ -61,13 +63,13 @@ pub use model::Model;
 pub use permissions::{IdleRule, UnknownTool, idle_rules, require_tool};
 pub use person::NextReductions;
 pub use plimsoll_sandbox::{Access, BadRule, Confinement, Guard, Sandbox, Subject, parse_allow};
-pub use revert::{
-    RevertAction, RevertError, RevertReport, RevertTarget, RevertedFile, RevertedTask, UncoveredCall,
-    plan_revert, revert,
+pub use report::{
+    RevertAction, RevertReport, RevertedFile, RevertedTask, RunEnd, RunReport, Stop, UncoveredCall,
 };
-pub use run::{Conversation, RunEnd, RunReport, Stop};
+pub use revert::{RevertError, RevertTarget, plan_revert, revert};
+pub use run::{Conversation, title_from_words};
 pub use setup::{AgentSetupError, RunOverrides, agent_description, agent_names};
 pub use skills::{SkillEntry, SkillPlace, find_skills, skill_places};
+pub use spend::RunLimits;
 pub use tasks::{TaskBoard, TaskLimits};
-pub use title::title_from_words;
-pub use tools::{TodoItem, TodoStatus, Tool, ToolCall, ToolError, ToolSet};
+pub use todo::{TodoItem, TodoStatus};

@@ -11,6 +11,8 @@ use plimsoll_store::NewSession;
 use crate::agent::Agent;
 use crate::error::AgentError;
 use crate::run::Conversation;
+use crate::todo::TodoItem;
+use crate::tools::newest_todos;
 
 /// What would be reduced next.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,6 +53,11 @@ impl Conversation {
             Ok(NextReductions { prune, compaction, pruned, compacted, messages })
         });
         Ok(plan.await?)
+    }
+
+    /// The newest list of things to do.
+    pub async fn todos(&self) -> Result<Vec<TodoItem>, AgentError> {
+        Ok(self.driver.run(|driver| newest_todos(driver.archive(), driver.session())).await?)
     }
 
     /// Keep something in view word for word: a message, a part, or some words that were said.

@@ -2,22 +2,26 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll::{Policy, Tokens};
-use plimsoll_config::{AgentConfig, HookCommand, PermissionRule, ResolvedModel, RunConfig, SetupError};
+use plimsoll_config::{AgentConfig, HookCommand, ProviderKeys, ResolvedModel, RunConfig, SetupError};
 use plimsoll_providers::ProviderError;
-use plimsoll_store::Archive;
+use plimsoll_sandbox::{PermissionRule, Permissions, Sandbox, SandboxConfig};
+use plimsoll_session::Counting;
+use plimsoll_store::{Archive, Clock, TakeOver};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::agent::{Agent, Compaction};
-use crate::builtin::{BUILT_IN, DEFAULT_AGENT, over_built_in};
+use crate::agent::{Agent, Compaction, Profile, ToolSet};
+use crate::builtin::{BASE_PROMPT, BUILT_IN, DEFAULT_AGENT, over_built_in};
 use crate::confinement::closed_notice;
 use crate::hooks::{CommandHook, Hooks, hook_notices};
 use crate::instructions::Instructions;
 use crate::model::Model;
 use crate::skills::{SkillEntry, SkillPlace, find_skills, skill_places};
-use crate::tools::{Bash, Skill, ToolSet, Webfetch};
+use crate::spend::RunLimits;
+use crate::tools::{Bash, Skill, Webfetch};
 
 /// Agents that the runtime itself asks, and that are not run.
 pub(crate) const INTERNAL: [&str; 2] = ["compaction", "title"];
@@ -82,6 +86,48 @@ pub enum AgentSetupError {
 }
 
 impl Agent {
+    /// An agent with the default policy, the builtin tools and nothing allowed but reading in its directory.
+    pub fn new(archive: Arc<Archive>, model: Model, directory: &Path) -> Agent {
+        let policy = Arc::new(Policy::default());
+        let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+        let sandbox = Arc::new(Sandbox::new(SandboxConfig::default()));
+        let profile = Profile {
+            name: DEFAULT_AGENT.into(),
+            system: vec![format!("{BASE_PROMPT}\n\n{}", surroundings(&directory))],
+            tools: ToolSet::builtin(&policy, &sandbox),
+            switches: Vec::new(),
+            permissions: Permissions::default(),
+            general_rules: 0,
+            closed: Vec::new(),
+            bounds: Vec::new(),
+            awaits_tasks: false,
+            limits: RunLimits::default(),
+        };
+        Agent {
+            archive,
+            model,
+            profile,
+            policy,
+            compaction: Compaction::default(),
+            title_model: None,
+            counting: Counting::Calibrated,
+            mcp: Arc::default(),
+            sandbox,
+            keys: ProviderKeys::default(),
+            directory,
+            holder: format!("process {}", std::process::id()),
+            take_over: TakeOver::Never,
+            lease: Duration::from_secs(60),
+            clock: Clock::default(),
+            asker: None,
+            hooks: Vec::new(),
+            events: Arc::new(|_| {}),
+            tasks: None,
+            charged_to: None,
+            notices: Vec::new(),
+        }
+    }
+
     /// An agent as the configuration has it, with a person's overrides.
     pub fn configured(
         archive: Arc<Archive>,
@@ -220,7 +266,7 @@ fn internal_agent(run: &RunConfig, name: &str) -> Result<AgentConfig, String> {
 }
 
 /// Where an agent is, which its own prompt does not say.
-pub(crate) fn surroundings(directory: &Path) -> String {
+fn surroundings(directory: &Path) -> String {
     format!("Project directory: {}\nPlatform: {}", directory.display(), std::env::consts::OS)
 }
 

@@ -13,7 +13,7 @@ use super::declare::{Purpose, shown_name};
 use super::resources;
 use super::result::write_result;
 use super::server::Server;
-use crate::tools::{Tool, ToolCall, ToolError};
+use crate::agent::{Tool, ToolCall, ToolError};
 
 /// A tool of a server.
 pub(super) struct McpTool {

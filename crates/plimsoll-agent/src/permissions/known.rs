@@ -141,15 +141,15 @@ mod tests {
     use plimsoll_sandbox::{Sandbox, SandboxConfig};
 
     use super::OWN_TOOLS;
-    use crate::tools::{ToolSet, task_tools};
+    use crate::agent::ToolSet;
+    use crate::tasks::task_tool_names;
 
     #[test]
     fn the_names_are_those_of_the_tools() {
         let tools = ToolSet::builtin(&Policy::default(), &Sandbox::new(SandboxConfig::default()).into());
-        let tasks = task_tools(&[]);
-        let mut names = tools.names();
-        names.push("skill");
-        names.extend(tasks.iter().map(|tool| tool.spec().name.as_str()));
+        let mut names: Vec<String> = tools.names().into_iter().map(str::to_owned).collect();
+        names.push("skill".into());
+        names.extend(task_tool_names());
         names.sort_unstable();
         let mut known = OWN_TOOLS;
         known.sort_unstable();

@@ -24,13 +24,12 @@ use plimsoll_session::{
     CallTrace, ChangeHistory, Deed, Driver, FileChange, KnownTools, RevertRecord, SessionError,
 };
 use plimsoll_store::{Archive, SpillRecord, StoreError};
-use serde::Serialize;
 use thiserror::Error;
 
 use crate::event::{Event, EventSink};
+use crate::report::{RevertAction, RevertReport, RevertedFile, RevertedTask, UncoveredCall};
 use crate::run::Conversation;
 
-pub use tasks::RevertedTask;
 use tasks::{HeldTasks, TaskTraces};
 
 /// Tools that leave nothing on the disk, and those whose changes are recorded.
@@ -103,76 +102,6 @@ impl From<StoreError> for RevertError {
     fn from(error: StoreError) -> RevertError {
         RevertError::Session(error.into())
     }
-}
-
-/// What a revert did, or would do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RevertReport {
-    /// The session.
-    pub session: SessionId,
-    /// Files are as they were before this turn.
-    pub turn: usize,
-    /// How the prompt of that turn begins.
-    pub prompt: String,
-    /// Whether an earlier revert was taken back.
-    pub undoes_revert: bool,
-    /// The message that tells the model; none if no file was touched.
-    pub notice: Option<MessageId>,
-    /// What became of each file.
-    pub files: Vec<RevertedFile>,
-    /// Calls of those turns whose doings are not known, and were not taken back.
-    pub uncovered: Vec<UncoveredCall>,
-    /// Background tasks that these turns launched or resumed. What they changed with `write` and `edit` is put back too.
-    pub tasks: Vec<RevertedTask>,
-}
-
-impl RevertReport {
-    /// Whether a file was put back, or would be.
-    pub fn changes(&self) -> bool {
-        self.files.iter().any(|file| file.action != RevertAction::Left)
-    }
-}
-
-/// What became of a file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RevertedFile {
-    /// The file.
-    pub path: PathBuf,
-    /// What was done.
-    pub action: RevertAction,
-    /// Why it is not as it was before the turn that was asked for, if it is not.
-    pub problem: Option<String>,
-}
-
-/// What was done to a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum RevertAction {
-    /// It holds what it held.
-    Restored,
-    /// It was not there before, and is not there any more.
-    Removed,
-    /// It was left as it is.
-    Left,
-}
-
-/// A call whose doings are not known.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct UncoveredCall {
-    /// The turn that made it, or that launched the task which did.
-    pub turn: usize,
-    /// The task that made it; none for the session itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub task: Option<SessionId>,
-    /// The call's part.
-    pub part: PartId,
-    /// The tool.
-    pub tool: String,
-    /// What it was given: the command line of a shell, or the input as JSON.
-    pub input: String,
 }
 
 /// What is to be done.

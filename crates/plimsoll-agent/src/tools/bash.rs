@@ -14,7 +14,7 @@ use plimsoll_sandbox::{Access, Confinement, ProcessGroup, ProcessWaiter, Sandbox
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
-use super::{Tool, ToolCall, ToolError, number, text};
+use crate::agent::{Tool, ToolCall, ToolError, number, text};
 use crate::confinement::{closed_text_for_model, text_for_model};
 use crate::process::remove_keys;
 

@@ -7,7 +7,8 @@ use plimsoll_sandbox::{FileContent, FileEntry, ReplaceError};
 use plimsoll_session::FileChange;
 use similar::TextDiff;
 
-use super::{ToolCall, ToolError, files};
+use super::files;
+use crate::agent::{ToolCall, ToolError};
 use crate::event::Event;
 use crate::ledger::FileLedger;
 

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::change::{change_file, diff, known_content, known_content_at};
 use super::replacing::{Edited, replace};
 use super::write::{any_text, path_of};
-use super::{Tool, ToolCall, ToolError, alias, files};
+use super::{alias, files};
+use crate::agent::{Tool, ToolCall, ToolError};
 use crate::ask::Preview;
 use crate::ledger::FileLedger;
 

@@ -5,7 +5,7 @@ use std::path::{Component, Path, PathBuf};
 
 use plimsoll_sandbox::{Subject, require_no_links};
 
-use crate::tools::{ToolCall, ToolError};
+use crate::agent::{ToolCall, ToolError};
 
 /// The path that is meant, absolute and with links resolved. Permissions are held against it and it is what is opened, so
 /// that no link leads anywhere else.

@@ -11,8 +11,9 @@ use plimsoll_providers::ToolSpec;
 use plimsoll_sandbox::{Access, Subject, open_file};
 use serde_json::{Value, json};
 
+use super::files;
 use super::walk::{Walk, WalkOptions};
-use super::{Tool, ToolCall, ToolError, files, optional_text, text};
+use crate::agent::{Tool, ToolCall, ToolError, optional_text, text};
 
 /// So many matches are given at most.
 const MOST: u64 = 500;

@@ -8,8 +8,9 @@ use plimsoll_providers::ToolSpec;
 use plimsoll_sandbox::{Access, MAX_FILE_BYTES, Subject, open_file};
 use serde_json::{Value, json};
 
+use super::files;
 use super::write::path_of;
-use super::{Tool, ToolCall, ToolError, files, number};
+use crate::agent::{Tool, ToolCall, ToolError, number};
 
 /// So many lines are read where the model does not say how many.
 const LINES: u64 = 2_000;

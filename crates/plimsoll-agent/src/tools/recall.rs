@@ -9,7 +9,7 @@ use plimsoll_providers::ToolSpec;
 use plimsoll_sandbox::{Access, Subject};
 use serde_json::Value;
 
-use super::{Tool, ToolCall, ToolError};
+use crate::agent::{Tool, ToolCall, ToolError};
 
 /// Brings back what has left the window.
 pub struct Recall {

@@ -7,7 +7,7 @@ use plimsoll_providers::ToolSpec;
 use plimsoll_sandbox::{Access, Subject};
 use serde_json::{Value, json};
 
-use super::{Tool, ToolCall, ToolError, text};
+use crate::agent::{Tool, ToolCall, ToolError, text};
 use crate::ledger::FileLedger;
 use crate::skills::SkillEntry;
 

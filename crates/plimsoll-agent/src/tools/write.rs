@@ -8,7 +8,8 @@ use plimsoll_sandbox::{Access, FileEntry, MAX_FILE_BYTES, Subject};
 use serde_json::{Value, json};
 
 use super::change::{change_file, diff, known_content, known_content_at};
-use super::{Tool, ToolCall, ToolError, alias, files, text};
+use super::{alias, files};
+use crate::agent::{Tool, ToolCall, ToolError, text};
 use crate::ask::Preview;
 use crate::ledger::FileLedger;
 

@@ -21,7 +21,7 @@ use reqwest::header::{ACCEPT, ACCEPT_ENCODING, LOCATION};
 use reqwest::{Client, Proxy, Response, Url, redirect};
 use serde_json::{Value, json};
 
-use super::{Tool, ToolCall, ToolError, number, optional_text, text};
+use crate::agent::{Tool, ToolCall, ToolError, number, optional_text, text};
 use crate::ledger::FileLedger;
 use page::Page;
 use plimsoll_sandbox::{Access, Subject};

@@ -14,11 +14,10 @@ use plimsoll_sandbox::{Access, Subject};
 use plimsoll_store::StoreError;
 use serde_json::{Value, json};
 
-use super::{Tool, ToolCall, ToolError, number, optional_text};
-use crate::tasks::{
-    self, Caller, Launch, ResumeOutcome, Speaker, TOLD_KEY, Task, TaskBoard, TaskError, TaskView,
-    TranscriptFilter,
-};
+use super::board::{Caller, Launch, ResumeOutcome, TaskBoard};
+use super::change::Speaker;
+use crate::agent::{Tool, ToolCall, ToolError, number, optional_text, text};
+use crate::task::{self, TOLD_KEY, Task, TaskError, TaskView, TranscriptFilter};
 
 /// How long a call waits for a task where it does not say, and at most.
 const DEFAULT_WAIT: u64 = 120;
@@ -29,12 +28,18 @@ const MOST_MESSAGES: u64 = 100;
 /// The tools for background tasks, in the order in which they are declared.
 ///
 /// `agents` are those that the model is told of, with what each is for.
-pub(crate) fn task_tools(agents: &[(String, String)]) -> Vec<Arc<dyn Tool>> {
-    [Kind::Launch, Kind::Output, Kind::List, Kind::Cancel, Kind::Clear, Kind::Steer]
-        .into_iter()
-        .map(|kind| Arc::new(TaskTool { kind, spec: kind.spec(agents) }) as Arc<dyn Tool>)
-        .collect()
+pub(super) fn task_tools(board: &Arc<TaskBoard>, agents: &[(String, String)]) -> Vec<Arc<dyn Tool>> {
+    let tool = |kind: Kind| TaskTool { kind, spec: kind.spec(agents), board: Arc::clone(board) };
+    KINDS.into_iter().map(|kind| Arc::new(tool(kind)) as Arc<dyn Tool>).collect()
 }
+
+/// Returns the names of the tools for background tasks.
+#[cfg(test)]
+pub(crate) fn task_tool_names() -> impl Iterator<Item = String> {
+    KINDS.into_iter().map(|kind| kind.spec(&[]).name)
+}
+
+const KINDS: [Kind; 6] = [Kind::Launch, Kind::Output, Kind::List, Kind::Cancel, Kind::Clear, Kind::Steer];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -49,6 +54,7 @@ enum Kind {
 struct TaskTool {
     kind: Kind,
     spec: ToolSpec,
+    board: Arc<TaskBoard>,
 }
 
 impl Kind {
@@ -152,10 +158,10 @@ impl Tool for TaskTool {
     }
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
-        let Some(board) = call.agent.tasks.clone() else {
+        if call.agent.tasks.is_none() {
             return Err(ToolError::Failed("Background tasks are not available here.".into()));
-        };
-        let work = Work { call, board };
+        }
+        let work = Work { call, board: Arc::clone(&self.board) };
         let text = call.runtime.block_on(async {
             match self.kind {
                 Kind::Launch => work.launch().await,
@@ -216,7 +222,7 @@ impl Work<'_> {
         let fork = flag(input, "fork")?;
         let resume = optional_text(input, "resume")?;
         if fork && resume.is_some() {
-            return Ok(tasks::FORK_AND_RESUME.to_owned());
+            return Ok(task::FORK_AND_RESUME.to_owned());
         }
         let field = |name: &str| input.get(name).and_then(Value::as_str).unwrap_or_default();
         if let Some(id) = resume {
@@ -224,7 +230,7 @@ impl Work<'_> {
         }
         let agent = field("agent").trim();
         if agent.is_empty() {
-            return Ok(tasks::AGENT_REQUIRED.to_owned());
+            return Ok(task::AGENT_REQUIRED.to_owned());
         }
         let launch = Launch {
             description: field("description").to_owned(),
@@ -244,7 +250,7 @@ impl Work<'_> {
     async fn resume(&self, id: &str, prompt: &str, agent: &str, description: &str) -> String {
         let prompt = prompt.trim();
         if prompt.is_empty() {
-            return tasks::PROMPT_REQUIRED.to_owned();
+            return task::PROMPT_REQUIRED.to_owned();
         }
         let is_ignored = !agent.trim().is_empty() || !description.trim().is_empty();
         let resumed = async {
@@ -261,7 +267,7 @@ impl Work<'_> {
             error => error.to_string(),
         });
         match is_ignored {
-            true => format!("{}\n\n{text}", tasks::IGNORED_IN_RESUME),
+            true => format!("{}\n\n{text}", task::IGNORED_IN_RESUME),
             false => text,
         }
     }
@@ -338,7 +344,7 @@ impl Work<'_> {
     async fn list(&self) -> Result<String, ToolError> {
         let status = optional_text(self.call.input, "status")?;
         Ok(match self.siblings().await {
-            Ok(tasks) => tasks::list_text(&tasks, status, self.board.now()),
+            Ok(tasks) => task::list_text(&tasks, status, self.board.now()),
             Err(error) => format!("Error listing tasks: {error}"),
         })
     }
@@ -360,17 +366,17 @@ impl Work<'_> {
 
     async fn clear(&self) -> Result<String, ToolError> {
         match self.board.clear(self.call.session).await {
-            Ok((_, cleared)) if cleared.is_empty() => Ok(tasks::NOTHING_TO_CLEAR.to_owned()),
+            Ok((_, cleared)) if cleared.is_empty() => Ok(task::NOTHING_TO_CLEAR.to_owned()),
             Ok((aborted, cleared)) => {
                 self.note_told(&cleared).await?;
-                Ok(tasks::cleared_text(aborted.len(), cleared.len()))
+                Ok(task::cleared_text(aborted.len(), cleared.len()))
             }
             Err(error) => Ok(format!("Error clearing tasks: {error}")),
         }
     }
 
     async fn steer(&self) -> Result<String, ToolError> {
-        let message = super::text(self.call.input, "message")?;
+        let message = text(self.call.input, "message")?;
         let steered = async {
             let task = self.find(id_of(self.call.input)?).await?;
             let task = self.board.steer(&task.id, message, Speaker::Parent).await?;
@@ -389,7 +395,7 @@ fn told(error: TaskError, before: &str) -> String {
 }
 
 fn id_of(input: &Value) -> Result<&str, TaskError> {
-    super::text(input, "task_id").map_err(|error| TaskError::NotFound(error.to_string()))
+    text(input, "task_id").map_err(|error| TaskError::NotFound(error.to_string()))
 }
 
 impl From<TaskError> for ToolError {
@@ -410,13 +416,13 @@ fn flag(input: &Value, field: &str) -> Result<bool, ToolError> {
 }
 
 /// A tool that is declared as another is, and refuses every call: the provider's cache begins with the declarations.
-pub(crate) struct RefusedTool {
+pub(super) struct RefusedTool {
     spec: ToolSpec,
 }
 
 impl RefusedTool {
     /// The tool in that form.
-    pub(crate) fn of(tool: &Arc<dyn Tool>) -> Arc<dyn Tool> {
+    pub(super) fn of(tool: &Arc<dyn Tool>) -> Arc<dyn Tool> {
         Arc::new(RefusedTool { spec: tool.spec().clone() })
     }
 }

@@ -5,12 +5,13 @@ use plimsoll_config::HookEvent;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::{
+use super::Conversation;
+use crate::agent::Agent;
+use crate::event::{Event, HookOutcome};
+use crate::figures::{CallStatus, ReceiptFigures};
+use crate::hooks::{
     AfterTool, BeforeTool, CompactionContext, HookError, HookFuture, HookedCall, HookedResult, Hooks,
 };
-use crate::agent::Agent;
-use crate::event::{CallStatus, Event, HookOutcome, ReceiptFigures};
-use crate::run::Conversation;
 use crate::untrusted::clean;
 
 /// The longest refusal and the longest addition of a hook, in characters: neither passes layer 1.

@@ -5,8 +5,8 @@ use std::time::Duration;
 use plimsoll::{Message, Millis};
 
 use super::ids::short_id;
+use super::record::{ForkReceipt, ForkWay, Task, TaskPhase, TaskRun};
 use super::status::TaskStatus;
-use super::task::{ForkReceipt, ForkWay, Task, TaskPhase, TaskRun};
 use super::transcript::{TranscriptFilter, transcript_text};
 
 /// Refuses a fork of something that is there already.

@@ -14,13 +14,14 @@ use plimsoll_session::{Climb, ClimbStep, DriverHandle, SessionError, StopFlag};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use super::step::{one_message, reply_of, summary_max_tokens};
+use super::{Conversation, Progress};
 use crate::agent::Agent;
 use crate::error::AgentError;
-use crate::event::{Event, ReceiptFigures, ReductionKind, UsageFigures};
+use crate::event::Event;
+use crate::figures::{ReceiptFigures, ReductionKind, UsageFigures};
 use crate::metrics;
 use crate::model::{Model, Question};
-use crate::run::{Conversation, Progress};
-use crate::step::{one_message, reply_of, summary_max_tokens};
 
 /// The answer to a summary request.
 pub(crate) struct Summary {

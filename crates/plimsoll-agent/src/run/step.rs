@@ -11,15 +11,19 @@ use plimsoll_session::{AnswerEnd, AnswerEvent, Content, Prepared, StopFlag};
 use serde_json::Number;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::LEAST_ANSWER;
-use crate::compaction::{
+use super::compaction::{
     Summary, SummaryTime, ask_summary, cache_plan, compaction_figures, tell_timed_out, unless_cancelled,
 };
+use super::{Conversation, Progress};
 use crate::error::AgentError;
-use crate::event::{Event, UsageFigures, millis};
+use crate::event::Event;
+use crate::figures::{UsageFigures, millis};
 use crate::metrics;
 use crate::model::{CollectedAnswer, Model, Question};
-use crate::run::{Conversation, Progress, RunEnd};
+use crate::report::RunEnd;
+
+/// So much is asked for at least, however little room the window leaves.
+const LEAST_ANSWER: Tokens = Tokens(256);
 
 /// A request that was sent.
 struct Sent {

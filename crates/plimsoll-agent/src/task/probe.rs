@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 /// Called at every point.
-pub(super) type Probe = Arc<dyn Fn(TaskPoint) + Send + Sync>;
+pub(crate) type Probe = Arc<dyn Fn(TaskPoint) + Send + Sync>;
 
 /// A point between two writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

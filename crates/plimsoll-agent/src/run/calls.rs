@@ -14,15 +14,18 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
+use super::guard::{Verdict, repeat_warning};
+use super::hooks::{HookedInput, HookedOutput};
+use super::{Conversation, Progress};
+use crate::agent::{Tool, ToolCall, ToolError};
 use crate::ask::{PermissionAnswer, PermissionQuestion};
 use crate::error::AgentError;
-use crate::event::{CallStatus, Event};
-use crate::guard::{Verdict, repeat_warning};
-use crate::hooks::{HookedCall, HookedInput, HookedOutput};
+use crate::event::Event;
+use crate::figures::CallStatus;
+use crate::hooks::HookedCall;
 use crate::metrics;
 use crate::permissions::{AllowHint, IN_PROJECT_FILE};
-use crate::run::{Conversation, Progress, RunEnd};
-use crate::tools::{Tool, ToolCall, ToolError};
+use crate::report::RunEnd;
 
 /// So many calls run side by side; each has threads of its own.
 const MOST_AT_ONCE: usize = 8;

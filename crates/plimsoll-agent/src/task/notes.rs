@@ -4,7 +4,6 @@
 //! and is stored before the note is taken out of the inbox; a note whose id is in the log already is only taken out.
 
 use std::collections::HashSet;
-use std::time::Duration;
 
 use plimsoll::log::TextPart;
 use plimsoll::pivot::Pivot;
@@ -12,126 +11,27 @@ use plimsoll::{Message, Part, PartBody, SessionId, ToolStatus};
 use plimsoll_session::{Driver, NOTES_KEY, SessionError};
 use plimsoll_store::{Note, TaskFilter};
 use serde_json::{Map, Value, json};
-use tokio_util::sync::CancellationToken;
 
-use super::error::TaskError;
 use super::probe::TaskPoint;
+use super::record::Task;
 use super::status::TaskStatus;
-use super::task::Task;
 use super::text::{EndedRun, ended_text, reminder_text};
-use crate::error::AgentError;
-use crate::event::Event;
-use crate::run::Conversation;
 
 /// A task has ended.
-pub(super) const ENDED: &str = "task.ended";
+pub(crate) const ENDED: &str = "task.ended";
 /// Words for a task that runs.
-pub(super) const STEER: &str = "task.steer";
+pub(crate) const STEER: &str = "task.steer";
 /// Where a call says of which runs it has told the model.
 pub(crate) const TOLD_KEY: &str = "tasks";
 /// Where a message that names the tasks at work says behind which summary it stands.
 const REMINDED_KEY: &str = "tasksAfter";
-/// Tasks that end together are told together.
-const GATHER: Duration = Duration::from_millis(100);
 
-pub(super) fn note_id(task: &SessionId, run: u32) -> String {
+pub(crate) fn note_id(task: &SessionId, run: u32) -> String {
     format!("task:{task}:{run}")
 }
 
-impl Conversation {
-    /// Take in what others have to tell this session: tasks that have ended, words for a task. Says whether the model has
-    /// something new to answer; then [`go_on`](Conversation::go_on) lets it. A host that is idle calls this when the
-    /// board's [`watch`](crate::TaskBoard::watch) moves; a run does it before each request.
-    pub async fn take_notes(&mut self) -> Result<bool, AgentError> {
-        self.settle().await?;
-        self.take_in_notes().await
-    }
-
-    pub(crate) async fn take_in_notes(&mut self) -> Result<bool, AgentError> {
-        let board = self.agent.tasks.clone();
-        let pass = move |point| {
-            if let Some(board) = &board {
-                board.pass(point);
-            }
-        };
-        let messages = self.driver.run(move |driver| take_in(driver, pass)).await?;
-        for message in &messages {
-            self.agent.tell(&Event::Prompted { message: message.info.id.clone() });
-        }
-        Ok(!messages.is_empty())
-    }
-
-    /// Name the tasks that are at work, behind a summary that stands for their launches: a model that knows of none launches
-    /// them again. Once for each summary; says whether something was added.
-    pub(crate) async fn remind_of_tasks(&mut self) -> Result<bool, AgentError> {
-        if self.agent.tasks.is_none() {
-            return Ok(false);
-        }
-        Ok(self.driver.run(remind).await?)
-    }
-
-    /// The model has said its last word: wait for the session's tasks, where that is wanted. Says whether there is
-    /// something new to answer.
-    pub(crate) async fn await_tasks(&mut self, cancel: &CancellationToken) -> Result<bool, AgentError> {
-        if !self.agent.profile.awaits_tasks {
-            return Ok(false);
-        }
-        // What came during the last answer is answered too: words for a task would not be read otherwise.
-        if self.take_in_notes().await? {
-            return Ok(true);
-        }
-        let Some(board) = self.agent.tasks.clone() else { return Ok(false) };
-        let session = self.session.clone();
-        board.without_slot(&session, self.await_own_tasks(cancel)).await
-    }
-
-    async fn await_own_tasks(&mut self, cancel: &CancellationToken) -> Result<bool, AgentError> {
-        let Some(board) = self.agent.tasks.clone() else { return Ok(false) };
-        let session = self.session.clone();
-        let mut changes = board.watch();
-        let mut is_waiting = false;
-        loop {
-            changes.borrow_and_update();
-            let has_notes = self.driver.run(|driver| {
-                let store = driver.archive().store();
-                Ok(!store.notes(driver.session(), 1)?.is_empty())
-            });
-            if has_notes.await? {
-                if is_waiting {
-                    tokio::time::sleep(GATHER).await;
-                }
-                if self.take_in_notes().await? {
-                    return Ok(true);
-                }
-            }
-            let tasks = board.tasks(Some(&session)).await.map_err(SessionError::from)?;
-            if !tasks.iter().any(|task| task.status.is_active()) {
-                // A resume may wait behind the end, and notes may have come since.
-                board.look_after(&session).await.map_err(SessionError::from)?;
-                if self.take_in_notes().await? {
-                    return Ok(true);
-                }
-                let tasks = board.tasks(Some(&session)).await.map_err(SessionError::from)?;
-                if !tasks.iter().any(|task| task.status.is_active()) {
-                    return Ok(false);
-                }
-            }
-            is_waiting = true;
-            tokio::select! {
-                biased;
-                // The loop sees that it was cancelled.
-                () = cancel.cancelled() => return Ok(true),
-                changed = changes.changed() => if changed.is_err() { return Ok(false) },
-                () = tokio::time::sleep(board.look_after_every()) => {
-                    board.look_after(&session).await.map_err(SessionError::from)?;
-                }
-            }
-        }
-    }
-}
-
 /// Take notes in: messages first, then the notes are taken out of the inbox. Gives the messages.
-fn take_in(driver: &mut Driver, pass: impl Fn(TaskPoint)) -> Result<Vec<Message>, SessionError> {
+pub(crate) fn take_in(driver: &mut Driver, pass: impl Fn(TaskPoint)) -> Result<Vec<Message>, SessionError> {
     let session = driver.session().clone();
     let notes: Vec<Note> = driver.archive().store().notes(&session, 0)?;
     let ours: Vec<Note> =
@@ -183,7 +83,7 @@ fn take_in(driver: &mut Driver, pass: impl Fn(TaskPoint)) -> Result<Vec<Message>
     Ok(messages)
 }
 
-fn remind(driver: &mut Driver) -> Result<bool, SessionError> {
+pub(crate) fn remind(driver: &mut Driver) -> Result<bool, SessionError> {
     let log = driver.log();
     let Some(pivot) = Pivot::newest(log) else { return Ok(false) };
     let summary = log[pivot.summary].info.id.to_string();
@@ -272,14 +172,4 @@ fn told_runs(log: &[Message]) -> HashSet<(String, u32)> {
             Some((run.get("id")?.as_str()?.to_owned(), number))
         })
         .collect()
-}
-
-impl From<TaskError> for AgentError {
-    fn from(error: TaskError) -> AgentError {
-        match error {
-            TaskError::Session(error) => AgentError::Session(error),
-            TaskError::Store(error) => AgentError::Session(error.into()),
-            other => AgentError::Internal(other.to_string()),
-        }
-    }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::task::{ForkWay, Task};
+use super::record::{ForkWay, Task};
 
 /// The forks among tasks, from their receipts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]

@@ -1,28 +1,41 @@
 //! A run: from a prompt to the model's last word.
 
+mod calls;
+mod compaction;
+mod guard;
+mod hooks;
+mod notes;
+mod open;
+mod servers;
+mod step;
+mod title;
+
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use plimsoll::{Fixed, Message, MessageId, Receipt, SessionId, Usage};
-use plimsoll_config::Permissions;
 use plimsoll_providers::ToolSpec;
+use plimsoll_sandbox::Permissions;
 use plimsoll_session::{Driver, DriverHandle, SessionError};
-use serde::Serialize;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
-use crate::compaction::EarlyClimb;
 use crate::error::AgentError;
-use crate::event::{Event, ReceiptFigures, UsageFigures};
-use crate::guard::Guard;
+use crate::event::Event;
+use crate::figures::{ReceiptFigures, UsageFigures};
 use crate::ledger::FileLedger;
 use crate::mcp::ServerSet;
 use crate::metrics::{self, TokenMetrics};
 use crate::model::Model;
-use crate::step::StepEnd;
-use crate::tasks::{Reached, Spend, SpendMeter};
-use crate::title::{ask_title, title_from_words};
+use crate::report::{RunEnd, RunReport, Stop};
+use crate::spend::{Reached, Spend, SpendMeter};
+use compaction::EarlyClimb;
+use guard::Guard;
+pub(crate) use notes::take_in_notes;
+use step::StepEnd;
+use title::ask_title;
+pub use title::title_from_words;
 
 /// A session that an agent runs. When it is dropped the session is given back.
 pub struct Conversation {
@@ -47,86 +60,6 @@ pub struct Conversation {
     pub(crate) granted: Permissions,
     /// Cleanup of spilled outputs that was begun after a run.
     pub(crate) cleanup: Option<JoinHandle<()>>,
-}
-
-/// How a run ended.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(tag = "how", rename_all = "camelCase")]
-pub enum RunEnd {
-    /// The model had nothing more to call.
-    Finished {
-        /// Why it stopped, in the provider's words.
-        reason: String,
-    },
-    /// The model was asked as often as it may be.
-    Steps,
-    /// So many tokens were charged as may be.
-    Tokens,
-    /// It has cost as much as it may.
-    Cost,
-    /// The model made the same call with the same result again, although it was told.
-    Repeating {
-        /// The tool.
-        tool: String,
-    },
-    /// A hook ended it after a compaction.
-    StoppedByHook {
-        /// The hook.
-        hook: String,
-    },
-    /// It was cancelled.
-    Cancelled,
-}
-
-/// Why the model stopped speaking.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// It had said everything.
-    Done,
-    /// The answer reached its longest, or the window its end.
-    Cut,
-    /// A filter or the model itself refused to go on.
-    Filtered,
-}
-
-impl Stop {
-    /// What a provider's word for it means.
-    pub fn of(reason: &str) -> Stop {
-        const CUT: [&str; 5] =
-            ["length", "max_tokens", "max_output_tokens", "incomplete", "model_context_window_exceeded"];
-        const FILTERED: [&str; 4] = ["content_filter", "refusal", "safety", "guardrail_intervened"];
-        let is_one_of = |known: &[&str]| known.iter().any(|known| known.eq_ignore_ascii_case(reason));
-        match (is_one_of(&CUT), is_one_of(&FILTERED)) {
-            (true, _) => Stop::Cut,
-            (_, true) => Stop::Filtered,
-            _ => Stop::Done,
-        }
-    }
-}
-
-/// What a run came to.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RunReport {
-    /// The session.
-    pub session: SessionId,
-    /// How it ended.
-    pub end: RunEnd,
-    /// The words of the last answer.
-    pub text: String,
-    /// How many requests were answered.
-    pub steps: u64,
-    /// What was charged, summaries included.
-    pub usage: UsageFigures,
-    /// What it cost in dollars, as far as prices are known.
-    pub cost: f64,
-    /// What the background tasks that it launched or resumed were charged by its end, beside that.
-    #[serde(skip_serializing_if = "Spend::is_none")]
-    pub tasks: Spend,
-    /// What was reduced, oldest first.
-    pub reductions: Vec<ReceiptFigures>,
-    /// Figures of those reductions.
-    pub metrics: TokenMetrics,
 }
 
 /// What a run has come to so far.
@@ -335,8 +268,8 @@ impl Conversation {
     pub(crate) fn begin_progress(&self) -> Progress {
         let limits = &self.agent.profile.limits;
         let meter = SpendMeter::new(limits, self.agent.charged_to.clone());
-        if let Some(board) = &self.agent.tasks {
-            board.note_meter(&self.session, &meter);
+        if let Some(tasks) = &self.agent.tasks {
+            tasks.begin_run(&self.session, &meter);
         }
         Progress {
             steps: 0,

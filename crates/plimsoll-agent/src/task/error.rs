@@ -5,6 +5,7 @@ use plimsoll_store::StoreError;
 use thiserror::Error;
 
 use super::status::TaskStatus;
+use crate::error::AgentError;
 
 /// Why something cannot be done with a task.
 #[derive(Debug, Error)]
@@ -94,4 +95,24 @@ pub enum TaskError {
     /// Something inside the process failed that cannot fail, such as a thread that panicked.
     #[error("{0}")]
     Internal(String),
+}
+
+impl From<TaskError> for SessionError {
+    fn from(error: TaskError) -> SessionError {
+        match error {
+            TaskError::Session(error) => error,
+            TaskError::Store(error) => error.into(),
+            _ => SessionError::OutOfOrder("a background task could not be read"),
+        }
+    }
+}
+
+impl From<TaskError> for AgentError {
+    fn from(error: TaskError) -> AgentError {
+        match error {
+            TaskError::Session(error) => AgentError::Session(error),
+            TaskError::Store(error) => AgentError::Session(error.into()),
+            other => AgentError::Internal(other.to_string()),
+        }
+    }
 }

@@ -15,7 +15,7 @@ use serde_json::Value;
 use super::bounds::StoredBound;
 use super::error::TaskError;
 use super::status::TaskStatus;
-use crate::event::UsageFigures;
+use crate::figures::UsageFigures;
 
 /// A background task.
 #[derive(Clone, Debug, PartialEq)]
@@ -153,7 +153,7 @@ pub struct ForkReceipt {
 
 impl ForkReceipt {
     /// The receipt of a digest with these figures.
-    pub(super) fn of_stats(stats: ForkStats) -> ForkReceipt {
+    pub(crate) fn of_stats(stats: ForkStats) -> ForkReceipt {
         let mut receipt = ForkReceipt { stats: Some(stats), ..ForkReceipt::default() };
         receipt.cut = receipt.was_cut();
         receipt
@@ -419,7 +419,7 @@ impl Task {
     }
 
     /// Which of its runs have been noted since `before`, from 1.
-    pub(super) fn noted_since(&self, before: &Task) -> Vec<u32> {
+    pub(crate) fn noted_since(&self, before: &Task) -> Vec<u32> {
         let was_noted = |at: usize| before.data.runs.get(at).is_some_and(|run| run.noted);
         let runs = self.data.runs.iter().enumerate();
         runs.filter(|(at, run)| run.noted && !was_noted(*at))
@@ -435,7 +435,7 @@ impl Task {
     }
 
     /// The record that begins it.
-    pub(super) fn record(&self) -> Result<NewTask, TaskError> {
+    pub(crate) fn record(&self) -> Result<NewTask, TaskError> {
         Ok(NewTask {
             id: self.id.to_string(),
             parent: self.parent.clone(),
@@ -446,7 +446,7 @@ impl Task {
     }
 
     /// The step of the store that makes this of `before`.
-    pub(super) fn step_from(&self, before: &Task) -> Result<TaskMove, TaskError> {
+    pub(crate) fn step_from(&self, before: &Task) -> Result<TaskMove, TaskError> {
         Ok(TaskMove {
             from: before.status.name().to_owned(),
             to: self.status.name().to_owned(),
