@@ -9,7 +9,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::driver::Driver;
 use crate::error::SessionError;
-use crate::meter::Weighed;
+use crate::writing::{Growing, Kind, Writing};
 
 /// A delta that was taken is in the store after this many milliseconds at most, if [`Driver::flush_due`] is called
 /// that often; at the end of a part at once.
@@ -69,30 +69,6 @@ pub enum AnswerEnd {
         /// What went wrong, in plain words and without secrets.
         message: String,
     },
-}
-
-/// The answer that is being written.
-pub(crate) struct Writing {
-    message: MessageId,
-    /// The part that grows, if one does.
-    part: Option<Growing>,
-    /// What was taken and is not stored yet, and since when it waits.
-    pending: String,
-    waiting_since: Option<Millis>,
-    /// What was sent for this answer.
-    sent: Option<Weighed>,
-}
-
-struct Growing {
-    id: PartId,
-    kind: Kind,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Text,
-    Thinking,
-    Call,
 }
 
 impl Driver {

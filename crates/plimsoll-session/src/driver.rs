@@ -18,7 +18,6 @@ use plimsoll_store::{
 };
 use serde_json::json;
 
-use crate::answer::Writing;
 use crate::climb::{Climb, ClimbStep, Climbed, SummaryCharges};
 use crate::error::SessionError;
 use crate::meter::{Meter, Weighed};
@@ -26,6 +25,7 @@ use crate::reduced::Reduced;
 use crate::settings::{Figures, Settings};
 use crate::stop::{StopFlag, Stoppable};
 use crate::usage_scale::UsageScale;
+use crate::writing::Writing;
 
 /// No model that can call tools has a smaller window than this.
 const LEAST_WINDOW: Tokens = Tokens(4_096);

@@ -58,6 +58,7 @@ mod settings;
 mod stop;
 mod usage_scale;
 mod watch;
+mod writing;
 
 pub use answer::{AnswerEnd, AnswerEvent, BLOCK, FLUSH_AFTER};
 pub use changes::{

@@ -5,7 +5,7 @@ use std::fmt;
 use plimsoll::{MessageId, Millis, SessionId, Tokens, Usage};
 use serde::{Deserialize, Serialize};
 
-use crate::store::{NewLease, NewTask, Revision};
+use super::{NewLease, NewTask, Revision};
 
 /// A session that is to be.
 #[derive(Clone, Debug, Default, PartialEq)]
