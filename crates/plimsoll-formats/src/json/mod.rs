@@ -4,11 +4,13 @@
 //! strings without escapes are not copied, objects are lists of fields, and what nobody will look at can be
 //! skipped while parsing, or left unparsed until somebody does.
 
+mod parse;
+
 use std::borrow::Cow;
 
 use serde_json::{Map, Number, Value};
 
-use crate::parse::{Wanted, mended, parse};
+pub(crate) use parse::{Key, Wanted, mended, parse};
 
 /// The fields of an object, in the order they came.
 pub(crate) type Fields<'a> = Vec<(Cow<'a, str>, Json<'a>)>;

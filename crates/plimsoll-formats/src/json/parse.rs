@@ -7,7 +7,7 @@ use memchr::{memchr, memmem};
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Number;
 
-use crate::json::{Filter, Json, Take};
+use super::{Filter, Json, Take};
 
 /// Not JSON, or nested too deep.
 #[derive(Clone, Copy, Debug)]
