@@ -1,12 +1,13 @@
 //! What can go wrong between here and a provider, told apart by what can be done about it.
 
+mod overflow;
+mod thoughts;
+
 use std::time::Duration;
 
 use plimsoll::Tokens;
 use serde_json::Value;
 use thiserror::Error;
-
-use crate::{overflow, thoughts};
 
 /// Why there is no answer. The words are plain and hold no keys.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]

@@ -5,7 +5,7 @@
 
 use plimsoll::Tokens;
 
-use crate::error::Failure;
+use super::Failure;
 
 /// Codes that say it outright.
 const CODES: [&str; 5] = [

@@ -5,8 +5,8 @@
 //! it stood. Other agents are stuck there for good (anthropics/claude-code 66204, github/copilot-cli 3407, openai/codex
 //! 8119).
 
-use crate::error::Failure;
-use crate::overflow::follows;
+use super::Failure;
+use super::overflow::follows;
 
 const CODE: &str = "invalid_encrypted_content"; // OpenAI Responses
 
