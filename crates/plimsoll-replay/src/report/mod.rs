@@ -1,12 +1,13 @@
 //! What came out of a replay.
 
+mod compare;
+
 use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use crate::compare::{AgainstNone, Medians};
 use crate::price::{Billed, Price};
-use crate::sight::Reduction;
+pub use compare::{AgainstNone, AgainstRecorded, Medians, compare_with_none};
 
 /// What some rules would have done to a session, or to several.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
@@ -59,7 +60,7 @@ pub struct Report {
     pub visited: u64,
 }
 
-pub(crate) fn is_zero(number: &u64) -> bool {
+fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
@@ -105,6 +106,27 @@ impl CostParts {
             *sum = (*sum + part).min(f64::MAX);
         }
     }
+}
+
+/// A reduction that fired.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Reduction {
+    /// What kind: truncate, prune, compact, shed, clear, mask.
+    pub kind: String,
+    /// Tokens of the request before, as the provider counts them; of a truncated output its own, as the rules count them.
+    pub before: u64,
+    /// The same after.
+    pub after: u64,
+    /// Tokens sent to the summariser, if one was asked.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub asked: u64,
+    /// Of these, tokens that were read from the cache.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub asked_cached: u64,
+    /// Tokens it answered.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub answered: u64,
 }
 
 /// A reduction, and before which call it fired.

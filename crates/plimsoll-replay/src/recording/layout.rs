@@ -8,8 +8,8 @@ use std::ops::Range;
 
 use plimsoll::{Block, Message, MessageId, Policy, Window, WindowRole};
 
-use crate::pieces::{Piece, Pieces, Table};
-use crate::recording::Recording;
+use super::Recording;
+use super::pieces::{Piece, Pieces, Table};
 
 /// A recording as a list of pieces.
 pub(crate) struct Layout {

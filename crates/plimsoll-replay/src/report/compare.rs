@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::report::{Report, Share};
+use super::{Report, Share};
 
 /// Costs that differ by less than this share are the same: sums of the same prices in another order.
 const SAME: f64 = 1e-9;

@@ -1,5 +1,12 @@
 //! A recorded session, taken apart into what was said to the model and what it called.
 
+mod layout;
+mod lifetime;
+mod pieces;
+mod recorded;
+mod references;
+mod surroundings;
+
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::OnceLock;
 
@@ -8,17 +15,14 @@ use plimsoll::count::part_tokens;
 use plimsoll::{
     CharCounter, Counter, Log, Message, Millis, Part, PartBody, PartId, Role, Text, Tokens, Usage,
 };
-use plimsoll_session::SessionError;
 use plimsoll_tokens::{Measured, WindowMeter};
 
 use crate::price::Price;
-use crate::recorded::{self, CacheRead};
-
-use crate::layout::Layout;
-use crate::pieces::Held;
-use crate::rules::Rules;
-use crate::run::Circumstances;
-use crate::{lifetime, references, surroundings};
+pub(crate) use layout::Layout;
+pub(crate) use lifetime::HOUR;
+use pieces::Held;
+pub(crate) use pieces::{Piece, Pieces, RECALL_PART};
+pub(crate) use recorded::CacheRead;
 
 /// A recorded session, made ready to be replayed under any rules.
 ///
@@ -36,7 +40,7 @@ pub struct Recording {
     /// How long its prompt cache lived, as far as its usage tells.
     cache_lifetime: Option<Millis>,
     /// How many calls were made before the recorded agent reduced anything.
-    unreduced_calls: usize,
+    pub(crate) unreduced_calls: usize,
     /// The calls before which it compacted, from 1.
     compactions: Vec<usize>,
     /// The whole session as a list of pieces, made when the first rules need it.
@@ -273,16 +277,6 @@ impl Recording {
     pub fn compactions(&self) -> Vec<usize> {
         let calls = self.calls();
         self.compactions.iter().copied().filter(|call| *call <= calls).collect()
-    }
-
-    /// The smallest window with room for every call that was sent as the recording has it, with its answer. They were
-    /// made, so a window that is not known was at least as large.
-    pub fn room(&self, circumstances: &Circumstances) -> Result<Tokens, SessionError> {
-        let endless = Circumstances { context: Tokens(u64::MAX / 2), ..*circumstances };
-        let sent = self.replay(&Rules::None, &endless)?.windows;
-        let calls = self.steps.iter().filter_map(|step| step.call.as_ref());
-        let taken = sent.iter().zip(calls).map(|(sent, call)| sent.tokens.saturating_add(call.output));
-        Ok(Tokens(taken.take(self.unreduced_calls).max().unwrap_or_default()))
     }
 
     /// How many different references there are.

@@ -10,8 +10,8 @@
 
 use plimsoll::{Tokens, Usage};
 
-use crate::layout::Layout;
-use crate::recording::{Call, Step};
+use super::layout::Layout;
+use super::{Call, Step};
 
 /// Scales that are believed. Beyond them the usage is of another request, or lacks its cached part.
 const BELIEVED: std::ops::RangeInclusive<f64> = 0.5..=2.0;

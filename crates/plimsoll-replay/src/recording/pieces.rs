@@ -6,7 +6,7 @@ use plimsoll::{Block, CharCounter, Counter, Text, WindowMessage, WindowRole};
 
 use plimsoll_tokens::Measured;
 
-use crate::recording::Recording;
+use super::Recording;
 
 /// The number of a piece.
 pub(crate) type Piece = u32;

@@ -2,7 +2,7 @@
 
 use plimsoll::{Message, Millis, Tokens};
 
-use crate::recorded;
+use super::recorded;
 
 /// The usual lifetime: five minutes after the last use.
 pub(crate) const MINUTES: Millis = Millis(5 * 60 * 1_000);
