@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::layer::RunLayer;
 use super::provider::ProviderConfig;
 use super::reference::{self, Piece};
-use crate::layers::folder;
+use crate::paths::folder;
 use crate::surroundings::Surroundings;
 
 /// Minimum length of a value that is compared with variables. Values such as `1` or `true` occur in unrelated variables.

@@ -31,7 +31,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::ConfigError;
-use crate::opencode::Notice;
+use crate::notice::Notice;
 use crate::surroundings::Surroundings;
 use spec::RunSpec;
 
@@ -40,10 +40,10 @@ pub(crate) use hook::OPENCODE_EVENTS;
 pub use hook::{HookCommand, HookEvent};
 pub use instructions::{INSTRUCTION_ENTRIES, InstructionSource};
 pub use keys::ProviderKeys;
-pub(crate) use layer::{RunLayer, rule_key};
+pub(crate) use layer::{RunLayer, RunSource, rule_key};
 pub use mcp::{McpConnection, McpServer};
-pub(crate) use provider::environment_layer;
 pub use provider::{ModelConfig, ProviderConfig};
+pub(crate) use provider::{RUN_VARIABLES, environment_layer};
 pub use resolve::{ResolvedModel, SetupError};
 pub use skills::SkillSource;
 pub use tasks::TaskConfig;

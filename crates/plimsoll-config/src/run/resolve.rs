@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use super::RunConfig;
 use super::provider::{BUILT_IN, ModelConfig, ProviderConfig, carries_key};
-use crate::names::nearest;
+use crate::nearest::nearest;
 
 /// A model, and all that is known of it.
 #[derive(Clone, Debug, PartialEq)]

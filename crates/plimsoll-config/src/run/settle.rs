@@ -18,8 +18,8 @@ use super::tasks::TaskConfig;
 use super::webfetch::WebfetchConfig;
 use super::{RunCaps, RunConfig, RunField, mask, reference};
 use crate::error::ConfigError;
-use crate::layers::folder;
-use crate::opencode::Notice;
+use crate::notice::Notice;
+use crate::paths::folder;
 use crate::surroundings::Surroundings;
 
 impl RunLayer {
