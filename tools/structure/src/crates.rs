@@ -1,6 +1,6 @@
 //! Dependencies between the crates of a workspace, read from their manifests and compared with the map.
 //!
-//! `cargo metadata` would refuse a workspace with a cycle before this tool could say where it is, and knows no lines.
+//! `cargo metadata` would refuse a workspace with a cycle before this tool could report its place, and has no line numbers.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::rules::{FILE, Rules};
 /// A crate of the workspace.
 pub(crate) struct Crate {
     pub(crate) name: String,
-    /// Its folder, relative to the root of the workspace.
+    /// Folder of the crate, relative to the root of the workspace.
     pub(crate) folder: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
 }

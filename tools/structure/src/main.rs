@@ -22,7 +22,7 @@ fn main() -> ExitCode {
         Ok(report) => report,
         Err(error) => (format!("error: {error}\n"), 2),
     };
-    // The exit code tells the result even if nothing reads the report.
+    // The exit code is the result even if nothing reads the report.
     let _ = io::stdout().write_all(report.as_bytes());
     ExitCode::from(code)
 }

@@ -8,7 +8,7 @@ use crate::graph::{Edge, Graph};
 use crate::rules::FILE;
 use crate::source::{Source, read_source};
 
-/// What was found in a crate.
+/// Result of the check of one crate.
 pub(crate) struct Checked {
     pub(crate) modules: usize,
     /// How many of them are in a cycle, listed as unresolved or not.

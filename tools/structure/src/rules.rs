@@ -1,4 +1,4 @@
-//! The map of the workspace, as `structure.toml` has it.
+//! The map of the workspace: `structure.toml`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use serde::Deserialize;
 /// Where the map is, relative to the root of the workspace.
 pub(crate) const FILE: &str = "tools/structure/structure.toml";
 
-/// What may depend on what.
+/// Allowed dependencies.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Rules {

@@ -1,8 +1,8 @@
 //! The modules of a crate, and what each of them refers to.
 //!
-//! Paths are followed as they are written: `use` declarations, paths in code, in the bodies of macros and in the strings of
-//! attributes (`#[serde(with = "crate::a")]`). Code for tests is left out. A method that is called on a value has no path, so a
-//! type whose methods are spread over modules is not seen here.
+//! Paths are taken from `use` declarations, code, the bodies of macros and the strings of attributes
+//! (`#[serde(with = "crate::a")]`). Code for tests is left out. Calls of methods have no path, so a dependency on a module that
+//! only adds methods to a type of another one is not found.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ use crate::graph::Place;
 pub(crate) struct Source {
     /// Modules that the root declares.
     pub(crate) modules: BTreeSet<String>,
-    /// Names that the root imports or re-exports, with the paths that they stand for.
+    /// Names that the root imports or re-exports, with their paths.
     pub(crate) imports: BTreeMap<String, Vec<String>>,
     /// Names of what the root itself defines.
     pub(crate) defined: BTreeSet<String>,
@@ -28,9 +28,9 @@ pub(crate) struct Source {
 
 /// A path in the source.
 pub(crate) struct Reference {
-    /// The module it stands in; empty for the root.
+    /// The module that contains it; empty for the root.
     pub(crate) module: Vec<String>,
-    /// Its segments from the root of the crate.
+    /// Segments from the root of the crate.
     pub(crate) path: Vec<String>,
     pub(crate) place: Place,
 }
@@ -71,7 +71,7 @@ struct Reader<'a> {
     source: &'a mut Source,
     module: Vec<String>,
     file: PathBuf,
-    /// Modules that are files of their own.
+    /// Modules with a file.
     children: Vec<Vec<String>>,
 }
 
@@ -114,7 +114,7 @@ impl Reader<'_> {
         self.source.references.push(Reference { module: self.module.clone(), path, place });
     }
 
-    /// Returns a path from the root of the crate; `None` if it leads elsewhere, or stays in the module it stands in.
+    /// Returns a path from the root of the crate; `None` if it leads to another crate or to the module that contains it.
     fn absolute(&self, path: &[String]) -> Option<Vec<String>> {
         let (first, rest) = path.split_first()?;
         match first.as_str() {
@@ -149,7 +149,7 @@ impl Reader<'_> {
                 other => {
                     self.refer(&std::mem::take(&mut path), line);
                     match other {
-                        // Behind two colons it belongs to a path of another crate or to a type in brackets.
+                        // After two colons it belongs to a path of another crate or to a type in brackets.
                         TokenTree::Ident(name) if colons != 2 => {
                             line = name.span().start().line;
                             path.push(name.to_string());
@@ -195,7 +195,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
     }
 
     fn visit_item_use(&mut self, item: &'ast syn::ItemUse) {
-        // What the root imports counts where it is used: by its own code, or by a module as `crate::Name`.
+        // An import of the root counts for its users: by its own code, or by a module as `crate::Name`.
         if item.leading_colon.is_none() && !self.module.is_empty() {
             for (path, _, line) in flatten(&item.tree) {
                 self.refer(&path, line);

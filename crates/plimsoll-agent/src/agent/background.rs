@@ -22,9 +22,9 @@ pub type TasksFuture<T> = Pin<Box<dyn Future<Output = Result<T, AgentError>> + S
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct AwaitingSession {
-    /// Its ID.
+    /// ID of the session.
     pub session: SessionId,
-    /// Its driver, which notes are taken in by.
+    /// Driver that appends notes to the session.
     pub driver: DriverHandle,
     /// Receives an event for each message that is taken in.
     pub events: EventSink,
@@ -44,8 +44,8 @@ pub trait BackgroundTasks: Send + Sync {
     /// Marks tasks of a session whose process is gone, and begins resumes that were waiting for them.
     fn look_after(self: Arc<Self>, session: SessionId) -> TasksFuture<()>;
 
-    /// Waits until a task of the session has something to tell and takes that in, or until no task is active. Returns whether the
-    /// model has something new to answer, or the run was cancelled.
+    /// Waits until a note of a task arrives and appends it to the session, or until no task is active. Returns whether the model has
+    /// something new to answer, or the run was cancelled.
     fn await_tasks(self: Arc<Self>, waiting: AwaitingSession, cancel: CancellationToken)
     -> TasksFuture<bool>;
 

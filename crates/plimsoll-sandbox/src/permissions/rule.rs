@@ -21,7 +21,7 @@ pub enum Action {
 }
 
 impl Action {
-    /// Returns the action as it is written in a configuration.
+    /// Returns the word for the action in a configuration.
     pub fn name(self) -> &'static str {
         match self {
             Action::Allow => "allow",

@@ -1,4 +1,4 @@
-//! Rules as they are written for a flag, and the rule that an answer or a suggestion stands for.
+//! Rules from the text of a flag, from an answer of the user, and for suggestions.
 
 use std::path::Path;
 
@@ -30,7 +30,7 @@ pub fn parse_allow(text: &str, home: Option<&Path>) -> Result<PermissionRule, Ba
         (Some(rest), Some(home)) if tool != "bash" => home.join(rest).display().to_string(),
         _ => pattern.to_owned(),
     };
-    // A directory stands for everything in it.
+    // A directory includes everything in it.
     let pattern = match pattern.strip_suffix('/') {
         Some(folder) if tool != "bash" => format!("{folder}/*"),
         _ => pattern,
@@ -46,7 +46,7 @@ impl PermissionRule {
 
     /// Returns the rule to suggest for a flag or a file.
     ///
-    /// Such a rule applies as it is written. A remembered one does not cover options with which the same program does more, and
+    /// Such a rule applies literally. A remembered one does not cover options with which the same program does more, and
     /// this one would, so a command that has such options is suggested literally.
     pub fn suggested_for(request: PermissionRequest<'_>) -> PermissionRule {
         let rule = rule_for(request);

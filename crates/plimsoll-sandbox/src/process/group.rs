@@ -53,7 +53,7 @@ impl ProcessGroup {
             self.is_over = true;
             // The process is not reaped yet, so that neither its ID nor that of its group can belong to another one.
             if let Some(pid) = self.pid() {
-                // Fails for a process that has ended. One that has just started may have no group of its own yet.
+                // Fails for a process that has ended. One that has just started may not have its own group yet.
                 let _ = kill_process_group(pid, Signal::KILL);
                 let _ = kill_process(pid, Signal::KILL);
             }

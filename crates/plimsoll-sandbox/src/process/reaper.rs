@@ -36,7 +36,7 @@ impl Reaper {
         // The environment could define a shell function named `read` or `trap`.
         let path = std::env::var_os("PATH");
         command.env_clear().envs(path.map(|path| ("PATH", path)));
-        // A group of its own, so that Ctrl-C at the terminal does not reach it.
+        // A new process group, so that Ctrl-C at the terminal does not reach it.
         command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         std::os::unix::process::CommandExt::process_group(&mut command, 0);
         let mut shell = command.spawn()?;
@@ -59,7 +59,7 @@ impl Reaper {
 
 impl Drop for Reaper {
     fn drop(&mut self) {
-        // Nothing must stay behind if `end` was not called.
+        // No process must survive if `end` was not called.
         drop(self.input.take());
         let _ = self.shell.wait();
     }

@@ -1,9 +1,9 @@
-//! Commands that run in a session of their own.
+//! Commands that run in a new session.
 //!
 //! A process of this program's session could open its terminal by `/dev/tty`, draw a false question on it or disable Ctrl-C. Only
 //! the process itself can enter a new session, between fork and exec, where the standard library runs nothing without `unsafe`. So
 //! the `setsid` program does it and then becomes the command, with the same process ID. Without that program a command gets a
-//! process group of its own and keeps the terminal, which [`Guard::Terminal`](crate::Guard::Terminal) reports as missing.
+//! new process group and keeps the terminal, which [`Guard::Terminal`](crate::Guard::Terminal) reports as missing.
 
 use std::ffi::OsStr;
 use std::io;
@@ -29,7 +29,7 @@ impl SessionStarter {
         SessionStarter { setsid: find_setsid(&USUAL, &std::env::var_os("PATH").unwrap_or_default()) }
     }
 
-    /// Returns whether commands get a session of their own, and so no terminal.
+    /// Returns whether commands get a new session, and so no terminal.
     pub(crate) fn has_sessions(&self) -> bool {
         self.setsid.is_some()
     }

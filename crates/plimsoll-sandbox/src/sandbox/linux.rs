@@ -56,7 +56,7 @@ impl Support {
             Guard::Truncation => self.landlock >= ABI::V3,
             Guard::Network | Guard::UnixSockets => self.seccomp,
             Guard::Signals | Guard::Processes => self.landlock >= ABI::V6,
-            // Not enforced by the kernel: each command begins a session of its own.
+            // Not enforced by the kernel: each command begins a new session.
             Guard::Terminal => false,
         }
     }

@@ -96,7 +96,7 @@ impl Sandbox {
         Sandbox { config, confinement, system, temporary: OnceLock::new() }
     }
 
-    /// Returns a sandbox on the same system with other settings and a temporary directory of its own.
+    /// Returns a sandbox on the same system with other settings and its own temporary directory.
     pub fn with_config(&self, config: SandboxConfig) -> Sandbox {
         Sandbox::on(Arc::clone(&self.system), config)
     }
@@ -133,7 +133,7 @@ impl Sandbox {
         carve::is_carved(directory, &self.config.closed)
     }
 
-    /// Returns a command that will run in this directory, in a session of its own. `path` is the `PATH` that it will have.
+    /// Returns a command that will run in this directory, in a new session. `path` is the `PATH` that it will have.
     pub fn command(&self, program: &str, directory: &Path, path: Option<&OsStr>) -> io::Result<Command> {
         self.system.sessions.command(program, directory, path)
     }

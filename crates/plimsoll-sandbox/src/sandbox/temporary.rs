@@ -50,7 +50,7 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
 }
 
-/// Removes directories that killed processes have left, on a thread of its own.
+/// Removes directories that killed processes have left, on a new thread.
 pub(super) fn sweep_in_background() {
     let sweep = || sweep(&std::env::temp_dir(), YOUNG);
     // If there is no thread now, another process will do it.
