@@ -7,6 +7,8 @@ use plimsoll_store::NewSession;
 use crate::agent::Agent;
 use crate::error::AgentError;
 use crate::run::Conversation;
+use crate::todo::TodoItem;
+use crate::tools::newest_todos;
 
 impl Conversation {
     /// The agent that runs the session, with what was allowed to it since it was opened.
@@ -22,6 +24,12 @@ impl Conversation {
     /// What would be reduced next, without doing it.
     pub async fn plan(&self) -> Result<NextReductions, AgentError> {
         Ok(self.session.plan().await?)
+    }
+
+    /// The newest list of things to do.
+    pub async fn todos(&self) -> Result<Vec<TodoItem>, AgentError> {
+        let session = self.session.id().clone();
+        Ok(self.session.with_archive(move |archive| newest_todos(archive, &session)).await?)
     }
 
     /// Keep something in view word for word: a message, a part, or some words that were said.

@@ -50,18 +50,18 @@ pub mod anthropic;
 pub mod chat;
 mod client;
 mod decode;
+mod decoding;
 mod endpoint;
 mod error;
 mod lanes;
 mod lenient;
 mod names;
-mod overflow;
+mod prompt;
 mod request;
 pub mod responses;
 mod retry;
 mod secret;
 pub mod sse;
-mod thoughts;
 mod tls;
 mod usage;
 
@@ -71,10 +71,11 @@ pub use endpoint::{Endpoint, EndpointError, ModelRef, Wire};
 pub use error::{ProviderError, StreamFault, TimeoutKind};
 pub use names::ToolNames;
 pub use plimsoll::AnswerEvent;
-pub use request::{
-    Body, BuildError, CacheTtl, CallIds, MaxTokensField, Prompt, Request, RequestOptions, Thinking,
-    ToolChoice, ToolSpec, WordlessContent,
+pub use prompt::{
+    BuildError, CacheTtl, CallIds, MaxTokensField, Prompt, RequestOptions, Thinking, ToolChoice, ToolSpec,
+    WordlessContent,
 };
+pub use request::{Body, Request};
 pub use retry::RetryPolicy;
 pub use secret::Secret;
 

@@ -194,3 +194,10 @@ impl SessionBuilder {
         Ok(id)
     }
 }
+
+impl Driver {
+    /// Settings of a session to open.
+    pub fn builder(archive: Arc<Archive>) -> SessionBuilder {
+        SessionBuilder::new(archive)
+    }
+}

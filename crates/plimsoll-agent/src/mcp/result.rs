@@ -8,7 +8,7 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
-use crate::tools::{ToolCall, ToolError};
+use crate::agent::{ToolCall, ToolError};
 use crate::untrusted::clean;
 
 /// So much of an error is told, in characters; an error does not pass layer 1.

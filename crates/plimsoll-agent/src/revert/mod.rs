@@ -19,18 +19,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll::{MessageId, PartId, SessionId};
+use plimsoll_sandbox::{FileContent, FileEntry, ReplaceError, remove_empty_folder};
 use plimsoll_session::{
     CallTrace, ChangeHistory, FileChange, FileOp, KnownTools, RevertRecord, Session, SessionError,
 };
 use plimsoll_store::{Archive, SpillRecord, StoreError};
-use serde::Serialize;
 use thiserror::Error;
 
 use crate::event::{Event, EventSink};
-use crate::place::{Content, Place, ReplaceError, remove_empty_folder};
+use crate::report::{RevertAction, RevertReport, RevertedFile, RevertedTask, UncoveredCall};
 use crate::run::Conversation;
 
-pub use tasks::RevertedTask;
 use tasks::{HeldTasks, TaskTraces};
 
 /// Tools that leave nothing on the disk, and those whose changes are recorded.
@@ -108,76 +107,6 @@ impl From<StoreError> for RevertError {
     }
 }
 
-/// What a revert did, or would do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RevertReport {
-    /// The session.
-    pub session: SessionId,
-    /// Files are as they were before this turn.
-    pub turn: usize,
-    /// How the prompt of that turn begins.
-    pub prompt: String,
-    /// Whether an earlier revert was taken back.
-    pub undoes_revert: bool,
-    /// The message that tells the model; none if no file was touched.
-    pub notice: Option<MessageId>,
-    /// What became of each file.
-    pub files: Vec<RevertedFile>,
-    /// Calls of those turns whose doings are not known, and were not taken back.
-    pub uncovered: Vec<UncoveredCall>,
-    /// Background tasks that these turns launched or resumed. What they changed with `write` and `edit` is put back too.
-    pub tasks: Vec<RevertedTask>,
-}
-
-impl RevertReport {
-    /// Whether a file was put back, or would be.
-    pub fn changes(&self) -> bool {
-        self.files.iter().any(|file| file.action != RevertAction::Left)
-    }
-}
-
-/// What became of a file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RevertedFile {
-    /// The file.
-    pub path: PathBuf,
-    /// What was done.
-    pub action: RevertAction,
-    /// Why it is not as it was before the turn that was asked for, if it is not.
-    pub problem: Option<String>,
-}
-
-/// What was done to a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum RevertAction {
-    /// It holds what it held.
-    Restored,
-    /// It was not there before, and is not there any more.
-    Removed,
-    /// It was left as it is.
-    Left,
-}
-
-/// A call whose doings are not known.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct UncoveredCall {
-    /// The turn that made it, or that launched the task which did.
-    pub turn: usize,
-    /// The task that made it; none for the session itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub task: Option<SessionId>,
-    /// The call's part.
-    pub part: PartId,
-    /// The tool.
-    pub tool: String,
-    /// What it was given: the command line of a shell, or the input as JSON.
-    pub input: String,
-}
-
 /// What is to be done.
 struct RevertPlan {
     report: RevertReport,
@@ -189,7 +118,7 @@ struct RevertPlan {
 struct Step {
     /// Its place in the report.
     file: usize,
-    old: Option<Content>,
+    old: Option<FileContent>,
     /// What it is to hold; none if it is to go.
     kept: Option<SpillRecord>,
     mode: Option<u32>,
@@ -380,7 +309,7 @@ impl RevertPlan {
     fn add(&mut self, archive: &Archive, path: &Path, changes: &[Recorded<'_>]) -> Result<(), RevertError> {
         let file = self.report.files.len();
         let mut left = RevertedFile { path: path.to_owned(), action: RevertAction::Left, problem: None };
-        let old = match Place::find(path).and_then(|place| place.map_or(Ok(None), |place| place.read())) {
+        let old = match FileEntry::find(path).and_then(|place| place.map_or(Ok(None), |place| place.read())) {
             Ok(old) => old,
             Err(error) => {
                 left.problem = Some(error.to_string());
@@ -417,7 +346,7 @@ impl RevertPlan {
         }
         if state != now.as_deref() {
             left.action = if state.is_some() { RevertAction::Restored } else { RevertAction::Removed };
-            let folders = match Place::missing_folders(path) {
+            let folders = match FileEntry::missing_folders(path) {
                 Ok(folders) => folders.iter().map(|folder| folder.display().to_string()).collect(),
                 Err(error) => {
                     left.action = RevertAction::Left;
@@ -444,15 +373,15 @@ impl Step {
     fn apply(&self, path: &Path, new: Option<&[u8]>) -> Result<(), String> {
         let changed = |error| match error {
             ReplaceError::Changed => "it was changed by something else just now".to_owned(),
-            ReplaceError::Io(error) => error.to_string(),
+            error => error.to_string(),
         };
         match (new, &self.old) {
             (Some(new), old) => {
-                let place = Place::make(path).map_err(|error| error.to_string())?;
+                let place = FileEntry::create_folders(path).map_err(|error| error.to_string())?;
                 place.replace(old.as_ref(), new, self.mode).map_err(changed)
             }
             (None, Some(old)) => {
-                let place = Place::find(path).map_err(|error| error.to_string())?;
+                let place = FileEntry::find(path).map_err(|error| error.to_string())?;
                 let place = place.ok_or_else(|| changed(ReplaceError::Changed))?;
                 place.remove(old).map_err(changed)?;
                 // The innermost first; one that holds something else stays.

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use plimsoll::{Millis, SessionId};
 use plimsoll_session::{CallTrace, ChangeHistory, SessionError};
 use plimsoll_store::{Archive, Lease, StoreError, TaskFilter};
-use serde::Serialize;
 
 use super::{RevertError, TOOLS};
-use crate::tasks::Task;
+use crate::report::RevertedTask;
+use crate::task::Task;
 
 /// A task that has just ended is still being put away; it is waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -21,22 +21,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const LEASE: Duration = Duration::from_secs(60);
 /// So many records are read at a time.
 const PAGE: u64 = 1_000;
-
-/// A task whose changes belong to the turns that are put back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RevertedTask {
-    /// Its id.
-    pub id: SessionId,
-    /// What it is about.
-    pub description: String,
-    /// The turn that launched or resumed it first, of those that are put back.
-    pub turn: usize,
-    /// Whether it is at work by its record. Nothing is put back before it has ended.
-    pub is_active: bool,
-    /// Whether its session was removed, so that it is not known what it did.
-    pub is_gone: bool,
-}
 
 /// The time from which on something belongs to a turn, until the next.
 #[derive(Clone, Copy)]

@@ -10,12 +10,11 @@ use plimsoll_store::{NewSession, StoreError, TakeOver};
 
 use super::TOOL_PREFIX;
 use super::board::{Caller, Launch, TaskBoard};
-use super::error::TaskError;
 use super::roster::RosterAgent;
-use super::task::{ForkReceipt, ForkWay, Task};
-use crate::agent::{Agent, Bound, Profile, declared, overhead};
+use super::tools::RefusedTool;
+use crate::agent::{Agent, BackgroundTasks, Bound, Profile, ToolSet, declared, overhead};
 use crate::builtin::DEFAULT_AGENT;
-use crate::tools::{RefusedTool, ToolSet};
+use crate::task::{ForkReceipt, ForkWay, Task, TaskError};
 
 /// A task's session and its agent.
 pub(super) struct Born {
@@ -165,7 +164,7 @@ impl TaskBoard {
         let own = self.tools(&name).into_iter();
         let own: Vec<_> =
             own.filter(|tool| self.roster.has_task_tool(&name, &tool.spec().name, true)).collect();
-        agent.tasks = (!own.is_empty()).then(|| Arc::clone(self));
+        agent.tasks = (!own.is_empty()).then(|| Arc::clone(self) as Arc<dyn BackgroundTasks>);
         agent.profile.bounds = bounds;
         let tools = tools.filter(|tool| agent.profile.wants(tool));
         agent.profile.tools = own.into_iter().fold(tools, ToolSet::with_shared);

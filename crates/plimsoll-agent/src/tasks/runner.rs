@@ -12,17 +12,15 @@ use tokio_util::sync::CancellationToken;
 
 use super::board::{StopReason, TaskBoard};
 use super::change::{LAUNCHER_CANCELLED, LAUNCHER_ENDED};
-use super::error::TaskError;
-use super::probe::TaskPoint;
 use super::progress::ProgressMeter;
 use super::spend::limit_words;
-use super::status::TaskStatus;
-use super::task::{Task, TaskChange};
-use super::text::{duration_text, toast_text};
 use crate::agent::Agent;
 use crate::error::AgentError;
-use crate::event::{Event, EventSink, millis};
-use crate::run::{Conversation, RunEnd, RunReport};
+use crate::event::{Event, EventSink};
+use crate::figures::millis;
+use crate::report::{RunEnd, RunReport};
+use crate::run::Conversation;
+use crate::task::{Task, TaskChange, TaskError, TaskPoint, TaskStatus, duration_text, toast_text};
 
 /// How often the progress of a run is recorded.
 const RECORD_EVERY: Duration = Duration::from_secs(1);

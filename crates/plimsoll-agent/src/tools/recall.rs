@@ -6,10 +6,10 @@ use std::path::Path;
 use plimsoll::policy::RecallPolicy;
 use plimsoll::recall::{RecallQuery, RecallTool};
 use plimsoll_providers::ToolSpec;
+use plimsoll_sandbox::{Access, Subject};
 use serde_json::Value;
 
-use super::{Tool, ToolCall, ToolError};
-use crate::permissions::{Access, Subject};
+use crate::agent::{Tool, ToolCall, ToolError};
 
 /// Brings back what has left the window.
 pub struct Recall {

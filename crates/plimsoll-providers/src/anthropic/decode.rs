@@ -6,7 +6,7 @@ use plimsoll::AnswerEvent;
 use serde_json::{Value, json};
 
 use super::wire::{ContentBlock, Delta, Event, KNOWN_EVENTS, Usage};
-use crate::decode::{Context, DecodeError, check_unknown, parse};
+use crate::decoding::{Context, DecodeError, check_unknown, parse};
 use crate::error::{Failure, ProviderError};
 use crate::lanes::{Lanes, Said, named, parse_input};
 

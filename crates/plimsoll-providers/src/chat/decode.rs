@@ -7,7 +7,7 @@ use plimsoll::AnswerEvent;
 use serde_json::{Value, json};
 
 use super::wire::{Chunk, Content, ContentPart, Delta, ToolCallDelta, Usage};
-use crate::decode::{Context, DecodeError, parse};
+use crate::decoding::{Context, DecodeError, parse};
 use crate::error::{Failure, ProviderError};
 use crate::lanes::{Lanes, Said, parse_input};
 

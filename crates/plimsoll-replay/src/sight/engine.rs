@@ -20,12 +20,12 @@ use plimsoll_session::{Content, Counting, Prepared, SessionError, SessionModel};
 use plimsoll_store::{Archive, Clock, NewSession};
 use serde_json::json;
 
-use super::{Asked, Needed, Noted, Reduction, Sight};
-use crate::pieces::{Piece, Pieces, RECALL_PART};
-use crate::recording::{Call, Recording, Step};
+use super::{Asked, Needed, Noted, Sight};
+use crate::billing::Billing;
+use crate::recording::{Call, Piece, Pieces, RECALL_PART, Recording, Step};
+use crate::report::Reduction;
 use crate::request::Request;
 use crate::rules::Handles;
-use crate::run::Billing;
 
 pub(super) struct Engine<'a> {
     driver: Driver,

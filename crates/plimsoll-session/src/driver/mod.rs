@@ -32,7 +32,6 @@ use plimsoll_store::{
 use plimsoll_store::{Note, SessionPatch};
 use serde_json::json;
 
-use crate::builder::SessionBuilder;
 use crate::climb::{Climb, ClimbOutcome, SummaryCharges};
 use crate::error::SessionError;
 use crate::meter::{Meter, Weighed};
@@ -122,11 +121,6 @@ enum Precompaction {
 }
 
 impl Driver {
-    /// Settings of a session to open.
-    pub fn builder(archive: Arc<Archive>) -> SessionBuilder {
-        SessionBuilder::new(archive)
-    }
-
     pub(crate) fn open_leased(
         archive: Arc<Archive>,
         lease: Lease,
