@@ -43,7 +43,10 @@ fn probed(
 #[case::it_was_given_back(true)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_waited_does_not_begin_what_another_has_run_meanwhile(#[case] given_back: bool) {
-    let server = ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap();
+    let gate = Gate::new();
+    let held = gate.clone();
+    let server =
+        ModelServer::answering(move |_: &Captured| Reply::new().text("Done.").gate(0, &held)).unwrap();
     let taken = Arc::new(Mutex::new(None));
     let thief = Arc::clone(&taken);
     let limits = TaskLimits { at_once: 1, ..TaskLimits::default() };
@@ -73,7 +76,10 @@ async fn a_run_that_waited_does_not_begin_what_another_has_run_meanwhile(#[case]
     });
     let talk = dock.begin().await;
     dock.launch(&talk, "One").await;
+    // The slot goes to whichever run asks first.
+    gate.reached().await;
     let second = dock.launch(&talk, "Two").await;
+    gate.release();
     let begun = std::time::Instant::now();
     while (taken.lock().unwrap().is_none() || dock.board.active_here() > 0)
         && begun.elapsed() < Duration::from_secs(20)
