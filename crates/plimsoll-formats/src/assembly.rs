@@ -9,12 +9,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use plimsoll::log::{
-    CompactionPart, FilePart, Notes, ReasoningPart, TextPart, ToolPart, ToolResultPart, ToolTime,
+    CompactionPart, Extra, FilePart, Notes, ReasoningPart, TextPart, ToolPart, ToolResultPart, ToolTime,
 };
 use plimsoll::{
     Info, Message, MessageId, Millis, Part, PartBody, PartId, Role, SessionId, Text, ToolState, ToolStatus,
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::blocks::words_of;
 use crate::detect::Format;
@@ -99,7 +99,7 @@ pub(crate) struct Answer {
     pub(crate) attachments: Vec<Value>,
     pub(crate) at: Option<Millis>,
     /// Goes beside the output.
-    pub(crate) extra: Map<String, Value>,
+    pub(crate) extra: Extra,
 }
 
 /// What there is to know about a compaction.
@@ -334,7 +334,7 @@ impl<'s> Assembly<'s> {
         let text = text.into();
         if !text.is_empty() || metadata.is_some() {
             let part = self.part(place, PartBody::Reasoning(ReasoningPart { text }));
-            part.extra = metadata.map(|metadata| object("metadata", metadata)).unwrap_or_default();
+            part.extra = metadata.map(|metadata| object("metadata", metadata).into()).unwrap_or_default();
         }
     }
 

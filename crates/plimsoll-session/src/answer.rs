@@ -1,11 +1,11 @@
 //! An answer of the model as it streams: each block becomes a part of the log as it arrives.
 
-use plimsoll::log::{MessageUpdate, ReasoningPart};
+use plimsoll::log::{Extra, MessageUpdate, ReasoningPart};
 use plimsoll::{
     Info, Input, Message, MessageId, Millis, Part, PartBody, PartId, Role, ToolState, ToolStatus, Usage,
 };
 use plimsoll_tokens::Observed;
-use serde_json::{Map, Number, Value};
+use serde_json::{Number, Value};
 
 use crate::driver::Driver;
 use crate::error::SessionError;
@@ -181,7 +181,7 @@ impl Driver {
                 self.end_part()?;
                 let now = self.now();
                 let (message, id) = (self.writing()?.message.clone(), self.ids.part(now));
-                let mut extra = Map::new();
+                let mut extra = Extra::default();
                 extra.insert("type".into(), BLOCK.into());
                 extra.insert("block".into(), value);
                 let part = Part { extra, ..Part::new(id.clone(), PartBody::Other(BLOCK.into())) };
