@@ -218,7 +218,7 @@ impl<'s> Assembly<'s> {
             ..Info::default()
         };
         self.note_restart(place, &info.id);
-        let mut message = Message { info, ..Message::default() };
+        let mut message = Message { info: info.into(), ..Message::default() };
         if let Some(at) = at {
             message = message.at(at);
         }

@@ -117,9 +117,9 @@ impl Driver {
             session_id: Some(self.session().clone()),
             role: Some(Role::Assistant),
             extra,
-            ..begun.info
+            ..begun.info.into_inner()
         };
-        let message = self.append(Message { info, parts: begun.parts, ..Message::default() })?;
+        let message = self.append(Message { info: info.into(), parts: begun.parts, ..Message::default() })?;
         let sent = self.note_sent();
         self.writing = Some(Writing {
             message: message.clone(),

@@ -211,7 +211,7 @@ fn remind(driver: &mut Driver) -> Result<bool, SessionError> {
     let mut part = Part::new(ids.part(now), body);
     part.extra.insert("metadata".into(), json!({ REMINDED_KEY: summary }));
     let mut message = Message::user(ids.message(now), ids.part(now), "").at(now);
-    message.parts = vec![part];
+    message.parts = vec![part].into();
     driver.append(message)?;
     Ok(true)
 }

@@ -179,7 +179,7 @@ const ENDED_CALL: &str = "ended call ";
 
 fn seen(message: Message) -> Seen {
     let parts = message.parts.iter().map(|part| (part.id.clone(), content(part))).collect();
-    Seen { message: message.info.id, parts }
+    Seen { message: message.info.id.clone(), parts }
 }
 
 /// What a part holds, without marks: they come and go.

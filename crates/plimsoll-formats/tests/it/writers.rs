@@ -28,7 +28,7 @@ fn conversation() -> Vec<Message> {
         Part::tool("p6".into(), "x".repeat(80), "bash", ToolState::pending(json!({}))),
     ];
     let mut marker = Message::user("m4".into(), "p8".into(), "");
-    marker.parts = vec![part("p8", PartBody::Compaction(plimsoll::log::CompactionPart::default()))];
+    marker.parts = vec![part("p8", PartBody::Compaction(plimsoll::log::CompactionPart::default()))].into();
     let mut summary = Message::assistant("m5".into(), vec![Part::text("p9".into(), "So far.")]);
     summary.info.summary = true;
     summary.info.parent_id = Some("m4".into());
@@ -123,7 +123,7 @@ fn an_opencode_export_keeps_the_log_and_fills_in_what_opencode_needs() {
         vec![part("p11", PartBody::ToolCall(ToolCallPart::new("c9", "ls", json!({}))))],
     ));
     let mut result = Message::user("m8".into(), "p12".into(), "");
-    result.parts = vec![part("p12", PartBody::ToolResult(ToolResultPart::new("c9", "a.txt")))];
+    result.parts = vec![part("p12", PartBody::ToolResult(ToolResultPart::new("c9", "a.txt")))].into();
     messages.push(result);
     let written = write(Format::OpencodeExport, &SessionInfo::default(), &messages).unwrap();
     assert_eq!(written["messages"][0]["info"]["system"], "Rules");
@@ -332,7 +332,7 @@ fn opencode_shows_of_an_export_what_the_window_shows() {
         prompt: Some("m10".into()),
         ..CompactionPart::default()
     };
-    marker.parts = vec![Part::new("p31".into(), PartBody::Compaction(part))];
+    marker.parts = vec![Part::new("p31".into(), PartBody::Compaction(part))].into();
     let mut summary = Message::assistant("m13".into(), vec![Part::text("p32".into(), "So far.")]);
     summary.info.summary = true;
     summary.info.parent_id = Some("m12".into());

@@ -9,6 +9,7 @@ use super::fields::{
 };
 use super::ids::{MessageId, Millis, PartId, SessionId};
 use super::part::{CompactionPart, Part, PartBody};
+use super::shared::Shared;
 use crate::chars::Text;
 use crate::count::Tokens;
 
@@ -16,9 +17,9 @@ use crate::count::Tokens;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Message {
     /// Who said it, when, under which circumstances.
-    pub info: Info,
+    pub info: Shared<Info>,
     /// What was said and done.
-    pub parts: Vec<Part>,
+    pub parts: Shared<Vec<Part>>,
     /// Fields beside `info` and `parts`.
     pub extra: Extra,
 }
@@ -134,7 +135,7 @@ impl Message {
     /// A user's message with one text.
     pub fn user(id: MessageId, part: PartId, text: impl Into<Text>) -> Message {
         let info = Info { id, role: Some(Role::User), ..Info::default() };
-        Message { info, parts: vec![Part::text(part, text)], extra: Extra::default() }
+        Message { info: info.into(), parts: vec![Part::text(part, text)].into(), extra: Extra::default() }
     }
 
     /// The word to go on that a host adds after an automatic compaction, or when a turn was interrupted. It is not the
@@ -166,14 +167,14 @@ impl Message {
     /// A finished answer of the model, made of `parts`.
     pub fn assistant(id: MessageId, parts: Vec<Part>) -> Message {
         let info = Info { id, role: Some(Role::Assistant), finish: Some("stop".into()), ..Info::default() };
-        Message { info, parts, extra: Extra::default() }
+        Message { info: info.into(), parts: parts.into(), extra: Extra::default() }
     }
 
     /// An answer of the model that begins `now`, to be filled by [`Log::append_part`](super::Log::append_part) and
     /// [`Log::extend`](super::Log::extend) and ended by [`Log::record`](super::Log::record).
     pub fn begun(id: MessageId, now: Millis) -> Message {
         let info = Info { id, role: Some(Role::Assistant), ..Info::default() };
-        Message { info, ..Message::default() }.at(now)
+        Message { info: info.into(), ..Message::default() }.at(now)
     }
 
     /// The same answer, marked as one that this host has asked for with its own system prompt and tools.
@@ -372,7 +373,7 @@ impl Message {
         for (key, value) in at.object(value)? {
             let at = &At::Key(at, &key);
             let read = match key.as_str() {
-                "info" => object(value).map(|info| message.info = Info::read(info, at, notes)),
+                "info" => object(value).map(|info| message.info = Info::read(info, at, notes).into()),
                 "parts" => array(value).map(|parts| {
                     let parts = parts.into_iter().enumerate();
                     let parts = parts.map(|(index, part)| Part::read(part, &At::Index(at, index), notes));

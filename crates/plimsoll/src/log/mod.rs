@@ -10,6 +10,7 @@ mod ids;
 mod marks;
 mod message;
 mod part;
+mod shared;
 mod streaming;
 mod tool;
 
@@ -24,6 +25,7 @@ pub use ids::{Ids, MessageId, Millis, PartId, ReceiptId, SessionId};
 pub use marks::{Cut, Effect, Mark, Moment};
 pub use message::{Info, Message, ReadError, Role, Time, Usage};
 pub use part::{CompactionPart, FilePart, Part, PartBody, ReasoningPart, TextPart};
+pub use shared::Shared;
 pub use streaming::MessageUpdate;
 pub use tool::{Input, ToolCallPart, ToolPart, ToolResultPart, ToolState, ToolStatus, ToolTime};
 

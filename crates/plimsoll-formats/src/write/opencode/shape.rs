@@ -289,7 +289,7 @@ impl Shaping<'_> {
         let is_behind = message.parts.iter().any(|part| part.replaced().is_some_and(|text| text.is_empty()));
         let is_empty = parts.iter().all(|part| matches!(part.body, PartBody::Other(_)));
         let is_left = !(is_shown && is_behind && is_empty) && (!parts.is_empty() || message.parts.is_empty());
-        is_left.then(|| Message { parts, ..message.clone() })
+        is_left.then(|| Message { parts: parts.into(), ..message.clone() })
     }
 
     /// Give a part of a shown message the text that the window shows; whether it is shown at all.
