@@ -44,6 +44,7 @@
 
 mod cache;
 mod error;
+mod export;
 mod find;
 mod import;
 mod keeping;
@@ -60,12 +61,13 @@ mod write;
 
 pub use cache::WeighedCache;
 pub use error::ImportError;
+pub use export::{Exported, OnDamage, export};
 pub use find::{Found, Kept, Problem, Scope, Search, Tool, projects_around, row_with_id};
 pub use import::{Because, Drift, ImportOptions, InsteadOf, Outcome, Report};
 pub use places::Places;
 pub use short_ids::ShortIds;
 pub use source::{FileKind, OnRead, Source, open};
-pub use stored::{Extent, about, each, salvage, transcript, visit};
+pub use stored::{Extent, about, each, transcript, visit};
 pub use survey::Survey;
 pub use text::{first_prompt, first_words, is_printable, printable};
 pub use weigh::{Weighed, weigh_all};

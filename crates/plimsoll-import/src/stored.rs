@@ -2,7 +2,7 @@
 
 use plimsoll::{Message, SessionId};
 use plimsoll_formats::{Format, Recorded, SessionInfo, Transcript};
-use plimsoll_store::{CountWatch, Damage, PageRequest, Session, Store, StoreError};
+use plimsoll_store::{CountWatch, PageRequest, Session, Store, StoreError};
 
 /// How many messages are read at a time.
 const PAGE: u64 = 500;
@@ -67,16 +67,6 @@ pub fn visit(
         sink(message);
     })?;
     Ok(read.end())
-}
-
-/// What can still be read of a damaged session, and what cannot.
-pub fn salvage(store: &dyn Store, session: &Session) -> Result<(Transcript, Vec<Damage>), StoreError> {
-    let (mut read, mut messages) = (Reading::of(session), Vec::new());
-    let damage = store.salvage(&session.id, &mut |message| {
-        read.note(&message);
-        messages.push(message);
-    })?;
-    Ok((Transcript { messages, ..read.end() }, damage))
 }
 
 /// What is learned about a session while its messages go by.

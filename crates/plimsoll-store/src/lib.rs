@@ -68,8 +68,8 @@ pub use store::{
     Change, ChangeKind, ChangePage, Claim, Conversation, Epoch, ExpiredSpill, Feed, GrownMessage,
     HandleMatch, HandleTarget, Handles, Import, ImportRecord, Imported, Imports, Inbox, IndexStep, Lease,
     LeaseRecord, Leases, Logs, NewLease, NewNote, NewTask, Note, PurgeItem, PurgeReport, PurgeTarget, Purges,
-    Reductions, Revision, Sequence, Sessions, Settled, Snapshot, SpillPage, SpillRecord, Spills, StagedPiece,
-    Store, TakeOver, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep, settle_calls,
+    Reductions, Revision, Sequence, SessionReader, Sessions, Settled, Snapshot, SpillPage, SpillRecord,
+    Spills, StagedPiece, Store, TakeOver, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep, settle_calls,
 };
 
 use plimsoll::{LogError, MessageId, Part, PartBody, ToolStatus};

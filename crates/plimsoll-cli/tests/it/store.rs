@@ -726,3 +726,28 @@ fn an_inspection_stores_the_count_of_every_text_and_the_next_one_counts_none() {
     assert!(counts().iter().all(|count| count.is_some_and(|tokens| tokens.0 > 8_000)), "{:?}", counts());
     assert_eq!(home.json(&["inspect", "ses_5c", "--json"]), first);
 }
+
+/// What was written is looked at before all of it is read, so that the process still lives.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_export_holds_little_of_a_large_session() {
+    use std::io::Read;
+    let peak_of = |outputs: usize| {
+        let home = Home::new().with("project/chat.json", &chat(outputs));
+        assert!(home.run(&["sessions", "import", "chat.json"]).starts_with("exit: 0"));
+        let id = home.archive().store().sessions(&Default::default()).unwrap()[0].id.to_string();
+        let mut command = home.command(&["sessions", "export", &id], &[]);
+        let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut output = child.stdout.take().unwrap();
+        // Each output has 40 kB, of which some wait in the pipe.
+        output.read_exact(&mut vec![0; 40_000 * outputs - 200_000]).unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let peak: usize = peak.trim().trim_end_matches(" kB").parse().unwrap();
+        std::io::copy(&mut output, &mut std::io::sink()).unwrap();
+        assert!(child.wait().unwrap().success());
+        peak
+    };
+    let (small, large) = (peak_of(10), peak_of(300));
+    assert!(large < small + 5_000, "{small} kB for 400 kB of outputs, {large} kB for 12 MB");
+}

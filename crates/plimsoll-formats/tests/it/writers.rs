@@ -1,6 +1,6 @@
 use plimsoll::log::{ToolCallPart, ToolResultPart};
 use plimsoll::{Message, Part, PartBody, Policy, Role, ToolState, Window};
-use plimsoll_formats::{Format, FormatError, SessionInfo, read, write, write_window};
+use plimsoll_formats::{EachMessage, Format, FormatError, SessionInfo, read, write, write_to, write_window};
 use serde_json::{Value, json};
 
 use crate::support::{check, shape};
@@ -156,25 +156,33 @@ fn an_opencode_export_written_again_is_the_same() {
 }
 
 #[test]
-fn an_opencode_export_written_message_by_message_is_the_same_json() {
+fn what_is_written_message_by_message_is_the_same_json() {
     let info = SessionInfo {
         parent: Some("ses_parent".into()),
         title: Some("A title".into()),
         ..Default::default()
     };
-    for format in [Format::OpencodeExport, Format::OpencodeMessages] {
+    let formats =
+        [Format::OpencodeExport, Format::OpencodeMessages, Format::OpenaiChat, Format::AnthropicMessages];
+    for format in formats {
         for messages in [conversation(), Vec::new()] {
+            let each: EachMessage<'_, FormatError> = &mut |sink| {
+                messages.iter().cloned().for_each(sink);
+                Ok(())
+            };
             let mut bytes = Vec::new();
-            let (count, lost) =
-                plimsoll_formats::write_to(format, &info, &messages, &mut bytes).unwrap().unwrap();
+            let (count, lost) = write_to(format, &info, each, &mut bytes).unwrap();
             let (whole, lost_of_whole) = plimsoll_formats::write_counting(format, &info, &messages).unwrap();
             assert_eq!(String::from_utf8(bytes).unwrap(), whole.to_string());
             let list = whole.as_array().or_else(|| whole["messages"].as_array()).unwrap();
             assert_eq!((count, lost), (list.len(), lost_of_whole));
         }
     }
-    let mut none = Vec::new();
-    assert!(plimsoll_formats::write_to(Format::OpenaiChat, &info, &conversation(), &mut none).is_none());
+    let each: EachMessage<'_, FormatError> = &mut |_| Ok(());
+    assert!(matches!(
+        write_to(Format::Codex, &info, each, &mut Vec::new()),
+        Err(FormatError::NotWritable(Format::Codex))
+    ));
 }
 
 #[test]

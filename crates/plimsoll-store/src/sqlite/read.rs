@@ -208,9 +208,6 @@ pub(crate) fn one(
 }
 
 /// The messages from one place to another, both included.
-///
-/// Messages and their parts are read in step, so that nothing is held but what is returned: a window can be all of a session
-/// of 100,000 messages.
 pub(crate) fn range(
     connection: &Connection,
     chain: &Chain,
@@ -218,6 +215,20 @@ pub(crate) fn range(
     to: Option<&Position>,
     detail: Detail,
 ) -> Result<Vec<Message>, StoreError> {
+    let mut messages = Vec::new();
+    each_in_range(connection, chain, (from, to), detail, &mut |message| messages.push(message))?;
+    Ok(messages)
+}
+
+/// Hands out the messages from one place to another, both included. Messages and their parts are read in step, so that one
+/// message is held at a time.
+pub(crate) fn each_in_range(
+    connection: &Connection,
+    chain: &Chain,
+    (from, to): (&Position, Option<&Position>),
+    detail: Detail,
+    sink: &mut dyn FnMut(Message),
+) -> Result<(), StoreError> {
     let is_one = to == Some(from);
     let mut marks = match is_one {
         true => HashMap::new(),
@@ -246,7 +257,7 @@ pub(crate) fn range(
         }
         Ok(part)
     };
-    let mut messages: Vec<Message> = Vec::new();
+    let mut ids = CommonIds::default();
     for segment in &chain.0 {
         let Some(end) = end_of(segment, to) else { continue };
         let bounds = params![segment.key, from.time, from.id, end.time, end.id];
@@ -269,7 +280,7 @@ pub(crate) fn range(
             let json = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from).map_err(StoreError::from);
             let json = json.map_err(StoreError::damaged(|| format!("message `{id}`")))?;
             let mut message = rows::message_of(json, &id)?;
-            share_ids(&mut message, messages.last());
+            ids.share(&mut message);
             loop {
                 let (part_at, placed) = match (ahead.take(), detail) {
                     (Some(ahead), _) => ahead,
@@ -291,23 +302,34 @@ pub(crate) fn range(
             }
             // Not the list itself, which has room for more: most messages have one part.
             message.parts = own.drain(..).collect();
-            messages.push(message);
+            sink(message);
         }
     }
-    Ok(messages)
+    Ok(())
 }
 
-/// Lets a message share the ids that it has in common with the one before it.
-fn share_ids(message: &mut Message, before: Option<&Message>) {
-    let Some(before) = before else { return };
-    let info = &mut message.info;
-    if info.session_id == before.info.session_id {
-        info.session_id.clone_from(&before.info.session_id);
-    }
-    if info.parent_id.as_ref() == Some(&before.info.id) {
-        info.parent_id = Some(before.info.id.clone());
-    } else if info.parent_id == before.info.parent_id {
-        info.parent_id.clone_from(&before.info.parent_id);
+/// Ids that a message has in common with the one before it, so that both can share one text.
+#[derive(Default)]
+struct CommonIds {
+    session: Option<SessionId>,
+    parent: Option<MessageId>,
+    message: Option<MessageId>,
+}
+
+impl CommonIds {
+    fn share(&mut self, message: &mut Message) {
+        let info = &mut *message.info;
+        if info.session_id == self.session {
+            info.session_id.clone_from(&self.session);
+        }
+        for known in [&self.parent, &self.message] {
+            if info.parent_id == *known {
+                info.parent_id.clone_from(known);
+            }
+        }
+        self.session.clone_from(&info.session_id);
+        self.parent.clone_from(&info.parent_id);
+        self.message = Some(info.id.clone());
     }
 }
 

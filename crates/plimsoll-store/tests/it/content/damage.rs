@@ -219,7 +219,12 @@ fn a_salvage_keeps_what_can_be_read_and_names_the_rest() {
     let error = store.page(&id, &request).unwrap_err().to_string();
     assert!(error.starts_with("part `msg_1.1` of message `msg_1` is damaged: it cannot be read"), "{error}");
     let mut texts = Vec::new();
-    let damage = store.salvage(&id, &mut |message| texts.push(message.text())).unwrap();
+    let mut damage = Vec::new();
+    let salvage = store.read_session(&id, &mut |reader| {
+        damage = reader.salvage(&mut |message| texts.push(message.text()))?;
+        Ok(())
+    });
+    salvage.unwrap();
     assert_eq!(texts, ["text 0", "tex\u{fffd} 1", "text 2", "text 3", "text 4"]);
     let named: Vec<&str> = damage.iter().map(|damage| damage.what.as_str()).collect();
     let parts = ["part `msg_1.1` of message `msg_1`", "part `msg_2.1` of message `msg_2`"];
