@@ -1,8 +1,10 @@
 //! Stored sessions as transcripts.
 
+use std::sync::Arc;
+
 use plimsoll::{Message, SessionId};
 use plimsoll_formats::{Format, Recorded, SessionInfo, Transcript};
-use plimsoll_store::{CountWatch, PageRequest, Session, Store, StoreError};
+use plimsoll_store::{Archive, CountWatch, PageRequest, Session, Store, StoreError};
 
 /// How many messages are read at a time.
 const PAGE: u64 = 500;
@@ -38,6 +40,27 @@ pub fn each(store: &dyn Store, id: &SessionId, sink: &mut dyn FnMut(Message)) ->
     }
     counts.finish(store, id);
     Ok(())
+}
+
+/// Keeps the exact counts that are made of a session's texts: they are stored when this is dropped, so that nothing is
+/// counted again the next time.
+pub struct KeptCounts {
+    archive: Arc<Archive>,
+    session: SessionId,
+    watch: CountWatch,
+}
+
+impl KeptCounts {
+    /// Watches over the messages of a stored session.
+    pub fn new(archive: &Arc<Archive>, session: &SessionId, messages: &[Message]) -> KeptCounts {
+        KeptCounts { archive: Arc::clone(archive), session: session.clone(), watch: CountWatch::of(messages) }
+    }
+}
+
+impl Drop for KeptCounts {
+    fn drop(&mut self) {
+        self.watch.finish(self.archive.store(), &self.session);
+    }
 }
 
 /// A session as a transcript.

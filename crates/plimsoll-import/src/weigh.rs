@@ -92,8 +92,7 @@ fn weigh(found: &Found, store: Option<&dyn Store>, policy: &Policy) -> Result<We
     let read = match (&found.kept, store) {
         (Kept::Stored(session), Some(store)) => {
             let read = stored::transcript(store, session, Extent::Whole)?;
-            let mut counts = CountWatch::default();
-            read.messages.iter().for_each(|message| counts.watch(message));
+            let mut counts = CountWatch::of(&read.messages);
             let weighed = Weighed::of(&read, policy);
             counts.finish(store, &session.id);
             return Ok(weighed);
@@ -116,11 +115,11 @@ impl Weighed {
         let measured = WindowMeter::of(messages).read();
         let calibrated = measured.as_ref().map(Measured::counter);
         let counter: &dyn Counter = calibrated.as_ref().map_or(&policy.count, |counter| counter);
-        let shown = request_tokens(&Window::of(messages, policy), Fixed::default(), counter);
+        let shown = || request_tokens(&Window::of(messages, policy), Fixed::default(), counter);
         let title = info.title.as_deref().map(|title| first_words(title, TITLE));
         Weighed {
             messages: messages.len(),
-            window: measured.as_ref().map_or(shown, |measured| measured.window_of(shown)),
+            window: measured.as_ref().map_or_else(shown, |measured| measured.window_of(shown)),
             is_measured: measured.is_some(),
             title: title.filter(|title| !title.is_empty()).unwrap_or_else(|| first_prompt(messages)),
             model: info.model.clone(),

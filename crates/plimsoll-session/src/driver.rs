@@ -73,6 +73,8 @@ pub struct Driver {
     sent: Option<Sent>,
     /// Stops what is being prepared.
     stop: StopFlag,
+    /// Whether the lease was released.
+    is_closed: bool,
 }
 
 /// A request that was handed out: what its provider's cache holds afterwards, and what it measured.
@@ -214,10 +216,8 @@ impl Driver {
                 (UsageScale::read(&archive, &lease.session, &log, &settings.policy).ok(), None)
             }
         };
-        let mut counts = CountWatch::default();
-        log.iter().for_each(|message| counts.watch(message));
         Driver {
-            counts,
+            counts: CountWatch::of(&log),
             limits: settings.limits(),
             cache: settings.cache_terms(),
             ids: plimsoll_store::random_ids(),
@@ -241,6 +241,7 @@ impl Driver {
             prepared: None,
             sent: None,
             stop: StopFlag::default(),
+            is_closed: false,
         }
     }
 
@@ -693,9 +694,8 @@ impl Driver {
     /// Give the session back. A driver that is dropped does so too, but cannot say whether it worked.
     pub fn close(mut self) -> Result<(), SessionError> {
         self.counts.finish(self.archive.store(), &self.lease.session);
-        let (archive, lease) = (Arc::clone(&self.archive), self.lease.clone());
-        std::mem::forget(self);
-        Ok(archive.store().release(&lease)?)
+        self.is_closed = true;
+        Ok(self.archive.store().release(&self.lease)?)
     }
 
     pub(crate) fn now(&self) -> Millis {
@@ -829,6 +829,8 @@ fn compacts(receipt: &Receipt) -> bool {
 impl Drop for Driver {
     fn drop(&mut self) {
         // So that others need not wait for the lease to run out. An error has no caller to report it to.
-        let _ = self.archive.store().release(&self.lease);
+        if !self.is_closed {
+            let _ = self.archive.store().release(&self.lease);
+        }
     }
 }

@@ -470,10 +470,10 @@ impl Measured {
         Estimate { tokens: left(tokens), low: left(low), high: left(high) }
     }
 
-    /// The window now, of a session whose window comes to `visible` by [`Measured::counter`]. Where the last request was
-    /// of another window altogether, what is shown and what is hidden are added up.
-    pub fn window_of(&self, visible: Tokens) -> Tokens {
-        if self.is_undone { visible + self.hidden() } else { self.window().tokens }
+    /// The window now, of a session whose window comes to `visible` by [`Measured::counter`]. Only if the last request was
+    /// of another window altogether, what is shown and what is hidden are added up: most windows need not be built for it.
+    pub fn window_of(&self, visible: impl FnOnce() -> Tokens) -> Tokens {
+        if self.is_undone { visible() + self.hidden() } else { self.window().tokens }
     }
 
     /// Each request whose usage was recorded, with its weight as rebuilt from what the session shows.
