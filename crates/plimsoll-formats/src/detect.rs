@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::json::{Json, Take};
@@ -13,7 +14,8 @@ use crate::signs;
 const SQLITE: &[u8] = b"SQLite format 3\0";
 
 /// A format of transcripts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "&'static str", try_from = "String")]
 #[non_exhaustive]
 pub enum Format {
     /// What `opencode export` writes: `{ info, messages }`.
@@ -250,6 +252,20 @@ impl fmt::Display for Format {
 pub struct UnknownFormat {
     /// The name.
     pub name: String,
+}
+
+impl From<Format> for &'static str {
+    fn from(format: Format) -> &'static str {
+        format.name()
+    }
+}
+
+impl TryFrom<String> for Format {
+    type Error = UnknownFormat;
+
+    fn try_from(name: String) -> Result<Format, UnknownFormat> {
+        name.parse()
+    }
 }
 
 impl FromStr for Format {

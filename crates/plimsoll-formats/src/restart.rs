@@ -8,6 +8,7 @@
 use std::io::{BufRead, Seek, SeekFrom};
 
 use plimsoll::{Message, MessageId, PartBody, SessionId};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::detect::Format;
@@ -17,7 +18,9 @@ use crate::transcript::{Chain, Transcript};
 
 /// The record with which a message begins, where no message before it waits for anything. Claude Code's, Codex' and pi's
 /// sessions have one as soon as something was said.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// It can be stored and used by a later process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Restart {
     pub(crate) format: Format,
     pub(crate) offset: u64,

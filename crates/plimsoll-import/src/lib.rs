@@ -50,6 +50,7 @@ mod import;
 mod keeping;
 mod names;
 mod places;
+mod resume;
 mod short_ids;
 mod source;
 mod stored;

@@ -1,26 +1,26 @@
-//! What a session holds: messages, tokens, a title. Files are read side by side, and only if they changed since the last time.
+//! What a session holds: messages, tokens, a title. Sessions are read side by side, and of a transcript that was read before
+//! only what is new.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use plimsoll::count::request_tokens;
-use plimsoll::{Counter, Fixed, Policy, Tokens, Window};
+use plimsoll::{Fixed, Message, Policy, Tokens, Window};
 use plimsoll_formats::database::Database;
-use plimsoll_formats::{Recorded, Transcript};
-use plimsoll_store::{CountWatch, Store};
-use plimsoll_tokens::{Measured, WindowMeter};
+use plimsoll_formats::{Chain, Recorded, SessionInfo};
+use plimsoll_store::Store;
+use plimsoll_tokens::{MeterCheckpoint, WindowMeter, records_usage};
 use serde::{Deserialize, Serialize};
 
-use crate::cache::{Stamp, WeighedCache};
+use crate::cache::{Known, Stamp, WeighedCache};
 use crate::error::ImportError;
 use crate::find::{Found, Kept};
-use crate::stored::{self, Extent};
-use crate::text::{TITLE, first_prompt, first_words};
+use crate::resume;
+use crate::stored;
+use crate::text::{FirstPrompt, TITLE, first_words};
 
 /// A session, weighed.
-#[derive(Clone, Debug, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Weighed {
     /// How many messages it has.
     pub messages: usize,
@@ -58,20 +58,11 @@ pub fn weigh_all(
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     found.get(at).map(|session| (at, session))
                 } {
-                    let cache = cache.filter(|_| matches!(session.kept, Kept::File));
-                    let stamp = cache.and_then(|cache| Some((cache, Stamp::of(&session.path)?)));
-                    let known = stamp.as_ref().and_then(|(cache, stamp)| cache.get(&session.path, stamp));
-                    let weighed = known.map_or_else(
-                        || {
-                            let weighed = weigh(session, store, policy);
-                            if let (Some((cache, stamp)), Ok(weighed)) = (stamp, &weighed) {
-                                cache.put(&session.path, stamp, weighed);
-                                has_new.store(true, Ordering::Relaxed);
-                            }
-                            weighed
-                        },
-                        Ok,
-                    );
+                    let weighed = match (&session.kept, store) {
+                        (Kept::Stored(stored), Some(store)) => weigh_stored(store, stored, policy),
+                        (Kept::Row(_), _) => weigh_row(session, policy),
+                        (Kept::File | Kept::Stored(_), _) => weigh_file(session, policy, cache, &has_new),
+                    };
                     on_done();
                     if let Ok(mut done) = done.lock() {
                         done.push((at, weighed));
@@ -88,43 +79,141 @@ pub fn weigh_all(
     done.into_iter().map(|(_, weighed)| weighed).collect()
 }
 
-fn weigh(found: &Found, store: Option<&dyn Store>, policy: &Policy) -> Result<Weighed, ImportError> {
-    let read = match (&found.kept, store) {
-        (Kept::Stored(session), Some(store)) => {
-            let read = stored::transcript(store, session, Extent::Whole)?;
-            let mut counts = CountWatch::of(&read.messages);
-            let weighed = Weighed::of(&read, policy);
-            counts.finish(store, &session.id);
-            return Ok(weighed);
-        }
-        (Kept::Row(_), _) => {
-            Database::open(&found.path).and_then(|database| database.read(Some(&found.id)))?
-        }
-        (Kept::File | Kept::Stored(_), _) => {
-            plimsoll_formats::read(BufReader::new(File::open(&found.path)?))?
-        }
-    };
-    Ok(Weighed::of(&read, policy))
+fn weigh_stored(
+    store: &dyn Store,
+    session: &plimsoll_store::Session,
+    policy: &Policy,
+) -> Result<Weighed, ImportError> {
+    let mut weighing = Weighing::default();
+    let about = stored::visit(store, session, &mut |message| weighing.add(message))?;
+    weighing
+        .end(policy, &about.info, about.recorded, || Ok(store.window(&session.id)?.log.messages().to_vec()))
 }
 
-impl Weighed {
-    /// A session that was read. The window is measured as `plimsoll inspect` measures it: by the usage that the session
-    /// records, and by characters alone where it records none.
-    fn of(read: &Transcript, policy: &Policy) -> Weighed {
-        let Transcript { messages, info, recorded, .. } = read;
-        let measured = WindowMeter::of(messages).read();
-        let calibrated = measured.as_ref().map(Measured::counter);
-        let counter: &dyn Counter = calibrated.as_ref().map_or(&policy.count, |counter| counter);
-        let shown = || request_tokens(&Window::of(messages, policy), Fixed::default(), counter);
+fn weigh_row(found: &Found, policy: &Policy) -> Result<Weighed, ImportError> {
+    let database = Database::open(&found.path)?;
+    let mut weighing = Weighing::default();
+    let about = database.visit(Some(&found.id), &mut |chain, message| {
+        if chain == Chain::Main {
+            weighing.add(message);
+        }
+    })?;
+    let whole = || Ok(database.read(Some(&found.id))?.messages);
+    weighing.end(policy, &about.info, about.recorded, whole)
+}
+
+fn weigh_file(
+    found: &Found,
+    policy: &Policy,
+    cache: Option<&WeighedCache>,
+    has_new: &AtomicBool,
+) -> Result<Weighed, ImportError> {
+    let path = &found.path;
+    let Some((cache, stamp)) = cache.and_then(|cache| Some((cache, Stamp::of(path)?))) else {
+        return Ok(resume::read(path, policy)?.0);
+    };
+    let grown = match cache.get(path, &stamp) {
+        Some(Known::Same(weighed)) => return Ok(weighed),
+        Some(Known::Grown(weighed, resume)) => resume::read_on(path, &weighed, *resume, policy),
+        None => None,
+    };
+    let (weighed, resume) = match grown {
+        Some(grown) => grown,
+        None => resume::read(path, policy)?,
+    };
+    cache.put(path, stamp, &weighed, resume);
+    has_new.store(true, Ordering::Relaxed);
+    Ok(weighed)
+}
+
+/// A session being weighed, message by message. Messages are held until one records usage: a session without any is told by
+/// characters, and a vocabulary is of no use for it.
+#[derive(Clone)]
+pub(crate) struct Weighing {
+    waiting: Option<Vec<Message>>,
+    meter: WindowMeter,
+    messages: usize,
+    prompt: FirstPrompt,
+}
+
+impl Default for Weighing {
+    fn default() -> Weighing {
+        Weighing {
+            waiting: Some(Vec::new()),
+            meter: WindowMeter::default(),
+            messages: 0,
+            prompt: FirstPrompt::default(),
+        }
+    }
+}
+
+/// The state of a [`Weighing`], as it is stored. It has figures and the title, and nothing else that was said.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct Checkpoint {
+    meter: MeterCheckpoint,
+    messages: usize,
+    prompt: FirstPrompt,
+}
+
+impl From<Checkpoint> for Weighing {
+    fn from(Checkpoint { meter, messages, prompt }: Checkpoint) -> Weighing {
+        Weighing { waiting: None, meter: meter.into(), messages, prompt }
+    }
+}
+
+impl Weighing {
+    pub(crate) fn add(&mut self, message: Message) {
+        self.messages += 1;
+        self.prompt.see(&message);
+        let Some(waiting) = &mut self.waiting else { return self.meter.add(&message) };
+        let is_known = records_usage(&message);
+        waiting.push(message);
+        if is_known {
+            self.waiting.take().into_iter().flatten().for_each(|message| self.meter.add(&message));
+        }
+    }
+
+    /// The state to go on from; `None` if no usage is known, or something is still to take effect.
+    pub(crate) fn checkpoint(&self) -> Option<Checkpoint> {
+        let meter = self.meter.checkpoint().filter(|_| self.waiting.is_none())?;
+        Some(Checkpoint { meter, messages: self.messages, prompt: self.prompt.clone() })
+    }
+
+    /// What all of it comes to. The window is measured as `plimsoll inspect` measures it: by the usage that the session
+    /// records, and by characters alone if it records none. `whole` reads the messages again, which few sessions need.
+    pub(crate) fn end(
+        self,
+        policy: &Policy,
+        info: &SessionInfo,
+        recorded: Recorded,
+        whole: impl FnOnce() -> Result<Vec<Message>, ImportError>,
+    ) -> Result<Weighed, ImportError> {
+        let shown = |messages: &[Message], counter: &dyn plimsoll::Counter| {
+            request_tokens(&Window::of(messages, policy), Fixed::default(), counter)
+        };
+        let (mut failed, measured) = (None, self.meter.read());
+        let window = match &measured {
+            None => shown(self.waiting.as_deref().unwrap_or_default(), &policy.count),
+            Some(measured) => measured.window_of(|| match whole() {
+                Ok(messages) => shown(&messages, &measured.counter()),
+                Err(error) => {
+                    failed = Some(error);
+                    Tokens::ZERO
+                }
+            }),
+        };
+        if let Some(error) = failed {
+            return Err(error);
+        }
         let title = info.title.as_deref().map(|title| first_words(title, TITLE));
-        Weighed {
-            messages: messages.len(),
-            window: measured.as_ref().map_or_else(shown, |measured| measured.window_of(shown)),
+        Ok(Weighed {
+            messages: self.messages,
+            window,
             is_measured: measured.is_some(),
-            title: title.filter(|title| !title.is_empty()).unwrap_or_else(|| first_prompt(messages)),
+            title: title.filter(|title| !title.is_empty()).unwrap_or_else(|| self.prompt.words()),
             model: info.model.clone(),
             started: info.started.map(|at| at.0),
-            recorded: recorded.clone(),
-        }
+            recorded,
+        })
     }
 }

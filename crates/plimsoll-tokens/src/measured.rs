@@ -20,16 +20,21 @@
 //! than before although messages had left it. So the last figure stays the reference, and it is reduced by the share of
 //! the rebuilt content that left the window.
 
+mod checkpoint;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use plimsoll::log::{CompactionPart, Moment};
 use plimsoll::{Memo, Message, MessageId, Role, Tokens, Usage};
+use serde::{Deserialize, Serialize};
 
 use crate::bpe::Bpe;
 use crate::calibrate::{Calibration, Estimate, Measure};
 use crate::counter::Calibrated;
 use crate::shown::{ShownMeasure, reductions};
+
+pub use checkpoint::MeterCheckpoint;
 
 /// So many responses tell how much is hidden; the later ones check it.
 pub const FIRST_RESPONSES: usize = 4;
@@ -105,10 +110,25 @@ struct Track {
 }
 
 /// A request whose usage was recorded.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "[u64; 4]", into = "[u64; 4]")]
 struct Request {
     measure: Measure,
     recorded: Tokens,
+}
+
+// As a list: there are thousands, and the names of the fields would be most of what is stored.
+impl From<[u64; 4]> for Request {
+    fn from([base, blocks, exact, recorded]: [u64; 4]) -> Request {
+        let measure = Measure { base: Tokens(base), blocks, exact: Tokens(exact) };
+        Request { measure, recorded: Tokens(recorded) }
+    }
+}
+
+impl From<Request> for [u64; 4] {
+    fn from(Request { measure, recorded }: Request) -> [u64; 4] {
+        [measure.base.0, measure.blocks, measure.exact.0, recorded.0]
+    }
 }
 
 impl Default for WindowMeter {

@@ -6,6 +6,7 @@ mod export;
 mod find;
 mod import;
 mod together;
+mod weigh;
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::Cursor;
