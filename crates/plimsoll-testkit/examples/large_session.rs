@@ -1,36 +1,54 @@
-//! Writes a Claude Code session of so many messages to standard output, the same each time, for measurements of large sessions:
-//! `cargo run -q --release -p plimsoll-testkit --example large_session -- 100000 > session.jsonl`.
+//! Writes sessions of Claude Code, the same each time, for measurements: one to standard output, or many into a folder.
+//!
+//! `large_session 100000 3 > session.jsonl` writes one of 100,000 messages with outputs of 3 lines, `large_session 6 3 20000
+//! FOLDER` 20,000 of 6 messages each.
 //!
 //! A turn has three messages: a prompt, an answer that reads a file or runs the tests, and an answer in words. The usage that
 //! is recorded is that of a window in which nothing was ever reduced.
 #![allow(clippy::unwrap_used)]
 
+use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-const SESSION: &str = "large-session";
-const DEFAULT_MESSAGES: usize = 100_000;
 /// What every request carries beside the conversation.
 const HIDDEN_TOKENS: usize = 15_000;
 
 fn main() {
-    let wanted = std::env::args().nth(1).map_or(DEFAULT_MESSAGES, |count| count.parse().unwrap());
-    let mut session = Session { out: BufWriter::new(std::io::stdout().lock()), records: 0, chars: 0 };
-    for turn in 0..wanted.div_ceil(3) {
-        session.turn(turn);
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let number = |at: usize| arguments[at].parse::<usize>().unwrap();
+    let size = (number(0), number(1));
+    let Some(folder) = arguments.get(3).map(PathBuf::from) else {
+        return Session::write(std::io::stdout().lock(), "large-session".into(), size);
+    };
+    std::fs::create_dir_all(&folder).unwrap();
+    for count in 0..number(2) {
+        let id = format!("{count:08x}-0000-4000-8000-000000000000");
+        Session::write(File::create(folder.join(format!("{id}.jsonl"))).unwrap(), id, size);
     }
-    session.out.flush().unwrap();
 }
 
-struct Session<W> {
-    out: W,
+struct Session<W: Write> {
+    out: BufWriter<W>,
+    id: String,
+    /// Lines of each output.
+    lines: usize,
     records: usize,
     /// Characters of the conversation so far.
     chars: usize,
 }
 
 impl<W: Write> Session<W> {
+    fn write(out: W, id: String, (messages, lines): (usize, usize)) {
+        let mut session = Session { out: BufWriter::new(out), id, lines, records: 0, chars: 0 };
+        for turn in 0..messages.div_ceil(3) {
+            session.turn(turn);
+        }
+        session.out.flush().unwrap();
+    }
+
     fn turn(&mut self, turn: usize) {
         let path = format!("src/module_{:03}/part_{:02}.rs", turn / 40 % 500, turn % 40);
         let (tool, input) = match turn % 3 {
@@ -41,7 +59,8 @@ impl<W: Write> Session<W> {
         let prompt = format!("Please look at `{path}` and say whether step {turn} is handled there.");
         self.record("user", json!({ "role": "user", "content": prompt }));
         self.answer(turn, 0, json!({ "type": "tool_use", "id": call, "name": tool, "input": input }));
-        let result = json!({ "type": "tool_result", "tool_use_id": call, "content": output(turn, &path) });
+        let result =
+            json!({ "type": "tool_result", "tool_use_id": call, "content": output(turn, &path, self.lines) });
         self.record("user", json!({ "role": "user", "content": [result] }));
         let said =
             format!("`{path}` handles it: `step_{turn}` returns `Err(StepError::E{:04})`.", turn % 10_000);
@@ -70,7 +89,7 @@ impl<W: Write> Session<W> {
             seconds / 60 % 60,
             seconds % 60
         );
-        let mut record = json!({ "parentUuid": parent, "sessionId": SESSION, "type": kind, "message": message,
+        let mut record = json!({ "parentUuid": parent, "sessionId": self.id, "type": kind, "message": message,
             "uuid": name(self.records), "timestamp": time });
         if self.records == 0 {
             record["cwd"] = "/home/user/project".into();
@@ -81,9 +100,9 @@ impl<W: Write> Session<W> {
     }
 }
 
-/// About 300 characters of code or of a test run.
-fn output(turn: usize, path: &str) -> String {
-    (0..3)
+/// Code or a test run, about 70 to 110 characters a line.
+fn output(turn: usize, path: &str, lines: usize) -> String {
+    (0..lines)
         .map(|line| match turn % 3 {
             0 => format!("test module_{:03}::case_{turn}_{line} ... ok, {path} in {} ms\n", turn / 40 % 500, turn % 97),
             _ => format!(
