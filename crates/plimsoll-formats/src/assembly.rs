@@ -162,6 +162,11 @@ impl<'s> Assembly<'s> {
         restarts.see(offset);
     }
 
+    /// Whether reading can be taken up with the record at this byte, and with none behind it so far.
+    pub(crate) fn restarts_at(&self, offset: u64) -> bool {
+        self.restarts.newest.as_ref().is_some_and(|newest| newest.0 == offset)
+    }
+
     /// Where reading can be taken up again, as near to the end as possible.
     pub(crate) fn restart(&self, format: Format) -> Option<Restart> {
         let (offset, place, message, user) = self.restarts.newest.clone()?;

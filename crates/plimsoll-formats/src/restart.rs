@@ -6,6 +6,7 @@
 //! does reach back, it says so, and the file has to be read from its beginning.
 
 use std::io::{BufRead, Seek, SeekFrom};
+use std::sync::Arc;
 
 use plimsoll::{Message, MessageId, PartBody, SessionId};
 use serde::{Deserialize, Serialize};
@@ -32,7 +33,7 @@ pub struct Restart {
     pub(crate) user: Option<MessageId>,
     /// What Codex' reader knows from earlier records: the model, and the newest count of tokens.
     pub(crate) model: Option<String>,
-    pub(crate) counted: Option<Value>,
+    pub(crate) counted: Option<Arc<Value>>,
 }
 
 impl Restart {
