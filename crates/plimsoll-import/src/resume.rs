@@ -11,7 +11,7 @@ use plimsoll_formats::{Chain, Format, Recorded, Restart, SessionInfo, Transcript
 use serde::{Deserialize, Serialize};
 
 use crate::error::ImportError;
-use crate::weigh::{Checkpoint, Weighed, Weighing};
+use crate::weighed::{Checkpoint, Weighed, Weighing};
 
 /// Maximum number of messages between the place where reading can be taken up and the end.
 const MAX_TAIL: usize = 512;

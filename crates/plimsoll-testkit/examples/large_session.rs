@@ -57,27 +57,27 @@ impl<W: Write> Session<W> {
         };
         let call = format!("toolu_{turn:06}");
         let prompt = format!("Please look at `{path}` and say whether step {turn} is handled there.");
-        self.record("user", json!({ "role": "user", "content": prompt }));
-        self.answer(turn, 0, json!({ "type": "tool_use", "id": call, "name": tool, "input": input }));
+        self.record("user", &json!({ "role": "user", "content": prompt }));
+        self.answer(turn, 0, &json!({ "type": "tool_use", "id": call, "name": tool, "input": input }));
         let result =
             json!({ "type": "tool_result", "tool_use_id": call, "content": output(turn, &path, self.lines) });
-        self.record("user", json!({ "role": "user", "content": [result] }));
+        self.record("user", &json!({ "role": "user", "content": [result] }));
         let said =
             format!("`{path}` handles it: `step_{turn}` returns `Err(StepError::E{:04})`.", turn % 10_000);
-        self.answer(turn, 1, json!({ "type": "text", "text": said }));
+        self.answer(turn, 1, &json!({ "type": "text", "text": said }));
     }
 
-    fn answer(&mut self, turn: usize, number: usize, block: Value) {
+    fn answer(&mut self, turn: usize, number: usize, block: &Value) {
         let usage = json!({ "input_tokens": 4, "cache_creation_input_tokens": 120,
             "cache_read_input_tokens": HIDDEN_TOKENS + self.chars / 4, "output_tokens": 60 });
         self.record(
             "assistant",
-            json!({ "id": format!("msg_{turn:06}_{number}"), "role": "assistant", "model": "claude-sonnet-4-5",
+            &json!({ "id": format!("msg_{turn:06}_{number}"), "role": "assistant", "model": "claude-sonnet-4-5",
                 "content": [block], "usage": usage }),
         );
     }
 
-    fn record(&mut self, kind: &str, message: Value) {
+    fn record(&mut self, kind: &str, message: &Value) {
         self.chars += message["content"].to_string().len();
         let name = |number: usize| format!("record-{number:08}");
         let parent = self.records.checked_sub(1).map(name);

@@ -30,8 +30,9 @@ use plimsoll::{Memo, Message, MessageId, Role, Tokens, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::bpe::Bpe;
-use crate::calibrate::{Calibration, Estimate, Measure};
+use crate::calibrate::{Calibration, Estimate};
 use crate::counter::Calibrated;
+use crate::measure::Measure;
 use crate::shown::{ShownMeasure, reductions};
 
 pub use checkpoint::MeterCheckpoint;

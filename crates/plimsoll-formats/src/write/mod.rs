@@ -16,8 +16,8 @@ use plimsoll::log::Moment;
 use plimsoll::{Log, Message, Part, PartBody, Policy, Text, Window};
 use serde_json::{Value, json};
 
-use crate::detect::Format;
 use crate::error::FormatError;
+use crate::format::Format;
 use crate::transcript::SessionInfo;
 use request::RequestCounts;
 

@@ -4,7 +4,7 @@ use plimsoll::{Message, PartBody, Window};
 use serde_json::{Map, Value};
 
 use super::{Lost, anthropic, openai};
-use crate::detect::Format;
+use crate::format::Format;
 use crate::recorded::Recorded;
 use crate::transcript::SessionInfo;
 

@@ -4,8 +4,7 @@ use plimsoll::{Message, SessionId};
 
 use super::MemoryStore;
 use crate::error::StoreError;
-use crate::session::{Damage, Findings};
-use crate::store::{IndexStep, SessionReader, Upkeep};
+use crate::store::{Damage, Findings, IndexStep, SessionReader, Upkeep};
 
 /// Messages in memory are as they were written.
 struct MemoryReader(Vec<Message>);

@@ -13,8 +13,7 @@ use super::read::{self, Detail};
 use super::rows;
 use super::sums::{self, lossy, lossy_or_null};
 use crate::error::StoreError;
-use crate::session::Damage;
-use crate::store::SessionReader;
+use crate::store::{Damage, SessionReader};
 
 /// A session in the transaction of its connection.
 pub(super) struct ChainReader<'c> {

@@ -12,20 +12,19 @@ use super::read::Detail;
 use super::salvage::ChainReader;
 use super::{
     PATIENCE, SqliteStore, advance, append, check, extend, feed, handles, imports, inbox, leases, purge,
-    random_ids, read, reduce, search, sessions, spills, tasks, undo,
+    read, reduce, search, sessions, spills, tasks, undo,
 };
 use crate::clock::Clock;
 use crate::counts::PartCounts;
 use crate::error::StoreError;
+use crate::random::random_ids;
 use crate::recall::{Hit, Scope, Selection};
-use crate::session::{
-    CompactionRecord, Filter, Findings, NewSession, Page, PageRequest, Session, SessionPatch,
-};
 use crate::store::{
-    ChangePage, Claim, ExpiredSpill, Feed, HandleMatch, Handles, Import, ImportRecord, Imported, Imports,
-    Inbox, IndexStep, Lease, LeaseRecord, Leases, Logs, NewLease, NewNote, NewTask, Note, PurgeReport,
-    PurgeTarget, Purges, Reductions, Revision, Sequence, SessionReader, Sessions, Snapshot, SpillPage,
-    SpillRecord, Spills, StagedPiece, TakeOver, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep,
+    ChangePage, Claim, CompactionRecord, ExpiredSpill, Feed, Filter, Findings, HandleMatch, Handles, Import,
+    ImportRecord, Imported, Imports, Inbox, IndexStep, Lease, LeaseRecord, Leases, Logs, NewLease, NewNote,
+    NewSession, NewTask, Note, Page, PageRequest, PurgeReport, PurgeTarget, Purges, Reductions, Revision,
+    Sequence, Session, SessionPatch, SessionReader, Sessions, Snapshot, SpillPage, SpillRecord, Spills,
+    StagedPiece, TakeOver, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep,
 };
 
 /// So many changes are forgotten in one transaction at most.

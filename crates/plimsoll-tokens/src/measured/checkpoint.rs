@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Request, Track, WindowMeter};
-use crate::calibrate::{Calibration, Measure};
+use crate::calibrate::Calibration;
+use crate::measure::Measure;
 
 /// A [`WindowMeter`] as it can be stored, to go on with the session when it has grown.
 ///

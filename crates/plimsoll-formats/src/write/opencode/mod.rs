@@ -14,7 +14,7 @@ use plimsoll::{Message, MessageId, Millis, Role, SessionId};
 use serde_json::{Value, json};
 
 use super::{EachMessage, Lost};
-use crate::detect::Format;
+use crate::format::Format;
 use crate::transcript::SessionInfo;
 
 use complete::Circumstances;
