@@ -135,9 +135,9 @@ fn messages(size: usize, is_compacted: bool) -> Vec<Message> {
         let marker = CompactionPart { auto: Some(true), ..CompactionPart::default() };
         let part = Part::new("prt_marker".into(), PartBody::Compaction(marker));
         let mut asked = message(pivot);
-        (asked.info.role, asked.parts) = (Some(Role::User), vec![part]);
+        (asked.info.role, asked.parts) = (Some(Role::User), vec![part].into());
         let mut summary = Message::assistant(
-            message(pivot + 1).info.id,
+            message(pivot + 1).info.id.clone(),
             vec![Part::text("prt_summary".into(), "## Goal\nKnow the depths.")],
         )
         .at(Millis(pivot as u64 + 2));

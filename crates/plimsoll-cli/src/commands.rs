@@ -112,7 +112,7 @@ pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output
         return reduce::prune(args, around, output);
     }
     let config = Config::load(&args.input.policy, around)?;
-    let Whole { log, limits, directory } = input::whole_log(&args.input, &config, around)?;
+    let Whole { log, limits, directory, counts: _counts } = input::whole_log(&args.input, &config, around)?;
     let policy = config.policy;
     let plan = Progress::during("planning", || {
         // The scale counts the whole session, so it is made only where something was chosen.
@@ -159,7 +159,7 @@ pub(crate) fn compact(args: &CompactArgs, around: &Surroundings, output: &mut Ou
         return reduce::compact(&args.input, args.force, around, output);
     }
     let config = Config::load(&args.input.policy, around)?;
-    let Whole { log, limits, directory } = input::whole_log(&args.input, &config, around)?;
+    let Whole { log, limits, directory, counts: _counts } = input::whole_log(&args.input, &config, around)?;
     let policy = config.policy;
     // The clock only stamps what is appended, and nothing is appended here.
     let situation = Situation { trigger: Trigger::Manual, ..Situation::new(&policy, limits, Millis(0)) };

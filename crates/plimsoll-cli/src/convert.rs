@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
-use plimsoll::{Message, PartBody, Tokens};
-use plimsoll_formats::{Format, Lost, Recorded, Transcript};
-use serde_json::Value;
+use plimsoll::{Log, Tokens};
+use plimsoll_formats::{EachMessage, Format, FormatError, Lost};
+use plimsoll_import::ImportError;
 
 use crate::args::ConvertArgs;
 use crate::error::{CliError, plain_reason};
@@ -25,7 +25,32 @@ pub(crate) fn run(
     let to = Target { format: args.to, out: args.out.as_deref(), force: args.force };
     to.check()?;
     let (_, transcript) = input::with_stored_id(&args.input, around)?;
-    to.write(&transcript, &[], output)
+    let unknown: u64 = transcript.skipped.values().sum();
+    let mut lost: Vec<Lost> = Vec::new();
+    lost.extend(Lost::new(unknown as usize, "record not understood", "records not understood"));
+    lost.extend(Lost::new(transcript.side_chains.len(), "sub-agent's session", "sub-agents' sessions"));
+    let log = Log::from_messages(transcript.messages);
+    to.write(output, |out| {
+        let each: EachMessage<'_, ImportError> = &mut |sink| {
+            log.iter().cloned().for_each(sink);
+            Ok(())
+        };
+        let written = plimsoll_formats::write_to(to.format, &transcript.info, each, out);
+        let (messages, left_out) = written.map_err(|error| to.failed(error))?;
+        lost.extend(left_out);
+        Ok(Written { messages, of: log.len(), lost: lost.iter().map(told_lost).collect() })
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What was written.
+pub(crate) struct Written {
+    /// Messages in the file.
+    pub(crate) messages: usize,
+    /// Messages of the session.
+    pub(crate) of: usize,
+    /// What is not in it.
+    pub(crate) lost: Vec<String>,
 }
 
 /// What is to be written, and where.
@@ -44,26 +69,16 @@ impl Target<'_> {
         self.out.filter(|path| !self.force && path.exists()).map_or(Ok(()), |path| Err(is_there(path)))
     }
 
-    /// Write a transcript, and say what is lost; `also` is what the caller knows of that.
+    /// Has something written, and says what is lost.
     pub(crate) fn write(
         &self,
-        transcript: &Transcript,
-        also: &[String],
         output: &mut Output,
-    ) -> Result<ExitCode, CliError> {
-        let (info, messages) = (&transcript.info, &transcript.messages);
-        let put = |out: &mut dyn Write| -> Result<(usize, Vec<String>), CliError> {
-            if let Some(written) = plimsoll_formats::write_to(self.format, info, messages, out) {
-                let (count, left_out) = written?;
-                out.write_all(b"\n")?;
-                return Ok((count, lost(transcript, self.format, &Value::Null, &left_out)));
-            }
-            let written = plimsoll_formats::write_counting(self.format, info, messages);
-            let (written, left_out) = written.map_err(|error| self.not_writable(&error))?;
-            serde_json::to_writer(&mut *out, &written).map_err(std::io::Error::from)?;
+        put: impl FnOnce(&mut dyn Write) -> Result<Written, CliError>,
+    ) -> Result<(), CliError> {
+        let put = |out: &mut dyn Write| -> Result<Written, CliError> {
+            let written = put(out)?;
             out.write_all(b"\n")?;
-            let list = written.as_array().or_else(|| written["messages"].as_array());
-            Ok((list.map_or(0, Vec::len), lost(transcript, self.format, &written, &left_out)))
+            Ok(written)
         };
         let existing = if self.force { Existing::Replace } else { Existing::Keep };
         let written = Progress::during("converting", || match self.out {
@@ -77,19 +92,27 @@ impl Target<'_> {
             }),
             None => put(output.writer()),
         });
-        let (count, mut lost) = written?;
+        let Written { messages, of, lost } = written?;
         output.flush()?;
-        lost.extend_from_slice(also);
         if !lost.is_empty() {
             note(&format!("lost: {}", lost.join(", ")));
         }
         if let Some(path) = self.out {
-            note(&format!("wrote {} to `{}`", told(count, messages.len()), path.display()));
+            note(&format!("wrote {} to `{}`", told(messages, of), path.display()));
         }
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 
-    fn not_writable(&self, error: &plimsoll_formats::FormatError) -> CliError {
+    /// Why nothing was written.
+    pub(crate) fn failed(&self, error: ImportError) -> CliError {
+        match error {
+            ImportError::Format(error @ FormatError::NotWritable(_)) => self.not_writable(&error),
+            ImportError::Io(error) => error.into(),
+            error => error.into(),
+        }
+    }
+
+    fn not_writable(&self, error: &FormatError) -> CliError {
         let told = CliError::usage(error.to_string());
         match self.format {
             Format::ClaudeCode | Format::Codex => told.hint(format!(
@@ -113,51 +136,10 @@ pub(crate) fn is_there(path: &Path) -> CliError {
         .hint("give another name, or `--force` to write over it")
 }
 
-/// What the format has no place for, counted.
-fn lost(transcript: &Transcript, to: Format, written: &Value, left_out: &[Lost]) -> Vec<String> {
-    let mut lost = Vec::new();
-    let mut count = |count: usize, one: &str, more: &str| match count {
-        0 => {}
-        1 => lost.push(format!("1 {one}")),
-        count => lost.push(format!("{} {more}", Tokens(count as u64))),
-    };
-    let unknown: u64 = transcript.skipped.values().sum();
-    count(unknown as usize, "record not understood", "records not understood");
-    count(transcript.side_chains.len(), "sub-agent's session", "sub-agents' sessions");
-    let messages = &transcript.messages;
-    let parts = || messages.iter().flat_map(|message| &message.parts);
-    if matches!(to, Format::OpenaiChat | Format::AnthropicMessages) {
-        let thoughts = parts().filter(|part| matches!(part.body, PartBody::Reasoning(_))).count();
-        count(thoughts.saturating_sub(written_thoughts(written)), "thought", "thoughts");
-        count(messages.iter().filter(|message| message.info.summary).count(), "summary", "summaries");
-        count(
-            messages.iter().filter(|message| has_usage(message)).count(),
-            "record of usage",
-            "records of usage",
-        );
-        let failed = messages.iter().filter(|message| has_failed(message)).count();
-        count(failed, "failed answer", "failed answers");
+/// Something that is lost, for people.
+pub(crate) fn told_lost(lost: &Lost) -> String {
+    match lost.count {
+        1 => format!("1 {}", lost.one),
+        count => format!("{} {}", Tokens(count as u64), lost.more),
     }
-    left_out.iter().for_each(|lost| count(lost.count, lost.one, lost.more));
-    lost
-}
-
-/// Whether something was counted for it, as `inspect` counts responses.
-fn has_usage(message: &Message) -> bool {
-    let mut recorded = Recorded::default();
-    recorded.add_message(message);
-    !recorded.is_empty()
-}
-
-/// Whether it is an answer that failed after it had said something. No request repeats it.
-fn has_failed(message: &Message) -> bool {
-    let name = message.info.error.as_ref().map(|error| error["name"].as_str().unwrap_or_default());
-    name.is_some_and(|name| name != "MessageAbortedError") && !message.parts.is_empty()
-}
-
-/// Thoughts that found a place. Anthropic's have one if they are signed.
-fn written_thoughts(request: &Value) -> usize {
-    let messages = request["messages"].as_array().into_iter().flatten();
-    let blocks = messages.flat_map(|message| message["content"].as_array().into_iter().flatten());
-    blocks.filter(|block| block["type"].as_str().is_some_and(|kind| kind.ends_with("thinking"))).count()
 }

@@ -9,7 +9,7 @@ use plimsoll::{Limits, Log, Message, SessionId};
 use plimsoll_formats::database::Database;
 use plimsoll_formats::{Chain, FormatError, Transcript};
 use plimsoll_import::{
-    Drift, Extent, FileKind, Found, ImportError, Kept, OnRead, Scope, Source, Survey, row_with_id,
+    Drift, Extent, FileKind, Found, ImportError, Kept, KeptCounts, OnRead, Scope, Source, Survey, row_with_id,
 };
 use plimsoll_store::Session;
 
@@ -48,6 +48,23 @@ pub(crate) fn named(args: &InputArgs, around: &Surroundings) -> Result<(String, 
     let transcript = checked(input.read(Extent::Whole), &name, args.strict)?;
     tell_if_empty(&name, transcript.messages.len(), &transcript);
     Ok((name, transcript))
+}
+
+/// The transcript for a command that counts it. Of a stored session the counts are stored when they are dropped.
+pub(crate) fn with_counts(
+    args: &InputArgs,
+    around: &Surroundings,
+) -> Result<(Transcript, Option<KeptCounts>), CliError> {
+    let input = Input::open(args, around, Scope::All)?;
+    let name = input.name.clone();
+    let stored = match &input.origin {
+        Origin::Stored(opened, session) => Some((Arc::clone(&opened.archive), session.id.clone())),
+        Origin::Source(_) => None,
+    };
+    let transcript = checked(input.read(Extent::Whole), &name, args.strict)?;
+    tell_if_empty(&name, transcript.messages.len(), &transcript);
+    let counts = stored.map(|(archive, id)| KeptCounts::new(&archive, &id, &transcript.messages));
+    Ok((transcript, counts))
 }
 
 /// The transcript for an export, and the id of the session if it is a stored one. That is held against its checksums.
@@ -102,16 +119,18 @@ pub(crate) struct Whole {
     pub(crate) limits: Limits,
     /// The directory its agent worked in.
     pub(crate) directory: Option<String>,
+    /// Counts of a stored session, to be dropped when everything is counted.
+    pub(crate) counts: Option<KeptCounts>,
 }
 
 /// All of a session as a log, and the limits of its window. Both depend on recorded usage, and the only usage there is may
 /// precede a summary.
 pub(crate) fn whole_log(args: &InputArgs, config: &Config, around: &Surroundings) -> Result<Whole, CliError> {
-    let (_, transcript) = named(args, around)?;
+    let (transcript, counts) = with_counts(args, around)?;
     let figures = RecordedFigures::of(&transcript.recorded);
     let window = SessionWindow::of(&transcript, &figures, config, args.policy.context);
     let directory = transcript.info.directory;
-    Ok(Whole { log: Log::from_messages(transcript.messages), limits: window.limits, directory })
+    Ok(Whole { log: Log::from_messages(transcript.messages), limits: window.limits, directory, counts })
 }
 
 /// A transcript that was found and not read yet.

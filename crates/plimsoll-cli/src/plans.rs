@@ -9,9 +9,9 @@ use plimsoll::compact::contract::ContractFate;
 use plimsoll::prune::{Cleared, PruneItem, PrunePlan};
 use plimsoll::receipt::{CompactPlan, CutItem, ShedPlan};
 use plimsoll::{
-    Limits, Log, Message, MessageId, Millis, Part, PartBody, PartId, Plan, Policy, Receipt, ReceiptId, Tokens,
+    Input, Limits, Log, Message, MessageId, Millis, Part, PartBody, PartId, Plan, Policy, Receipt, ReceiptId,
+    Tokens,
 };
-use plimsoll_import::{Extent, transcript};
 use plimsoll_session::UsageScale;
 use plimsoll_store::{Session, Store};
 use serde_json::{Value, json};
@@ -46,43 +46,38 @@ impl Contents {
         directory: Option<&str>,
         plans: impl IntoIterator<Item = &'p Plan>,
     ) -> Contents {
+        let mut lookup = Contents::lookup(directory, plans);
+        messages.iter().for_each(|message| lookup.see(message));
+        lookup.found
+    }
+
+    fn lookup<'p>(directory: Option<&str>, plans: impl IntoIterator<Item = &'p Plan>) -> Lookup<'_> {
         let (mut parts, mut ids) = (BTreeSet::new(), BTreeSet::new());
         for plan in plans {
-            parts.extend(plan.effects().into_iter().map(|(part, _)| part));
+            parts.extend(plan.effects().into_iter().map(|(part, _)| part.clone()));
             match plan {
                 Plan::Compact(plan) => {
-                    ids.extend([&plan.first, &plan.last]);
-                    ids.extend(plan.tail_start.iter().chain(&plan.prompt));
+                    ids.extend([&plan.first, &plan.last].into_iter().cloned());
+                    ids.extend(plan.tail_start.iter().chain(&plan.prompt).cloned());
                 }
-                Plan::Range(plan) => ids.extend([&plan.first, &plan.last]),
+                Plan::Range(plan) => ids.extend([&plan.first, &plan.last].into_iter().cloned()),
                 _ => {}
             }
         }
         let words = Describer { directory };
-        let calls = separate_calls(messages);
-        let (mut contents, mut turn) = (Contents::default(), 0);
-        for message in messages {
-            turn += u32::from(is_prompt(message));
-            if ids.contains(&message.info.id) {
-                contents.turns.insert(message.info.id.clone(), turn);
-            }
-            for part in message.parts.iter().filter(|part| parts.contains(&part.id)) {
-                let (kind, about) = described(message, part, words, &calls);
-                contents.parts.insert(part.id.clone(), Named { turn, kind, about });
-            }
-        }
-        contents
+        Lookup { parts, ids, words, turn: 0, calls: BTreeMap::new(), found: Contents::default() }
     }
 
-    /// Looks up what receipts name in a stored session.
+    /// Looks up what receipts name in a stored session, which is not held for it.
     pub(crate) fn stored(
         store: &dyn Store,
         session: &Session,
         receipts: &[Receipt],
     ) -> Result<Contents, CliError> {
-        let whole = transcript(store, session, Extent::Whole)?;
         let plans = receipts.iter().map(|receipt| &receipt.plan);
-        Ok(Contents::of(&whole.messages, session.directory.as_deref(), plans))
+        let mut lookup = Contents::lookup(session.directory.as_deref(), plans);
+        plimsoll_import::each(store, &session.id, &mut |message| lookup.see(&message))?;
+        Ok(lookup.found)
     }
 
     fn part(&self, id: &PartId) -> Named {
@@ -99,24 +94,40 @@ impl Contents {
     }
 }
 
-/// Inputs of calls whose results are parts of their own.
-fn separate_calls(messages: &[Message]) -> BTreeMap<&str, (&str, Option<&Value>)> {
-    let parts = messages.iter().flat_map(|message| &message.parts);
-    let calls = parts.filter_map(|part| match &part.body {
-        PartBody::ToolCall(call) => Some((
-            call.call_id.as_str(),
-            (call.tool.as_str(), call.input.as_ref().map(|input| input.value())),
-        )),
-        _ => None,
-    });
-    calls.collect()
+/// Looks for what plans name, message by message.
+struct Lookup<'a> {
+    parts: BTreeSet<PartId>,
+    ids: BTreeSet<MessageId>,
+    words: Describer<'a>,
+    turn: u32,
+    /// Tools and inputs of calls whose results are parts of their own.
+    calls: BTreeMap<String, (String, Option<Input>)>,
+    found: Contents,
+}
+
+impl Lookup<'_> {
+    fn see(&mut self, message: &Message) {
+        self.turn += u32::from(is_prompt(message));
+        if self.ids.contains(&message.info.id) {
+            self.found.turns.insert(message.info.id.clone(), self.turn);
+        }
+        for part in &message.parts {
+            if let PartBody::ToolCall(call) = &part.body {
+                self.calls.insert(call.call_id.clone(), (call.tool.clone(), call.input.clone()));
+            }
+            if self.parts.contains(&part.id) {
+                let (kind, about) = described(message, part, self.words, &self.calls);
+                self.found.parts.insert(part.id.clone(), Named { turn: self.turn, kind, about });
+            }
+        }
+    }
 }
 
 fn described(
     message: &Message,
     part: &Part,
     words: Describer<'_>,
-    calls: &BTreeMap<&str, (&str, Option<&Value>)>,
+    calls: &BTreeMap<String, (String, Option<Input>)>,
 ) -> (String, String) {
     match &part.body {
         PartBody::Tool(tool) => {
@@ -124,8 +135,9 @@ fn described(
             (tool.tool.clone(), words.call(&tool.tool, input))
         }
         PartBody::ToolResult(result) => {
-            let (tool, input) = calls.get(result.call_id.as_str()).copied().unwrap_or_default();
-            let tool = result.tool.as_deref().unwrap_or(tool);
+            let call = calls.get(&result.call_id);
+            let input = call.and_then(|(_, input)| Some(input.as_ref()?.value()));
+            let tool = result.tool.as_deref().or(call.map(|(tool, _)| tool.as_str())).unwrap_or_default();
             (tool.to_owned(), words.call(tool, input))
         }
         PartBody::ToolCall(call) => {

@@ -45,7 +45,7 @@ pub(crate) fn compact(
         };
         return reduce::tell(&opened, &session, &[receipt], output);
     }
-    let Whole { log, limits, directory } = input::whole_log(&args.input, &config, around)?;
+    let Whole { log, limits, directory, counts: _counts } = input::whole_log(&args.input, &config, around)?;
     let ranged = Ranged { args, policy: &config.policy, limits, asked: asked.as_ref(), around };
     let range = ranged.select(&log, from, to)?;
     if asked.is_none() && !args.offline {

@@ -83,7 +83,7 @@ pub(crate) fn compact(
         }
         return Ok(done);
     }
-    let Whole { log, limits, .. } = input::whole_log(&args.input, &config, around)?;
+    let Whole { log, limits, counts: _counts, .. } = input::whole_log(&args.input, &config, around)?;
     // The clock only stamps what is appended, and that is not kept.
     let mut situation = Situation {
         trigger: Trigger::Manual,

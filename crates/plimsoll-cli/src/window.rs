@@ -26,9 +26,9 @@ pub(crate) fn run(
     let config = Config::load(&args.input.policy, around)?;
     let policy = &config.policy;
     // A request needs what is in view. What it weighs is told by usage, and behind a summary there may be the only one.
-    let transcript = match args.request {
-        Some(_) => input::in_view(&args.input, around)?,
-        None => input::named(&args.input, around)?.1,
+    let (transcript, _counts) = match args.request {
+        Some(_) => (input::in_view(&args.input, around)?, None),
+        None => input::with_counts(&args.input, around)?,
     };
     let window = Progress::during("building the window", || Window::of(&transcript.messages, policy));
     if let Some(format) = args.request {
@@ -40,7 +40,7 @@ pub(crate) fn run(
     let calibrated = measured.as_ref().map(Measured::counter);
     let counter: &dyn Counter = calibrated.as_ref().map_or(&policy.count, |counter| counter);
     let shown_tokens = request_tokens(&window, Fixed::default(), counter);
-    let tokens = measured.as_ref().map_or(shown_tokens, |measured| measured.window_of(shown_tokens));
+    let tokens = measured.as_ref().map_or(shown_tokens, |measured| measured.window_of(|| shown_tokens));
     // As `inspect` tells them: what goes with every request, and what else the file does not show.
     let unknown = tokens - shown_tokens;
     let hidden = measured.as_ref().map(|measured| measured.hidden().min(unknown));

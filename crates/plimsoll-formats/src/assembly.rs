@@ -9,12 +9,12 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use plimsoll::log::{
-    CompactionPart, FilePart, Notes, ReasoningPart, TextPart, ToolPart, ToolResultPart, ToolTime,
+    CompactionPart, Extra, FilePart, Notes, ReasoningPart, TextPart, ToolPart, ToolResultPart, ToolTime,
 };
 use plimsoll::{
     Info, Message, MessageId, Millis, Part, PartBody, PartId, Role, SessionId, Text, ToolState, ToolStatus,
 };
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use crate::file_text::words_of;
 use crate::format::Format;
@@ -99,7 +99,7 @@ pub(crate) struct Answer {
     pub(crate) attachments: Vec<Value>,
     pub(crate) at: Option<Millis>,
     /// Goes beside the output.
-    pub(crate) extra: Map<String, Value>,
+    pub(crate) extra: Extra,
 }
 
 /// What there is to know about a compaction.
@@ -162,6 +162,11 @@ impl<'s> Assembly<'s> {
         restarts.see(offset);
     }
 
+    /// Whether reading can be taken up with the record at this byte, and with none behind it so far.
+    pub(crate) fn restarts_at(&self, offset: u64) -> bool {
+        self.restarts.newest.as_ref().is_some_and(|newest| newest.0 == offset)
+    }
+
     /// Where reading can be taken up again, as near to the end as possible.
     pub(crate) fn restart(&self, format: Format) -> Option<Restart> {
         let (offset, place, message, user) = self.restarts.newest.clone()?;
@@ -218,7 +223,7 @@ impl<'s> Assembly<'s> {
             ..Info::default()
         };
         self.note_restart(place, &info.id);
-        let mut message = Message { info, ..Message::default() };
+        let mut message = Message { info: info.into(), ..Message::default() };
         if let Some(at) = at {
             message = message.at(at);
         }
@@ -334,7 +339,7 @@ impl<'s> Assembly<'s> {
         let text = text.into();
         if !text.is_empty() || metadata.is_some() {
             let part = self.part(place, PartBody::Reasoning(ReasoningPart { text }));
-            part.extra = metadata.map(|metadata| object("metadata", metadata)).unwrap_or_default();
+            part.extra = metadata.map(|metadata| object("metadata", metadata).into()).unwrap_or_default();
         }
     }
 

@@ -2,9 +2,9 @@
 
 use std::borrow::Cow;
 
-use plimsoll::log::{At, FilePart};
+use plimsoll::log::{At, Extra, FilePart};
 use plimsoll::{Millis, Text, Tokens, Usage};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::assembly::{Answer, Assembly};
 use crate::file_text::words_of;
@@ -281,7 +281,7 @@ fn tool_result(
 ) -> (String, Answer) {
     let (text, attachments) = flatten(block.take("content"));
     let is_error = misfits.is(&block, at, "is_error");
-    let mut extra = Map::new();
+    let mut extra = Extra::default();
     if !structured.is_null() {
         extra.insert("toolUseResult".into(), structured);
     }

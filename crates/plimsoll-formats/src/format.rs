@@ -3,10 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 /// A format of transcripts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(into = "&'static str", try_from = "String")]
 #[non_exhaustive]
 pub enum Format {
     /// What `opencode export` writes: `{ info, messages }`.
@@ -112,6 +114,20 @@ impl fmt::Display for Format {
 pub struct UnknownFormat {
     /// The name.
     pub name: String,
+}
+
+impl From<Format> for &'static str {
+    fn from(format: Format) -> &'static str {
+        format.name()
+    }
+}
+
+impl TryFrom<String> for Format {
+    type Error = UnknownFormat;
+
+    fn try_from(name: String) -> Result<Format, UnknownFormat> {
+        name.parse()
+    }
 }
 
 impl FromStr for Format {

@@ -84,4 +84,6 @@ pub use recorded::{Recorded, RecordedResponse};
 pub use restart::Restart;
 pub use time::rfc3339_of as rfc3339;
 pub use transcript::{BrokenLine, Chain, SessionInfo, Transcript};
-pub use write::{Lost, NewSession, write, write_counting, write_session, write_to, write_window};
+pub use write::{
+    EachMessage, Lost, NewSession, write, write_counting, write_session, write_to, write_window,
+};

@@ -72,6 +72,16 @@ impl<R: BufRead> Lines<R> {
     pub(crate) fn each(
         &mut self,
         transcript: &mut Transcript,
+        read: impl FnMut(&str, Place, &mut Transcript) -> Result<(), Fault>,
+    ) -> io::Result<()> {
+        self.each_wanted(transcript, |_| true, read)
+    }
+
+    /// The same for the lines that are `wanted`; others are not even held to be text.
+    pub(crate) fn each_wanted(
+        &mut self,
+        transcript: &mut Transcript,
+        mut wanted: impl FnMut(&[u8]) -> bool,
         mut read: impl FnMut(&str, Place, &mut Transcript) -> Result<(), Fault>,
     ) -> io::Result<()> {
         loop {
@@ -86,6 +96,9 @@ impl<R: BufRead> Lines<R> {
                 Line::Whole => false,
                 Line::Unfinished => true,
             };
+            if !wanted(&self.buffer) {
+                continue;
+            }
             let place = Place { line: self.number, offset };
             let line = match text(&self.buffer) {
                 Ok("") => continue,

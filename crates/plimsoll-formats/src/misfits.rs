@@ -6,8 +6,8 @@
 //! absent: its JSON is taken for the text.
 
 use plimsoll::Millis;
-use plimsoll::log::{At, Note, Notes, whole_part};
-use serde_json::{Map, Number, Value, json};
+use plimsoll::log::{At, Extra, Note, Notes, whole_part};
+use serde_json::{Number, Value, json};
 
 use crate::json::Json;
 use crate::time::millis;
@@ -41,7 +41,7 @@ impl Misfits {
     }
 
     /// Note them all, and keep them in the `extra` of the message they came with, if there is one.
-    pub(crate) fn tell(&mut self, notes: &mut Notes, mut extra: Option<&mut Map<String, Value>>) {
+    pub(crate) fn tell(&mut self, notes: &mut Notes, mut extra: Option<&mut Extra>) {
         for Misfit { at, problem, value, done } in self.0.drain(..) {
             let done = done.unwrap_or_else(|| match extra.as_mut() {
                 Some(extra) => {

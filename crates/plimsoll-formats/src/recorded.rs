@@ -111,6 +111,19 @@ impl Recorded {
         Some(self.responses.len() - 1)
     }
 
+    /// Adds the responses of a later record of the same session.
+    pub fn append(&mut self, later: &Recorded) {
+        for (packed, response) in later.responses.iter().zip(later.responses()) {
+            let model = response.model.map_or(0, |model| self.number(&model));
+            self.responses.push(Packed { model, ..*packed });
+        }
+    }
+
+    /// Leaves out all responses but the first `count`.
+    pub fn truncate(&mut self, count: usize) {
+        self.responses.truncate(count);
+    }
+
     /// Take what a message says of itself.
     pub fn add_message(&mut self, message: &Message) {
         if let Some(usage) = &message.info.tokens {

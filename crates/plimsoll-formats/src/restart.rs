@@ -5,14 +5,19 @@
 //! says where nothing before can change any more ([`Restart`]), and [`visit_from`](crate::visit_from) reads from there. Where a later line
 //! does reach back, it says so, and the file has to be read from its beginning.
 
+use std::sync::Arc;
+
 use plimsoll::{MessageId, SessionId};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use crate::format::Format;
 
 /// The record with which a message begins, where no message before it waits for anything. Claude Code's, Codex' and pi's
 /// sessions have one as soon as something was said.
-#[derive(Clone, Debug, PartialEq)]
+///
+/// It can be stored and used by a later process.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Restart {
     pub(crate) format: Format,
     pub(crate) offset: u64,
@@ -24,7 +29,7 @@ pub struct Restart {
     pub(crate) user: Option<MessageId>,
     /// What Codex' reader knows from earlier records: the model, and the newest count of tokens.
     pub(crate) model: Option<String>,
-    pub(crate) counted: Option<Value>,
+    pub(crate) counted: Option<Arc<Value>>,
 }
 
 impl Restart {

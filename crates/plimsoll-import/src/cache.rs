@@ -1,8 +1,9 @@
 //! The figures of transcripts that were read before, so that a list of sessions reads only what changed since.
 //!
 //! Each transcript has a small file in a folder of the user's cache: what it was found to be, its size, modification time and
-//! a checksum of its end at that time. An entry that does not match is read anew and replaced, as is one that is damaged, of
-//! another version or of another policy. Only figures and the title are stored, nothing else that a session says.
+//! a checksum of its end at that time, and where reading can be taken up if it has only grown since. One that changed in
+//! another way is read anew and its entry replaced, as is one that is damaged, of another version or of another policy. Only
+//! figures and the title are stored, nothing else that a session says.
 //!
 //! Nothing here fails: if the folder cannot be read or written, transcripts are read as if there were none.
 
@@ -14,13 +15,14 @@ use std::time::SystemTime;
 use plimsoll::Policy;
 use serde::{Deserialize, Serialize};
 
+use crate::resume::Resume;
 use crate::weighed::Weighed;
 
 /// Changes whenever other figures are made of the same transcript, or are stored in another form.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/1");
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/2");
 /// Bytes of a transcript's end that the checksum covers.
 const END: u64 = 4 << 10;
-/// Maximum size of an entry. An entry has about 40 bytes for each response.
+/// Maximum size of an entry. An entry has about 120 bytes for each response.
 const MAX_ENTRY: u64 = 16 << 20;
 /// Maximum number of entries; above it the older half is removed.
 const MAX_ENTRIES: usize = 20_000;
@@ -48,19 +50,39 @@ struct Entry {
     path: PathBuf,
     stamp: Stamp,
     weighed: Weighed,
+    resume: Option<Box<Resume>>,
+}
+
+/// What is known of a transcript.
+pub(crate) enum Known {
+    /// It is as it was.
+    Same(Weighed),
+    /// It is longer than it was, and nothing else shows that it changed.
+    Grown(Weighed, Box<Resume>),
 }
 
 impl Stamp {
     /// Takes the stamp of a file. To be taken before the file is read: what is written meanwhile then makes it differ.
     pub(crate) fn of(path: &Path) -> Option<Stamp> {
-        let mut file = File::open(path).ok()?;
-        let metadata = file.metadata().ok()?;
+        let metadata = path.metadata().ok()?;
         let modified = metadata.modified().ok()?.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_nanos();
-        file.seek(SeekFrom::Start(metadata.len().saturating_sub(END))).ok()?;
-        let mut end = Vec::new();
-        file.take(END).read_to_end(&mut end).ok()?;
-        Some(Stamp { size: metadata.len(), modified, end: blake3::hash(&end).to_hex().to_string() })
+        Some(Stamp { size: metadata.len(), modified, end: checksum(path, metadata.len())? })
     }
+
+    /// Whether a file still has what it had then, and more behind it.
+    fn is_beginning_of(&self, path: &Path, now: &Stamp) -> bool {
+        self.size < now.size && checksum(path, self.size).is_some_and(|end| end == self.end)
+    }
+}
+
+/// Checksum of the last bytes of a file that ends at `size`.
+fn checksum(path: &Path, size: u64) -> Option<String> {
+    let mut file = File::open(path).ok()?;
+    let length = size.min(END);
+    file.seek(SeekFrom::Start(size - length)).ok()?;
+    let mut end = Vec::new();
+    file.take(length).read_to_end(&mut end).ok()?;
+    Some(blake3::hash(&end).to_hex().to_string())
 }
 
 impl WeighedCache {
@@ -75,23 +97,36 @@ impl WeighedCache {
         self.folder.join(format!("{}.json", &name.as_str()[..32]))
     }
 
-    /// The figures of a transcript that is still as it was.
-    pub(crate) fn get(&self, path: &Path, stamp: &Stamp) -> Option<Weighed> {
+    /// What is known of a transcript that is as it was or has only grown.
+    pub(crate) fn get(&self, path: &Path, stamp: &Stamp) -> Option<Known> {
         let mut text = Vec::new();
         File::open(self.place(path)).ok()?.take(MAX_ENTRY).read_to_end(&mut text).ok()?;
         let entry: Entry = serde_json::from_slice(&text).ok()?;
-        let is_current = entry.version == VERSION && entry.policy == self.policy;
-        (is_current && entry.path == path && entry.stamp == *stamp).then_some(entry.weighed)
+        if entry.version != VERSION || entry.policy != self.policy || entry.path != path {
+            return None;
+        }
+        if entry.stamp == *stamp {
+            return Some(Known::Same(entry.weighed));
+        }
+        let resume = entry.resume.filter(|_| entry.stamp.is_beginning_of(path, stamp))?;
+        Some(Known::Grown(entry.weighed, resume))
     }
 
     /// Stores the figures of a transcript.
-    pub(crate) fn put(&self, path: &Path, stamp: Stamp, weighed: &Weighed) -> Option<()> {
+    pub(crate) fn put(
+        &self,
+        path: &Path,
+        stamp: Stamp,
+        weighed: &Weighed,
+        resume: Option<Resume>,
+    ) -> Option<()> {
         let entry = Entry {
             version: VERSION.to_owned(),
             policy: self.policy.clone(),
             path: path.to_owned(),
             stamp,
             weighed: weighed.clone(),
+            resume: resume.map(Box::new),
         };
         let text = serde_json::to_vec(&entry).ok()?;
         let mut builder = DirBuilder::new();

@@ -2,9 +2,9 @@
 
 use std::io;
 
-use plimsoll::SessionId;
+use plimsoll::{SessionId, Tokens};
 use plimsoll_formats::FormatError;
-use plimsoll_store::StoreError;
+use plimsoll_store::{Damage, StoreError};
 use thiserror::Error;
 
 /// Why a session was not found, opened or imported.
@@ -27,6 +27,12 @@ pub enum ImportError {
     /// The store refused or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Something of a stored session is not as it was written.
+    #[error("{}{}", .damage.first().map(ToString::to_string).unwrap_or_default(), more_problems(.damage))]
+    Damaged {
+        /// What.
+        damage: Vec<Damage>,
+    },
     /// There are no messages to import.
     #[error("there is nothing in it to import")]
     Empty,
@@ -45,6 +51,14 @@ pub enum ImportError {
     /// The source changed while it was read, or the store between every plan and its import.
     #[error("it changed while it was imported; try again")]
     Unsettled,
+}
+
+fn more_problems(damage: &[Damage]) -> String {
+    match damage.len().saturating_sub(1) {
+        0 => String::new(),
+        1 => "; and 1 more problem".to_owned(),
+        more => format!("; and {} more problems", Tokens(more as u64)),
+    }
 }
 
 /// Why something with a file failed, without the system's number for it.

@@ -44,12 +44,14 @@
 
 mod cache;
 mod error;
+mod export;
 mod find;
 mod import;
 mod keeping;
 mod names;
 mod places;
 mod report;
+mod resume;
 mod short_ids;
 mod source;
 mod stored;
@@ -63,13 +65,14 @@ mod write;
 
 pub use cache::WeighedCache;
 pub use error::ImportError;
+pub use export::{Exported, OnDamage, export};
 pub use find::{Found, Kept, Scope, Search, projects_around, row_with_id};
 pub use import::Drift;
 pub use places::{Places, Problem};
 pub use report::{Because, ImportOptions, InsteadOf, Outcome, Report};
 pub use short_ids::ShortIds;
 pub use source::{FileKind, OnRead, Source, open};
-pub use stored::{Extent, about, each, salvage, transcript, visit};
+pub use stored::{Extent, KeptCounts, about, each, transcript, visit};
 pub use survey::Survey;
 pub use text::{first_prompt, first_words, is_printable, printable};
 pub use tool::Tool;

@@ -1,8 +1,10 @@
 //! Stored sessions as transcripts.
 
+use std::sync::Arc;
+
 use plimsoll::{Message, SessionId};
 use plimsoll_formats::{Format, Recorded, SessionInfo, Transcript};
-use plimsoll_store::{CountWatch, Damage, PageRequest, Session, Store, StoreError};
+use plimsoll_store::{Archive, CountWatch, PageRequest, Session, Store, StoreError};
 
 /// How many messages are read at a time.
 const PAGE: u64 = 500;
@@ -40,6 +42,27 @@ pub fn each(store: &dyn Store, id: &SessionId, sink: &mut dyn FnMut(Message)) ->
     Ok(())
 }
 
+/// Keeps the exact counts that are made of a session's texts: they are stored when this is dropped, so that nothing is
+/// counted again the next time.
+pub struct KeptCounts {
+    archive: Arc<Archive>,
+    session: SessionId,
+    watch: CountWatch,
+}
+
+impl KeptCounts {
+    /// Watches over the messages of a stored session.
+    pub fn new(archive: &Arc<Archive>, session: &SessionId, messages: &[Message]) -> KeptCounts {
+        KeptCounts { archive: Arc::clone(archive), session: session.clone(), watch: CountWatch::of(messages) }
+    }
+}
+
+impl Drop for KeptCounts {
+    fn drop(&mut self) {
+        self.watch.finish(self.archive.store(), &self.session);
+    }
+}
+
 /// A session as a transcript.
 pub fn transcript(store: &dyn Store, session: &Session, extent: Extent) -> Result<Transcript, StoreError> {
     let mut messages = Vec::new();
@@ -67,16 +90,6 @@ pub fn visit(
         sink(message);
     })?;
     Ok(read.end())
-}
-
-/// What can still be read of a damaged session, and what cannot.
-pub fn salvage(store: &dyn Store, session: &Session) -> Result<(Transcript, Vec<Damage>), StoreError> {
-    let (mut read, mut messages) = (Reading::of(session), Vec::new());
-    let damage = store.salvage(&session.id, &mut |message| {
-        read.note(&message);
-        messages.push(message);
-    })?;
-    Ok((Transcript { messages, ..read.end() }, damage))
 }
 
 /// What is learned about a session while its messages go by.

@@ -2,6 +2,7 @@
 
 use plimsoll::Message;
 use plimsoll::compact::facts::typed_words;
+use serde::{Deserialize, Serialize};
 
 /// Longest title that is made of a prompt.
 pub(crate) const TITLE: usize = 80;
@@ -51,7 +52,7 @@ pub fn first_prompt(messages: &[Message]) -> String {
 }
 
 /// Finds the first words a person said, message by message.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct FirstPrompt {
     seen: usize,
     /// What the host put first, in case there is nothing else.

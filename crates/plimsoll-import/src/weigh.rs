@@ -1,23 +1,20 @@
-//! What a session holds: messages, tokens, a title. Files are read side by side, and only if they changed since the last time.
+//! What a session holds: messages, tokens, a title. Sessions are read side by side, and of a transcript that was read before
+//! only what is new.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use plimsoll::count::request_tokens;
-use plimsoll::{Counter, Fixed, Policy, Window};
-use plimsoll_formats::Transcript;
+use plimsoll::Policy;
+use plimsoll_formats::Chain;
 use plimsoll_formats::database::Database;
-use plimsoll_store::{CountWatch, Store};
-use plimsoll_tokens::{Measured, WindowMeter};
+use plimsoll_store::Store;
 
-use crate::cache::{Stamp, WeighedCache};
+use crate::cache::{Known, Stamp, WeighedCache};
 use crate::error::ImportError;
 use crate::find::{Found, Kept};
-use crate::stored::{self, Extent};
-use crate::text::{TITLE, first_prompt, first_words};
-use crate::weighed::Weighed;
+use crate::resume;
+use crate::stored;
+use crate::weighed::{Weighed, Weighing};
 
 /// Weighs sessions, those of a store from the one that is given; `on_done` is called after each. Figures of files that did
 /// not change come from `cache`, and those of others go there. What could not be read has an error in its place.
@@ -39,20 +36,11 @@ pub fn weigh_all(
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     found.get(at).map(|session| (at, session))
                 } {
-                    let cache = cache.filter(|_| matches!(session.kept, Kept::File));
-                    let stamp = cache.and_then(|cache| Some((cache, Stamp::of(&session.path)?)));
-                    let known = stamp.as_ref().and_then(|(cache, stamp)| cache.get(&session.path, stamp));
-                    let weighed = known.map_or_else(
-                        || {
-                            let weighed = weigh(session, store, policy);
-                            if let (Some((cache, stamp)), Ok(weighed)) = (stamp, &weighed) {
-                                cache.put(&session.path, stamp, weighed);
-                                has_new.store(true, Ordering::Relaxed);
-                            }
-                            weighed
-                        },
-                        Ok,
-                    );
+                    let weighed = match (&session.kept, store) {
+                        (Kept::Stored(stored), Some(store)) => weigh_stored(store, stored, policy),
+                        (Kept::Row(_), _) => weigh_row(session, policy),
+                        (Kept::File | Kept::Stored(_), _) => weigh_file(session, policy, cache, &has_new),
+                    };
                     on_done();
                     if let Ok(mut done) = done.lock() {
                         done.push((at, weighed));
@@ -69,44 +57,49 @@ pub fn weigh_all(
     done.into_iter().map(|(_, weighed)| weighed).collect()
 }
 
-fn weigh(found: &Found, store: Option<&dyn Store>, policy: &Policy) -> Result<Weighed, ImportError> {
-    let read = match (&found.kept, store) {
-        (Kept::Stored(session), Some(store)) => {
-            let read = stored::transcript(store, session, Extent::Whole)?;
-            let mut counts = CountWatch::default();
-            read.messages.iter().for_each(|message| counts.watch(message));
-            let weighed = Weighed::of(&read, policy);
-            counts.finish(store, &session.id);
-            return Ok(weighed);
-        }
-        (Kept::Row(_), _) => {
-            Database::open(&found.path).and_then(|database| database.read(Some(&found.id)))?
-        }
-        (Kept::File | Kept::Stored(_), _) => {
-            plimsoll_formats::read(BufReader::new(File::open(&found.path)?))?
-        }
-    };
-    Ok(Weighed::of(&read, policy))
+fn weigh_stored(
+    store: &dyn Store,
+    session: &plimsoll_store::Session,
+    policy: &Policy,
+) -> Result<Weighed, ImportError> {
+    let mut weighing = Weighing::default();
+    let about = stored::visit(store, session, &mut |message| weighing.add(message))?;
+    weighing
+        .end(policy, &about.info, about.recorded, || Ok(store.window(&session.id)?.log.messages().to_vec()))
 }
 
-impl Weighed {
-    /// A session that was read. The window is measured as `plimsoll inspect` measures it: by the usage that the session
-    /// records, and by characters alone where it records none.
-    fn of(read: &Transcript, policy: &Policy) -> Weighed {
-        let Transcript { messages, info, recorded, .. } = read;
-        let measured = WindowMeter::of(messages).read();
-        let calibrated = measured.as_ref().map(Measured::counter);
-        let counter: &dyn Counter = calibrated.as_ref().map_or(&policy.count, |counter| counter);
-        let shown = request_tokens(&Window::of(messages, policy), Fixed::default(), counter);
-        let title = info.title.as_deref().map(|title| first_words(title, TITLE));
-        Weighed {
-            messages: messages.len(),
-            window: measured.as_ref().map_or(shown, |measured| measured.window_of(shown)),
-            is_measured: measured.is_some(),
-            title: title.filter(|title| !title.is_empty()).unwrap_or_else(|| first_prompt(messages)),
-            model: info.model.clone(),
-            started: info.started.map(|at| at.0),
-            recorded: recorded.clone(),
+fn weigh_row(found: &Found, policy: &Policy) -> Result<Weighed, ImportError> {
+    let database = Database::open(&found.path)?;
+    let mut weighing = Weighing::default();
+    let about = database.visit(Some(&found.id), &mut |chain, message| {
+        if chain == Chain::Main {
+            weighing.add(message);
         }
-    }
+    })?;
+    let whole = || Ok(database.read(Some(&found.id))?.messages);
+    weighing.end(policy, &about.info, about.recorded, whole)
+}
+
+fn weigh_file(
+    found: &Found,
+    policy: &Policy,
+    cache: Option<&WeighedCache>,
+    has_new: &AtomicBool,
+) -> Result<Weighed, ImportError> {
+    let path = &found.path;
+    let Some((cache, stamp)) = cache.and_then(|cache| Some((cache, Stamp::of(path)?))) else {
+        return Ok(resume::read(path, policy)?.0);
+    };
+    let grown = match cache.get(path, &stamp) {
+        Some(Known::Same(weighed)) => return Ok(weighed),
+        Some(Known::Grown(weighed, resume)) => resume::read_on(path, &weighed, *resume, policy),
+        None => None,
+    };
+    let (weighed, resume) = match grown {
+        Some(grown) => grown,
+        None => resume::read(path, policy)?,
+    };
+    cache.put(path, stamp, &weighed, resume);
+    has_new.store(true, Ordering::Relaxed);
+    Ok(weighed)
 }

@@ -82,8 +82,7 @@ impl UsageScale {
     }
 
     fn new(measured: &Measured, messages: &[Message], policy: &Policy) -> UsageScale {
-        let window = Window::of(messages, policy);
-        let visible = request_tokens(&window, Fixed::default(), &measured.counter());
+        let visible = || request_tokens(&Window::of(messages, policy), Fixed::default(), &measured.counter());
         UsageScale {
             window: measured.window_of(visible),
             hidden: measured.hidden(),

@@ -132,7 +132,7 @@ fn upkeep() {
         store.append(&claim, vec![message.at(Millis(NOW.0 + n))], NOW).unwrap();
     }
     let body = PartBody::Compaction(CompactionPart::default());
-    let mut marker = Message { parts: vec![Part::new("prt_m".into(), body)], ..Message::default() };
+    let mut marker = Message { parts: vec![Part::new("prt_m".into(), body)].into(), ..Message::default() };
     (marker.info.id, marker.info.role) = ("msg_m".into(), Some(Role::User));
     let mut summary = Message::assistant("msg_s".into(), vec![Part::text("prt_s".into(), "in short")]);
     (summary.info.summary, summary.info.parent_id) = (true, Some("msg_m".into()));

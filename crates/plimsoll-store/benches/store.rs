@@ -180,7 +180,7 @@ fn streaming() {
         let (store, session) = store(folder.path(), Durability::Process);
         let claim = Claim::unleased(&session);
         let part = Part::text("prt_1".into(), "");
-        let message = Message { parts: vec![part], ..Message::begun("msg_1".into(), NOW) };
+        let message = Message { parts: vec![part].into(), ..Message::begun("msg_1".into(), NOW) };
         store.append(&claim, vec![message], NOW).unwrap();
         let delta = DELTA.repeat(joined);
         let (before, started) = (written(), Instant::now());
@@ -227,7 +227,7 @@ fn plain(messages: &[Message], synchronous: &str) -> Duration {
         connection.prepare_cached("BEGIN IMMEDIATE").unwrap().execute([]).unwrap();
         let id = message.info.id.as_str();
         let at = message.info.time.as_ref().unwrap().created.unwrap().0;
-        let info = serde_json::to_string(&Message { parts: Vec::new(), ..message.clone() }).unwrap();
+        let info = serde_json::to_string(&Message { parts: Vec::new().into(), ..message.clone() }).unwrap();
         let mut insert = connection.prepare_cached("INSERT INTO message VALUES (1, ?1, ?2, ?3)").unwrap();
         insert.execute(params![at, id, info]).unwrap();
         for (ord, part) in message.parts.iter().enumerate() {
@@ -312,7 +312,7 @@ fn pivot(store: &SqliteStore, session: &SessionId, size: usize, tail: usize) {
     };
     let at = Millis(NOW.0 + size as u64 + 1);
     let mut asked = Message::user("msg_marker".into(), "prt_x".into(), "").at(at);
-    asked.parts = vec![Part::new("prt_marker".into(), PartBody::Compaction(marker))];
+    asked.parts = vec![Part::new("prt_marker".into(), PartBody::Compaction(marker))].into();
     let mut summary =
         Message::assistant("msg_summary".into(), vec![Part::text("prt_summary".into(), "What was done.")])
             .at(at);

@@ -21,6 +21,13 @@ pub struct CountWatch {
 }
 
 impl CountWatch {
+    /// A watch over all messages of a session.
+    pub fn of(messages: &[Message]) -> CountWatch {
+        let mut watch = CountWatch::default();
+        messages.iter().for_each(|message| watch.watch(message));
+        watch
+    }
+
     /// A watch that holds the texts of at most so many parts.
     pub fn new(max_waiting: usize) -> CountWatch {
         CountWatch { max_waiting, ..CountWatch::default() }

@@ -70,8 +70,9 @@ pub use store::{
     Filter, Findings, ForkPoint, GrownMessage, HandleMatch, HandleTarget, Handles, Import, ImportRecord,
     Imported, Imports, Inbox, IndexStep, Lease, LeaseRecord, Leases, Logs, Loss, NewLease, NewNote,
     NewSession, NewTask, Note, Page, PageRequest, PurgeItem, PurgeReport, PurgeTarget, Purges, Reductions,
-    Sequence, Session, SessionPatch, Sessions, Settled, Snapshot, SpillPage, SpillRecord, Spills,
-    StagedPiece, Store, TakeOver, TaskFilter, TaskMove, TaskRecord, Tasks, Totals, Upkeep, settle_calls,
+    Sequence, Session, SessionPatch, SessionReader, Sessions, Settled, Snapshot, SpillPage, SpillRecord,
+    Spills, StagedPiece, Store, TakeOver, TaskFilter, TaskMove, TaskRecord, Tasks, Totals, Upkeep,
+    settle_calls,
 };
 
 use plimsoll::{LogError, MessageId, Part, PartBody, ToolStatus};

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use plimsoll::log::Mark;
+use plimsoll::log::{Mark, Shared};
 use plimsoll::prune::PrunePlan;
 use plimsoll::receipt::ShedPlan;
 use plimsoll::{Message, MessageId, Part, PartId, Plan, Receipt, Text};
@@ -114,7 +114,7 @@ impl Scrubber {
 
     /// Destroy it in what is known about a message besides its parts; gives in how many places.
     pub(crate) fn scrub_info(&self, message: &mut Message) -> Result<u64, StoreError> {
-        let bare = Message { parts: Vec::new(), ..message.clone() };
+        let bare = Message { parts: Shared::default(), ..message.clone() };
         let mut value = serde_json::to_value(bare)?;
         let places = self.scrub_value(&mut value);
         if places > 0 {

@@ -144,7 +144,7 @@ impl Builder {
         let time = Time { created: Some(created), completed: Some(Millis(created.0 + 5)), ..Time::default() };
         let finish = (role == Some(Role::Assistant)).then(|| "stop".to_owned());
         let info = Info { id, role, finish, time: Some(time), ..Info::default() };
-        self.messages.push(Message { info, parts: parts.collect(), ..Message::default() });
+        self.messages.push(Message { info: info.into(), parts: parts.collect(), ..Message::default() });
         &mut self.messages[at]
     }
 

@@ -39,7 +39,7 @@ impl History {
         let created = Millis(1_000 * (self.messages.len() as u64 + 1));
         let time = Time { created: Some(created), ..Time::default() };
         let info = Info { id, role: Some(role), finish, time: Some(time), ..Info::default() };
-        self.messages.push(Message { info, parts, ..Message::default() });
+        self.messages.push(Message { info: info.into(), parts, ..Message::default() });
         self
     }
 

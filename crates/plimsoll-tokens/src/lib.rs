@@ -55,6 +55,6 @@ pub use bpe::Bpe;
 pub use calibrate::{Calibration, Estimate, Observed};
 pub use counter::Calibrated;
 pub use measure::Measure;
-pub use measured::{FIRST_RESPONSES, Measured, WindowMeter, records_usage};
+pub use measured::{FIRST_RESPONSES, Measured, MeterCheckpoint, WindowMeter, records_usage};
 pub use models::{CacheRule, KnownFacts, LongPromptPrice, ModelFacts, ModelOverride, ModelPrice, ModelTable};
 pub use plimsoll::{CharCounter, Rounding};

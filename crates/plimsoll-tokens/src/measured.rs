@@ -20,17 +20,22 @@
 //! than before although messages had left it. So the last figure stays the reference, and it is reduced by the share of
 //! the rebuilt content that left the window.
 
+mod checkpoint;
+
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use plimsoll::log::{CompactionPart, Moment};
 use plimsoll::{Memo, Message, MessageId, Role, Tokens, Usage};
+use serde::{Deserialize, Serialize};
 
 use crate::bpe::Bpe;
 use crate::calibrate::{Calibration, Estimate};
 use crate::counter::Calibrated;
 use crate::measure::Measure;
 use crate::shown::{ShownMeasure, reductions};
+
+pub use checkpoint::MeterCheckpoint;
 
 /// So many responses tell how much is hidden; the later ones check it.
 pub const FIRST_RESPONSES: usize = 4;
@@ -106,10 +111,25 @@ struct Track {
 }
 
 /// A request whose usage was recorded.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(from = "[u64; 4]", into = "[u64; 4]")]
 struct Request {
     measure: Measure,
     recorded: Tokens,
+}
+
+// As a list: there are thousands, and the names of the fields would be most of what is stored.
+impl From<[u64; 4]> for Request {
+    fn from([base, blocks, exact, recorded]: [u64; 4]) -> Request {
+        let measure = Measure { base: Tokens(base), blocks, exact: Tokens(exact) };
+        Request { measure, recorded: Tokens(recorded) }
+    }
+}
+
+impl From<Request> for [u64; 4] {
+    fn from(Request { measure, recorded }: Request) -> [u64; 4] {
+        [measure.base.0, measure.blocks, measure.exact.0, recorded.0]
+    }
 }
 
 impl Default for WindowMeter {
@@ -471,10 +491,10 @@ impl Measured {
         Estimate { tokens: left(tokens), low: left(low), high: left(high) }
     }
 
-    /// The window now, of a session whose window comes to `visible` by [`Measured::counter`]. Where the last request was
-    /// of another window altogether, what is shown and what is hidden are added up.
-    pub fn window_of(&self, visible: Tokens) -> Tokens {
-        if self.is_undone { visible + self.hidden() } else { self.window().tokens }
+    /// The window now, of a session whose window comes to `visible` by [`Measured::counter`]. Only if the last request was
+    /// of another window altogether, what is shown and what is hidden are added up: most windows need not be built for it.
+    pub fn window_of(&self, visible: impl FnOnce() -> Tokens) -> Tokens {
+        if self.is_undone { visible() + self.hidden() } else { self.window().tokens }
     }
 
     /// Each request whose usage was recorded, with its weight as rebuilt from what the session shows.

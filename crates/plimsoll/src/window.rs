@@ -306,7 +306,9 @@ impl<'a> View<'a> {
         View { messages, policy, pairs, answered, ids, numbers, is_opened: false, done }
     }
 
-    fn push(&mut self, role: WindowRole, place: Option<usize>, blocks: Vec<Block>) {
+    fn push(&mut self, role: WindowRole, place: Option<usize>, mut blocks: Vec<Block>) {
+        // Most messages have one block, and a list that grew has room for four.
+        blocks.shrink_to_fit();
         if blocks.iter().all(|block| matches!(block, Block::Reasoning { .. })) {
             return;
         }

@@ -186,7 +186,7 @@ impl Conversation {
             return Err(SessionError::OutOfOrder("the session has no prompt to go on with").into());
         }
         let Some(last) = self.session.last_word().await? else { return self.go_on(cancel).await };
-        let (text, reason) = (last.text(), last.info.finish.unwrap_or_default());
+        let (text, reason) = (last.text(), last.info.finish.clone().unwrap_or_default());
         if Stop::of(&reason) != Stop::Done {
             // A request must not end with the model's own words: many models refuse to continue from them.
             self.session.continue_turn().await?;

@@ -260,7 +260,7 @@ impl Conversation {
             "the model has answered"
         );
         self.agent.tell(&Event::Answered {
-            message: message.info.id,
+            message: message.info.id.clone(),
             finish: finish.clone(),
             usage: usage.as_ref().map(UsageFigures::from),
             cost,

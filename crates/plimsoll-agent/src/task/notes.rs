@@ -115,7 +115,7 @@ pub(crate) async fn task_reminder(
     let mut part = Part::new(ids.part(now), body);
     part.extra.insert("metadata".into(), json!({ REMINDED_KEY: summary }));
     let mut message = Message::user(ids.message(now), ids.part(now), "").at(now);
-    message.parts = vec![part];
+    message.parts = vec![part].into();
     Ok(Some(message))
 }
 

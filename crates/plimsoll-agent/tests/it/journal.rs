@@ -104,8 +104,11 @@ impl Journal {
             Event::Titled { title } => Some(Promise::Title { title: title.clone() }),
             _ => None,
         };
-        let entry =
-            Entry { event: name_of(event), promise, newest: newest(&self.archive, &self.session).map(seen) };
+        let entry = Entry {
+            event: name_of(event),
+            promise,
+            newest: newest(&self.archive, &self.session).as_ref().map(seen),
+        };
         writeln!(state.file, "{}", serde_json::to_string(&entry).unwrap()).unwrap();
     }
 
@@ -151,7 +154,7 @@ pub(crate) fn hold(entries: &[Entry], archive: &Archive, session: &SessionId) {
     }
     let newest = entries.iter().filter_map(|entry| entry.newest.as_ref());
     for Seen { message, parts } in newest {
-        let stored = seen(store.message(session, message).unwrap());
+        let stored = seen(&store.message(session, message).unwrap());
         for (at, (id, was)) in parts.iter().enumerate() {
             let (found, is) = &stored.parts[at];
             assert_eq!(found, id);
@@ -177,9 +180,9 @@ fn is_later(was: &str, is: &str) -> bool {
 const OPEN_CALL: &str = "open call ";
 const ENDED_CALL: &str = "ended call ";
 
-fn seen(message: Message) -> Seen {
+fn seen(message: &Message) -> Seen {
     let parts = message.parts.iter().map(|part| (part.id.clone(), content(part))).collect();
-    Seen { message: message.info.id, parts }
+    Seen { message: message.info.id.clone(), parts }
 }
 
 /// What a part holds, without marks: they come and go.

@@ -272,7 +272,7 @@ impl<'a> Scale<'a> {
         let weigher = Weigher { policy, counter, words: Describer { directory } };
         let report = view.report(&weigher, factor);
         let window = measured.as_ref();
-        let window = window.map_or(report.visible, |measured| measured.window_of(report.visible));
+        let window = window.map_or(report.visible, |measured| measured.window_of(|| report.visible));
         // The weights of what is shown are estimates, and all rows together are what was counted.
         let hidden = measured.as_ref().map(|measured| measured.hidden().min(window - report.visible));
         let largest = self.largest.into_iter();

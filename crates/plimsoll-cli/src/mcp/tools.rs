@@ -10,7 +10,7 @@ use plimsoll::recall::{Lookup, RecallQuery, RecallTool};
 use plimsoll::redact::redact;
 use plimsoll::window::is_placeholder;
 use plimsoll::{Block, Counter, Fixed, Message, Part, PartBody, Policy, Tokens, Window};
-use plimsoll_import::{Extent, transcript};
+use plimsoll_import::{Extent, KeptCounts, transcript};
 use plimsoll_session::look_up;
 use plimsoll_store::StoreError;
 use plimsoll_tokens::{Measured, WindowMeter};
@@ -275,13 +275,14 @@ fn inspect(subjects: &[Subject], config: &Config) -> Result<Answer, Refusal> {
         transcript.format = plimsoll_formats::Format::ClaudeCode;
     }
     let messages = &transcript.messages;
+    let _counts = KeptCounts::new(&opened.archive, &session.id, messages);
     let window = Window::of(messages, policy);
     // As `plimsoll window` counts: what the provider counted tells how heavy characters are, and what is not in the log.
     let measured = WindowMeter::of(messages).read();
     let calibrated = measured.as_ref().map(Measured::counter);
     let counter: &dyn Counter = calibrated.as_ref().map_or(&policy.count, |counter| counter);
     let shown = request_tokens(&window, Fixed::default(), counter);
-    let all = measured.as_ref().map_or(shown, |measured| measured.window_of(shown));
+    let all = measured.as_ref().map_or(shown, |measured| measured.window_of(|| shown));
     let mut kinds: [(&str, usize, Tokens); 5] =
         ["tool output", "tool input", "text", "thought", "file"].map(|kind| (kind, 0, Tokens::ZERO));
     let mut cleared = 0;

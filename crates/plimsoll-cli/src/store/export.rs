@@ -2,16 +2,15 @@
 
 use std::process::ExitCode;
 
-use plimsoll_import::{Extent, salvage, transcript};
+use plimsoll_import::{ImportError, OnDamage};
 use plimsoll_store::Filter;
 use serde_json::json;
 
-use super::Opened;
+use super::{Opened, damaged};
 use crate::args::ExportArgs;
-use crate::convert::Target;
+use crate::convert::{Target, Written, told_lost};
 use crate::error::CliError;
 use crate::output::{Output, counted, note, printable};
-use crate::progress::Progress;
 use crate::surroundings::Surroundings;
 
 /// The exit code of an export that is not all of the session as it was written.
@@ -27,29 +26,32 @@ pub(crate) fn export(
     to.check()?;
     let opened = Opened::usual(around)?;
     let session = opened.session(&args.id, around)?;
-    let reading = format!("reading `{}`", session.id);
     let store = opened.archive.store();
-    let (transcript, damage) = Progress::during(&reading, || -> Result<_, CliError> {
-        if args.salvage {
-            return Ok(salvage(store, &session)?);
-        }
-        opened.require_sound(&session.id)?;
-        Ok((transcript(store, &session, Extent::Whole)?, Vec::new()))
+    let on_damage = if args.salvage { OnDamage::Salvage } else { OnDamage::Refuse };
+    let mut damage = Vec::new();
+    to.write(output, |out| {
+        let exported = plimsoll_import::export(store, &session, to.format, on_damage, out);
+        let exported = exported.map_err(|error| match error {
+            ImportError::Damaged { .. } => damaged(&error, &session.id),
+            error => to.failed(error),
+        })?;
+        damage = exported.damage;
+        let tasks = store.sessions(&Filter { parent: Some(session.id.clone()), ..Filter::default() })?;
+        let receipts = store.receipts(&session.id, None, u64::MAX);
+        // A salvage names those that cannot be read in the list of damage.
+        let receipts = if args.salvage { receipts.unwrap_or_default() } else { receipts? };
+        let spills = opened.spills(&session.id)?;
+        let beside = [(tasks.len(), "task"), (receipts.len(), "receipt"), (spills.len(), "spilled output")];
+        let beside = beside.into_iter().filter(|(count, _)| *count > 0);
+        let beside = beside.map(|(count, noun)| counted(count, noun));
+        let lost = exported.lost.iter().map(told_lost).chain(beside).collect();
+        Ok(Written { messages: exported.written, of: exported.messages, lost })
     })?;
-    let tasks = store.sessions(&Filter { parent: Some(session.id.clone()), ..Filter::default() })?;
-    let receipts = store.receipts(&session.id, None, u64::MAX);
-    // A salvage names those that cannot be read in the list of damage.
-    let receipts = if args.salvage { receipts.unwrap_or_default() } else { receipts? };
-    let spills = opened.spills(&session.id)?;
-    let beside = [(tasks.len(), "task"), (receipts.len(), "receipt"), (spills.len(), "spilled output")];
-    let beside = beside.into_iter().filter(|(count, _)| *count > 0);
-    let lost: Vec<String> = beside.map(|(count, noun)| counted(count, noun)).collect();
-    let done = to.write(&transcript, &lost, output)?;
     if output.json && to.out.is_some() {
         output.json(&json!({ "session": session.id, "damage": damage }))?;
     }
     if damage.is_empty() {
-        return Ok(done);
+        return Ok(ExitCode::SUCCESS);
     }
     output.flush()?;
     damage.iter().for_each(|damage| note(&printable(&damage.to_string())));

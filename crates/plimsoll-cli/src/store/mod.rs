@@ -18,7 +18,7 @@ use std::time::Duration;
 use plimsoll::compact::request::Summariser;
 use plimsoll::receipt::UndoError;
 use plimsoll::{Ids, Limits, LogError, Policy, SessionId};
-use plimsoll_import::{Scope, projects_around};
+use plimsoll_import::{ImportError, Scope, projects_around};
 use plimsoll_session::blocking::Driver;
 use plimsoll_session::{Figures, Session as OpenSession, SessionBuilder, SessionError, SessionModel};
 use plimsoll_store::{
@@ -31,7 +31,7 @@ use crate::config::{self, Config};
 use crate::error::{CliError, reason};
 use crate::files;
 use crate::interrupt;
-use crate::output::{counted, note};
+use crate::output::note;
 use crate::recorded::SessionWindow;
 use crate::sessions;
 use crate::surroundings::Surroundings;
@@ -171,12 +171,7 @@ impl Opened {
     /// Refuses a session of which something is not what was written: nothing altered leaves the store as if it were sound.
     pub(crate) fn require_sound(&self, id: &SessionId) -> Result<(), CliError> {
         let damage = self.archive.store().damage(id)?;
-        let [first, rest @ ..] = &damage[..] else { return Ok(()) };
-        let mut message = first.to_string();
-        if !rest.is_empty() {
-            message.push_str(&format!("; and {}", counted(rest.len(), "more problem")));
-        }
-        Err(CliError::failed(message).hint(salvage_hint(id)))
+        if damage.is_empty() { Ok(()) } else { Err(damaged(&ImportError::Damaged { damage }, id)) }
     }
 
     /// All spilled outputs that a session shows.
@@ -327,8 +322,9 @@ pub(crate) fn tell_if_elsewhere(session: &Session, around: &Surroundings) {
     }
 }
 
-fn salvage_hint(id: &SessionId) -> String {
-    format!("`plimsoll sessions export {id} --salvage` writes what can be read")
+fn damaged(error: &ImportError, id: &SessionId) -> CliError {
+    let hint = format!("`plimsoll sessions export {id} --salvage` writes what can be read");
+    CliError::failed(error.to_string()).hint(hint)
 }
 
 /// Whether there is a database; that it cannot be told is an error.

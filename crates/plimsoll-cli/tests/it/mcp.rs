@@ -386,3 +386,15 @@ async fn a_handle_is_answered_wherever_its_session_is_stored_unless_one_is_named
         client.call("recall", json!({ "handle": handle, "session": current })).await.unwrap();
     assert!(is_error, "{text}");
 }
+
+#[tokio::test]
+async fn an_inspection_stores_the_count_of_every_text() {
+    let home = Home::new();
+    let export = export(&home.project).to_string();
+    let home = home.with("project/session.json", &export);
+    assert!(home.run(&["sessions", "import", "session.json"]).starts_with("exit: 0"));
+    assert_eq!(home.stored_counts(), [None; 8]);
+    let client = Client::connect(&home, "other").await;
+    client.call("inspect_session", json!({ "session": "ses_5c" })).await.unwrap();
+    assert!(home.stored_counts().iter().all(Option::is_some), "{:?}", home.stored_counts());
+}

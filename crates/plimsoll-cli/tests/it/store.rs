@@ -708,21 +708,56 @@ fn p13_a_purge_shows_first_destroys_with_yes_and_leaves_a_receipt() {
 }
 
 #[test]
-fn an_inspection_stores_the_count_of_every_text_and_the_next_one_counts_none() {
-    let home = home();
-    assert!(home.run(&["sessions", "import", "session.json"]).starts_with("exit: 0"));
-    let counts = || {
-        let archive = home.archive();
-        let id = archive.store().sessions(&Default::default()).unwrap()[0].id.clone();
-        let request = plimsoll_store::PageRequest { from: None, oldest_first: true, most: 1_000 };
-        let messages = archive.store().page(&id, &request).unwrap().messages;
-        let parts = messages.iter().flat_map(|message| &message.parts);
-        // A text that comes with its count is not counted: the counter remembers.
-        let outputs = parts.filter_map(|part| part.as_tool()?.state.output.as_ref());
-        outputs.map(|output| output.count_by("o200k")).collect::<Vec<_>>()
+fn whatever_weighs_a_session_stores_the_count_of_every_text_and_the_next_command_counts_none() {
+    for command in [
+        &["inspect", "ses_5c", "--json"][..],
+        &["window", "ses_5c", "--json"],
+        &["prune", "ses_5c", "--json"],
+        &["compact", "ses_5c", "--json"],
+        &["compact", "--offline", "ses_5c", "--json"],
+    ] {
+        let home = home();
+        assert!(home.run(&["sessions", "import", "session.json"]).starts_with("exit: 0"));
+        assert_eq!(home.stored_counts(), [None; 8]);
+        let run = || {
+            let mut told = home.json(command);
+            // Drawn at random for each summary.
+            if let Some(plan) = told.get_mut("plan").and_then(Value::as_object_mut) {
+                plan.shift_remove("marker");
+            }
+            told
+        };
+        let first = run();
+        let counts = home.stored_counts();
+        assert!(
+            counts.iter().all(|count| count.is_some_and(|tokens| tokens.0 > 8_000)),
+            "{command:?}: {counts:?}"
+        );
+        assert_eq!(run(), first);
+    }
+}
+
+/// What was written is looked at before all of it is read, so that the process still lives.
+#[cfg(target_os = "linux")]
+#[test]
+fn an_export_holds_little_of_a_large_session() {
+    use std::io::Read;
+    let peak_of = |outputs: usize| {
+        let home = Home::new().with("project/chat.json", &chat(outputs));
+        assert!(home.run(&["sessions", "import", "chat.json"]).starts_with("exit: 0"));
+        let id = home.archive().store().sessions(&Default::default()).unwrap()[0].id.to_string();
+        let mut command = home.command(&["sessions", "export", &id], &[]);
+        let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let mut output = child.stdout.take().unwrap();
+        // Each output has 40 kB, of which some wait in the pipe.
+        output.read_exact(&mut vec![0; 40_000 * outputs - 200_000]).unwrap();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
+        let peak: usize = peak.trim().trim_end_matches(" kB").parse().unwrap();
+        std::io::copy(&mut output, &mut std::io::sink()).unwrap();
+        assert!(child.wait().unwrap().success());
+        peak
     };
-    assert_eq!(counts(), [None; 8]);
-    let first = home.json(&["inspect", "ses_5c", "--json"]);
-    assert!(counts().iter().all(|count| count.is_some_and(|tokens| tokens.0 > 8_000)), "{:?}", counts());
-    assert_eq!(home.json(&["inspect", "ses_5c", "--json"]), first);
+    let (small, large) = (peak_of(10), peak_of(300));
+    assert!(large < small + 5_000, "{small} kB for 400 kB of outputs, {large} kB for 12 MB");
 }

@@ -5,8 +5,8 @@ use std::process::Output;
 use std::time::{Duration, SystemTime};
 
 use assert_cmd::Command;
-use plimsoll::{Millis, Policy};
-use plimsoll_store::{Archive, Durability};
+use plimsoll::{Millis, Policy, Tokens};
+use plimsoll_store::{Archive, Durability, Filter, PageRequest};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -140,6 +140,18 @@ impl Home {
     pub(crate) fn archive(&self) -> Archive {
         let path = self.path.join(".local/share/plimsoll/plimsoll.db");
         Archive::open(path, &Policy::default(), Durability::Process).unwrap()
+    }
+
+    /// The counts that are stored with the tool outputs of the newest session. A text that comes with its count is not counted
+    /// again: the counter remembers.
+    pub(crate) fn stored_counts(&self) -> Vec<Option<Tokens>> {
+        let archive = self.archive();
+        let id = archive.store().sessions(&Filter::default()).unwrap()[0].id.clone();
+        let request = PageRequest { from: None, oldest_first: true, most: 1_000 };
+        let messages = archive.store().page(&id, &request).unwrap().messages;
+        let parts = messages.iter().flat_map(|message| &message.parts);
+        let outputs = parts.filter_map(|part| part.as_tool()?.state.output.as_ref());
+        outputs.map(|output| output.count_by("o200k")).collect()
     }
 
     /// Every file and folder below it.

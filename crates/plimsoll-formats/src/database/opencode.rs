@@ -82,7 +82,7 @@ impl Database {
             let Ok(mut message) = Message::read(value, &At::In(&place), &mut transcript.notes) else {
                 continue;
             };
-            message.parts = found;
+            message.parts = found.into();
             transcript.info.note(&message);
             transcript.recorded.add_message(&message);
             sink(Chain::Main, message);

@@ -26,7 +26,8 @@ pub(crate) fn parse<'a, S: DeserializeSeed<'a>>(text: &'a str, seed: S) -> Resul
 pub(crate) fn mended(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
     // Both halves have numbers that begin with a D, and most texts have none of them.
-    if [&b"\\ud"[..], b"\\uD"].iter().all(|start| memmem::find(bytes, start).is_none()) {
+    let is_half = |at: usize| matches!(bytes.get(at + 2), Some(b'd' | b'D'));
+    if !memmem::find_iter(bytes, b"\\u").any(is_half) {
         return None;
     }
     let (mut mended, mut copied, mut at) = (String::new(), 0, 0);

@@ -6,8 +6,10 @@
 //! Turns can be taken back by an event that comes after them, so the file is read for those first.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::io::{self, BufRead, Seek};
 use std::ops::Range;
+use std::sync::Arc;
 
 use memchr::memmem::Finder;
 use plimsoll::log::At;
@@ -166,7 +168,7 @@ pub(super) fn read(
     let (hasher, said) = (Hasher::default(), HashSet64::default());
     let (model, counted) = from.map(|from| (from.model.clone(), from.counted.clone())).unwrap_or_default();
     let mut reading = Reading { log, open: None, last: None, counted, model, hasher, said };
-    let mut restart: Option<Restart> = None;
+    let mut at_restart = (None, None);
     let mut position = 0;
     lines.each(transcript, |text, place, transcript| {
         position += 1;
@@ -194,15 +196,15 @@ pub(super) fn read(
         }
         let read = reading.record(Json::parse_some(text, record_fields)?, &At::In(&place), transcript);
         reading.log.settle(&mut transcript.notes);
-        if let Some(begun) = reading.log.restart(Format::Codex).filter(|begun| begun.offset == place.offset) {
+        if reading.log.restarts_at(place.offset) {
             // Neither changes with a record that begins a message.
-            let (model, counted) = (reading.model.clone(), reading.counted.clone());
-            restart = Some(Restart { model, counted, ..begun });
+            at_restart = (reading.model.clone(), reading.counted.clone());
         }
         read.map_err(Fault::Json)
     })?;
+    let (model, counted) = at_restart;
+    transcript.restart = reading.log.restart(Format::Codex).map(|begun| Restart { model, counted, ..begun });
     reading.log.finish();
-    transcript.restart = restart;
     Ok(())
 }
 
@@ -223,16 +225,16 @@ fn outline(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Vec<Session>> {
     let mut session = Session::default();
     // The sessions since the newest began: a forked one repeats its parent's record before anything is said.
     let mut ids: Vec<SessionInfo> = Vec::new();
-    let mut has_items = false;
     // Most lines are outputs and have none of these. Finders that are made once read them at the speed of memory.
     let item = Finder::new("\"response_item\"");
     let wanted = [ROLLED_BACK, "\"user\"", "\"session_meta\""].map(Finder::new);
+    let has_items = Cell::new(false);
+    let is_wanted = |line: &[u8]| {
+        has_items.set(has_items.get() || item.find(line).is_some());
+        wanted.iter().any(|key| key.find(line).is_some())
+    };
     // What is wrong with a line is noted by the second reading.
-    lines.each(&mut Transcript::new(Format::Codex), |text, place, _| {
-        has_items = has_items || item.find(text.as_bytes()).is_some();
-        if wanted.iter().all(|key| key.find(text.as_bytes()).is_none()) {
-            return Ok(());
-        }
+    lines.each_wanted(&mut Transcript::new(Format::Codex), is_wanted, |text, place, _| {
         let record = Json::parse_some(text, turn)?;
         let Some(payload) = record.get("payload") else { return Ok(()) };
         match (record.text("type"), payload.text("type")) {
@@ -240,7 +242,7 @@ fn outline(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Vec<Session>> {
             (Some("session_meta"), _) => {
                 let (id, directory) = (payload.string("id"), payload.string("cwd"));
                 let is_known = id.is_none() || ids.iter().any(|known| known.id == id);
-                if !is_known && has_items && !ids.is_empty() {
+                if !is_known && has_items.get() && !ids.is_empty() {
                     ids.clear();
                     turns.clear();
                     let next = Session { start: place.line, ..Session::default() };
@@ -253,7 +255,7 @@ fn outline(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Vec<Session>> {
                     }
                     ids.push(info);
                 }
-                has_items = false;
+                has_items.set(false);
             }
             (Some("event_msg"), Some(ROLLED_BACK)) => {
                 let count = usize::try_from(payload.number("num_turns").unwrap_or(0)).unwrap_or(usize::MAX);
@@ -306,11 +308,27 @@ struct Reading<'a> {
     open: Option<usize>,
     /// The newest response, whose tokens may still be counted.
     last: Option<usize>,
-    counted: Option<Value>,
+    counted: Option<Arc<Value>>,
     model: Option<String>,
     hasher: Hasher,
     /// What users said.
     said: HashSet64,
+}
+
+/// The kind of a record or an item by a name of its own. Nearly all are of a few kinds, for which nothing is allocated.
+fn named(kind: &str) -> Cow<'static, str> {
+    const KINDS: [&str; 8] = [
+        "response_item",
+        "event_msg",
+        "turn_context",
+        "message",
+        "reasoning",
+        "function_call",
+        "function_call_output",
+        "custom_tool_call_output",
+    ];
+    let known = KINDS.into_iter().find(|known| *known == kind);
+    known.map_or_else(|| Cow::Owned(kind.to_owned()), Cow::Borrowed)
 }
 
 /// What a record that does not say is known by: its payload.
@@ -338,7 +356,7 @@ impl Reading<'_> {
                 self.bare(record, time, at, transcript);
                 return Ok(());
             }
-            payload => self.log.misfits.kind(&record, at, "type", shape(payload)).map(str::to_owned),
+            payload => self.log.misfits.kind(&record, at, "type", shape(payload)).map(named),
         };
         let at = &At::Key(at, "payload");
         let payload = match record.take("payload") {
@@ -424,9 +442,9 @@ impl Reading<'_> {
 
     fn item(&mut self, mut item: Json, time: Option<Millis>, at: &At, transcript: &mut Transcript) {
         let misfits = &mut self.log.misfits;
-        let kind = misfits.kind(&item, at, "type", &ITEMS).unwrap_or_default().to_owned();
+        let kind = named(misfits.kind(&item, at, "type", &ITEMS).unwrap_or_default());
         let call = misfits.string(&item, at, "call_id");
-        match kind.as_str() {
+        match &*kind {
             "message" => self.message(item, time, at, transcript),
             "reasoning" => {
                 let (summary, _) = flatten(item.take("summary"));
@@ -569,10 +587,10 @@ impl Reading<'_> {
         let total = info.take("total_token_usage").into_value();
         let usage = info.take("last_token_usage");
         // The same count comes again whenever the limits of the account change.
-        if !usage.is_object() || self.counted.as_ref() == Some(&total) {
+        if !usage.is_object() || self.counted.as_deref() == Some(&total) {
             return;
         }
-        self.counted = Some(total);
+        self.counted = Some(Arc::new(total));
         self.open = None;
         let usage = usage_of(&usage, &mut self.log.misfits, &At::Key(at, "last_token_usage"));
         transcript.recorded.add(self.model.as_deref(), &usage, None);

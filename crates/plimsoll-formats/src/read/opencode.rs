@@ -109,7 +109,7 @@ fn plain_part(kind: &str, fields: Fields) -> Part {
         ("reasoning", _) => PartBody::Reasoning(ReasoningPart { text: text.into() }),
         _ => PartBody::Text(TextPart { text: text.into(), synthetic: None, ignored: None }),
     };
-    Part { extra, ..Part::new(PartId::new(id), body) }
+    Part { extra: extra.into(), ..Part::new(PartId::new(id), body) }
 }
 
 fn plain_state(fields: Fields) -> ToolState {

@@ -9,44 +9,24 @@ use plimsoll::{Block, Window, WindowRole};
 use serde_json::{Map, Value, json};
 
 use super::{File, Names, as_object, legal};
-use crate::transcript::SessionInfo;
 
 pub(super) const ID: usize = 64;
 const NAME: usize = 64;
 /// The request has to say how long the answer may get; this is what every model allows.
 const MAX_TOKENS: u64 = 4_096;
 
-pub(super) fn write(info: &SessionInfo, window: &Window) -> Value {
+/// The fields of a request between the model and the messages: what the host laid down, and the tools that were called.
+pub(super) fn head(window: &Window, request: &mut Map<String, Value>) {
+    let (mut system, mut tools) = (Vec::new(), BTreeSet::new());
     let mut ids = Names::new(ID);
-    let mut system = Vec::new();
-    let mut tools = BTreeSet::new();
-    let mut turns: Vec<(&str, Vec<Value>)> = Vec::new();
     for message in &window.messages {
-        let mut blocks: Vec<Value> =
-            message.blocks.iter().filter_map(|block| self::block(block, &mut ids, &mut tools)).collect();
-        let role = match message.role {
-            WindowRole::System => {
-                system.append(&mut blocks);
-                continue;
-            }
-            WindowRole::Assistant => "assistant",
-            WindowRole::User | WindowRole::Tool => "user",
-        };
-        if role == "assistant" {
-            while blocks.last().is_some_and(is_thought) {
-                blocks.pop();
+        for each in &message.blocks {
+            match each {
+                Block::Call { tool, .. } => drop(tools.insert(legal(tool, NAME))),
+                _ if message.role == WindowRole::System => system.extend(block(each, &mut ids)),
+                _ => {}
             }
         }
-        match turns.last_mut() {
-            _ if blocks.is_empty() => {}
-            Some((last, turn)) if *last == role => turn.append(&mut blocks),
-            _ => turns.push((role, blocks)),
-        }
-    }
-    trim(&mut turns);
-    let mut request = Map::new();
-    if let Some(model) = &info.model {
-        request.insert("model".into(), model.as_str().into());
     }
     request.insert("max_tokens".into(), MAX_TOKENS.into());
     if !system.is_empty() {
@@ -56,9 +36,39 @@ pub(super) fn write(info: &SessionInfo, window: &Window) -> Value {
         let declare = |name: String| json!({ "name": name, "input_schema": { "type": "object" } });
         request.insert("tools".into(), tools.into_iter().map(declare).collect());
     }
-    let turns = turns.into_iter().map(|(role, content)| json!({ "role": role, "content": content }));
-    request.insert("messages".into(), turns.collect());
-    Value::Object(request)
+}
+
+/// Hands out the turns of user and model.
+pub(super) fn each(window: &Window, sink: &mut dyn FnMut(Value)) {
+    let mut ids = Names::new(ID);
+    let mut turn: Option<(&str, Vec<Value>)> = None;
+    let write = |(role, content): (&str, Vec<Value>)| json!({ "role": role, "content": content });
+    for message in &window.messages {
+        let role = match message.role {
+            WindowRole::System => continue,
+            WindowRole::Assistant => "assistant",
+            WindowRole::User | WindowRole::Tool => "user",
+        };
+        let mut blocks: Vec<Value> = message.blocks.iter().filter_map(|each| block(each, &mut ids)).collect();
+        if role == "assistant" {
+            while blocks.last().is_some_and(is_thought) {
+                blocks.pop();
+            }
+        }
+        match &mut turn {
+            _ if blocks.is_empty() => {}
+            Some((last, turn)) if *last == role => turn.append(&mut blocks),
+            _ => {
+                if let Some(whole) = turn.replace((role, blocks)) {
+                    sink(write(whole));
+                }
+            }
+        }
+    }
+    if let Some(mut last) = turn {
+        trim(&mut last);
+        sink(write(last));
+    }
 }
 
 pub(super) fn is_thought(block: &Value) -> bool {
@@ -66,15 +76,15 @@ pub(super) fn is_thought(block: &Value) -> bool {
 }
 
 /// An answer that is to be continued must not end in white space.
-fn trim(turns: &mut [(&str, Vec<Value>)]) {
-    if let Some(("assistant", blocks)) = turns.last_mut()
+fn trim(turn: &mut (&str, Vec<Value>)) {
+    if let ("assistant", blocks) = turn
         && let Some(Value::String(text)) = blocks.last_mut().and_then(|block| block.get_mut("text"))
     {
         text.truncate(text.trim_end().len());
     }
 }
 
-pub(super) fn block(block: &Block, ids: &mut Names, tools: &mut BTreeSet<String>) -> Option<Value> {
+pub(super) fn block(block: &Block, ids: &mut Names) -> Option<Value> {
     Some(match block {
         Block::Text { text, .. } => json!({ "type": "text", "text": text }),
         Block::Reasoning { text, metadata, .. } => {
@@ -85,9 +95,7 @@ pub(super) fn block(block: &Block, ids: &mut Names, tools: &mut BTreeSet<String>
             json!({ "type": "thinking", "thinking": text, "signature": ours.get("signature")? })
         }
         Block::Call { id, tool, input, .. } => {
-            let name = legal(tool, NAME);
-            tools.insert(name.clone());
-            json!({ "type": "tool_use", "id": ids.id(id), "name": name, "input": as_object(input.value()) })
+            json!({ "type": "tool_use", "id": ids.id(id), "name": legal(tool, NAME), "input": as_object(input.value()) })
         }
         Block::Result { id, text, is_error, files, .. } => {
             let mut content = vec![json!({ "type": "text", "text": text })];

@@ -4,18 +4,22 @@
 mod anthropic;
 mod openai;
 mod opencode;
+mod request;
 mod session;
 
 use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
+use std::io::{self, Write};
 use std::sync::Arc;
 
 use plimsoll::log::Moment;
-use plimsoll::{Message, PartBody, Policy, Text, Window};
+use plimsoll::{Log, Message, Part, PartBody, Policy, Text, Window};
 use serde_json::{Value, json};
 
 use crate::error::FormatError;
 use crate::format::Format;
 use crate::transcript::SessionInfo;
+use request::RequestCounts;
 
 pub use session::{NewSession, write_session};
 
@@ -28,44 +32,130 @@ pub fn write(format: Format, info: &SessionInfo, messages: &[Message]) -> Result
     write_counting(format, info, messages).map(|(written, _)| written)
 }
 
-/// Like [`write()`], with what OpenCode's export has no place for. For the other formats nothing is counted here.
+/// Like [`write()`], with what the format has no place for.
 pub fn write_counting(
     format: Format,
     info: &SessionInfo,
     messages: &[Message],
 ) -> Result<(Value, Vec<Lost>), FormatError> {
     match format {
-        Format::OpencodeExport | Format::OpencodeMessages => Ok(opencode::write(format, info, messages)),
+        Format::OpencodeExport | Format::OpencodeMessages => {
+            let log = Log::from_messages(messages.iter().cloned());
+            let Ok(written) = opencode::write(format, info, &mut |sink| {
+                log.iter().cloned().for_each(sink);
+                Ok::<(), Infallible>(())
+            });
+            Ok(written)
+        }
         Format::OpenaiChat | Format::AnthropicMessages => {
-            let whole: Vec<Message> = messages.iter().cloned().map(unmarked).collect();
-            let model = messages.iter().rev().find_map(|message| message.info.model_id.clone());
-            let info = SessionInfo { model: info.model.clone().or(model), ..info.clone() };
-            let written = write_window(format, &info, &Window::of(&whole, &Policy::default()))?;
-            Ok((written, Vec::new()))
+            let (info, window, mut counts) = whole_window(info, messages.to_vec());
+            let mut written = request::head(format, &info, &window);
+            let mut list = Vec::new();
+            request::each(format, &window, &mut |message| {
+                counts.see_written(&message);
+                list.push(message);
+            });
+            written.insert("messages".into(), list.into());
+            Ok((Value::Object(written), counts.lost()))
         }
         other => Err(FormatError::NotWritable(other)),
     }
 }
 
-/// Like [`write_counting`], as JSON into a writer, for formats that can be written message by message: those of OpenCode.
-/// Returns how many messages were written; `None` for formats that need the whole at once.
-pub fn write_to(
+/// Goes through the messages of a log, oldest first, as often as it is called.
+pub type EachMessage<'a, E> = &'a mut dyn FnMut(&mut dyn FnMut(Message)) -> Result<(), E>;
+
+/// Like [`write_counting`], as JSON into a writer, one message at a time. Returns how many messages were written.
+///
+/// OpenCode's formats take several runs through the log and hold only what was reduced; of the others the window is held. The
+/// messages and parts need ids of their own, as [`Log::from_messages`] gives them. What is new in a later run is left out.
+pub fn write_to<E: From<io::Error> + From<FormatError>>(
     format: Format,
     info: &SessionInfo,
-    messages: &[Message],
-    out: &mut dyn std::io::Write,
-) -> Option<std::io::Result<(usize, Vec<Lost>)>> {
-    matches!(format, Format::OpencodeExport | Format::OpencodeMessages)
-        .then(|| opencode::write_to(format, info, messages, out))
+    each: EachMessage<'_, E>,
+    out: &mut dyn Write,
+) -> Result<(usize, Vec<Lost>), E> {
+    match format {
+        Format::OpencodeExport | Format::OpencodeMessages => {
+            let export = opencode::Export::of(info, each)?;
+            let (before, after) = match format {
+                Format::OpencodeMessages => (String::new(), ""),
+                _ => (format!("{{\"info\":{},\"messages\":", export.head()), "}"),
+            };
+            let mut list = JsonList::begin(out, &before);
+            let lost = export.each(each, &mut |message| list.push(&message))?;
+            Ok((list.end(after)?, lost))
+        }
+        Format::OpenaiChat | Format::AnthropicMessages => {
+            let mut messages = Vec::new();
+            each(&mut |message| messages.push(message))?;
+            let (info, window, mut counts) = whole_window(info, messages);
+            // The messages are the last field.
+            let mut head = request::head(format, &info, &window);
+            head.insert("messages".into(), Value::Array(Vec::new()));
+            let head = Value::Object(head).to_string();
+            let mut list = JsonList::begin(out, head.strip_suffix("[]}").unwrap_or(&head));
+            request::each(format, &window, &mut |message| {
+                counts.see_written(&message);
+                list.push(&message);
+            });
+            Ok((list.end("}")?, counts.lost()))
+        }
+        other => Err(FormatError::NotWritable(other).into()),
+    }
+}
+
+/// A list in JSON that is written item by item, until something fails.
+struct JsonList<'w> {
+    out: &'w mut dyn Write,
+    count: usize,
+    done: io::Result<()>,
+}
+
+impl<'w> JsonList<'w> {
+    fn begin(out: &'w mut dyn Write, before: &str) -> JsonList<'w> {
+        let done = out.write_all(before.as_bytes()).and_then(|()| out.write_all(b"["));
+        JsonList { out, count: 0, done }
+    }
+
+    fn push(&mut self, item: &Value) {
+        if self.done.is_ok() {
+            let comma: &[u8] = if self.count > 0 { b"," } else { b"" };
+            self.done = self.out.write_all(comma);
+        }
+        if self.done.is_ok() {
+            self.done = serde_json::to_writer(&mut *self.out, item).map_err(io::Error::from);
+            self.count += 1;
+        }
+    }
+
+    fn end(self, after: &str) -> io::Result<usize> {
+        self.done?;
+        self.out.write_all(b"]")?;
+        self.out.write_all(after.as_bytes())?;
+        Ok(self.count)
+    }
+}
+
+/// The window over everything that was said, whatever was summarised, cleared or cut since; the session with its model; and
+/// the counts of what a request has no place for.
+fn whole_window(info: &SessionInfo, messages: Vec<Message>) -> (SessionInfo, Window, RequestCounts) {
+    let model = messages.iter().rev().find_map(|message| message.info.model_id.clone());
+    let info = SessionInfo { model: info.model.clone().or(model), ..info.clone() };
+    let counts = RequestCounts::of(&messages);
+    let whole: Vec<Message> = messages.into_iter().map(unmarked).collect();
+    (info, Window::of(&whole, &Policy::default()), counts)
 }
 
 /// Write a window as a request: [`Format::OpenaiChat`] or [`Format::AnthropicMessages`].
 pub fn write_window(format: Format, info: &SessionInfo, window: &Window) -> Result<Value, FormatError> {
-    match format {
-        Format::OpenaiChat => Ok(openai::write(info, window)),
-        Format::AnthropicMessages => Ok(anthropic::write(info, window)),
-        other => Err(FormatError::NotWritable(other)),
+    if !matches!(format, Format::OpenaiChat | Format::AnthropicMessages) {
+        return Err(FormatError::NotWritable(format));
     }
+    let (mut request, mut messages) = (request::head(format, info, window), Vec::new());
+    request::each(format, window, &mut |message| messages.push(message));
+    request.insert("messages".into(), messages.into());
+    Ok(Value::Object(request))
 }
 
 /// Something that is not in what was written, counted.
@@ -81,13 +171,17 @@ pub struct Lost {
 
 impl Lost {
     /// So many of something; nothing for none.
-    pub(crate) fn new(count: usize, one: &'static str, more: &'static str) -> Option<Lost> {
+    pub fn new(count: usize, one: &'static str, more: &'static str) -> Option<Lost> {
         (count > 0).then_some(Lost { count, one, more })
     }
 }
 
 /// The message without the marks of reductions, and with its compaction set aside.
 fn unmarked(mut message: Message) -> Message {
+    let is_plain = |part: &Part| part.marks.is_empty() && part.cleared().is_none();
+    if message.marker().is_none() && message.parts.iter().all(is_plain) {
+        return message;
+    }
     for part in &mut message.parts {
         *part = part.clone().without_marks();
         if let PartBody::Compaction(marker) = &mut part.body {

@@ -1,32 +1,25 @@
 //! OpenAI's chat completions.
 
 use plimsoll::{Block, Window, WindowMessage, WindowRole};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{File, Names, as_object, legal};
-use crate::transcript::SessionInfo;
 
 /// The longest id and name of a call that are accepted.
 const ID: usize = 40;
 const NAME: usize = 64;
 
-pub(super) fn write(info: &SessionInfo, window: &Window) -> Value {
+/// Hands out the messages of a request.
+pub(super) fn each(window: &Window, sink: &mut dyn FnMut(Value)) {
     let mut ids = Names::new(ID);
-    let mut messages = Vec::new();
     for message in &window.messages {
         match message.role {
-            WindowRole::System => messages.push(json!({ "role": "system", "content": joined(message) })),
-            WindowRole::User => messages.push(json!({ "role": "user", "content": user(message) })),
-            WindowRole::Assistant => messages.extend(assistant(message, &mut ids)),
-            WindowRole::Tool => results(message, &mut ids, &mut messages),
+            WindowRole::System => sink(json!({ "role": "system", "content": joined(message) })),
+            WindowRole::User => sink(json!({ "role": "user", "content": user(message) })),
+            WindowRole::Assistant => assistant(message, &mut ids).into_iter().for_each(&mut *sink),
+            WindowRole::Tool => results(message, &mut ids, sink),
         }
     }
-    let mut request = Map::new();
-    if let Some(model) = &info.model {
-        request.insert("model".into(), model.as_str().into());
-    }
-    request.insert("messages".into(), messages.into());
-    Value::Object(request)
 }
 
 fn joined(message: &WindowMessage) -> String {
@@ -82,15 +75,15 @@ fn assistant(message: &WindowMessage, ids: &mut Names) -> Option<Value> {
 }
 
 /// Results are texts here; images that came with them follow in a user's message.
-fn results(message: &WindowMessage, ids: &mut Names, messages: &mut Vec<Value>) {
+fn results(message: &WindowMessage, ids: &mut Names, sink: &mut dyn FnMut(Value)) {
     let mut images = Vec::new();
     for block in &message.blocks {
         if let Block::Result { id, text, files, .. } = block {
-            messages.push(json!({ "role": "tool", "tool_call_id": ids.id(id), "content": text }));
+            sink(json!({ "role": "tool", "tool_call_id": ids.id(id), "content": text }));
             images.extend(File::all(files).map(|each| file(&each)));
         }
     }
     if !images.is_empty() {
-        messages.push(json!({ "role": "user", "content": images }));
+        sink(json!({ "role": "user", "content": images }));
     }
 }

@@ -1,6 +1,6 @@
 use plimsoll::log::{ToolCallPart, ToolResultPart};
 use plimsoll::{Message, Part, PartBody, Policy, Role, ToolState, Window};
-use plimsoll_formats::{Format, FormatError, SessionInfo, read, write, write_window};
+use plimsoll_formats::{EachMessage, Format, FormatError, SessionInfo, read, write, write_to, write_window};
 use serde_json::{Value, json};
 
 use crate::support::{check, shape};
@@ -28,7 +28,7 @@ fn conversation() -> Vec<Message> {
         Part::tool("p6".into(), "x".repeat(80), "bash", ToolState::pending(json!({}))),
     ];
     let mut marker = Message::user("m4".into(), "p8".into(), "");
-    marker.parts = vec![part("p8", PartBody::Compaction(plimsoll::log::CompactionPart::default()))];
+    marker.parts = vec![part("p8", PartBody::Compaction(plimsoll::log::CompactionPart::default()))].into();
     let mut summary = Message::assistant("m5".into(), vec![Part::text("p9".into(), "So far.")]);
     summary.info.summary = true;
     summary.info.parent_id = Some("m4".into());
@@ -123,7 +123,7 @@ fn an_opencode_export_keeps_the_log_and_fills_in_what_opencode_needs() {
         vec![part("p11", PartBody::ToolCall(ToolCallPart::new("c9", "ls", json!({}))))],
     ));
     let mut result = Message::user("m8".into(), "p12".into(), "");
-    result.parts = vec![part("p12", PartBody::ToolResult(ToolResultPart::new("c9", "a.txt")))];
+    result.parts = vec![part("p12", PartBody::ToolResult(ToolResultPart::new("c9", "a.txt")))].into();
     messages.push(result);
     let written = write(Format::OpencodeExport, &SessionInfo::default(), &messages).unwrap();
     assert_eq!(written["messages"][0]["info"]["system"], "Rules");
@@ -156,25 +156,33 @@ fn an_opencode_export_written_again_is_the_same() {
 }
 
 #[test]
-fn an_opencode_export_written_message_by_message_is_the_same_json() {
+fn what_is_written_message_by_message_is_the_same_json() {
     let info = SessionInfo {
         parent: Some("ses_parent".into()),
         title: Some("A title".into()),
         ..Default::default()
     };
-    for format in [Format::OpencodeExport, Format::OpencodeMessages] {
+    let formats =
+        [Format::OpencodeExport, Format::OpencodeMessages, Format::OpenaiChat, Format::AnthropicMessages];
+    for format in formats {
         for messages in [conversation(), Vec::new()] {
+            let each: EachMessage<'_, FormatError> = &mut |sink| {
+                messages.iter().cloned().for_each(sink);
+                Ok(())
+            };
             let mut bytes = Vec::new();
-            let (count, lost) =
-                plimsoll_formats::write_to(format, &info, &messages, &mut bytes).unwrap().unwrap();
+            let (count, lost) = write_to(format, &info, each, &mut bytes).unwrap();
             let (whole, lost_of_whole) = plimsoll_formats::write_counting(format, &info, &messages).unwrap();
             assert_eq!(String::from_utf8(bytes).unwrap(), whole.to_string());
             let list = whole.as_array().or_else(|| whole["messages"].as_array()).unwrap();
             assert_eq!((count, lost), (list.len(), lost_of_whole));
         }
     }
-    let mut none = Vec::new();
-    assert!(plimsoll_formats::write_to(Format::OpenaiChat, &info, &conversation(), &mut none).is_none());
+    let each: EachMessage<'_, FormatError> = &mut |_| Ok(());
+    assert!(matches!(
+        write_to(Format::Codex, &info, each, &mut Vec::new()),
+        Err(FormatError::NotWritable(Format::Codex))
+    ));
 }
 
 #[test]
@@ -332,7 +340,7 @@ fn opencode_shows_of_an_export_what_the_window_shows() {
         prompt: Some("m10".into()),
         ..CompactionPart::default()
     };
-    marker.parts = vec![Part::new("p31".into(), PartBody::Compaction(part))];
+    marker.parts = vec![Part::new("p31".into(), PartBody::Compaction(part))].into();
     let mut summary = Message::assistant("m13".into(), vec![Part::text("p32".into(), "So far.")]);
     summary.info.summary = true;
     summary.info.parent_id = Some("m12".into());

@@ -243,8 +243,10 @@ fn a_chat_without_an_id_is_known_by_its_file_or_its_content() {
     // Two chats that begin alike are two chats.
     let piped = import(&*fresh, &chat(&["Hello", "Hi", "Something else"])).unwrap();
     assert_eq!((piped.outcome, piped.instead_of, count(&*fresh)), (Outcome::Stored, None, 2));
-    let parents: Vec<_> =
-        all(&*fresh, &first.id).into_iter().map(|it| (it.info.id, it.info.parent_id)).collect();
+    let parents: Vec<_> = all(&*fresh, &first.id)
+        .into_iter()
+        .map(|it| (it.info.id.clone(), it.info.parent_id.clone()))
+        .collect();
     assert_eq!(parents[3].1.as_ref(), Some(&parents[2].0), "mentions follow the names");
     assert_eq!(parents[1].1.as_ref(), Some(&parents[0].0));
 }
@@ -290,6 +292,7 @@ fn a_resumed_session_does_not_take_the_names_of_the_one_before() {
     let resumed = claude.user("Resumed").text().replace(SESSION, "7777777a-1111-2222-3333-444444444444");
     let second = import(&*fresh, &resumed).unwrap();
     assert_eq!((second.outcome, second.instead_of), (Outcome::Stored, None));
-    let names = |id: &SessionId| all(&*fresh, id).into_iter().map(|it| it.info.id).collect::<Vec<_>>();
+    let names =
+        |id: &SessionId| all(&*fresh, id).into_iter().map(|it| it.info.id.clone()).collect::<Vec<_>>();
     assert!(names(&second.id).iter().all(|name| !names(&first.id).contains(name)));
 }

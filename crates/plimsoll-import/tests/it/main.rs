@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
+mod export;
 mod find;
 mod import;
 mod together;
+mod weigh;
 
 use std::hash::{BuildHasher, RandomState};
 use std::io::Cursor;

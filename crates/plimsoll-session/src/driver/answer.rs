@@ -1,12 +1,12 @@
 //! An answer as it streams: each block becomes a part of the log as it arrives.
 
-use plimsoll::log::{MessageUpdate, ReasoningPart};
+use plimsoll::log::{Extra, MessageUpdate, ReasoningPart};
 use plimsoll::window::PROVIDER_BLOCK;
 use plimsoll::{
     AnswerEvent, Info, Input, Message, MessageId, Millis, Part, PartBody, PartId, Role, ToolState, Usage,
 };
 use plimsoll_tokens::Observed;
-use serde_json::{Map, Value};
+use serde_json::Value;
 
 use super::{Driver, PendingCall};
 use crate::error::SessionError;
@@ -154,9 +154,10 @@ impl Driver {
             session_id: Some(self.session().clone()),
             role: Some(Role::Assistant),
             extra,
-            ..begun.info
+            ..begun.info.into_inner()
         };
-        let message = self.append_now(Message { info, parts: begun.parts, ..Message::default() })?;
+        let message =
+            self.append_now(Message { info: info.into(), parts: begun.parts, ..Message::default() })?;
         let sent = self.note_sent();
         self.writing = Some(Writing {
             message: message.clone(),
@@ -221,7 +222,7 @@ impl Driver {
                 self.end_part()?;
                 let now = self.now();
                 let (message, id) = (self.writing()?.message.clone(), self.ids.part(now));
-                let mut extra = Map::new();
+                let mut extra = Extra::default();
                 extra.insert("type".into(), PROVIDER_BLOCK.into());
                 extra.insert("block".into(), value);
                 let part = Part { extra, ..Part::new(id.clone(), PartBody::Other(PROVIDER_BLOCK.into())) };

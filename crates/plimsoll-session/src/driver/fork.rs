@@ -180,7 +180,7 @@ impl Driver {
         let now = self.now();
         let body = PartBody::Text(TextPart { text: text.into(), synthetic: Some(true), ignored: None });
         let mut message = Message::user(self.ids.message(now), self.ids.part(now), "").at(now);
-        message.parts = vec![Part::new(self.ids.part(now), body)];
+        message.parts = vec![Part::new(self.ids.part(now), body)].into();
         message
     }
 }

@@ -170,10 +170,8 @@ impl Driver {
                 (UsageScale::read(&archive, &lease.session, &log, &settings.policy).ok(), None)
             }
         };
-        let mut counts = CountWatch::default();
-        log.iter().for_each(|message| counts.watch(message));
         Driver {
-            counts,
+            counts: CountWatch::of(&log),
             limits: settings.limits(),
             cache: settings.cache_terms(),
             ids: plimsoll_store::random_ids(),

@@ -230,5 +230,5 @@ fn usage_is_recorded_with_its_cost() {
     writer.write(AnswerEvent::Usage(usage(1_000_000))).unwrap();
     writer.write(finished("stop", None)).unwrap();
     let done = writer.finish().unwrap().message;
-    assert_eq!((cost(&done), done.info.tokens), (18.0, Some(usage(1_000_000))));
+    assert_eq!((cost(&done), done.info.tokens.clone()), (18.0, Some(usage(1_000_000))));
 }

@@ -1,5 +1,7 @@
 //! Whole turns: what is prepared, and what is stored.
 
+use std::sync::Arc;
+
 use plimsoll_session::{
     AnswerEvent, ClimbStep, Counting, Fixed, Limits, Plan, Prepared, Preset, Rejection, Reply, SessionError,
     SessionModel, StoreError, Summariser, Tokens, Usage,
@@ -313,4 +315,16 @@ fn a_small_window_learned_from_a_refusal_leaves_room_for_a_conversation() {
         assert!(line.at >= Tokens(12_000), "{}: the line is at {}", preset.name(), line.at);
         assert!(content.room >= Tokens(4_000), "{}: {}", preset.name(), content.room);
     }
+}
+
+/// Its log was leaked, which for a long session is hundreds of megabytes.
+#[test]
+fn closing_a_driver_frees_all_that_it_held() {
+    let harbour = Harbour::new();
+    let before = Arc::strong_count(&harbour.archive);
+    let mut driver = harbour.open("ses_1");
+    driver.prompt("First").unwrap();
+    assert!(Arc::strong_count(&harbour.archive) > before);
+    driver.close().unwrap();
+    assert_eq!(Arc::strong_count(&harbour.archive), before);
 }

@@ -4,7 +4,26 @@ use plimsoll::{Message, SessionId};
 
 use super::MemoryStore;
 use crate::error::StoreError;
-use crate::store::{Damage, Findings, IndexStep, Upkeep};
+use crate::store::{Damage, Findings, IndexStep, SessionReader, Upkeep};
+
+/// Messages in memory are as they were written.
+struct MemoryReader(Vec<Message>);
+
+impl SessionReader for MemoryReader {
+    fn each(&self, sink: &mut dyn FnMut(Message)) -> Result<(), StoreError> {
+        self.0.iter().cloned().for_each(sink);
+        Ok(())
+    }
+
+    fn damage(&self) -> Result<Vec<Damage>, StoreError> {
+        Ok(Vec::new())
+    }
+
+    fn salvage(&self, sink: &mut dyn FnMut(Message)) -> Result<Vec<Damage>, StoreError> {
+        self.each(sink)?;
+        self.damage()
+    }
+}
 
 impl Upkeep for MemoryStore {
     fn index_step(&self, _: u64) -> Result<IndexStep, StoreError> {
@@ -19,13 +38,14 @@ impl Upkeep for MemoryStore {
         Ok(over as u64)
     }
 
-    fn damage(&self, session: &SessionId) -> Result<Vec<Damage>, StoreError> {
-        self.state().held(session).map(|_| Vec::new())
-    }
-
-    fn salvage(&self, session: &SessionId, sink: &mut dyn FnMut(Message)) -> Result<Vec<Damage>, StoreError> {
-        self.state().held(session)?.messages.iter().cloned().for_each(sink);
-        Ok(Vec::new())
+    fn read_session(
+        &self,
+        session: &SessionId,
+        read: &mut dyn FnMut(&dyn SessionReader) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        // A copy, so that `read` may write to this store.
+        let messages = self.state().held(session)?.messages.to_vec();
+        read(&MemoryReader(messages))
     }
 
     fn check(&self) -> Result<Findings, StoreError> {

@@ -61,7 +61,7 @@ pub(crate) fn extend(
     if !growing.is_open {
         let message = read::info(connection, chain.own(), &place)?;
         if message.is_finished() {
-            let (message, why) = (message.info.id, "its parts grow no more");
+            let (message, why) = (message.info.id.clone(), "its parts grow no more");
             return Err(StoreError::Log(LogError::Finished { message, why }));
         }
     }

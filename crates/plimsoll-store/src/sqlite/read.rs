@@ -1,8 +1,9 @@
 //! Reading: by window, by page, by name.
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use plimsoll::log::{Mark, Moment};
+use plimsoll::log::Moment;
 use plimsoll::{
     Log, Message, MessageId, Millis, Part, PartBody, PartId, Receipt, ReceiptId, SessionId, Tokens,
 };
@@ -215,69 +216,122 @@ pub(crate) fn range(
     to: Option<&Position>,
     detail: Detail,
 ) -> Result<Vec<Message>, StoreError> {
-    let mut messages: Vec<Message> = Vec::new();
-    let mut places: HashMap<String, usize> = HashMap::new();
-    let mut parts: Vec<Placed> = Vec::new();
-    for segment in &chain.0 {
-        let Some(end) = end_of(segment, to) else { continue };
-        let bounds = params![segment.key, from.time, from.id, end.time, end.id];
-        let mut statement = connection.prepare_cached(
-            "SELECT id, info FROM message WHERE session = ?1 AND (at, id) >= (?2, ?3) AND (at, id) <= (?4, ?5)
-             ORDER BY at, id",
-        )?;
-        let mut rows = statement.query(bounds)?;
-        while let Some(row) = rows.next()? {
-            let id = sums::lossy(row, 0)?;
-            let json = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from).map_err(StoreError::from);
-            let json = json.map_err(StoreError::damaged(|| format!("message `{id}`")))?;
-            let message = rows::message_of(json, &id)?;
-            places.insert(id, messages.len());
-            messages.push(message);
-        }
-        let columns = match detail {
-            Detail::Whole => rows::whole_columns(),
-            Detail::Outline => rows::OUTLINE.to_owned(),
-        };
-        let mut statement = connection.prepare_cached(&format!(
-            "SELECT {columns} FROM part WHERE session = ?1 AND (at, message) >= (?2, ?3)
-             AND (at, message) <= (?4, ?5) ORDER BY at, message, ord"
-        ))?;
-        let mut rows = statement.query(bounds)?;
-        while let Some(row) = rows.next()? {
-            parts.push(match detail {
-                Detail::Whole => rows::whole_part(row)?,
-                Detail::Outline => rows::outline(row)?,
-            });
-        }
-    }
-    let mut marks = match to {
-        Some(to) if to == from => {
-            let ids = parts.iter().map(|placed| placed.part.id.to_string());
-            let marked = |id: String| Ok((marks::of_part(connection, chain, &id)?, id));
-            let found = ids.map(marked).collect::<Result<Vec<(Vec<Mark>, String)>, StoreError>>()?;
-            found.into_iter().filter(|(marks, _)| !marks.is_empty()).map(|(marks, id)| (id, marks)).collect()
-        }
-        _ => marks::of_range(connection, chain, from.time, to.map(|to| to.time))?,
+    let mut messages = Vec::new();
+    each_in_range(connection, chain, (from, to), detail, &mut |message| messages.push(message))?;
+    Ok(messages)
+}
+
+/// Hands out the messages from one place to another, both included. Messages and their parts are read in step, so that one
+/// message is held at a time.
+pub(crate) fn each_in_range(
+    connection: &Connection,
+    chain: &Chain,
+    (from, to): (&Position, Option<&Position>),
+    detail: Detail,
+    sink: &mut dyn FnMut(Message),
+) -> Result<(), StoreError> {
+    let is_one = to == Some(from);
+    let mut marks = match is_one {
+        true => HashMap::new(),
+        false => marks::of_range(connection, chain, from.time, to.map(|to| to.time))?,
     };
     let aside = set_aside(connection, chain, from, to)?;
-    for Placed { message, mut part, has_deltas } in parts {
-        let marks = marks.remove(part.id.as_str());
+    let columns = match detail {
+        Detail::Whole => &rows::whole_columns(),
+        Detail::Outline => rows::OUTLINE,
+    };
+    let mut complete = |Placed { message, mut part, has_deltas }: Placed| -> Result<Part, StoreError> {
+        let marks = match is_one {
+            true => marks::of_part(connection, chain, part.id.as_str())?,
+            false => marks.remove(part.id.as_str()).unwrap_or_default(),
+        };
         // What the window shows of a marked part depends on its text.
-        if detail == Detail::Outline && (has_deltas || marks.is_some()) {
+        if detail == Detail::Outline && (has_deltas || !marks.is_empty()) {
             part = whole(connection, chain, &part.id)?;
         }
-        if let Some(marks) = marks {
+        if !marks.is_empty() {
             part = part.with_marks(marks);
         }
         // A marker that no compaction was noted of yet says it itself: it came with a log from elsewhere.
         if let (PartBody::Compaction(marker), Some(noted)) = (&mut part.body, aside.get(&message)) {
             marker.set_aside.clone_from(noted);
         }
-        if let Some(place) = places.get(&message) {
-            messages[*place].parts.push(part);
+        Ok(part)
+    };
+    let mut ids = CommonIds::default();
+    for segment in &chain.0 {
+        let Some(end) = end_of(segment, to) else { continue };
+        let bounds = params![segment.key, from.time, from.id, end.time, end.id];
+        let mut statement = connection.prepare_cached(
+            "SELECT at, id, info FROM message WHERE session = ?1 AND (at, id) >= (?2, ?3) AND (at, id) <= (?4, ?5)
+             ORDER BY at, id",
+        )?;
+        let mut rows = statement.query(bounds)?;
+        let mut statement = connection.prepare_cached(&format!(
+            "SELECT {columns}, at FROM part WHERE session = ?1 AND (at, message) >= (?2, ?3)
+             AND (at, message) <= (?4, ?5) ORDER BY at, message, ord"
+        ))?;
+        let place = statement.column_count() - 1;
+        let mut part_rows = statement.query(bounds)?;
+        // The first part of a message that was not reached yet.
+        let mut ahead: Option<(i64, Placed)> = None;
+        let mut own: Vec<Part> = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (at, id): (i64, String) = (row.get(0)?, sums::lossy(row, 1)?);
+            let json = row.get_ref(2)?.as_str().map_err(rusqlite::Error::from).map_err(StoreError::from);
+            let json = json.map_err(StoreError::damaged(|| format!("message `{id}`")))?;
+            let mut message = rows::message_of(json, &id)?;
+            ids.share(&mut message);
+            loop {
+                let (part_at, placed) = match (ahead.take(), detail) {
+                    (Some(ahead), _) => ahead,
+                    (None, detail) => match part_rows.next()? {
+                        None => break,
+                        Some(row) if detail == Detail::Whole => (row.get(place)?, rows::whole_part(row)?),
+                        Some(row) => (row.get(place)?, rows::outline(row)?),
+                    },
+                };
+                match (part_at, placed.message.as_str()).cmp(&(at, id.as_str())) {
+                    // A part without its message, which a check reports.
+                    Ordering::Less => {}
+                    Ordering::Equal => own.push(complete(placed)?),
+                    Ordering::Greater => {
+                        ahead = Some((part_at, placed));
+                        break;
+                    }
+                }
+            }
+            // Not the list itself, which has room for more: most messages have one part.
+            message.parts = own.drain(..).collect();
+            sink(message);
         }
     }
-    Ok(messages)
+    Ok(())
+}
+
+/// Ids that a message has in common with the one before it, so that both can share one text.
+#[derive(Default)]
+struct CommonIds {
+    session: Option<SessionId>,
+    parent: Option<MessageId>,
+    message: Option<MessageId>,
+}
+
+impl CommonIds {
+    fn share(&mut self, message: &mut Message) {
+        let info = &mut *message.info;
+        if info.session_id == self.session {
+            info.session_id.clone_from(&self.session);
+        }
+        for known in [&self.parent, &self.message] {
+            if info.parent_id == *known {
+                info.parent_id.clone_from(known);
+            }
+        }
+        self.session.clone_from(&info.session_id);
+        self.parent.clone_from(&info.parent_id);
+        self.message = Some(info.id.clone());
+    }
 }
 
 /// Where to stop in a segment; nothing if it ends before it begins.

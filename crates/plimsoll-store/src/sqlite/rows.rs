@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use plimsoll::count::part_tokens;
-use plimsoll::log::{ReasoningPart, ToolCallPart, ToolPart};
+use plimsoll::log::{ReasoningPart, Shared, ToolCallPart, ToolPart};
 use plimsoll::window::PROVIDER_BLOCK;
 use plimsoll::{
     CharCounter, Chars, Input, Message, MessageId, Part, PartBody, PartId, Role, Text, ToolState, ToolStatus,
@@ -278,7 +278,7 @@ pub(crate) fn role_of(message: &Message) -> String {
 
 /// A message without its parts, as JSON.
 pub(crate) fn info_json(message: &Message) -> Result<String, StoreError> {
-    let bare = Message { info: message.info.clone(), parts: Vec::new(), extra: message.extra.clone() };
+    let bare = Message { parts: Shared::default(), ..message.clone() };
     Ok(serde_json::to_string(&bare)?)
 }
 

@@ -1,4 +1,4 @@
-//! Reading a damaged session: everything that can still be read, and a list of the rest.
+//! Reading a whole session in one transaction, also a damaged one: everything that can still be read, and a list of the rest.
 //!
 //! A text with bytes that are not UTF-8 is kept with replacement characters, a part whose checksum does not fit as it
 //! is. Only what cannot be read at all is left out. Either way it is in the list.
@@ -9,13 +9,35 @@ use rusqlite::{Connection, Row, params};
 use super::chain::{Chain, Segment};
 use super::marks;
 use super::position::Position;
+use super::read::{self, Detail};
 use super::rows;
 use super::sums::{self, lossy, lossy_or_null};
 use crate::error::StoreError;
-use crate::store::Damage;
+use crate::store::{Damage, SessionReader};
 
-/// Reads a session message by message, oldest first. Returns what is damaged or missing.
-pub(super) fn salvage(
+/// A session in the transaction of its connection.
+pub(super) struct ChainReader<'c> {
+    pub(super) connection: &'c Connection,
+    pub(super) chain: Chain,
+}
+
+impl SessionReader for ChainReader<'_> {
+    fn each(&self, sink: &mut dyn FnMut(Message)) -> Result<(), StoreError> {
+        let all = (&Position::start(), None);
+        read::each_in_range(self.connection, &self.chain, all, Detail::Whole, sink)
+    }
+
+    fn damage(&self) -> Result<Vec<Damage>, StoreError> {
+        let keys: Vec<i64> = self.chain.0.iter().map(|segment| segment.key).collect();
+        Ok(sums::verify(self.connection, Some(&keys))?.damage)
+    }
+
+    fn salvage(&self, sink: &mut dyn FnMut(Message)) -> Result<Vec<Damage>, StoreError> {
+        salvage(self.connection, &self.chain, sink)
+    }
+}
+
+fn salvage(
     connection: &Connection,
     chain: &Chain,
     sink: &mut dyn FnMut(Message),

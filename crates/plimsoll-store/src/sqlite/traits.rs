@@ -9,9 +9,10 @@ use rusqlite::Connection;
 
 use super::chain::Chain;
 use super::read::Detail;
+use super::salvage::ChainReader;
 use super::{
     PATIENCE, SqliteStore, advance, append, check, extend, feed, handles, imports, inbox, leases, purge,
-    read, reduce, salvage, search, sessions, spills, sums, tasks, undo,
+    read, reduce, search, sessions, spills, tasks, undo,
 };
 use crate::clock::Clock;
 use crate::counts::PartCounts;
@@ -19,10 +20,10 @@ use crate::error::StoreError;
 use crate::random::random_ids;
 use crate::recall::{Hit, Scope, Selection};
 use crate::store::{
-    ChangePage, Claim, CompactionRecord, Damage, ExpiredSpill, Feed, Filter, Findings, HandleMatch, Handles,
-    Import, ImportRecord, Imported, Imports, Inbox, IndexStep, Lease, LeaseRecord, Leases, Logs, NewLease,
-    NewNote, NewSession, NewTask, Note, Page, PageRequest, PurgeReport, PurgeTarget, Purges, Reductions,
-    Revision, Sequence, Session, SessionPatch, Sessions, Snapshot, SpillPage, SpillRecord, Spills,
+    ChangePage, Claim, CompactionRecord, ExpiredSpill, Feed, Filter, Findings, HandleMatch, Handles, Import,
+    ImportRecord, Imported, Imports, Inbox, IndexStep, Lease, LeaseRecord, Leases, Logs, NewLease, NewNote,
+    NewSession, NewTask, Note, Page, PageRequest, PurgeReport, PurgeTarget, Purges, Reductions, Revision,
+    Sequence, Session, SessionPatch, SessionReader, Sessions, Snapshot, SpillPage, SpillRecord, Spills,
     StagedPiece, TakeOver, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep,
 };
 
@@ -507,16 +508,13 @@ impl Upkeep for SqliteStore {
         self.write(move |connection| feed::trim(connection, keep, TRIMMED))
     }
 
-    fn damage(&self, session: &SessionId) -> Result<Vec<Damage>, StoreError> {
-        self.read(|connection| {
-            let keys: Vec<i64> =
-                Chain::of(connection, session)?.0.iter().map(|segment| segment.key).collect();
-            Ok(sums::verify(connection, Some(&keys))?.damage)
-        })
-    }
-
-    fn salvage(&self, session: &SessionId, sink: &mut dyn FnMut(Message)) -> Result<Vec<Damage>, StoreError> {
-        self.read(|connection| salvage::salvage(connection, &Chain::of(connection, session)?, sink))
+    fn read_session(
+        &self,
+        session: &SessionId,
+        read: &mut dyn FnMut(&dyn SessionReader) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError> {
+        // One transaction, so that all runs see the same rows.
+        self.read(|connection| read(&ChainReader { connection, chain: Chain::of(connection, session)? }))
     }
 
     fn check(&self) -> Result<Findings, StoreError> {

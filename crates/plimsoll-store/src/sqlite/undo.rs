@@ -120,7 +120,7 @@ impl Concerned {
             if concerned.times.insert(part.clone(), place.time).is_none() {
                 let marks = marks::of_part(connection, chain, part.as_str())?;
                 let bare = read::outline_of(connection, chain, part)?.with_marks(marks);
-                concerned.messages.push(Message { parts: vec![bare], ..Message::default() });
+                concerned.messages.push(Message { parts: vec![bare].into(), ..Message::default() });
             }
         }
         if let Some(marker) = marker {

@@ -49,7 +49,7 @@ pub use session::{
 pub use sessions::Sessions;
 pub use spills::{ExpiredSpill, SpillPage, SpillRecord, Spills};
 pub use tasks::{NewTask, TaskFilter, TaskMove, TaskRecord, Tasks};
-pub use upkeep::{IndexStep, Upkeep};
+pub use upkeep::{IndexStep, SessionReader, Upkeep};
 
 /// Everything a host needs from a store. It is implemented for whatever implements the traits it is the sum of.
 pub trait Store:

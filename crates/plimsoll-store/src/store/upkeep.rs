@@ -35,16 +35,39 @@ pub trait Upkeep {
     /// there is nothing left to do.
     fn trim_feed(&self, keep: u64) -> Result<u64, StoreError>;
 
-    /// Looks for damage in what a session is made of, also in what it shares with those it was forked from. An export
-    /// is only sound if there is none.
-    fn damage(&self, session: &SessionId) -> Result<Vec<Damage>, StoreError>;
+    /// Lets `read` go through a session as often as it takes. All runs see the session as it is now, whatever is written
+    /// meanwhile.
+    fn read_session(
+        &self,
+        session: &SessionId,
+        read: &mut dyn FnMut(&dyn SessionReader) -> Result<(), StoreError>,
+    ) -> Result<(), StoreError>;
 
-    /// Reads a damaged session: everything that can still be read, message by message, oldest first. Returns what is damaged
-    /// or missing.
-    fn salvage(&self, session: &SessionId, sink: &mut dyn FnMut(Message)) -> Result<Vec<Damage>, StoreError>;
+    /// [Damage](SessionReader::damage) in what a session is made of.
+    fn damage(&self, session: &SessionId) -> Result<Vec<Damage>, StoreError> {
+        let mut damage = Vec::new();
+        self.read_session(session, &mut |reader| {
+            damage = reader.damage()?;
+            Ok(())
+        })?;
+        Ok(damage)
+    }
 
     /// Look for damage.
     fn check(&self) -> Result<Findings, StoreError>;
+}
+
+/// One session, at one moment.
+pub trait SessionReader {
+    /// Hands out all messages, oldest first. One of them is held at a time.
+    fn each(&self, sink: &mut dyn FnMut(Message)) -> Result<(), StoreError>;
+
+    /// Looks for damage in what the session is made of, also in what it shares with those it was forked from. An export is
+    /// only sound if there is none.
+    fn damage(&self) -> Result<Vec<Damage>, StoreError>;
+
+    /// Reads a damaged session: hands out everything that can still be read, oldest first. Returns what is damaged or missing.
+    fn salvage(&self, sink: &mut dyn FnMut(Message)) -> Result<Vec<Damage>, StoreError>;
 }
 
 /// What a step of indexing did.

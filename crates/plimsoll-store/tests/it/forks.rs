@@ -47,7 +47,7 @@ fn a_mark_of_the_parent_is_not_seen_after_a_third_session_is_removed() {
 /// A summary of everything before it, and the receipt of that.
 fn compact(store: &Fresh, session: &SessionId) -> Receipt {
     let part = Part::new("marker.1".into(), PartBody::Compaction(CompactionPart::default()));
-    let mut marker = Message { parts: vec![part], ..Message::default() };
+    let mut marker = Message { parts: vec![part].into(), ..Message::default() };
     (marker.info.id, marker.info.role) = ("marker".into(), Some(Role::User));
     let mut summary = answer("summary", "in short");
     (summary.info.summary, summary.info.parent_id) = (true, Some("marker".into()));

@@ -63,7 +63,7 @@ fn two_may_not_run_a_session_at_once(#[values(false, true)] real: bool) {
         assert_eq!(tool.state.input.as_ref().unwrap().value(), &json!({ "command": "sleep" }));
         let answer = store.message(&id, &"msg_2".into()).unwrap();
         assert_eq!(answer.text(), "let me se", "what was said stays");
-        assert_eq!(answer.info.error.unwrap()["name"], "MessageAbortedError");
+        assert_eq!(answer.info.error.clone().unwrap()["name"], "MessageAbortedError");
         store.release(&one).unwrap();
         at(300);
         assert!(store.lease(&id, "three", millis(100)).is_err(), "only the holder gives it back");

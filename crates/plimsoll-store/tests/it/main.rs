@@ -104,7 +104,7 @@ fn answer(id: &str, text: &str) -> Message {
 /// An answer that is still being written.
 fn begun(id: &str, text: &str) -> Message {
     let parts = vec![Part::text(format!("{id}.1").as_str().into(), text)];
-    Message { parts, ..Message::begun(id.into(), NOW) }
+    Message { parts: parts.into(), ..Message::begun(id.into(), NOW) }
 }
 
 fn read(id: &str, output: impl Into<Text>) -> Message {

@@ -308,7 +308,7 @@ fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<
             let claim = known.claim(&session);
             let Some(message) = pick(&all(model, &session), message) else { return Ok(()) };
             let part = Part::text(PartId::new(known.name("prt")), "one more thing");
-            let id = message.info.id;
+            let id = message.info.id.clone();
             let _ = both!(|store: &dyn Store| store.append_part(&claim, &id, part.clone(), now));
         }
         Op::Grow { session, message } => {
@@ -325,7 +325,7 @@ fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<
             let Some(session) = known.session(session) else { return Ok(()) };
             let claim = known.claim(&session);
             let Some(message) = pick(&all(model, &session), message) else { return Ok(()) };
-            let (id, usage) = (message.info.id, Usage::new(Tokens(100), Tokens(10)));
+            let (id, usage) = (message.info.id.clone(), Usage::new(Tokens(100), Tokens(10)));
             // A finished summary is recorded where it is finished; finishing it again says nothing new.
             if message.info.summary {
                 return Ok(());

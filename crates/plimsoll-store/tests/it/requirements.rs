@@ -122,7 +122,11 @@ fn long_calls(from: usize, count: usize) -> Vec<Message> {
         let mut state = ToolState::completed(json!({ "path": "a.rs" }), format!("line {n}\n").repeat(1_500));
         state.time = ToolTime::ran(Millis(NOW.0 + n as u64), Millis(NOW.0 + n as u64 + 7));
         let part = Part::tool(format!("prt_{n:02}").as_str().into(), format!("call_{n}"), "read", state);
-        Message { info: finished(&format!("msg_{n:02}")), parts: vec![part], ..Message::default() }
+        Message {
+            info: finished(&format!("msg_{n:02}")).into(),
+            parts: vec![part].into(),
+            ..Message::default()
+        }
     };
     (from..from + count).map(message).collect()
 }
@@ -525,7 +529,7 @@ fn r160_a_message_that_comes_while_a_summary_is_written_is_in_the_window() {
     home.append(vec![user("msg_1", "old"), answer("msg_2", "old too"), user("msg_3", "kept")]);
     let marker = CompactionPart { tail_start: Some("msg_3".into()), ..CompactionPart::default() };
     let part = Part::new("prt_m".into(), PartBody::Compaction(marker));
-    let mut marker = Message { parts: vec![part], ..Message::default() };
+    let mut marker = Message { parts: vec![part].into(), ..Message::default() };
     (marker.info.id, marker.info.role) = ("msg_4".into(), Some(Role::User));
     home.append(vec![marker]);
     home.append(vec![user("msg_5", "and another thing")]);
@@ -588,7 +592,7 @@ fn r160_an_earlier_summary_does_not_come_back_as_a_message(#[case] parent: Optio
     let marker = |id: &str, tail: Option<&str>| {
         let marker = CompactionPart { tail_start: tail.map(MessageId::new), ..CompactionPart::default() };
         let part = Part::new(format!("{id}.1").as_str().into(), PartBody::Compaction(marker));
-        let mut message = Message { parts: vec![part], ..Message::default() };
+        let mut message = Message { parts: vec![part].into(), ..Message::default() };
         (message.info.id, message.info.role) = (id.into(), Some(Role::User));
         message
     };
@@ -620,11 +624,11 @@ fn r147_a_summary_that_speaks_late_is_recorded_once(
     let home = home();
     home.append(vec![user("msg_1", "old")]);
     let part = Part::new("prt_m".into(), PartBody::Compaction(CompactionPart::default()));
-    let mut marker = Message { parts: vec![part], ..Message::default() };
+    let mut marker = Message { parts: vec![part].into(), ..Message::default() };
     (marker.info.id, marker.info.role) = ("msg_2".into(), Some(Role::User));
     let mut summary = begun("msg_3", "");
     (summary.info.summary, summary.info.parent_id) = (true, Some("msg_2".into()));
-    summary.info.time = summary.info.time.filter(|_| timed);
+    summary.info.time = summary.info.time.clone().filter(|_| timed);
     home.append(vec![marker, summary]);
     assert_eq!(home.store().compactions(&home.session, None, u64::MAX).unwrap().len(), 0);
     if grows {

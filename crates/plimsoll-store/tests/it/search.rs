@@ -18,7 +18,7 @@ pub(super) fn compact(store: &dyn Store, session: &SessionId, n: usize, tail: Op
     let tail_start = tail.map(Into::into);
     let body = PartBody::Compaction(CompactionPart { tail_start, ..CompactionPart::default() });
     let part = Part::new(format!("{marker}.1").as_str().into(), body);
-    let mut asked = Message { parts: vec![part], ..Message::default() };
+    let mut asked = Message { parts: vec![part].into(), ..Message::default() };
     (asked.info.id, asked.info.role) = (marker.as_str().into(), Some(Role::User));
     let mut told = answer(&summary, "in short");
     (told.info.summary, told.info.parent_id) = (true, Some(marker.as_str().into()));

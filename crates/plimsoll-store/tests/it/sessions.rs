@@ -295,3 +295,29 @@ fn a_session_begins_with_its_messages_or_not_at_all() {
         assert!(store.session(&"ses_4".into()).is_err(), "an inherited name is taken");
     }
 }
+
+/// An export goes through a session several times, and must find the same each time.
+#[test]
+fn a_reader_sees_a_session_at_one_moment_however_often_it_reads() {
+    let database = fresh();
+    let memory = plimsoll_store::MemoryStore::new();
+    for store in [&*database as &dyn Store, &memory] {
+        let id = session(store, "ses_1");
+        store.append(&unleased(&id), vec![user("msg_1", "one"), begun("msg_2", "two")], NOW).unwrap();
+        let mut runs = Vec::new();
+        let read = store.read_session(&id, &mut |reader| {
+            for run in 0..3 {
+                let mut texts = Vec::new();
+                reader.each(&mut |message| texts.push(message.text()))?;
+                runs.push(texts);
+                store.extend(&unleased(&id), &"msg_2.1".into(), 3 + run, "!", NOW)?;
+            }
+            assert!(reader.damage()?.is_empty());
+            Ok(())
+        });
+        read.unwrap();
+        assert_eq!(runs, vec![["one", "two"]; 3]);
+        let request = PageRequest { from: None, oldest_first: true, most: 10 };
+        assert_eq!(store.page(&id, &request).unwrap().messages[1].text(), "two!!!");
+    }
+}

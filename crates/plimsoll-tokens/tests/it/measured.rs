@@ -103,7 +103,7 @@ fn a_summary_stands_for_what_came_before_its_tail() {
     let kept: u64 = messages[36..].iter().map(|message| counted(&message.text())).sum();
     let marker = CompactionPart { tail_start: Some(tail), ..CompactionPart::default() };
     let mut mark = user(90, "");
-    mark.parts = vec![Part::new("m.1".into(), PartBody::Compaction(marker))];
+    mark.parts = vec![Part::new("m.1".into(), PartBody::Compaction(marker))].into();
     let parent = mark.info.id.clone();
     messages.push(mark);
     let mut summary = Message::assistant("s".into(), vec![Part::text("s.1".into(), words(7, 200))]);
@@ -127,7 +127,7 @@ fn the_first_request_behind_a_summary_is_believed() {
         messages.insert(20, user(200 + number, &words(number, 9_000)));
     }
     let mut mark = user(90, "");
-    mark.parts = vec![Part::new("m.1".into(), PartBody::Compaction(CompactionPart::default()))];
+    mark.parts = vec![Part::new("m.1".into(), PartBody::Compaction(CompactionPart::default()))].into();
     let mut summary = Message::assistant("s".into(), vec![Part::text("s.1".into(), words(7, 200))]);
     (summary.info.summary, summary.info.parent_id) = (true, Some(mark.info.id.clone()));
     messages.extend([mark, summary, user(91, &words(3, 400))]);
@@ -266,7 +266,7 @@ fn an_undone_compaction_leaves_the_window_as_it_was() {
     let before = WindowMeter::of(&messages).read().unwrap().window().tokens;
     let mut mark = user(90, "");
     let marker = CompactionPart::default();
-    mark.parts = vec![Part::new("m.1".into(), PartBody::Compaction(marker))];
+    mark.parts = vec![Part::new("m.1".into(), PartBody::Compaction(marker))].into();
     let parent = mark.info.id.clone();
     messages.push(mark);
     let mut summary = Message::assistant("s".into(), vec![Part::text("s.1".into(), words(7, 200))]);

@@ -416,7 +416,7 @@ fn task(task: &str, ids: &mut Ids, now: Millis) -> Message {
     let text = task_text(task);
     let time = Time { created: Some(now), ..Time::default() };
     let info = Info { id: ids.message(now), role: Some(Role::User), time: Some(time), ..Info::default() };
-    Message { info, parts: vec![Part::text(ids.part(now), text)], ..Message::default() }
+    Message { info: info.into(), parts: vec![Part::text(ids.part(now), text)].into(), ..Message::default() }
 }
 
 /// Whether two messages are the same to a provider, which knows nothing of our ids.

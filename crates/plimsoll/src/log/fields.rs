@@ -10,6 +10,7 @@ use serde::Serialize;
 use serde_json::{Map, Number, Value};
 use thiserror::Error;
 
+use super::extra::Extra;
 use crate::chars::Text;
 
 /// A value in a log that is not what it should be.
@@ -236,13 +237,7 @@ pub fn whole_part(value: &Value) -> Option<u64> {
 }
 
 /// Keep a value that is not what was expected, and note it.
-pub(super) fn set_apart(
-    read: Result<(), Wrong>,
-    key: &str,
-    at: &At,
-    extra: &mut Map<String, Value>,
-    notes: &mut Notes,
-) {
+pub(super) fn set_apart(read: Result<(), Wrong>, key: &str, at: &At, extra: &mut Extra, notes: &mut Notes) {
     if let Err(Wrong { expected, value }) = read {
         notes.wrong(at.expected(expected, &value));
         extra.insert(key.to_owned(), value);

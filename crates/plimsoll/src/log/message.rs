@@ -3,11 +3,13 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Number, Value, json};
 
+use super::extra::Extra;
 use super::fields::{
     At, Notes, ShapeError, array, keep, name, number, object, put, set_apart, string, whole,
 };
 use super::ids::{MessageId, Millis, PartId, SessionId};
 use super::part::{CompactionPart, Part, PartBody};
+use super::shared::Shared;
 use crate::chars::Text;
 use crate::count::Tokens;
 
@@ -15,11 +17,11 @@ use crate::count::Tokens;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Message {
     /// Who said it, when, under which circumstances.
-    pub info: Info,
+    pub info: Shared<Info>,
     /// What was said and done.
-    pub parts: Vec<Part>,
+    pub parts: Shared<Vec<Part>>,
     /// Fields beside `info` and `parts`.
-    pub extra: Map<String, Value>,
+    pub extra: Extra,
 }
 
 /// Everything about a message but its content.
@@ -52,7 +54,7 @@ pub struct Info {
     /// What it cost.
     pub cost: Option<Number>,
     /// Everything else the source wrote.
-    pub extra: Map<String, Value>,
+    pub extra: Extra,
 }
 
 /// Who speaks.
@@ -76,7 +78,7 @@ pub struct Time {
     /// Finished.
     pub completed: Option<Millis>,
     /// Everything else the source wrote.
-    pub extra: Map<String, Value>,
+    pub extra: Extra,
 }
 
 /// The tokens of one model call, as the provider reported them.
@@ -97,7 +99,7 @@ pub struct Usage {
     /// What of `cache_write` was written for an hour, at a higher price, instead of the usual few minutes.
     pub cache_write_hour: Tokens,
     keys: UsageKeys,
-    extra: Map<String, Value>,
+    extra: Extra,
 }
 
 /// The usage of two calls together. What only one of them has beside its figures is left out.
@@ -117,7 +119,7 @@ impl std::ops::Add for Usage {
                 reasoning: self.keys.reasoning || other.keys.reasoning,
                 cache: self.keys.cache || other.keys.cache,
             },
-            extra: Map::new(),
+            extra: Extra::default(),
         }
     }
 }
@@ -133,7 +135,7 @@ impl Message {
     /// A user's message with one text.
     pub fn user(id: MessageId, part: PartId, text: impl Into<Text>) -> Message {
         let info = Info { id, role: Some(Role::User), ..Info::default() };
-        Message { info, parts: vec![Part::text(part, text)], extra: Map::new() }
+        Message { info: info.into(), parts: vec![Part::text(part, text)].into(), extra: Extra::default() }
     }
 
     /// The word to go on that a host adds after an automatic compaction, or when a turn was interrupted. It is not the
@@ -165,14 +167,14 @@ impl Message {
     /// A finished answer of the model, made of `parts`.
     pub fn assistant(id: MessageId, parts: Vec<Part>) -> Message {
         let info = Info { id, role: Some(Role::Assistant), finish: Some("stop".into()), ..Info::default() };
-        Message { info, parts, extra: Map::new() }
+        Message { info: info.into(), parts: parts.into(), extra: Extra::default() }
     }
 
     /// An answer of the model that begins `now`, to be filled by [`Log::append_part`](super::Log::append_part) and
     /// [`Log::extend`](super::Log::extend) and ended by [`Log::record`](super::Log::record).
     pub fn begun(id: MessageId, now: Millis) -> Message {
         let info = Info { id, role: Some(Role::Assistant), ..Info::default() };
-        Message { info, ..Message::default() }.at(now)
+        Message { info: info.into(), ..Message::default() }.at(now)
     }
 
     /// The same answer, marked as one that this host has asked for with its own system prompt and tools.
@@ -371,7 +373,7 @@ impl Message {
         for (key, value) in at.object(value)? {
             let at = &At::Key(at, &key);
             let read = match key.as_str() {
-                "info" => object(value).map(|info| message.info = Info::read(info, at, notes)),
+                "info" => object(value).map(|info| message.info = Info::read(info, at, notes).into()),
                 "parts" => array(value).map(|parts| {
                     let parts = parts.into_iter().enumerate();
                     let parts = parts.map(|(index, part)| Part::read(part, &At::Index(at, index), notes));
@@ -541,7 +543,7 @@ impl Usage {
 
     fn read_cache(&mut self, map: Map<String, Value>, at: &At, notes: &mut Notes) {
         self.keys.cache = true;
-        let mut extra = Map::new();
+        let mut extra = Extra::default();
         for (key, value) in map {
             let field = match key.as_str() {
                 "read" => &mut self.cache_read,
@@ -557,7 +559,7 @@ impl Usage {
             set_apart(read, &key, &At::Key(at, &key), &mut extra, notes);
         }
         if !extra.is_empty() {
-            self.extra.insert("cache".into(), Value::Object(extra));
+            self.extra.insert("cache".into(), Value::Object(extra.into()));
         }
     }
 

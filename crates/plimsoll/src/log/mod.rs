@@ -4,11 +4,13 @@
 //! tool part, a cut beside a part, a `setAside` on a pivot. [`Log`] has no method that takes content away or
 //! changes it, so whatever left the window can be shown again.
 
+mod extra;
 mod fields;
 mod ids;
 mod marks;
 mod message;
 mod part;
+mod shared;
 mod streaming;
 mod tool;
 
@@ -17,11 +19,13 @@ use std::ops::Deref;
 
 use thiserror::Error;
 
+pub use extra::Extra;
 pub use fields::{At, Note, Notes, ShapeError, whole_part};
 pub use ids::{Ids, MessageId, Millis, PartId, ReceiptId, SessionId};
 pub use marks::{Cut, Effect, Mark, Moment};
 pub use message::{Info, Message, ReadError, Role, Time, Usage};
 pub use part::{CompactionPart, FilePart, Part, PartBody, ReasoningPart, TextPart};
+pub use shared::Shared;
 pub use streaming::MessageUpdate;
 pub use tool::{Input, ToolCallPart, ToolPart, ToolResultPart, ToolState, ToolStatus, ToolTime};
 
@@ -121,17 +125,21 @@ impl Log {
                     *reference = now.clone();
                 }
             }
-            let id = MessageId::new(free(message.info.id.as_str(), "msg", &mut fresh, |id| {
-                log.places.contains_key(&MessageId::new(id))
-            }));
-            if !message.info.id.is_empty() && id != message.info.id {
-                renamed.insert(message.info.id.clone(), id.clone());
+            if message.info.id.is_empty() || log.places.contains_key(&message.info.id) {
+                let given = free(message.info.id.as_str(), "msg", &mut fresh, |id| {
+                    log.places.contains_key(&MessageId::new(id))
+                });
+                let before = std::mem::replace(&mut message.info.id, MessageId::new(given));
+                if !before.is_empty() {
+                    renamed.insert(before, message.info.id.clone());
+                }
             }
-            message.info.id = id;
             for (index, part) in message.parts.iter_mut().enumerate() {
-                part.id = PartId::new(free(part.id.as_str(), "prt", &mut fresh, |id| {
-                    log.parts.contains_key(&PartId::new(id))
-                }));
+                if part.id.is_empty() || log.parts.contains_key(&part.id) {
+                    part.id = PartId::new(free(part.id.as_str(), "prt", &mut fresh, |id| {
+                        log.parts.contains_key(&PartId::new(id))
+                    }));
+                }
                 log.parts.insert(part.id.clone(), (at, index));
             }
             log.places.insert(message.info.id.clone(), at);

@@ -6,6 +6,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use super::extra::Extra;
 use super::fields::{At, Notes, Reader, keep, put};
 use super::ids::{MessageId, Millis, PartId};
 use super::marks::{Mark, Moment};
@@ -23,7 +24,7 @@ pub struct Part {
     /// What reductions left beside it, oldest first.
     pub marks: Vec<Mark>,
     /// Everything else the source wrote.
-    pub extra: Map<String, Value>,
+    pub extra: Extra,
 }
 
 /// The kinds of parts the engine looks into.
@@ -104,7 +105,7 @@ pub struct CompactionPart {
 impl Part {
     /// A part with nothing but an identifier and a body.
     pub fn new(id: PartId, body: PartBody) -> Part {
-        Part { id, body, marks: Vec::new(), extra: Map::new() }
+        Part { id, body, marks: Vec::new(), extra: Extra::default() }
     }
 
     /// A piece of text.
@@ -199,7 +200,7 @@ impl Part {
         if !matches!(body, PartBody::Other(_)) {
             map.shift_remove("type");
         }
-        Part { id, body, marks, extra: map }
+        Part { id, body, marks, extra: map.into() }
     }
 
     pub(crate) fn write(&self) -> Value {

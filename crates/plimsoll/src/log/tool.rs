@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use super::extra::Extra;
 use super::fields::{At, Notes, Reader, array, keep, name, object, put, set_apart, string, whole};
 use super::ids::Millis;
 use crate::chars::{Chars, Text};
@@ -37,7 +38,7 @@ pub struct ToolState {
     /// Files that came with the answer; shared, because they can be large.
     pub attachments: Arc<Vec<Value>>,
     /// Everything else the source wrote.
-    pub extra: Map<String, Value>,
+    pub extra: Extra,
 }
 
 /// How far a tool call has got.
@@ -66,7 +67,7 @@ pub struct ToolTime {
     pub compacted: Option<Millis>,
     /// Whether the source wrote a `time` at all.
     present: bool,
-    extra: Map<String, Value>,
+    extra: Extra,
 }
 
 /// A tool call without its result.
@@ -96,7 +97,7 @@ pub struct ToolResultPart {
     pub compacted: Option<Millis>,
     keys: ResultKeys,
     /// The other times, where the mark stands among them.
-    times: Map<String, Value>,
+    times: Extra,
 }
 
 /// The field names a separate result used, so that it is written back as it came.
@@ -176,7 +177,7 @@ impl ToolState {
             error: None,
             time: ToolTime::default(),
             attachments: Arc::default(),
-            extra: Map::new(),
+            extra: Extra::default(),
         }
     }
 
@@ -208,7 +209,7 @@ impl ToolState {
             error: None,
             time: ToolTime::default(),
             attachments: Arc::default(),
-            extra: Map::new(),
+            extra: Extra::default(),
         }
     }
 
@@ -362,7 +363,7 @@ impl ToolResultPart {
                 text: Some("text"),
                 error: None,
             },
-            times: Map::new(),
+            times: Extra::default(),
         }
     }
 
@@ -436,7 +437,7 @@ impl Reader<'_> {
         let (compacted, times) = self.mark_among_times();
         let keys = ResultKeys { kind: kind.into(), call, tool: tool_key, text: text_key, error };
         let call_id = call_id.unwrap_or_default();
-        ToolResultPart { call_id, tool, text, is_error, compacted, keys, times }
+        ToolResultPart { call_id, tool, text, is_error, compacted, keys, times: times.into() }
     }
 
     /// The name under the first of several keys that has one; all others that are there are wrong.

@@ -128,7 +128,7 @@ fn what_is_compared_is_what_is_sent() {
 fn a_text_that_grew_is_another_one() {
     let mut log = Log::new();
     let parts = vec![Part::text("t".into(), "The te")];
-    log.append(Message { parts, ..Message::begun("a".into(), Millis(1)) }).unwrap();
+    log.append(Message { parts: parts.into(), ..Message::begun("a".into(), Millis(1)) }).unwrap();
     let then = Fingerprint::of(&window(&log), &policy());
     log.extend(&"t".into(), "sts pass").unwrap();
     // The opening that the window supplies is the same.
@@ -211,7 +211,7 @@ fn no_breakpoint_is_on_a_thought() {
     let parts: Vec<Part> = (0..10).flat_map(bodies).enumerate().map(named).collect();
     // Ten texts of the user, then ninety blocks of the model of which the 20th, 30th, … 100th is a thought.
     let mut user = Message::user("u".into(), "u".into(), "");
-    user.parts = parts[..9].to_vec();
+    user.parts = parts[..9].to_vec().into();
     user.parts.push(Part::text("u.9".into(), "and this"));
     let log = vec![user, Message::assistant("a".into(), parts[10..].to_vec())];
     let plan = CachePlan::new(&window(&log), &log, None, 0, &policy());

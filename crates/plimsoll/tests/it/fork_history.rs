@@ -346,11 +346,11 @@ fn long_behind_a_summary(messages: usize) -> Vec<Message> {
     let mut all = long(messages);
     let marker = plimsoll::log::CompactionPart { auto: Some(true), ..Default::default() };
     all[10].info.role = Some(plimsoll::Role::User);
-    all[10].parts = vec![Part::new("prt_marker".into(), PartBody::Compaction(marker))];
+    all[10].parts = vec![Part::new("prt_marker".into(), PartBody::Compaction(marker))].into();
     let asked = all[10].info.id.clone();
     let summary = &mut all[11];
     summary.info.role = Some(plimsoll::Role::Assistant);
-    summary.parts = vec![Part::text("prt_summary".into(), "## Goal\nReach Bergen.")];
+    summary.parts = vec![Part::text("prt_summary".into(), "## Goal\nReach Bergen.")].into();
     (summary.info.summary, summary.info.parent_id) = (true, Some(asked));
     summary.info.finish = Some("stop".into());
     assert!(plimsoll::pivot::Pivot::newest(&all).is_some());

@@ -69,7 +69,7 @@ fn cold_cache() -> (Log, Usage) {
     let usage: Message = serde_json::from_value(json!({ "info": { "role": "assistant",
         "tokens": { "input": 3, "output": 200, "cache": { "read": 0, "write": 176_500 } } }, "parts": [] }))
     .unwrap();
-    let usage = usage.info.tokens.unwrap();
+    let usage = usage.info.tokens.clone().unwrap();
     let log = History::new()
         .user(tokens(175_700))
         .tools(&[("read", "x".repeat(51_200)), ("read", "y".repeat(51_200))])

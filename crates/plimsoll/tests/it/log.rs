@@ -187,7 +187,7 @@ fn parts_only_go_forward() {
     let mut log = Log::new();
     let tool = |state| Part::tool("t".into(), "c", "bash", state);
     let parts = vec![Part::text("p".into(), "hel"), tool(ToolState::pending(json!({})))];
-    log.append(Message { parts, ..Message::begun("m".into(), Millis(1)) }).unwrap();
+    log.append(Message { parts: parts.into(), ..Message::begun("m".into(), Millis(1)) }).unwrap();
     log.advance(Part::text("p".into(), "hello")).unwrap();
     assert!(log.advance(Part::text("p".into(), "help")).is_err());
     log.advance(tool(ToolState::completed(json!({}), "out"))).unwrap();

@@ -116,7 +116,10 @@ fn a_tail_that_starts_inside_a_turn_is_led_by_the_users_words() {
 fn r160_messages_that_came_while_the_summary_was_written_are_there() {
     let mut messages = History::new().user("old").say("x").marker().user("meanwhile").say("y").messages();
     let summary = History::new().user("").user("").marker().summary("SUM").messages().remove(3);
-    messages.push(Message { info: plimsoll::Info { id: "late".into(), ..summary.info.clone() }, ..summary });
+    messages.push(Message {
+        info: plimsoll::Info { id: "late".into(), ..summary.info.clone().into_inner() }.into(),
+        ..summary
+    });
     let window = window(&messages);
     assert_eq!(shape(&window), ["U What did we do so far?", "A SUM", "U meanwhile", "A y"]);
 }

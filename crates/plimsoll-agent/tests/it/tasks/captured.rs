@@ -78,7 +78,7 @@ async fn r10_a_fork_by_a_call_reads_a_compaction_and_makes_or_changes_none() {
     let marker = PartBody::Compaction(CompactionPart { auto: Some(true), ..CompactionPart::default() });
     let old = Message::user("msg_0a".into(), "prt_0a".into(), "the old course");
     let mut asked = Message::user("msg_0b".into(), "prt_0b".into(), "");
-    asked.parts = vec![Part::new("prt_0b".into(), marker)];
+    asked.parts = vec![Part::new("prt_0b".into(), marker)].into();
     let text = Part::text("prt_0c".into(), "## Goal\nReach Bergen by the new course.");
     let mut summary = Message::assistant("msg_0c".into(), vec![text]);
     (summary.info.summary, summary.info.parent_id) = (true, Some(asked.info.id.clone()));

@@ -8,39 +8,57 @@ mod complete;
 mod names;
 mod shape;
 
-use std::io::{self, Write};
+use std::collections::HashMap;
 
-use plimsoll::{Message, Millis, Role, SessionId};
+use plimsoll::{Message, MessageId, Millis, Role, SessionId};
 use serde_json::{Value, json};
 
-use super::Lost;
+use super::{EachMessage, Lost};
 use crate::format::Format;
 use crate::transcript::SessionInfo;
 
 use complete::Circumstances;
-use names::Names;
+use names::{NameCheck, NewNames};
+use shape::Shape;
 
 /// The title of a session without one.
 const TITLE: &str = "Imported session";
 
-/// A session that is ready to be written, message by message: as JSON all of it takes many times the room of the log.
+/// A session that is ready to be written, message by message: neither its log nor its JSON is held.
 pub(super) struct Export<'a> {
     info: &'a SessionInfo,
-    messages: Vec<Message>,
+    shape: Shape,
+    /// The seed of new names, and the names that messages get, by those they had; `None` if they keep theirs.
+    renamed: Option<(u64, HashMap<MessageId, MessageId>)>,
     session: SessionId,
-    is_new: bool,
-    lost: Vec<Lost>,
+    /// When the last message was begun.
+    last: Option<Millis>,
 }
 
 impl<'a> Export<'a> {
-    pub(super) fn of(info: &'a SessionInfo, stored: &[Message]) -> Export<'a> {
-        let (mut messages, lost) = shape::shape(stored);
+    pub(super) fn of<E>(info: &'a SessionInfo, each: EachMessage<'_, E>) -> Result<Export<'a>, E> {
+        let shape = Shape::of(each)?;
         let started = info.started.unwrap_or_default();
-        set_times(&mut messages, started);
-        let names = Names::of(info, stored, &messages);
-        let is_new = matches!(names, Names::New(_));
-        let session = names.give(&mut messages, info.id.as_deref(), started);
-        Export { info, messages, session, is_new, lost }
+        let (mut times, mut check) = (Times::new(started), NameCheck::new(info));
+        shape.each(each, &mut |message| check.see(&times.set(message)))?;
+        let mut export = Export {
+            info,
+            renamed: None,
+            session: SessionId::new(info.id.as_deref().unwrap_or("ses_imported")),
+            last: check.last_time(),
+            shape,
+        };
+        if let Some(seed) = check.seed(&export.shape.reductions) {
+            let (mut times, mut names) = (Times::new(started), NewNames::new(seed, started));
+            let mut given = HashMap::new();
+            export.shape.each(each, &mut |message| {
+                let mut message = times.set(message);
+                let before = names.give(&mut message);
+                given.insert(before, message.info.id.clone());
+            })?;
+            (export.session, export.renamed) = (names.session, Some((seed, given)));
+        }
+        Ok(export)
     }
 
     fn directory(&self) -> &str {
@@ -51,9 +69,8 @@ impl<'a> Export<'a> {
     pub(super) fn head(&self) -> Value {
         let info = self.info;
         let started = info.started.unwrap_or_default();
-        let last = self.messages.last().and_then(|message| message.info.time.as_ref()?.created);
         let title = info.title.as_deref().unwrap_or(TITLE);
-        let updated = info.updated.or(last).unwrap_or(started);
+        let updated = info.updated.or(self.last).unwrap_or(started);
         let mut head = json!({
             "id": self.session,
             "slug": slug(title),
@@ -71,25 +88,35 @@ impl<'a> Export<'a> {
     }
 
     /// Hands out the messages as JSON, one at a time. Returns what is not in them.
-    pub(super) fn each<E>(self, mut sink: impl FnMut(Value) -> Result<(), E>) -> Result<Vec<Lost>, E> {
+    pub(super) fn each<E>(
+        &self,
+        each: EachMessage<'_, E>,
+        sink: &mut dyn FnMut(Value),
+    ) -> Result<Vec<Lost>, E> {
         let around = Circumstances {
             session: &self.session,
             model: self.info.model.as_deref().unwrap_or("unknown"),
             directory: self.directory(),
-            is_new: self.is_new,
+            is_new: self.renamed.is_some(),
         };
-        let (mut parent, mut unknown) = (None, 0);
-        for message in &self.messages {
+        let started = self.info.started.unwrap_or_default();
+        let mut names = self.renamed.as_ref().map(|(seed, given)| (NewNames::new(*seed, started), given));
+        let (mut times, mut parent, mut unknown) = (Times::new(started), None, 0);
+        let (mut lost, _) = self.shape.each(each, &mut |message| {
+            let mut message = times.set(message);
+            if let Some((names, given)) = &mut names {
+                names.give(&mut message);
+                names::follow(&mut message, given);
+            }
             if message.info.role == Some(Role::User) {
                 parent = Some(message.info.id.clone());
             }
             // One that answers no user's message answers itself: OpenCode wants a name there.
             let parent = parent.as_ref().unwrap_or(&message.info.id);
-            let (message, dropped) = around.complete(message, parent);
+            let (message, dropped) = around.complete(&message, parent);
             unknown += dropped;
-            sink(message)?;
-        }
-        let mut lost = self.lost;
+            sink(message);
+        })?;
         lost.extend(Lost::new(
             unknown,
             "part of a kind OpenCode does not know",
@@ -99,56 +126,40 @@ impl<'a> Export<'a> {
     }
 }
 
-pub(super) fn write(format: Format, info: &SessionInfo, messages: &[Message]) -> (Value, Vec<Lost>) {
-    let export = Export::of(info, messages);
-    let (head, mut written) = (export.head(), Vec::with_capacity(messages.len()));
-    let Ok(lost) = export.each(|message| {
-        written.push(message);
-        Ok::<(), std::convert::Infallible>(())
-    });
-    match format {
-        Format::OpencodeMessages => (written.into(), lost),
-        _ => (json!({ "info": head, "messages": written }), lost),
-    }
-}
-
-/// Writes the same as JSON, one message at a time. Returns how many messages were written, and what is not in them.
-pub(super) fn write_to(
+pub(super) fn write<E>(
     format: Format,
     info: &SessionInfo,
-    messages: &[Message],
-    out: &mut dyn Write,
-) -> io::Result<(usize, Vec<Lost>)> {
-    let export = Export::of(info, messages);
-    let is_bare = format == Format::OpencodeMessages;
-    if !is_bare {
-        out.write_all(b"{\"info\":")?;
-        serde_json::to_writer(&mut *out, &export.head())?;
-        out.write_all(b",\"messages\":")?;
-    }
-    out.write_all(b"[")?;
-    let mut count = 0;
-    let lost = export.each(|message| {
-        if count > 0 {
-            out.write_all(b",")?;
-        }
-        count += 1;
-        serde_json::to_writer(&mut *out, &message).map_err(io::Error::from)
-    })?;
-    out.write_all(if is_bare { b"]" } else { b"]}" })?;
-    Ok((count, lost))
+    each: EachMessage<'_, E>,
+) -> Result<(Value, Vec<Lost>), E> {
+    let (export, mut written) = (Export::of(info, each)?, Vec::new());
+    let lost = export.each(each, &mut |message| written.push(message))?;
+    Ok(match format {
+        Format::OpencodeMessages => (written.into(), lost),
+        _ => (json!({ "info": export.head(), "messages": written }), lost),
+    })
 }
 
-/// Give every message a time, none before the one that stands ahead of it: OpenCode sorts by time.
-fn set_times(messages: &mut [Message], started: Millis) {
-    let mut last = started;
-    let mut is_first = true;
-    for message in messages {
-        let created = &mut message.info.time.get_or_insert_default().created;
+/// Gives every message a time, none before the one that stands ahead of it: OpenCode sorts by time.
+struct Times {
+    last: Millis,
+    is_first: bool,
+}
+
+impl Times {
+    fn new(started: Millis) -> Times {
+        Times { last: started, is_first: true }
+    }
+
+    fn set(&mut self, mut message: Message) -> Message {
+        let created = message.info.time.as_ref().and_then(|time| time.created);
         // The first may be older than what the file says of its session.
-        let time = created.map_or(last, |created| if is_first { created } else { created.max(last) });
-        *created = Some(time);
-        (last, is_first) = (time, false);
+        let time =
+            created.map_or(self.last, |created| if self.is_first { created } else { created.max(self.last) });
+        if created != Some(time) {
+            message.info.time.get_or_insert_default().created = Some(time);
+        }
+        (self.last, self.is_first) = (time, false);
+        message
     }
 }
 

@@ -8,94 +8,128 @@
 use std::collections::HashMap;
 
 use plimsoll::log::Mark;
-use plimsoll::{Ids, Message, MessageId, Millis, Part, PartBody, SessionId};
+use plimsoll::{Ids, Message, MessageId, Millis, PartBody, ReceiptId, SessionId};
 
 use crate::transcript::SessionInfo;
 
 /// So many messages are looked at to name a session without a name.
 const NAMING: usize = 20;
 
-/// How the parts of an export are named.
-pub(super) enum Names {
-    /// As they are.
-    Kept,
-    /// Anew, from this seed.
-    New(u64),
+/// A reduction of a stored part that is in force.
+pub(super) struct Reduced {
+    effect: &'static str,
+    receipt: Option<ReceiptId>,
 }
 
-impl Names {
-    /// What a session needs that is written as `messages`. Whether it is reduced is told by the marks of what is `stored`:
-    /// where a text was cut or replaced, what is written has no mark any more, and what is left out is not there.
-    pub(super) fn of(info: &SessionInfo, stored: &[Message], messages: &[Message]) -> Names {
-        let mut seed = fnv(FNV, info.id.as_deref().unwrap_or_default());
-        if info.id.is_none() {
+impl Reduced {
+    /// What a mark says, if it is one of a reduction. Where a text was cut or replaced, what is written has no mark any more,
+    /// so it is told by what is stored.
+    pub(super) fn of(mark: &Mark) -> Option<Reduced> {
+        let effect = mark.effect.name();
+        let is_reduction = mark.is_active() && matches!(effect, "clear" | "cut" | "hide" | "replace");
+        is_reduction.then(|| Reduced { effect, receipt: mark.receipt.clone() })
+    }
+}
+
+/// Whether OpenCode takes the names of a session as they are, learned message by message.
+pub(super) struct NameCheck {
+    seed: u64,
+    /// How many messages are still looked at to name a session without a name.
+    naming: usize,
+    is_named: bool,
+    is_sorted: bool,
+    last: Option<(Millis, MessageId)>,
+}
+
+impl NameCheck {
+    pub(super) fn new(info: &SessionInfo) -> NameCheck {
+        NameCheck {
+            seed: fnv(FNV, info.id.as_deref().unwrap_or_default()),
             // Without a name of its own a session is told from others by what is said in it.
-            for message in messages.iter().take(NAMING) {
-                seed = fnv(seed, &message.text());
-            }
+            naming: if info.id.is_none() { NAMING } else { 0 },
+            is_named: info.id.as_deref().is_none_or(|id| id.starts_with("ses")),
+            is_sorted: true,
+            last: None,
         }
-        let parts = || messages.iter().flat_map(|message| &message.parts);
-        let mut is_reduced = false;
-        let marks = stored.iter().flat_map(|message| &message.parts).flat_map(|part| &part.marks);
-        for mark in marks.filter(|mark| is_reduction(mark)) {
-            is_reduced = true;
-            seed = fnv(seed, mark.effect.name());
-            seed = fnv(seed, mark.receipt.as_ref().map(|id| id.as_str()).unwrap_or_default());
-        }
-        let is_named = info.id.as_deref().is_none_or(|id| id.starts_with("ses"))
-            && messages.iter().all(|message| message.info.id.as_str().starts_with("msg"))
-            && parts().all(|part| part.id.as_str().starts_with("prt"));
-        if is_named && !is_reduced && is_sorted(messages) { Names::Kept } else { Names::New(seed) }
     }
 
-    /// Name everything; gives the session's id.
-    pub(super) fn give(self, messages: &mut [Message], id: Option<&str>, started: Millis) -> SessionId {
-        let Names::New(seed) = self else { return SessionId::new(id.unwrap_or("ses_imported")) };
+    /// The next message, as it is written.
+    pub(super) fn see(&mut self, message: &Message) {
+        if self.naming > 0 {
+            self.naming -= 1;
+            self.seed = fnv(self.seed, &message.text());
+        }
+        self.is_named &= message.info.id.as_str().starts_with("msg")
+            && message.parts.iter().all(|part| part.id.as_str().starts_with("prt"));
+        // Whether sorting by time and name, as OpenCode does, gives the same order.
+        let key = (created(message), message.info.id.clone());
+        self.is_sorted &= self.last.as_ref().is_none_or(|last| *last < key)
+            && message.parts.is_sorted_by(|a, b| a.id < b.id);
+        self.last = Some(key);
+    }
+
+    /// When the last message was begun.
+    pub(super) fn last_time(&self) -> Option<Millis> {
+        self.last.as_ref().map(|(time, _)| *time)
+    }
+
+    /// The seed of new names, if the session needs any.
+    pub(super) fn seed(&self, reductions: &[Reduced]) -> Option<u64> {
+        let seed = reductions.iter().fold(self.seed, |seed, reduced| {
+            let receipt = reduced.receipt.as_ref().map(ReceiptId::as_str);
+            fnv(fnv(seed, reduced.effect), receipt.unwrap_or_default())
+        });
+        let is_kept = self.is_named && self.is_sorted && reductions.is_empty();
+        (!is_kept).then_some(seed)
+    }
+}
+
+/// Names everything anew, in the order of the messages; the same seed gives the same names.
+pub(super) struct NewNames {
+    ids: Ids,
+    pub(super) session: SessionId,
+}
+
+impl NewNames {
+    pub(super) fn new(seed: u64, started: Millis) -> NewNames {
         let mut state = seed;
         let mut ids = Ids::new(move || {
             state = mix(state.wrapping_add(1));
             state
         });
         let session = ids.session(started);
-        let mut given: HashMap<MessageId, MessageId> = HashMap::new();
-        for message in messages.iter_mut() {
-            let time = message.info.time.as_ref().and_then(|time| time.created).unwrap_or_default();
-            let id = ids.message(time);
-            given.insert(std::mem::replace(&mut message.info.id, id.clone()), id);
-            for part in &mut message.parts {
-                part.id = ids.part(time);
-            }
-        }
-        for message in messages {
-            rename(&mut message.info.parent_id, &given);
-            for part in &mut message.parts {
-                if let PartBody::Compaction(marker) = &mut part.body {
-                    rename(&mut marker.tail_start, &given);
-                    rename(&mut marker.prompt, &given);
-                }
-            }
-        }
-        session
+        NewNames { ids, session }
     }
+
+    /// Names the next message and its parts; returns the name it had.
+    pub(super) fn give(&mut self, message: &mut Message) -> MessageId {
+        let time = created(message);
+        let before = std::mem::replace(&mut message.info.id, self.ids.message(time));
+        for part in &mut message.parts {
+            part.id = self.ids.part(time);
+        }
+        before
+    }
+}
+
+/// Lets the names of other messages in a message follow.
+pub(super) fn follow(message: &mut Message, given: &HashMap<MessageId, MessageId>) {
+    rename(&mut message.info.parent_id, given);
+    for part in &mut message.parts {
+        if let PartBody::Compaction(marker) = &mut part.body {
+            rename(&mut marker.tail_start, given);
+            rename(&mut marker.prompt, given);
+        }
+    }
+}
+
+fn created(message: &Message) -> Millis {
+    message.info.time.as_ref().and_then(|time| time.created).unwrap_or_default()
 }
 
 /// A name of a message that is not written names nothing.
 fn rename(id: &mut Option<MessageId>, given: &HashMap<MessageId, MessageId>) {
     *id = id.take().and_then(|id| given.get(&id).cloned());
-}
-
-fn is_reduction(mark: &Mark) -> bool {
-    mark.is_active() && matches!(mark.effect.name(), "clear" | "cut" | "hide" | "replace")
-}
-
-/// Whether sorting by time and name, as OpenCode does, gives the same order.
-fn is_sorted(messages: &[Message]) -> bool {
-    let key = |message: &Message| {
-        let time = message.info.time.as_ref().and_then(|time| time.created);
-        (time.unwrap_or_default(), message.info.id.as_str().to_owned())
-    };
-    let sorts = |parts: &[Part]| parts.is_sorted_by(|a, b| a.id < b.id);
-    messages.is_sorted_by(|a, b| key(a) < key(b)) && messages.iter().all(|message| sorts(&message.parts))
 }
 
 const FNV: u64 = 0xcbf2_9ce4_8422_2325;

@@ -3,87 +3,260 @@
 //! OpenCode knows outputs that were cleared, and a summary with a tail behind it. It knows nothing of texts that were
 //! cut or left out, of pins, of the prompt that is kept between summary and tail, and of a summary that was undone. So
 //! those are written as what the window makes of them.
+//!
+//! A log is gone through several times and never held: [`Shape::of`] keeps the messages that depend on others or of which
+//! something was reduced, and [`Shape::each`] shapes one message after the other by the window over those.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use plimsoll::log::{CompactionPart, ToolPart, ToolResultPart};
 use plimsoll::pivot::{Pivot, Visible};
 use plimsoll::window::is_bare_placeholder;
 use plimsoll::{
-    Block, Log, Message, MessageId, Part, PartBody, PartId, Policy, Role, ToolState, ToolStatus, Window,
+    Block, Message, MessageId, Part, PartBody, PartId, Policy, Role, ToolState, ToolStatus, Window,
 };
 use serde_json::{Value, json};
 
-use crate::write::Lost;
+use super::names::Reduced;
+use crate::write::{EachMessage, Lost};
 
-/// The messages to write, and what is not among them.
-pub(super) fn shape(messages: &[Message]) -> (Vec<Message>, Vec<Lost>) {
-    let log = Log::from_messages(messages.iter().cloned());
-    let messages = log.messages();
-    let visible = Visible::of(messages);
-    let window = Window::of(messages, &Policy::default());
-    let undone = undone(messages);
-    let mut shaping = Shaping {
-        view: View::of(&window),
-        in_view: visible.places.iter().map(|place| messages[*place].info.id.clone()).collect(),
-        results: results(messages),
-        used: HashSet::new(),
-        out: Vec::with_capacity(messages.len()),
-        cut: 0,
-    };
-    let lead = lead(&window, &visible);
-    let lead_at = visible.pivot.map(|pivot| pivot.tail.unwrap_or(pivot.summary + 1));
-    let (mut system, mut systems) = (Vec::new(), 0);
-    for (place, message) in messages.iter().enumerate() {
-        if lead_at == Some(place) {
-            shaping.out.extend(lead.iter().cloned());
+/// What has to be known of a log before its first message is shaped.
+pub(super) struct Shape {
+    view: View,
+    /// The first place that is in view, and later places that only carry a compaction.
+    start: usize,
+    scaffolding: HashSet<usize>,
+    pivot: Option<Placed>,
+    /// Messages that stand before the tail, and the place of the message that they stand before.
+    lead: Vec<Message>,
+    lead_at: Option<usize>,
+    undone: HashSet<MessageId>,
+    results: HashMap<String, (PartId, ToolResultPart)>,
+    /// Number of messages, and of those that the host laid down.
+    messages: usize,
+    systems: usize,
+    /// What the host said after the last message of the user.
+    trailing: Option<Trailing>,
+    /// The reductions that are in force, oldest message first.
+    pub(super) reductions: Vec<Reduced>,
+}
+
+/// The newest pivot, by places in the log.
+#[derive(Clone, Copy)]
+struct Placed {
+    marker: usize,
+    summary: usize,
+    tail: Option<usize>,
+}
+
+/// System messages that no message of the user follows.
+struct Trailing {
+    texts: Vec<String>,
+    /// The shaped message that they are written with, by its number; `None` if they need one of their own.
+    with: Option<usize>,
+}
+
+/// Messages that have to be held to shape the others, by place.
+#[derive(Default)]
+struct Held {
+    messages: BTreeMap<usize, Message>,
+    places: HashMap<MessageId, usize>,
+    /// Whether the last message of the user is a marker.
+    is_behind_marker: bool,
+}
+
+impl Held {
+    fn see(&mut self, place: usize, message: Message) {
+        self.places.insert(message.info.id.clone(), place);
+        let is_scaffold = message.marker().is_some() || message.info.summary;
+        // A summary without a parent answers the marker before it, unless the user has spoken since.
+        let ends_marker = message.is_user() && self.is_behind_marker;
+        if message.is_user() {
+            self.is_behind_marker = message.marker().is_some();
         }
-        if undone.contains(&message.info.id) {
-            continue;
+        if is_scaffold || ends_marker || is_special(&message) {
+            self.messages.insert(place, message);
         }
-        if message.info.role == Some(Role::System) {
-            system.push(message.text());
-            systems += 1;
-            continue;
-        }
-        let Some(mut message) = shaping.message(message) else { continue };
-        if let Some(pivot) = visible.pivot.filter(|pivot| pivot.marker == place) {
-            begin_tail(&mut message, &lead, pivot);
-        }
-        if message.info.role != Some(Role::Assistant) {
-            message.info.role = Some(Role::User);
-            put_system(&mut message, &mut system);
-        }
-        let inside = inside_summary(&mut message);
-        shaping.out.push(message);
-        shaping.out.extend(inside);
     }
-    if lead_at.is_some_and(|at| at >= messages.len()) {
-        shaping.out.extend(lead);
+
+    /// The newest pivot, and the places of the tail and the prompt of all.
+    fn pivot(&self) -> (Option<Placed>, HashSet<usize>) {
+        let markers = self.messages.iter().filter_map(|(place, message)| Some((*place, message.marker()?)));
+        let named = markers.flat_map(|(place, marker)| {
+            let before = move |id: &MessageId| self.places.get(id).copied().filter(|at| *at < place);
+            marker.tail_start.iter().chain(&marker.prompt).filter_map(before)
+        });
+        let named: HashSet<usize> = named.collect();
+        // Only the ids of tails and prompts matter here.
+        let mut stubs: BTreeMap<usize, Message> = self.messages.clone();
+        let ids = self.places.iter().filter(|(_, place)| named.contains(place));
+        for (id, place) in ids {
+            stubs.entry(*place).or_insert_with(|| Message::assistant(id.clone(), Vec::new()));
+        }
+        let (places, stubs): (Vec<usize>, Vec<Message>) = stubs.into_iter().unzip();
+        let placed = Pivot::newest(&stubs).map(|pivot| Placed {
+            marker: places[pivot.marker],
+            summary: places[pivot.summary],
+            tail: pivot.tail.map(|tail| places[tail]),
+        });
+        (placed, named)
     }
-    if !system.is_empty() {
-        // What no user's message follows stands with the last one there is, or alone.
-        match shaping.out.iter_mut().rev().find(|message| message.is_user()) {
-            Some(last) => put_system(last, &mut system),
-            None => {
-                let mut message = Message::user("msg_system".into(), "prt_system".into(), "");
-                message.parts.clear();
-                put_system(&mut message, &mut system);
-                shaping.out.insert(0, message);
+}
+
+/// Whether what is written of a message depends on the window: it was reduced, or has calls and results that are parts of
+/// their own.
+fn is_special(message: &Message) -> bool {
+    message.parts.iter().any(|part| {
+        let is_separate = matches!(part.body, PartBody::ToolCall(_) | PartBody::ToolResult(_));
+        is_separate || !part.marks.is_empty() || part.cleared().is_some()
+    })
+}
+
+impl Shape {
+    /// Goes through a log. Its messages have ids of their own, as those of a [`Log`](plimsoll::Log) have.
+    pub(super) fn of<E>(each: EachMessage<'_, E>) -> Result<Shape, E> {
+        let (mut held, mut messages, mut systems) = (Held::default(), 0, 0);
+        each(&mut |message| {
+            systems += usize::from(message.info.role == Some(Role::System));
+            held.see(messages, message);
+            messages += 1;
+        })?;
+        let (pivot, named) = held.pivot();
+        let Held { messages: mut kept, .. } = held;
+        let start = pivot.map_or(0, |pivot| pivot.tail.unwrap_or(pivot.marker));
+        if pivot.is_some() {
+            keep_beginning(each, &mut kept, &named, start)?;
+        }
+        let (places, kept): (Vec<usize>, Vec<Message>) = kept.into_iter().unzip();
+        let visible = Visible::of(&kept);
+        let window = Window::of(&kept, &Policy::default());
+        let in_view: HashSet<usize> = visible.places.iter().map(|place| places[*place]).collect();
+        let marks = kept.iter().flat_map(|message| &message.parts).flat_map(|part| &part.marks);
+        let mut shape = Shape {
+            view: View::of(&window),
+            start,
+            scaffolding: places.iter().copied().filter(|place| !in_view.contains(place)).collect(),
+            pivot,
+            lead: lead(&window, &visible),
+            lead_at: pivot.map(|pivot| pivot.tail.unwrap_or(pivot.summary + 1)),
+            undone: undone(&kept),
+            results: results(&kept),
+            messages,
+            systems,
+            trailing: None,
+            reductions: marks.filter_map(Reduced::of).collect(),
+        };
+        if systems > 0 {
+            let (mut last_user, mut count) = (None, 0);
+            let (_, texts) = shape.each(each, &mut |message| {
+                last_user = if message.is_user() { Some(count) } else { last_user };
+                count += 1;
+            })?;
+            shape.trailing = (!texts.is_empty()).then_some(Trailing { texts, with: last_user });
+        }
+        Ok(shape)
+    }
+
+    /// Hands out the messages to write, and returns what is not among them, and what the host said after all of the user's.
+    pub(super) fn each<E>(
+        &self,
+        each: EachMessage<'_, E>,
+        sink: &mut dyn FnMut(Message),
+    ) -> Result<(Vec<Lost>, Vec<String>), E> {
+        let mut shaping = Shaping { shape: self, used: HashSet::new(), cut: 0 };
+        let (mut place, mut count, mut system) = (0, 0, Vec::new());
+        let mut put = |mut message: Message| {
+            if let Some(Trailing { texts, with }) = &self.trailing
+                && *with == Some(count)
+            {
+                put_system(&mut message, &mut texts.clone());
             }
+            count += 1;
+            sink(message);
+        };
+        if let Some(Trailing { texts, with: None }) = &self.trailing {
+            let mut message = Message::user("msg_system".into(), "prt_system".into(), "");
+            message.parts.clear();
+            put_system(&mut message, &mut texts.clone());
+            put(message);
         }
+        each(&mut |message| {
+            // What was appended meanwhile is not part of it.
+            if place >= self.messages {
+                return;
+            }
+            if self.lead_at == Some(place) {
+                self.lead.iter().cloned().for_each(&mut put);
+            }
+            place += 1;
+            if self.undone.contains(&message.info.id) {
+                return;
+            }
+            if message.info.role == Some(Role::System) {
+                system.push(message.text());
+                return;
+            }
+            let Some(mut message) = shaping.message(place - 1, message) else { return };
+            if let Some(pivot) = self.pivot.filter(|pivot| pivot.marker == place - 1) {
+                begin_tail(&mut message, &self.lead, pivot);
+            }
+            if message.info.role != Some(Role::Assistant) {
+                if message.info.role != Some(Role::User) {
+                    message.info.role = Some(Role::User);
+                }
+                put_system(&mut message, &mut system);
+            }
+            let inside = inside_summary(&mut message);
+            put(message);
+            inside.into_iter().for_each(&mut put);
+        })?;
+        if self.lead_at.is_some_and(|at| at >= place) {
+            self.lead.iter().cloned().for_each(&mut put);
+        }
+        let lost = [
+            Lost::new(self.undone.len() / 2, "undone summary", "undone summaries"),
+            Lost::new(
+                shaping.cut,
+                "text beyond what the window shows of it",
+                "texts beyond what the window shows of them",
+            ),
+            Lost::new(
+                self.systems,
+                "system message (kept, but not sent)",
+                "system messages (kept, but not sent)",
+            ),
+        ];
+        Ok((lost.into_iter().flatten().collect(), system))
     }
-    let undone = undone.len() / 2;
-    let lost = [
-        Lost::new(undone, "undone summary", "undone summaries"),
-        Lost::new(
-            shaping.cut,
-            "text beyond what the window shows of it",
-            "texts beyond what the window shows of them",
-        ),
-        Lost::new(systems, "system message (kept, but not sent)", "system messages (kept, but not sent)"),
-    ];
-    (shaping.out, lost.into_iter().flatten().collect())
+
+    fn is_in_view(&self, place: usize) -> bool {
+        place >= self.start && !self.scaffolding.contains(&place)
+    }
+}
+
+/// Keeps what the beginning of the window behind a pivot is made of: the tail's first message, the question that it answers,
+/// and the messages that markers name.
+fn keep_beginning<E>(
+    each: EachMessage<'_, E>,
+    kept: &mut BTreeMap<usize, Message>,
+    named: &HashSet<usize>,
+    start: usize,
+) -> Result<(), E> {
+    let (mut place, mut question, mut first) = (0, None, None);
+    each(&mut |message| {
+        let only_carries = message.marker().is_some() || message.info.summary;
+        if first.is_none() && place >= start && !only_carries {
+            first = Some((place, message.clone()));
+        } else if first.is_none() && message.is_question() {
+            question = Some((place, message.clone()));
+        }
+        if named.contains(&place) {
+            kept.insert(place, message);
+        }
+        place += 1;
+    })?;
+    kept.extend(question.into_iter().chain(first));
+    Ok(())
 }
 
 /// Markers of compactions that were undone, and their summaries: OpenCode would take them for ones that count.
@@ -140,7 +313,7 @@ fn synthetic(id: String, text: plimsoll::Text) -> Part {
 }
 
 /// Let the tail begin with what leads it.
-fn begin_tail(marker: &mut Message, lead: &[Message], pivot: Pivot) {
+fn begin_tail(marker: &mut Message, lead: &[Message], pivot: Placed) {
     let first = lead.first().filter(|_| pivot.tail.is_some());
     for part in &mut marker.parts {
         if let (PartBody::Compaction(marker), Some(first)) = (&mut part.body, first) {
@@ -187,39 +360,38 @@ fn results(messages: &[Message]) -> HashMap<String, (PartId, ToolResultPart)> {
 }
 
 /// What the window shows of each part.
-struct View<'a> {
-    texts: HashMap<&'a PartId, &'a plimsoll::Text>,
-    calls: HashMap<&'a PartId, &'a plimsoll::log::Input>,
-    results: HashMap<&'a PartId, (&'a plimsoll::Text, bool)>,
-    thoughts: HashSet<&'a PartId>,
+#[derive(Default)]
+struct View {
+    texts: HashMap<PartId, plimsoll::Text>,
+    calls: HashMap<PartId, plimsoll::log::Input>,
+    results: HashMap<PartId, (plimsoll::Text, bool)>,
+    thoughts: HashSet<PartId>,
     /// What it says of a message some parts of which are left out.
-    notices: HashMap<&'a MessageId, &'a plimsoll::Text>,
-    shown: HashSet<&'a MessageId>,
+    notices: HashMap<MessageId, plimsoll::Text>,
+    shown: HashSet<MessageId>,
 }
 
-impl<'a> View<'a> {
-    fn of(window: &'a Window) -> View<'a> {
-        let (texts, calls, results) = Default::default();
-        let (thoughts, notices, shown) = Default::default();
-        let mut view = View { texts, calls, results, thoughts, notices, shown };
+impl View {
+    fn of(window: &Window) -> View {
+        let mut view = View::default();
         for message in &window.messages {
-            view.shown.extend(&message.message);
+            view.shown.extend(message.message.clone());
             for block in &message.blocks {
                 match (block, &message.message) {
                     (Block::Text { text, part: Some(part) }, _) => {
-                        view.texts.insert(part, text);
+                        view.texts.insert(part.clone(), text.clone());
                     }
                     (Block::Text { text, part: None }, Some(id)) => {
-                        view.notices.insert(id, text);
+                        view.notices.insert(id.clone(), text.clone());
                     }
                     (Block::Call { input, part, .. }, _) => {
-                        view.calls.insert(part, input);
+                        view.calls.insert(part.clone(), input.clone());
                     }
                     (Block::Result { text, part, cleared, .. }, _) => {
-                        view.results.insert(part, (text, *cleared));
+                        view.results.insert(part.clone(), (text.clone(), *cleared));
                     }
                     (Block::Reasoning { part, .. }, _) => {
-                        view.thoughts.insert(part);
+                        view.thoughts.insert(part.clone());
                     }
                     _ => {}
                 }
@@ -229,38 +401,39 @@ impl<'a> View<'a> {
     }
 }
 
+/// A run through the log that shapes it.
 struct Shaping<'a> {
-    view: View<'a>,
-    /// Messages that no pivot stands for. The window need not show anything of them: a range's summary stands in one of its
-    /// messages, and OpenCode must not be given the others.
-    in_view: HashSet<MessageId>,
-    results: HashMap<String, (PartId, ToolResultPart)>,
+    shape: &'a Shape,
     /// Calls that were joined with their results.
     used: HashSet<String>,
-    out: Vec<Message>,
     /// Texts of which more is stored than is written.
     cut: usize,
 }
 
 impl Shaping<'_> {
     /// The message as OpenCode has to have it; nothing if nothing is left of it.
-    fn message(&mut self, message: &Message) -> Option<Message> {
-        let id = &message.info.id;
-        let is_shown = self.view.shown.contains(id) || self.in_view.contains(id);
+    fn message(&mut self, place: usize, message: Message) -> Option<Message> {
+        if !is_special(&message) {
+            return Some(message);
+        }
+        let (shape, id) = (self.shape, &message.info.id);
+        // The window need not show anything of a message in view: a range's summary stands in one of its messages, and OpenCode
+        // must not be given the others.
+        let is_shown = shape.view.shown.contains(id) || shape.is_in_view(place);
         let mut parts = Vec::with_capacity(message.parts.len());
         for part in &message.parts {
             let mut part = part.clone();
             let mut result = part.id.clone();
             if let PartBody::ToolCall(call) = &part.body {
                 let input = call.input.clone().unwrap_or_else(|| json!({}).into());
-                let mut state = match self.results.get(&call.call_id) {
+                let mut state = match shape.results.get(&call.call_id) {
                     Some((_, answer)) if answer.is_error == Some(true) => {
                         ToolState::failed(input, answer.text.clone())
                     }
                     Some((_, answer)) => ToolState::completed(input, answer.text.clone()),
                     None => ToolState::pending(input),
                 };
-                if let Some((id, answer)) = self.results.get(&call.call_id) {
+                if let Some((id, answer)) = shape.results.get(&call.call_id) {
                     state.time.compacted = answer.compacted;
                     result = id.clone();
                     self.used.insert(call.call_id.clone());
@@ -273,7 +446,7 @@ impl Shaping<'_> {
                     continue;
                 }
                 // A result without a call is kept as what it is to a model: a text.
-                let text = self.view.texts.get(&part.id).map_or(&answer.text, |text| *text).clone();
+                let text = shape.view.texts.get(&part.id).unwrap_or(&answer.text).clone();
                 part = Part::text(part.id, text);
             }
             if !is_shown || self.as_shown(&mut part, &result) {
@@ -281,15 +454,15 @@ impl Shaping<'_> {
             }
         }
         if let Some(notice) =
-            self.view.notices.get(&message.info.id).filter(|_| parts.len() < message.parts.len())
+            shape.view.notices.get(&message.info.id).filter(|_| parts.len() < message.parts.len())
         {
-            parts.push(synthetic(format!("prt_left_{}", message.info.id), (*notice).clone()));
+            parts.push(synthetic(format!("prt_left_{}", message.info.id), notice.clone()));
         }
         // Steps and snapshots are no content: with nothing else left, nothing of the message is.
         let is_behind = message.parts.iter().any(|part| part.replaced().is_some_and(|text| text.is_empty()));
         let is_empty = parts.iter().all(|part| matches!(part.body, PartBody::Other(_)));
         let is_left = !(is_shown && is_behind && is_empty) && (!parts.is_empty() || message.parts.is_empty());
-        is_left.then(|| Message { parts, ..message.clone() })
+        is_left.then(|| Message { parts: parts.into(), ..message })
     }
 
     /// Give a part of a shown message the text that the window shows; whether it is shown at all.
@@ -297,8 +470,8 @@ impl Shaping<'_> {
         if part.replaced().is_some() {
             // A summary stands in its place, or in that of another part.
             self.cut += 1;
-            let Some(text) = self.view.texts.get(&part.id) else { return false };
-            *part = synthetic(part.id.to_string(), (*text).clone());
+            let Some(text) = self.shape.view.texts.get(&part.id) else { return false };
+            *part = synthetic(part.id.to_string(), text.clone());
             return true;
         }
         let is_cut = part.cut().is_some() || part.is_hidden();
@@ -309,14 +482,12 @@ impl Shaping<'_> {
         if !is_changed {
             return true;
         }
-        let view = &self.view;
+        let view = &self.shape.view;
         let is_shown = match &mut part.body {
-            PartBody::Text(text) => {
-                view.texts.get(&part.id).map(|shown| text.text = (*shown).clone()).is_some()
-            }
+            PartBody::Text(text) => view.texts.get(&part.id).map(|shown| text.text = shown.clone()).is_some(),
             PartBody::File(_) => match view.texts.get(&part.id) {
                 Some(text) => {
-                    *part = synthetic(part.id.to_string(), (*text).clone());
+                    *part = synthetic(part.id.to_string(), text.clone());
                     true
                 }
                 None => !part.is_hidden(),
@@ -325,7 +496,7 @@ impl Shaping<'_> {
             PartBody::Tool(tool) => {
                 let call = view.calls.get(&part.id);
                 if let Some(input) = call {
-                    tool.state.input = Some((*input).clone());
+                    tool.state.input = Some(input.clone());
                 }
                 if let Some((text, cleared)) = view.results.get(result) {
                     show_result(&mut tool.state, text, *cleared);

@@ -1,7 +1,5 @@
 //! A session of Claude Code: records that each name the one before.
 
-use std::collections::BTreeSet;
-
 use plimsoll::{Block, Millis, Window, WindowMessage, WindowRole};
 use serde_json::{Value, json};
 
@@ -64,13 +62,12 @@ pub(super) fn write(session: &NewSession, window: &Window) -> (Vec<Value>, usize
 }
 
 fn content(message: &WindowMessage, ids: &mut Names) -> Vec<Value> {
-    let tools = &mut BTreeSet::new();
     let blocks = message.blocks.iter().filter(|block| match block {
         // Claude Code asks for what Anthropic alone can check, and sends it back unseen.
         Block::Provider { value, .. } => value.value().get("anthropic").is_some(),
         _ => true,
     });
-    let mut content: Vec<Value> = blocks.filter_map(|each| block(each, ids, tools)).collect();
+    let mut content: Vec<Value> = blocks.filter_map(|each| block(each, ids)).collect();
     while content.last().is_some_and(is_thought) {
         content.pop();
     }

@@ -206,23 +206,25 @@ fn a_salvage_keeps_what_can_be_read_and_names_the_rest() {
     let messages: Vec<Message> = (0..5).map(|n| user(&format!("msg_{n}"), &format!("text {n}"))).collect();
     store.append(&unleased(&id), messages, NOW).unwrap();
     let raw = Connection::open(folder.path().join("plimsoll.db")).unwrap();
-    raw.execute_batch(
-        "UPDATE part SET text = CAST(x'746578ff2031' AS TEXT) WHERE id = 'msg_1.1';
-         UPDATE part SET data = '{' WHERE id = 'msg_2.1';
-         UPDATE message SET info = 'nothing' WHERE id = 'msg_3';",
-    )
-    .unwrap();
+    raw.execute_batch("UPDATE message SET info = 'nothing' WHERE id = 'msg_3'").unwrap();
     let request = PageRequest { from: None, oldest_first: true, most: 1_000 };
     let error = store.page(&id, &request).unwrap_err().to_string();
     assert!(error.starts_with("message `msg_3` is damaged: it cannot be read"), "{error}");
     raw.execute_batch(
-        "UPDATE message SET info = (SELECT info FROM message WHERE id = 'msg_4') WHERE id = 'msg_3'",
+        "UPDATE part SET text = CAST(x'746578ff2031' AS TEXT) WHERE id = 'msg_1.1';
+         UPDATE part SET data = '{' WHERE id = 'msg_2.1';
+         UPDATE message SET info = (SELECT info FROM message WHERE id = 'msg_4') WHERE id = 'msg_3'",
     )
     .unwrap();
     let error = store.page(&id, &request).unwrap_err().to_string();
     assert!(error.starts_with("part `msg_1.1` of message `msg_1` is damaged: it cannot be read"), "{error}");
     let mut texts = Vec::new();
-    let damage = store.salvage(&id, &mut |message| texts.push(message.text())).unwrap();
+    let mut damage = Vec::new();
+    let salvage = store.read_session(&id, &mut |reader| {
+        damage = reader.salvage(&mut |message| texts.push(message.text()))?;
+        Ok(())
+    });
+    salvage.unwrap();
     assert_eq!(texts, ["text 0", "tex\u{fffd} 1", "text 2", "text 3", "text 4"]);
     let named: Vec<&str> = damage.iter().map(|damage| damage.what.as_str()).collect();
     let parts = ["part `msg_1.1` of message `msg_1`", "part `msg_2.1` of message `msg_2`"];

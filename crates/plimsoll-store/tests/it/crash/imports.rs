@@ -54,7 +54,7 @@ impl ImportStep {
         main.staged = self.staged as u64;
         if let Some((before, message)) = &self.grown {
             main.before = Some(before.clone());
-            let bare = Message { parts: Vec::new(), ..message.clone() };
+            let bare = Message { parts: Vec::new().into(), ..message.clone() };
             main.grown = Some(GrownMessage { message: bare, parts: vec![(0, message.parts[0].clone())] });
         }
         let mut conversations = vec![main];

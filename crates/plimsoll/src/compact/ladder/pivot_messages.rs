@@ -26,7 +26,7 @@ impl Ladder {
                 info.extra.extend(user.extra.get("model").map(|model| ("model".to_owned(), model.clone())));
             }
             info.time = Some(Time { created: Some(now), ..Time::default() });
-            Message { info, parts: vec![part], ..Message::default() }
+            Message { info: info.into(), parts: vec![part].into(), ..Message::default() }
         };
         let marker = CompactionPart {
             auto: Some(auto),
@@ -59,7 +59,8 @@ impl Ladder {
             ..Info::default()
         };
         let parts = vec![Part::text(ids.part(now), summary)];
-        let mut messages = vec![marker, Message { info: answer, parts, ..Message::default() }];
+        let mut messages =
+            vec![marker, Message { info: answer.into(), parts: parts.into(), ..Message::default() }];
         let compacted = |receipt: &Receipt| matches!(receipt.plan, Plan::Compact(_));
         if auto && !waiting && !self.receipts.iter().any(compacted) {
             let part = ids.part(now);
