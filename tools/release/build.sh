@@ -41,7 +41,6 @@ work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 stamp=$(git log -1 --format=%ct 2>/dev/null || date +%s)
 
 install -m 755 "$binary" "$work/plimsoll"
-strip "$work/plimsoll"
 mkdir "$work/completions" "$work/man"
 "$work/plimsoll" completions bash > "$work/completions/plimsoll.bash"
 "$work/plimsoll" completions zsh > "$work/completions/_plimsoll"

@@ -57,8 +57,11 @@ pub enum FormatError {
         limit: u64,
     },
     /// The database could not be opened or read.
+    #[error(transparent)]
+    Database(Box<dyn std::error::Error + Send + Sync>),
+    /// The file is no database of sessions that can be read.
     #[error("{0}")]
-    Database(String),
+    NotSessions(String),
     /// A database was handed over as a stream.
     #[error("a database cannot be read from a stream; give the path of the file")]
     NeedsPath,

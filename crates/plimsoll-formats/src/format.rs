@@ -15,7 +15,7 @@ pub enum Format {
     OpencodeExport,
     /// The list that OpenCode's `GET /session/{id}/message` answers with: `[{ info, parts }]`.
     OpencodeMessages,
-    /// OpenCode's own SQLite database, `opencode.db`; see [`database`](crate::database).
+    /// OpenCode's own SQLite database, `opencode.db`; see the module `database`.
     OpencodeDatabase,
     /// Claude Code's JSONL under `~/.claude/projects`.
     ClaudeCode,

@@ -48,12 +48,14 @@
 //!   one made from the place.
 //!
 //! **Invariant:** this crate opens no files and knows no directories; it reads from what it is given. There is one
-//! exception: a database cannot be read from a stream, so [`database`] opens the file it is given the path of.
+//! exception: a database cannot be read from a stream, so `database` (with the feature `opencode-db`, on by default) opens the
+//! file at a path.
 //!
 //! `docs/FORMATS.md` tells what each format carries and what is lost on conversion.
 
 mod assembly;
 mod blocks;
+#[cfg(feature = "opencode-db")]
 pub mod database;
 mod detect;
 mod document;

@@ -91,7 +91,7 @@ impl Database {
                     let names: Vec<String> = needed.iter().map(|(table, _)| format!("`{table}`")).collect();
                     names.join(", ")
                 };
-                return Err(FormatError::Database(format!(
+                return Err(FormatError::NotSessions(format!(
                     "this is no database of sessions: OpenCode's has the tables {}, goose's {}",
                     named(opencode::NEEDED),
                     named(goose::NEEDED),
@@ -104,7 +104,9 @@ impl Database {
             let names = statement.query_map([table], |row| row.get(0)).map_err(failed)?;
             let names: HashSet<String> = names.collect::<Result<_, _>>().map_err(failed)?;
             if let Some(column) = needed.iter().find(|column| !names.contains(**column)) {
-                return Err(FormatError::Database(format!("the table `{table}` has no column `{column}`")));
+                return Err(FormatError::NotSessions(format!(
+                    "the table `{table}` has no column `{column}`"
+                )));
             }
             self.columns.insert(table, names);
         }

@@ -38,7 +38,7 @@ impl Way {
         let mut header = Vec::new();
         fs::File::open(path)?.take(100).read_to_end(&mut header)?;
         if !is_sqlite(&header) || header.len() < 100 {
-            return Err(FormatError::Database("this is no SQLite database".into()));
+            return Err(FormatError::NotSessions("this is no SQLite database".into()));
         }
         // The read version of the file format: 2 is a write-ahead log.
         if header[19] != 2 {
@@ -91,7 +91,7 @@ fn beside(path: &Path, ending: &str) -> PathBuf {
 /// The path as SQLite's address for a file that does not change.
 fn uri(path: &Path) -> Result<String, FormatError> {
     let path = fs::canonicalize(path)?;
-    let path = path.to_str().ok_or_else(|| FormatError::Database("the path is not UTF-8".into()))?;
+    let path = path.to_str().ok_or_else(|| FormatError::NotSessions("the path is not UTF-8".into()))?;
     let escaped: String = path
         .chars()
         .map(|letter| match letter {
@@ -104,9 +104,8 @@ fn uri(path: &Path) -> Result<String, FormatError> {
     Ok(format!("file:{escaped}?mode=ro&immutable=1"))
 }
 
-#[allow(clippy::needless_pass_by_value)] // for `map_err`
 pub(super) fn failed(error: rusqlite::Error) -> FormatError {
-    FormatError::Database(error.to_string())
+    FormatError::Database(Box::new(error))
 }
 
 /// A text that is not empty.

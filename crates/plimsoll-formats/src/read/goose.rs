@@ -1,6 +1,6 @@
 //! goose's sessions: a line about the session and a line for each message, or what `goose session export` writes.
 //!
-//! The rows of its database hold the same messages; [`crate::database`] reads them.
+//! The rows of its database hold the same messages; the module `database` reads them.
 
 use plimsoll::log::{At, CompactionPart};
 use plimsoll::{PartBody, Role, Tokens};

@@ -1,5 +1,6 @@
 //! The database, made here with the schema of OpenCode 1.18.
 
+use std::error::Error as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -206,6 +207,7 @@ fn what_is_no_database_of_opencode_is_said_to_be_none() {
     torn.resize(4096, 7);
     fs::write(&path, torn).unwrap();
     assert_eq!(problem(&path), "file is not a database");
+    assert!(Database::open(&path).unwrap_err().source().is_some(), "the cause is kept");
     fs::remove_file(&path).unwrap();
     let other = Connection::open(&path).unwrap();
     other.execute_batch("CREATE TABLE session (id text)").unwrap();
