@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plimsoll::prune::PrunePlan;
 use plimsoll::receipt::CompactPlan;
 use plimsoll::{Message, Plan, Receipt, ReceiptId, SessionId, Tokens};
-use plimsoll_session::{Inspection, SessionError};
+use plimsoll_session::{SessionError, SessionLoad, WindowReport};
 use plimsoll_store::NewSession;
 
 use crate::agent::Agent;
@@ -33,10 +33,16 @@ impl Conversation {
         &self.agent
     }
 
-    /// What is in the window, and how far it is from the line.
-    pub async fn inspect(&self) -> Result<Inspection, AgentError> {
+    /// What is in the window, and how far it is from the line. It reads the whole session.
+    pub async fn inspect(&self) -> Result<WindowReport, AgentError> {
         let fixed = self.fixed();
         Ok(self.driver.run(move |driver| driver.inspect(fixed(driver))).await?)
+    }
+
+    /// How heavy the next request is, and how far it is from the line.
+    pub async fn load(&self) -> Result<SessionLoad, AgentError> {
+        let fixed = self.fixed();
+        Ok(self.driver.run(move |driver| driver.session_load(fixed(driver))).await?)
     }
 
     /// What would be reduced next, without doing it.

@@ -2,7 +2,6 @@
 //!
 //! Exit codes: 0 it is done, 1 the answer is no, 2 it was asked wrongly, 3 it failed.
 
-mod about;
 mod agent;
 mod args;
 mod chat;

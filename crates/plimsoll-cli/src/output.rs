@@ -4,8 +4,9 @@ use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll::Tokens;
-use plimsoll_import::is_printable;
-pub(crate) use plimsoll_import::{first_words, printable};
+use plimsoll::is_printable;
+pub(crate) use plimsoll::{first_words, printable};
+pub(crate) use plimsoll_session::{percent, percents};
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
@@ -321,27 +322,6 @@ pub(crate) fn counted(count: usize, noun: &str) -> String {
     if count == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
 }
 
-/// A part of a whole in percent, rounded.
-pub(crate) fn percent(part: Tokens, whole: Tokens) -> u64 {
-    let whole = u128::from(whole.0.max(1));
-    u64::try_from((u128::from(part.0) * 100 + whole / 2) / whole).unwrap_or(u64::MAX)
-}
-
-/// Several parts of a whole in percent, so that the column adds up: each is rounded down, and what is missing of the rounded
-/// share of all goes to those that lost most.
-pub(crate) fn percents(parts: &[Tokens], whole: Tokens) -> Vec<u64> {
-    let scale = u128::from(whole.0.max(1));
-    let exact = |part: &Tokens| u128::from(part.0) * 100;
-    let mut rounded: Vec<u64> =
-        parts.iter().map(|part| u64::try_from(exact(part) / scale).unwrap_or(u64::MAX)).collect();
-    let all = percent(parts.iter().copied().sum(), whole);
-    let missing = all.saturating_sub(rounded.iter().copied().fold(0, u64::saturating_add));
-    let mut order: Vec<usize> = (0..parts.len()).collect();
-    order.sort_by_key(|at| std::cmp::Reverse(exact(&parts[*at]) % scale));
-    order.iter().take(usize::try_from(missing).unwrap_or(usize::MAX)).for_each(|at| rounded[*at] += 1);
-    rounded
-}
-
 static MUTED: AtomicBool = AtomicBool::new(false);
 
 /// Say nothing beside the output from now on, for what is done again and again and was told of the first time.
@@ -372,11 +352,9 @@ pub(crate) fn note(text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll::Tokens;
-
     use serde_json::{Value, json};
 
-    use super::{Column, Holds, Table, escaped, percent, percents, write_json};
+    use super::{Column, Holds, Table, escaped, write_json};
 
     #[test]
     fn json_is_ascii_controls_apart_what_serde_writes_and_means_the_same() {
@@ -400,26 +378,6 @@ mod tests {
     #[test]
     fn untrusted_text_stays_on_one_line() {
         assert_eq!(escaped("it's \"a\\b\" é\n\u{1b}[2J\u{202e}"), "it's \"a\\b\" é\\n\\u{1b}[2J\\u{202e}");
-    }
-
-    #[test]
-    fn percentages_are_rounded() {
-        assert_eq!(percent(Tokens(161_204), Tokens(1_000_000)), 16);
-        assert_eq!(percent(Tokens(166_000), Tokens(1_000_000)), 17);
-        assert_eq!(
-            (percent(Tokens(5), Tokens::ZERO), percent(Tokens(u64::MAX), Tokens(u64::MAX))),
-            (500, 100)
-        );
-    }
-
-    #[test]
-    fn percentages_of_a_column_add_up() {
-        let thirds = [Tokens(333), Tokens(334), Tokens(333)];
-        assert_eq!(percents(&thirds, Tokens(1_000)), [33, 34, 33]);
-        assert_eq!(percents(&[Tokens(5), Tokens(5)], Tokens(1_000)), [1, 0]);
-        let many = [Tokens(126); 7].into_iter().chain([Tokens(118)]).collect::<Vec<_>>();
-        assert_eq!(percents(&many, Tokens(1_000)).iter().sum::<u64>(), 100);
-        assert_eq!(percents(&[], Tokens(10)), [0u64; 0]);
     }
 
     fn table() -> Table {

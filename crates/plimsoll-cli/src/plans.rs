@@ -12,13 +12,12 @@ use plimsoll::{
     Limits, Log, Message, MessageId, Millis, Part, PartBody, PartId, Plan, Policy, Receipt, ReceiptId, Tokens,
 };
 use plimsoll_import::{Extent, transcript};
-use plimsoll_session::UsageScale;
+use plimsoll_session::{ContentKind, Describer, UsageScale, is_user_prompt};
 use plimsoll_store::{Session, Store};
 use serde_json::{Value, json};
 
-use crate::about::{Describer, first_words};
 use crate::error::CliError;
-use crate::inspect::{cut_middle, is_prompt};
+use crate::inspect::cut_middle;
 use crate::output::{Column, Holds, Table, counted, percent, printable};
 
 /// The parts and messages of a session that a plan names.
@@ -62,7 +61,7 @@ impl Contents {
         let calls = separate_calls(messages);
         let (mut contents, mut turn) = (Contents::default(), 0);
         for message in messages {
-            turn += u32::from(is_prompt(message));
+            turn += u32::from(is_user_prompt(message));
             if ids.contains(&message.info.id) {
                 contents.turns.insert(message.info.id.clone(), turn);
             }
@@ -118,6 +117,7 @@ fn described(
     words: Describer<'_>,
     calls: &BTreeMap<&str, (&str, Option<&Value>)>,
 ) -> (String, String) {
+    let kind = || ContentKind::of_part(message, part).label().to_owned();
     match &part.body {
         PartBody::Tool(tool) => {
             let input = tool.state.input.as_ref().map(|input| input.value());
@@ -131,12 +131,9 @@ fn described(
         PartBody::ToolCall(call) => {
             (call.tool.clone(), words.call(&call.tool, call.input.as_ref().map(|input| input.value())))
         }
-        PartBody::Reasoning(reasoning) => ("thought".to_owned(), first_words(&reasoning.text)),
-        PartBody::File(file) => ("file".to_owned(), file.filename.clone().unwrap_or_default()),
-        PartBody::Text(text) => {
-            let speaker = if message.is_assistant() { "model" } else { "user" };
-            (speaker.to_owned(), words.shorten(&first_words(&text.text)))
-        }
+        PartBody::Reasoning(reasoning) => (kind(), words.words(&reasoning.text)),
+        PartBody::File(file) => (kind(), file.filename.clone().unwrap_or_default()),
+        PartBody::Text(text) => (kind(), words.words(&text.text)),
         _ => (String::new(), String::new()),
     }
 }

@@ -65,7 +65,6 @@ pub use import::{Because, Drift, ImportOptions, InsteadOf, Outcome, Report};
 pub use places::Places;
 pub use short_ids::ShortIds;
 pub use source::{FileKind, OnRead, Source, open};
-pub use stored::{Extent, about, each, salvage, transcript, visit};
+pub use stored::{Extent, about, salvage, transcript, visit};
 pub use survey::Survey;
-pub use text::{first_prompt, first_words, is_printable, printable};
 pub use weigh::{Weighed, weigh_all};

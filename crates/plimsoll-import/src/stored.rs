@@ -1,14 +1,9 @@
 //! Stored sessions as transcripts.
 
-use plimsoll::{Message, SessionId};
+use plimsoll::Message;
 use plimsoll_formats::{Format, Recorded, SessionInfo, Transcript};
-use plimsoll_store::{CountWatch, Damage, PageRequest, Session, Store, StoreError};
-
-/// How many messages are read at a time.
-const PAGE: u64 = 500;
-
-/// Maximum number of parts whose texts are held until they are counted.
-const MAX_UNCOUNTED: usize = 4_000;
+use plimsoll_session::each_message;
+use plimsoll_store::{Damage, Session, Store, StoreError};
 
 /// How much of a session is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -17,27 +12,6 @@ pub enum Extent {
     Whole,
     /// What the window is made of.
     InView,
-}
-
-/// All messages of a session, oldest first, one page of them held at a time. Counts that the sink makes of their texts are
-/// stored with the parts, so that nothing is counted again the next time.
-pub fn each(store: &dyn Store, id: &SessionId, sink: &mut dyn FnMut(Message)) -> Result<(), StoreError> {
-    let mut request = PageRequest { from: None, oldest_first: true, most: PAGE };
-    let mut counts = CountWatch::new(MAX_UNCOUNTED);
-    loop {
-        let page = store.page(id, &request)?;
-        for message in page.messages {
-            counts.watch(&message);
-            sink(message);
-        }
-        counts.settle(store, id);
-        match page.next {
-            Some(next) => request.from = Some(next),
-            None => break,
-        }
-    }
-    counts.finish(store, id);
-    Ok(())
 }
 
 /// A session as a transcript.
@@ -62,7 +36,7 @@ pub fn visit(
     sink: &mut dyn FnMut(Message),
 ) -> Result<Transcript, StoreError> {
     let mut read = Reading::of(session);
-    each(store, &session.id, &mut |message| {
+    each_message(store, &session.id, &mut |message| {
         read.note(&message);
         sink(message);
     })?;

@@ -1,23 +1,19 @@
 //! What a session holds: messages, tokens, a title. Files are read side by side, and only if they changed since the last time.
 
-use std::fs::File;
-use std::io::BufReader;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use plimsoll::count::request_tokens;
-use plimsoll::{Counter, Fixed, Policy, Tokens, Window};
-use plimsoll_formats::database::Database;
-use plimsoll_formats::{Recorded, Transcript};
-use plimsoll_store::{CountWatch, Store};
-use plimsoll_tokens::{Measured, WindowMeter};
+use plimsoll::{Limits, Policy, Tokens, first_words};
+use plimsoll_formats::{Chain, Recorded, Transcript};
+use plimsoll_session::{MeasuredBy, Weigher};
+use plimsoll_store::Store;
 use serde::{Deserialize, Serialize};
 
 use crate::cache::{Stamp, WeighedCache};
 use crate::error::ImportError;
 use crate::find::{Found, Kept};
-use crate::stored::{self, Extent};
-use crate::text::{TITLE, first_prompt, first_words};
+use crate::source::Source;
+use crate::text::{FirstPrompt, TITLE};
 
 /// A session, weighed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -88,44 +84,25 @@ pub fn weigh_all(
     done.into_iter().map(|(_, weighed)| weighed).collect()
 }
 
+/// Weighs a session as every command shows it, message by message: it may be larger than the memory.
 fn weigh(found: &Found, store: Option<&dyn Store>, policy: &Policy) -> Result<Weighed, ImportError> {
-    let read = match (&found.kept, store) {
-        (Kept::Stored(session), Some(store)) => {
-            let read = stored::transcript(store, session, Extent::Whole)?;
-            let mut counts = CountWatch::default();
-            read.messages.iter().for_each(|message| counts.watch(message));
-            let weighed = Weighed::of(&read, policy);
-            counts.finish(store, &session.id);
-            return Ok(weighed);
+    let (mut weigher, mut prompt) = (Weigher::new(policy), FirstPrompt::default());
+    let read = Source::of(found, store)?.visit(&|_| {}, &mut |chain, message| {
+        if chain == Chain::Main {
+            prompt.see(&message);
+            weigher.add(message);
         }
-        (Kept::Row(_), _) => {
-            Database::open(&found.path).and_then(|database| database.read(Some(&found.id)))?
-        }
-        (Kept::File | Kept::Stored(_), _) => {
-            plimsoll_formats::read(BufReader::new(File::open(&found.path)?))?
-        }
-    };
-    Ok(Weighed::of(&read, policy))
-}
-
-impl Weighed {
-    /// A session that was read. The window is measured as `plimsoll inspect` measures it: by the usage that the session
-    /// records, and by characters alone where it records none.
-    fn of(read: &Transcript, policy: &Policy) -> Weighed {
-        let Transcript { messages, info, recorded, .. } = read;
-        let measured = WindowMeter::of(messages).read();
-        let calibrated = measured.as_ref().map(Measured::counter);
-        let counter: &dyn Counter = calibrated.as_ref().map_or(&policy.count, |counter| counter);
-        let shown = request_tokens(&Window::of(messages, policy), Fixed::default(), counter);
-        let title = info.title.as_deref().map(|title| first_words(title, TITLE));
-        Weighed {
-            messages: messages.len(),
-            window: measured.as_ref().map_or(shown, |measured| measured.window_of(shown)),
-            is_measured: measured.is_some(),
-            title: title.filter(|title| !title.is_empty()).unwrap_or_else(|| first_prompt(messages)),
-            model: info.model.clone(),
-            started: info.started.map(|at| at.0),
-            recorded: recorded.clone(),
-        }
-    }
+    })?;
+    let Transcript { info, recorded, .. } = read;
+    let report = weigher.finish(Limits::default(), None);
+    let title = info.title.as_deref().map(|title| first_words(title, TITLE));
+    Ok(Weighed {
+        messages: report.messages,
+        window: report.window,
+        is_measured: report.measured == MeasuredBy::Usage,
+        title: title.filter(|title| !title.is_empty()).unwrap_or_else(|| prompt.words()),
+        model: info.model,
+        started: info.started.map(|at| at.0),
+        recorded,
+    })
 }

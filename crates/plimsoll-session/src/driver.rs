@@ -21,11 +21,11 @@ use serde_json::json;
 use crate::answer::Writing;
 use crate::climb::{Climb, ClimbStep, Climbed, SummaryCharges};
 use crate::error::SessionError;
+use crate::inspect::UsageScale;
 use crate::meter::{Meter, Weighed};
 use crate::reduced::Reduced;
 use crate::settings::{Figures, Settings};
 use crate::stop::{StopFlag, Stoppable};
-use crate::usage_scale::UsageScale;
 
 /// No model that can call tools has a smaller window than this.
 const LEAST_WINDOW: Tokens = Tokens(4_096);

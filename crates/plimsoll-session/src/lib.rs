@@ -56,7 +56,7 @@ mod reduced;
 mod reductions;
 mod settings;
 mod stop;
-mod usage_scale;
+mod stored;
 mod watch;
 
 pub use answer::{AnswerEnd, AnswerEvent, BLOCK, FLUSH_AFTER};
@@ -69,10 +69,13 @@ pub use error::SessionError;
 pub use fork::{Forked, Given, Identities};
 #[cfg(feature = "async")]
 pub use handle::DriverHandle;
-pub use inspect::{Inspection, Kinds};
+pub use inspect::{
+    ContentKind, Describer, Item, LargeOutput, LogReport, MeasuredBy, Rebuilt, Repeated, SessionLoad, Share,
+    Turn, UsageScale, Weigher, WindowReport, WindowScale, WindowSize, is_user_prompt, percent, percents,
+};
 pub use output::OutputSink;
 pub use recall::look_up;
 pub use reductions::Pruned;
 pub use settings::{Counting, Figures, Settings};
 pub use stop::StopFlag;
-pub use usage_scale::UsageScale;
+pub use stored::each_message;

@@ -85,6 +85,7 @@ mod pairs;
 pub mod pin;
 pub mod pivot;
 pub mod policy;
+mod printable;
 pub mod prune;
 pub mod purse;
 pub mod recall;
@@ -106,6 +107,7 @@ pub use log::{
     ReadError, ReceiptId, Role, SessionId, ToolState, ToolStatus, Usage,
 };
 pub use policy::{ForkPolicy, ForkRules, Policy, PolicyError, PolicySpec, Preset, SpillAs};
+pub use printable::{first_words, is_printable, printable};
 pub use receipt::{Handle, Plan, Receipt};
 pub use reduction::Reduction;
 pub use window::{Block, Illegal, Window, WindowMessage, WindowRole};

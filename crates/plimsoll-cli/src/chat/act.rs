@@ -108,12 +108,8 @@ impl Chat<'_> {
     fn window(&self) -> Done {
         let conversation = self.require()?;
         let width = self.screen.width();
-        let shown = self.runtime.block_on(async {
-            let inspection = conversation.inspect().await?;
-            let largest = conversation.driver().run(|driver| Ok(lists::largest(driver))).await?;
-            Ok(lists::window(&inspection, &largest, width))
-        });
-        self.screen.block(&shown.map_err(|error| told(&error))?);
+        let report = self.runtime.block_on(conversation.inspect()).map_err(|error| told(&error))?;
+        self.screen.block(&lists::window(&report, width));
         Ok(())
     }
 
@@ -203,9 +199,9 @@ impl Chat<'_> {
         };
         let id: ReceiptId = receipt.id.clone();
         let undone = self.runtime.block_on(async {
-            let before = conversation.inspect().await?.load.tokens;
+            let before = conversation.load().await?.load.tokens;
             let undone = conversation.undo(&id).await?;
-            let after = conversation.inspect().await?.load.tokens;
+            let after = conversation.load().await?.load.tokens;
             Ok(words::undone(&undone, before, after))
         });
         self.teller.left_window(&undone.map_err(|error| told(&error))?);

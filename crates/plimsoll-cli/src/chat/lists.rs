@@ -1,10 +1,9 @@
 //! Lists that commands show: the window, sessions, models, agents, receipts, rules.
 
-use plimsoll::count::block_tokens;
-use plimsoll::{Block, Plan, Receipt, Tokens, WindowRole};
+use plimsoll::{Plan, Receipt, Tokens};
 use plimsoll_agent::{agent_description, agent_names};
 use plimsoll_config::{Action, PermissionRule};
-use plimsoll_session::{Driver, Inspection};
+use plimsoll_session::WindowReport;
 use plimsoll_store::{Filter, Session};
 use plimsoll_tokens::ModelTable;
 
@@ -45,70 +44,14 @@ fn help_row(typed: &str, does: &str, width: usize) -> String {
     format!("{row}{}", does.replace('\n', &format!("\n{}", " ".repeat(row.len()))))
 }
 
-/// A piece of the window.
-pub(super) struct Piece {
-    kind: &'static str,
-    what: String,
-    handle: String,
-    tokens: Tokens,
-}
-
-/// The largest pieces of a window, the largest first.
-pub(super) fn largest(driver: &Driver) -> Vec<Piece> {
-    let (window, counter) = (driver.window(), driver.counter());
-    let mut pieces = Vec::new();
-    for message in &window.messages {
-        for block in &message.blocks {
-            let id = |part: &plimsoll::PartId| part.to_string();
-            let (kind, what, handle) = match block {
-                Block::Text { text, part } => {
-                    let kind = match message.role {
-                        WindowRole::System => "system",
-                        WindowRole::User => "prompt",
-                        WindowRole::Assistant | WindowRole::Tool => "answer",
-                    };
-                    (kind, text.to_string(), part.as_ref().map(id).unwrap_or_default())
-                }
-                Block::Reasoning { text, part, .. } => ("thought", text.to_string(), id(part)),
-                Block::Call { tool, input, part, .. } => {
-                    ("call", format!("{tool} {}", input.json()), id(part))
-                }
-                Block::Result { tool, text, cleared, part, .. } => {
-                    let kind = if *cleared { "set aside" } else { "output" };
-                    (kind, format!("{tool}: {text}"), id(part))
-                }
-                Block::Provider { part, .. } => ("block", String::new(), id(part)),
-                Block::File { filename, part, .. } => {
-                    ("file", filename.clone().unwrap_or_default(), id(part))
-                }
-            };
-            let what = one_line(&what, 100);
-            pieces.push(Piece { kind, what, handle, tokens: block_tokens(block, &*counter) });
-        }
-    }
-    pieces.sort_by_key(|piece| std::cmp::Reverse(piece.tokens));
-    pieces
-}
-
 /// What is in the window.
-pub(super) fn window(inspection: &Inspection, pieces: &[Piece], width: usize) -> String {
-    let kinds = &inspection.kinds;
-    let shares = [
-        ("system prompt and tools", kinds.fixed + kinds.system),
-        ("prompts", kinds.user),
-        ("answers", kinds.assistant),
-        ("thoughts", kinds.thinking),
-        ("calls", kinds.calls),
-        ("outputs", kinds.results),
-        ("files", kinds.files),
-        ("what wraps the messages", kinds.framing),
-        ("more than is known here, by the provider's count", inspection.scale.hidden()),
-        ("of it pinned", inspection.pins),
-    ];
-    let line = inspection.line.map(|line| format!(" of {}", line.at)).unwrap_or_default();
-    let heading = format!("{}{line} tokens, {} messages", inspection.load.tokens, inspection.messages);
-    let mut lines = vec![paint(HEADING, &heading)];
-    for (name, tokens) in shares.iter().filter(|(_, tokens)| *tokens > Tokens::ZERO) {
+pub(super) fn window(report: &WindowReport, width: usize) -> String {
+    let heading = format!("{}, {} messages", report.fullness(false), report.request_messages);
+    let mut lines = vec![paint(HEADING, &wrap(&heading, width.saturating_sub(1), 2))];
+    let pinned = Some(("of it pinned", report.pinned)).filter(|(_, tokens)| *tokens > Tokens::ZERO);
+    let kinds = report.kinds();
+    for (name, tokens) in kinds.iter().map(|kind| (kind.name.as_str(), kind.tokens)).chain(pinned) {
+        let name = wrap(name, width.saturating_sub(14).max(10), 0).replace('\n', "\n             ");
         lines.push(format!("  {:>9}  {name}", tokens.to_string()));
     }
     lines.push(String::new());
@@ -119,12 +62,13 @@ pub(super) fn window(inspection: &Inspection, pieces: &[Piece], width: usize) ->
         ("HANDLE", Holds::Names),
     ];
     let mut table = table_of(columns);
-    for piece in pieces.iter().take(LARGEST) {
-        let tokens = inspection.scale.piece(piece.tokens);
-        table.row([tokens.to_string(), piece.kind.into(), piece.what.clone(), short_id(&piece.handle)]);
+    let shown = report.items.iter().take(LARGEST);
+    for item in shown.clone() {
+        let handle = item.part.as_ref().map(|part| short_id(part.as_str())).unwrap_or_default();
+        table.row([item.tokens.to_string(), one_line(&item.kind, 40), one_line(&item.about, 100), handle]);
     }
     lines.extend(table.lines_or_stacks(width));
-    if let more @ 1.. = pieces.len().saturating_sub(LARGEST) {
+    if let more @ 1.. = report.item_count.saturating_sub(shown.len()) {
         lines.push(paint(QUIET, &format!("and {}", counted(more, "smaller one"))));
     }
     lines.join("\n")

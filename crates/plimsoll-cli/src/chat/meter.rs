@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style};
 use console::measure_text_width;
 use plimsoll::{Plan, Receipt, Tokens};
-use plimsoll_session::Inspection;
+use plimsoll_session::SessionLoad;
 
 use crate::output::{counted, percent};
 use crate::style::{BAR, QUIET, paint};
@@ -34,12 +34,12 @@ pub(super) struct Meter {
 
 impl Meter {
     /// Read from a session.
-    pub(super) fn new(inspection: &Inspection, receipts: &[Receipt]) -> Meter {
+    pub(super) fn new(weighed: &SessionLoad, receipts: &[Receipt]) -> Meter {
         let undone: Vec<_> = receipts.iter().filter_map(|receipt| receipt.undoes.as_ref()).collect();
         let mut meter = Meter {
-            tokens: inspection.load.tokens,
-            line: inspection.line.map(|line| line.at),
-            cost: inspection.session.cost,
+            tokens: weighed.load.tokens,
+            line: weighed.line.map(|line| line.at),
+            cost: weighed.session.cost,
             ..Meter::default()
         };
         let holds = |receipt: &&Receipt| receipt.undoes.is_none() && !undone.contains(&&receipt.id);

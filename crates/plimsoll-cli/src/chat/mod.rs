@@ -366,9 +366,9 @@ impl<'a> Chat<'a> {
     fn show_meter(&self) {
         let Some(conversation) = &self.conversation else { return };
         let read = self.runtime.block_on(async {
-            let inspection = conversation.inspect().await?;
+            let load = conversation.load().await?;
             let receipts = act::receipts_in_view(conversation).await?;
-            Ok::<_, AgentError>(Meter::new(&inspection, &receipts))
+            Ok::<_, AgentError>(Meter::new(&load, &receipts))
         });
         // A window that cannot be weighed now is told of when the next request cannot be made.
         if let Ok(meter) = read {

@@ -1,9 +1,6 @@
 //! `plimsoll inspect`: what is in a session's window, what of it was recorded, and where its tokens go.
 
-mod ranking;
 mod render;
-mod scale;
-mod window;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,12 +9,11 @@ use std::process::ExitCode;
 use plimsoll::Tokens;
 use plimsoll::log::Note;
 use plimsoll_formats::Transcript;
+use plimsoll_session::{Weigher, WindowReport};
 use serde::Serialize;
 
 use self::render::Page;
 pub(crate) use self::render::cut_middle;
-use self::scale::Inspection;
-pub(crate) use self::scale::{MeasuredBy, Scale, is_prompt};
 use crate::args::{InputArgs, InspectArgs};
 use crate::config::Config;
 use crate::error::CliError;
@@ -39,7 +35,7 @@ struct Inspected {
     context: Tokens,
     context_source: WindowSource,
     #[serde(flatten)]
-    inspection: Inspection,
+    report: WindowReport,
 }
 
 /// What a transcript is, and what of it was not shown to a model or not understood.
@@ -102,9 +98,9 @@ pub(crate) fn run(
     output: &mut Output,
 ) -> Result<ExitCode, CliError> {
     let config = Config::load(&args.input.policy, around)?;
-    let mut scale = Scale::new(&config.policy);
+    let mut weigher = Weigher::with_log(&config.policy);
     // It is weighed as it is read, so that it may be larger than the memory.
-    let transcript = input::visit(&args.input, around, &mut |message| scale.add(message))?;
+    let transcript = input::visit(&args.input, around, &mut |message| weigher.add(message))?;
     let recorded = RecordedFigures::at(&transcript.recorded, transcript.info.started);
     let window = SessionWindow::of(&transcript, &recorded, &config, args.input.policy.context);
     let inspected = Inspected {
@@ -112,7 +108,7 @@ pub(crate) fn run(
         recorded,
         context: window.limits.context,
         context_source: window.source,
-        inspection: scale.read(window.limits, transcript.info.directory.as_deref()),
+        report: weigher.finish(window.limits, transcript.info.directory.as_deref()),
     };
     if output.json {
         output.json(&inspected)?;

@@ -3,24 +3,21 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use plimsoll::count::{block_tokens, request_tokens};
 use plimsoll::pivot::Visible;
 use plimsoll::policy::RecallPolicy;
 use plimsoll::recall::{Lookup, RecallQuery, RecallTool};
 use plimsoll::redact::redact;
-use plimsoll::window::is_placeholder;
-use plimsoll::{Block, Counter, Fixed, Message, Part, PartBody, Policy, Tokens, Window};
+use plimsoll::{Message, Part, PartBody, Policy, Tokens};
 use plimsoll_import::{Extent, transcript};
-use plimsoll_session::look_up;
+use plimsoll_session::{Share, Weigher, look_up};
 use plimsoll_store::StoreError;
-use plimsoll_tokens::{Measured, WindowMeter};
 use rmcp::model::{Tool, ToolAnnotations};
 use serde_json::{Map, Value, json};
 
 use crate::args::PolicyArgs;
 use crate::config::Config;
 use crate::error::CliError;
-use crate::output::{counted, percent};
+use crate::output::counted;
 use crate::recorded::{RecordedFigures, SessionWindow};
 use crate::surroundings::Surroundings;
 
@@ -268,43 +265,20 @@ fn inspect(subjects: &[Subject], config: &Config) -> Result<Answer, Refusal> {
     let Some((Subject { opened, session, writer, .. }, others)) = subjects.split_first() else {
         return Err(Refusal::Failed("there is no session to look into".to_owned()));
     };
-    // As `plimsoll window`, with what a summary stands for: its usage tells how heavy characters are.
+    // With what a summary stands for: the usage recorded there tells how heavy characters are.
     let mut transcript = transcript(opened.archive.store(), session, Extent::Whole)?;
     if *writer == Some(plimsoll_import::Tool::ClaudeCode) {
         // The copy that is looked into does not know who wrote it, and the size of the window depends on that.
         transcript.format = plimsoll_formats::Format::ClaudeCode;
     }
-    let messages = &transcript.messages;
-    let window = Window::of(messages, policy);
-    // As `plimsoll window` counts: what the provider counted tells how heavy characters are, and what is not in the log.
-    let measured = WindowMeter::of(messages).read();
-    let calibrated = measured.as_ref().map(Measured::counter);
-    let counter: &dyn Counter = calibrated.as_ref().map_or(&policy.count, |counter| counter);
-    let shown = request_tokens(&window, Fixed::default(), counter);
-    let all = measured.as_ref().map_or(shown, |measured| measured.window_of(shown));
-    let mut kinds: [(&str, usize, Tokens); 5] =
-        ["tool output", "tool input", "text", "thought", "file"].map(|kind| (kind, 0, Tokens::ZERO));
-    let mut cleared = 0;
-    for block in window.messages.iter().flat_map(|message| &message.blocks) {
-        let (kind, tokens) = match block {
-            Block::Result { text, cleared: is_cleared, .. } => {
-                // In a session that was handed over the placeholder is all there is.
-                cleared += usize::from(*is_cleared || is_placeholder(text));
-                (0, block_tokens(block, counter))
-            }
-            Block::Call { .. } | Block::Provider { .. } => (1, block_tokens(block, counter)),
-            Block::Text { .. } => (2, block_tokens(block, counter)),
-            Block::Reasoning { .. } => (3, block_tokens(block, counter)),
-            Block::File { .. } => (4, block_tokens(block, counter)),
-        };
-        kinds[kind].1 += 1;
-        kinds[kind].2 += tokens;
-    }
     let figures = RecordedFigures::of(&transcript.recorded);
     let limits = SessionWindow::of(&transcript, &figures, config, None).limits;
-    let fullness = policy.overflow.line(limits).map(|line| {
-        let percent = percent(all, line.at);
-        format!(", {percent} % of the line at {} in a window of {}", line.at, limits.context)
+    let mut weigher = Weigher::new(policy);
+    transcript.messages.into_iter().for_each(|message| weigher.add(message));
+    let report = weigher.finish(limits, session.directory.as_deref());
+    let fullness = report.percent().zip(report.line);
+    let fullness = fullness.map(|(percent, line)| {
+        format!(", {percent} % of the line at {line} in a window of {}", limits.context)
     });
     let mut text = format!("session {}", session.id);
     if let Some(tool) = writer {
@@ -322,30 +296,17 @@ fn inspect(subjects: &[Subject], config: &Config) -> Result<Answer, Refusal> {
     // A call and its result are one message of the session and two of a request.
     let _ = write!(
         text,
-        "\n{}{}; as a request the window has {}, about {all} tokens{}, {} cleared{}",
+        "\n{}{}; as a request the window has {}, about {} tokens{}, {} cleared{}",
         counted(usize::try_from(session.messages).unwrap_or(usize::MAX), "message"),
         if writer.is_none() { " stored" } else { " in the session" },
-        counted(window.messages.len(), "message"),
+        counted(report.request_messages, "message"),
+        report.window,
         fullness.unwrap_or_default(),
-        counted(cleared, "output"),
-        if window.pivot.is_some() { ", a summary at the beginning" } else { "" }
+        counted(usize::try_from(report.cleared()).unwrap_or(usize::MAX), "output"),
+        if report.has_summary { ", a summary at the beginning" } else { "" }
     );
-    kinds.sort_by_key(|(_, _, tokens)| std::cmp::Reverse(*tokens));
-    for (kind, count, tokens) in kinds.iter().filter(|(_, count, _)| *count > 0) {
-        let _ = write!(text, "\n{tokens} tokens: {}", counted(*count, kind));
-    }
-    // With these the rows come to the window.
-    let unknown = all - shown;
-    let hidden = measured.as_ref().map_or(Tokens::ZERO, Measured::hidden).min(unknown);
-    let wrapping = shown - kinds.iter().map(|(_, _, tokens)| *tokens).sum::<Tokens>();
-    for (tokens, what) in [
-        (wrapping, "the wrapping of messages"),
-        (hidden, "the system prompt and schemas of tools, which the session does not show"),
-        (unknown - hidden, "what else it does not show, as hidden reasoning"),
-    ] {
-        if tokens > Tokens::ZERO {
-            let _ = write!(text, "\n{tokens} tokens: {what}");
-        }
+    for Share { name, count, tokens, .. } in report.kinds() {
+        let _ = write!(text, "\n{tokens} tokens: {count} × {name}");
     }
     for other in others {
         let what = if other.is_origin { "handed over from" } else { "stored for this directory" };

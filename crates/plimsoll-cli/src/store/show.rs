@@ -69,7 +69,7 @@ fn look(opened: &Opened, session: Session, messages: u64) -> Result<Shown, Store
         newest.reverse();
     }
     let mut recorded = Recorded::default();
-    plimsoll_import::each(store, &session.id, &mut |message| recorded.add_message(&message))?;
+    plimsoll_session::each_message(store, &session.id, &mut |message| recorded.add_message(&message))?;
     Ok(Shown {
         forks,
         tasks: tasks.iter().map(|task| task.id.to_string()).collect(),

@@ -12,14 +12,13 @@ use std::time::{Instant, SystemTime};
 
 use plimsoll::{Message, Tokens};
 use plimsoll_formats::{Chain, Format, Restart, Transcript, visit_from};
+use plimsoll_session::{MeasuredBy, Weigher};
 
 use super::Distance;
 use crate::args::InputArgs;
 use crate::config::Config;
 use crate::error::CliError;
 use crate::input::{self, Input};
-use crate::inspect::{MeasuredBy, Scale};
-use crate::output::percent;
 use crate::recorded::{RecordedFigures, SessionWindow};
 use crate::surroundings::Surroundings;
 
@@ -51,7 +50,7 @@ struct Seen {
 
 /// What was read of a session up to where reading can be taken up again.
 struct Weighed<'a> {
-    scale: Scale<'a>,
+    weigher: Weigher<'a>,
     transcript: Transcript,
     largest: Option<Tokens>,
     restart: Restart,
@@ -128,23 +127,23 @@ impl<'a> Follower<'a> {
 
     fn read_whole(&mut self, input: Input, place: Option<&Path>) -> Result<Distance, CliError> {
         let file = place.and_then(|place| FileId::of(&std::fs::metadata(place).ok()?));
-        let mut scale = Scale::new(&self.config.policy);
+        let mut weigher = Weigher::new(&self.config.policy);
         let mut waiting = VecDeque::new();
         let mut sink = |message| {
             waiting.push_back(message);
             if waiting.len() > MOST_WAITING
                 && let Some(oldest) = waiting.pop_front()
             {
-                scale.add(oldest);
+                weigher.add(oldest);
             }
         };
         let transcript = input.visit_main(self.args.strict, &mut sink)?;
         let largest = RecordedFigures::of(&transcript.recorded).largest_exchange;
-        let rest = settle(&mut scale, waiting.into(), transcript.restart.as_ref());
+        let rest = settle(&mut weigher, waiting.into(), transcript.restart.as_ref());
         if rest.is_empty() {
-            return Ok(self.distance(scale, rest, &transcript, largest));
+            return Ok(self.distance(weigher, rest, &transcript, largest));
         }
-        let distance = self.distance(scale.clone(), rest, &transcript, largest);
+        let distance = self.distance(weigher.clone(), rest, &transcript, largest);
         let seam = |restart: &Restart| {
             let mut opened = File::open(place?).ok()?;
             let is_same = file.is_some() && FileId::of(&opened.metadata().ok()?) == file;
@@ -153,14 +152,14 @@ impl<'a> Follower<'a> {
         if let (Some(restart), Some(file)) = (transcript.restart.clone(), file)
             && let Some(seam) = seam(&restart)
         {
-            self.weighed = Some(Weighed { scale, transcript, largest, restart, seam, file });
+            self.weighed = Some(Weighed { weigher, transcript, largest, restart, seam, file });
         }
         Ok(distance)
     }
 
     /// The distance after what was appended, if only something was appended.
     fn go_on(&mut self, place: &Path) -> Option<Distance> {
-        let Weighed { mut scale, transcript, largest, restart, seam: known, file } = self.weighed.take()?;
+        let Weighed { mut weigher, transcript, largest, restart, seam: known, file } = self.weighed.take()?;
         let mut opened = File::open(place).ok()?;
         let is_same = FileId::of(&opened.metadata().ok()?) == Some(file);
         // The file may have ended within the seam.
@@ -182,36 +181,36 @@ impl<'a> Follower<'a> {
         let largest = largest.max(RecordedFigures::of(&rest.recorded).largest_exchange);
         let transcript = merge(transcript, &rest);
         let next = rest.restart.unwrap_or_else(|| restart.clone());
-        let messages = settle(&mut scale, messages, Some(&next));
+        let messages = settle(&mut weigher, messages, Some(&next));
         if messages.is_empty() {
             return None;
         }
-        let distance = self.distance(scale.clone(), messages, &transcript, largest);
+        let distance = self.distance(weigher.clone(), messages, &transcript, largest);
         let seam = seam(&mut File::open(place).ok()?, &next).ok()?;
-        self.weighed = Some(Weighed { scale, transcript, largest, restart: next, seam, file });
+        self.weighed = Some(Weighed { weigher, transcript, largest, restart: next, seam, file });
         Some(distance)
     }
 
     fn distance(
         &self,
-        mut scale: Scale<'_>,
+        mut weigher: Weigher<'_>,
         rest: Vec<Message>,
         transcript: &Transcript,
         largest: Option<Tokens>,
     ) -> Distance {
-        rest.into_iter().for_each(|message| scale.add(message));
+        rest.into_iter().for_each(|message| weigher.add(message));
         let figures = RecordedFigures { largest_exchange: largest, ..RecordedFigures::default() };
         let window = SessionWindow::of(transcript, &figures, self.config, self.args.policy.context);
         let info = &transcript.info;
-        let found = scale.read(window.limits, info.directory.as_deref());
+        let found = weigher.finish(window.limits, info.directory.as_deref());
         Distance {
             session: info.id.clone(),
             title: info.title.clone(),
             model: info.model.clone(),
             tokens: found.window,
             line: found.line,
-            left: found.line.map(|line| line - found.window),
-            percent: found.line.map(|line| percent(found.window, line)),
+            left: found.left(),
+            percent: found.percent(),
             context: window.limits.context,
             messages: found.messages,
             measured: found.measured == MeasuredBy::Usage,
@@ -226,11 +225,11 @@ fn rested(begun: Instant) -> Instant {
 
 /// Weigh what comes before the restart, and give back what comes from there on: nothing if it begins nowhere among the
 /// messages, which then are all weighed.
-fn settle(scale: &mut Scale<'_>, mut messages: Vec<Message>, restart: Option<&Restart>) -> Vec<Message> {
+fn settle(weigher: &mut Weigher<'_>, mut messages: Vec<Message>, restart: Option<&Restart>) -> Vec<Message> {
     let is_first = |message: &Message| restart.is_some_and(|restart| message.info.id == *restart.message());
     let place = messages.iter().position(is_first).unwrap_or(messages.len());
     let rest = messages.split_off(place);
-    messages.into_iter().for_each(|message| scale.add(message));
+    messages.into_iter().for_each(|message| weigher.add(message));
     rest
 }
 

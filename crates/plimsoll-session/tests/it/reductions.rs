@@ -8,7 +8,7 @@ use plimsoll::fork::child::Child;
 use plimsoll::fork::history::{Identity, NoHistory, Point};
 use plimsoll::pin::PinTarget;
 use plimsoll::{Fixed, Limits, Plan, Policy, SessionId, Tokens};
-use plimsoll_session::{Driver, Given, Identities, Pruned, Settings, SummaryFailure};
+use plimsoll_session::{ContentKind, Driver, Given, Identities, Pruned, Settings, SummaryFailure};
 use plimsoll_store::NewSession;
 
 use crate::support::{Harbour, ready, say, shown, turn};
@@ -142,16 +142,10 @@ fn an_inspection_adds_up() {
     turn(&mut driver, "Read it.", &"abc\n".repeat(1_000));
     let fixed = Fixed { system: Tokens(100), tools: Tokens(50) };
     let found = driver.inspect(fixed).unwrap();
-    let kinds = found.kinds;
-    assert_eq!((kinds.fixed, kinds.results), (Tokens(150), Tokens(1_000)));
-    let sum = kinds.fixed
-        + kinds.system
-        + kinds.user
-        + kinds.assistant
-        + kinds.thinking
-        + kinds.calls
-        + kinds.results;
+    let outputs = found.by_kind.iter().find(|kind| kind.name == ContentKind::ToolOutputs.label()).unwrap();
     // Each message has four tokens of its own.
-    assert_eq!(sum + Tokens(4 * found.messages as u64), found.load.estimate);
-    assert_eq!(found.line, ready(&mut driver, "").line);
+    assert_eq!((found.hidden, outputs.tokens), (Some(Tokens(150)), Tokens(1_004)));
+    let sum: Tokens = found.kinds().iter().map(|kind| kind.tokens).sum();
+    assert_eq!(sum, driver.session_load(fixed).unwrap().load.estimate);
+    assert_eq!(found.line, ready(&mut driver, "").line.map(|line| line.at));
 }

@@ -2,23 +2,22 @@
 
 use plimsoll::compact::extract::paths;
 use plimsoll::compact::facts::shell_commands;
+use plimsoll::first_words;
 use serde_json::Value;
 
-use crate::output::printable;
-
 /// Longest description of a part, in characters.
-const LONGEST: usize = 300;
+pub(super) const LONGEST: usize = 300;
 
 /// Describes parts of a session that worked in a directory.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Describer<'a> {
+pub struct Describer<'a> {
     /// The directory that paths are relative to.
-    pub(crate) directory: Option<&'a str>,
+    pub directory: Option<&'a str>,
 }
 
 impl Describer<'_> {
-    /// What a call is about: its command, its path, or whatever it was given first.
-    pub(crate) fn call(&self, tool: &str, input: Option<&Value>) -> String {
+    /// Returns what a call is about: its command, its path, or the first of its inputs.
+    pub fn call(&self, tool: &str, input: Option<&Value>) -> String {
         let Some(value) = input else { return String::new() };
         let commands = shell_commands(tool, value);
         if !commands.is_empty() {
@@ -27,7 +26,7 @@ impl Describer<'_> {
                 let rest = line.strip_prefix("cd ")?.strip_prefix(directory.trim_end_matches(['/', '\\']))?;
                 rest.trim_start_matches('/').strip_prefix(" && ")
             });
-            return first_words(&self.shorten(here.unwrap_or(&line)));
+            return first_words(&self.shorten(here.unwrap_or(&line)), LONGEST);
         }
         if let Some(path) = paths(value).first() {
             return self.relative(path);
@@ -36,11 +35,16 @@ impl Describer<'_> {
             ["command", "cmd", "script", "pattern", "query", "url", "description", "prompt", "input"];
         let named = fields.iter().find_map(|key| words(value.get(*key)?));
         let any = || value.as_object()?.values().find_map(words);
-        first_words(&self.shorten(&named.or_else(any).unwrap_or_default()))
+        first_words(&self.shorten(&named.or_else(any).unwrap_or_default()), LONGEST)
     }
 
-    /// A path relative to the session's directory.
-    pub(crate) fn relative(&self, path: &str) -> String {
+    /// Returns the first words of a text on one line, with the session's directory left out of paths.
+    pub fn words(&self, text: &str) -> String {
+        self.shorten(&first_words(text, LONGEST))
+    }
+
+    /// Returns a path relative to the session's directory.
+    pub fn relative(&self, path: &str) -> String {
         let Some(directory) = self.directory.map(|directory| directory.trim_end_matches(['/', '\\'])) else {
             return path.to_owned();
         };
@@ -51,8 +55,8 @@ impl Describer<'_> {
         }
     }
 
-    /// A command with the session's directory left out of its paths.
-    pub(crate) fn shorten(&self, command: &str) -> String {
+    /// Returns a command with the session's directory left out of its paths.
+    pub fn shorten(&self, command: &str) -> String {
         let directory = self.directory.map(|directory| directory.trim_end_matches(['/', '\\']));
         let Some(directory) = directory.filter(|directory| directory.len() > 1) else {
             return command.to_owned();
@@ -86,13 +90,6 @@ fn words(value: &Value) -> Option<String> {
         }
         _ => None,
     }
-}
-
-/// The first words of a text, on one line.
-pub(crate) fn first_words(text: &str) -> String {
-    let start: String = text.chars().take(4 * LONGEST).collect();
-    let words = printable(&start).split_whitespace().collect::<Vec<_>>().join(" ");
-    words.chars().take(LONGEST).collect()
 }
 
 #[cfg(test)]

@@ -1,0 +1,32 @@
+//! What is in a session's window, for every host that shows it.
+//!
+//! | part | does |
+//! |---|---|
+//! | `scale` | [`WindowScale`], the one scale that windows are shown on, and [`UsageScale`] for plans on it |
+//! | `weigher`, `view`, `log`, `growth` | [`Weigher`], which takes a session message by message in bounded memory |
+//! | `kind` | [`ContentKind`], the one table of kinds and labels |
+//! | `tally`, `ranking`, `describe` | the blocks of a window by kind, tool, file and turn |
+//! | `report` | [`WindowReport`], which hosts render |
+//! | `driven` | the same for a session that is being driven |
+
+mod describe;
+mod driven;
+mod growth;
+mod kind;
+mod log;
+mod ranking;
+mod report;
+mod scale;
+mod tally;
+mod view;
+mod weigher;
+
+pub use describe::Describer;
+pub use driven::SessionLoad;
+pub use kind::{ContentKind, is_user_prompt};
+pub use ranking::Share;
+pub use report::{
+    Item, LargeOutput, LogReport, MeasuredBy, Rebuilt, Repeated, Turn, WindowReport, percent, percents,
+};
+pub use scale::{UsageScale, WindowScale, WindowSize};
+pub use weigher::Weigher;
