@@ -6,10 +6,10 @@ use std::sync::Once;
 
 use crate::error::CliError;
 
-/// What is around the command, read through [`plimsoll_config::Surroundings`].
+/// What is around the command, read through [`plimsoll_config::Environment`].
 #[derive(Debug)]
 pub(crate) struct Surroundings {
-    inner: plimsoll_config::Surroundings,
+    inner: plimsoll_config::Environment,
     /// The database that was named on the command line.
     pub(crate) store: Option<PathBuf>,
     /// Done when it was said what an untrusted project's file may not set: some commands load the configuration twice.
@@ -26,7 +26,7 @@ impl Surroundings {
             Some((name.into_string().ok()?, value.into_string().ok()?))
         };
         let variables = std::env::vars_os().filter_map(text);
-        let inner = plimsoll_config::Surroundings::new(directory, variables);
+        let inner = plimsoll_config::Environment::new(directory, variables);
         Ok(Surroundings { inner, store: None, left_out_told: Once::new() })
     }
 
@@ -39,9 +39,9 @@ impl Surroundings {
 }
 
 impl Deref for Surroundings {
-    type Target = plimsoll_config::Surroundings;
+    type Target = plimsoll_config::Environment;
 
-    fn deref(&self) -> &plimsoll_config::Surroundings {
+    fn deref(&self) -> &plimsoll_config::Environment {
         &self.inner
     }
 }

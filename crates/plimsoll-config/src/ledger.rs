@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
+use crate::environment::Environment;
 use crate::project::Review;
-use crate::surroundings::Surroundings;
 
 const VERSION: u32 = 1;
 
@@ -108,8 +108,8 @@ impl LedgerError {
 
 impl Ledger {
     /// What is trusted; nothing if nothing ever was.
-    pub fn read(around: &Surroundings) -> Result<Ledger, LedgerError> {
-        let path = place(around)?;
+    pub fn read(env: &Environment) -> Result<Ledger, LedgerError> {
+        let path = place(env)?;
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -142,12 +142,12 @@ impl Ledger {
     }
 
     /// Trust a project with the files that were reviewed, in place of others it may have been trusted with.
-    pub fn trust(around: &Surroundings, review: &Review) -> Result<(), LedgerError> {
+    pub fn trust(env: &Environment, review: &Review) -> Result<(), LedgerError> {
         let paths = review.files.iter().map(|file| &file.path).chain([&review.directory]);
         if let Some(path) = paths.into_iter().find(|path| path.to_str().is_none()) {
             return Err(LedgerError::NotUtf8 { path: path.clone() });
         }
-        Ledger::change(around, |trusted| {
+        Ledger::change(env, |trusted| {
             trusted.retain(|project| project.directory != review.directory);
             trusted.push(TrustedProject { directory: review.directory.clone(), files: review.files.clone() });
             trusted.sort_by(|a, b| a.directory.cmp(&b.directory));
@@ -155,21 +155,18 @@ impl Ledger {
     }
 
     /// Trust a directory no more; says whether it was trusted.
-    pub fn revoke(around: &Surroundings, directory: &Path) -> Result<bool, LedgerError> {
-        if Ledger::read(around)?.files(directory).is_none() {
+    pub fn revoke(env: &Environment, directory: &Path) -> Result<bool, LedgerError> {
+        if Ledger::read(env)?.files(directory).is_none() {
             return Ok(false);
         }
-        Ledger::change(around, |trusted| trusted.retain(|project| project.directory != directory))?;
+        Ledger::change(env, |trusted| trusted.retain(|project| project.directory != directory))?;
         Ok(true)
     }
 
     /// Change what is trusted, one process at a time: of two that read before either writes, the later would undo what
     /// the earlier revoked.
-    fn change(
-        around: &Surroundings,
-        change: impl FnOnce(&mut Vec<TrustedProject>),
-    ) -> Result<(), LedgerError> {
-        let path = place(around)?;
+    fn change(env: &Environment, change: impl FnOnce(&mut Vec<TrustedProject>)) -> Result<(), LedgerError> {
+        let path = place(env)?;
         let failed = |source| LedgerError::Write { path: path.clone(), source };
         let folder = path.parent().unwrap_or(Path::new("."));
         make_private(folder).map_err(failed)?;
@@ -180,7 +177,7 @@ impl Ledger {
         let lock = private.create(true).truncate(false).write(true).open(folder.join("trust.lock"));
         let lock = lock.map_err(failed)?;
         lock.lock().map_err(failed)?;
-        let mut ledger = Ledger::read(around)?;
+        let mut ledger = Ledger::read(env)?;
         change(&mut ledger.trusted);
         let mut text = serde_json::to_vec_pretty(&ledger).map_err(|error| failed(io::Error::other(error)))?;
         text.push(b'\n');
@@ -188,8 +185,8 @@ impl Ledger {
     }
 }
 
-fn place(around: &Surroundings) -> Result<PathBuf, LedgerError> {
-    Ok(around.data_folder().ok_or(LedgerError::NoHome)?.join("trust.json"))
+fn place(env: &Environment) -> Result<PathBuf, LedgerError> {
+    Ok(env.data_folder().ok_or(LedgerError::NoHome)?.join("trust.json"))
 }
 
 /// Write by way of a temporary file beside it, which the user alone can read.

@@ -10,9 +10,9 @@ mod translate;
 
 use std::path::{Path, PathBuf};
 
+use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::origin::Origin;
-use crate::surroundings::Surroundings;
 
 pub use notice::Notice;
 pub(crate) use translate::{Translation, translate};
@@ -75,20 +75,20 @@ pub(crate) fn read(text: &str, path: &Path) -> Result<Translation, ConfigError> 
 }
 
 /// The user's own files, the lightest first.
-pub(crate) fn user_files(around: &Surroundings) -> Vec<PathBuf> {
-    let folder = user_folder(around);
+pub(crate) fn user_files(env: &Environment) -> Vec<PathBuf> {
+    let folder = user_folder(env);
     let names = ["config.json"].into_iter().chain(NAMES);
     let mut files: Vec<PathBuf> =
         folder.iter().flat_map(|folder| names.clone().map(|name| folder.join(name))).collect();
     files.extend(folder.iter().flat_map(|folder| agent_files(folder)));
     // Named by a variable, so by its user.
-    files.extend(around.variable("OPENCODE_CONFIG").map(|path| around.directory.join(path)));
+    files.extend(env.variable("OPENCODE_CONFIG").map(|path| env.directory.join(path)));
     files.retain(|file| file.is_file());
     files
 }
 
-pub(crate) fn user_folder(around: &Surroundings) -> Option<PathBuf> {
-    let folder = around.path("XDG_CONFIG_HOME").or_else(|| around.below_home(".config"));
+pub(crate) fn user_folder(env: &Environment) -> Option<PathBuf> {
+    let folder = env.path("XDG_CONFIG_HOME").or_else(|| env.below_home(".config"));
     folder.map(|folder| folder.join("opencode"))
 }
 
@@ -114,19 +114,19 @@ pub(crate) fn project_directories(directory: &Path) -> Vec<&Path> {
 }
 
 /// Whether project files are left alone, as OpenCode leaves them.
-pub(crate) fn skips_projects(around: &Surroundings) -> bool {
-    let value = around.variable("OPENCODE_DISABLE_PROJECT_CONFIG").unwrap_or_default();
+pub(crate) fn skips_projects(env: &Environment) -> bool {
+    let value = env.variable("OPENCODE_DISABLE_PROJECT_CONFIG").unwrap_or_default();
     value == "1" || value.eq_ignore_ascii_case("true")
 }
 
 /// What OpenCode reads beside its files and Plimsoll does not: folders with agents, commands and the like, variables.
-pub(crate) fn unread(around: &Surroundings) -> Vec<Notice> {
-    let own = user_folder(around).into_iter();
-    let projects = project_directories(&around.directory).into_iter().map(|directory| directory.join(FOLDER));
-    let folders = own.chain(projects.filter(|_| !skips_projects(around)));
+pub(crate) fn unread(env: &Environment) -> Vec<Notice> {
+    let own = user_folder(env).into_iter();
+    let projects = project_directories(&env.directory).into_iter().map(|directory| directory.join(FOLDER));
+    let folders = own.chain(projects.filter(|_| !skips_projects(env)));
     let inner = folders.flat_map(|folder| NOT_READ.map(|name| folder.join(name)));
     let folders = inner.filter(|folder| folder.is_dir()).map(|folder| Notice::folder(&folder));
-    let variables = VARIABLES.into_iter().filter(|name| around.variable(name).is_some());
+    let variables = VARIABLES.into_iter().filter(|name| env.variable(name).is_some());
     folders.chain(variables.map(Notice::variable)).collect()
 }
 

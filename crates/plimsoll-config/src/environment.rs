@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 /// The directory, home and variables that configuration is looked for in.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct Environment {
     /// The current directory.
     pub directory: PathBuf,
     /// The user's home.
@@ -13,13 +13,12 @@ pub struct Surroundings {
     variables: BTreeMap<String, String>,
 }
 
-impl Surroundings {
+impl Environment {
     /// A directory and variables; the home is the one that the variables name.
-    pub fn new(directory: PathBuf, variables: impl IntoIterator<Item = (String, String)>) -> Surroundings {
-        let mut surroundings =
-            Surroundings { directory, home: None, variables: variables.into_iter().collect() };
-        surroundings.home = surroundings.path("HOME").or_else(|| surroundings.path("USERPROFILE"));
-        surroundings
+    pub fn new(directory: PathBuf, variables: impl IntoIterator<Item = (String, String)>) -> Environment {
+        let mut env = Environment { directory, home: None, variables: variables.into_iter().collect() };
+        env.home = env.path("HOME").or_else(|| env.path("USERPROFILE"));
+        env
     }
 
     /// A variable that is set to something.
