@@ -3,9 +3,9 @@
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use plimsoll::Tokens;
 use plimsoll::is_printable;
 pub(crate) use plimsoll::{first_words, printable};
+pub(crate) use plimsoll_host::{counted, escaped};
 pub(crate) use plimsoll_session::{percent, percents};
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
@@ -155,13 +155,6 @@ impl Formatter for Escaping {
     }
 }
 
-/// Escapes line breaks, control characters and invisible characters in untrusted text, so that it cannot imitate a line of our
-/// own output. Quotes and backslashes are unchanged.
-pub(crate) fn escaped(text: &str) -> String {
-    let is_quote = |c| matches!(c, '\'' | '"' | '\\');
-    text.chars().map(|c| if is_quote(c) { c.to_string() } else { c.escape_debug().to_string() }).collect()
-}
-
 /// Rows under headings.
 pub(crate) struct Table {
     columns: Vec<Column>,
@@ -189,9 +182,14 @@ pub(crate) enum Holds {
 }
 
 impl Table {
-    /// An empty one.
+    /// An empty table.
     pub(crate) fn new(columns: Vec<Column>) -> Table {
         Table { columns, rows: Vec::new() }
+    }
+
+    /// An empty table with these headings.
+    pub(crate) fn of<const N: usize>(columns: [(&'static str, Holds); N]) -> Table {
+        Table::new(columns.map(|(heading, holds)| Column { heading, holds }).to_vec())
     }
 
     /// One more row, a cell for each column.
@@ -295,33 +293,6 @@ fn line_width(columns: &[usize]) -> usize {
     columns.iter().sum::<usize>() + 2 * columns.len().saturating_sub(1)
 }
 
-/// Text, broken at words so that no line is wider than the page; lines that follow are set in.
-pub(crate) fn wrapped(text: &str, width: usize) -> String {
-    let indent = text.len() - text.trim_start().len();
-    let mut out = String::new();
-    let mut line = " ".repeat(indent);
-    for word in text.split_whitespace() {
-        let is_first = line.trim().is_empty();
-        if !is_first && console::measure_text_width(&line) + 1 + console::measure_text_width(word) > width {
-            out.push_str(&line);
-            out.push('\n');
-            line = " ".repeat(indent.max(2));
-        } else if !is_first {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    out.push_str(&line);
-    out.push('\n');
-    out
-}
-
-/// A count and its noun.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
-    let number = Tokens(count as u64);
-    if count == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
-}
-
 static MUTED: AtomicBool = AtomicBool::new(false);
 
 /// Say nothing beside the output from now on, for what is done again and again and was told of the first time.
@@ -354,7 +325,7 @@ pub(crate) fn note(text: &str) {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{Column, Holds, Table, escaped, write_json};
+    use super::{Column, Holds, Table, write_json};
 
     #[test]
     fn json_is_ascii_controls_apart_what_serde_writes_and_means_the_same() {
@@ -373,11 +344,6 @@ mod tests {
         let mut line = Vec::new();
         write_json(&mut line, &raw).unwrap();
         assert_eq!(line, b"{ \"x\":\n\"\\u009b\" }\n");
-    }
-
-    #[test]
-    fn untrusted_text_stays_on_one_line() {
-        assert_eq!(escaped("it's \"a\\b\" é\n\u{1b}[2J\u{202e}"), "it's \"a\\b\" é\\n\\u{1b}[2J\\u{202e}");
     }
 
     fn table() -> Table {

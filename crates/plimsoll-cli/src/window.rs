@@ -4,36 +4,27 @@ use std::process::ExitCode;
 
 use plimsoll::count::window_message_tokens;
 use plimsoll::{Block, Counter, Window, WindowMessage, WindowRole};
+use plimsoll_host::{Host, HostError, RecordedFigures, SessionWindow};
+use plimsoll_import::{Extent, Scope};
 use plimsoll_session::{MeasuredBy, Weigher, WindowReport};
 use serde_json::json;
 
 use crate::args::WindowArgs;
-use crate::config::Config;
-use crate::error::CliError;
-use crate::input;
+use crate::error::CommandResult;
 use crate::output::{Output, counted, note, printable};
-use crate::progress::Progress;
-use crate::recorded::{RecordedFigures, SessionWindow};
 use crate::style::{HEADING, QUIET, paint};
-use crate::surroundings::Surroundings;
 
-/// Show the window, or print it as a request.
-pub(crate) fn run(
-    args: &WindowArgs,
-    around: &Surroundings,
-    output: &mut Output,
-) -> Result<ExitCode, CliError> {
-    let config = Config::load(&args.input.policy, around)?;
+/// Shows the window, or prints it as a request.
+pub(crate) fn run(args: &WindowArgs, host: &Host, output: &mut Output) -> CommandResult {
+    let config = host.config(&args.input.policy.flags())?;
     let policy = &config.policy;
-    // A request needs what is in view. What it weighs is told by usage, and behind a summary there may be the only one.
-    let transcript = match args.request {
-        Some(_) => input::in_view(&args.input, around)?,
-        None => input::named(&args.input, around)?.1,
-    };
-    let window = Progress::during("building the window", || Window::of(&transcript.messages, policy));
+    // A request needs what is in view. Its size is told by usage, and the only usage may be behind a summary.
+    let extent = if args.request.is_some() { Extent::InView } else { Extent::Whole };
+    let transcript = host.input(args.input.spec(), Scope::All)?.read(extent)?;
+    let window = host.during("building the window", || Window::of(&transcript.messages, policy));
     if let Some(format) = args.request {
         let request = plimsoll_formats::write_window(format, &transcript.info, &window);
-        output.json(&request.map_err(|error| CliError::usage(error.to_string()))?)?;
+        output.json(&request.map_err(|error| HostError::usage(error.to_string()))?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let recorded = RecordedFigures::of(&transcript.recorded);

@@ -5,16 +5,14 @@ use std::time::Duration;
 use plimsoll::recall::RecallQuery;
 use plimsoll::{Plan, Receipt, ReceiptId, SessionId};
 use plimsoll_agent::{Agent, AgentError, Conversation, RevertTarget, RunOverrides};
+use plimsoll_host::{HostError, PlanContents, WindowSizes, agent_failed, too_little};
 use plimsoll_session::SessionError;
 use plimsoll_store::{StoreError, TakeOver};
 
 use super::command::{Typed, parse};
 use super::text::{clean, one_line, visible, wrap};
 use super::{Chat, lists, todo, words};
-use crate::agent::failed;
-use crate::error::CliError;
-use crate::plans::{Contents, Page, WindowSizes};
-use crate::reduce;
+use crate::plans::Page;
 use crate::revert;
 use crate::style::{HEADING, QUIET, paint};
 
@@ -36,7 +34,7 @@ const WHOLE_ID: usize = 30;
 /// Duration of the renewal that checks whether a lease is still ours.
 const LEASE: Duration = Duration::from_secs(60);
 
-type Done = Result<(), CliError>;
+type Done = Result<(), HostError>;
 
 impl Chat<'_> {
     /// Do what a line asks for.
@@ -51,7 +49,7 @@ impl Chat<'_> {
             Typed::Command(name, input) => self.command(name, input),
             Typed::Unknown(name, near) => {
                 let name = one_line(name, 40);
-                let error = CliError::usage(format!("there is no command `/{name}`"));
+                let error = HostError::usage(format!("there is no command `/{name}`"));
                 Err(match near {
                     Some(near) => {
                         error.hint(format!("did you mean `/{near}`? `//{name}` is sent to the model"))
@@ -96,31 +94,31 @@ impl Chat<'_> {
             ("agent", "") => self.list_agents(),
             ("agent", name) => self.switch_agent(name),
             ("permissions", _) => self.list_permissions(),
-            (other, _) => Err(CliError::failed(format!("`/{other}` does nothing"))),
+            (other, _) => Err(HostError::failed(format!("`/{other}` does nothing"))),
         }
     }
 
     /// The conversation, which there is once something was said.
-    pub(super) fn require(&self) -> Result<&Conversation, CliError> {
-        self.conversation.as_ref().ok_or_else(|| CliError::no(words::NOTHING_SAID))
+    pub(super) fn require(&self) -> Result<&Conversation, HostError> {
+        self.conversation.as_ref().ok_or_else(|| HostError::negative(words::NOTHING_SAID))
     }
 
     fn window(&self) -> Done {
         let conversation = self.require()?;
         let width = self.screen.width();
-        let report = self.runtime.block_on(conversation.inspect()).map_err(|error| told(&error))?;
+        let report = self.runtime.block_on(conversation.inspect()).map_err(failed)?;
         self.screen.block(&lists::window(&report, width));
         Ok(())
     }
 
     fn plan(&self) -> Done {
-        let plan = self.runtime.block_on(self.require()?.plan()).map_err(|error| told(&error))?;
+        let plan = self.runtime.block_on(self.require()?.plan()).map_err(failed)?;
         let width = self.screen.width().saturating_sub(1);
         let planned = Plan::Prune(plan.prune.clone());
         let compaction = plan.compaction.map(Plan::Compact);
-        let directory = self.around.directory.to_string_lossy();
+        let directory = self.host.env.directory.to_string_lossy();
         let contents =
-            Contents::of(&plan.messages, Some(&*directory), [&planned].into_iter().chain(&compaction));
+            PlanContents::of(&plan.messages, Some(&*directory), [&planned].into_iter().chain(&compaction));
         let page = Page { contents: &contents, width, handles: false };
         let prune = match plan.prune.items.len() {
             0 => format!("no output would be set aside: {}", plan.prune.explain()),
@@ -144,9 +142,8 @@ impl Chat<'_> {
     /// Why nothing is summarised, with what there is of the conversation.
     fn too_little(&self) -> String {
         let Some(conversation) = &self.conversation else { return words::TOO_LITTLE.to_owned() };
-        let told = conversation
-            .driver()
-            .run(|driver| Ok(reduce::too_little(driver.log(), &driver.settings().policy)));
+        let told =
+            conversation.driver().run(|driver| Ok(too_little(driver.log(), &driver.settings().policy)));
         self.runtime.block_on(told).unwrap_or_else(|_| words::TOO_LITTLE.to_owned())
     }
 
@@ -159,7 +156,7 @@ impl Chat<'_> {
         let done = self.runtime.block_on(conversation.compact_on(focus, &cancel));
         self.interrupts.end_turn();
         self.screen.stop_waiting();
-        let figures = done.map_err(|error| told(&error))?;
+        let figures = done.map_err(failed)?;
         if cancel.is_cancelled() {
             self.teller.notice("stopped; nothing was changed");
         } else if figures.is_empty() {
@@ -171,7 +168,7 @@ impl Chat<'_> {
 
     fn undo(&mut self, wanted: &str) -> Done {
         let conversation = self.require()?;
-        let receipts = self.runtime.block_on(receipts(conversation)).map_err(|error| told(&error))?;
+        let receipts = self.runtime.block_on(receipts(conversation)).map_err(failed)?;
         let open = lists::undoable(&receipts);
         let found = match wanted {
             "" => open.last().copied(),
@@ -180,7 +177,7 @@ impl Chat<'_> {
                 let like: Vec<&&Receipt> =
                     open.iter().filter(|receipt| receipt.id.as_str().starts_with(wanted)).collect();
                 if like.len() > 1 && like.iter().all(|receipt| receipt.id.as_str() != wanted) {
-                    return Err(CliError::usage(format!("more than one receipt begins with `{wanted}`"))
+                    return Err(HostError::usage(format!("more than one receipt begins with `{wanted}`"))
                         .hint("`/receipts` lists them"));
                 }
                 like.into_iter().copied().find(|receipt| receipt.id.as_str().starts_with(wanted))
@@ -188,12 +185,16 @@ impl Chat<'_> {
         };
         let Some(receipt) = found else {
             let error = match wanted {
-                "" => CliError::no("there is nothing to undo"),
+                "" => HostError::negative("there is nothing to undo"),
                 wanted if lists::is_cut(&receipts, wanted.trim_matches('`')) => {
                     let cut = format!("`{}` is of an output that was cut as it came", one_line(wanted, 60));
-                    return Err(CliError::no(cut).hint("`/recall` lists its handle; the whole of it is kept"));
+                    return Err(
+                        HostError::negative(cut).hint("`/recall` lists its handle; the whole of it is kept")
+                    );
                 }
-                wanted => CliError::no(format!("there is no receipt `{}` to undo", one_line(wanted, 60))),
+                wanted => {
+                    HostError::negative(format!("there is no receipt `{}` to undo", one_line(wanted, 60)))
+                }
             };
             return Err(error.hint("`/receipts` lists what was done"));
         };
@@ -204,7 +205,7 @@ impl Chat<'_> {
             let after = conversation.load().await?.load.tokens;
             Ok(words::undone(&undone, before, after))
         });
-        self.teller.left_window(&undone.map_err(|error| told(&error))?);
+        self.teller.left_window(&undone.map_err(failed)?);
         self.show_meter();
         Ok(())
     }
@@ -213,7 +214,7 @@ impl Chat<'_> {
         let conversation = self.require()?;
         let mut what = what.trim_matches('`').to_owned();
         if what.is_empty() || what.starts_with("rcp_") {
-            let mut all = self.runtime.block_on(receipts(conversation)).map_err(|error| told(&error))?;
+            let mut all = self.runtime.block_on(receipts(conversation)).map_err(failed)?;
             all.retain(|receipt| receipt.id.as_str().starts_with(&what));
             match all.as_slice() {
                 [receipt] if !what.is_empty() && receipt.handles.len() == 1 => {
@@ -226,7 +227,7 @@ impl Chat<'_> {
                 }
             }
         }
-        let found = self.runtime.block_on(find_id(conversation, &what)).map_err(|error| told(&error))?;
+        let found = self.runtime.block_on(find_id(conversation, &what)).map_err(failed)?;
         let is_handle =
             found.is_some() || ["prt_", "msg_", "spill_"].iter().any(|prefix| what.starts_with(prefix));
         let what = found.unwrap_or(what);
@@ -253,19 +254,20 @@ impl Chat<'_> {
     fn pin(&self, what: &str) -> Done {
         let conversation = self.require()?;
         if what.is_empty() {
-            return Err(CliError::usage(
+            return Err(HostError::usage(
                 "say what to pin: words that were said, or the id of a message or part",
             ));
         }
-        let found = self.runtime.block_on(find_id(conversation, what)).map_err(|error| told(&error))?;
+        let found = self.runtime.block_on(find_id(conversation, what)).map_err(failed)?;
         // A whole id may be of something that is out of view, which is found by it alone.
         let is_id = ["prt_", "msg_"].iter().any(|prefix| what.starts_with(prefix)) && what.len() < WHOLE_ID;
         let as_it_is = (!is_id || what.contains(char::is_whitespace)).then(|| what.to_owned());
         let Some(what) = found.or(as_it_is) else {
-            let error = CliError::no(format!("nothing in this session has the id `{}`", one_line(what, 60)));
+            let error =
+                HostError::negative(format!("nothing in this session has the id `{}`", one_line(what, 60)));
             return Err(error.hint("`/window` lists ids; their beginning will do"));
         };
-        let receipt = self.runtime.block_on(conversation.pin(&what)).map_err(|error| told(&error))?;
+        let receipt = self.runtime.block_on(conversation.pin(&what)).map_err(failed)?;
         let Plan::Pin(plan) = &receipt.plan else { return Ok(()) };
         self.teller.left_window(&format!(
             "pinned, it stays in view word for word: {} of {} tokens of pins; undo with `/undo {}`",
@@ -280,7 +282,7 @@ impl Chat<'_> {
             "" => RevertTarget::LastTurn,
             "undo" => RevertTarget::LastRevert,
             number => RevertTarget::Turn(number.parse().map_err(|_| {
-                CliError::usage(format!("`{}` is no turn", one_line(number, 40)))
+                HostError::usage(format!("`{}` is no turn", one_line(number, 40)))
                     .hint("`/revert` takes the last turn that changed files, `/revert 3` all from the third prompt on, `/revert undo` takes a revert back")
             })?),
         };
@@ -292,10 +294,10 @@ impl Chat<'_> {
                 RevertTarget::LastRevert => conversation.undo_revert().await,
             }
         });
-        let done = done.map_err(revert::told)?;
-        let report = clean(&revert::rendered(&done, false));
+        let done = done?;
+        let report = clean(&revert::format_report(&done, false));
         // Paths of the project are known by their names in it.
-        let report = report.replace(&format!("{}/", self.around.directory.display()), "");
+        let report = report.replace(&format!("{}/", self.host.env.directory.display()), "");
         let report = wrap(&report, self.screen.width().saturating_sub(1), 4);
         // `/revert undo` would take back another one where this has touched nothing.
         let back = match done.undoes_revert {
@@ -316,9 +318,9 @@ impl Chat<'_> {
         let from = conversation.session().clone();
         let title = self.opened.archive.store().session(&from)?.title;
         let branched = self.runtime.block_on(conversation.branch(&format!("{title} (fork)")));
-        let id = branched.map_err(|error| told(&error))?;
+        let id = branched.map_err(failed)?;
         let agent = self.agent()?;
-        self.open(&agent, &id).map_err(|error| told(&error))?;
+        self.open(&agent, &id).map_err(failed)?;
         self.teller
             .notice(&format!("session {id} knows all of {from}, which stays as it is: `/resume {from}`"));
         if !prompt.is_empty() {
@@ -329,7 +331,7 @@ impl Chat<'_> {
 
     fn start_new(&mut self) -> Done {
         let before = self.conversation.as_ref().map(|conversation| conversation.session().clone());
-        self.close().map_err(|error| told(&error))?;
+        self.close().map_err(failed)?;
         let told = before.map(|id| format!("; the one before is stored: `/resume {id}`")).unwrap_or_default();
         self.teller.notice(&format!("a new session{told}"));
         Ok(())
@@ -363,7 +365,7 @@ impl Chat<'_> {
         // Its writes are refused, so closing it fails.
         let _ = self.close();
         let agent = self.agent_for(self.agent()?, id)?;
-        self.open(&Agent { take_over: TakeOver::Always, ..agent }, id).map_err(|error| told(&error))?;
+        self.open(&Agent { take_over: TakeOver::Always, ..agent }, id).map_err(failed)?;
         self.teller.notice(&format!("session {id}"));
         self.recap()
     }
@@ -373,7 +375,7 @@ impl Chat<'_> {
         let model = self.setup.agent(&self.opened, &overrides)?.model;
         let told_name = one_line(&model.name.to_string(), 80);
         if let Some(conversation) = self.conversation.as_mut() {
-            self.runtime.block_on(conversation.switch_model(model)).map_err(|error| told(&error))?;
+            self.runtime.block_on(conversation.switch_model(model)).map_err(failed)?;
         }
         self.overrides = overrides;
         self.teller.notice(&format!("{told_name} answers from now on"));
@@ -388,13 +390,13 @@ impl Chat<'_> {
         match self.conversation.as_ref().map(|open| open.session().clone()) {
             Some(id) => {
                 if self.opened.archive.store().task(id.as_str()).is_ok() {
-                    return Err(CliError::no("a background task keeps its agent"));
+                    return Err(HostError::negative("a background task keeps its agent"));
                 }
                 self.reopen(overrides, &id)?;
                 // What bounds tasks of this session that are taken up later is the agent that it has then.
                 let (chosen, open) = (name.to_owned(), self.require()?);
                 let kept = open.driver().run(move |driver| driver.set_agent(&chosen));
-                self.runtime.block_on(kept).map_err(|error| told(&error.into()))?;
+                self.runtime.block_on(kept).map_err(|error| failed(error.into()))?;
             }
             None => self.overrides = overrides,
         }
@@ -412,20 +414,20 @@ impl Chat<'_> {
         let chosen = std::mem::replace(&mut self.overrides, overrides);
         let opened = self.agent().and_then(|agent| {
             let agent = self.agent_for(agent, id)?;
-            self.open(&agent, id).map_err(|error| told(&error))
+            self.open(&agent, id).map_err(failed)
         });
         if opened.is_err() {
             self.overrides = chosen;
             if let Some(before) = before {
                 let agent = self.agent_for(self.agent()?, &before)?;
-                self.open(&agent, &before).map_err(|error| told(&error))?;
+                self.open(&agent, &before).map_err(failed)?;
             }
         }
         opened
     }
 
     fn todo(&self) -> Done {
-        let list = self.runtime.block_on(self.require()?.todos()).map_err(|error| told(&error))?;
+        let list = self.runtime.block_on(self.require()?.todos()).map_err(failed)?;
         if list.is_empty() {
             self.teller.notice("the agent has written no list of things to do");
         } else {
@@ -444,7 +446,7 @@ impl Chat<'_> {
     }
 
     fn list_receipts(&self) -> Done {
-        let all = self.runtime.block_on(receipts(self.require()?)).map_err(|error| told(&error))?;
+        let all = self.runtime.block_on(receipts(self.require()?)).map_err(failed)?;
         self.screen.block(&lists::receipts(&all, self.screen.width()));
         Ok(())
     }
@@ -496,9 +498,9 @@ async fn find_id(conversation: &Conversation, what: &str) -> Result<Option<Strin
 }
 
 /// Why something did not work, for the person at the terminal.
-pub(super) fn told(error: &AgentError) -> CliError {
+pub(super) fn failed(error: AgentError) -> HostError {
     match error {
-        AgentError::Session(SessionError::Pin(why)) => CliError::no(visible(&why.to_string())),
-        other => failed(other, "/continue"),
+        AgentError::Session(SessionError::Pin(why)) => HostError::negative(visible(&why.to_string())),
+        other => agent_failed(other, "/continue"),
     }
 }

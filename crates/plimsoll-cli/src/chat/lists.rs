@@ -3,6 +3,7 @@
 use plimsoll::{Plan, Receipt, Tokens};
 use plimsoll_agent::{agent_description, agent_names};
 use plimsoll_config::{Action, PermissionRule};
+use plimsoll_host::HostError;
 use plimsoll_session::WindowReport;
 use plimsoll_store::{Filter, Session};
 use plimsoll_tokens::ModelTable;
@@ -10,8 +11,7 @@ use plimsoll_tokens::ModelTable;
 use super::complete::Choices;
 use super::text::{one_line, wrap};
 use super::{Chat, words};
-use crate::error::CliError;
-use crate::output::{Column, Holds, Table, counted};
+use crate::output::{Holds, Table, counted};
 use crate::style::{HEADING, QUIET, paint};
 use crate::when;
 
@@ -61,7 +61,7 @@ pub(super) fn window(report: &WindowReport, width: usize) -> String {
         ("WHAT", Holds::Words(8)),
         ("HANDLE", Holds::Names),
     ];
-    let mut table = table_of(columns);
+    let mut table = Table::of(columns);
     let shown = report.items.iter().take(LARGEST);
     for item in shown.clone() {
         let handle = item.part.as_ref().map(|part| short_id(part.as_str())).unwrap_or_default();
@@ -104,7 +104,7 @@ pub(super) fn receipts(receipts: &[Receipt], width: usize) -> String {
         return paint(QUIET, "nothing was set aside, summarised or pinned so far");
     }
     let open: Vec<&Receipt> = in_force(receipts).collect();
-    let mut table = table_of([
+    let mut table = Table::of([
         ("RECEIPT", Holds::Names),
         ("AGE", Holds::Numbers),
         ("TOKENS", Holds::Numbers),
@@ -127,7 +127,8 @@ pub(super) fn receipts(receipts: &[Receipt], width: usize) -> String {
 
 /// Handles of what is out of the window; none if everything is in it.
 pub(super) fn out_of_window(receipts: &[Receipt], width: usize) -> Option<String> {
-    let mut table = table_of([("HANDLE", Holds::Names), ("WHY", Holds::Words(8)), ("RECEIPT", Holds::Names)]);
+    let mut table =
+        Table::of([("HANDLE", Holds::Names), ("WHY", Holds::Words(8)), ("RECEIPT", Holds::Names)]);
     let mut is_empty = true;
     for receipt in in_force(receipts) {
         for handle in plimsoll_store::handles(receipt) {
@@ -165,7 +166,7 @@ pub(super) fn permissions(rules: &[PermissionRule], asks: bool, width: usize) ->
 }
 
 impl Chat<'_> {
-    pub(super) fn list_sessions(&self) -> Result<(), CliError> {
+    pub(super) fn list_sessions(&self) -> Result<(), HostError> {
         let mut sessions = self.sessions()?;
         if let Some(open) = &self.conversation
             && sessions.iter().all(|listed| listed.id != *open.session())
@@ -178,7 +179,7 @@ impl Chat<'_> {
             return Ok(());
         }
         let open = self.conversation.as_ref().map(|open| open.session().clone());
-        let mut table = table_of([
+        let mut table = Table::of([
             ("", Holds::Names),
             ("SESSION", Holds::Names),
             ("AGE", Holds::Numbers),
@@ -202,7 +203,7 @@ impl Chat<'_> {
         Ok(())
     }
 
-    pub(super) fn list_models(&self) -> Result<(), CliError> {
+    pub(super) fn list_models(&self) -> Result<(), HostError> {
         let now = match &self.conversation {
             Some(conversation) => conversation.agent().model.name.to_string(),
             None => self.agent()?.model.name.to_string(),
@@ -221,7 +222,7 @@ impl Chat<'_> {
         Ok(())
     }
 
-    pub(super) fn list_agents(&self) -> Result<(), CliError> {
+    pub(super) fn list_agents(&self) -> Result<(), HostError> {
         let now = match &self.conversation {
             Some(conversation) => conversation.agent().profile.name.clone(),
             None => self.agent()?.profile.name,
@@ -259,8 +260,8 @@ impl Chat<'_> {
         *self.choices.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = choices;
     }
 
-    pub(super) fn sessions(&self) -> Result<Vec<Session>, CliError> {
-        let directory = self.around.directory.to_str().map(str::to_owned);
+    pub(super) fn sessions(&self) -> Result<Vec<Session>, HostError> {
+        let directory = self.host.directory().to_str().map(str::to_owned);
         let filter = Filter { directory, most: Some(SESSIONS), ..Filter::default() };
         Ok(self.opened.archive.store().sessions(&filter)?)
     }
@@ -292,10 +293,6 @@ impl Chat<'_> {
         let names = agent_names(run).into_iter();
         names.map(|name| (agent_description(run, &name), name)).map(|(about, name)| (name, about)).collect()
     }
-}
-
-fn table_of<const N: usize>(columns: [(&'static str, Holds); N]) -> Table {
-    Table::new(columns.map(|(heading, holds)| Column { heading, holds }).to_vec())
 }
 
 #[cfg(test)]

@@ -7,13 +7,14 @@ use std::time::Instant;
 use anstyle::{AnsiColor, Style};
 use plimsoll::PartId;
 use plimsoll_agent::{CallStatus, Event, McpChange};
+use plimsoll_host::HostError;
 use serde_json::Value;
 
 use super::screen::Screen;
 use super::tasks::ActiveTasks;
 use super::text::{one_line, wrap};
-use super::words;
-use crate::error::CliError;
+use crate::error::error_text;
+use crate::notices::{Commands, call_subject, reduction_notice};
 use crate::style::{ERROR, QUIET, paint};
 
 const DONE: Style = AnsiColor::Green.on_default();
@@ -85,8 +86,8 @@ impl Teller {
                 ));
             }
             Event::Reduced(figures) => {
-                if let Some(told) = words::reduced(figures) {
-                    self.left_window(&told);
+                if let Some(notice) = reduction_notice(figures, Commands::Chat) {
+                    self.left_window(&notice);
                 }
             }
             Event::Retrying { wait_ms, error, .. } => {
@@ -152,8 +153,8 @@ impl Teller {
     }
 
     /// Something failed.
-    pub(super) fn failure(&self, error: &CliError) {
-        let lines = wrap(error.text().trim_end(), self.screen.width().saturating_sub(1), 2);
+    pub(super) fn failure(&self, error: &HostError) {
+        let lines = wrap(error_text(error).trim_end(), self.screen.width().saturating_sub(1), 2);
         self.screen.lines(&lines);
     }
 
@@ -220,27 +221,11 @@ fn todos_in_short(todos: &[Value]) -> String {
     format!("{} of {} done{now}", with("completed").count(), todos.len())
 }
 
-/// The telling field of a call's input, or all of it.
+/// What a call is about, on one line.
 fn input_in_short(input: &Value) -> String {
-    const TELLING: [&str; 10] = [
-        "command",
-        "path",
-        "filePath",
-        "url",
-        "pattern",
-        "handle",
-        "search",
-        "name",
-        "description",
-        "task_id",
-    ];
     if let Some(todos) = input.get("todos").and_then(Value::as_array) {
         return todos_in_short(todos);
     }
-    let telling = TELLING.iter().find_map(|field| input.get(field)?.as_str());
-    let all = || match input {
-        Value::Object(fields) if fields.is_empty() => String::new(),
-        other => other.to_string(),
-    };
-    one_line(&telling.map_or_else(all, str::to_owned), 400)
+    let is_empty = input.as_object().is_some_and(serde_json::Map::is_empty);
+    if is_empty { String::new() } else { one_line(&call_subject(input), 400) }
 }

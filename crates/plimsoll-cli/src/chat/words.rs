@@ -4,52 +4,8 @@
 //! of as if it were not.
 
 use plimsoll::{Plan, Receipt, Tokens};
-use plimsoll_agent::{ReceiptFigures, ReductionKind, RunEnd, Stop};
 
 use crate::output::counted;
-use crate::run::tell::LOST;
-
-/// Something left the window: what, how much, and how it comes back.
-pub(super) fn reduced(figures: &ReceiptFigures) -> Option<String> {
-    let freed = Tokens(figures.before.0.saturating_sub(figures.after.0));
-    let count = usize::try_from(figures.items).unwrap_or(usize::MAX);
-    let was = |count: usize| if count == 1 { "was" } else { "were" };
-    let without_model = if figures.without_model { " without a model" } else { "" };
-    let is_smaller = figures.after < figures.before;
-    let receipt = &figures.receipt;
-    Some(match figures.kind {
-        // Layer 1 also leaves out what is no text, which can make a short output longer.
-        ReductionKind::Truncate if figures.kept && !is_smaller => {
-            format!("an output is shown without what is no text; all of it is kept: `/recall {receipt}`")
-        }
-        ReductionKind::Truncate if figures.kept => format!(
-            "a long output was shortened for the model, by {freed} tokens; all of it is kept: `/recall {receipt}`"
-        ),
-        ReductionKind::Truncate if figures.lost => format!(
-            "a long output was shortened for the model, by {freed} tokens ({receipt}); {LOST}: {}",
-            figures.reason
-        ),
-        ReductionKind::Truncate => format!(
-            "a long output was shortened for the model, by {freed} tokens ({receipt}); this policy keeps no copy of it"
-        ),
-        ReductionKind::Prune => format!(
-            "{} {} set aside, {freed} tokens; kept: `/recall`, back with `/undo {receipt}`",
-            counted(count, "output"),
-            was(count)
-        ),
-        ReductionKind::Compact => format!(
-            "{} {} summarised{without_model}, {freed} tokens; kept word for word: `/recall`, back with `/undo {receipt}`",
-            counted(count, "message"),
-            was(count)
-        ),
-        ReductionKind::Shed => format!(
-            "{} {} shortened or set aside to make room, {freed} tokens; kept: `/recall`, back with `/undo {receipt}`",
-            counted(count, "part"),
-            was(count)
-        ),
-        ReductionKind::Other => return None,
-    })
-}
 
 /// A reduction was undone. The sizes are those of the window around the undoing, as the meter has them: the receipt knows
 /// those from when it was made, and more was said since.
@@ -90,26 +46,6 @@ pub(super) fn tasks_stopped(count: usize) -> String {
 
 /// Ctrl-C at an empty prompt.
 pub(super) const AGAIN_QUITS: &str = "Ctrl-C again quits, or Ctrl-D; the session is stored";
-
-/// Why a turn ended before the model was done, and how to go on.
-pub(super) fn ended(end: &RunEnd) -> Option<String> {
-    let told = match end {
-        RunEnd::Finished { reason } if Stop::of(reason) == Stop::Filtered => {
-            return Some(format!("the provider ended the answer: {}", super::text::one_line(reason, 80)));
-        }
-        RunEnd::Finished { reason } if Stop::of(reason) == Stop::Cut => {
-            return Some("the answer reached its longest; say \"go on\" for more".into());
-        }
-        RunEnd::Finished { .. } => return None,
-        RunEnd::Steps => "stopped at the most steps a turn may take (`--max-steps`)",
-        RunEnd::Tokens => "stopped at the most tokens a turn may use (`--max-tokens`)",
-        RunEnd::Cost => "stopped at the most a turn may cost (`--max-cost`)",
-        RunEnd::StoppedByHook { .. } => "stopped by a hook after a compaction",
-        RunEnd::Repeating { .. } => "stopped because it repeated itself",
-        RunEnd::Cancelled => "stopped; what was said and done is stored",
-    };
-    Some(format!("{told}; `/continue` goes on, or say something else"))
-}
 
 /// A command of the chat.
 pub(super) struct CommandHelp {

@@ -9,19 +9,16 @@ use std::process::ExitCode;
 use plimsoll::Tokens;
 use plimsoll::log::Note;
 use plimsoll_formats::Transcript;
+use plimsoll_host::{Host, RecordedFigures, SessionWindow, WindowSource, quoted};
+use plimsoll_import::Scope;
 use plimsoll_session::{Weigher, WindowReport};
 use serde::Serialize;
 
 use self::render::Page;
 pub(crate) use self::render::cut_middle;
 use crate::args::{InputArgs, InspectArgs};
-use crate::config::Config;
-use crate::error::CliError;
-use crate::handover::quoted;
-use crate::input;
+use crate::error::CommandResult;
 use crate::output::Output;
-use crate::recorded::{RecordedFigures, SessionWindow, WindowSource};
-use crate::surroundings::Surroundings;
 
 /// A session, weighed, and what it was read from.
 #[derive(Debug, Serialize)]
@@ -92,15 +89,11 @@ fn named(args: &InputArgs) -> Option<String> {
 }
 
 /// Show what is in the window of a session.
-pub(crate) fn run(
-    args: &InspectArgs,
-    around: &Surroundings,
-    output: &mut Output,
-) -> Result<ExitCode, CliError> {
-    let config = Config::load(&args.input.policy, around)?;
+pub(crate) fn run(args: &InspectArgs, host: &Host, output: &mut Output) -> CommandResult {
+    let config = host.config(&args.input.policy.flags())?;
     let mut weigher = Weigher::with_log(&config.policy);
     // It is weighed as it is read, so that it may be larger than the memory.
-    let transcript = input::visit(&args.input, around, &mut |message| weigher.add(message))?;
+    let transcript = host.input(args.input.spec(), Scope::All)?.visit(&mut |message| weigher.add(message))?;
     let recorded = RecordedFigures::at(&transcript.recorded, transcript.info.started);
     let window = SessionWindow::of(&transcript, &recorded, &config, args.input.policy.context);
     let inspected = Inspected {

@@ -1,11 +1,12 @@
 //! An inspection for people, as wide as their terminal.
 
 use plimsoll::Tokens;
+use plimsoll_host::{WindowSource, dollars};
 use plimsoll_session::{Item, MeasuredBy, Rebuilt, Repeated, Share, Turn};
 
 use super::Inspected;
-use crate::output::{counted, percent, percents, printable, wrapped};
-use crate::recorded::{WindowSource, dollars};
+use crate::output::{counted, percent, percents, printable};
+use crate::wrap::wrapped;
 
 /// From this share on, the difference between what was recorded and what was rebuilt is told.
 const GAP: f64 = 1.0 / 3.0;
@@ -74,7 +75,7 @@ impl Page<'_> {
         });
         if recorded.responses > 0 {
             let mut line = format!("recorded: {}", counted(recorded.responses, "response"));
-            line += &recorded.cost.map_or_else(String::new, |cost| format!(", {}", dollars(cost)));
+            line += &recorded.cost.map_or_else(String::new, |cost| format!(", {}", dollars(cost, 2)));
             match (recorded.unpriced, recorded.cost) {
                 (0, _) => {}
                 (_, None) => line += ", no price is known for the model",

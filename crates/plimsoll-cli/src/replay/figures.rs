@@ -173,11 +173,7 @@ fn decimals_of(amount: f64) -> usize {
 }
 
 fn with_decimals(amount: f64, decimals: usize) -> String {
-    match decimals {
-        _ if amount == 0.0 => "$0".to_owned(),
-        0 => format!("${}", count(amount.round() as u64)),
-        _ => format!("${amount:.decimals$}"),
-    }
+    if amount == 0.0 { "$0".to_owned() } else { plimsoll_host::dollars(amount, decimals) }
 }
 
 #[cfg(test)]

@@ -1,11 +1,12 @@
 //! A replay as one page: no script, nothing loaded from elsewhere, readable on a phone and on paper.
 
+use plimsoll_host::{FREE_PRICE, Replays, RuleSource, SessionReplay};
 use plimsoll_replay::{Prices, Report};
 
 use super::chart::{self, Size};
 use super::figures::{self, Figure};
 use super::listing::{self, ListedPrice};
-use super::{FREE, Replays, RuleSource, SessionReplay, finding, show};
+use super::{finding, show};
 use crate::output::counted;
 
 /// The page.
@@ -85,7 +86,7 @@ fn code(text: &str) -> String {
 /// In which windows sessions were tried.
 fn window_words(replays: &Replays) -> String {
     match (replays.context, replays.sessions.as_slice()) {
-        (_, [one]) => one.window_words(),
+        (_, [one]) => super::window_words(one),
         (Some(context), _) => format!("in a window of {} tokens", figures::count(context)),
         (None, _) => "each session in its own window".to_owned(),
     }
@@ -185,7 +186,7 @@ fn row(report: &Report, figures: &[Figure]) -> String {
 /// Where the rules of each policy come from; those with one source together.
 fn rule_sources(rules: &[RuleSource]) -> String {
     let mut sources: Vec<(&str, Vec<String>)> = Vec::new();
-    for RuleSource { policy, source } in rules {
+    for RuleSource { policy, source, .. } in rules {
         let name = escape(policy);
         match sources.iter_mut().find(|(known, _)| known == source) {
             Some((_, names)) => names.push(name),
@@ -203,7 +204,7 @@ fn price_table(replays: &Replays, prices: &Prices) -> String {
     let taken = replays.sessions.iter().flat_map(|session| {
         session.models.iter().map(|model| model.price.as_str()).chain([session.price.as_str()])
     });
-    let models: Vec<&str> = taken.filter(|price| *price != FREE).collect();
+    let models: Vec<&str> = taken.filter(|price| *price != FREE_PRICE).collect();
     let rows = listing::price_table(prices, &models);
     let table = |rows: &mut dyn Iterator<Item = &ListedPrice>| {
         let headings =
