@@ -4,14 +4,13 @@
 
 use plimsoll::Tokens;
 use plimsoll_agent::tasks::TaskStatus;
-use plimsoll_agent::{ReceiptFigures, ReductionKind, RunEnd, Stop};
+use plimsoll_agent::{Event, McpChange, ReceiptFigures, ReductionKind, RunEnd, Stop};
 use serde_json::Value;
 
 use crate::output::counted;
 
 /// Fields of a call's input that tell most about it.
-const TELLING: [&str; 10] =
-    ["command", "path", "filePath", "url", "pattern", "handle", "search", "name", "description", "task_id"];
+const TELLING: &str = "command path filePath url pattern handle search name description task_id";
 /// Notice for an output that was cut and could not be stored.
 const UNSTORED: &str = "the whole could not be stored";
 
@@ -64,6 +63,31 @@ pub(crate) fn reduction_notice(figures: &ReceiptFigures, commands: Commands) -> 
     })
 }
 
+/// Says what happened besides answers and calls; `None` if it is not worth a line, or is said by the caller.
+pub(crate) fn event_notice(event: &Event) -> Option<String> {
+    match event {
+        Event::Notice { text } => Some(text.clone()),
+        // If nothing is unconfined, there is nothing to say.
+        Event::Confined { confinement, .. } if !confinement.is_whole() => Some(confinement.to_string()),
+        Event::Retrying { wait_ms, error, .. } => {
+            Some(format!("{error}; trying again in {:.1} s", *wait_ms as f64 / 1_000.0))
+        }
+        Event::Refused { window: Some(window) } => {
+            Some(format!("the request was too long: the model's window is {window} tokens"))
+        }
+        Event::Refused { window: None } => Some("the request was too long; making room".to_owned()),
+        Event::RefusedThoughts => Some(
+            "the provider refused earlier thoughts; they stay in the log and are no longer sent".to_owned(),
+        ),
+        Event::BrokenOff { error, .. } => Some(format!("the answer broke off: {error}")),
+        Event::Repeating { tool, times } => Some(format!("{tool} gave the same result {times} times")),
+        Event::Hooked { hook, event, outcome } => Some(format!("the hook `{hook}` ({event}) {outcome}")),
+        Event::McpServer { change: McpChange::Started { .. }, .. } => None,
+        Event::McpServer { server, change } => Some(format!("MCP server `{server}` {change}")),
+        _ => None,
+    }
+}
+
 /// Says why a run ended before the model was done, and how to continue; `None` if the model was done.
 pub(crate) fn end_notice(end: &RunEnd, commands: Commands) -> Option<String> {
     let (it, turn, go_on, more) = match commands {
@@ -111,6 +135,6 @@ pub(crate) fn task_end(status: TaskStatus) -> &'static str {
 
 /// The field of a call's input that tells most about it, or all of it.
 pub(crate) fn call_subject(input: &Value) -> String {
-    let telling = TELLING.iter().find_map(|field| input.get(field)?.as_str());
+    let telling = TELLING.split(' ').find_map(|field| input.get(field)?.as_str());
     telling.map_or_else(|| input.to_string(), str::to_owned)
 }

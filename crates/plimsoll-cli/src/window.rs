@@ -4,9 +4,9 @@ use std::process::ExitCode;
 
 use plimsoll::count::window_message_tokens;
 use plimsoll::{Block, Counter, Window, WindowMessage, WindowRole};
-use plimsoll_host::{Host, HostError, RecordedFigures, SessionWindow};
+use plimsoll_host::{Host, HostError, weigh_window};
 use plimsoll_import::{Extent, Scope};
-use plimsoll_session::{MeasuredBy, Weigher, WindowReport};
+use plimsoll_session::{MeasuredBy, WindowReport};
 use serde_json::json;
 
 use crate::args::WindowArgs;
@@ -27,11 +27,7 @@ pub(crate) fn run(args: &WindowArgs, host: &Host, output: &mut Output) -> Comman
         output.json(&request.map_err(|error| HostError::usage(error.to_string()))?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let recorded = RecordedFigures::of(&transcript.recorded);
-    let limits = SessionWindow::of(&transcript, &recorded, &config, args.input.policy.context).limits;
-    let mut weigher = Weigher::new(policy);
-    transcript.messages.into_iter().for_each(|message| weigher.add(message));
-    let (report, scale) = weigher.finish_with_scale(limits, None);
+    let (report, scale, _) = weigh_window(transcript, &config, args.input.policy.context);
     let WindowReport { window: tokens, hidden, unseen, measured, .. } = report;
     if output.json {
         let (messages, pivot) = (&window.messages, &window.pivot);

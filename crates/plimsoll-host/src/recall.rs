@@ -15,6 +15,9 @@ use crate::error::HostError;
 use crate::host::Host;
 use crate::store::OpenStore;
 
+/// Shortest beginning of an id: words are shorter.
+const SHORTEST_ID: usize = 12;
+
 /// What to bring back.
 #[derive(Clone, Debug)]
 pub struct RecallRequest {
@@ -137,6 +140,18 @@ impl OpenStore {
     ) -> Result<Vec<Hit>, HostError> {
         let hits = host.during("searching", || self.archive.search(session, &request.selection()));
         hits.map_err(|error| request.refused(error))
+    }
+
+    /// Finds the message or part in view whose id begins so. Sessions of other tools have ids of their own, which are known
+    /// by being there.
+    pub fn id_in_view(&self, session: &SessionId, beginning: &str) -> Result<Option<String>, StoreError> {
+        if beginning.len() < SHORTEST_ID || beginning.contains(char::is_whitespace) {
+            return Ok(None);
+        }
+        let log = self.archive.store().window(session)?.log;
+        let parts = log.iter().flat_map(|message| message.parts.iter().map(|part| part.id.as_str()));
+        let mut ids = log.iter().map(|message| message.info.id.as_str()).chain(parts);
+        Ok(ids.find(|id| id.starts_with(beginning)).map(str::to_owned))
     }
 
     /// Returns the handles of what left the window by a receipt.

@@ -1,6 +1,6 @@
 //! What was done to stored sessions, and undoing it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll::log::Effect;
 use plimsoll::{Counter, Fixed, MessageId, PartId, Plan, Receipt, ReceiptId, SessionId, Text, Tokens, pin};
@@ -21,6 +21,8 @@ const PREFIX: &str = "rcp_";
 const SHORTEST: usize = PREFIX.len() + 12;
 /// Maximum number of receipts that are listed if an id is ambiguous.
 const LISTED: usize = 10;
+/// Maximum number of forks of forks that are looked at.
+const MOST_FORKS: usize = 100;
 
 /// Whether a text is the id of a receipt, or the beginning of one.
 pub fn is_receipt_id(text: &str) -> bool {
@@ -118,6 +120,22 @@ impl OpenStore {
         self.archive.store().receipts(session, None, u64::MAX)
     }
 
+    /// Returns the receipts of a session and, from before it was forked, of those above it.
+    pub fn receipts_in_view(&self, session: &SessionId) -> Result<Vec<Receipt>, StoreError> {
+        let (mut id, mut all, mut until) = (session.clone(), Vec::new(), None);
+        // A damaged database may have a cycle.
+        for _ in 0..MOST_FORKS {
+            let session = self.archive.store().session(&id)?;
+            let mut receipts = self.receipts(&id)?;
+            receipts.retain(|receipt| until.is_none_or(|until| receipt.at <= until));
+            all.splice(0..0, receipts);
+            let Some(point) = session.forked_from else { break };
+            until = Some(until.map_or(session.created, |until| session.created.min(until)));
+            id = point.session;
+        }
+        Ok(all)
+    }
+
     /// Finds the newest receipt of a session that can be undone and was not.
     fn newest_undoable(&self, session: &Session) -> Result<(SessionId, Receipt), HostError> {
         let receipts = self.receipts(&session.id)?;
@@ -144,6 +162,13 @@ impl OpenStore {
         };
         receipts.iter().map(|receipt| Ok((receipt.id.clone(), short(&receipt.id)?))).collect()
     }
+}
+
+/// Returns the receipts that are in force: neither undone nor an undo.
+pub fn in_force(receipts: &[Receipt]) -> impl Iterator<Item = &Receipt> {
+    let undone: BTreeSet<&ReceiptId> =
+        receipts.iter().filter_map(|receipt| receipt.undoes.as_ref()).collect();
+    receipts.iter().filter(move |receipt| receipt.undoes.is_none() && !undone.contains(&receipt.id))
 }
 
 /// Returns the receipt by which another was undone.

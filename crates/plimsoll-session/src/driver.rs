@@ -21,9 +21,9 @@ use serde_json::json;
 use crate::answer::Writing;
 use crate::climb::{Climb, ClimbStep, Climbed, SummaryCharges};
 use crate::error::SessionError;
-use crate::inspect::UsageScale;
 use crate::meter::{Meter, Weighed};
 use crate::reduced::Reduced;
+use crate::scale::UsageScale;
 use crate::settings::{Figures, Settings};
 use crate::stop::{StopFlag, Stoppable};
 

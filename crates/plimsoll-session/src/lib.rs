@@ -54,6 +54,7 @@ mod recall;
 mod recorded;
 mod reduced;
 mod reductions;
+mod scale;
 mod settings;
 mod stop;
 mod stored;
@@ -71,11 +72,12 @@ pub use fork::{Forked, Given, Identities};
 pub use handle::DriverHandle;
 pub use inspect::{
     ContentKind, Describer, Item, LargeOutput, LogReport, MeasuredBy, Rebuilt, Repeated, SessionLoad, Share,
-    Turn, UsageScale, Weigher, WindowReport, WindowScale, WindowSize, is_user_prompt, percent, percents,
+    Turn, Weigher, WindowReport, is_user_prompt, percent, percents,
 };
 pub use output::OutputSink;
 pub use recall::look_up;
 pub use reductions::Pruned;
+pub use scale::{UsageScale, WindowScale, WindowSize};
 pub use settings::{Counting, Figures, Settings};
 pub use stop::StopFlag;
 pub use stored::each_message;

@@ -14,7 +14,7 @@ use plimsoll_store::{Search, Selection, StoreError};
 use crate::climb::ClimbStep;
 use crate::driver::Driver;
 use crate::error::SessionError;
-use crate::inspect::UsageScale;
+use crate::scale::UsageScale;
 
 /// What became of a wish to prune.
 #[derive(Clone, Debug, PartialEq)]

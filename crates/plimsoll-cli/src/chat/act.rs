@@ -25,10 +25,6 @@ pub(super) enum Next {
     Quit,
 }
 
-/// So much of an id is needed for it to be one: words are shorter.
-const LEAST_ID: usize = 12;
-/// So many forks of forks are looked at.
-const MOST_FORKS: usize = 100;
 /// An id of ours is this long.
 const WHOLE_ID: usize = 30;
 /// Duration of the renewal that checks whether a lease is still ours.
@@ -168,7 +164,7 @@ impl Chat<'_> {
 
     fn undo(&mut self, wanted: &str) -> Done {
         let conversation = self.require()?;
-        let receipts = self.runtime.block_on(receipts(conversation)).map_err(failed)?;
+        let receipts = self.opened.receipts(conversation.session())?;
         let open = lists::undoable(&receipts);
         let found = match wanted {
             "" => open.last().copied(),
@@ -214,7 +210,7 @@ impl Chat<'_> {
         let conversation = self.require()?;
         let mut what = what.trim_matches('`').to_owned();
         if what.is_empty() || what.starts_with("rcp_") {
-            let mut all = self.runtime.block_on(receipts(conversation)).map_err(failed)?;
+            let mut all = self.opened.receipts(conversation.session())?;
             all.retain(|receipt| receipt.id.as_str().starts_with(&what));
             match all.as_slice() {
                 [receipt] if !what.is_empty() && receipt.handles.len() == 1 => {
@@ -227,7 +223,7 @@ impl Chat<'_> {
                 }
             }
         }
-        let found = self.runtime.block_on(find_id(conversation, &what)).map_err(failed)?;
+        let found = self.opened.id_in_view(conversation.session(), &what)?;
         let is_handle =
             found.is_some() || ["prt_", "msg_", "spill_"].iter().any(|prefix| what.starts_with(prefix));
         let what = found.unwrap_or(what);
@@ -258,7 +254,7 @@ impl Chat<'_> {
                 "say what to pin: words that were said, or the id of a message or part",
             ));
         }
-        let found = self.runtime.block_on(find_id(conversation, what)).map_err(failed)?;
+        let found = self.opened.id_in_view(conversation.session(), what)?;
         // A whole id may be of something that is out of view, which is found by it alone.
         let is_id = ["prt_", "msg_"].iter().any(|prefix| what.starts_with(prefix)) && what.len() < WHOLE_ID;
         let as_it_is = (!is_id || what.contains(char::is_whitespace)).then(|| what.to_owned());
@@ -446,55 +442,10 @@ impl Chat<'_> {
     }
 
     fn list_receipts(&self) -> Done {
-        let all = self.runtime.block_on(receipts(self.require()?)).map_err(failed)?;
+        let all = self.opened.receipts(self.require()?.session())?;
         self.screen.block(&lists::receipts(&all, self.screen.width()));
         Ok(())
     }
-}
-
-/// What was done to a session so far, oldest first.
-pub(super) async fn receipts(conversation: &Conversation) -> Result<Vec<Receipt>, AgentError> {
-    let all = conversation.driver().run(|driver| {
-        driver.archive().store().receipts(driver.session(), None, u64::MAX).map_err(SessionError::from)
-    });
-    Ok(all.await?)
-}
-
-/// What was done to a session and, before it was forked from them, to those above it.
-pub(super) async fn receipts_in_view(conversation: &Conversation) -> Result<Vec<Receipt>, AgentError> {
-    let all = conversation.driver().run(|driver| {
-        let store = driver.archive().store();
-        let (mut id, mut all) = (driver.session().clone(), Vec::new());
-        let mut until = None;
-        // As deep as anyone forks, and an end to whatever a damaged database says.
-        for _ in 0..MOST_FORKS {
-            let session = store.session(&id)?;
-            let mut receipts = store.receipts(&id, None, u64::MAX)?;
-            receipts.retain(|receipt| until.is_none_or(|until| receipt.at <= until));
-            all.splice(0..0, receipts);
-            let Some(point) = session.forked_from else { break };
-            until = Some(until.map_or(session.created, |until| session.created.min(until)));
-            id = point.session;
-        }
-        Ok(all)
-    });
-    Ok(all.await?)
-}
-
-/// The id of a message or part that begins so, because lists show the beginning alone. Sessions of other tools have ids of
-/// their own, which are known by being there.
-async fn find_id(conversation: &Conversation, what: &str) -> Result<Option<String>, AgentError> {
-    if what.len() < LEAST_ID || what.contains(char::is_whitespace) {
-        return Ok(None);
-    }
-    let what = what.to_owned();
-    let found = conversation.driver().run(move |driver| {
-        let log = driver.log();
-        let parts = log.iter().flat_map(|message| message.parts.iter().map(|part| part.id.as_str()));
-        let mut ids = log.iter().map(|message| message.info.id.as_str()).chain(parts);
-        Ok(ids.find(|id| id.starts_with(&what)).map(str::to_owned))
-    });
-    Ok(found.await?)
 }
 
 /// Why something did not work, for the person at the terminal.

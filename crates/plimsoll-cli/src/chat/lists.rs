@@ -3,7 +3,7 @@
 use plimsoll::{Plan, Receipt, Tokens};
 use plimsoll_agent::{agent_description, agent_names};
 use plimsoll_config::{Action, PermissionRule};
-use plimsoll_host::HostError;
+use plimsoll_host::{HostError, in_force};
 use plimsoll_session::WindowReport;
 use plimsoll_store::{Filter, Session};
 use plimsoll_tokens::ModelTable;
@@ -90,12 +90,6 @@ pub(super) fn undoable(receipts: &[Receipt]) -> Vec<&Receipt> {
 pub(super) fn is_cut(receipts: &[Receipt], id: &str) -> bool {
     let mut like = receipts.iter().filter(|receipt| receipt.id.as_str().starts_with(id));
     like.next().is_some_and(|receipt| matches!(receipt.plan, Plan::Truncate(_)))
-}
-
-/// Receipts that were not undone.
-fn in_force(receipts: &[Receipt]) -> impl Iterator<Item = &Receipt> {
-    let undone: Vec<_> = receipts.iter().filter_map(|receipt| receipt.undoes.as_ref()).collect();
-    receipts.iter().filter(move |receipt| receipt.undoes.is_none() && !undone.contains(&&receipt.id))
 }
 
 /// What was done to a session.
@@ -251,7 +245,7 @@ impl Chat<'_> {
             ..Choices::default()
         };
         if let Some(conversation) = &self.conversation {
-            let all = self.runtime.block_on(super::act::receipts(conversation)).unwrap_or_default();
+            let all = self.opened.receipts(conversation.session()).unwrap_or_default();
             for receipt in undoable(&all).into_iter().rev() {
                 choices.receipts.push((receipt.id.to_string(), one_line(&receipt.plan.title(), 60)));
             }

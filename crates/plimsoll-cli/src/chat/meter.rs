@@ -3,7 +3,7 @@
 use anstyle::{AnsiColor, Style};
 use console::measure_text_width;
 use plimsoll::{Plan, Receipt, Tokens};
-use plimsoll_host::dollars;
+use plimsoll_host::{dollars, in_force};
 use plimsoll_session::SessionLoad;
 
 use crate::figures::SMALL;
@@ -37,15 +37,13 @@ pub(super) struct Meter {
 impl Meter {
     /// Read from a session.
     pub(super) fn new(weighed: &SessionLoad, receipts: &[Receipt]) -> Meter {
-        let undone: Vec<_> = receipts.iter().filter_map(|receipt| receipt.undoes.as_ref()).collect();
         let mut meter = Meter {
             tokens: weighed.load.tokens,
             line: weighed.line.map(|line| line.at),
             cost: weighed.session.cost,
             ..Meter::default()
         };
-        let holds = |receipt: &&Receipt| receipt.undoes.is_none() && !undone.contains(&&receipt.id);
-        for receipt in receipts.iter().filter(holds) {
+        for receipt in in_force(receipts) {
             match &receipt.plan {
                 Plan::Truncate(_) => meter.shortened += 1,
                 Plan::Prune(plan) => meter.aside += plan.items.len(),

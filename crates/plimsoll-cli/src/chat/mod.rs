@@ -366,14 +366,11 @@ impl<'a> Chat<'a> {
     /// Tell how full the window is.
     fn show_meter(&self) {
         let Some(conversation) = &self.conversation else { return };
-        let read = self.runtime.block_on(async {
-            let load = conversation.load().await?;
-            let receipts = act::receipts_in_view(conversation).await?;
-            Ok::<_, AgentError>(Meter::new(&load, &receipts))
-        });
-        // A window that cannot be weighed now is told of when the next request cannot be made.
-        if let Ok(meter) = read {
-            self.screen.block(&meter.line(self.screen.width()));
+        let load = self.runtime.block_on(conversation.load());
+        let receipts = self.opened.receipts_in_view(conversation.session());
+        // A window that cannot be weighed now is reported when the next request cannot be made.
+        if let (Ok(load), Ok(receipts)) = (load, receipts) {
+            self.screen.block(&Meter::new(&load, &receipts).line(self.screen.width()));
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use anstyle::{AnsiColor, Style};
 use plimsoll::PartId;
-use plimsoll_agent::{CallStatus, Event, McpChange};
+use plimsoll_agent::{CallStatus, Event};
 use plimsoll_host::HostError;
 use serde_json::Value;
 
@@ -14,7 +14,7 @@ use super::screen::Screen;
 use super::tasks::ActiveTasks;
 use super::text::{one_line, wrap};
 use crate::error::error_text;
-use crate::notices::{Commands, call_subject, reduction_notice};
+use crate::notices::{Commands, call_subject, event_notice, reduction_notice};
 use crate::style::{ERROR, QUIET, paint};
 
 const DONE: Style = AnsiColor::Green.on_default();
@@ -90,30 +90,6 @@ impl Teller {
                     self.left_window(&notice);
                 }
             }
-            Event::Retrying { wait_ms, error, .. } => {
-                let seconds = *wait_ms as f64 / 1_000.0;
-                self.notice(&format!("{}; trying again in {seconds:.1} s", one_line(error, 200)));
-            }
-            Event::Refused { window: Some(window) } => {
-                self.notice(&format!("the request was too long: the model's window is {window} tokens"));
-            }
-            Event::RefusedThoughts => {
-                self.notice(
-                    "the provider refused earlier thoughts; they stay in the log and are no longer sent",
-                );
-            }
-            Event::Refused { window: None } => self.notice("the request was too long; making room"),
-            Event::BrokenOff { error, .. } => {
-                self.notice(&format!("the answer broke off: {}", one_line(error, 200)));
-            }
-            Event::Repeating { tool, times } => {
-                self.notice(&format!("{} gave the same result {times} times", one_line(tool, 40)));
-            }
-            Event::Notice { text } => self.notice(&one_line(text, 600)),
-            // Where everything is held there is nothing to say.
-            Event::Confined { confinement, .. } if !confinement.is_whole() => {
-                self.notice(&one_line(&confinement.to_string(), 600));
-            }
             Event::TaskLaunched { agent, description, .. } => {
                 let (agent, what) = (one_line(agent, 40), one_line(description, 200));
                 self.notice(&format!("task begun ({agent}): {what}"));
@@ -123,15 +99,11 @@ impl Teller {
                     error.as_ref().map(|error| format!(": {}", one_line(error, 200))).unwrap_or_default();
                 self.notice(&format!("task {status}: {}{why}", one_line(description, 200)));
             }
-            Event::McpServer { change: McpChange::Started { .. }, .. } => {}
-            Event::McpServer { server, change } => {
-                let (server, change) = (one_line(server, 60), one_line(&change.to_string(), 300));
-                self.notice(&format!("MCP server {server} {change}"));
+            other => {
+                if let Some(notice) = event_notice(other) {
+                    self.notice(&one_line(&notice, 600));
+                }
             }
-            Event::Hooked { hook, event, outcome } => {
-                self.notice(&one_line(&format!("the hook `{hook}` ({event}) {outcome}"), 300));
-            }
-            _ => {}
         }
     }
 

@@ -57,52 +57,32 @@ pub(super) struct CommandHelp {
     pub(super) does: &'static str,
 }
 
+const fn command(name: &'static str, input: &'static str, does: &'static str) -> CommandHelp {
+    CommandHelp { name, input, does }
+}
+
 /// All commands, as `/help` lists them.
 pub(super) const COMMANDS: [CommandHelp; 20] = [
-    CommandHelp { name: "help", input: "", does: "list the commands and keys" },
-    CommandHelp { name: "window", input: "", does: "show what is in the model's window, largest first" },
-    CommandHelp { name: "plan", input: "", does: "show what would be set aside or summarised next" },
-    CommandHelp {
-        name: "compact",
-        input: "[FOCUS]",
-        does: "summarise older messages now; FOCUS says what to keep",
-    },
-    CommandHelp {
-        name: "undo",
-        input: "[RECEIPT]",
-        does: "put back what was set aside or summarised last; a pin goes",
-    },
-    CommandHelp { name: "recall", input: "[HANDLE|WORDS]", does: "show or search what is out of the window" },
-    CommandHelp {
-        name: "pin",
-        input: "WHAT",
-        does: "keep words, a message or a part in view whatever happens",
-    },
-    CommandHelp { name: "receipts", input: "", does: "list what was set aside, summarised or pinned" },
-    CommandHelp { name: "continue", input: "", does: "go on with a turn that was stopped" },
-    CommandHelp {
-        name: "revert",
-        input: "[TURN|undo]",
-        does: "put files back as before the last turn that changed some, or TURN",
-    },
-    CommandHelp { name: "todo", input: "", does: "show the agent's list of things to do" },
-    CommandHelp {
-        name: "fork",
-        input: "[PROMPT]",
-        does: "go on in a new session that knows this one; this one stays",
-    },
-    CommandHelp {
-        name: "tasks",
-        input: "[ID|cancel ID]",
-        does: "list the background tasks of this session, show one, or cancel one",
-    },
-    CommandHelp { name: "new", input: "", does: "begin a new session" },
-    CommandHelp { name: "resume", input: "[ID]", does: "go on with another session; without ID, list them" },
-    CommandHelp { name: "sessions", input: "", does: "list the sessions of this directory" },
-    CommandHelp { name: "model", input: "[NAME]", does: "go on with another model; without NAME, list them" },
-    CommandHelp { name: "agent", input: "[NAME]", does: "go on with another agent; without NAME, list them" },
-    CommandHelp { name: "permissions", input: "", does: "list what is allowed, asked and denied" },
-    CommandHelp { name: "exit", input: "", does: "quit; the session is stored" },
+    command("help", "", "list the commands and keys"),
+    command("window", "", "show what is in the model's window, largest first"),
+    command("plan", "", "show what would be set aside or summarised next"),
+    command("compact", "[FOCUS]", "summarise older messages now; FOCUS says what to keep"),
+    command("undo", "[RECEIPT]", "put back what was set aside or summarised last; a pin goes"),
+    command("recall", "[HANDLE|WORDS]", "show or search what is out of the window"),
+    command("pin", "WHAT", "keep words, a message or a part in view whatever happens"),
+    command("receipts", "", "list what was set aside, summarised or pinned"),
+    command("continue", "", "go on with a turn that was stopped"),
+    command("revert", "[TURN|undo]", "put files back as before the last turn that changed some, or TURN"),
+    command("todo", "", "show the agent's list of things to do"),
+    command("fork", "[PROMPT]", "go on in a new session that knows this one; this one stays"),
+    command("tasks", "[ID|cancel ID]", "list the background tasks of this session, show one, or cancel one"),
+    command("new", "", "begin a new session"),
+    command("resume", "[ID]", "go on with another session; without ID, list them"),
+    command("sessions", "", "list the sessions of this directory"),
+    command("model", "[NAME]", "go on with another model; without NAME, list them"),
+    command("agent", "[NAME]", "go on with another agent; without NAME, list them"),
+    command("permissions", "", "list what is allowed, asked and denied"),
+    command("exit", "", "quit; the session is stored"),
 ];
 
 /// What the keys do.

@@ -1,10 +1,9 @@
 //! An inspection for people, as wide as their terminal.
 
 use plimsoll::Tokens;
-use plimsoll_host::{WindowSource, dollars};
+use plimsoll_host::{InspectedSession, WindowSource, dollars};
 use plimsoll_session::{Item, MeasuredBy, Rebuilt, Repeated, Share, Turn};
 
-use super::Inspected;
 use crate::output::{counted, percent, percents, printable};
 use crate::wrap::wrapped;
 
@@ -19,7 +18,7 @@ const WIDE: usize = 120;
 
 /// What a page depends on.
 pub(super) struct Page<'a> {
-    pub(super) inspected: &'a Inspected,
+    pub(super) inspected: &'a InspectedSession,
     pub(super) width: usize,
     /// Whether the log is shown beside the window.
     pub(super) log: bool,
@@ -52,8 +51,9 @@ impl Page<'_> {
     }
 
     fn heading(&self) -> String {
-        let Inspected { source, recorded, report, .. } = self.inspected;
+        let InspectedSession { recorded, report, .. } = self.inspected;
         // A replay is priced as the model that answered most, which need not be the last one.
+        let source = self.inspected;
         let model = source.model.as_ref().map(|last| match &recorded.model {
             Some(most) if most != last => format!("{last}, mostly {most}"),
             _ => last.clone(),
@@ -106,7 +106,7 @@ impl Page<'_> {
         let compared = format!(
             "note: the last request was recorded with {recorded} tokens; rebuilt from this file it has {tokens}."
         );
-        let unused = &self.inspected.source.unused;
+        let unused = &self.inspected.unused;
         let branches: u64 =
             unused.iter().filter(|(kind, _)| kind.contains("another")).map(|(_, count)| count).sum();
         let why = match (rebuilt.gap > 0.0, branches) {

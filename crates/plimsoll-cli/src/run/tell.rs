@@ -13,12 +13,12 @@ use std::time::{Duration, Instant};
 use plimsoll::{SessionId, Tokens};
 use plimsoll_agent::metrics::TokenMetrics;
 use plimsoll_agent::tasks::{duration_text, short_id};
-use plimsoll_agent::{AgentError, CallStatus, Event, Follower, McpChange, RunReport};
+use plimsoll_agent::{AgentError, CallStatus, Event, Follower, RunReport};
 use plimsoll_store::Archive;
 use serde_json::{Value, json};
 
 use crate::figures::{cost_after, spend_text};
-use crate::notices::{Commands, call_subject, end_notice, reduction_notice, task_end};
+use crate::notices::{Commands, call_subject, end_notice, event_notice, reduction_notice, task_end};
 use crate::output::{counted, first_words, printable, write_json};
 use crate::style::{QUIET, paint};
 
@@ -230,9 +230,6 @@ pub(crate) fn describe(event: &Event) -> Option<String> {
             let why = first_words(error.as_deref().unwrap_or_default(), SHOWN);
             Some(format!("  {tool} failed: {why}"))
         }
-        Event::Notice { text } => Some(format!("· {text}")),
-        // Where everything is held there is nothing to say.
-        Event::Confined { confinement, .. } if !confinement.is_whole() => Some(format!("· {confinement}")),
         Event::Denied { tool, hint, .. } => Some(format!("  {tool} was denied; {hint}")),
         Event::Summarising { chunk, of, early, .. } => {
             let piece = if *of > 1 { format!(" (part {chunk} of {of})") } else { String::new() };
@@ -240,22 +237,6 @@ pub(crate) fn describe(event: &Event) -> Option<String> {
             Some(format!("· {when}{piece}"))
         }
         Event::Summarised { error: Some(error), .. } => Some(format!("  the summary failed: {error}")),
-        Event::Reduced(figures) => {
-            reduction_notice(figures, Commands::Shell).map(|notice| format!("· {notice}"))
-        }
-        Event::Retrying { wait_ms, error, .. } => {
-            Some(format!("· {error}; trying again in {:.1} s", *wait_ms as f64 / 1_000.0))
-        }
-        Event::Refused { window: Some(window) } => {
-            Some(format!("· the request was too long: the model's window is {window} tokens"))
-        }
-        Event::RefusedThoughts => Some(
-            "· the provider refused earlier thoughts; they stay in the log and are no longer sent".to_owned(),
-        ),
-        Event::Refused { window: None } => Some("· the request was too long; reducing it".to_owned()),
-        Event::BrokenOff { error, .. } => Some(format!("· the answer broke off: {error}")),
-        Event::Repeating { tool, times } => Some(format!("· {tool} gave the same result {times} times")),
-        Event::Hooked { hook, event, outcome } => Some(format!("· the hook `{hook}` ({event}) {outcome}")),
         Event::TaskLaunched { task, agent, description, forked, run, .. } => {
             let id = short_id(task, []);
             let verb = if *run > 1 { "resumed" } else { "launched" };
@@ -269,9 +250,10 @@ pub(crate) fn describe(event: &Event) -> Option<String> {
             let why = error.as_deref().map(|error| format!(": {}", first_words(error, SHOWN)));
             Some(format!("· task {id} {how} after {time} ({about}){}", why.unwrap_or_default()))
         }
-        Event::McpServer { change: McpChange::Started { .. }, .. } => None,
-        Event::McpServer { server, change } => Some(format!("· MCP server `{server}` {change}")),
-        _ => None,
+        Event::Reduced(figures) => {
+            reduction_notice(figures, Commands::Shell).map(|notice| format!("· {notice}"))
+        }
+        other => event_notice(other).map(|notice| format!("· {notice}")),
     }
 }
 

@@ -13,7 +13,7 @@ use plimsoll::redact::redact;
 use plimsoll::{Message, Part, PartBody, Policy, Tokens};
 use plimsoll_config::Flags;
 use plimsoll_import::{Extent, transcript};
-use plimsoll_session::{Share, Weigher, look_up};
+use plimsoll_session::{Share, look_up};
 use plimsoll_store::StoreError;
 use serde_json::{Map, Value, json};
 
@@ -22,7 +22,7 @@ use super::subject::Subject;
 use crate::config::HostConfig;
 use crate::error::{ErrorKind, HostError};
 use crate::host::Host;
-use crate::recorded::{RecordedFigures, SessionWindow};
+use crate::inspect::weigh_window;
 use crate::words::counted;
 
 /// Maximum number of things that are listed at once.
@@ -286,7 +286,6 @@ fn format_part(part: &Part) -> String {
 
 /// Says what is in the window of the first session, and which other is stored.
 fn inspect(subjects: &[Subject], config: &HostConfig) -> Result<McpAnswer, McpRefusal> {
-    let policy = &config.policy;
     let Some((Subject { opened, session, writer, .. }, others)) = subjects.split_first() else {
         return Err(McpRefusal::Failed("there is no session to look into".to_owned()));
     };
@@ -296,11 +295,7 @@ fn inspect(subjects: &[Subject], config: &HostConfig) -> Result<McpAnswer, McpRe
         // The copy that is looked into does not know who wrote it, and the size of the window depends on that.
         transcript.format = plimsoll_formats::Format::ClaudeCode;
     }
-    let figures = RecordedFigures::of(&transcript.recorded);
-    let limits = SessionWindow::of(&transcript, &figures, config, None).limits;
-    let mut weigher = Weigher::new(policy);
-    transcript.messages.into_iter().for_each(|message| weigher.add(message));
-    let report = weigher.finish(limits, session.directory.as_deref());
+    let (report, _, limits) = weigh_window(transcript, config, None);
     let fullness = report.percent().zip(report.line);
     let fullness = fullness.map(|(percent, line)| {
         format!(", {percent} % of the line at {line} in a window of {}", limits.context)

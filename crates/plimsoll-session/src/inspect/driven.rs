@@ -8,11 +8,11 @@ use serde::Serialize;
 use super::describe::Describer;
 use super::kind::is_user_prompt;
 use super::report::{MeasuredBy, WindowReport};
-use super::scale::WindowSize;
 use super::tally::BlockScale;
 use super::weigher::Weigher;
 use crate::driver::Driver;
 use crate::error::SessionError;
+use crate::scale::WindowSize;
 use crate::stored::each_message;
 
 /// How heavy the next request of a session is, and how far it is from the line.

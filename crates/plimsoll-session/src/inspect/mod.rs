@@ -2,7 +2,6 @@
 //!
 //! | part | does |
 //! |---|---|
-//! | `scale` | [`WindowScale`], the one scale that windows are shown on, and [`UsageScale`] for plans on it |
 //! | `weigher`, `view`, `log`, `growth` | [`Weigher`], which takes a session message by message in bounded memory |
 //! | `kind` | [`ContentKind`], the one table of kinds and labels |
 //! | `tally`, `ranking`, `describe` | the blocks of a window by kind, tool, file and turn |
@@ -16,7 +15,6 @@ mod kind;
 mod log;
 mod ranking;
 mod report;
-mod scale;
 mod tally;
 mod view;
 mod weigher;
@@ -28,5 +26,4 @@ pub use ranking::Share;
 pub use report::{
     Item, LargeOutput, LogReport, MeasuredBy, Rebuilt, Repeated, Turn, WindowReport, percent, percents,
 };
-pub use scale::{UsageScale, WindowScale, WindowSize};
 pub use weigher::Weigher;

@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::kind::ContentKind;
 use super::ranking::{Share, Weight};
-use super::scale::WindowSize;
+use crate::scale::WindowSize;
 
 /// What is in the window of a session, and how far it is from the line.
 ///
@@ -274,8 +274,8 @@ mod tests {
     use plimsoll::Tokens;
 
     use super::super::ranking::Share;
-    use super::super::scale::WindowSize;
     use super::{WindowReport, percent, percents};
+    use crate::scale::WindowSize;
 
     #[test]
     fn kinds_that_are_estimated_too_high_add_up_to_the_window() {

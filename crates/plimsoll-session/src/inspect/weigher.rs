@@ -8,9 +8,9 @@ use super::growth::Growth;
 use super::log::LogTally;
 use super::ranking::Weight;
 use super::report::{MeasuredBy, Rebuilt, WindowReport};
-use super::scale::WindowScale;
 use super::tally::BlockScale;
 use super::view::{View, size};
+use crate::scale::WindowScale;
 
 /// Maximum size of the messages that wait for one that records usage, in bytes.
 const MOST_WAITING: usize = 8 << 20;

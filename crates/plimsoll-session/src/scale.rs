@@ -48,7 +48,7 @@ impl WindowScale {
         WindowScale::new(WindowMeter::of(messages).read(), policy)
     }
 
-    pub(super) fn new(measured: Option<Measured>, policy: &Policy) -> WindowScale {
+    pub(crate) fn new(measured: Option<Measured>, policy: &Policy) -> WindowScale {
         WindowScale { measured, chars: policy.count }
     }
 
