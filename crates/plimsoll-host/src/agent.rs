@@ -5,12 +5,13 @@ use std::sync::Arc;
 use plimsoll::{Limits, Message, SessionId, Tokens};
 use plimsoll_agent::tasks::{ConfiguredRoster, Task, TaskError};
 use plimsoll_agent::{
-    Agent, AgentError, Asker, Conversation, EventSink, RunOverrides, TaskBoard, TaskLimits, parse_allow,
-    require_tool,
+    Agent, AgentError, Asker, Conversation, EventSink, RunOverrides, TaskBoard, TaskLimits,
+    agent_description, agent_names, parse_allow, require_tool,
 };
 use plimsoll_config::{Flags, PermissionRule, RunConfig};
 use plimsoll_session::SessionError;
 use plimsoll_store::{PageRequest, StoreError, TakeOver, holder_is_gone, holder_name};
+use plimsoll_tokens::ModelTable;
 
 use crate::config::HostConfig;
 use crate::drive::holder;
@@ -23,7 +24,7 @@ const LOOK_BACK: u64 = 50;
 /// The rule that allows commands to use the network; every other name is a tool.
 const NETWORK: &str = "network";
 
-/// What the user wants of an agent, beside the configuration.
+/// Options of an agent, in addition to the configuration.
 #[derive(Clone, Debug, Default)]
 pub struct AgentOptions {
     /// The agent.
@@ -47,7 +48,7 @@ impl AgentOptions {
     }
 }
 
-/// What agents are made from.
+/// Configuration and options that agents are made from.
 pub struct AgentSetup {
     /// Models, agents and permissions.
     pub run: Arc<RunConfig>,
@@ -106,13 +107,13 @@ impl AgentSetup {
         self.host.session_or_import(id, opened, &self.config)
     }
 
-    /// What the options want besides what is configured.
+    /// Returns the overrides that the options ask for.
     pub fn overrides(&self) -> RunOverrides {
         let AgentOptions { agent, flags, .. } = &self.options;
         RunOverrides { agent: agent.clone(), model: flags.model.clone(), allow: self.allow.clone() }
     }
 
-    /// What the options want, and otherwise what a session has had so far.
+    /// Returns the overrides that the options ask for; otherwise the session keeps its agent and model.
     pub fn overrides_for(&self, opened: &OpenStore, session: &SessionId) -> Result<RunOverrides, HostError> {
         let mut overrides = self.overrides();
         if overrides.agent.is_none() {
@@ -132,6 +133,35 @@ impl AgentSetup {
             }
         }
         Ok(overrides)
+    }
+
+    /// Returns the models that can be reached: those that are configured, and known ones of providers that are set up.
+    pub fn models(&self) -> Vec<String> {
+        let mut names = Vec::new();
+        for (provider, config) in &self.run.providers {
+            names.extend(config.models.keys().map(|model| format!("{provider}/{model}")));
+        }
+        for name in ModelTable::default().names() {
+            let provider = match name.as_str() {
+                name if name.starts_with("claude") => "anthropic",
+                name if name.starts_with("gpt") || name.starts_with('o') => "openai",
+                _ => continue,
+            };
+            let full = format!("{provider}/{name}");
+            if self.run.resolve_model(Some(&full)).is_ok() && !names.contains(&full) {
+                names.push(full);
+            }
+        }
+        names
+    }
+
+    /// Returns the names of agents with their descriptions.
+    pub fn agents(&self) -> Vec<(String, String)> {
+        let names = agent_names(&self.run).into_iter();
+        names
+            .map(|name| (agent_description(&self.run, &name), name))
+            .map(|(about, name)| (name, about))
+            .collect()
     }
 
     /// Makes an agent for sessions of a database.
@@ -261,7 +291,7 @@ fn task_model(opened: &OpenStore, session: &SessionId) -> Option<String> {
     Some(Task::try_from(record).ok()?.data.model)
 }
 
-/// What failed while an agent worked, with a next step; `go_on` is the command that continues.
+/// Converts an error of an agent, with a next step; `go_on` is the command that continues.
 pub fn agent_failed(error: AgentError, go_on: &str) -> HostError {
     let hint = match &error {
         AgentError::Session(SessionError::Store(StoreError::Leased { .. })) => {

@@ -17,7 +17,7 @@ use crate::host::Host;
 use crate::report::{Level, Notice};
 use crate::shell::shell_word;
 
-/// What all layers of the configuration say, as hosts use it.
+/// The merged layers of the configuration, as hosts use them.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct HostConfig {
@@ -39,9 +39,9 @@ pub struct HostConfig {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StoreSettings {
-    /// The database; `None` if nothing names one and there is no home directory.
+    /// The database; `None` if it is not configured and the user has no home directory.
     pub path: Option<PathBuf>,
-    /// What an acknowledged write survives.
+    /// Durability of acknowledged writes.
     pub durability: Durability,
     /// How long spilled outputs are kept.
     pub retention: Retention,

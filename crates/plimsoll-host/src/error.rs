@@ -89,7 +89,7 @@ impl HostError {
         self.kind != ErrorKind::Negative
     }
 
-    /// What happened, without the next steps.
+    /// Message, without the hints.
     pub fn message(&self) -> &str {
         &self.message
     }
@@ -104,7 +104,7 @@ impl HostError {
         self.source.as_ref()?.downcast_ref::<io::Error>().map(io::Error::kind)
     }
 
-    /// What happened and the next steps on one line, for a program.
+    /// Returns the message and the hints on one line, for a program.
     pub fn one_line(&self) -> String {
         std::iter::once(&self.message).chain(&self.hints).cloned().collect::<Vec<_>>().join("; ")
     }

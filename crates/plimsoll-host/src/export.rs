@@ -21,7 +21,7 @@ use crate::words::counted;
 pub struct Exported {
     /// Number of messages that were written.
     pub messages: usize,
-    /// What the format has no place for.
+    /// Content that the format cannot represent.
     pub lost: Vec<String>,
 }
 
@@ -30,9 +30,9 @@ pub struct Exported {
 pub struct StoredTranscript {
     /// The transcript.
     pub transcript: Transcript,
-    /// What could not be read; empty unless the session is salvaged.
+    /// Damaged content; empty unless the session is salvaged.
     pub damage: Vec<Damage>,
-    /// What is stored beside the conversation, which no format has a place for.
+    /// Stored data that no format can represent, such as receipts.
     pub beside: Vec<String>,
 }
 

@@ -5,16 +5,16 @@ use std::path::Path;
 
 use tempfile::{Builder, NamedTempFile};
 
-/// What happens to a file that exists.
+/// How an existing file is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Existing {
-    /// It stays, which is an error.
+    /// Keeps the file and returns an error.
     Keep,
-    /// It is replaced.
+    /// Replaces the file.
     Replace,
 }
 
-/// Writes a file by way of a temporary one beside it, so that no reader sees half of it.
+/// Writes a file through a temporary one in the same directory, so that no reader sees half of it.
 pub fn write(path: &Path, bytes: &[u8], existing: Existing) -> io::Result<()> {
     write_with(path, existing, |file| file.write_all(bytes))
 }
@@ -44,7 +44,7 @@ pub(crate) fn private(folder: &Path) -> io::Result<NamedTempFile> {
     Builder::new().prefix(".plimsoll-").tempfile_in(folder)
 }
 
-/// Gives a temporary file its name.
+/// Renames a temporary file to its path.
 pub(crate) fn keep(file: NamedTempFile, path: &Path, existing: Existing) -> io::Result<()> {
     file.as_file().sync_all()?;
     let kept = match existing {
@@ -54,7 +54,7 @@ pub(crate) fn keep(file: NamedTempFile, path: &Path, existing: Existing) -> io::
     kept.map(drop).map_err(|error| error.error)
 }
 
-/// Creates a directory that only the user can read. One that exists stays as it is.
+/// Creates a directory that only the user can read. An existing one is unchanged.
 pub fn private_folder(folder: &Path) -> io::Result<()> {
     if folder.is_dir() {
         return Ok(());

@@ -52,7 +52,7 @@ pub struct WindowStatus {
     pub context: Tokens,
     /// Number of messages in the log.
     pub messages: usize,
-    /// Whether recorded usage tells `tokens`, rather than an estimate.
+    /// Whether `tokens` is known from recorded usage, rather than estimated.
     pub measured: bool,
 }
 
@@ -70,14 +70,14 @@ pub struct Follower<'a> {
     next_whole: Instant,
 }
 
-/// The file or database as it was when it was last read.
+/// State of the file or database when it was last read.
 struct Seen {
     name: String,
     place: Option<PathBuf>,
     stamp: Stamp,
 }
 
-/// What was read of a session up to where reading can be taken up again.
+/// The part of a session that was read, up to where reading can be resumed.
 struct Weighed<'a> {
     weigher: Weigher<'a>,
     transcript: Transcript,
@@ -147,7 +147,7 @@ impl<'a> Follower<'a> {
             // However long the one before took.
             return Some(self.read());
         }
-        // Where there is no file the session was on standard input, which is read once.
+        // Without a file the session came from a stream, which is read once.
         let place = place.clone()?;
         let now = stamp(Some(&place));
         if now == *then {
@@ -258,8 +258,7 @@ fn rested(begun: Instant) -> Instant {
     Instant::now() + begun.elapsed() * IDLE_SHARE
 }
 
-/// Weigh what comes before the restart, and give back what comes from there on: nothing if it begins nowhere among the
-/// messages, which then are all weighed.
+/// Weighs the messages before the restart, and returns the others. If the restart is not among the messages, all are weighed.
 fn settle(weigher: &mut Weigher<'_>, mut messages: Vec<Message>, restart: Option<&Restart>) -> Vec<Message> {
     let is_first = |message: &Message| restart.is_some_and(|restart| message.info.id == *restart.message());
     let place = messages.iter().position(is_first).unwrap_or(messages.len());
@@ -268,7 +267,7 @@ fn settle(weigher: &mut Weigher<'_>, mut messages: Vec<Message>, restart: Option
     rest
 }
 
-/// What a session is known to be after more of it was read.
+/// Updates what is known about a session after more of it was read.
 fn merge(mut known: Transcript, rest: &Transcript) -> Transcript {
     let later = &rest.info;
     let info = &mut known.info;
@@ -300,7 +299,7 @@ impl FileId {
     }
 }
 
-/// Which file it is, its size and time, and those of the log beside it where it is a database.
+/// Identity, size and time of a file, and of the write-ahead log if it is a database.
 type Stamp = [Option<(FileId, u64, SystemTime)>; 2];
 
 fn stamp(place: Option<&Path>) -> Stamp {

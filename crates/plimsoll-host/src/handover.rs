@@ -24,7 +24,7 @@ use crate::recorded::{RecordedFigures, SessionWindow};
 use crate::shell::quoted;
 use crate::summarise::climb_alone;
 
-/// What to hand over.
+/// Parameters of a hand-over.
 pub struct HandoverRequest {
     /// The session.
     pub input: InputSpec,
@@ -40,7 +40,7 @@ pub struct HandoverRequest {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Handover {
-    /// Its id.
+    /// Id of the new session.
     pub session: String,
     /// The file.
     pub path: PathBuf,
@@ -48,7 +48,7 @@ pub struct Handover {
     pub directory: PathBuf,
     /// The command that continues it there; `None` if the tool would not find it.
     pub command: Option<String>,
-    /// What the format has no place for.
+    /// Content that the format cannot represent.
     pub lost: Vec<Lost>,
     /// How the copy was reduced, if it had to be.
     pub reduced: Option<Fitted>,
@@ -66,7 +66,7 @@ pub struct Fitted {
     pub after: Tokens,
     /// The line.
     pub line: Tokens,
-    /// What was reduced.
+    /// Receipts of the reductions.
     pub receipts: Vec<Receipt>,
 }
 
@@ -199,8 +199,8 @@ impl Host {
         Ok(Written { session, path, command, lost })
     }
 
-    /// Returns what must precede the command so that a tool finds its sessions below a folder: nothing for its own. `None` if
-    /// no setting would lead there.
+    /// Returns the variable that must precede the command so that a tool finds its sessions below a folder; empty for the
+    /// tool's own folder. `None` if no variable would lead there.
     fn setting_for(&self, tool: Tool, folder: &Path) -> Option<String> {
         let folder = self.directory().join(folder);
         // By what they are, not by how they are written: `DIR/.` and a link to it are the same place.

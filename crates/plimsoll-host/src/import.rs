@@ -74,7 +74,7 @@ impl Host {
         let mut importer = Importer { host: self, config, opened: Some(opened.clone()) };
         let source = InputSource::File(PathBuf::from(id), None);
         let spec = InputSpec { source, strict: false, flags: Flags::default() };
-        // If it is no session of any tool, the better message is about ours.
+        // If no tool has such a session, the error about stored sessions is more helpful.
         importer.import(spec, false).map(|report| report.id).map_err(|_| unknown)
     }
 

@@ -1,4 +1,4 @@
-//! What a host works on: a transcript, wherever it is.
+//! Finding and reading transcripts: files, streams, databases and stored sessions.
 
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
@@ -27,9 +27,9 @@ const HINT: &str = "give a transcript, the id of a session (`plimsoll sessions -
 /// Maximum number of list items that a notice names.
 const SHOWN: usize = 5;
 
-/// What to read, and how.
+/// A transcript to read.
 pub struct InputSpec {
-    /// Where it is.
+    /// Location.
     pub source: InputSource,
     /// Refuse records of unknown kinds and wrong values instead of reporting them.
     pub strict: bool,
@@ -63,7 +63,7 @@ pub struct Input {
 }
 
 enum Origin {
-    /// What other tools wrote.
+    /// A transcript of another tool.
     Source(Source<'static>),
     /// A stored session.
     Stored(Arc<OpenStore>, Box<Session>),
@@ -72,7 +72,7 @@ enum Origin {
 /// A whole session.
 #[non_exhaustive]
 pub struct WholeSession {
-    /// Its messages.
+    /// The messages.
     pub log: Log,
     /// The limits of its window.
     pub limits: Limits,
@@ -145,7 +145,7 @@ impl Host {
         }
     }
 
-    /// A path that is no file may be the id of a session.
+    /// A path that does not exist may be the id of a session.
     fn input_by_id(&self, path: &Path, error: io::Error, scope: Scope) -> Result<Input, HostError> {
         let name = format!("`{}`", path.display());
         let id = path.to_str().filter(|id| error.kind() == io::ErrorKind::NotFound && is_like_id(id));
@@ -264,7 +264,7 @@ impl Input {
         }
     }
 
-    /// Reads it, all of it or as far as its window is made of it. Only a stored session can tell the two apart.
+    /// Reads the transcript. Only a stored session can be read as far as its window is made of it; others are read whole.
     pub fn read(self, extent: Extent) -> Result<Transcript, HostError> {
         let Input { name, origin, host, strict, .. } = self;
         let read = match origin {
@@ -361,7 +361,7 @@ fn is_like_id(text: &str) -> bool {
     !id.is_empty() && id.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_'))
 }
 
-/// Reports that a session is empty, which is no fault of it.
+/// Reports that a session is empty, which is not an error.
 fn report_if_empty(name: &str, messages: usize, transcript: &Transcript, host: &Host) {
     if messages == 0 && transcript.side_chains.is_empty() {
         host.info(format!("{name} is an empty session"));
@@ -425,7 +425,7 @@ fn wrong_values(notes: &Notes) -> String {
     }
 }
 
-/// What is wrong with a line, without the column; its number is known.
+/// Problem of a line, without the column; the number of the line is known.
 fn problem(text: &str) -> &str {
     text.split(" at line 1 column ").next().unwrap_or(text)
 }

@@ -50,13 +50,13 @@ pub struct InspectedSession {
     pub context: Tokens,
     /// How the size of the model's window is known.
     pub context_source: WindowSource,
-    /// What is in the window.
+    /// Content of the window.
     #[serde(flatten)]
     pub report: WindowReport,
 }
 
 impl Host {
-    /// Inspects a session and its log. It is weighed as it is read, so that it may be larger than the memory.
+    /// Inspects a session and its log. Messages are weighed one by one, so the session may be larger than the memory.
     pub fn inspect(&self, spec: InputSpec, config: &HostConfig) -> Result<InspectedSession, HostError> {
         let asked = spec.flags.context;
         let mut weigher = Weigher::with_log(&config.policy);

@@ -28,7 +28,7 @@ impl Leases {
         }
     }
 
-    /// Releases all leases. One that was released before, or that another process has taken since, is left alone. A write
+    /// Releases all leases. One that was released before, or that another process has taken since, is not changed. A write
     /// under way is committed first: the store's single writer makes the release wait for its turn.
     pub fn release(&self) {
         for (archive, lease) in self.held().drain(..) {

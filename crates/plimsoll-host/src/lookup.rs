@@ -21,7 +21,7 @@ pub struct Lookup {
     pub search: Search,
     /// The database, if it exists and is in the scope.
     pub opened: Option<Arc<OpenStore>>,
-    /// What could not be read.
+    /// Descriptions of what could not be read.
     problems: Vec<String>,
 }
 
@@ -136,7 +136,7 @@ impl OpenStore {
     }
 
     /// Finds the stored session with this id or prefix; without one, the newest of the current directory or of the nearest
-    /// directory above it that has any. The home and what is above it are no project.
+    /// directory above it that has any. The home directory and those above it do not count.
     pub fn session_or_newest(&self, id: Option<&str>, host: &Host) -> Result<Session, HostError> {
         if let Some(id) = id {
             return self.session(id, host);

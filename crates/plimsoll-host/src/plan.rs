@@ -1,4 +1,4 @@
-//! What a plan is about, for users: the turn and subject of each part, and the size of the window before and after.
+//! Plans for users: the turn and subject of each part, and the size of the window before and after.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -88,7 +88,7 @@ impl PlanContents {
     }
 }
 
-/// Returns the inputs of calls whose results are parts of their own.
+/// Returns the inputs of calls whose results are separate parts.
 fn separate_calls(messages: &[Message]) -> BTreeMap<&str, (&str, Option<&Value>)> {
     let parts = messages.iter().flat_map(|message| &message.parts);
     let calls = parts.filter_map(|part| match &part.body {

@@ -92,7 +92,7 @@ impl Ranged<'_> {
         range.plan(log, summary, made, (policy, line), &policy.count)
     }
 
-    /// Returns the summary as it is accepted, and the plan that has it.
+    /// Returns the accepted summary, and the plan that has it.
     fn summarise(&self, log: &Log, host: &Host) -> Result<(Text, RangePlan), HostError> {
         let (policy, source) = (self.policy, self.range.source);
         let range = self.select(log)?;

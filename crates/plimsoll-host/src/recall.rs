@@ -1,4 +1,4 @@
-//! Content that is out of the window, brought back or searched; and files put back as they were.
+//! Recall of content that is out of the window, and revert of files.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::store::OpenStore;
 /// Shortest beginning of an id: words are shorter.
 const SHORTEST_ID: usize = 12;
 
-/// What to bring back.
+/// Content to recall.
 #[derive(Clone, Debug)]
 pub struct RecallRequest {
     /// The handle of the content; without one, everything that left the window is searched.
@@ -119,7 +119,7 @@ impl OpenStore {
         recalled.map_err(|error| self.not_recalled(error, request))
     }
 
-    /// Writes content as it is stored.
+    /// Writes the stored bytes of content.
     pub fn copy_content(
         &self,
         scope: Scope<'_>,
@@ -142,8 +142,8 @@ impl OpenStore {
         hits.map_err(|error| request.refused(error))
     }
 
-    /// Finds the message or part in view whose id begins so. Sessions of other tools have ids of their own, which are known
-    /// by being there.
+    /// Finds the message or part in view whose id begins with `beginning`. Sessions of other tools have ids of any form, so an
+    /// id is recognised only by being in view.
     pub fn id_in_view(&self, session: &SessionId, beginning: &str) -> Result<Option<String>, StoreError> {
         if beginning.len() < SHORTEST_ID || beginning.contains(char::is_whitespace) {
             return Ok(None);
@@ -182,7 +182,7 @@ impl OpenStore {
 }
 
 impl Host {
-    /// Puts files of a stored session back as they were before a turn, or plans to.
+    /// Restores the files of a stored session to their state before a turn, or plans to.
     pub fn revert(
         &self,
         session: Option<&str>,

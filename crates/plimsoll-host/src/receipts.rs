@@ -1,4 +1,4 @@
-//! What was done to stored sessions, and undoing it.
+//! Receipts and pins of stored sessions, and undo.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! What a session records of usage, as figures with a cost; and the size of its model's window.
+//! Recorded usage of a session with its cost, and the size of its model's window.
 
 use std::collections::BTreeMap;
 
@@ -125,9 +125,9 @@ pub enum WindowSource {
     Policy,
     /// The session records it.
     Recorded,
-    /// It is known of the model.
+    /// The model table has it.
     Model,
-    /// It is configured.
+    /// The configuration has it.
     Configured,
     /// Nothing is known or configured.
     Default,
@@ -149,7 +149,7 @@ impl WindowSource {
         }
     }
 
-    /// Whether neither the session, the user nor the model tells the size.
+    /// Whether the size is known neither from the session, the user nor the model.
     pub(crate) fn is_unknown(self) -> bool {
         matches!(self, WindowSource::Default | WindowSource::LargestRequest)
     }

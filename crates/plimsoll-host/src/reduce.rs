@@ -18,10 +18,10 @@ use crate::host::Host;
 use crate::input::WholeSession;
 use crate::words::counted;
 
-/// What came of a reduction.
+/// Result of a reduction.
 #[derive(Debug)]
 pub enum Reduced {
-    /// It was done; the receipts, and a remark if the window is still over its line.
+    /// Receipts of a completed reduction, and a remark if the window is still over its line.
     Done(Vec<Receipt>, Option<String>),
     /// There was nothing to reduce; why, and of which tools there are outputs that may be pruned.
     Nothing(String, Vec<(String, usize)>),
@@ -111,7 +111,7 @@ impl StoredSession {
     }
 }
 
-/// What came of a compaction.
+/// Returns the result of a compaction.
 pub(crate) fn compacted(
     receipts: Vec<Receipt>,
     verdict: &plimsoll::compact::ladder::Verdict,
@@ -139,7 +139,7 @@ pub fn other_tools(plan: &PrunePlan, log: &Log, policy: &Policy) -> Vec<(String,
     counts
 }
 
-/// Says why there is no compaction, with what there is of the conversation. System messages are never summarised.
+/// Explains that a compaction is not possible, with the size of the conversation. System messages are never summarised.
 pub fn too_little(log: &Log, policy: &Policy) -> String {
     let window = Window::of(log, policy);
     let said = || window.messages.iter().filter(|message| message.role != WindowRole::System);

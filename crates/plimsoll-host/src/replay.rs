@@ -1,4 +1,4 @@
-//! What each policy would have done to recorded sessions: which sessions, prices, windows and policies, run in parallel.
+//! Replay of recorded sessions under policies: chooses sessions, prices, windows and policies, and runs them in parallel.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -95,18 +95,18 @@ impl Bills {
     }
 }
 
-/// One session under every policy.
+/// A session under every policy.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct SessionReplay {
     /// Where it came from.
     pub name: String,
-    /// Its format.
+    /// Format.
     pub format: String,
-    /// Its title.
+    /// Title.
     pub title: Option<String>,
-    /// Its model.
+    /// Model.
     pub model: Option<String>,
     /// The window it was tried in.
     pub context: u64,
@@ -125,7 +125,7 @@ pub struct SessionReplay {
     pub measured: bool,
     /// Tokens of every request that the session does not record.
     pub hidden: Tokens,
-    /// What its recorded usage cost, in dollars.
+    /// Cost of the recorded usage, in dollars.
     pub recorded_cost: Option<f64>,
     /// Comparison of the replay without a policy with the recorded bill, over the calls that can be compared.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -133,13 +133,13 @@ pub struct SessionReplay {
     /// The median share of its recorded tokens that a request is rebuilt with, before it is scaled to them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rebuilt_share: Option<f64>,
-    /// What was recorded for the request of each call; empty if nothing was.
+    /// Recorded tokens of the request of each call; empty if none are recorded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recorded_requests: Vec<Option<u64>>,
     /// Why the recorded bill may differ from that of no policy.
     #[serde(skip)]
     pub bill_gap_causes: &'static str,
-    /// What came of each policy.
+    /// Result of each policy.
     pub policies: Vec<Report>,
 }
 
@@ -319,7 +319,7 @@ impl ReplayRequest {
     }
 }
 
-/// What is the same for all sessions of a replay.
+/// Parameters that all sessions of a replay share.
 struct Replayer<'a> {
     request: &'a ReplayRequest,
     rules: &'a [Rules],

@@ -1,8 +1,8 @@
-//! What a host has to say beside its results: notices, and progress of what takes long.
+//! Notices and progress, which a host reports in addition to its results.
 
 use std::fmt;
 
-/// Something that the user should know, beside the result.
+/// Something that the user should know, in addition to the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Notice {
@@ -18,7 +18,7 @@ pub struct Notice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Level {
-    /// What was chosen or done.
+    /// A choice that was made, or an action that was taken.
     Info,
     /// Something that may not be expected.
     Note,
@@ -62,11 +62,11 @@ pub trait Reporter: Send + Sync {
     }
 }
 
-/// Amount of work, as far as it is known.
+/// Known amount of work.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Work {
-    /// One step of unknown length.
+    /// A single step of unknown length.
     Step,
     /// Bytes that are read, and how many there are.
     Bytes(Option<u64>),
@@ -81,7 +81,7 @@ pub trait Progress: Send + Sync {
         let _ = place;
     }
 
-    /// One more item is done.
+    /// Counts an item as done.
     fn step(&self) {}
 
     /// There are more items than was known.

@@ -1,4 +1,4 @@
-//! Words for a shell, in commands that users are told to type.
+//! Words for a shell, in suggested commands.
 
 use std::path::Path;
 

@@ -139,7 +139,7 @@ impl OpenStore {
     }
 }
 
-/// Whether there is a database; an error if that cannot be told.
+/// Whether the database exists; an error if that is unknown.
 fn exists(path: &Path) -> Result<bool, HostError> {
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => {

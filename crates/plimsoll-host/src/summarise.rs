@@ -106,8 +106,8 @@ impl WholeSession {
         self.summary_of(source.climb(climb, edit, policy, host)?)
     }
 
-    /// Makes the summary that is possible without a model. The climb that applying would make is made and not kept: a
-    /// summary that is as long as what it replaces is rejected, and only the climb can tell.
+    /// Makes the summary that is possible without a model. The climb is made as if it were applied, and not kept: a summary
+    /// that is as long as what it replaces is rejected during the climb.
     pub fn summarise_offline(&self, policy: &Policy, host: &Host) -> Result<Summary, HostError> {
         let climb = Climb::of_log(self.log.clone(), self.situation(policy, None), random_ids());
         let climbed = host.during("summarising", || climb_alone(climb))?;
@@ -152,7 +152,7 @@ impl SummarySource {
         }
     }
 
-    /// What the engine has to know of it. A command says nothing of its window, so that of the session counts.
+    /// Returns the summariser for the engine. The window of a command is unknown, so that of the session counts.
     pub(crate) fn summariser(&self, session: Limits) -> Summariser {
         match self {
             SummarySource::Model(model, _) => {
@@ -190,8 +190,8 @@ impl SummarySource {
             .hint("nothing was changed; `--offline` makes one without a model")
     }
 
-    /// Climbs with summaries of the model or command, or with the one that is extracted. Only the last one is edited: those
-    /// before it are read by the summariser alone.
+    /// Climbs with summaries of the model or command, or with the one that is extracted. Only the last one is edited: only
+    /// the summariser reads those before it.
     fn climb(
         &self,
         mut climb: Climb,

@@ -21,7 +21,7 @@ use crate::store::OpenStore;
 pub struct TaskSession {
     /// The database.
     pub opened: OpenStore,
-    /// The board. It has no agents, so it runs nothing: a host that only looks takes up no queued resume.
+    /// The board. It has no agents, so it runs nothing: a host that only looks starts no queued resume.
     pub board: Arc<TaskBoard>,
     /// The runtime that the board is used on.
     pub runtime: Runtime,

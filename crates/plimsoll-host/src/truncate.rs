@@ -14,14 +14,14 @@ const PIECE: usize = 1 << 16;
 
 /// The ends of an output, and a file with all of it if it is too long to be held.
 pub struct HeldOutput {
-    /// Its ends.
+    /// Beginning and end of the output.
     pub ends: OutputEnds,
     hash: blake3::Hasher,
     whole: Option<io::Result<NamedTempFile>>,
 }
 
 impl HeldOutput {
-    /// Reads an output. What is too long to be held goes into a file in `spill_dir` as it comes.
+    /// Reads an output. One that is too long to be held is written to a file in `spill_dir` while it is read.
     pub fn read(
         mut input: impl Read,
         ends: OutputEnds,

@@ -28,7 +28,7 @@ pub struct Removed {
     pub spilled_bytes: u64,
 }
 
-/// What a purge destroys.
+/// Content that a purge destroys.
 #[derive(Debug)]
 pub enum PurgePlan {
     /// This content.
@@ -70,7 +70,7 @@ impl OpenStore {
         };
         let lease = self.lease(&session.id, force, REMOVE, host)?;
         let tasks = self.tasks_below(&session.id)?;
-        // A task that is running is left alone, or taken from its holder as well.
+        // A running task stops the removal, or is taken from its holder as well.
         let running = tasks.iter().filter(|_| force).map(|task| self.lease(task, force, REMOVE, host));
         let running = running.collect::<Result<Vec<_>, HostError>>()?;
         running.iter().try_for_each(|lease| self.archive.store().release(lease))?;
@@ -110,7 +110,7 @@ impl OpenStore {
         Ok(PurgePlan::Nothing(report, finished))
     }
 
-    /// Destroys content for good. What could not be finished is reported.
+    /// Destroys content permanently. An unfinished purge is reported.
     pub fn purge(
         &self,
         session: &SessionId,

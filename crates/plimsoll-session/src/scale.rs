@@ -2,7 +2,7 @@
 //!
 //! A driver's own scale is made of its newest usage and an estimate of the same window, and takes all that they differ by
 //! for a factor. In a session of another tool most of the difference is hidden: a system prompt and schemas of tools that
-//! no transcript shows, and that no reduction removes. [`WindowMeter`] tells the two apart, but has to see every request. So
+//! no transcript shows, and that no reduction removes. [`WindowMeter`] separates the two, but has to see every request. So
 //! all of the session is read again for each figure; the messages that a reduction is about to change are taken as they will
 //! be.
 
@@ -36,9 +36,9 @@ pub struct WindowScale {
 pub struct WindowSize {
     /// Tokens of the window.
     pub tokens: Tokens,
-    /// Tokens of every request that the session does not record; `None` if no usage tells.
+    /// Tokens of every request that the session does not record; `None` without usage.
     pub hidden: Option<Tokens>,
-    /// Other tokens that the session does not record; `None` if no usage tells.
+    /// Other tokens that the session does not record; `None` without usage.
     pub unseen: Option<Tokens>,
 }
 
@@ -52,7 +52,7 @@ impl WindowScale {
         WindowScale { measured, chars: policy.count }
     }
 
-    /// What the recorded usage says, if there is any.
+    /// The recorded usage, if there is any.
     pub fn measured(&self) -> Option<&Measured> {
         self.measured.as_ref()
     }
@@ -83,7 +83,7 @@ impl WindowScale {
     }
 }
 
-/// A session's window as its usage tells it, and a counter for plans about its pieces.
+/// Size of a session's window by its usage, and a counter for plans about its pieces.
 #[derive(Clone)]
 pub struct UsageScale {
     /// Tokens of the window now.
@@ -159,7 +159,7 @@ impl UsageScale {
         )
     }
 
-    /// Plans a prune of what is chosen, down to a share of the window as it is shown.
+    /// Plans a prune of what is chosen, down to a share of the shown window.
     pub fn plan_choice(
         &self,
         messages: &[Message],

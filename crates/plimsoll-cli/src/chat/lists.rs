@@ -1,12 +1,10 @@
 //! Lists that commands show: the window, sessions, models, agents, receipts, rules.
 
 use plimsoll::{Plan, Receipt, Tokens};
-use plimsoll_agent::{agent_description, agent_names};
 use plimsoll_config::{Action, PermissionRule};
 use plimsoll_host::{HostError, in_force};
 use plimsoll_session::WindowReport;
 use plimsoll_store::{Filter, Session};
-use plimsoll_tokens::ModelTable;
 
 use super::complete::Choices;
 use super::text::{one_line, wrap};
@@ -203,7 +201,7 @@ impl Chat<'_> {
             None => self.agent()?.model.name.to_string(),
         };
         let mut lines = vec![paint(HEADING, "Models")];
-        let mut models = self.models();
+        let mut models = self.setup.models();
         if !models.contains(&now) {
             models.insert(0, now.clone());
         }
@@ -222,7 +220,7 @@ impl Chat<'_> {
             None => self.agent()?.profile.name,
         };
         let mut lines = vec![paint(HEADING, "Agents")];
-        for (name, about) in self.agents() {
+        for (name, about) in self.setup.agents() {
             let mark = if name == now { "›" } else { " " };
             let about = paint(QUIET, &one_line(&about, self.screen.width().saturating_sub(20).max(10)));
             lines.push(format!("{mark} {:<14} {about}", one_line(&name, 40)).trim_end().to_owned());
@@ -234,8 +232,8 @@ impl Chat<'_> {
     /// What can be completed from now on.
     pub(super) fn refresh_choices(&self) {
         let mut choices = Choices {
-            models: self.models(),
-            agents: self.agents(),
+            models: self.setup.models(),
+            agents: self.setup.agents(),
             sessions: self
                 .sessions()
                 .unwrap_or_default()
@@ -258,34 +256,6 @@ impl Chat<'_> {
         let directory = self.host.directory().to_str().map(str::to_owned);
         let filter = Filter { directory, most: Some(SESSIONS), ..Filter::default() };
         Ok(self.opened.archive.store().sessions(&filter)?)
-    }
-
-    /// Models that can be reached: those that are configured, and known ones of providers that are set up.
-    fn models(&self) -> Vec<String> {
-        let run = &self.setup.run;
-        let mut names = Vec::new();
-        for (provider, config) in &run.providers {
-            names.extend(config.models.keys().map(|model| format!("{provider}/{model}")));
-        }
-        let table = ModelTable::default();
-        for name in table.names() {
-            let provider = match name.as_str() {
-                name if name.starts_with("claude") => "anthropic",
-                name if name.starts_with("gpt") || name.starts_with('o') => "openai",
-                _ => continue,
-            };
-            let full = format!("{provider}/{name}");
-            if run.resolve_model(Some(&full)).is_ok() && !names.contains(&full) {
-                names.push(full);
-            }
-        }
-        names
-    }
-
-    fn agents(&self) -> Vec<(String, String)> {
-        let run = &self.setup.run;
-        let names = agent_names(run).into_iter();
-        names.map(|name| (agent_description(run, &name), name)).map(|(about, name)| (name, about)).collect()
     }
 }
 

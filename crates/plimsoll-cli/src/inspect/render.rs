@@ -31,7 +31,7 @@ impl Page<'_> {
     pub(super) fn render(&self) -> String {
         let report = &self.inspected.report;
         let mut out = self.heading();
-        let all = report.window;
+        let all = report.window.max(report.visible);
         self.ranking(&mut out, "In the window", &report.kinds(), all);
         self.items(&mut out, &report.items, all);
         for (title, shares) in

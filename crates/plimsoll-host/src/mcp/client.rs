@@ -1,7 +1,7 @@
 //! The client that calls: its tool, and its session.
 //!
 //! The newest file of a tool need not be that of the session which calls. A new session's file may not have been begun,
-//! and two sessions may go on in one directory. So what the client says comes first: Codex names its thread with every
+//! and two sessions may be open in one directory. So what the client says comes first: Codex names its thread with every
 //! call, Claude Code the call's id, which it writes into the session a moment later, and its session when it starts the
 //! server. The call's id counts more than that: after `/clear` or `/resume` it is the same server and another session.
 //! Of clients that say nothing the newest session is meant.

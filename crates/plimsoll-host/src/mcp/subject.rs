@@ -19,7 +19,7 @@ use crate::host::Host;
 use crate::lookup::none_with;
 use crate::store::OpenStore;
 
-/// A session, and where it can be read.
+/// A session and the store that has it.
 pub(super) struct Subject {
     pub(super) opened: OpenStore,
     pub(super) session: Session,
@@ -97,7 +97,7 @@ impl Subject {
     }
 
     /// The stored session that the client's was handed over from: the one that its file names, or the one that its
-    /// handles are of. A tool that goes on under a new id may have left out what it does not know.
+    /// handles are of. A tool that continues under a new id may have left out fields that it does not know.
     fn origin(&self, found: &Found, config: &HostConfig, host: &Host) -> Result<Option<Subject>, HostError> {
         let Some(opened) = host.open_existing(config)? else { return Ok(None) };
         if let Some(id) = &found.origin {
@@ -135,7 +135,7 @@ impl Subject {
         Ok(Some(Subject { opened, session, writer: None, is_origin: false }))
     }
 
-    /// A session of another tool, as it stands.
+    /// Reads a session of another tool.
     fn written(found: &Found, host: &Host) -> Result<Subject, HostError> {
         let read = || {
             let mut source = Source::of(found, None)?;

@@ -32,13 +32,13 @@ const SHOWN: usize = 80;
 /// Maximum length of an answer in bytes, whatever a policy allows.
 const MOST_BYTES: usize = 200_000;
 
-/// A tool as it is declared to a client.
+/// Declaration of a tool.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct McpTool {
-    /// Its name.
+    /// Name.
     pub name: &'static str,
-    /// What it does.
+    /// Description for the model.
     pub description: String,
     /// JSON schema of its input.
     pub input_schema: Map<String, Value>,
@@ -48,7 +48,7 @@ pub struct McpTool {
 pub struct McpCall {
     /// The tool.
     pub tool: String,
-    /// Its arguments.
+    /// Arguments.
     pub arguments: Map<String, Value>,
     /// Default session for calls that name none.
     pub session: Option<String>,
@@ -90,7 +90,7 @@ impl From<StoreError> for McpRefusal {
     }
 }
 
-/// Returns the tools as they are declared to a client.
+/// Returns the declarations of the tools.
 pub fn mcp_tools() -> Vec<McpTool> {
     let session = json!({ "type": "string", "description": "A session, by its id or the beginning of it; if left \
         out the current one of the working directory, with the stored one that it was handed over from or else the \
@@ -289,7 +289,7 @@ fn inspect(subjects: &[Subject], config: &HostConfig) -> Result<McpAnswer, McpRe
     let Some((Subject { opened, session, writer, .. }, others)) = subjects.split_first() else {
         return Err(McpRefusal::Failed("there is no session to look into".to_owned()));
     };
-    // With what a summary stands for: the usage recorded there tells how heavy characters are.
+    // Including messages that a summary replaces: their recorded usage calibrates the estimate.
     let mut transcript = transcript(opened.archive.store(), session, Extent::Whole)?;
     if *writer == Some(plimsoll_import::Tool::ClaudeCode) {
         // The copy that is looked into does not know who wrote it, and the size of the window depends on that.

@@ -22,8 +22,8 @@ use crate::stored::each_message;
 pub struct SessionLoad {
     /// The session, with its cost so far.
     pub session: Session,
-    /// Size of the next request. After a reduction it stays on the scale of the newest usage, so that a window that loses
-    /// so many tokens is shown with so many fewer.
+    /// Size of the next request. After a reduction it stays on the scale of the newest usage, so that the difference is the
+    /// size of what was reduced.
     pub load: Load,
     /// Converts estimates to `load.tokens`.
     pub scale: Scale,
@@ -58,8 +58,8 @@ impl Driver {
 
     /// Returns what is in the window. It reads the whole session.
     ///
-    /// Where the usage of the last answer tells the size of the next request, this is the report that every host gives for
-    /// the stored session. Otherwise the session records no request like the next one: this host has not made one yet, or
+    /// If the size of the next request is known from the usage of the last answer, this is the report that every host shows
+    /// for the stored session. Otherwise the session records no request like the next one: this host has not made one yet, or
     /// something was reduced or added since. Then the window is weighed on the scale of [`Driver::session_load`].
     pub fn inspect(&self, fixed: Fixed) -> Result<WindowReport, SessionError> {
         let policy = &self.settings.policy;
@@ -73,7 +73,7 @@ impl Driver {
         let directory = session.directory.as_deref();
         let stored = weigher.finish(self.limits(), directory);
         let (load, scale) = self.shown_load(fixed);
-        if load.usage_of.is_some() && load.tokens == stored.window {
+        if load.usage_of.is_some() && load.tokens == stored.window && stored.adds_up() {
             return Ok(stored);
         }
         let (counter, describer) = (self.counter(), Describer { directory });

@@ -14,7 +14,7 @@ const MOST_TURNS: usize = 10_000;
 pub(super) struct Growth {
     turns: Vec<Turn>,
     current: Option<Turn>,
-    /// Every so many turns one is kept, as a power of two.
+    /// Interval of the turns that are kept, as a power of two.
     every: u32,
 }
 

@@ -12,7 +12,7 @@ pub enum ContentKind {
     User,
     /// Text that the host put into the user's or the model's messages: reminders, listings, attached files.
     Host,
-    /// Commands that the user ran beside the conversation.
+    /// Commands that the user ran outside the conversation.
     UserCommands,
     /// Text of the model.
     Model,
@@ -30,7 +30,7 @@ pub enum ContentKind {
     Files,
     /// Summaries of compactions.
     Summaries,
-    /// Messages that were weighed and are no longer held, so that they are not told apart.
+    /// Messages that were weighed and are no longer held, so that their kinds are unknown.
     Earlier,
     /// Content of every request that the session does not record: the system prompt and the schemas of tools.
     Hidden,
@@ -139,7 +139,7 @@ impl ContentKind {
 }
 
 /// Whether a message is a prompt of the user's. Content that a host inserts, such as an attached file, starts no turn, and
-/// neither does a command that the user runs beside the conversation.
+/// neither does a command that the user runs outside the conversation.
 pub fn is_user_prompt(message: &Message) -> bool {
     let is_users = |part| ContentKind::of_user_part(part) == ContentKind::User;
     message.starts_turn() && message.parts.iter().any(is_users)

@@ -1,4 +1,4 @@
-//! The whole log, weighed part by part as it is read.
+//! The whole log, weighed part by part.
 
 use plimsoll::compact::extract::paths;
 use plimsoll::compact::facts::shell_reads;
@@ -41,7 +41,7 @@ impl LogTally {
         }
     }
 
-    /// Counts by characters alone from now on.
+    /// Counts only by characters from now on.
     pub(super) fn drop_base(&mut self) {
         self.base = None;
     }
@@ -63,7 +63,7 @@ impl LogTally {
     fn attached(&self, message: &Message, part: &Part) -> Weight {
         let count = match &part.body {
             PartBody::Tool(tool) => tool.state.attachments.len(),
-            // Of these a window shows the text that a host put beside them.
+            // A window shows these as text.
             PartBody::File(file) => {
                 let is_text = matches!(file.mime.as_deref(), Some("text/plain" | "application/x-directory"));
                 usize::from(message.is_user() && !is_text)

@@ -1,4 +1,4 @@
-//! What is in a session's window, for every host that shows it.
+//! Inspection of a session's window, for every host that shows it.
 //!
 //! | part | does |
 //! |---|---|

@@ -8,7 +8,7 @@ use serde::Serialize;
 /// Maximum number of names in a ranking; the lightest are dropped.
 const MOST_NAMES: usize = 50_000;
 
-/// One row of a ranking.
+/// A row of a ranking.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

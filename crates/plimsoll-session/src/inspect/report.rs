@@ -1,4 +1,4 @@
-//! What is in a window: the one report that every host renders.
+//! Content of a window: the one report that every host renders.
 
 use plimsoll::{PartId, Tokens};
 use serde::Serialize;
@@ -7,7 +7,10 @@ use super::kind::ContentKind;
 use super::ranking::{Share, Weight};
 use crate::scale::WindowSize;
 
-/// What is in the window of a session, and how far it is from the line.
+/// Maximum factor by which rows are scaled down. Vocabularies differ by less.
+const MAX_SCALE: u64 = 4;
+
+/// Content of a session's window, and its distance from the line.
 ///
 /// `plimsoll inspect`, `window`, `watch`, `sessions`, `/window` of a chat and the MCP tool `inspect_session` all show this
 /// value, so that their figures agree.
@@ -20,16 +23,16 @@ pub struct WindowReport {
     /// Tokens of all messages in the log; `None` unless the [log was weighed](super::Weigher::with_log).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tokens: Option<Tokens>,
-    /// Tokens of the window as it is now: the last recorded request and what came since, or an estimate.
+    /// Tokens of the current window: the last recorded request and what came since, or an estimate.
     pub window: Tokens,
     /// How `window` is known.
     pub measured: MeasuredBy,
     /// Tokens of every request that the session does not record: the system prompt and the schemas of tools. `None` if
-    /// nothing tells.
+    /// unknown.
     pub hidden: Option<Tokens>,
     /// Other tokens that the session does not record: hidden reasoning that is sent again, content that the host adds.
     pub unseen: Option<Tokens>,
-    /// Tokens of this model for one token of o200k, if usage tells.
+    /// Tokens of this model for one token of o200k, if usage is recorded.
     pub factor: Option<f64>,
     /// The last recorded request, if it can be compared with the one rebuilt from the session.
     pub rebuilt: Option<Rebuilt>,
@@ -63,7 +66,7 @@ pub struct WindowReport {
     /// Number of items in the window, of which `items` lists the largest.
     #[serde(skip)]
     pub item_count: usize,
-    /// Whether a summary stands for older messages.
+    /// Whether a summary replaces older messages.
     #[serde(skip)]
     pub has_summary: bool,
     /// Tokens of pinned text.
@@ -72,13 +75,14 @@ pub struct WindowReport {
 }
 
 impl WindowReport {
-    /// Sets the size of the window. The rows are estimates: where they come to more than the size allows, each is scaled down,
-    /// so that the kinds add up to the window.
+    /// Sets the size of the window. The rows are estimates: if their sum exceeds the size, each is scaled down, so that the kinds
+    /// add up to the window. If the sum is far larger, content was left out of the request and the session does not record
+    /// which, so that no scale would be right.
     pub(super) fn with_size(mut self, size: WindowSize) -> WindowReport {
         let WindowSize { tokens, hidden, unseen } = size;
         (self.window, self.hidden, self.unseen) = (tokens, hidden, unseen);
         let (room, visible) = (tokens - hidden.unwrap_or_default(), self.visible);
-        if visible <= room {
+        if visible <= room || visible.0 > room.0.saturating_mul(MAX_SCALE) {
             return self;
         }
         self.visible = room;
@@ -94,6 +98,12 @@ impl WindowReport {
         }
         self.pinned = scaled(self.pinned);
         self
+    }
+
+    /// Whether the kinds add up to the window.
+    pub fn adds_up(&self) -> bool {
+        let recorded = self.by_kind.iter().map(|kind| kind.tokens).sum::<Tokens>();
+        recorded + self.hidden.unwrap_or_default() + self.unseen.unwrap_or_default() == self.window
     }
 
     /// Returns all of the window by kind, heaviest first: what the session records and what it does not.
@@ -164,7 +174,7 @@ pub struct Rebuilt {
     pub gap: f64,
 }
 
-/// The whole log, including what summaries stand for.
+/// The whole log, including messages that summaries replace.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -207,7 +217,7 @@ pub struct Turn {
     pub(super) weight: Weight,
 }
 
-/// One thing in the window: a call with its result, a text, a file.
+/// An item of the window: a call with its result, a text, a file.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

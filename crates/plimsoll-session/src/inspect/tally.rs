@@ -25,7 +25,7 @@ struct FileRead {
     tokens: Tokens,
 }
 
-/// What the blocks of a window are weighed with.
+/// Policy, counter and scale for the blocks of a window.
 pub(super) struct BlockScale<'a> {
     pub(super) policy: &'a Policy,
     pub(super) counter: &'a dyn Counter,
@@ -49,7 +49,7 @@ struct Tally {
 
 impl BlockScale<'_> {
     /// Adds up the window of these messages, each with its turn. `earlier` was weighed before and is not held. The report has
-    /// what the session records of the window and nothing else yet.
+    /// only the recorded content so far.
     pub(super) fn add_up(&self, messages: &[Message], turns: &[u32], earlier: Tokens) -> WindowReport {
         let window = Window::of(messages, self.policy);
         let mut tally = Tally { visible: earlier, prompts: prompts(messages, turns), ..Tally::default() };

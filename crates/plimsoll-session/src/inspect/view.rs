@@ -13,8 +13,8 @@ use super::tally::BlockScale;
 const MOST_HELD: usize = 32 << 20;
 
 /// The part of a session that its window is made of. Up to a size all messages are held, and the window is exactly the
-/// engine's. Beyond it, messages that a summary stands for are dropped. If that is not enough, the older half is weighed as
-/// it is and dropped too, which is right unless a later compaction keeps a tail from so far back.
+/// engine's. Beyond it, messages that a summary replaces are dropped. If that is not enough, the older half is weighed and
+/// dropped too, which is right unless a later compaction keeps a tail from so far back.
 #[derive(Clone)]
 pub(super) struct View<'a> {
     policy: &'a Policy,
@@ -23,7 +23,7 @@ pub(super) struct View<'a> {
     turns: Vec<u32>,
     bytes: usize,
     most: usize,
-    /// Weight of what was dropped, and of the system messages in it, which stay in view behind a summary.
+    /// Weight of what was dropped, and of the system messages in it, which no summary replaces.
     weighed: Weight,
     system: Weight,
 }
@@ -114,7 +114,7 @@ pub(super) fn size(message: &Message) -> usize {
             PartBody::File(file) => file.url.as_ref().map_or(0, |url| url.len()),
             _ => 0,
         };
-        // A struct, and its strings each with a place of its own.
+        // A struct, and its strings, which are allocated separately.
         text + size_of::<Part>() + 200
     });
     parts.sum::<usize>() + size_of::<Message>() + 300

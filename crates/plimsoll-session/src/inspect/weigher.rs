@@ -68,7 +68,7 @@ impl<'a> Weigher<'a> {
         }
     }
 
-    /// Creates a weigher of windows and of the whole log beside them.
+    /// Creates a weigher of windows and of whole logs.
     pub fn with_log(policy: &'a Policy) -> Weigher<'a> {
         Weigher { log: Some(LogTally::new(policy.count)), ..Weigher::new(policy) }
     }
@@ -168,7 +168,7 @@ pub(super) mod tests {
         serde_json::from_value(value).unwrap()
     }
 
-    /// A session of many turns that is compacted every so often, with a tail of one turn.
+    /// A session of many turns that is compacted at intervals, with a tail of one turn.
     pub(in super::super) fn session(turns: usize, compacted_every: usize) -> Vec<Message> {
         let mut messages = vec![message(json!({ "info": { "id": "sys", "role": "system" },
             "parts": [{ "id": "sys.1", "type": "text", "text": "Be brief." }] }))];
