@@ -26,6 +26,7 @@ mod replay;
 mod report;
 mod sessions;
 mod shell;
+mod soundness;
 mod store;
 mod summarise;
 mod tasks;
