@@ -11,7 +11,6 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::environment::Environment;
-use crate::project::Review;
 
 const VERSION: u32 = 1;
 
@@ -141,19 +140,6 @@ impl Ledger {
         found.map(|project| project.files.as_slice())
     }
 
-    /// Trust a project with the files that were reviewed, in place of others it may have been trusted with.
-    pub fn trust(env: &Environment, review: &Review) -> Result<(), LedgerError> {
-        let paths = review.files.iter().map(|file| &file.path).chain([&review.directory]);
-        if let Some(path) = paths.into_iter().find(|path| path.to_str().is_none()) {
-            return Err(LedgerError::NotUtf8 { path: path.clone() });
-        }
-        Ledger::change(env, |trusted| {
-            trusted.retain(|project| project.directory != review.directory);
-            trusted.push(TrustedProject { directory: review.directory.clone(), files: review.files.clone() });
-            trusted.sort_by(|a, b| a.directory.cmp(&b.directory));
-        })
-    }
-
     /// Trust a directory no more; says whether it was trusted.
     pub fn revoke(env: &Environment, directory: &Path) -> Result<bool, LedgerError> {
         if Ledger::read(env)?.files(directory).is_none() {
@@ -165,7 +151,10 @@ impl Ledger {
 
     /// Change what is trusted, one process at a time: of two that read before either writes, the later would undo what
     /// the earlier revoked.
-    fn change(env: &Environment, change: impl FnOnce(&mut Vec<TrustedProject>)) -> Result<(), LedgerError> {
+    pub(crate) fn change(
+        env: &Environment,
+        change: impl FnOnce(&mut Vec<TrustedProject>),
+    ) -> Result<(), LedgerError> {
         let path = place(env)?;
         let failed = |source| LedgerError::Write { path: path.clone(), source };
         let folder = path.parent().unwrap_or(Path::new("."));

@@ -260,7 +260,7 @@ impl AgentSetup {
     /// Opens a session; reported if the process that ran it was killed.
     pub async fn open_conversation(&self, agent: &Agent, id: &SessionId) -> Result<Conversation, AgentError> {
         let conversation = agent.open(id).await?;
-        let lease = conversation.driver().run(|driver| Ok(driver.lease().clone())).await?;
+        let lease = conversation.handle().lease().await?;
         if let Some(holder) = lease.taken_from.filter(|holder| holder_is_gone(holder)) {
             let holder = holder_name(&holder);
             self.host

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use plimsoll::compact::request::Summariser;
 use plimsoll::{Limits, SessionId};
-use plimsoll_session::{Driver, Figures, SessionError, Settings};
+use plimsoll_session::blocking::Driver;
+use plimsoll_session::{Figures, Session as OpenSession, SessionBuilder, SessionError, SessionModel};
 use plimsoll_store::{Lease, Session, StoreError, TakeOver, holder_is_gone, holder_name, process_holder};
 
 use crate::config::HostConfig;
@@ -91,25 +92,44 @@ impl OpenStore {
         host: &Host,
     ) -> Result<Driver, HostError> {
         let DriveOptions { force, limits, summariser } = options;
-        let usual = settings(session, config, force);
-        let limits = limits.or(usual.limits);
         // No request is made here, so the figures are compared with those of `inspect`.
-        self.open_driver(session, Settings { limits, summariser, figures: Figures::Recorded, ..usual }, host)
+        let builder = self.builder(session, config, force).model(model_of(session, config, limits));
+        let (lease, builder) =
+            self.take(session, builder.summariser(summariser).figures(Figures::Recorded), host)?;
+        Ok(builder.open_leased_blocking(lease)?)
     }
 
-    /// Opens a driver for work that changes nothing in the window: the session is not read to weigh it.
-    pub(crate) fn drive_unweighed(
+    /// Opens a session for work that changes nothing in the window: it is not read to weigh it.
+    pub(crate) async fn open_unweighed(
         &self,
         session: &Session,
         config: &HostConfig,
         force: bool,
         host: &Host,
-    ) -> Result<Driver, HostError> {
-        self.open_driver(session, settings(session, config, force), host)
+    ) -> Result<OpenSession, HostError> {
+        let (lease, builder) = self.take(session, self.builder(session, config, force), host)?;
+        Ok(builder.open_leased(lease).await?)
     }
 
-    fn open_driver(&self, session: &Session, settings: Settings, host: &Host) -> Result<Driver, HostError> {
-        let lease = match Driver::take_lease(&self.archive, &session.id, &settings) {
+    /// Returns settings for a host that makes no requests.
+    fn builder(&self, session: &Session, config: &HostConfig, force: bool) -> SessionBuilder {
+        OpenSession::builder(Arc::clone(&self.archive))
+            .session(session.id.clone())
+            .model(model_of(session, config, None))
+            .policy(config.policy.clone())
+            .holder(holder())
+            .lease(LEASE)
+            .take_over(if force { TakeOver::Always } else { TakeOver::Never })
+    }
+
+    /// Takes the lease of a session, which an interrupt releases.
+    fn take(
+        &self,
+        session: &Session,
+        mut builder: SessionBuilder,
+        host: &Host,
+    ) -> Result<(Lease, SessionBuilder), HostError> {
+        let lease = match builder.take_lease() {
             Err(SessionError::Store(error @ StoreError::Leased { .. })) => {
                 return Err(HostError::from(error).hint("`--force` takes it over"));
             }
@@ -120,7 +140,7 @@ impl OpenStore {
         if let Some(holder) = taken_from_living(&lease) {
             host.note(format!("`{}` was taken from `{holder}`, whose writes are refused now", session.id));
         }
-        Ok(Driver::open_leased(Arc::clone(&self.archive), lease, settings)?)
+        Ok((lease, builder))
     }
 
     /// Takes the lease of a session; with `force` also if another process is running it, which is reported. `hint` is the
@@ -146,15 +166,10 @@ impl OpenStore {
     }
 }
 
-fn settings(session: &Session, config: &HostConfig, force: bool) -> Settings {
-    Settings {
-        policy: Arc::new(config.policy.clone()),
-        limits: Some(Limits::new(config.context, 0)),
-        holder: holder(),
-        lease: LEASE,
-        take_over: if force { TakeOver::Always } else { TakeOver::Never },
-        ..Settings::new(session.model.clone().unwrap_or_default())
-    }
+/// Returns the model of a stored session, with these limits or else the configured ones.
+fn model_of(session: &Session, config: &HostConfig, limits: Option<Limits>) -> SessionModel {
+    let limits = limits.unwrap_or(Limits::new(config.context, 0));
+    SessionModel::new(session.model.clone().unwrap_or_default()).limits(limits)
 }
 
 /// Adds a next step to the error of a session that another process is running.

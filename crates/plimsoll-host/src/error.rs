@@ -247,6 +247,7 @@ impl From<RevertError> for HostError {
             RevertError::TasksAtWork(_) => HostError::of(ErrorKind::Negative, error)
                 .hint("wait for them, or end them: `plimsoll tasks cancel ID`, in a chat `/tasks cancel ID`"),
             RevertError::Session(error) => error.into(),
+            RevertError::Internal(error) => HostError::failed(error),
         }
     }
 }

@@ -4,7 +4,7 @@ use plimsoll::compact::accept::{Bounds, Reply, accept};
 use plimsoll::compact::range::{RangeError, RangeSelection, select_range};
 use plimsoll::compact::request::Measured;
 use plimsoll::receipt::{Made, RangePlan};
-use plimsoll::{Fixed, Limits, Log, Policy, Receipt, Text, Tokens};
+use plimsoll::{Limits, Log, Policy, Receipt, Text, Tokens};
 
 use crate::config::HostConfig;
 use crate::drive::StoredSession;
@@ -57,7 +57,7 @@ impl StoredSession {
         let ranged = Ranged { range, policy: &config.policy, limits: self.limits };
         let mut driver = self.drive(config, force, None, host)?;
         let (_, plan) = ranged.summarise(driver.log(), host)?;
-        let receipt = driver.compact_range(plan, Fixed::default(), "a person chose these messages")?;
+        let receipt = driver.compact_range(plan, "a person chose these messages")?;
         driver.close()?;
         receipt.ok_or_else(|| {
             HostError::negative("the window would not get smaller by the summary, and nothing was done")
@@ -124,7 +124,7 @@ impl Ranged<'_> {
         let mut summary: Option<Text> = None;
         for chunk in 0..job.chunks() {
             let Some(request) = job.request(chunk, summary.as_ref(), measured) else { break };
-            let reply = source.ask(&request, policy, host).map_err(|error| source.failed(error.message()))?;
+            let reply = source.ask(&request, host).map_err(|error| source.failed(error.message()))?;
             let is_last = chunk + 1 == job.chunks();
             let before = summary.as_ref().map(|text| plimsoll::Counter::count_text(&policy.count, text));
             summary = Some(match is_last {

@@ -196,10 +196,13 @@ impl Host {
         if is_plan {
             return Ok(plan_revert(&opened.archive, &session.id, target)?);
         }
-        let mut driver = opened.drive_unweighed(&session, &config, force, self)?;
-        let report = revert(&mut driver, target, &(Arc::new(|_: &_| {}) as _));
-        driver.close()?;
-        Ok(report?)
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let mut open = opened.open_unweighed(&session, &config, force, self).await?;
+            let report = revert(&mut open, target, &(Arc::new(|_: &_| {}) as _)).await;
+            open.close().await?;
+            Ok(report?)
+        })
     }
 }
 

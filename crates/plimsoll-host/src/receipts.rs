@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll::log::Effect;
-use plimsoll::{Counter, Fixed, MessageId, PartId, Plan, Receipt, ReceiptId, SessionId, Text, Tokens, pin};
+use plimsoll::{Counter, MessageId, PartId, Plan, Receipt, ReceiptId, SessionId, Text, Tokens, pin};
 use plimsoll_config::Flags;
 use plimsoll_session::SessionError;
 use plimsoll_store::{Session, StoreError};
@@ -76,7 +76,7 @@ impl Host {
         let session = opened.archive.store().session(&session)?;
         let options = DriveOptions { force, ..DriveOptions::default() };
         let mut driver = opened.drive(&session, &config, options, self)?;
-        let undo = match driver.undo(&receipt.id, Fixed::default()) {
+        let undo = match driver.undo(&receipt.id) {
             // It was undone before, and by what.
             Err(SessionError::Store(error @ StoreError::Undone { .. })) => {
                 return Err(HostError::negative(error.to_string()).caused_by(error));
@@ -187,7 +187,7 @@ impl StoredSession {
     ) -> Result<Receipt, HostError> {
         let mut driver = self.drive(config, force, None, host)?;
         let target = driver.find_pin(what)?;
-        let receipt = driver.pin(&target, Fixed::default())?;
+        let receipt = driver.pin(&target)?;
         driver.close()?;
         Ok(receipt)
     }

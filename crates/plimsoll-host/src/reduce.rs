@@ -73,10 +73,8 @@ impl StoredSession {
         host.during("pruning", || {
             let mut driver = self.drive(config, force, None, host)?;
             let pruned = match choice {
-                Some(choice) => {
-                    driver.prune_choice(choice, Fixed::default(), &format!("a person chose: {choice}"))?
-                }
-                None => driver.prune(Fixed::default(), "a person asked for it")?,
+                Some(choice) => driver.prune_choice(choice, &format!("a person chose: {choice}"))?,
+                None => driver.prune("a person asked for it")?,
             };
             let reduced = match pruned {
                 Pruned::Done(receipt) => Reduced::Done(vec![*receipt], None),
@@ -103,7 +101,7 @@ impl StoredSession {
         host.during("compacting", || {
             let mut driver = self.drive(config, force, None, host)?;
             let nothing = too_little(driver.log(), &config.policy);
-            let outcome = driver.compact(Fixed::default(), |_| Err("no model is asked here".to_owned()))?;
+            let outcome = driver.compact(|_| Err("no model is asked here".to_owned()))?;
             driver.close()?;
             let Outcome { reduction, verdict, .. } = outcome;
             Ok(compacted(reduction.receipts, &verdict, nothing))

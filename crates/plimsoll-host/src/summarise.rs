@@ -4,14 +4,13 @@ use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
 use plimsoll::compact::accept::Reply;
-use plimsoll::compact::ladder::Trigger;
 use plimsoll::compact::request::{Summariser, SummaryForm, SummaryRequest};
 use plimsoll::pivot::Pivot;
 use plimsoll::receipt::CompactPlan;
-use plimsoll::{Fixed, Limits, Log, Plan, Policy, Tokens};
+use plimsoll::{Limits, Log, Plan, Policy, Tokens};
 use plimsoll_agent::Model;
 use plimsoll_config::Flags;
-use plimsoll_session::{Climb, ClimbStep, Climbed, SummaryFailure};
+use plimsoll_session::{Climb, ClimbOutcome, ClimbStep, SummaryFailure};
 use plimsoll_store::random_ids;
 
 use crate::config::HostConfig;
@@ -83,8 +82,8 @@ impl StoredSession {
     ) -> Result<Reduced, HostError> {
         let mut driver = self.drive(config, force, Some(source.summariser(self.limits)), host)?;
         let nothing = too_little(driver.log(), &config.policy);
-        let climb = driver.begin_compaction(Fixed::default(), Trigger::Manual);
-        let climbed = source.climb(climb, edit, &config.policy, host)?;
+        let climb = driver.begin_compaction(None)?;
+        let climbed = source.climb(climb, edit, host)?;
         let verdict = climbed.outcome.verdict.clone();
         let receipts = driver.commit(climbed)?;
         driver.close()?;
@@ -103,7 +102,7 @@ impl WholeSession {
     ) -> Result<Summary, HostError> {
         let situation = self.situation(policy, Some(source.summariser(self.limits)));
         let climb = Climb::of_log(self.log.clone(), situation, random_ids());
-        self.summary_of(source.climb(climb, edit, policy, host)?)
+        self.summary_of(source.climb(climb, edit, host)?)
     }
 
     /// Makes the summary that is possible without a model. The climb is made as if it were applied, and not kept: a summary
@@ -119,7 +118,7 @@ impl WholeSession {
         })
     }
 
-    fn summary_of(&self, climbed: Climbed) -> Result<Summary, HostError> {
+    fn summary_of(&self, climbed: ClimbOutcome) -> Result<Summary, HostError> {
         let reduction = climbed.outcome.reduction;
         let plan = reduction.receipts.iter().find_map(|receipt| match &receipt.plan {
             Plan::Compact(plan) => Some(plan.clone()),
@@ -134,10 +133,10 @@ impl WholeSession {
 }
 
 /// Climbs the ladder without a summariser.
-pub(crate) fn climb_alone(mut climb: Climb) -> Result<Climbed, HostError> {
+pub(crate) fn climb_alone(mut climb: Climb) -> Result<ClimbOutcome, HostError> {
     loop {
         match climb.step()? {
-            ClimbStep::Ask(_) => climb.answer(Err("no model is asked here".to_owned()))?,
+            ClimbStep::Ask(_) => drop(climb.answer(Err("no model is asked here".to_owned()))?),
             ClimbStep::Done(climbed) => return Ok(*climbed),
         }
     }
@@ -165,19 +164,14 @@ impl SummarySource {
     }
 
     /// Asks for a summary.
-    pub(crate) fn ask(
-        &self,
-        request: &SummaryRequest,
-        policy: &Policy,
-        host: &Host,
-    ) -> Result<Reply, HostError> {
+    pub(crate) fn ask(&self, request: &SummaryRequest, host: &Host) -> Result<Reply, HostError> {
         let asking = match request.of {
             1 => format!("asking {}", self.name()),
             of => format!("asking {}, {} of {of}", self.name(), request.chunk),
         };
         host.during(&asking, || match self {
             SummarySource::Model(model, runtime) => {
-                runtime.block_on(model.summarise(request, policy)).map_err(HostError::failed)
+                runtime.block_on(model.summarise(request)).map_err(HostError::failed)
             }
             SummarySource::Command(command) => run(command, &text_of(request)).map(Reply::finished),
             SummarySource::Offline => Err(HostError::failed("no model is asked here")),
@@ -196,15 +190,14 @@ impl SummarySource {
         &self,
         mut climb: Climb,
         edit: Option<EditSummary<'_>>,
-        policy: &Policy,
         host: &Host,
-    ) -> Result<Climbed, HostError> {
+    ) -> Result<ClimbOutcome, HostError> {
         let edited = |request: &SummaryRequest, reply: Reply| match edit {
             Some(edit) if request.chunk == request.of => edit(reply),
             _ => Ok(reply),
         };
         if !matches!(self, SummarySource::Offline) {
-            let ask = |request: &SummaryRequest| edited(request, self.ask(request, policy, host)?);
+            let ask = |request: &SummaryRequest| edited(request, self.ask(request, host)?);
             return climb.summarise(ask).map_err(|failure| match failure {
                 SummaryFailure::Asking(error) if !error.is_failure() => error,
                 SummaryFailure::Asking(error) => self.failed(error.message()),

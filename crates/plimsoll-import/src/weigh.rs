@@ -3,36 +3,17 @@
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use plimsoll::{Limits, Policy, Tokens, first_words};
-use plimsoll_formats::{Chain, Recorded, Transcript};
+use plimsoll::{Limits, Policy, first_words};
+use plimsoll_formats::{Chain, Transcript};
 use plimsoll_session::{MeasuredBy, Weigher};
 use plimsoll_store::Store;
-use serde::{Deserialize, Serialize};
 
 use crate::cache::{Stamp, WeighedCache};
 use crate::error::ImportError;
 use crate::find::{Found, Kept};
 use crate::source::Source;
 use crate::text::{FirstPrompt, TITLE};
-
-/// A session, weighed.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Weighed {
-    /// How many messages it has.
-    pub messages: usize,
-    /// What is in the window now.
-    pub window: Tokens,
-    /// Whether recorded usage tells so, rather than characters.
-    pub is_measured: bool,
-    /// What people call it, or the first words of it.
-    pub title: String,
-    /// The model, the last one if it changed.
-    pub model: Option<String>,
-    /// When it began, in milliseconds since 1970.
-    pub started: Option<u64>,
-    /// What its providers counted.
-    pub recorded: Recorded,
-}
+use crate::weighed::Weighed;
 
 /// Weighs sessions, those of a store from the one that is given; `on_done` is called after each. Figures of files that did
 /// not change come from `cache`, and those of others go there. What could not be read has an error in its place.

@@ -5,9 +5,8 @@
 
 use std::collections::VecDeque;
 
+use plimsoll::AnswerEvent;
 use serde_json::{Value, json};
-
-use crate::event::StreamEvent;
 
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
@@ -31,7 +30,7 @@ const PART_BYTES: usize = 256;
 struct Lane {
     key: u64,
     is_closed: bool,
-    waiting: Vec<StreamEvent>,
+    waiting: Vec<AnswerEvent>,
 }
 
 impl Lanes {
@@ -42,19 +41,19 @@ impl Lanes {
     }
 
     /// Something is added to a block that is open.
-    pub(crate) fn write(&mut self, key: u64, event: StreamEvent, out: &mut Vec<StreamEvent>) {
+    pub(crate) fn write(&mut self, key: u64, event: AnswerEvent, out: &mut Vec<AnswerEvent>) {
         match &event {
-            StreamEvent::Text(text) | StreamEvent::Thinking(text) | StreamEvent::CallInput(text) => {
+            AnswerEvent::Text(text) | AnswerEvent::Thinking(text) | AnswerEvent::CallInput(text) => {
                 self.said.by_model = self.said.by_model.saturating_add(text.len());
             }
-            StreamEvent::CallBegin { call, tool } => self.note_kept(call.len() + tool.len()),
+            AnswerEvent::CallBegin { call, tool } => self.note_kept(call.len() + tool.len()),
             // What these are made of was noted as it came.
-            StreamEvent::CallReady(_)
-            | StreamEvent::Signature(_)
-            | StreamEvent::Block(_)
-            | StreamEvent::PartEnd
-            | StreamEvent::Usage(_)
-            | StreamEvent::Finished { .. } => {}
+            AnswerEvent::CallReady(_)
+            | AnswerEvent::Signature(_)
+            | AnswerEvent::Block(_)
+            | AnswerEvent::PartEnd
+            | AnswerEvent::Usage(_)
+            | AnswerEvent::Finished { .. } => {}
         }
         let lane = self.lanes.iter_mut().position(|lane| lane.key == key && !lane.is_closed);
         match lane {
@@ -74,7 +73,7 @@ impl Lanes {
     }
 
     /// A block is whole.
-    pub(crate) fn close(&mut self, key: u64, out: &mut Vec<StreamEvent>) {
+    pub(crate) fn close(&mut self, key: u64, out: &mut Vec<AnswerEvent>) {
         if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.key == key && !lane.is_closed) {
             lane.is_closed = true;
         }

@@ -1,8 +1,8 @@
 //! Stopping work that takes a while: counting a long history, clearing and cutting it, a summary made of it.
 //!
-//! A driver works on its own thread, so a host that merely stops waiting would find it busy at the next call. Instead the host
-//! sets a flag, which is checked between units of work: a counted text, or a rung of the ladder. Unfinished work is dropped and
-//! nothing of it is stored.
+//! A session works on its own thread, so a host that merely stops waiting would find it busy at the next call. Instead a dropped
+//! future sets a flag, which is checked between units of work: a counted text, or a rung of the ladder. Unfinished work is
+//! dropped and nothing of it is stored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,16 +13,17 @@ use crate::error::SessionError;
 
 /// A flag that stops work. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct StopFlag(Arc<AtomicBool>);
+pub(crate) struct StopFlag(Arc<AtomicBool>);
 
 impl StopFlag {
     /// Stops the work.
-    pub fn stop(&self) {
+    #[cfg(feature = "async")]
+    pub(crate) fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
     /// Whether the work is to stop.
-    pub fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 

@@ -69,6 +69,7 @@
 //! | bring back what left the window | [`recall`] |
 //! | keep secrets out of summaries | [`redact`] |
 
+mod answer;
 pub mod cache;
 pub mod chars;
 pub mod compact;
@@ -96,6 +97,7 @@ mod thrift;
 pub mod truncate;
 pub mod window;
 
+pub use answer::AnswerEvent;
 pub use cache::CachePlan;
 pub use chars::{Chars, Text};
 pub use count::{CharCounter, Counter, Fixed, InvalidTokens, Memo, Rounding, Tokens};

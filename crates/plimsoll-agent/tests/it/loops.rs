@@ -372,7 +372,7 @@ async fn after_a_providers_overflow_the_prompt_is_sent_again_in_a_smaller_window
         assert!(last.contains(&format!("round r{n}")), "{}", last.outline());
     }
     assert!(dock.happened().contains(&"refused".to_owned()));
-    let learned = conversation.driver().run(|driver| Ok(driver.limits().context)).await.unwrap();
+    let learned = conversation.handle().limits().await.unwrap().context;
     match wire {
         // OpenAI's own refusal does not name the window; what was refused bounds it.
         Wire::Responses => assert!((5_000..10_000).contains(&learned.0), "{learned}"),
@@ -702,17 +702,10 @@ async fn a_run_is_cancelled_while_its_request_is_prepared() {
     let counter = Arc::new(CancellingCounter { cancel: cancel.clone(), after: AtomicUsize::new(0) });
     dock.agent.counting = Counting::Fixed(Arc::clone(&counter) as Arc<dyn Counter>);
     let mut conversation = dock.begin().await;
-    conversation
-        .driver()
-        .run(|driver| {
-            driver.prompt(lines(100))?;
-            for number in 0..2_000 {
-                driver.prompt(format!("And number {number}."))?;
-            }
-            Ok(())
-        })
-        .await
-        .unwrap();
+    conversation.session_mut().prompt(lines(100)).await.unwrap();
+    for number in 0..2_000 {
+        conversation.session_mut().prompt(format!("And number {number}.")).await.unwrap();
+    }
     let report = conversation.run("Go on.", &cancel).await.unwrap();
     assert_eq!(report.end, RunEnd::Cancelled);
     let counted = counter.after.load(Ordering::SeqCst);

@@ -1,5 +1,6 @@
 //! What the commands do.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::recall::RecallQuery;
@@ -138,8 +139,8 @@ impl Chat<'_> {
     /// Why nothing is summarised, with what there is of the conversation.
     fn too_little(&self) -> String {
         let Some(conversation) = &self.conversation else { return words::TOO_LITTLE.to_owned() };
-        let told =
-            conversation.driver().run(|driver| Ok(too_little(driver.log(), &driver.settings().policy)));
+        let policy = Arc::clone(conversation.handle().policy());
+        let told = conversation.handle().with_log(move |log| too_little(log, &policy));
         self.runtime.block_on(told).unwrap_or_else(|_| words::TOO_LITTLE.to_owned())
     }
 
@@ -232,8 +233,7 @@ impl Chat<'_> {
         } else {
             RecallQuery { search: Some(regex::escape(&what)), ..RecallQuery::default() }
         };
-        let driver = conversation.driver().clone();
-        let answer = self.runtime.block_on(driver.run(move |driver| driver.recall(&query)));
+        let answer = self.runtime.block_on(conversation.handle().recall(query));
         // Notes are wrapped; what is recalled is shown as it is.
         let (answer, width) = (clean(&answer?.text), self.screen.width().saturating_sub(1));
         let lines = answer.trim_end().split('\n');
@@ -310,9 +310,9 @@ impl Chat<'_> {
     }
 
     fn fork(&mut self, prompt: &str) -> Done {
-        let conversation = self.require()?;
-        let from = conversation.session().clone();
+        let from = self.require()?.session().clone();
         let title = self.opened.archive.store().session(&from)?.title;
+        let Some(conversation) = self.conversation.as_mut() else { return Ok(()) };
         let branched = self.runtime.block_on(conversation.branch(&format!("{title} (fork)")));
         let id = branched.map_err(failed)?;
         let agent = self.agent()?;
@@ -351,7 +351,7 @@ impl Chat<'_> {
     /// Whether another process has taken the open session from this chat.
     fn has_lost_session(&self) -> bool {
         let Some(open) = &self.conversation else { return false };
-        let lease = self.runtime.block_on(open.driver().run(|driver| Ok(driver.lease().clone())));
+        let lease = self.runtime.block_on(open.handle().lease());
         let renewed = lease.map(|lease| self.opened.archive.store().renew(&lease, LEASE));
         matches!(renewed, Ok(Err(StoreError::Fenced { .. })))
     }
@@ -390,8 +390,7 @@ impl Chat<'_> {
                 }
                 self.reopen(overrides, &id)?;
                 // What bounds tasks of this session that are taken up later is the agent that it has then.
-                let (chosen, open) = (name.to_owned(), self.require()?);
-                let kept = open.driver().run(move |driver| driver.set_agent(&chosen));
+                let kept = self.require()?.handle().set_agent(name);
                 self.runtime.block_on(kept).map_err(|error| failed(error.into()))?;
             }
             None => self.overrides = overrides,

@@ -88,7 +88,7 @@ impl Run<'_> {
             Some(id) => self.setup.open_conversation(agent, &id).await?,
             None => agent.begin("").await?,
         };
-        let lease = conversation.driver().run(|driver| Ok(driver.lease().clone())).await?;
+        let lease = conversation.handle().lease().await?;
         if let Some(holder) = taken_from_living(&lease) {
             note(&format!("note: the session was taken from `{holder}`, whose writes are refused now"));
         }

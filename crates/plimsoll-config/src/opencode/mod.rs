@@ -10,11 +10,12 @@ mod translate;
 
 use std::path::{Path, PathBuf};
 
+use plimsoll_sandbox::Origin;
+
 use crate::environment::Environment;
 use crate::error::ConfigError;
-use crate::origin::Origin;
-
-pub use notice::Notice;
+use crate::notice::Notice;
+use crate::paths::{folder, opencode_user_folder, project_directories};
 pub(crate) use translate::{Translation, translate};
 
 /// The folder of a project that OpenCode keeps its things in.
@@ -76,7 +77,7 @@ pub(crate) fn read(text: &str, path: &Path) -> Result<Translation, ConfigError> 
 
 /// The user's own files, the lightest first.
 pub(crate) fn user_files(env: &Environment) -> Vec<PathBuf> {
-    let folder = user_folder(env);
+    let folder = opencode_user_folder(env);
     let names = ["config.json"].into_iter().chain(NAMES);
     let mut files: Vec<PathBuf> =
         folder.iter().flat_map(|folder| names.clone().map(|name| folder.join(name))).collect();
@@ -87,30 +88,11 @@ pub(crate) fn user_files(env: &Environment) -> Vec<PathBuf> {
     files
 }
 
-pub(crate) fn user_folder(env: &Environment) -> Option<PathBuf> {
-    let folder = env.path("XDG_CONFIG_HOME").or_else(|| env.below_home(".config"));
-    folder.map(|folder| folder.join("opencode"))
-}
-
 /// The files in a directory, the lightest first.
 pub(crate) fn files_in(directory: &Path) -> Vec<PathBuf> {
     let folder = directory.join(FOLDER);
     let places = [directory, &folder].into_iter().flat_map(|place| NAMES.map(|name| place.join(name)));
     places.filter(|file| file.is_file()).chain(agent_files(&folder)).collect()
-}
-
-/// The directories whose files OpenCode reads: up to the root of the repository, or of the file system where there is
-/// none; the farthest first.
-pub(crate) fn project_directories(directory: &Path) -> Vec<&Path> {
-    let mut directories: Vec<&Path> = Vec::new();
-    for directory in directory.ancestors() {
-        directories.push(directory);
-        if directory.join(".git").exists() {
-            break;
-        }
-    }
-    directories.reverse();
-    directories
 }
 
 /// Whether project files are left alone, as OpenCode leaves them.
@@ -121,7 +103,7 @@ pub(crate) fn skips_projects(env: &Environment) -> bool {
 
 /// What OpenCode reads beside its files and Plimsoll does not: folders with agents, commands and the like, variables.
 pub(crate) fn unread(env: &Environment) -> Vec<Notice> {
-    let own = user_folder(env).into_iter();
+    let own = opencode_user_folder(env).into_iter();
     let projects = project_directories(&env.directory).into_iter().map(|directory| directory.join(FOLDER));
     let folders = own.chain(projects.filter(|_| !skips_projects(env)));
     let inner = folders.flat_map(|folder| NOT_READ.map(|name| folder.join(name)));
@@ -132,8 +114,8 @@ pub(crate) fn unread(env: &Environment) -> Vec<Notice> {
 
 /// The directory that a file belongs to: that of its folder, if it is in one.
 pub(crate) fn owner(path: &Path) -> &Path {
-    let folder = crate::layers::folder(path);
-    let own = if section_of(path).is_some() { crate::layers::folder(folder) } else { folder };
+    let beside = folder(path);
+    let own = if section_of(path).is_some() { folder(beside) } else { beside };
     match own.parent() {
         Some(above) if own.file_name().is_some_and(|name| name == FOLDER) => above,
         _ => own,

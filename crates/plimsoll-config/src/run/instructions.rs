@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 
 use globset::GlobBuilder;
+use plimsoll_sandbox::Origin;
 use walkdir::WalkDir;
 
 use crate::environment::Environment;
-use crate::origin::Origin;
+use crate::paths::{opencode_user_folder, project_directories};
 
 /// A path or glob of instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,10 +38,10 @@ impl InstructionSource {
     /// to the current directory. Outside of a repository only the current directory counts: what lies above it may be
     /// anyone's.
     pub(crate) fn standing(env: &Environment) -> Vec<InstructionSource> {
-        let own = env.config_folder().into_iter().chain(crate::opencode::user_folder(env));
+        let own = env.config_folder().into_iter().chain(opencode_user_folder(env));
         let own: Vec<Vec<InstructionSource>> =
             own.map(|folder| standing_in(&folder, None)).filter(|found| !found.is_empty()).take(1).collect();
-        let above = crate::opencode::project_directories(&env.directory);
+        let above = project_directories(&env.directory);
         let root = above.first().filter(|root| root.join(".git").exists()).copied();
         let folders = match root {
             Some(_) => above,

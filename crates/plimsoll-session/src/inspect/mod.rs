@@ -6,10 +6,8 @@
 //! | `kind` | [`ContentKind`], the one table of kinds and labels |
 //! | `tally`, `ranking`, `describe` | the blocks of a window by kind, tool, file and turn |
 //! | `report` | [`WindowReport`], which hosts render |
-//! | `driven` | the same for a session that is being driven |
 
 mod describe;
-mod driven;
 mod growth;
 mod kind;
 mod log;
@@ -20,10 +18,10 @@ mod view;
 mod weigher;
 
 pub use describe::Describer;
-pub use driven::SessionLoad;
 pub use kind::{ContentKind, is_user_prompt};
 pub use ranking::Share;
 pub use report::{
     Item, LargeOutput, LogReport, MeasuredBy, Rebuilt, Repeated, Turn, WindowReport, percent, percents,
 };
+pub(crate) use tally::BlockScale;
 pub use weigher::Weigher;

@@ -78,7 +78,7 @@ impl WindowReport {
     /// Sets the size of the window. The rows are estimates: if their sum exceeds the size, each is scaled down, so that the kinds
     /// add up to the window. If the sum is far larger, content was left out of the request and the session does not record
     /// which, so that no scale would be right.
-    pub(super) fn with_size(mut self, size: WindowSize) -> WindowReport {
+    pub(crate) fn with_size(mut self, size: WindowSize) -> WindowReport {
         let WindowSize { tokens, hidden, unseen } = size;
         (self.window, self.hidden, self.unseen) = (tokens, hidden, unseen);
         let (room, visible) = (tokens - hidden.unwrap_or_default(), self.visible);

@@ -26,12 +26,12 @@ struct FileRead {
 }
 
 /// Policy, counter and scale for the blocks of a window.
-pub(super) struct BlockScale<'a> {
-    pub(super) policy: &'a Policy,
-    pub(super) counter: &'a dyn Counter,
+pub(crate) struct BlockScale<'a> {
+    pub(crate) policy: &'a Policy,
+    pub(crate) counter: &'a dyn Counter,
     /// Converts counts to the tokens that are shown.
-    pub(super) scale: Scale,
-    pub(super) describer: Describer<'a>,
+    pub(crate) scale: Scale,
+    pub(crate) describer: Describer<'a>,
 }
 
 #[derive(Default)]
@@ -50,7 +50,7 @@ struct Tally {
 impl BlockScale<'_> {
     /// Adds up the window of these messages, each with its turn. `earlier` was weighed before and is not held. The report has
     /// only the recorded content so far.
-    pub(super) fn add_up(&self, messages: &[Message], turns: &[u32], earlier: Tokens) -> WindowReport {
+    pub(crate) fn add_up(&self, messages: &[Message], turns: &[u32], earlier: Tokens) -> WindowReport {
         let window = Window::of(messages, self.policy);
         let mut tally = Tally { visible: earlier, prompts: prompts(messages, turns), ..Tally::default() };
         tally.kinds.add(ContentKind::Earlier.label(), earlier);

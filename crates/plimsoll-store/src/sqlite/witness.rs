@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::feed;
 use crate::error::StoreError;
-use crate::session::Loss;
+use crate::store::Loss;
 
 /// The file, as the writer keeps it.
 pub(super) struct Witness {

@@ -114,7 +114,7 @@ async fn live(
 ) {
     let session = talk.session().clone();
     let caller =
-        Caller { agent: agent.clone(), session: session.clone(), driver: talk.driver().clone(), part: None };
+        Caller { agent: agent.clone(), session: session.clone(), handle: talk.handle().clone(), part: None };
     let wanted = number(TASKS, 24) as usize / LANES.len();
     // A name that no other run has, in whichever life.
     let mut names = 0;

@@ -289,7 +289,7 @@ async fn a_run_that_loses_its_session_in_the_queue_or_in_a_command_stops() {
     let caller = Caller {
         agent: agent.clone(),
         session: talk.session().clone(),
-        driver: talk.driver().clone(),
+        handle: talk.handle().clone(),
         part: None,
     };
     let works = board.launch(&caller, launch("Work")).await.unwrap();

@@ -83,7 +83,7 @@ async fn the_parent_killed_at_a_point() {
     let caller = Caller {
         agent: agent.clone(),
         session: talk.session().clone(),
-        driver: talk.driver().clone(),
+        handle: talk.handle().clone(),
         part: None,
     };
     let cancel = CancellationToken::new();
@@ -202,7 +202,7 @@ async fn killed_at_every_event_each_end_is_told_once() {
         let status = start(folder.path(), &server.url(), at);
         let (agent, board) = dock(folder.path(), &server.url());
         let mut talk = agent.open(&SESSION.into()).await.unwrap();
-        let is_asked = talk.driver().run(|driver| Ok(!driver.log().is_empty())).await.unwrap();
+        let is_asked = talk.handle().with_log(|log| !log.is_empty()).await.unwrap();
         if is_asked {
             talk.resume(&CancellationToken::new()).await.unwrap();
         }

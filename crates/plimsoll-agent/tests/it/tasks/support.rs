@@ -67,7 +67,7 @@ impl TaskDock {
         Caller {
             agent: self.agent.clone(),
             session: talk.session().clone(),
-            driver: talk.driver().clone(),
+            handle: talk.handle().clone(),
             part: None,
         }
     }
