@@ -1,7 +1,7 @@
 //! What a person does to a conversation between its turns: look into its window, pin, undo, branch off.
 
 use plimsoll::{Receipt, ReceiptId, SessionId};
-use plimsoll_session::{Inspection, NextReductions};
+use plimsoll_session::{NextReductions, SessionLoad, WindowReport};
 use plimsoll_store::NewSession;
 
 use crate::agent::Agent;
@@ -16,9 +16,14 @@ impl Conversation {
         &self.agent
     }
 
-    /// What is in the window, and how far it is from the line.
-    pub async fn inspect(&self) -> Result<Inspection, AgentError> {
+    /// Returns the content of the window. It reads the whole session.
+    pub async fn inspect(&self) -> Result<WindowReport, AgentError> {
         Ok(self.session.inspect().await?)
+    }
+
+    /// Returns the size of the next request and its distance from the line.
+    pub async fn load(&self) -> Result<SessionLoad, AgentError> {
+        Ok(self.session.load().await?)
     }
 
     /// What would be reduced next, without doing it.

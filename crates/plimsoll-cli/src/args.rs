@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 
 use crate::style::ColorWhen;
 
-pub(crate) use agent::{AgentArgs, ChatArgs, RunArgs};
+pub(crate) use agent::{ChatArgs, RunArgs};
 pub(crate) use config::{ConfigArgs, ConfigCommand, TrustArgs};
 pub(crate) use groups::{AgentCommand, LookCommand, PassCommand, ReduceCommand, ReturnCommand, SetupCommand};
 pub(crate) use help::parse;

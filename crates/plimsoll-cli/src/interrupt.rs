@@ -1,33 +1,38 @@
-//! Ctrl-C and a request to end: sessions that are held are given back first, so that the next command need not wait for
-//! their leases to run out.
+//! Ctrl-C and requests to end: leases are released first, so that the next command need not wait until they expire.
 
-use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
+use std::sync::{Arc, Mutex, Once, PoisonError};
 
-use plimsoll_store::{Archive, Lease};
+use plimsoll_host::Leases;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tokio_util::sync::CancellationToken;
 
-/// The exit code of a command that was interrupted, as shells have it.
+/// The exit code of a command that was interrupted, as in shells.
 pub(crate) const INTERRUPTED_CODE: u8 = 130;
 
-/// What ends by itself when it is told to, and then gives back what it holds.
+/// What ends by itself when it is cancelled, and then releases what it holds.
 static CANCEL: Mutex<Option<CancellationToken>> = Mutex::new(None);
-static HELD: Mutex<Vec<(Arc<Archive>, Lease)>> = Mutex::new(Vec::new());
+static LEASES: Mutex<Option<Arc<Leases>>> = Mutex::new(None);
 static WATCH: Once = Once::new();
 
-/// Give this lease back if the command is interrupted. Giving back one that was given back already does nothing.
-pub(crate) fn give_back(archive: &Arc<Archive>, lease: &Lease) {
-    hold(archive, lease);
-    watch();
+/// Creates the registry of leases that are released if the command is interrupted. Signals are handled from the first lease
+/// on.
+pub(crate) fn leases() -> Arc<Leases> {
+    register(Leases::on_first(watch))
 }
 
-/// Let [`release`] give this lease back, for commands that take signals themselves.
-pub(crate) fn hold(archive: &Arc<Archive>, lease: &Lease) {
-    held().push((Arc::clone(archive), lease.clone()));
+/// Creates the registry for a command that handles signals itself and calls [`release`].
+pub(crate) fn leases_without_signals() -> Arc<Leases> {
+    register(Leases::default())
 }
 
-/// Cancel this at the first interrupt; a second one ends the command at once.
+fn register(leases: Leases) -> Arc<Leases> {
+    let leases = Arc::new(leases);
+    *LEASES.lock().unwrap_or_else(PoisonError::into_inner) = Some(Arc::clone(&leases));
+    leases
+}
+
+/// Cancels this at the first interrupt; a second one ends the command at once.
 pub(crate) fn cancel_first(cancel: CancellationToken) {
     *CANCEL.lock().unwrap_or_else(PoisonError::into_inner) = Some(cancel);
     watch();
@@ -37,15 +42,15 @@ fn watch() {
     WATCH.call_once(|| {
         let mut kinds = vec![SIGINT, SIGTERM];
         kinds.extend((!ignores_hang_up()).then_some(SIGHUP));
-        // Without a handler the lease runs out by itself, which is all that would be lost.
+        // Without a handler the lease expires by itself, which is all that would be lost.
         let Ok(mut signals) = Signals::new(kinds) else { return };
         let watch = move || signals.forever().for_each(|_| end());
         drop(std::thread::Builder::new().name("plimsoll-signals".into()).spawn(watch));
     });
 }
 
-/// Whether this process was started so that it ignores a hang-up, as `nohup` does. Then it goes on to: a handler would take
-/// that away. Only Linux says so without unsafe code; elsewhere a hang-up is heeded.
+/// Whether this process was started so that it ignores a hang-up, as `nohup` does. It continues to: a handler would undo
+/// that. Only Linux tells without unsafe code; elsewhere a hang-up ends the command.
 pub(crate) fn ignores_hang_up() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
@@ -63,7 +68,6 @@ pub(crate) fn survive_file_size_limit() {
     }
 }
 
-/// A write under way is committed first: the store's single writer makes the release wait its turn.
 fn end() {
     if let Some(cancel) = CANCEL.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return cancel.cancel();
@@ -72,37 +76,8 @@ fn end() {
     std::process::exit(i32::from(INTERRUPTED_CODE));
 }
 
-/// Give back what is held.
+/// Releases the leases that are held.
 pub(crate) fn release() {
-    for (archive, lease) in held().drain(..) {
-        // The command is ending; a lease that cannot be released runs out by itself.
-        let _ = archive.store().release(&lease);
-    }
-}
-
-fn held() -> MutexGuard<'static, Vec<(Arc<Archive>, Lease)>> {
-    HELD.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::time::Duration;
-
-    use plimsoll::{Millis, SessionId};
-    use plimsoll_store::{Archive, MemoryStore, NewSession};
-
-    #[test]
-    fn p6_an_interrupted_command_gives_its_session_back() {
-        let archive = Arc::new(Archive::new(Box::new(MemoryStore::new()), Err("no spills here".into())));
-        let id = SessionId::new("ses_1");
-        archive.store().create(NewSession::new(id.clone()), Millis(1)).unwrap();
-        let hour = Duration::from_secs(3_600);
-        super::give_back(&archive, &archive.store().lease(&id, "first", hour).unwrap());
-        assert!(archive.store().lease(&id, "second", hour).is_err());
-        super::release();
-        archive.store().lease(&id, "second", hour).unwrap();
-        super::release();
-        assert!(archive.store().lease(&id, "third", hour).is_err(), "the lease of another stays");
-    }
+    let leases = LEASES.lock().unwrap_or_else(PoisonError::into_inner).clone();
+    leases.iter().for_each(|leases| leases.release());
 }

@@ -2,38 +2,31 @@
 //!
 //! Exit codes: 0 it is done, 1 the answer is no, 2 it was asked wrongly, 3 it failed.
 
-mod about;
-mod agent;
 mod args;
 mod chat;
-mod commands;
 mod config;
 mod convert;
 mod error;
-mod files;
-mod handover;
-mod input;
+mod figures;
+mod fork;
 mod inspect;
 mod interrupt;
 mod manual;
 mod mcp;
+mod notices;
 mod output;
 mod pins;
 mod plans;
 mod progress;
-mod range;
 mod recall;
 mod receipts;
-mod recorded;
 mod reduce;
 mod replay;
 mod revert;
 mod run;
 mod sessions;
-mod store;
+mod stdin;
 mod style;
-mod summarise;
-mod surroundings;
 mod tasks;
 mod truncate;
 mod watch;
@@ -42,14 +35,14 @@ mod window;
 mod wrap;
 
 use std::process::ExitCode;
-use std::sync::Arc;
+
+use plimsoll_host::{Environment, Host, HostError};
 
 use args::{
     AgentCommand, Cli, Command, LookCommand, PassCommand, ReduceCommand, ReturnCommand, SetupCommand,
 };
-use error::CliError;
+use error::CommandResult;
 use output::Output;
-use surroundings::Surroundings;
 
 fn main() -> ExitCode {
     let cli = args::parse();
@@ -57,13 +50,14 @@ fn main() -> ExitCode {
     begin_log();
     interrupt::survive_file_size_limit();
     let mut output = Output::new(cli.json);
-    match dispatch(&cli, &mut output).and_then(|code| output.flush().map(|()| code).map_err(CliError::from)) {
+    match dispatch(&cli, &mut output).and_then(|code| output.flush().map(|()| code).map_err(HostError::from))
+    {
         Ok(code) => code,
-        // Whoever reads us has read enough.
-        Err(error) if error.is_closed_pipe() => ExitCode::SUCCESS,
+        // The reader has read enough.
+        Err(error) if error::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
-            error.tell();
-            error.exit_code()
+            error::print_error(&error);
+            error::exit_code(&error)
         }
     }
 }
@@ -77,46 +71,57 @@ fn begin_log() {
     let _ = log.with_ansi(false).try_init();
 }
 
-fn dispatch(cli: &Cli, output: &mut Output) -> Result<ExitCode, CliError> {
-    let mut around = Surroundings::here()?;
-    around.store = cli.store.clone();
-    let around = &Arc::new(around);
+/// This process as a host: its directory and variables, its terminal, its signals.
+fn this_host(cli: &Cli) -> Result<Host, HostError> {
+    let directory = std::env::current_dir()
+        .map_err(|error| HostError::failed(format!("cannot tell the current directory: {error}")))?;
+    // A variable that is not text is none of ours.
+    let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
+        Some((name.into_string().ok()?, value.into_string().ok()?))
+    };
+    let variables = std::env::vars_os().filter_map(text);
+    let host = Host::new(Environment::new(directory, variables)).with_reporter(progress::Terminal);
+    Ok(host.with_store(cli.store.clone()).with_leases(interrupt::leases()))
+}
+
+fn dispatch(cli: &Cli, output: &mut Output) -> CommandResult {
+    let host = &this_host(cli)?;
     match &cli.command {
         Command::Agent(command) => match command {
-            AgentCommand::Run(args) => run::run(args, around, output),
-            AgentCommand::Chat(args) => chat::run(args, around, output),
-            AgentCommand::Tasks(args) => tasks::run(args, around, output),
+            AgentCommand::Run(args) => run::run(args, host, output),
+            AgentCommand::Chat(args) => chat::run(args, host, output),
+            AgentCommand::Tasks(args) => tasks::run(args, host, output),
         },
         Command::Look(command) => match command {
-            LookCommand::Sessions(args) => sessions::run(args, around, output),
-            LookCommand::Inspect(args) => inspect::run(args, around, output),
-            LookCommand::Watch(args) => watch::run(args, around, output),
-            LookCommand::Window(args) => window::run(args, around, output),
-            LookCommand::Replay(args) => replay::replay(args, around, output),
+            LookCommand::Sessions(args) => sessions::run(args, host, output),
+            LookCommand::Inspect(args) => inspect::run(args, host, output),
+            LookCommand::Watch(args) => watch::run(args, host, output),
+            LookCommand::Window(args) => window::run(args, host, output),
+            LookCommand::Replay(args) => replay::replay(args, host, output),
         },
         Command::Reduce(command) => match command {
-            ReduceCommand::Prune(args) => commands::prune(args, around, output),
-            ReduceCommand::Compact(args) => commands::compact(args, around, output),
-            ReduceCommand::Truncate(args) => truncate::run(args, around, output),
-            ReduceCommand::Pin(args) => pins::pin(args, around, output),
-            ReduceCommand::Pins { session } => pins::list(session.as_deref(), around, output),
-            ReduceCommand::Unpin { receipt, force } => pins::unpin(receipt, *force, around, output),
+            ReduceCommand::Prune(args) => reduce::prune(args, host, output),
+            ReduceCommand::Compact(args) => reduce::compact(args, host, output),
+            ReduceCommand::Truncate(args) => truncate::run(args, host, output),
+            ReduceCommand::Pin(args) => pins::pin(args, host, output),
+            ReduceCommand::Pins { session } => pins::list(session.as_deref(), host, output),
+            ReduceCommand::Unpin { receipt, force } => pins::unpin(receipt, *force, host, output),
         },
         Command::Return(command) => match command {
-            ReturnCommand::Receipts(args) => receipts::list(args, around, output),
-            ReturnCommand::Undo { what, force } => receipts::undo(what.as_deref(), *force, around, output),
-            ReturnCommand::Recall(args) => recall::run(args, around, output),
-            ReturnCommand::Revert(args) => revert::run(args, around, output),
+            ReturnCommand::Receipts(args) => receipts::list(args, host, output),
+            ReturnCommand::Undo { what, force } => receipts::undo(what.as_deref(), *force, host, output),
+            ReturnCommand::Recall(args) => recall::run(args, host, output),
+            ReturnCommand::Revert(args) => revert::run(args, host, output),
         },
         Command::Pass(command) => match command {
-            PassCommand::Fork(args) => commands::fork(args, around, output),
-            PassCommand::Convert(args) => convert::run(args, around, output),
-            PassCommand::Mcp(args) => mcp::run(args, around),
+            PassCommand::Fork(args) => fork::run(args, host, output),
+            PassCommand::Convert(args) => convert::run(args, host, output),
+            PassCommand::Mcp(args) => mcp::run(args, host),
         },
         Command::Setup(command) => match command {
-            SetupCommand::Config(args) => config::run(args, around, output),
-            SetupCommand::Trust(args) => config::trust(args, around, output),
-            SetupCommand::Untrust { directory } => config::untrust(directory.as_deref(), around, output),
+            SetupCommand::Config(args) => config::run(args, host, output),
+            SetupCommand::Trust(args) => config::trust(args, host, output),
+            SetupCommand::Untrust { directory } => config::untrust(directory.as_deref(), host, output),
             SetupCommand::Completions { shell } => manual::completions(*shell, output),
             SetupCommand::Man { directory } => manual::man(directory.as_deref(), output),
         },

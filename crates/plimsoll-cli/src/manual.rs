@@ -6,15 +6,15 @@ use std::process::ExitCode;
 use clap::CommandFactory;
 use clap_complete::Shell;
 use clap_mangen::Man;
+use plimsoll_host::{Existing, HostError, reason, write};
 use serde_json::json;
 
 use crate::args::Cli;
-use crate::error::{CliError, reason};
-use crate::files::{self, Existing};
+use crate::error::CommandResult;
 use crate::output::{Output, note};
 
 /// A completion script for a shell.
-pub(crate) fn completions(shell: Shell, output: &mut Output) -> Result<ExitCode, CliError> {
+pub(crate) fn completions(shell: Shell, output: &mut Output) -> CommandResult {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "plimsoll", &mut script);
     if output.json {
@@ -27,7 +27,7 @@ pub(crate) fn completions(shell: Shell, output: &mut Output) -> Result<ExitCode,
 }
 
 /// The main page to standard output, or one page a command into a directory.
-pub(crate) fn man(directory: Option<&Path>, output: &mut Output) -> Result<ExitCode, CliError> {
+pub(crate) fn man(directory: Option<&Path>, output: &mut Output) -> CommandResult {
     let mut main = Cli::command();
     main.build();
     let Some(directory) = directory else {
@@ -40,13 +40,13 @@ pub(crate) fn man(directory: Option<&Path>, output: &mut Output) -> Result<ExitC
         return Ok(ExitCode::SUCCESS);
     };
     let failed = |error: std::io::Error| {
-        CliError::failed(format!("cannot write pages into `{}`: {}", directory.display(), reason(&error)))
+        HostError::failed(format!("cannot write pages into `{}`: {}", directory.display(), reason(&error)))
     };
     std::fs::create_dir_all(directory).map_err(failed)?;
     let mut pages = Vec::new();
     pages_of(main, "plimsoll", &mut pages)?;
     for (name, text) in &pages {
-        files::write(&directory.join(format!("{name}.1")), text, Existing::Replace).map_err(failed)?;
+        write(&directory.join(format!("{name}.1")), text, Existing::Replace).map_err(failed)?;
     }
     if output.json {
         let names: Vec<String> = pages.iter().map(|(name, _)| format!("{name}.1")).collect();
@@ -57,7 +57,7 @@ pub(crate) fn man(directory: Option<&Path>, output: &mut Output) -> Result<ExitC
     Ok(ExitCode::SUCCESS)
 }
 
-fn pages_of(command: clap::Command, name: &str, pages: &mut Vec<(String, Vec<u8>)>) -> Result<(), CliError> {
+fn pages_of(command: clap::Command, name: &str, pages: &mut Vec<(String, Vec<u8>)>) -> Result<(), HostError> {
     for inner in command.get_subcommands().filter(|inner| inner.get_name() != "help").cloned() {
         let name = format!("{name}-{}", inner.get_name());
         pages_of(inner, &name, pages)?;
@@ -68,7 +68,7 @@ fn pages_of(command: clap::Command, name: &str, pages: &mut Vec<(String, Vec<u8>
     Ok(())
 }
 
-fn page(command: clap::Command) -> Result<Vec<u8>, CliError> {
+fn page(command: clap::Command) -> Result<Vec<u8>, HostError> {
     let mut page = Vec::new();
     Man::new(command).section("1").render(&mut page)?;
     Ok(page)

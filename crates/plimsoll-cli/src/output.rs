@@ -3,9 +3,10 @@
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use plimsoll::Tokens;
-use plimsoll_import::is_printable;
-pub(crate) use plimsoll_import::{first_words, printable};
+use plimsoll::is_printable;
+pub(crate) use plimsoll::{first_words, printable};
+pub(crate) use plimsoll_host::{counted, escaped};
+pub(crate) use plimsoll_session::{percent, percents};
 use serde::Serialize;
 use serde_json::ser::{Formatter, Serializer};
 
@@ -154,13 +155,6 @@ impl Formatter for Escaping {
     }
 }
 
-/// Escapes line breaks, control characters and invisible characters in untrusted text, so that it cannot imitate a line of our
-/// own output. Quotes and backslashes are unchanged.
-pub(crate) fn escaped(text: &str) -> String {
-    let is_quote = |c| matches!(c, '\'' | '"' | '\\');
-    text.chars().map(|c| if is_quote(c) { c.to_string() } else { c.escape_debug().to_string() }).collect()
-}
-
 /// Rows under headings.
 pub(crate) struct Table {
     columns: Vec<Column>,
@@ -188,9 +182,14 @@ pub(crate) enum Holds {
 }
 
 impl Table {
-    /// An empty one.
+    /// An empty table.
     pub(crate) fn new(columns: Vec<Column>) -> Table {
         Table { columns, rows: Vec::new() }
+    }
+
+    /// An empty table with these headings.
+    pub(crate) fn of<const N: usize>(columns: [(&'static str, Holds); N]) -> Table {
+        Table::new(columns.map(|(heading, holds)| Column { heading, holds }).to_vec())
     }
 
     /// One more row, a cell for each column.
@@ -294,54 +293,6 @@ fn line_width(columns: &[usize]) -> usize {
     columns.iter().sum::<usize>() + 2 * columns.len().saturating_sub(1)
 }
 
-/// Text, broken at words so that no line is wider than the page; lines that follow are set in.
-pub(crate) fn wrapped(text: &str, width: usize) -> String {
-    let indent = text.len() - text.trim_start().len();
-    let mut out = String::new();
-    let mut line = " ".repeat(indent);
-    for word in text.split_whitespace() {
-        let is_first = line.trim().is_empty();
-        if !is_first && console::measure_text_width(&line) + 1 + console::measure_text_width(word) > width {
-            out.push_str(&line);
-            out.push('\n');
-            line = " ".repeat(indent.max(2));
-        } else if !is_first {
-            line.push(' ');
-        }
-        line.push_str(word);
-    }
-    out.push_str(&line);
-    out.push('\n');
-    out
-}
-
-/// A count and its noun.
-pub(crate) fn counted(count: usize, noun: &str) -> String {
-    let number = Tokens(count as u64);
-    if count == 1 { format!("1 {noun}") } else { format!("{number} {noun}s") }
-}
-
-/// A part of a whole in percent, rounded.
-pub(crate) fn percent(part: Tokens, whole: Tokens) -> u64 {
-    let whole = u128::from(whole.0.max(1));
-    u64::try_from((u128::from(part.0) * 100 + whole / 2) / whole).unwrap_or(u64::MAX)
-}
-
-/// Several parts of a whole in percent, so that the column adds up: each is rounded down, and what is missing of the rounded
-/// share of all goes to those that lost most.
-pub(crate) fn percents(parts: &[Tokens], whole: Tokens) -> Vec<u64> {
-    let scale = u128::from(whole.0.max(1));
-    let exact = |part: &Tokens| u128::from(part.0) * 100;
-    let mut rounded: Vec<u64> =
-        parts.iter().map(|part| u64::try_from(exact(part) / scale).unwrap_or(u64::MAX)).collect();
-    let all = percent(parts.iter().copied().sum(), whole);
-    let missing = all.saturating_sub(rounded.iter().copied().fold(0, u64::saturating_add));
-    let mut order: Vec<usize> = (0..parts.len()).collect();
-    order.sort_by_key(|at| std::cmp::Reverse(exact(&parts[*at]) % scale));
-    order.iter().take(usize::try_from(missing).unwrap_or(usize::MAX)).for_each(|at| rounded[*at] += 1);
-    rounded
-}
-
 static MUTED: AtomicBool = AtomicBool::new(false);
 
 /// Say nothing beside the output from now on, for what is done again and again and was told of the first time.
@@ -372,11 +323,9 @@ pub(crate) fn note(text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll::Tokens;
-
     use serde_json::{Value, json};
 
-    use super::{Column, Holds, Table, escaped, percent, percents, write_json};
+    use super::{Column, Holds, Table, write_json};
 
     #[test]
     fn json_is_ascii_controls_apart_what_serde_writes_and_means_the_same() {
@@ -395,31 +344,6 @@ mod tests {
         let mut line = Vec::new();
         write_json(&mut line, &raw).unwrap();
         assert_eq!(line, b"{ \"x\":\n\"\\u009b\" }\n");
-    }
-
-    #[test]
-    fn untrusted_text_stays_on_one_line() {
-        assert_eq!(escaped("it's \"a\\b\" é\n\u{1b}[2J\u{202e}"), "it's \"a\\b\" é\\n\\u{1b}[2J\\u{202e}");
-    }
-
-    #[test]
-    fn percentages_are_rounded() {
-        assert_eq!(percent(Tokens(161_204), Tokens(1_000_000)), 16);
-        assert_eq!(percent(Tokens(166_000), Tokens(1_000_000)), 17);
-        assert_eq!(
-            (percent(Tokens(5), Tokens::ZERO), percent(Tokens(u64::MAX), Tokens(u64::MAX))),
-            (500, 100)
-        );
-    }
-
-    #[test]
-    fn percentages_of_a_column_add_up() {
-        let thirds = [Tokens(333), Tokens(334), Tokens(333)];
-        assert_eq!(percents(&thirds, Tokens(1_000)), [33, 34, 33]);
-        assert_eq!(percents(&[Tokens(5), Tokens(5)], Tokens(1_000)), [1, 0]);
-        let many = [Tokens(126); 7].into_iter().chain([Tokens(118)]).collect::<Vec<_>>();
-        assert_eq!(percents(&many, Tokens(1_000)).iter().sum::<u64>(), 100);
-        assert_eq!(percents(&[], Tokens(10)), [0u64; 0]);
     }
 
     fn table() -> Table {

@@ -2,39 +2,27 @@
 
 use std::process::ExitCode;
 
-use plimsoll::log::Effect;
-use plimsoll::pin;
-use plimsoll::{Plan, ReceiptId};
+use plimsoll::{Plan, Tokens};
+use plimsoll_host::{Flags, Host, HostError, PlanContents};
 use serde_json::json;
 
-use crate::args::{PinArgs, PolicyArgs};
-use crate::config::Config;
-use crate::error::CliError;
-use crate::output::{Column, Holds, Output, Table, note};
-use crate::plans::{Contents, Page};
+use crate::args::PinArgs;
+use crate::error::CommandResult;
+use crate::output::{Holds, Output, Table, note};
+use crate::plans::Page;
 use crate::receipts;
-use crate::store::Opened;
-use crate::surroundings::Surroundings;
 
-type Done = Result<ExitCode, CliError>;
-
-/// Pin a message, a part or some words.
-pub(crate) fn pin(args: &PinArgs, around: &Surroundings, output: &mut Output) -> Done {
-    let config = Config::load(&args.policy, around)?;
-    let opened = Opened::existing(&config, around)?;
-    let session = opened.chosen(Some(&args.session), around)?;
+/// Pins a message, a part or some words.
+pub(crate) fn pin(args: &PinArgs, host: &Host, output: &mut Output) -> CommandResult {
+    let config = host.config(&args.policy.flags())?;
     // The budget is a share of the session's window.
-    let limits = opened.limits(&session, &config, args.policy.context)?;
-    let mut driver = opened.driver_within(&session, &config, args.force, limits)?;
-    let target = driver.find_pin(&args.what)?;
-    let receipt = driver.pin(&target)?;
-    driver.close()?;
-    let session = session.id;
+    let stored = host.stored_session(Some(&args.session), &config, args.policy.context)?;
+    let receipt = stored.pin(&args.what, &config, args.force, host)?;
     if output.json {
-        output.json(&json!({ "session": session, "receipt": receipt }))?;
+        output.json(&json!({ "session": stored.session.id, "receipt": receipt }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let contents = Contents::default();
+    let contents = PlanContents::default();
     let page = Page { contents: &contents, width: output.width(), handles: true };
     output.painted(&page.receipt(&receipt, &[]))?;
     output.flush()?;
@@ -42,64 +30,44 @@ pub(crate) fn pin(args: &PinArgs, around: &Surroundings, output: &mut Output) ->
     Ok(ExitCode::SUCCESS)
 }
 
-/// List what is pinned.
-pub(crate) fn list(session: Option<&str>, around: &Surroundings, output: &mut Output) -> Done {
-    let config = Config::load(&PolicyArgs::default(), around)?;
-    let opened = Opened::existing(&config, around)?;
-    let session = opened.chosen(session, around)?;
-    let limits = opened.limits(&session, &config, None)?;
-    let log = opened.archive.store().window(&session.id)?;
-    let count = &config.policy.count;
-    let budget = pin::budget(&config.policy, Some(limits));
-    let mut rows = Vec::new();
-    for (message, part, text) in pin::pins(&log) {
-        let holds = |effect: &Effect| matches!(effect, Effect::Pin(pinned) if pinned == text);
-        let mark = part.marks.iter().find(|mark| mark.is_active() && holds(&mark.effect));
-        let receipt = mark.and_then(|mark| mark.receipt.clone()).unwrap_or_default();
-        let tokens = plimsoll::Counter::count_text(count, text);
-        rows.push((receipt, message.info.id.clone(), part.id.clone(), tokens, text.clone()));
-    }
+/// Lists what is pinned.
+pub(crate) fn list(session: Option<&str>, host: &Host, output: &mut Output) -> CommandResult {
+    let config = host.config(&Flags::default())?;
+    let opened = host.open_store(&config)?;
+    let session = opened.session_or_newest(session, host)?;
+    let (pins, budget) = opened.pins(&session, &config)?;
     if output.json {
-        let pins: Vec<_> = rows
-            .iter()
-            .map(|(receipt, message, part, tokens, text)| {
-                json!({ "receipt": receipt, "message": message, "part": part, "tokens": tokens, "text": text })
-            })
-            .collect();
         output.json(&json!({ "session": session.id, "budget": budget, "pins": pins }))?;
         return Ok(ExitCode::SUCCESS);
     }
     note(&format!("pins of `{}`, {}", session.id, session.title));
-    if rows.is_empty() {
+    if pins.is_empty() {
         note("nothing is pinned; `plimsoll pin SESSION TEXT` pins something");
         return Ok(ExitCode::SUCCESS);
     }
-    let columns = [
+    let mut table = Table::of([
         ("RECEIPT", Holds::Names),
         ("MESSAGE", Holds::Names),
         ("TOKENS", Holds::Numbers),
         ("TEXT", Holds::Words(24)),
-    ];
-    let mut table = Table::new(columns.map(|(heading, holds)| Column { heading, holds }).to_vec());
-    let mut total = plimsoll::Tokens::ZERO;
-    for (receipt, message, _, tokens, text) in rows {
-        total += tokens;
-        let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        table.row([receipt.to_string(), message.to_string(), tokens.to_string(), line]);
+    ]);
+    for pin in &pins {
+        let line: String = pin.text.split_whitespace().collect::<Vec<_>>().join(" ");
+        table.row([pin.receipt.to_string(), pin.message.to_string(), pin.tokens.to_string(), line]);
     }
     output.table(&table)?;
     output.flush()?;
+    let total: Tokens = pins.iter().map(|pin| pin.tokens).sum();
     note(&format!("{total} of {budget} tokens"));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Unpin what a receipt pinned.
-pub(crate) fn unpin(receipt: &str, force: bool, around: &Surroundings, output: &mut Output) -> Done {
-    let opened = Opened::usual(around)?;
-    let (_, found) = receipts::find(&opened, receipt)?;
+/// Unpins what a receipt pinned.
+pub(crate) fn unpin(receipt: &str, force: bool, host: &Host, output: &mut Output) -> CommandResult {
+    let (_, found) = host.open_default()?.receipt(receipt)?;
     if !matches!(found.plan, Plan::Pin(_)) {
         let why = format!("receipt `{}` pinned nothing: {}", found.id, found.plan);
-        return Err(CliError::usage(why).hint("`plimsoll undo` undoes reductions"));
+        return Err(HostError::usage(why).hint("`plimsoll undo` undoes reductions"));
     }
-    receipts::undo(Some(ReceiptId::as_str(&found.id)), force, around, output)
+    receipts::undo(Some(found.id.as_str()), force, host, output)
 }

@@ -3,231 +3,38 @@
 //! A part's id says nothing to a reader. It is shown only where something can be done with it: in a receipt, to recall what
 //! is out of the window. JSON has all ids.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use plimsoll::compact::contract::ContractFate;
 use plimsoll::prune::{Cleared, PruneItem, PrunePlan};
 use plimsoll::receipt::{CompactPlan, CutItem, ShedPlan};
-use plimsoll::{
-    Input, Limits, Log, Message, MessageId, Millis, Part, PartBody, PartId, Plan, Policy, Receipt, ReceiptId,
-    Tokens,
-};
-use plimsoll_session::UsageScale;
-use plimsoll_store::{Session, Store};
+use plimsoll::{MessageId, PartId, Plan, Receipt, Tokens};
+use plimsoll_host::{PartSubject, PlanContents, WindowSizes};
 use serde_json::{Value, json};
 
-use crate::about::{Describer, first_words};
-use crate::error::CliError;
-use crate::inspect::{cut_middle, is_prompt};
+use crate::inspect::cut_middle;
 use crate::output::{Column, Holds, Table, counted, percent, printable};
 
-/// The parts and messages of a session that a plan names.
-#[derive(Default)]
-pub(crate) struct Contents {
-    parts: BTreeMap<PartId, Named>,
-    turns: BTreeMap<MessageId, u32>,
-}
-
-/// A part in words.
-#[derive(Clone, Default)]
-struct Named {
-    /// The turn it belongs to, from 1; 0 before the first.
-    turn: u32,
-    /// The tool, or who said it.
-    kind: String,
-    /// The command, the path, or the first words.
-    about: String,
-}
-
-impl Contents {
-    /// Looks up what plans name in a session.
-    pub(crate) fn of<'p>(
-        messages: &[Message],
-        directory: Option<&str>,
-        plans: impl IntoIterator<Item = &'p Plan>,
-    ) -> Contents {
-        let mut lookup = Contents::lookup(directory, plans);
-        messages.iter().for_each(|message| lookup.see(message));
-        lookup.found
-    }
-
-    fn lookup<'p>(directory: Option<&str>, plans: impl IntoIterator<Item = &'p Plan>) -> Lookup<'_> {
-        let (mut parts, mut ids) = (BTreeSet::new(), BTreeSet::new());
-        for plan in plans {
-            parts.extend(plan.effects().into_iter().map(|(part, _)| part.clone()));
-            match plan {
-                Plan::Compact(plan) => {
-                    ids.extend([&plan.first, &plan.last].into_iter().cloned());
-                    ids.extend(plan.tail_start.iter().chain(&plan.prompt).cloned());
-                }
-                Plan::Range(plan) => ids.extend([&plan.first, &plan.last].into_iter().cloned()),
-                _ => {}
-            }
-        }
-        let words = Describer { directory };
-        Lookup { parts, ids, words, turn: 0, calls: BTreeMap::new(), found: Contents::default() }
-    }
-
-    /// Looks up what receipts name in a stored session, which is not held for it.
-    pub(crate) fn stored(
-        store: &dyn Store,
-        session: &Session,
-        receipts: &[Receipt],
-    ) -> Result<Contents, CliError> {
-        let plans = receipts.iter().map(|receipt| &receipt.plan);
-        let mut lookup = Contents::lookup(session.directory.as_deref(), plans);
-        plimsoll_import::each(store, &session.id, &mut |message| lookup.see(&message))?;
-        Ok(lookup.found)
-    }
-
-    fn part(&self, id: &PartId) -> Named {
-        self.parts.get(id).cloned().unwrap_or_default()
-    }
-
-    /// The turn of a message, in words.
-    fn turn(&self, id: &MessageId) -> String {
-        match self.turns.get(id) {
-            Some(0) => "before the first turn".to_owned(),
-            Some(turn) => format!("turn {turn}"),
-            None => id.to_string(),
-        }
+/// The turn of a message, in words.
+fn turn_of(contents: &PlanContents, id: &MessageId) -> String {
+    match contents.turn(id) {
+        Some(0) => "before the first turn".to_owned(),
+        Some(turn) => format!("turn {turn}"),
+        None => id.to_string(),
     }
 }
 
-/// Looks for what plans name, message by message.
-struct Lookup<'a> {
-    parts: BTreeSet<PartId>,
-    ids: BTreeSet<MessageId>,
-    words: Describer<'a>,
-    turn: u32,
-    /// Tools and inputs of calls whose results are parts of their own.
-    calls: BTreeMap<String, (String, Option<Input>)>,
-    found: Contents,
-}
-
-impl Lookup<'_> {
-    fn see(&mut self, message: &Message) {
-        self.turn += u32::from(is_prompt(message));
-        if self.ids.contains(&message.info.id) {
-            self.found.turns.insert(message.info.id.clone(), self.turn);
-        }
-        for part in &message.parts {
-            if let PartBody::ToolCall(call) = &part.body {
-                self.calls.insert(call.call_id.clone(), (call.tool.clone(), call.input.clone()));
-            }
-            if self.parts.contains(&part.id) {
-                let (kind, about) = described(message, part, self.words, &self.calls);
-                self.found.parts.insert(part.id.clone(), Named { turn: self.turn, kind, about });
-            }
-        }
-    }
-}
-
-fn described(
-    message: &Message,
-    part: &Part,
-    words: Describer<'_>,
-    calls: &BTreeMap<String, (String, Option<Input>)>,
-) -> (String, String) {
-    match &part.body {
-        PartBody::Tool(tool) => {
-            let input = tool.state.input.as_ref().map(|input| input.value());
-            (tool.tool.clone(), words.call(&tool.tool, input))
-        }
-        PartBody::ToolResult(result) => {
-            let call = calls.get(&result.call_id);
-            let input = call.and_then(|(_, input)| Some(input.as_ref()?.value()));
-            let tool = result.tool.as_deref().or(call.map(|(tool, _)| tool.as_str())).unwrap_or_default();
-            (tool.to_owned(), words.call(tool, input))
-        }
-        PartBody::ToolCall(call) => {
-            (call.tool.clone(), words.call(&call.tool, call.input.as_ref().map(|input| input.value())))
-        }
-        PartBody::Reasoning(reasoning) => ("thought".to_owned(), first_words(&reasoning.text)),
-        PartBody::File(file) => ("file".to_owned(), file.filename.clone().unwrap_or_default()),
-        PartBody::Text(text) => {
-            let speaker = if message.is_assistant() { "model" } else { "user" };
-            (speaker.to_owned(), words.shorten(&first_words(&text.text)))
-        }
-        _ => (String::new(), String::new()),
-    }
-}
-
-/// The size of a window before a plan and after it, on the scale that `inspect` shows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WindowSizes {
-    pub(crate) before: Tokens,
-    pub(crate) after: Tokens,
-    /// Whether `after` is an upper bound: the summary is not written yet.
-    is_bound: bool,
-    pub(crate) line: Option<Tokens>,
-}
-
-impl WindowSizes {
-    /// The sizes of a receipt.
-    pub(crate) fn of(receipt: &Receipt) -> WindowSizes {
-        WindowSizes { before: receipt.before, after: receipt.after, is_bound: false, line: None }
-    }
-
-    /// The sizes around a plan for a session that is not changed by it here.
-    pub(crate) fn planned(plan: &Plan, log: &Log, policy: &Policy, limits: Limits) -> WindowSizes {
-        let scale = UsageScale::shown(log, policy);
-        let line = policy.overflow.line(limits).map(|line| line.at);
-        let before = scale.window;
-        // A summary that is not written yet.
-        let replaced = match plan {
-            Plan::Compact(plan) => Some(plan.tokens),
-            Plan::Range(plan) if plan.text.is_empty() => Some(plan.tokens),
-            _ => None,
-        };
-        if let Some(tokens) = replaced {
-            let [tokens, summary] =
-                [tokens, policy.compact.longest_summary()].map(|tokens| scale.of_plan(tokens, log, policy));
-            let after = (before - tokens) + summary;
-            return WindowSizes { before, after, is_bound: true, line };
-        }
-        let mut reduced = log.clone();
-        let after = match plan.mark(&mut reduced, &ReceiptId::new("rcp_plan"), Millis(u64::MAX)) {
-            Ok(()) => UsageScale::shown(&reduced, policy).window,
-            Err(_) => before,
-        };
-        WindowSizes { before, after, is_bound: false, line }
-    }
-
-    /// The sizes around a plan as a driver reports them.
-    pub(crate) fn driven(plan: &Plan, (before, after): (Tokens, Tokens)) -> WindowSizes {
-        WindowSizes { before, after, is_bound: matches!(plan, Plan::Compact(_)), line: None }
-    }
-
-    fn words(&self) -> String {
-        let at_most = if self.is_bound { "at most " } else { "" };
-        let share = self.line.filter(|line| *line > Tokens::ZERO).map(|line| {
-            let (before, after) = (percent(self.before, line), percent(self.after, line));
-            format!(", {before} % → {at_most}{after} % of the line at {line}")
-        });
-        format!("{} → {at_most}{} tokens{}", self.before, self.after, share.unwrap_or_default())
-    }
-
-    /// The share of the difference that each piece has, so that the column adds up to it.
-    fn shares(&self, pieces: impl Iterator<Item = Tokens>) -> Vec<Tokens> {
-        let pieces: Vec<u64> = pieces.map(|piece| piece.0).collect();
-        let all: u128 = pieces.iter().map(|piece| u128::from(*piece)).sum();
-        let freed = u128::from((self.before - self.after).0);
-        let (mut seen, mut told) = (0_u128, 0_u128);
-        let share = |piece: u64| {
-            seen += u128::from(piece);
-            let until = (freed * seen + all / 2).checked_div(all).unwrap_or(0);
-            let own = until.saturating_sub(told);
-            told = until;
-            Tokens(u64::try_from(own).unwrap_or(u64::MAX))
-        };
-        pieces.into_iter().map(share).collect()
-    }
+fn format_sizes(sizes: WindowSizes) -> String {
+    let WindowSizes { before, after, is_bound, line, .. } = sizes;
+    let at_most = if is_bound { "at most " } else { "" };
+    let share = line.filter(|line| *line > Tokens::ZERO).map(|line| {
+        let (before, after) = (percent(before, line), percent(after, line));
+        format!(", {before} % → {at_most}{after} % of the line at {line}")
+    });
+    format!("{before} → {at_most}{after} tokens{}", share.unwrap_or_default())
 }
 
 /// How a plan is shown.
 pub(crate) struct Page<'a> {
-    pub(crate) contents: &'a Contents,
+    pub(crate) contents: &'a PlanContents,
     pub(crate) width: usize,
     /// Whether handles are shown, by which content can be recalled.
     pub(crate) handles: bool,
@@ -239,7 +46,7 @@ impl Page<'_> {
         if matches!(plan, Plan::Prune(plan) if plan.items.is_empty()) {
             return plan.to_string();
         }
-        let mut lines = vec![plan.title(), row("window", &sizes.words())];
+        let mut lines = vec![plan.title(), row("window", &format_sizes(sizes))];
         lines.extend(self.about(plan, sizes));
         lines.join("\n")
     }
@@ -251,13 +58,13 @@ impl Page<'_> {
         let mut lines = vec![
             receipt.id.to_string(),
             row("what", &format!("{undo}{}", receipt.plan.title())),
-            row("window", &sizes.words()),
+            row("window", &format_sizes(sizes)),
             row("reason", &receipt.reason),
             row("policy", &receipt.policy),
         ];
         // Of an output that was cut as it came, these are its own sizes.
         if matches!(receipt.plan, Plan::Truncate(_)) {
-            lines[2] = row("output", &sizes.words());
+            lines[2] = row("output", &format_sizes(sizes));
         }
         lines.extend(more.iter().map(|(name, text)| row(name, text)));
         lines.extend(self.about(&receipt.plan, sizes));
@@ -274,7 +81,7 @@ impl Page<'_> {
             Plan::Prune(plan) => self.prune(plan, sizes),
             Plan::Compact(plan) => self.compact(plan),
             Plan::Range(plan) => {
-                let (first, last) = (self.contents.turn(&plan.first), self.contents.turn(&plan.last));
+                let (first, last) = (turn_of(self.contents, &plan.first), turn_of(self.contents, &plan.last));
                 let messages = counted(plan.messages as usize, "message");
                 let mut lines = vec![row("summarised", &format!("{messages}, {first} to {last}"))];
                 if self.handles {
@@ -307,19 +114,19 @@ impl Page<'_> {
     fn compact(&self, plan: &CompactPlan) -> Vec<String> {
         let contents = self.contents;
         let messages = |count: u64| counted(count as usize, "message");
-        let range = match (contents.turn(&plan.first), contents.turn(&plan.last)) {
+        let range = match (turn_of(contents, &plan.first), turn_of(contents, &plan.last)) {
             (first, last) if first == last => first,
             (first, last) => format!("{first} to {last}"),
         };
         let mut lines = vec![row("summarised", &format!("{}, {range}", messages(plan.messages)))];
         lines.push(match &plan.tail_start {
             Some(start) => {
-                row("stays", &format!("{}, from {}", messages(plan.tail_messages), contents.turn(start)))
+                row("stays", &format!("{}, from {}", messages(plan.tail_messages), turn_of(contents, start)))
             }
             None => row("stays", "nothing before the summary"),
         });
         if let Some(prompt) = &plan.prompt {
-            lines.push(row("prompt", &format!("that of {} stays in view", contents.turn(prompt))));
+            lines.push(row("prompt", &format!("that of {} stays in view", turn_of(contents, prompt))));
         }
         if plan.merges_summary {
             lines.push(row("merges", "the summary before"));
@@ -354,7 +161,7 @@ impl Page<'_> {
             columns.push(Column { heading: "RECALL", holds: Holds::Names });
         }
         let mut table = Table::new(columns);
-        let rows: Vec<(Named, String, String)> = rows
+        let rows: Vec<(PartSubject, String, String)> = rows
             .map(|Row { part, is_input, figure }| {
                 let mut named = self.contents.part(part);
                 named.kind.push_str(if is_input { " input" } else { "" });
@@ -369,7 +176,7 @@ impl Page<'_> {
             + "TURN".len()
             + 3 * 2;
         let room = self.width.saturating_sub(2 + others).max(16);
-        for (Named { turn, kind, about }, handle, figure) in rows {
+        for (PartSubject { turn, kind, about, .. }, handle, figure) in rows {
             let turn = if turn == 0 { String::new() } else { turn.to_string() };
             let handle = self.handles.then_some(handle);
             // The end of a path tells it from others; of a command it is the beginning.
@@ -418,11 +225,11 @@ fn row(name: &str, text: &str) -> String {
 }
 
 /// A plan as JSON, with the sizes of the window, and the turn and subject of each item.
-pub(crate) fn as_json(plan: &PrunePlan, sizes: WindowSizes, contents: &Contents) -> Value {
+pub(crate) fn as_json(plan: &PrunePlan, sizes: WindowSizes, contents: &PlanContents) -> Value {
     let mut value = json!(plan);
     value["window"] = json!({ "before": sizes.before, "after": sizes.after, "line": sizes.line });
     for (item, told) in plan.items.iter().zip(value["items"].as_array_mut().into_iter().flatten()) {
-        let Named { turn, about, .. } = contents.part(&item.part);
+        let PartSubject { turn, about, .. } = contents.part(&item.part);
         (told["turn"], told["about"]) = (turn.into(), about.into());
     }
     value

@@ -1,126 +1,170 @@
-//! `--apply`: reductions of stored sessions, with receipts.
+//! `plimsoll prune` and `plimsoll compact`: shown, or applied to a stored session with receipts.
 
-use std::collections::BTreeMap;
-use std::process::ExitCode;
+use std::io::{self, IsTerminal, Write};
+use std::process::{Command, ExitCode};
 
-use plimsoll::compact::ladder::{Outcome, Verdict};
-use plimsoll::count::window_message_tokens;
-use plimsoll::pivot::Visible;
-use plimsoll::prune::{self, PruneChoice, PrunePlan, PruneReason};
-use plimsoll::{Limits, Log, Plan, Policy, Receipt, Role, Tokens, Window, WindowRole};
-use plimsoll_session::Pruned;
-use plimsoll_store::Session;
-use serde_json::json;
+use plimsoll::compact::accept::Reply;
+use plimsoll::{Plan, Receipt};
+use plimsoll_host::{
+    EditSummary, Flags, Host, HostConfig, HostError, PlanContents, RangeRequest, Reduced, StoredSession,
+    Summary, SummarySource, WindowSizes, other_tools, reason, too_little,
+};
+use serde_json::{Value, json};
 
-use crate::args::{InputArgs, PruneArgs};
-use crate::config::Config;
-use crate::error::CliError;
-use crate::output::{Output, counted, note, printable};
-use crate::plans::{Contents, Page};
-use crate::progress::Progress;
-use crate::store::Opened;
-use crate::surroundings::Surroundings;
+use crate::args::{CompactArgs, InputArgs, PruneArgs};
+use crate::error::CommandResult;
+use crate::output::{Output, note, printable};
+use crate::plans::{self, Page};
 
-type Done = Result<ExitCode, CliError>;
-
-/// More of a receipt is not shown when it is made.
+/// Maximum number of lines of a receipt that are shown when it is made.
 const LINES: usize = 20;
 
-/// Clear old tool outputs.
-pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output) -> Done {
-    let PruneArgs { input, force, .. } = args;
-    let config = Config::load(&input.policy, around)?;
-    let (opened, session, limits) = stored(input, &config, around)?;
-    let (pruned, there) = Progress::during("pruning", || -> Result<_, CliError> {
-        let mut driver = opened.driver_within(&session, &config, *force, limits)?;
-        let pruned = match args.choice.choice() {
-            Some(choice) => {
-                let reason = format!("a person chose: {choice}");
-                driver.prune_choice(&choice, &reason)?
-            }
-            None => driver.prune("a person asked for it")?,
-        };
-        let there = match &pruned {
-            Pruned::Nothing(plan) => other_tools(plan, driver.log(), &config.policy),
-            _ => None,
-        };
-        driver.close()?;
-        Ok((pruned, there))
-    })?;
-    let nothing = match pruned {
-        Pruned::Done(receipt) => return tell(&opened, &session, &[*receipt], output),
-        Pruned::Nothing(plan) => Plan::Prune(*plan).to_string(),
-        Pruned::NotSmaller => "prune nothing: the window would not get smaller".to_owned(),
-    };
+/// Shows which old tool outputs would be cleared, or clears them.
+pub(crate) fn prune(args: &PruneArgs, host: &Host, output: &mut Output) -> CommandResult {
+    let config = host.config(&args.input.policy.flags())?;
+    let choice = args.choice.choice();
+    if args.apply {
+        let stored = stored(&args.input, &config, host)?;
+        let reduced = stored.prune(choice.as_ref(), &config, args.force, host)?;
+        return show_reduced(&stored, reduced, output);
+    }
+    let whole = host.whole_session(args.input.spec(), &config)?;
+    let plan = host.during("planning", || whole.plan_prune(&config.policy, choice.as_ref()));
+    let others = other_tools(&plan, &whole.log, &config.policy);
+    let planned = Plan::Prune(plan.clone());
+    let sizes = WindowSizes::planned(&planned, &whole.log, &config.policy, whole.limits);
+    let contents = PlanContents::of(&whole.log, whole.directory.as_deref(), [&planned]);
     if output.json {
-        output.json(&json!({ "session": session.id, "receipts": [] }))?;
+        output.json(&plans::as_json(&plan, sizes, &contents))?;
+    } else {
+        let page = Page { contents: &contents, width: output.width(), handles: false };
+        output.painted(&page.plan(&planned, sizes))?;
     }
-    note(&nothing);
-    there.iter().for_each(|there| note(there));
-    Ok(ExitCode::from(1))
+    note_other_tools(&others);
+    Ok(ExitCode::SUCCESS)
 }
 
-/// Where no output is of a tool that was chosen: of which there are some that may go.
-pub(crate) fn other_tools(plan: &PrunePlan, log: &Log, policy: &Policy) -> Option<String> {
-    let is_by_name = plan.choice.as_ref().is_some_and(|choice| !choice.tools.is_empty());
-    if plan.reason != PruneReason::NoneChosen || !is_by_name {
-        return None;
+fn note_other_tools(tools: &[(String, usize)]) {
+    if !tools.is_empty() {
+        let named: Vec<String> =
+            tools.iter().map(|(tool, count)| format!("`{}` ({count})", printable(tool))).collect();
+        note(&format!("hint: outputs that may go are of {}", named.join(", ")));
     }
-    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
-    for item in prune::plan_choice(log, policy, &PruneChoice::default(), None).items {
-        *counts.entry(item.tool).or_default() += 1;
-    }
-    let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
-    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let told: Vec<String> =
-        counts.iter().map(|(tool, count)| format!("`{}` ({count})", printable(tool))).collect();
-    (!told.is_empty()).then(|| format!("hint: outputs that may go are of {}", told.join(", ")))
 }
 
-/// Put a summary that is made without a model in the place of older messages.
-pub(crate) fn compact(args: &InputArgs, force: bool, around: &Surroundings, output: &mut Output) -> Done {
-    let config = Config::load(&args.policy, around)?;
-    let (opened, session, limits) = stored(args, &config, around)?;
-    let (outcome, nothing) = Progress::during("compacting", || -> Result<(Outcome, String), CliError> {
-        let mut driver = opened.driver_within(&session, &config, force, limits)?;
-        let nothing = too_little(driver.log(), &config.policy);
-        let outcome = driver.compact(|_| Err("no model is asked here".to_owned()))?;
-        driver.close()?;
-        Ok((outcome, nothing))
-    })?;
-    if outcome.reduction.receipts.is_empty() {
+/// Shows which messages a summary would replace, or makes it.
+pub(crate) fn compact(args: &CompactArgs, host: &Host, output: &mut Output) -> CommandResult {
+    if args.apply && !args.offline && args.model.is_none() && args.command.is_none() {
+        return Err(HostError::usage("`--apply` needs a summary").hint(
+            "`--model PROVIDER/MODEL` or `--command CMD` makes one, `--offline` does without a model",
+        ));
+    }
+    let flags = Flags { model: args.model.clone(), ..args.input.policy.flags() };
+    let is_asked = args.model.is_some() || args.command.is_some();
+    let is_range = args.from.is_some() && args.to.is_some();
+    if !is_range && !is_asked && !args.edit {
+        return compact_without_model(args, host, output);
+    }
+    let (config, source) = host.summary_source(&flags, args.command.as_deref())?;
+    let editor = args.edit.then(|| editor(host)).transpose()?;
+    let edit = |reply: Reply| edit_summary(reply, editor.as_deref().unwrap_or_default(), host);
+    let edit: Option<EditSummary<'_>> = if args.edit { Some(&edit) } else { None };
+    if let (Some(from), Some(to)) = (&args.from, &args.to) {
+        let range = RangeRequest { from, to, source: &source, edit };
+        return compact_range(args, &range, &config, host, output);
+    }
+    if args.apply {
+        let stored = stored(&args.input, &config, host)?;
+        let reduced = stored.compact(&source, edit, &config, args.force, host)?;
+        return show_reduced(&stored, reduced, output);
+    }
+    let whole = host.whole_session(args.input.spec(), &config)?;
+    match whole.summarise(&source, edit, &config.policy, host)? {
+        Summary::Made(plan, summary) => show_summary(&summary, &json!(plan), output),
+        _ => show_nothing(&too_little(&whole.log, &config.policy), output),
+    }
+}
+
+fn compact_without_model(args: &CompactArgs, host: &Host, output: &mut Output) -> CommandResult {
+    let config = host.config(&args.input.policy.flags())?;
+    let policy = &config.policy;
+    if args.apply {
+        let stored = stored(&args.input, &config, host)?;
+        let reduced = stored.compact_offline(&config, args.force, host)?;
+        return show_reduced(&stored, reduced, output);
+    }
+    let whole = host.whole_session(args.input.spec(), &config)?;
+    let nothing = too_little(&whole.log, policy);
+    let page = |contents: &PlanContents, plan: &Plan, output: &mut Output| {
+        let sizes = WindowSizes::planned(plan, &whole.log, policy, whole.limits);
+        let page = Page { contents, width: output.width(), handles: false };
+        output.painted(&page.plan(plan, sizes))
+    };
+    if !args.offline {
+        let Some(plan) = host.during("planning", || whole.plan_compaction(policy)) else {
+            return show_nothing(&nothing, output);
+        };
         if output.json {
-            output.json(&json!({ "session": session.id, "receipts": [] }))?;
+            output.json(&plan)?;
+        } else {
+            let planned = Plan::Compact(plan);
+            let contents = PlanContents::of(&whole.log, whole.directory.as_deref(), [&planned]);
+            page(&contents, &planned, output)?;
         }
-        note(&nothing);
-        return Ok(ExitCode::from(1));
+        return Ok(ExitCode::SUCCESS);
     }
-    let done = tell(&opened, &session, &outcome.reduction.receipts, output)?;
-    if outcome.verdict != Verdict::Fits {
-        note(&outcome.verdict.to_string());
+    match whole.summarise_offline(policy, host)? {
+        Summary::Made(plan, summary) => show_summary(&summary, &json!(plan), output),
+        // A window that is over its line is made smaller in other ways if no summary helps.
+        Summary::OtherPlans(plans) if output.json => {
+            output.json(&json!({ "summary": null, "plans": plans }))?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Summary::OtherPlans(plans) => {
+            let contents = PlanContents::of(&whole.log, None, &plans);
+            plans.iter().try_for_each(|plan| page(&contents, plan, output))?;
+            note(&format!("no summary: {nothing}"));
+            Ok(ExitCode::SUCCESS)
+        }
+        _ => show_nothing(&nothing, output),
     }
-    Ok(done)
 }
 
-/// Why there is no compaction, with what there is of the conversation. What the host laid down is never summarised.
-pub(crate) fn too_little(log: &Log, policy: &Policy) -> String {
-    let window = Window::of(log, policy);
-    let said = || window.messages.iter().filter(|message| message.role != WindowRole::System);
-    let tokens: Tokens = said().map(|message| window_message_tokens(message, &policy.count)).sum();
-    let is_said = |place: &&usize| log[**place].info.role != Some(Role::System);
-    let messages = counted(Visible::of(log).places.iter().filter(is_said).count(), "message");
-    format!("there is too little to summarise: {messages}, {tokens} tokens")
+fn compact_range(
+    args: &CompactArgs,
+    range: &RangeRequest<'_>,
+    config: &HostConfig,
+    host: &Host,
+    output: &mut Output,
+) -> CommandResult {
+    if args.apply {
+        let stored = stored(&args.input, config, host)?;
+        let receipt = stored.compact_range(range, config, args.force, host)?;
+        return show_receipts(&stored, &[receipt], output);
+    }
+    let whole = host.whole_session(args.input.spec(), config)?;
+    let policy = &config.policy;
+    if !matches!(range.source, SummarySource::Offline) || args.offline {
+        let (summary, plan) = whole.summarise_range(range, policy, host)?;
+        return show_summary(&summary, &json!(plan), output);
+    }
+    let plan = whole.plan_range(range, policy)?;
+    if output.json {
+        output.json(&plan)?;
+    } else {
+        let planned = Plan::Range(plan);
+        let contents = PlanContents::of(&whole.log, whole.directory.as_deref(), [&planned]);
+        let sizes = WindowSizes::planned(&planned, &whole.log, policy, whole.limits);
+        let page = Page { contents: &contents, width: output.width(), handles: true };
+        output.painted(&page.plan(&planned, sizes))?;
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
-/// The stored session that was asked for, or the newest of the current directory, and the limits of its window, which
-/// `inspect` tells.
-pub(crate) fn stored(
-    args: &InputArgs,
-    config: &Config,
-    around: &Surroundings,
-) -> Result<(Opened, Session, Limits), CliError> {
+/// The stored session that was named, or the newest of the current directory.
+fn stored(args: &InputArgs, config: &HostConfig, host: &Host) -> Result<StoredSession, HostError> {
     let only = || {
-        CliError::usage("`--apply` changes stored sessions alone")
+        HostError::usage("`--apply` changes stored sessions alone")
             .hint("`plimsoll sessions import FILE` stores one, and prints its id")
     };
     let id = match (&args.file, &args.session) {
@@ -130,22 +174,52 @@ pub(crate) fn stored(
         (Some(_), _) => return Err(only()),
         (None, id) => id.as_deref(),
     };
-    let opened = Opened::existing(config, around)?;
-    let session = opened.chosen(id, around)?;
-    if id.is_none() {
-        note(&format!("Plimsoll: `{}` in `{}`", session.id, around.short(&opened.path)));
-    }
-    let limits = opened.limits(&session, config, args.policy.context)?;
-    Ok((opened, session, limits))
+    host.stored_session(id, config, args.policy.context)
 }
 
-/// Show the receipts, and how to take them back.
-pub(crate) fn tell(opened: &Opened, session: &Session, done: &[Receipt], output: &mut Output) -> Done {
+fn show_summary(summary: &str, plan: &Value, output: &mut Output) -> CommandResult {
+    if output.json {
+        output.json(&json!({ "summary": summary, "plan": plan }))?;
+    } else {
+        output.words(summary)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn show_nothing(why: &str, output: &mut Output) -> CommandResult {
+    if output.json {
+        output.json(&json!(null))?;
+    }
+    note(why);
+    Ok(ExitCode::from(1))
+}
+
+fn show_reduced(stored: &StoredSession, reduced: Reduced, output: &mut Output) -> CommandResult {
+    match reduced {
+        Reduced::Done(receipts, remark) => {
+            let done = show_receipts(stored, &receipts, output)?;
+            remark.iter().for_each(|remark| note(remark));
+            Ok(done)
+        }
+        Reduced::Nothing(why, others) => {
+            if output.json {
+                output.json(&json!({ "session": stored.session.id, "receipts": [] }))?;
+            }
+            note(&why);
+            note_other_tools(&others);
+            Ok(ExitCode::from(1))
+        }
+    }
+}
+
+/// Shows receipts, and how to undo them.
+fn show_receipts(stored: &StoredSession, done: &[Receipt], output: &mut Output) -> CommandResult {
+    let session = &stored.session;
     if output.json {
         output.json(&json!({ "session": session.id, "receipts": done }))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let contents = Contents::stored(opened.archive.store(), session, done)?;
+    let contents = PlanContents::stored(stored.opened.archive.store(), session, done)?;
     let page = Page { contents: &contents, width: output.width(), handles: false };
     for receipt in done {
         let text = page.receipt(receipt, &[]);
@@ -162,4 +236,41 @@ pub(crate) fn tell(opened: &Opened, session: &Session, done: &[Receipt], output:
         done.iter().rev().map(|receipt| format!("`plimsoll undo {}`", receipt.id)).collect();
     note(&format!("undo it with {}", undo.join(", then ")));
     Ok(ExitCode::SUCCESS)
+}
+
+/// The user's editor.
+fn editor(host: &Host) -> Result<String, HostError> {
+    let named = ["VISUAL", "EDITOR"].into_iter().find_map(|name| host.env.variable(name));
+    named.map(str::to_owned).filter(|editor| !editor.trim().is_empty()).ok_or_else(|| {
+        HostError::usage("`--edit` needs an editor")
+            .hint("name one in VISUAL or EDITOR: `EDITOR=nano plimsoll compact …`")
+    })
+}
+
+/// Lets the user edit a summary.
+fn edit_summary(reply: Reply, editor: &str, host: &Host) -> Result<Reply, HostError> {
+    let failed = |error: io::Error| {
+        HostError::failed(format!("cannot edit the summary: {}", reason(&error))).caused_by(error)
+    };
+    let mut file = tempfile::Builder::new().prefix("plimsoll-").suffix(".md").tempfile().map_err(failed)?;
+    writeln!(file, "{}", reply.text.trim_end()).map_err(failed)?;
+    file.flush().map_err(failed)?;
+    // An editor may come with flags, so the shell takes it apart; the file is passed beside it.
+    let mut command = Command::new("sh");
+    command.args(["-c", &format!("{editor} \"$1\""), "plimsoll"]).arg(file.path());
+    command.current_dir(&host.env.directory);
+    if !io::stdout().is_terminal() {
+        // What is printed may be piped elsewhere; an editor draws on the terminal that errors go to.
+        command.stdout(io::stderr());
+    }
+    let status = command.status().map_err(failed)?;
+    if !status.success() {
+        return Err(HostError::failed(format!("cannot edit the summary: `{editor}` ended with {status}")));
+    }
+    // Editors may put another file in its place, so it is opened by its name.
+    let text = std::fs::read_to_string(file.path()).map_err(failed)?;
+    match text.trim() {
+        "" => Err(HostError::negative("the summary was emptied, and nothing was done")),
+        text => Ok(Reply { text: text.to_owned(), is_edited: true, ..reply }),
+    }
 }

@@ -1,75 +1,39 @@
 //! `plimsoll revert`: files as they were before a turn of a stored session.
 
 use std::process::ExitCode;
-use std::sync::Arc;
 
-use plimsoll_agent::{
-    RevertAction, RevertError, RevertReport, RevertTarget, RevertedTask, plan_revert, revert,
-};
+use plimsoll_agent::{RevertAction, RevertReport, RevertTarget, RevertedTask};
+use plimsoll_host::Host;
 use serde_json::json;
 
-use crate::args::{PolicyArgs, RevertArgs};
-use crate::config::Config;
-use crate::error::CliError;
+use crate::args::RevertArgs;
+use crate::error::CommandResult;
 use crate::output::{Output, printable};
-use crate::store::Opened;
-use crate::surroundings::Surroundings;
 
-/// So many chars of a call are shown.
+/// Maximum number of characters of a call that are shown.
 const CALL: usize = 200;
 
-/// Put files back, or tell what that would do.
-pub(crate) fn run(
-    args: &RevertArgs,
-    around: &Surroundings,
-    output: &mut Output,
-) -> Result<ExitCode, CliError> {
-    let config = Config::load(&PolicyArgs::default(), around)?;
-    let opened = Opened::existing(&config, around)?;
-    let session = opened.chosen(args.session.as_deref(), around)?;
+/// Puts files back, or says what that would do.
+pub(crate) fn run(args: &RevertArgs, host: &Host, output: &mut Output) -> CommandResult {
     let target = match (args.turn, args.undo) {
         (Some(turn), _) => RevertTarget::Turn(turn),
         (None, true) => RevertTarget::LastRevert,
         (None, false) => RevertTarget::LastTurn,
     };
-    let report = if args.plan {
-        plan_revert(&opened.archive, &session.id, target)
-    } else {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        runtime.block_on(async {
-            let mut open = opened.open_unweighed(&session, &config, args.force).await?;
-            let report = revert(&mut open, target, &(Arc::new(|_: &_| {}) as _)).await;
-            open.close().await?;
-            Ok::<_, CliError>(report)
-        })?
-    };
-    let report = report.map_err(told)?;
+    let report = host.revert(args.session.as_deref(), target, args.plan, args.force)?;
     if output.json {
         let mut value = json!(report);
         value["plan"] = args.plan.into();
         output.json(&value)?;
     } else {
-        output.text(&printable(&rendered(&report, args.plan)))?;
+        output.text(&printable(&format_report(&report, args.plan)))?;
     }
     let is_whole = report.files.iter().all(|file| file.problem.is_none());
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Why nothing was put back, for the person at the terminal.
-pub(crate) fn told(error: RevertError) -> CliError {
-    match error {
-        RevertError::Nothing | RevertError::NoRevert => CliError::no(error.to_string()),
-        RevertError::NoTurn { .. } => CliError::usage(error.to_string())
-            .hint("turns are counted by your prompts: `plimsoll sessions show SESSION` has them"),
-        RevertError::TasksAtWork(_) => CliError::no(error.to_string())
-            .hint("wait for them, or end them: `plimsoll tasks cancel ID`, in a chat `/tasks cancel ID`"),
-        RevertError::Session(error) => error.into(),
-        RevertError::Internal(error) => CliError::failed(error),
-    }
-}
-
-/// What was put back, what was not and why, and what nothing is known of.
-pub(crate) fn rendered(report: &RevertReport, is_plan: bool) -> String {
+/// Says what was put back, what was not and why, and what nothing is known of.
+pub(crate) fn format_report(report: &RevertReport, is_plan: bool) -> String {
     let is_whole = report.files.iter().all(|file| file.problem.is_none());
     let what = match (report.undoes_revert, is_plan, report.changes() || is_whole, is_whole) {
         (false, false, false, _) => "nothing was put back to what it was before",

@@ -1,19 +1,12 @@
 //! Times for people.
 
-use std::time::SystemTime;
-
-use jiff::Timestamp;
 use plimsoll::Millis;
+pub(crate) use plimsoll_host::utc;
+use plimsoll_store::Clock;
 
-/// The time it is.
+/// The current time.
 pub(crate) fn now() -> Millis {
-    Millis(millis(SystemTime::now()))
-}
-
-/// Milliseconds since 1970.
-pub(crate) fn millis(time: SystemTime) -> u64 {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+    Clock::default().now()
 }
 
 /// How long ago, in the largest unit that says something.
@@ -42,18 +35,9 @@ pub(crate) fn age_of(at: Millis) -> String {
     age(now().0.saturating_sub(at.0))
 }
 
-/// `2026-05-02 09:18 UTC`.
-pub(crate) fn utc(at: Millis) -> String {
-    let millis = i64::try_from(at.0).unwrap_or(i64::MAX);
-    let time = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
-    time.strftime("%Y-%m-%d %H:%M UTC").to_string()
-}
-
 #[cfg(test)]
 mod tests {
-    use plimsoll::Millis;
-
-    use super::{age, utc};
+    use super::age;
 
     #[test]
     fn ages_are_told_in_the_largest_unit_that_says_something() {
@@ -63,13 +47,5 @@ mod tests {
         let told: Vec<String> = ages.iter().map(|millis| age(*millis)).collect();
         assert_eq!(told, ["now", "now", "5 min", "1 h", "47 h", "3 d", "3 mo"]);
         assert_eq!(age(3 * 365 * 1440 * minute), "3 y");
-    }
-
-    #[test]
-    fn times_are_told_in_the_common_calendar() {
-        assert_eq!(utc(Millis(0)), "1970-01-01 00:00 UTC");
-        assert_eq!(utc(Millis(951_782_400_000)), "2000-02-29 00:00 UTC");
-        assert_eq!(utc(Millis(1_777_713_516_730)), "2026-05-02 09:18 UTC");
-        assert_eq!(utc(Millis(1_735_689_599_999)), "2024-12-31 23:59 UTC");
     }
 }

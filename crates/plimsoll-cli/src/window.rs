@@ -2,59 +2,48 @@
 
 use std::process::ExitCode;
 
-use plimsoll::count::{request_tokens, window_message_tokens};
-use plimsoll::{Block, Counter, Fixed, Window, WindowMessage, WindowRole};
-use plimsoll_tokens::{Measured, WindowMeter};
+use plimsoll::count::window_message_tokens;
+use plimsoll::{Block, Counter, Window, WindowMessage, WindowRole};
+use plimsoll_host::{Host, HostError, weigh_window};
+use plimsoll_import::{Extent, Scope};
+use plimsoll_session::{MeasuredBy, WindowReport};
 use serde_json::json;
 
 use crate::args::WindowArgs;
-use crate::config::Config;
-use crate::error::CliError;
-use crate::input;
-use crate::output::{Output, counted, note, percent, printable};
-use crate::progress::Progress;
-use crate::recorded::{RecordedFigures, SessionWindow};
+use crate::error::CommandResult;
+use crate::output::{Output, counted, note, printable};
 use crate::style::{HEADING, QUIET, paint};
-use crate::surroundings::Surroundings;
 
-/// Show the window, or print it as a request.
-pub(crate) fn run(
-    args: &WindowArgs,
-    around: &Surroundings,
-    output: &mut Output,
-) -> Result<ExitCode, CliError> {
-    let config = Config::load(&args.input.policy, around)?;
+/// Shows the window, or prints it as a request.
+pub(crate) fn run(args: &WindowArgs, host: &Host, output: &mut Output) -> CommandResult {
+    let config = host.config(&args.input.policy.flags())?;
     let policy = &config.policy;
-    // A request needs what is in view. What it weighs is told by usage, and behind a summary there may be the only one.
+    // A request needs what is in view. Its size is told by usage, and the only usage may be behind a summary.
+    let input = host.input(args.input.spec(), Scope::All)?;
     let (transcript, _counts) = match args.request {
-        Some(_) => (input::in_view(&args.input, around)?, None),
-        None => input::with_counts(&args.input, around)?,
+        Some(_) => (input.read(Extent::InView)?, None),
+        None => input.read_counted()?,
     };
-    let window = Progress::during("building the window", || Window::of(&transcript.messages, policy));
+    let window = host.during("building the window", || Window::of(&transcript.messages, policy));
     if let Some(format) = args.request {
         let request = plimsoll_formats::write_window(format, &transcript.info, &window);
-        output.json(&request.map_err(|error| CliError::usage(error.to_string()))?)?;
+        output.json(&request.map_err(|error| HostError::usage(error.to_string()))?)?;
         return Ok(ExitCode::SUCCESS);
     }
-    let measured = WindowMeter::of(&transcript.messages).read();
-    let calibrated = measured.as_ref().map(Measured::counter);
-    let counter: &dyn Counter = calibrated.as_ref().map_or(&policy.count, |counter| counter);
-    let shown_tokens = request_tokens(&window, Fixed::default(), counter);
-    let tokens = measured.as_ref().map_or(shown_tokens, |measured| measured.window_of(|| shown_tokens));
-    // As `inspect` tells them: what goes with every request, and what else the file does not show.
-    let unknown = tokens - shown_tokens;
-    let hidden = measured.as_ref().map(|measured| measured.hidden().min(unknown));
-    let unseen = hidden.map(|hidden| unknown - hidden);
+    let (report, scale, _) = weigh_window(transcript, &config, args.input.policy.context);
+    let WindowReport { window: tokens, hidden, unseen, measured, .. } = report;
     if output.json {
-        let (messages, pivot, measured) = (&window.messages, &window.pivot, measured.is_some());
+        let (messages, pivot) = (&window.messages, &window.pivot);
+        let measured = measured == MeasuredBy::Usage;
         output.json(
             &json!({ "messages": messages, "pivot": pivot, "tokens": tokens, "measured": measured, "hidden": hidden,
                 "unseen": unseen }),
         )?;
         return Ok(ExitCode::SUCCESS);
     }
+    let counter = scale.counter();
     for message in &window.messages {
-        output.painted(&heading(message, counter))?;
+        output.painted(&heading(message, &*counter))?;
         for block in &message.blocks {
             output.text(&printable(&shown(block)))?;
         }
@@ -62,12 +51,12 @@ pub(crate) fn run(
     }
     // The pipe may be closed by now, and then there is nothing to add.
     output.flush()?;
-    let recorded = RecordedFigures::of(&transcript.recorded);
-    let limits = SessionWindow::of(&transcript, &recorded, &config, args.input.policy.context).limits;
-    let line = policy.overflow.line(limits);
-    let line = line.map(|line| format!(", {} % of the line at {}", percent(tokens, line.at), line.at));
-    let known = match hidden {
-        Some(_) => format!("{tokens} tokens as usage tells, {unknown} of them not in the file"),
+    let line = report.percent().zip(report.line);
+    let line = line.map(|(percent, line)| format!(", {percent} % of the line at {line}"));
+    let known = match hidden.zip(unseen) {
+        Some((hidden, unseen)) => {
+            format!("{tokens} tokens as usage tells, {} of them not in the file", hidden + unseen)
+        }
         None => format!("about {tokens} tokens by characters over four"),
     };
     // A request has a message for each result of a tool, so they are more than the session has.

@@ -28,6 +28,12 @@ pub(crate) fn wrap(text: &str, width: usize, hang: usize) -> String {
     lines.join("\n")
 }
 
+/// One line of text as a paragraph: lines that follow are indented as the first, by at least two columns, and the last ends.
+pub(crate) fn wrapped(text: &str, width: usize) -> String {
+    let hang = if text.starts_with(' ') { 0 } else { 2 };
+    wrap(text, width, hang) + "\n"
+}
+
 #[cfg(test)]
 mod tests {
     use super::wrap;

@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::surroundings::Surroundings;
+use crate::environment::Environment;
 
 /// What programs run or trust when they start, below the home.
 const IN_HOME: [&str; 39] = [
@@ -56,8 +56,8 @@ const BESIDE_STORE: [&str; 3] = ["chat-history", "trust.json", "trust.lock"];
 
 /// What Plimsoll keeps of sessions: the database with its journals, what lies beside it, and the folder of the user's data.
 /// `spills` is the folder for outputs beside the database. All of it as absolute paths, whether it is there or not.
-pub(crate) fn private_places(around: &Surroundings, store: Option<&Path>, spills: &str) -> Vec<PathBuf> {
-    let mut own: Vec<PathBuf> = around.data_folder().into_iter().collect();
+pub(crate) fn private_places(env: &Environment, store: Option<&Path>, spills: &str) -> Vec<PathBuf> {
+    let mut own: Vec<PathBuf> = env.data_folder().into_iter().collect();
     if let Some(store) = store {
         let folder = store.parent().unwrap_or(Path::new(""));
         let name = store.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -70,13 +70,13 @@ pub(crate) fn private_places(around: &Surroundings, store: Option<&Path>, spills
 }
 
 /// All places of the user's own, the private ones among them.
-pub(crate) fn closed_places(around: &Surroundings, private: &[PathBuf]) -> Vec<PathBuf> {
-    let folders = [around.config_folder(), around.below_home(".config/opencode")];
+pub(crate) fn closed_places(env: &Environment, private: &[PathBuf]) -> Vec<PathBuf> {
+    let folders = [env.config_folder(), env.below_home(".config/opencode")];
     let own = folders.into_iter().flatten().flat_map(|path| with_target(&path));
     // A dotfile that is a link stays what it is: the repository it leads to is a project like others.
     // Nor is the configuration of an editor closed to those who work on just that.
-    let project = around.directory.canonicalize().unwrap_or_else(|_| around.directory.clone());
-    let started = IN_HOME.iter().filter_map(|name| around.below_home(name)).map(|path| below_links(&path));
+    let project = env.directory.canonicalize().unwrap_or_else(|_| env.directory.clone());
+    let started = IN_HOME.iter().filter_map(|name| env.below_home(name)).map(|path| below_links(&path));
     let started = started.filter(|path| !project.starts_with(path));
     outermost(own.chain(started).chain(private.iter().cloned()))
 }

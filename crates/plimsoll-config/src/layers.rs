@@ -9,6 +9,7 @@ use plimsoll::{Policy, Preset};
 use plimsoll_sandbox::Origin;
 use serde_json::Value;
 
+use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::file::ConfigFile;
 use crate::flags::Flags;
@@ -17,7 +18,6 @@ use crate::names::{self, POLICY, WINDOW};
 use crate::paths::folder;
 use crate::run::{self, RunConfig, RunLayer};
 use crate::store::{self, STORE_FIELDS, StoreConfig, StoreLayer};
-use crate::surroundings::Surroundings;
 
 /// The context window where nothing names one.
 const CONTEXT: u64 = 200_000;
@@ -34,7 +34,7 @@ pub(crate) struct Merged {
 }
 
 /// Lay the layers over each other, the lightest first, and check what comes of it.
-pub(crate) fn merge(layers: Vec<Layer>, around: &Surroundings) -> Result<Merged, ConfigError> {
+pub(crate) fn merge(layers: Vec<Layer>, env: &Environment) -> Result<Merged, ConfigError> {
     let mut all = Overrides::default();
     let built_in = ["context"].into_iter().chain(STORE_FIELDS);
     let mut origins: BTreeMap<String, Origin> =
@@ -59,8 +59,8 @@ pub(crate) fn merge(layers: Vec<Layer>, around: &Surroundings) -> Result<Merged,
     let preset = all.preset.unwrap_or(Preset::Plimsoll);
     origins.entry("policy".to_owned()).or_insert(Origin::BuiltIn);
     let policy = all.policy().map_err(|error| placed(&error, &origins))?;
-    let store = store.settle(around);
-    let run = RunConfig::of_layers(runs, around);
+    let store = store.settle(env);
+    let run = RunConfig::of_layers(runs, env);
     Ok(Merged { policy, context, store, run, chosen, preset, origins })
 }
 
@@ -131,13 +131,13 @@ pub(crate) fn of_preset(preset: Preset, origin: Origin) -> Layer {
 }
 
 /// What the environment says about the policy as a whole and the context window.
-pub(crate) fn environment_policy(around: &Surroundings) -> Result<Vec<Layer>, ConfigError> {
-    names::check_variables(around)?;
+pub(crate) fn environment_policy(env: &Environment) -> Result<Vec<Layer>, ConfigError> {
+    names::check_variables(env)?;
     let mut layers = Vec::new();
-    if let Some(name) = around.variable(POLICY) {
-        layers.push(named(name, Origin::Variable(POLICY.to_owned()), &around.directory)?);
+    if let Some(name) = env.variable(POLICY) {
+        layers.push(named(name, Origin::Variable(POLICY.to_owned()), &env.directory)?);
     }
-    if let Some(text) = around.variable(WINDOW) {
+    if let Some(text) = env.variable(WINDOW) {
         let origin = Origin::Variable(WINDOW.to_owned());
         let tokens = names::tokens(text);
         let tokens = tokens.ok_or_else(|| {
@@ -151,9 +151,9 @@ pub(crate) fn environment_policy(around: &Surroundings) -> Result<Vec<Layer>, Co
 }
 
 /// What the environment says about single fields.
-pub(crate) fn environment_fields(preset: Preset, around: &Surroundings) -> Result<Layer, ConfigError> {
+pub(crate) fn environment_fields(preset: Preset, env: &Environment) -> Result<Layer, ConfigError> {
     let opencode = preset.name().starts_with("opencode");
-    let settings = Setting::all(opencode, |name| around.variable(name).map(str::to_owned));
+    let settings = Setting::all(opencode, |name| env.variable(name).map(str::to_owned));
     let settings = settings.map_err(ConfigError::Variable)?;
     let mut origins = BTreeMap::new();
     for setting in &settings {
@@ -165,14 +165,14 @@ pub(crate) fn environment_fields(preset: Preset, around: &Surroundings) -> Resul
 }
 
 /// What the environment says about the store.
-pub(crate) fn environment_store(around: &Surroundings) -> Result<Layer, ConfigError> {
+pub(crate) fn environment_store(env: &Environment) -> Result<Layer, ConfigError> {
     let mut layer = Layer::default();
     for (name, field) in store::VARIABLES.into_iter().zip(store::SETTINGS) {
-        let Some(text) = around.variable(name) else { continue };
+        let Some(text) = env.variable(name) else { continue };
         let origin = Origin::Variable(name.to_owned());
         let value = serde_json::from_str(text).unwrap_or_else(|_| text.into());
         let value = if field == "store" { text.into() } else { value };
-        let set = layer.store.set(field, &value, &around.directory);
+        let set = layer.store.set(field, &value, &env.directory);
         set.map_err(|problem| ConfigError::Value { origin: origin.clone(), problem })?;
         let shown = if field == "spills.keep" { "spills.age" } else { field };
         layer.origins.insert(shown.to_owned(), origin);
@@ -181,23 +181,23 @@ pub(crate) fn environment_store(around: &Surroundings) -> Result<Layer, ConfigEr
 }
 
 /// What the environment says about a run.
-pub(crate) fn environment_run(around: &Surroundings) -> Result<Layer, ConfigError> {
-    Ok(Layer { run: run::environment_layer(around)?, ..Layer::default() })
+pub(crate) fn environment_run(env: &Environment) -> Result<Layer, ConfigError> {
+    Ok(Layer { run: run::environment_layer(env)?, ..Layer::default() })
 }
 
 /// What flags say.
-pub(crate) fn flag_layers(flags: &Flags, around: &Surroundings) -> Result<Vec<Layer>, ConfigError> {
+pub(crate) fn flag_layers(flags: &Flags, env: &Environment) -> Result<Vec<Layer>, ConfigError> {
     let origin = |field: &str, flag| BTreeMap::from([(field.to_owned(), Origin::Flag(flag))]);
     let mut layers = Vec::new();
     if let Some(name) = &flags.policy {
-        layers.push(named(name, Origin::Flag("--policy"), &around.directory)?);
+        layers.push(named(name, Origin::Flag("--policy"), &env.directory)?);
     }
     if let Some(tokens) = flags.context {
         let origins = origin("context", "--context");
         layers.push(Layer { context: Some(tokens), origins, ..Layer::default() });
     }
     if let Some(path) = &flags.store {
-        let store = StoreLayer::at(around.directory.join(path));
+        let store = StoreLayer::at(env.directory.join(path));
         layers.push(Layer { store, origins: origin("store", "--store"), ..Layer::default() });
     }
     let mut run = RunLayer::default();

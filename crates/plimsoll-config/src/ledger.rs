@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::surroundings::Surroundings;
+use crate::environment::Environment;
 
 const VERSION: u32 = 1;
 
@@ -107,8 +107,8 @@ impl LedgerError {
 
 impl Ledger {
     /// What is trusted; nothing if nothing ever was.
-    pub fn read(around: &Surroundings) -> Result<Ledger, LedgerError> {
-        let path = place(around)?;
+    pub fn read(env: &Environment) -> Result<Ledger, LedgerError> {
+        let path = place(env)?;
         let file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -141,21 +141,21 @@ impl Ledger {
     }
 
     /// Trust a directory no more; says whether it was trusted.
-    pub fn revoke(around: &Surroundings, directory: &Path) -> Result<bool, LedgerError> {
-        if Ledger::read(around)?.files(directory).is_none() {
+    pub fn revoke(env: &Environment, directory: &Path) -> Result<bool, LedgerError> {
+        if Ledger::read(env)?.files(directory).is_none() {
             return Ok(false);
         }
-        Ledger::change(around, |trusted| trusted.retain(|project| project.directory != directory))?;
+        Ledger::change(env, |trusted| trusted.retain(|project| project.directory != directory))?;
         Ok(true)
     }
 
     /// Change what is trusted, one process at a time: of two that read before either writes, the later would undo what
     /// the earlier revoked.
     pub(crate) fn change(
-        around: &Surroundings,
+        env: &Environment,
         change: impl FnOnce(&mut Vec<TrustedProject>),
     ) -> Result<(), LedgerError> {
-        let path = place(around)?;
+        let path = place(env)?;
         let failed = |source| LedgerError::Write { path: path.clone(), source };
         let folder = path.parent().unwrap_or(Path::new("."));
         make_private(folder).map_err(failed)?;
@@ -166,7 +166,7 @@ impl Ledger {
         let lock = private.create(true).truncate(false).write(true).open(folder.join("trust.lock"));
         let lock = lock.map_err(failed)?;
         lock.lock().map_err(failed)?;
-        let mut ledger = Ledger::read(around)?;
+        let mut ledger = Ledger::read(env)?;
         change(&mut ledger.trusted);
         let mut text = serde_json::to_vec_pretty(&ledger).map_err(|error| failed(io::Error::other(error)))?;
         text.push(b'\n');
@@ -174,8 +174,8 @@ impl Ledger {
     }
 }
 
-fn place(around: &Surroundings) -> Result<PathBuf, LedgerError> {
-    Ok(around.data_folder().ok_or(LedgerError::NoHome)?.join("trust.json"))
+fn place(env: &Environment) -> Result<PathBuf, LedgerError> {
+    Ok(env.data_folder().ok_or(LedgerError::NoHome)?.join("trust.json"))
 }
 
 /// Write by way of a temporary file beside it, which the user alone can read.

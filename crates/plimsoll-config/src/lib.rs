@@ -14,9 +14,9 @@
 //! files concerned, kept in a [`Ledger`] in the user's own data folder.
 //!
 //! ```
-//! use plimsoll_config::{Config, Flags, Origin, Surroundings};
-//! let around = Surroundings::new("/nowhere".into(), [("PLIMSOLL_CONTEXT".to_owned(), "64000".to_owned())]);
-//! let config = Config::load(&Flags::default(), &around)?;
+//! use plimsoll_config::{Config, Flags, Origin, Environment};
+//! let env = Environment::new("/nowhere".into(), [("PLIMSOLL_CONTEXT".to_owned(), "64000".to_owned())]);
+//! let config = Config::load(&Flags::default(), &env)?;
 //! assert_eq!(config.context, 64_000);
 //! assert_eq!(config.origin("context"), Origin::Variable("PLIMSOLL_CONTEXT".to_owned()));
 //! # Ok::<(), plimsoll_config::ConfigError>(())
@@ -25,9 +25,9 @@
 //! Models, providers, agents and permissions are in [`RunConfig`]:
 //!
 //! ```
-//! use plimsoll_config::{Config, Flags, Surroundings};
+//! use plimsoll_config::{Config, Flags, Environment};
 //! let variables = [("OPENAI_BASE_URL".to_owned(), "http://localhost:11434/v1".to_owned())];
-//! let config = Config::load(&Flags::default(), &Surroundings::new("/nowhere".into(), variables))?;
+//! let config = Config::load(&Flags::default(), &Environment::new("/nowhere".into(), variables))?;
 //! let run = config.run.as_ref().map_err(|error| error.to_string())?;
 //! let model = run.resolve_model(Some("openai-chat/qwen3"))?;
 //! assert_eq!(model.endpoint.url(), "http://localhost:11434/v1/chat/completions");
@@ -35,10 +35,11 @@
 //! ```
 //!
 //! The crate reads files and writes the ledger. It has no terminal, prints nothing, and reads neither variables nor the
-//! current directory of its process: [`Surroundings`] are passed in.
+//! current directory of its process: [`Environment`] are passed in.
 
 mod bounded;
 mod closed;
+mod environment;
 mod error;
 mod file;
 mod flags;
@@ -57,7 +58,6 @@ mod risk;
 mod run;
 mod schema;
 mod store;
-mod surroundings;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -70,6 +70,7 @@ use file::ConfigFile;
 use layers::Merged;
 
 pub use bounded::{FileHead, read_in_time, read_regular};
+pub use environment::Environment;
 pub use error::ConfigError;
 pub use flags::Flags;
 pub use guard::GuardedSetting;
@@ -87,7 +88,6 @@ pub use run::{
     RunField, SetupError, SkillSource, TaskConfig, ToolSwitch, WebfetchConfig,
 };
 pub use store::{Durability, STORE_FIELDS, SpillAge, StoreConfig};
-pub use surroundings::Surroundings;
 
 /// What all layers together say.
 #[derive(Debug)]
@@ -112,49 +112,48 @@ pub struct Config {
 }
 
 impl Config {
-    /// What holds in these surroundings, with these flags.
-    pub fn load(flags: &Flags, around: &Surroundings) -> Result<Config, ConfigError> {
+    /// Loads what holds in this environment, with these flags.
+    pub fn load(flags: &Flags, env: &Environment) -> Result<Config, ConfigError> {
         let mut layers = Vec::new();
-        let mut notices = opencode::unread(around);
-        for path in opencode::user_files(around) {
+        let mut notices = opencode::unread(env);
+        for path in opencode::user_files(env) {
             let mut file = ConfigFile::read_opencode(&path);
             // OpenCode looks for the user's instructions in the project at hand.
-            file.base = around.directory.clone();
+            file.base = env.directory.clone();
             layers.push(file.layer()?);
             notices.extend(file.notices);
         }
-        if let Some(path) = user_file(around) {
+        if let Some(path) = user_file(env) {
             layers.extend(layers::file_layers(&ConfigFile::read(&path)?)?);
         }
         let (mut own, mut left_out) = (Vec::new(), Vec::new());
-        let ledger = Ledger::read(around).ok();
-        let projects = Project::in_effect(around)?;
-        let is_known = |project: &Project| {
-            ledger.as_ref().is_some_and(|ledger| project.distrust(ledger, around).is_none())
-        };
+        let ledger = Ledger::read(env).ok();
+        let projects = Project::in_effect(env)?;
+        let is_known =
+            |project: &Project| ledger.as_ref().is_some_and(|ledger| project.distrust(ledger, env).is_none());
         let is_trusted = !projects.is_empty() && projects.iter().all(|(project, _)| is_known(project));
         for (project, with_own) in projects {
-            let of_project = project.layers(around, with_own)?;
+            let of_project = project.layers(env, with_own)?;
             layers.extend(of_project.opencode);
             own.extend(of_project.own);
             left_out.extend(of_project.left_out);
             notices.extend(project.notices().cloned());
         }
         layers.extend(own);
-        layers.extend(layers::environment_policy(around)?);
-        let asked = layers::flag_layers(flags, around)?;
+        layers.extend(layers::environment_policy(env)?);
+        let asked = layers::flag_layers(flags, env)?;
         // OpenCode's own variables count where one of its presets is followed, whichever layer chose it.
         let chosen = layers.iter().chain(&asked).rev().find_map(|layer| layer.overrides.preset);
-        layers.push(layers::environment_fields(chosen.unwrap_or(Preset::Plimsoll), around)?);
-        layers.push(layers::environment_store(around)?);
-        layers.push(layers::environment_run(around)?);
+        layers.push(layers::environment_fields(chosen.unwrap_or(Preset::Plimsoll), env)?);
+        layers.push(layers::environment_store(env)?);
+        layers.push(layers::environment_run(env)?);
         layers.extend(asked);
-        let mut config = Config::of(layers::merge(layers, around)?);
+        let mut config = Config::of(layers::merge(layers, env)?);
         if let Ok(run) = &mut config.run {
             run.is_trusted = is_trusted;
             let spills = &config.policy.truncate.spill_directory;
-            let private = closed::private_places(around, config.store.path.as_deref(), spills);
-            run.sandbox.closed = closed::closed_places(around, &private);
+            let private = closed::private_places(env, config.store.path.as_deref(), spills);
+            run.sandbox.closed = closed::closed_places(env, &private);
             run.sandbox.private = private;
             notices.extend(run.take_ignored());
         }
@@ -168,9 +167,9 @@ impl Config {
     }
 
     /// What one file says by itself, as if it were trusted.
-    pub fn of_file(path: &Path, around: &Surroundings) -> Result<Config, ConfigError> {
+    pub fn of_file(path: &Path, env: &Environment) -> Result<Config, ConfigError> {
         let file = ConfigFile::read(path)?;
-        let config = Config::of(layers::merge(layers::file_layers(&file)?, around)?);
+        let config = Config::of(layers::merge(layers::file_layers(&file)?, env)?);
         Ok(Config { notices: file.notices, ..config })
     }
 
@@ -193,6 +192,6 @@ impl Config {
 }
 
 /// The user's own file, if there is one.
-fn user_file(around: &Surroundings) -> Option<PathBuf> {
-    around.config_folder().map(|folder| folder.join("config.toml")).filter(|file| file.is_file())
+fn user_file(env: &Environment) -> Option<PathBuf> {
+    env.config_folder().map(|folder| folder.join("config.toml")).filter(|file| file.is_file())
 }

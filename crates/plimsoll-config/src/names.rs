@@ -4,12 +4,12 @@ use plimsoll::policy::Setting;
 use plimsoll::{Policy, Tokens};
 use serde_json::Value;
 
+use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::nearest::nearest;
 use crate::risk;
 use crate::run;
 use crate::store::{self, SPILLS};
-use crate::surroundings::Surroundings;
 
 /// Variables that are not fields of the policy; those of the store are in [`store::VARIABLES`].
 pub(crate) const POLICY: &str = "PLIMSOLL_POLICY";
@@ -68,12 +68,12 @@ pub(crate) fn check_key(path: &[String]) -> Result<(), Option<String>> {
 }
 
 /// Refuse variables that look like ours and are not.
-pub(crate) fn check_variables(around: &Surroundings) -> Result<(), ConfigError> {
+pub(crate) fn check_variables(env: &Environment) -> Result<(), ConfigError> {
     let mut known = Setting::variables();
     let run = run::RUN_VARIABLES.map(|(name, _)| name);
     known.extend([POLICY, WINDOW].into_iter().chain(store::VARIABLES).chain(run).map(str::to_owned));
     let is_ours = |name: &&str| name.starts_with("PLIMSOLL_") && *name != LOG && !OF_TESTS.contains(name);
-    for name in around.names().filter(is_ours) {
+    for name in env.names().filter(is_ours) {
         if !known.iter().any(|known| known == name) {
             let nearest = nearest(name, known.iter().map(String::as_str)).map(str::to_owned);
             return Err(ConfigError::UnknownVariable { name: name.to_owned(), nearest });

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::surroundings::Surroundings;
+use crate::environment::Environment;
 
 /// The folder that a file is in.
 pub(crate) fn folder(path: &Path) -> &Path {
@@ -10,8 +10,8 @@ pub(crate) fn folder(path: &Path) -> &Path {
 }
 
 /// The folder of OpenCode's user configuration.
-pub(crate) fn opencode_user_folder(around: &Surroundings) -> Option<PathBuf> {
-    let folder = around.path("XDG_CONFIG_HOME").or_else(|| around.below_home(".config"));
+pub(crate) fn opencode_user_folder(env: &Environment) -> Option<PathBuf> {
+    let folder = env.path("XDG_CONFIG_HOME").or_else(|| env.below_home(".config"));
     folder.map(|folder| folder.join("opencode"))
 }
 

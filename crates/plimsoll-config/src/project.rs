@@ -14,6 +14,7 @@ use plimsoll_sandbox::Origin;
 use serde_json::Value;
 
 use crate::bounded::read_in_time;
+use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::file::ConfigFile;
 use crate::guard::{GuardedSetting, all_settings, take_guarded};
@@ -25,7 +26,6 @@ use crate::opencode;
 use crate::paths::{folder, project_directories};
 use crate::review::Review;
 use crate::run::reference;
-use crate::surroundings::Surroundings;
 
 const FILE_NAME: &str = "plimsoll.toml";
 
@@ -134,11 +134,11 @@ impl Project {
 
     /// The projects whose files take effect in a directory, the farthest first, each with whether its `plimsoll.toml`
     /// is among them: that of the nearest is, those above it are not.
-    pub(crate) fn in_effect(around: &Surroundings) -> Result<Vec<(Project, bool)>, ConfigError> {
-        let nearest = around.directory.ancestors().find(|directory| own_file(directory).is_some());
-        let mut directories = match opencode::skips_projects(around) {
+    pub(crate) fn in_effect(env: &Environment) -> Result<Vec<(Project, bool)>, ConfigError> {
+        let nearest = env.directory.ancestors().find(|directory| own_file(directory).is_some());
+        let mut directories = match opencode::skips_projects(env) {
             true => Vec::new(),
-            false => project_directories(&around.directory),
+            false => project_directories(&env.directory),
         };
         directories.retain(|directory| !opencode::files_in(directory).is_empty());
         if let Some(nearest) = nearest.filter(|nearest| !directories.contains(nearest)) {
@@ -154,7 +154,7 @@ impl Project {
     }
 
     /// What trusting it would mean. A policy file outside is read for this.
-    pub fn review(&self, around: &Surroundings) -> Result<Review, ConfigError> {
+    pub fn review(&self, env: &Environment) -> Result<Review, ConfigError> {
         let outside = match &self.policy {
             NamedPolicy::Outside(path) => Some(read_outside(path)?),
             _ => None,
@@ -166,23 +166,23 @@ impl Project {
             // What is wrong with it is said now, not after it was trusted.
             layers::of_policy_file(name, origin.clone(), file)?;
         }
-        let files = self.records(outside.as_ref(), around);
+        let files = self.records(outside.as_ref(), env);
         Ok(Review { directory: self.directory.clone(), files, settings })
     }
 
     /// Why the project is not trusted, by what a ledger says; nothing if it is.
-    pub fn distrust(&self, ledger: &Ledger, around: &Surroundings) -> Option<Distrust> {
-        self.trusted_policy(ledger, around).err()
+    pub fn distrust(&self, ledger: &Ledger, env: &Environment) -> Option<Distrust> {
+        self.trusted_policy(ledger, env).err()
     }
 
     /// The layers that take effect, and what is left out. Without `with_own` its `plimsoll.toml` is not looked at.
-    pub(crate) fn layers(&self, around: &Surroundings, with_own: bool) -> Result<ProjectLayers, ConfigError> {
+    pub(crate) fn layers(&self, env: &Environment, with_own: bool) -> Result<ProjectLayers, ConfigError> {
         let (harmless, settings) = self.harmless(with_own)?;
         if settings.is_empty() {
             return Ok(harmless);
         }
-        let trusted = Ledger::read(around).map_err(Distrust::NoLedger);
-        match trusted.and_then(|ledger| self.trusted_policy(&ledger, around)) {
+        let trusted = Ledger::read(env).map_err(Distrust::NoLedger);
+        match trusted.and_then(|ledger| self.trusted_policy(&ledger, env)) {
             Ok(outside) => self.all(outside.as_ref(), with_own),
             Err(why) => {
                 let is_named = |path: &&PathBuf| {
@@ -280,7 +280,7 @@ impl Project {
     }
 
     /// The policy file outside of the project, if the project is trusted and names one.
-    fn trusted_policy(&self, ledger: &Ledger, around: &Surroundings) -> Result<Option<ConfigFile>, Distrust> {
+    fn trusted_policy(&self, ledger: &Ledger, env: &Environment) -> Result<Option<ConfigFile>, Distrust> {
         let files = ledger.files(&self.directory).ok_or(Distrust::NotTrusted)?;
         // The project's own files come first: only if they are those that were trusted, the paths they name are ones
         // that its user has seen, and may be opened.
@@ -291,19 +291,19 @@ impl Project {
             NamedPolicy::Outside(path) => Some(read_outside(path).map_err(|_| Distrust::Changed)?),
             _ => None,
         };
-        if files != self.records(outside.as_ref(), around) {
+        if files != self.records(outside.as_ref(), env) {
             return Err(Distrust::Changed);
         }
         Ok(outside)
     }
 
     /// Everything that trust is for.
-    fn records(&self, outside: Option<&ConfigFile>, around: &Surroundings) -> Vec<TrustedFile> {
+    fn records(&self, outside: Option<&ConfigFile>, env: &Environment) -> Vec<TrustedFile> {
         let policy = if let NamedPolicy::Inside(file) = &self.policy { Some(&**file) } else { outside };
         let policy = policy.map(|file| TrustedFile { path: file.path.clone(), hash: file.hash.clone() });
         let own = self.file.iter().map(|file| self.record(file)).chain(policy);
         let theirs = self.opencode.iter().map(|file| self.record(file));
-        own.chain(theirs).chain(self.references(around)).collect()
+        own.chain(theirs).chain(self.references(env)).collect()
     }
 
     fn record(&self, file: &ConfigFile) -> TrustedFile {
@@ -313,7 +313,7 @@ impl Project {
 
     /// The files inside the project that its settings refer to as `{file:PATH}`, or name in a command. They come with the
     /// checkout like the settings; those outside are the user's own, as a key is, and may change.
-    fn references(&self, around: &Surroundings) -> Vec<TrustedFile> {
+    fn references(&self, env: &Environment) -> Vec<TrustedFile> {
         let mut paths = BTreeSet::new();
         for file in self.files() {
             for (path, value) in file.run.leaves() {
@@ -322,8 +322,7 @@ impl Project {
                 paths.extend(words.filter(|path| path.is_file()).filter_map(|path| path.canonicalize().ok()));
                 let written = reference::files(&value);
                 let beside = folder(&file.path);
-                let meant =
-                    written.iter().filter_map(|path| reference::referenced_path(path, beside, around));
+                let meant = written.iter().filter_map(|path| reference::referenced_path(path, beside, env));
                 paths.extend(meant.filter_map(|path| path.canonicalize().ok()));
             }
         }

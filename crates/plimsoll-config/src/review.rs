@@ -4,9 +4,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
+use crate::environment::Environment;
 use crate::guard::GuardedSetting;
 use crate::ledger::{Ledger, LedgerError, TrustedFile, TrustedProject};
-use crate::surroundings::Surroundings;
 
 /// What trusting a project would mean: what would take effect, and the files it is about.
 #[derive(Debug, Serialize)]
@@ -21,12 +21,12 @@ pub struct Review {
 
 impl Ledger {
     /// Trust a project with the files that were reviewed, in place of others it may have been trusted with.
-    pub fn trust(around: &Surroundings, review: &Review) -> Result<(), LedgerError> {
+    pub fn trust(env: &Environment, review: &Review) -> Result<(), LedgerError> {
         let paths = review.files.iter().map(|file| &file.path).chain([&review.directory]);
         if let Some(path) = paths.into_iter().find(|path| path.to_str().is_none()) {
             return Err(LedgerError::NotUtf8 { path: path.clone() });
         }
-        Ledger::change(around, |trusted| {
+        Ledger::change(env, |trusted| {
             trusted.retain(|project| project.directory != review.directory);
             trusted.push(TrustedProject { directory: review.directory.clone(), files: review.files.clone() });
             trusted.sort_by(|a, b| a.directory.cmp(&b.directory));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use plimsoll::Millis;
 use serde_json::Value;
 
-use crate::surroundings::Surroundings;
+use crate::environment::Environment;
 
 /// What can be said, and the variables that say it.
 pub(crate) const SETTINGS: [&str; 5] =
@@ -129,13 +129,13 @@ pub enum SpillAge {
 
 impl StoreLayer {
     /// All layers together, with the default place where none names one and the home in a path that begins with `~`.
-    pub(crate) fn settle(self, around: &Surroundings) -> StoreConfig {
+    pub(crate) fn settle(self, env: &Environment) -> StoreConfig {
         let path = match self.path {
             Some(path) => match path.strip_prefix("~") {
-                Ok(rest) => around.home.as_ref().map(|home| home.join(rest)),
+                Ok(rest) => env.home.as_ref().map(|home| home.join(rest)),
                 Err(_) => Some(path),
             },
-            None => around.data_folder().map(|folder| folder.join("plimsoll.db")),
+            None => env.data_folder().map(|folder| folder.join("plimsoll.db")),
         };
         StoreConfig {
             path,

@@ -4,13 +4,8 @@ use std::sync::Arc;
 
 use plimsoll::{Message, SessionId};
 use plimsoll_formats::{Format, Recorded, SessionInfo, Transcript};
-use plimsoll_store::{Archive, CountWatch, PageRequest, Session, Store, StoreError};
-
-/// How many messages are read at a time.
-const PAGE: u64 = 500;
-
-/// Maximum number of parts whose texts are held until they are counted.
-const MAX_UNCOUNTED: usize = 4_000;
+use plimsoll_session::each_message;
+use plimsoll_store::{Archive, CountWatch, Session, Store, StoreError};
 
 /// How much of a session is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,27 +14,6 @@ pub enum Extent {
     Whole,
     /// What the window is made of.
     InView,
-}
-
-/// All messages of a session, oldest first, one page of them held at a time. Counts that the sink makes of their texts are
-/// stored with the parts, so that nothing is counted again the next time.
-pub fn each(store: &dyn Store, id: &SessionId, sink: &mut dyn FnMut(Message)) -> Result<(), StoreError> {
-    let mut request = PageRequest { from: None, oldest_first: true, most: PAGE };
-    let mut counts = CountWatch::new(MAX_UNCOUNTED);
-    loop {
-        let page = store.page(id, &request)?;
-        for message in page.messages {
-            counts.watch(&message);
-            sink(message);
-        }
-        counts.settle(store, id);
-        match page.next {
-            Some(next) => request.from = Some(next),
-            None => break,
-        }
-    }
-    counts.finish(store, id);
-    Ok(())
 }
 
 /// Keeps the exact counts that are made of a session's texts: they are stored when this is dropped, so that nothing is
@@ -85,7 +59,7 @@ pub fn visit(
     sink: &mut dyn FnMut(Message),
 ) -> Result<Transcript, StoreError> {
     let mut read = Reading::of(session);
-    each(store, &session.id, &mut |message| {
+    each_message(store, &session.id, &mut |message| {
         read.note(&message);
         sink(message);
     })?;

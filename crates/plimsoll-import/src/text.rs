@@ -1,7 +1,7 @@
 //! Titles: a few printable words of what was said.
 
-use plimsoll::Message;
 use plimsoll::compact::facts::typed_words;
+use plimsoll::{Message, first_words};
 use serde::{Deserialize, Serialize};
 
 /// Longest title that is made of a prompt.
@@ -9,49 +9,7 @@ pub(crate) const TITLE: usize = 80;
 /// So many prompts are looked at for one that a person wrote.
 const PROMPTS: usize = 20;
 
-/// Text without control characters and without marks that turn the direction of a whole line: a transcript may hold anything,
-/// and a terminal obeys escape sequences.
-///
-/// ```
-/// assert_eq!(plimsoll_import::printable("a\u{1b}[31m \u{202e}txt\n"), "a[31m txt\n");
-/// ```
-pub fn printable(text: &str) -> String {
-    text.chars().filter(|c| is_printable(*c)).collect()
-}
-
-/// Whether a character is safe to print: not a control character other than newline and tab, not a bidirectional override.
-pub fn is_printable(c: char) -> bool {
-    let turns_direction = matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
-    matches!(c, '\n' | '\t') || !(c.is_control() || turns_direction)
-}
-
-/// The first words of a text, on one line.
-///
-/// ```
-/// assert_eq!(plimsoll_import::first_words("  fix\u{1b}[31m \n the   build", 20), "fix[31m the build");
-/// ```
-pub fn first_words(text: &str, most: usize) -> String {
-    let mut words = String::new();
-    for word in text.split_whitespace() {
-        if words.chars().count() >= most {
-            break;
-        }
-        if !words.is_empty() {
-            words.push(' ');
-        }
-        words.push_str(word);
-    }
-    printable(&words).chars().take(most).collect()
-}
-
-/// Returns the first words that the user typed, or the first words of a host if the user typed none.
-pub fn first_prompt(messages: &[Message]) -> String {
-    let mut prompts = FirstPrompt::default();
-    messages.iter().for_each(|message| prompts.see(message));
-    prompts.words()
-}
-
-/// Finds the first words a person said, message by message.
+/// Finds the first words that the user typed, message by message; the first words of the host if the user typed none.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct FirstPrompt {
     seen: usize,
@@ -87,7 +45,13 @@ mod tests {
     use plimsoll::Message;
     use serde_json::json;
 
-    use super::first_prompt;
+    use super::FirstPrompt;
+
+    fn first_prompt(messages: &[Message]) -> String {
+        let mut prompts = FirstPrompt::default();
+        messages.iter().for_each(|message| prompts.see(message));
+        prompts.words()
+    }
 
     fn user(text: &str, synthetic: bool) -> Message {
         let part = json!({ "type": "text", "text": text, "synthetic": synthetic });

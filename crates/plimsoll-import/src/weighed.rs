@@ -1,13 +1,13 @@
 //! The weight of a session, with what a list shows of it.
 
-use plimsoll::count::request_tokens;
-use plimsoll::{Fixed, Message, Policy, Tokens, Window};
+use plimsoll::{Message, Policy, Tokens, first_words};
 use plimsoll_formats::{Recorded, SessionInfo};
+use plimsoll_session::WindowScale;
 use plimsoll_tokens::{MeterCheckpoint, WindowMeter, records_usage};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ImportError;
-use crate::text::{FirstPrompt, TITLE, first_words};
+use crate::text::{FirstPrompt, TITLE};
 
 /// A session, weighed.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,28 +90,17 @@ impl Weighing {
         recorded: Recorded,
         whole: impl FnOnce() -> Result<Vec<Message>, ImportError>,
     ) -> Result<Weighed, ImportError> {
-        let shown = |messages: &[Message], counter: &dyn plimsoll::Counter| {
-            request_tokens(&Window::of(messages, policy), Fixed::default(), counter)
-        };
-        let (mut failed, measured) = (None, self.meter.read());
-        let window = match &measured {
-            None => shown(self.waiting.as_deref().unwrap_or_default(), &policy.count),
-            Some(measured) => measured.window_of(|| match whole() {
-                Ok(messages) => shown(&messages, &measured.counter()),
-                Err(error) => {
-                    failed = Some(error);
-                    Tokens::ZERO
-                }
-            }),
-        };
-        if let Some(error) = failed {
-            return Err(error);
-        }
+        let (waiting, scale) = (self.waiting, WindowScale::new(self.meter.read(), policy));
+        let window = scale.tokens_of(policy, || match waiting {
+            // Without usage every message is still held.
+            Some(messages) => Ok(messages),
+            None => whole(),
+        })?;
         let title = info.title.as_deref().map(|title| first_words(title, TITLE));
         Ok(Weighed {
             messages: self.messages,
             window,
-            is_measured: measured.is_some(),
+            is_measured: scale.measured().is_some(),
             title: title.filter(|title| !title.is_empty()).unwrap_or_else(|| self.prompt.words()),
             model: info.model.clone(),
             started: info.started.map(|at| at.0),

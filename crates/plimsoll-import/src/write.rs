@@ -1,6 +1,6 @@
 //! The second reading of a source: its messages get their names and go into the store.
 
-use plimsoll::{Message, Millis, Part, SessionId, ToolStatus};
+use plimsoll::{Message, Millis, Part, SessionId, ToolStatus, first_words};
 use plimsoll_formats::Transcript;
 use plimsoll_store::{
     Conversation, GrownMessage, Import, Imported, NewSession, StagedPiece, Store, StoreError,
@@ -12,7 +12,6 @@ use crate::report::{ImportOptions, Outcome, Report};
 use crate::source::{OnRead, Source};
 use crate::survey::{Tally, place_of};
 use crate::taken::{MessageDigest, Taken};
-use crate::text::first_words;
 
 /// A piece that is written at once: so many bytes of messages. One transaction of it takes some 30 ms, during which others
 /// wait to write. What becomes a new session is staged piece by piece and shown as a whole. What is added to a session that

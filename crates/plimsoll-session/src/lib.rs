@@ -5,15 +5,17 @@ mod changes;
 mod climb;
 mod driver;
 mod error;
+mod inspect;
 mod meter;
 mod output;
 mod overhead;
 mod reduced;
+mod scale;
 #[cfg(feature = "async")]
 mod session;
 mod settings;
 mod stop;
-mod usage_scale;
+mod stored;
 
 /// The session on the calling thread, for hosts without an async runtime: replays and one-shot commands.
 ///
@@ -48,19 +50,24 @@ pub use changes::{
 };
 pub use climb::{Climb, ClimbOutcome, ClimbStep, SummaryFailure};
 pub use driver::{
-    Content, FLUSH_AFTER, ForkContent, ForkRequest, Forked, Identities, Inspection, Kinds, NextReductions,
-    PendingCall, Prepared, Pruned, look_up,
+    Content, FLUSH_AFTER, ForkContent, ForkRequest, Forked, Identities, NextReductions, PendingCall,
+    Prepared, Pruned, SessionLoad, look_up,
 };
 pub use error::SessionError;
+pub use inspect::{
+    ContentKind, Describer, Item, LargeOutput, LogReport, MeasuredBy, Rebuilt, Repeated, Share, Turn,
+    Weigher, WindowReport, is_user_prompt, percent, percents,
+};
 pub use output::OutputSink;
 pub use overhead::Overhead;
+pub use scale::{UsageScale, WindowScale, WindowSize};
 #[cfg(feature = "async")]
 pub use session::{
     AnswerWriter, Compaction, FinishedAnswer, Request, RevertRecorder, Session, SessionHandle, SummaryCall,
     ToolCall,
 };
 pub use settings::{Counting, Figures, SessionModel};
-pub use usage_scale::UsageScale;
+pub use stored::each_message;
 
 // Types of the crates below that hosts need, so that they depend on this crate only.
 pub use plimsoll::compact::accept::{Rejection, Reply};

@@ -86,6 +86,7 @@ mod pairs;
 pub mod pin;
 pub mod pivot;
 pub mod policy;
+mod printable;
 pub mod prune;
 pub mod purse;
 pub mod recall;
@@ -108,6 +109,7 @@ pub use log::{
     ReadError, ReceiptId, Role, SessionId, ToolState, ToolStatus, Usage,
 };
 pub use policy::{ForkPolicy, ForkRules, Policy, PolicyError, PolicySpec, Preset, SpillAs};
+pub use printable::{first_words, is_printable, printable};
 pub use receipt::{Handle, Plan, Receipt};
 pub use reduction::Reduction;
 pub use window::{Block, Illegal, Window, WindowMessage, WindowRole};

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use plimsoll::Policy;
 use plimsoll_agent::{Agent, AgentSetupError, Event, Guard, RunOverrides, Sandbox, agent_names, parse_allow};
-use plimsoll_config::{Config, Flags, Ledger, Project, RunConfig, SandboxConfig, Surroundings};
+use plimsoll_config::{Config, Environment, Flags, Ledger, Project, RunConfig, SandboxConfig};
 use plimsoll_testkit::server::{ModelServer, Reply};
 use serde_json::json;
 use tempfile::TempDir;
@@ -46,8 +46,8 @@ impl Place {
             ("ANTHROPIC_API_KEY".to_owned(), "sk-ant-test-0123456789".to_owned()),
             ("ANTHROPIC_BASE_URL".to_owned(), self.server.url()),
         ];
-        let around = Surroundings::new(directory.to_owned(), variables);
-        Config::load(&Flags::default(), &around).unwrap().run.unwrap()
+        let env = Environment::new(directory.to_owned(), variables);
+        Config::load(&Flags::default(), &env).unwrap().run.unwrap()
     }
 
     pub(crate) fn agent_in(
@@ -325,8 +325,8 @@ async fn hooks_with_grants_that_may_run_code_of_a_project_are_told_unless_it_is_
     place.write("repository/part/plimsoll.toml", "permissions.bash = \"allow\"\n");
     assert_eq!(notices(place.agent("build")).await.len(), 1);
     let variables = [("HOME".to_owned(), place.home.display().to_string())];
-    let around = Surroundings::new(place.project.clone(), variables);
-    let review = Project::read(&place.project).unwrap().review(&around).unwrap();
-    Ledger::trust(&around, &review).unwrap();
+    let env = Environment::new(place.project.clone(), variables);
+    let review = Project::read(&place.project).unwrap().review(&env).unwrap();
+    Ledger::trust(&env, &review).unwrap();
     assert_eq!(notices(place.agent("build")).await, [""; 0]);
 }

@@ -10,7 +10,7 @@ use plimsoll_agent::{
     Asker, BeforeTool, Conversation, HookFuture, HookedCall, Hooks, PermissionAnswer, PermissionQuestion,
     parse_allow,
 };
-use plimsoll_config::{Action, Config, Flags, SandboxConfig, Surroundings};
+use plimsoll_config::{Action, Config, Environment, Flags, SandboxConfig};
 use plimsoll_testkit::server::{ModelServer, Reply};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -292,8 +292,8 @@ async fn a_projects_file_allows_nothing(#[case] text: &str) {
     std::fs::write(project.join("plimsoll.toml"), text).unwrap();
     let home = dock.folder.path().join("home");
     let variables = [("HOME".to_owned(), home.display().to_string())];
-    let around = Surroundings::new(project.clone(), variables);
-    let config = Config::load(&Flags::default(), &around).unwrap();
+    let env = Environment::new(project.clone(), variables);
+    let config = Config::load(&Flags::default(), &env).unwrap();
     assert!(!config.left_out.is_empty());
     let config = config.run.unwrap();
     // What stays closed follows from the home and the store, which a project has no say in.

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 
 use plimsoll::Policy;
 use plimsoll_agent::{Agent, AgentSetupError, Event, RunOverrides};
-use plimsoll_config::{Config, Flags, Ledger, Project, Surroundings};
+use plimsoll_config::{Config, Environment, Flags, Ledger, Project};
 use plimsoll_testkit::server::{ModelServer, Reply};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -35,16 +35,16 @@ impl Harbour {
         std::fs::write(path, text).unwrap();
     }
 
-    fn around(&self) -> Surroundings {
+    fn env(&self) -> Environment {
         let variables = [
             ("HOME".to_owned(), self.home.display().to_string()),
             ("LOCAL_KEY".to_owned(), "local-key-0123456789".to_owned()),
         ];
-        Surroundings::new(self.project.clone(), variables)
+        Environment::new(self.project.clone(), variables)
     }
 
     fn agent(&self, overrides: &RunOverrides) -> Result<(Agent, Config), AgentSetupError> {
-        let config = Config::load(&Flags::default(), &self.around()).unwrap();
+        let config = Config::load(&Flags::default(), &self.env()).unwrap();
         let run = config.run.as_ref().unwrap();
         let archive = open_archive(&self.home);
         let home: Option<&Path> = Some(&self.home);
@@ -190,7 +190,7 @@ async fn an_untrusted_projects_file_changes_nothing_that_matters_and_a_trusted_o
     assert!(rules.iter().all(|action| *action == "deny"), "only what narrows: {rules:?}");
     assert_eq!(config.left_out.len(), 1);
     let project = Project::read(&harbour.project).unwrap();
-    Ledger::trust(&harbour.around(), &project.review(&harbour.around()).unwrap()).unwrap();
+    Ledger::trust(&harbour.env(), &project.review(&harbour.env()).unwrap()).unwrap();
     let (agent, config) = harbour.agent(&RunOverrides::default()).unwrap();
     assert!(config.left_out.is_empty());
     assert_eq!((agent.profile.name.as_str(), agent.mcp.len(), agent.hooks.len()), ("review", 2, 1));

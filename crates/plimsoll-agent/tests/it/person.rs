@@ -33,7 +33,7 @@ async fn a_compaction_is_told_what_to_keep() {
     let last = dock.server.requests().into_iter().rfind(is_summary).unwrap();
     assert!(!last.contains("keel number"));
     let inspection = conversation.inspect().await.unwrap();
-    assert!(inspection.kinds.fixed.0 > 0, "the system prompt and the tools count");
+    assert!(inspection.hidden.is_some_and(|hidden| hidden.0 > 0), "the system prompt and the tools count");
     let undone = conversation.undo(&figures[0].receipt).await.unwrap();
     assert_eq!(undone.undoes.as_ref(), Some(&figures[0].receipt));
 }

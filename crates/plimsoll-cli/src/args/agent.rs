@@ -2,6 +2,7 @@
 
 use clap::Args;
 use plimsoll_config::SandboxMode;
+use plimsoll_host::{AgentOptions, Flags};
 
 use super::transcripts::POLICY;
 use super::values::tokens;
@@ -117,7 +118,29 @@ pub(crate) struct AgentArgs {
 }
 
 impl AgentArgs {
-    /// Whether a session that is there goes on.
+    /// What is wanted of the agent, as a host takes it.
+    pub(crate) fn options(&self) -> AgentOptions {
+        let flags = Flags {
+            policy: self.policy.clone(),
+            context: self.context,
+            model: self.model.clone(),
+            max_steps: self.max_steps,
+            max_cost: self.max_cost,
+            max_tokens: self.max_tokens,
+            sandbox: self.sandbox,
+            ..Flags::default()
+        };
+        AgentOptions {
+            agent: self.agent.clone(),
+            session: self.session.clone(),
+            resume: self.resume,
+            allow: self.allow.clone(),
+            force: self.force,
+            flags,
+        }
+    }
+
+    /// Whether a session is continued.
     pub(crate) fn goes_on(&self) -> bool {
         self.resume || self.session.is_some()
     }

@@ -5,6 +5,7 @@ use clap::{CommandFactory, FromArgMatches, Subcommand};
 
 use super::Cli;
 use super::groups::{AgentCommand, LookCommand, PassCommand, ReduceCommand, ReturnCommand, SetupCommand};
+use crate::wrap::wrap;
 
 /// Longer lines are hard to read, however wide the terminal is.
 const WIDEST: usize = 100;
@@ -60,21 +61,8 @@ fn line(command: &clap::Command, styles: &clap::builder::Styles, longest: usize,
     let name = command.get_name();
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     let indent = GAP + longest + GAP;
-    let mut told = format!("{:GAP$}{literal}{name}{literal:#}{:2$}", "", "", longest - name.len() + GAP);
-    let mut column = indent;
-    for word in about.split(' ') {
-        let is_first = column == indent;
-        if !is_first && column + 1 + word.chars().count() > width {
-            told.push_str(&format!("\n{:indent$}", ""));
-            column = indent;
-        } else if !is_first {
-            told.push(' ');
-            column += 1;
-        }
-        told.push_str(word);
-        column += word.chars().count();
-    }
-    told + "\n"
+    let about = wrap(&about, width.saturating_sub(indent), 0).replace('\n', &format!("\n{:indent$}", ""));
+    format!("{:GAP$}{literal}{name}{literal:#}{:2$}{about}\n", "", "", longest - name.len() + GAP)
 }
 
 /// How wide help is: as the terminal, or as COLUMNS says where there is none.

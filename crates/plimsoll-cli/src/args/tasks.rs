@@ -3,8 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 use plimsoll_agent::tasks::TaskStatus;
 use plimsoll_config::{AgentFork, SandboxMode};
-
-use super::AgentArgs;
+use plimsoll_host::{AgentOptions, Flags};
 
 pub(super) const TASKS: &str = "\
 Examples:
@@ -210,9 +209,10 @@ pub(crate) struct TaskRunArgs {
 }
 
 impl TaskRunArgs {
-    /// These flags as those of an agent.
-    pub(crate) fn agent_args(&self) -> AgentArgs {
-        AgentArgs { allow: self.allow.clone(), sandbox: self.sandbox, ..AgentArgs::default() }
+    /// These flags, as a host takes them.
+    pub(crate) fn options(&self) -> AgentOptions {
+        let flags = Flags { sandbox: self.sandbox, ..Flags::default() };
+        AgentOptions { allow: self.allow.clone(), flags, ..AgentOptions::default() }
     }
 }
 

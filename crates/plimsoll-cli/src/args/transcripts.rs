@@ -1,12 +1,15 @@
 //! What can be asked about transcripts: `inspect`, `replay`, `window`, `convert` and `fork`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use plimsoll_formats::Format;
+use plimsoll_host::{Flags, InputSource, InputSpec};
 
 use super::tasks::{TaskFork, TaskRunArgs};
 use super::values::{format, request_format, seconds, tokens, tokens_or_none};
+use crate::output::note;
+use crate::stdin;
 
 pub(super) const REPLAY: &str = "\
 Examples:
@@ -118,6 +121,36 @@ pub(crate) struct PolicyArgs {
         help_heading = POLICY
     )]
     pub(crate) context: Option<u64>,
+}
+
+impl InputArgs {
+    /// What to read, as a host takes it.
+    pub(crate) fn spec(&self) -> InputSpec {
+        let source = match (&self.file, &self.session) {
+            (Some(file), session) if file == Path::new("-") => standard(session.clone()),
+            (Some(file), session) => InputSource::File(file.clone(), session.clone()),
+            (None, Some(id)) => InputSource::Session(id.clone()),
+            (None, None) if stdin::is_redirected_file() => standard(None),
+            (None, None) => {
+                if stdin::has_piped_text() {
+                    note("note: standard input is a pipe, and is read only where FILE is `-`");
+                }
+                InputSource::Newest
+            }
+        };
+        InputSpec { source, strict: self.strict, flags: self.policy.flags() }
+    }
+}
+
+fn standard(session: Option<String>) -> InputSource {
+    InputSource::Stream(Box::new(std::io::stdin()), session)
+}
+
+impl PolicyArgs {
+    /// The settings, as a host takes them.
+    pub(crate) fn flags(&self) -> Flags {
+        Flags { policy: self.policy.clone(), context: self.context, ..Flags::default() }
+    }
 }
 
 /// For `replay`.

@@ -6,16 +6,14 @@ use std::time::Duration;
 use plimsoll::recall::RecallQuery;
 use plimsoll::{Plan, Receipt, ReceiptId, SessionId};
 use plimsoll_agent::{Agent, AgentError, Conversation, RevertTarget, RunOverrides};
+use plimsoll_host::{HostError, PlanContents, WindowSizes, agent_failed, too_little};
 use plimsoll_session::SessionError;
 use plimsoll_store::{StoreError, TakeOver};
 
 use super::command::{Typed, parse};
 use super::text::{clean, one_line, visible, wrap};
 use super::{Chat, lists, todo, words};
-use crate::agent::failed;
-use crate::error::CliError;
-use crate::plans::{Contents, Page, WindowSizes};
-use crate::reduce;
+use crate::plans::Page;
 use crate::revert;
 use crate::style::{HEADING, QUIET, paint};
 
@@ -28,16 +26,12 @@ pub(super) enum Next {
     Quit,
 }
 
-/// So much of an id is needed for it to be one: words are shorter.
-const LEAST_ID: usize = 12;
-/// So many forks of forks are looked at.
-const MOST_FORKS: usize = 100;
 /// An id of ours is this long.
 const WHOLE_ID: usize = 30;
 /// Duration of the renewal that checks whether a lease is still ours.
 const LEASE: Duration = Duration::from_secs(60);
 
-type Done = Result<(), CliError>;
+type Done = Result<(), HostError>;
 
 impl Chat<'_> {
     /// Do what a line asks for.
@@ -52,7 +46,7 @@ impl Chat<'_> {
             Typed::Command(name, input) => self.command(name, input),
             Typed::Unknown(name, near) => {
                 let name = one_line(name, 40);
-                let error = CliError::usage(format!("there is no command `/{name}`"));
+                let error = HostError::usage(format!("there is no command `/{name}`"));
                 Err(match near {
                     Some(near) => {
                         error.hint(format!("did you mean `/{near}`? `//{name}` is sent to the model"))
@@ -97,37 +91,31 @@ impl Chat<'_> {
             ("agent", "") => self.list_agents(),
             ("agent", name) => self.switch_agent(name),
             ("permissions", _) => self.list_permissions(),
-            (other, _) => Err(CliError::failed(format!("`/{other}` does nothing"))),
+            (other, _) => Err(HostError::failed(format!("`/{other}` does nothing"))),
         }
     }
 
     /// The conversation, which there is once something was said.
-    pub(super) fn require(&self) -> Result<&Conversation, CliError> {
-        self.conversation.as_ref().ok_or_else(|| CliError::no(words::NOTHING_SAID))
+    pub(super) fn require(&self) -> Result<&Conversation, HostError> {
+        self.conversation.as_ref().ok_or_else(|| HostError::negative(words::NOTHING_SAID))
     }
 
     fn window(&self) -> Done {
         let conversation = self.require()?;
         let width = self.screen.width();
-        let shown = self.runtime.block_on(async {
-            let inspection = conversation.inspect().await?;
-            let (window, counter) =
-                (conversation.handle().window().await?, conversation.handle().counter().await?);
-            let largest = lists::largest(&window, &*counter);
-            Ok(lists::window(&inspection, &largest, width))
-        });
-        self.screen.block(&shown.map_err(|error| told(&error))?);
+        let report = self.runtime.block_on(conversation.inspect()).map_err(failed)?;
+        self.screen.block(&lists::window(&report, width));
         Ok(())
     }
 
     fn plan(&self) -> Done {
-        let plan = self.runtime.block_on(self.require()?.plan()).map_err(|error| told(&error))?;
+        let plan = self.runtime.block_on(self.require()?.plan()).map_err(failed)?;
         let width = self.screen.width().saturating_sub(1);
         let planned = Plan::Prune(plan.prune.clone());
         let compaction = plan.compaction.map(Plan::Compact);
-        let directory = self.around.directory.to_string_lossy();
+        let directory = self.host.env.directory.to_string_lossy();
         let contents =
-            Contents::of(&plan.messages, Some(&*directory), [&planned].into_iter().chain(&compaction));
+            PlanContents::of(&plan.messages, Some(&*directory), [&planned].into_iter().chain(&compaction));
         let page = Page { contents: &contents, width, handles: false };
         let prune = match plan.prune.items.len() {
             0 => format!("no output would be set aside: {}", plan.prune.explain()),
@@ -152,7 +140,7 @@ impl Chat<'_> {
     fn too_little(&self) -> String {
         let Some(conversation) = &self.conversation else { return words::TOO_LITTLE.to_owned() };
         let policy = Arc::clone(conversation.handle().policy());
-        let told = conversation.handle().with_log(move |log| reduce::too_little(log, &policy));
+        let told = conversation.handle().with_log(move |log| too_little(log, &policy));
         self.runtime.block_on(told).unwrap_or_else(|_| words::TOO_LITTLE.to_owned())
     }
 
@@ -165,7 +153,7 @@ impl Chat<'_> {
         let done = self.runtime.block_on(conversation.compact_on(focus, &cancel));
         self.interrupts.end_turn();
         self.screen.stop_waiting();
-        let figures = done.map_err(|error| told(&error))?;
+        let figures = done.map_err(failed)?;
         if cancel.is_cancelled() {
             self.teller.notice("stopped; nothing was changed");
         } else if figures.is_empty() {
@@ -177,7 +165,7 @@ impl Chat<'_> {
 
     fn undo(&mut self, wanted: &str) -> Done {
         let conversation = self.require()?;
-        let receipts = self.runtime.block_on(receipts(conversation)).map_err(|error| told(&error))?;
+        let receipts = self.opened.receipts(conversation.session())?;
         let open = lists::undoable(&receipts);
         let found = match wanted {
             "" => open.last().copied(),
@@ -186,7 +174,7 @@ impl Chat<'_> {
                 let like: Vec<&&Receipt> =
                     open.iter().filter(|receipt| receipt.id.as_str().starts_with(wanted)).collect();
                 if like.len() > 1 && like.iter().all(|receipt| receipt.id.as_str() != wanted) {
-                    return Err(CliError::usage(format!("more than one receipt begins with `{wanted}`"))
+                    return Err(HostError::usage(format!("more than one receipt begins with `{wanted}`"))
                         .hint("`/receipts` lists them"));
                 }
                 like.into_iter().copied().find(|receipt| receipt.id.as_str().starts_with(wanted))
@@ -194,23 +182,27 @@ impl Chat<'_> {
         };
         let Some(receipt) = found else {
             let error = match wanted {
-                "" => CliError::no("there is nothing to undo"),
+                "" => HostError::negative("there is nothing to undo"),
                 wanted if lists::is_cut(&receipts, wanted.trim_matches('`')) => {
                     let cut = format!("`{}` is of an output that was cut as it came", one_line(wanted, 60));
-                    return Err(CliError::no(cut).hint("`/recall` lists its handle; the whole of it is kept"));
+                    return Err(
+                        HostError::negative(cut).hint("`/recall` lists its handle; the whole of it is kept")
+                    );
                 }
-                wanted => CliError::no(format!("there is no receipt `{}` to undo", one_line(wanted, 60))),
+                wanted => {
+                    HostError::negative(format!("there is no receipt `{}` to undo", one_line(wanted, 60)))
+                }
             };
             return Err(error.hint("`/receipts` lists what was done"));
         };
         let id: ReceiptId = receipt.id.clone();
         let undone = self.runtime.block_on(async {
-            let before = conversation.inspect().await?.load.tokens;
+            let before = conversation.load().await?.load.tokens;
             let undone = conversation.undo(&id).await?;
-            let after = conversation.inspect().await?.load.tokens;
+            let after = conversation.load().await?.load.tokens;
             Ok(words::undone(&undone, before, after))
         });
-        self.teller.left_window(&undone.map_err(|error| told(&error))?);
+        self.teller.left_window(&undone.map_err(failed)?);
         self.show_meter();
         Ok(())
     }
@@ -219,7 +211,7 @@ impl Chat<'_> {
         let conversation = self.require()?;
         let mut what = what.trim_matches('`').to_owned();
         if what.is_empty() || what.starts_with("rcp_") {
-            let mut all = self.runtime.block_on(receipts(conversation)).map_err(|error| told(&error))?;
+            let mut all = self.opened.receipts(conversation.session())?;
             all.retain(|receipt| receipt.id.as_str().starts_with(&what));
             match all.as_slice() {
                 [receipt] if !what.is_empty() && receipt.handles.len() == 1 => {
@@ -232,7 +224,7 @@ impl Chat<'_> {
                 }
             }
         }
-        let found = self.runtime.block_on(find_id(conversation, &what)).map_err(|error| told(&error))?;
+        let found = self.opened.id_in_view(conversation.session(), &what)?;
         let is_handle =
             found.is_some() || ["prt_", "msg_", "spill_"].iter().any(|prefix| what.starts_with(prefix));
         let what = found.unwrap_or(what);
@@ -258,19 +250,20 @@ impl Chat<'_> {
     fn pin(&self, what: &str) -> Done {
         let conversation = self.require()?;
         if what.is_empty() {
-            return Err(CliError::usage(
+            return Err(HostError::usage(
                 "say what to pin: words that were said, or the id of a message or part",
             ));
         }
-        let found = self.runtime.block_on(find_id(conversation, what)).map_err(|error| told(&error))?;
+        let found = self.opened.id_in_view(conversation.session(), what)?;
         // A whole id may be of something that is out of view, which is found by it alone.
         let is_id = ["prt_", "msg_"].iter().any(|prefix| what.starts_with(prefix)) && what.len() < WHOLE_ID;
         let as_it_is = (!is_id || what.contains(char::is_whitespace)).then(|| what.to_owned());
         let Some(what) = found.or(as_it_is) else {
-            let error = CliError::no(format!("nothing in this session has the id `{}`", one_line(what, 60)));
+            let error =
+                HostError::negative(format!("nothing in this session has the id `{}`", one_line(what, 60)));
             return Err(error.hint("`/window` lists ids; their beginning will do"));
         };
-        let receipt = self.runtime.block_on(conversation.pin(&what)).map_err(|error| told(&error))?;
+        let receipt = self.runtime.block_on(conversation.pin(&what)).map_err(failed)?;
         let Plan::Pin(plan) = &receipt.plan else { return Ok(()) };
         self.teller.left_window(&format!(
             "pinned, it stays in view word for word: {} of {} tokens of pins; undo with `/undo {}`",
@@ -285,7 +278,7 @@ impl Chat<'_> {
             "" => RevertTarget::LastTurn,
             "undo" => RevertTarget::LastRevert,
             number => RevertTarget::Turn(number.parse().map_err(|_| {
-                CliError::usage(format!("`{}` is no turn", one_line(number, 40)))
+                HostError::usage(format!("`{}` is no turn", one_line(number, 40)))
                     .hint("`/revert` takes the last turn that changed files, `/revert 3` all from the third prompt on, `/revert undo` takes a revert back")
             })?),
         };
@@ -297,10 +290,10 @@ impl Chat<'_> {
                 RevertTarget::LastRevert => conversation.undo_revert().await,
             }
         });
-        let done = done.map_err(revert::told)?;
-        let report = clean(&revert::rendered(&done, false));
+        let done = done?;
+        let report = clean(&revert::format_report(&done, false));
         // Paths of the project are known by their names in it.
-        let report = report.replace(&format!("{}/", self.around.directory.display()), "");
+        let report = report.replace(&format!("{}/", self.host.env.directory.display()), "");
         let report = wrap(&report, self.screen.width().saturating_sub(1), 4);
         // `/revert undo` would take back another one where this has touched nothing.
         let back = match done.undoes_revert {
@@ -321,9 +314,9 @@ impl Chat<'_> {
         let title = self.opened.archive.store().session(&from)?.title;
         let Some(conversation) = self.conversation.as_mut() else { return Ok(()) };
         let branched = self.runtime.block_on(conversation.branch(&format!("{title} (fork)")));
-        let id = branched.map_err(|error| told(&error))?;
+        let id = branched.map_err(failed)?;
         let agent = self.agent()?;
-        self.open(&agent, &id).map_err(|error| told(&error))?;
+        self.open(&agent, &id).map_err(failed)?;
         self.teller
             .notice(&format!("session {id} knows all of {from}, which stays as it is: `/resume {from}`"));
         if !prompt.is_empty() {
@@ -334,7 +327,7 @@ impl Chat<'_> {
 
     fn start_new(&mut self) -> Done {
         let before = self.conversation.as_ref().map(|conversation| conversation.session().clone());
-        self.close().map_err(|error| told(&error))?;
+        self.close().map_err(failed)?;
         let told = before.map(|id| format!("; the one before is stored: `/resume {id}`")).unwrap_or_default();
         self.teller.notice(&format!("a new session{told}"));
         Ok(())
@@ -368,7 +361,7 @@ impl Chat<'_> {
         // Its writes are refused, so closing it fails.
         let _ = self.close();
         let agent = self.agent_for(self.agent()?, id)?;
-        self.open(&Agent { take_over: TakeOver::Always, ..agent }, id).map_err(|error| told(&error))?;
+        self.open(&Agent { take_over: TakeOver::Always, ..agent }, id).map_err(failed)?;
         self.teller.notice(&format!("session {id}"));
         self.recap()
     }
@@ -378,7 +371,7 @@ impl Chat<'_> {
         let model = self.setup.agent(&self.opened, &overrides)?.model;
         let told_name = one_line(&model.name.to_string(), 80);
         if let Some(conversation) = self.conversation.as_mut() {
-            self.runtime.block_on(conversation.switch_model(model)).map_err(|error| told(&error))?;
+            self.runtime.block_on(conversation.switch_model(model)).map_err(failed)?;
         }
         self.overrides = overrides;
         self.teller.notice(&format!("{told_name} answers from now on"));
@@ -393,12 +386,12 @@ impl Chat<'_> {
         match self.conversation.as_ref().map(|open| open.session().clone()) {
             Some(id) => {
                 if self.opened.archive.store().task(id.as_str()).is_ok() {
-                    return Err(CliError::no("a background task keeps its agent"));
+                    return Err(HostError::negative("a background task keeps its agent"));
                 }
                 self.reopen(overrides, &id)?;
                 // What bounds tasks of this session that are taken up later is the agent that it has then.
                 let kept = self.require()?.handle().set_agent(name);
-                self.runtime.block_on(kept).map_err(|error| told(&error.into()))?;
+                self.runtime.block_on(kept).map_err(|error| failed(error.into()))?;
             }
             None => self.overrides = overrides,
         }
@@ -416,20 +409,20 @@ impl Chat<'_> {
         let chosen = std::mem::replace(&mut self.overrides, overrides);
         let opened = self.agent().and_then(|agent| {
             let agent = self.agent_for(agent, id)?;
-            self.open(&agent, id).map_err(|error| told(&error))
+            self.open(&agent, id).map_err(failed)
         });
         if opened.is_err() {
             self.overrides = chosen;
             if let Some(before) = before {
                 let agent = self.agent_for(self.agent()?, &before)?;
-                self.open(&agent, &before).map_err(|error| told(&error))?;
+                self.open(&agent, &before).map_err(failed)?;
             }
         }
         opened
     }
 
     fn todo(&self) -> Done {
-        let list = self.runtime.block_on(self.require()?.todos()).map_err(|error| told(&error))?;
+        let list = self.runtime.block_on(self.require()?.todos()).map_err(failed)?;
         if list.is_empty() {
             self.teller.notice("the agent has written no list of things to do");
         } else {
@@ -448,57 +441,16 @@ impl Chat<'_> {
     }
 
     fn list_receipts(&self) -> Done {
-        let all = self.runtime.block_on(receipts(self.require()?)).map_err(|error| told(&error))?;
+        let all = self.opened.receipts(self.require()?.session())?;
         self.screen.block(&lists::receipts(&all, self.screen.width()));
         Ok(())
     }
 }
 
-/// What was done to a session so far, oldest first.
-pub(super) async fn receipts(conversation: &Conversation) -> Result<Vec<Receipt>, AgentError> {
-    Ok(conversation.handle().receipts().await?)
-}
-
-/// What was done to a session and, before it was forked from them, to those above it.
-pub(super) async fn receipts_in_view(conversation: &Conversation) -> Result<Vec<Receipt>, AgentError> {
-    let mut id = conversation.session().clone();
-    let all = conversation.handle().with_archive(move |archive| {
-        let (store, mut all) = (archive.store(), Vec::new());
-        let mut until = None;
-        // As deep as anyone forks, and an end to whatever a damaged database says.
-        for _ in 0..MOST_FORKS {
-            let session = store.session(&id)?;
-            let mut receipts = store.receipts(&id, None, u64::MAX)?;
-            receipts.retain(|receipt| until.is_none_or(|until| receipt.at <= until));
-            all.splice(0..0, receipts);
-            let Some(point) = session.forked_from else { break };
-            until = Some(until.map_or(session.created, |until| session.created.min(until)));
-            id = point.session;
-        }
-        Ok(all)
-    });
-    Ok(all.await?)
-}
-
-/// The id of a message or part that begins so, because lists show the beginning alone. Sessions of other tools have ids of
-/// their own, which are known by being there.
-async fn find_id(conversation: &Conversation, what: &str) -> Result<Option<String>, AgentError> {
-    if what.len() < LEAST_ID || what.contains(char::is_whitespace) {
-        return Ok(None);
-    }
-    let what = what.to_owned();
-    let found = conversation.handle().with_log(move |log| {
-        let parts = log.iter().flat_map(|message| message.parts.iter().map(|part| part.id.as_str()));
-        let mut ids = log.iter().map(|message| message.info.id.as_str()).chain(parts);
-        ids.find(|id| id.starts_with(&what)).map(str::to_owned)
-    });
-    Ok(found.await?)
-}
-
 /// Why something did not work, for the person at the terminal.
-pub(super) fn told(error: &AgentError) -> CliError {
+pub(super) fn failed(error: AgentError) -> HostError {
     match error {
-        AgentError::Session(SessionError::Pin(why)) => CliError::no(visible(&why.to_string())),
-        other => failed(other, "/continue"),
+        AgentError::Session(SessionError::Pin(why)) => HostError::negative(visible(&why.to_string())),
+        other => agent_failed(other, "/continue"),
     }
 }

@@ -1,7 +1,7 @@
 //! What a person typed: something to say, or a command.
 
 use super::words::COMMANDS;
-use crate::config::nearest;
+use plimsoll_config::nearest;
 
 /// What was typed.
 #[derive(Debug, PartialEq)]

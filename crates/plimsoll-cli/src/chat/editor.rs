@@ -14,12 +14,13 @@ use reedline::{
     default_emacs_keybindings,
 };
 
+use plimsoll_host::private_folder;
+
 use super::complete::{Choices, CommandCompleter};
 use super::plain;
 use super::screen::Screen;
 use super::signals::Interrupts;
 use super::tasks::ActiveTasks;
-use crate::files;
 
 /// So many prompts are remembered.
 const REMEMBERED: usize = 2_000;
@@ -301,7 +302,7 @@ fn read_line(
 /// Open the history, made so that only its user can read it.
 fn private_history(path: &Path) -> Option<FileBackedHistory> {
     use std::os::unix::fs::OpenOptionsExt;
-    files::private_folder(path.parent()?).ok()?;
+    private_folder(path.parent()?).ok()?;
     std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).ok()?;
     FileBackedHistory::with_file(REMEMBERED, path.to_owned()).ok()
 }

@@ -19,7 +19,8 @@ struct Language {
     line_comments: &'static [&'static str],
     block_comment: Option<(&'static str, &'static str)>,
     quotes: &'static str,
-    keywords: &'static [&'static str],
+    /// Separated by spaces.
+    keywords: &'static str,
 }
 
 /// Highlights the lines of one block of code.
@@ -100,7 +101,7 @@ impl Highlighter {
         if first.is_alphabetic() || first == '_' {
             let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
             let word = &rest[..end];
-            let is_keyword = language.keywords.iter().any(|known| known.eq_ignore_ascii_case(word));
+            let is_keyword = language.keywords.split(' ').any(|known| known.eq_ignore_ascii_case(word));
             return (is_keyword.then_some(KEYWORD), end);
         }
         (None, first.len_utf8())
@@ -135,231 +136,64 @@ const RUST: Language = Language {
     line_comments: &["//"],
     block_comment: Some(("/*", "*/")),
     quotes: "\"",
-    keywords: &[
-        "as", "async", "await", "break", "const", "continue", "crate", "dyn", "else", "enum", "extern",
-        "false", "fn", "for", "if", "impl", "in", "let", "loop", "match", "mod", "move", "mut", "pub", "ref",
-        "return", "self", "static", "struct", "super", "trait", "true", "type", "unsafe", "use", "where",
-        "while",
-    ],
+    keywords: "as async await break const continue crate dyn else enum extern false fn for if impl in let loop \
+        match mod move mut pub ref return self static struct super trait true type unsafe use where \
+        while",
 };
 
 const PYTHON: Language = Language {
     line_comments: &["#", "--"],
     block_comment: None,
     quotes: "\"'",
-    keywords: &[
-        "and", "as", "assert", "async", "await", "break", "class", "continue", "def", "del", "do", "elif",
-        "else", "end", "except", "False", "finally", "for", "from", "function", "global", "if", "import",
-        "in", "is", "lambda", "local", "None", "nil", "not", "or", "pass", "raise", "return", "then", "True",
-        "try", "while", "with", "yield",
-    ],
+    keywords: "and as assert async await break class continue def del do elif else end except False finally for \
+        from function global if import in is lambda local None nil not or pass raise return then True \
+        try while with yield",
 };
 
 const SCRIPT: Language = Language {
     line_comments: &["//"],
     block_comment: Some(("/*", "*/")),
     quotes: "\"'`",
-    keywords: &[
-        "async",
-        "await",
-        "break",
-        "case",
-        "catch",
-        "class",
-        "const",
-        "continue",
-        "default",
-        "delete",
-        "do",
-        "else",
-        "enum",
-        "export",
-        "extends",
-        "false",
-        "finally",
-        "for",
-        "from",
-        "function",
-        "if",
-        "implements",
-        "import",
-        "in",
-        "instanceof",
-        "interface",
-        "let",
-        "new",
-        "null",
-        "of",
-        "private",
-        "public",
-        "readonly",
-        "return",
-        "static",
-        "super",
-        "switch",
-        "this",
-        "throw",
-        "true",
-        "try",
-        "type",
-        "typeof",
-        "undefined",
-        "var",
-        "void",
-        "while",
-        "yield",
-    ],
+    keywords: "async await break case catch class const continue default delete do else enum export extends \
+        false finally for from function if implements import in instanceof interface let new null of \
+        private public readonly return static super switch this throw true try type typeof undefined var \
+        void while yield",
 };
 
 const BRACES: Language = Language {
     line_comments: &["//", "#include", "#define", "#if", "#endif"],
     block_comment: Some(("/*", "*/")),
     quotes: "\"'`",
-    keywords: &[
-        "abstract",
-        "auto",
-        "bool",
-        "break",
-        "case",
-        "catch",
-        "chan",
-        "char",
-        "class",
-        "const",
-        "continue",
-        "default",
-        "defer",
-        "do",
-        "double",
-        "else",
-        "enum",
-        "extends",
-        "false",
-        "final",
-        "float",
-        "for",
-        "func",
-        "fun",
-        "go",
-        "if",
-        "implements",
-        "import",
-        "int",
-        "interface",
-        "let",
-        "long",
-        "map",
-        "namespace",
-        "new",
-        "nil",
-        "null",
-        "override",
-        "package",
-        "private",
-        "protected",
-        "public",
-        "range",
-        "return",
-        "select",
-        "sizeof",
-        "static",
-        "string",
-        "struct",
-        "switch",
-        "template",
-        "this",
-        "throw",
-        "true",
-        "try",
-        "type",
-        "typedef",
-        "union",
-        "using",
-        "val",
-        "var",
-        "void",
-        "while",
-    ],
+    keywords: "abstract auto bool break case catch chan char class const continue default defer do double else \
+        enum extends false final float for func fun go if implements import int interface let long map \
+        namespace new nil null override package private protected public range return select sizeof \
+        static string struct switch template this throw true try type typedef union using val var void \
+        while",
 };
 
 const SHELL: Language = Language {
     line_comments: &["#"],
     block_comment: None,
     quotes: "\"'",
-    keywords: &[
-        "case", "do", "done", "elif", "else", "esac", "export", "fi", "for", "function", "if", "in", "local",
-        "return", "set", "source", "sudo", "then", "until", "while",
-    ],
+    keywords: "case do done elif else esac export fi for function if in local return set source sudo then until \
+        while",
 };
 
 const DATA: Language = Language {
     line_comments: &["#", "//"],
     block_comment: None,
     quotes: "\"'",
-    keywords: &["true", "false", "null", "yes", "no"],
+    keywords: "true false null yes no",
 };
 
 const SQL: Language = Language {
     line_comments: &["--"],
     block_comment: Some(("/*", "*/")),
     quotes: "'\"",
-    keywords: &[
-        "alter",
-        "and",
-        "as",
-        "asc",
-        "begin",
-        "between",
-        "by",
-        "case",
-        "commit",
-        "count",
-        "create",
-        "default",
-        "delete",
-        "desc",
-        "distinct",
-        "drop",
-        "else",
-        "end",
-        "exists",
-        "foreign",
-        "from",
-        "group",
-        "having",
-        "if",
-        "in",
-        "index",
-        "insert",
-        "into",
-        "is",
-        "join",
-        "key",
-        "left",
-        "like",
-        "limit",
-        "not",
-        "null",
-        "on",
-        "or",
-        "order",
-        "primary",
-        "references",
-        "returning",
-        "right",
-        "select",
-        "set",
-        "table",
-        "then",
-        "union",
-        "unique",
-        "update",
-        "values",
-        "view",
-        "when",
-        "where",
-        "with",
-    ],
+    keywords: "alter and as asc begin between by case commit count create default delete desc distinct drop \
+        else end exists foreign from group having if in index insert into is join key left like limit \
+        not null on or order primary references returning right select set table then union unique \
+        update values view when where with",
 };
 
 #[cfg(test)]

@@ -1,18 +1,15 @@
 //! Lists that commands show: the window, sessions, models, agents, receipts, rules.
 
-use plimsoll::count::block_tokens;
-use plimsoll::{Block, Plan, Receipt, Tokens, WindowRole};
-use plimsoll_agent::{agent_description, agent_names};
+use plimsoll::{Plan, Receipt, Tokens};
 use plimsoll_config::{Action, PermissionRule};
-use plimsoll_session::{Counter, Inspection, Window};
+use plimsoll_host::{HostError, in_force};
+use plimsoll_session::WindowReport;
 use plimsoll_store::{Filter, Session};
-use plimsoll_tokens::ModelTable;
 
 use super::complete::Choices;
 use super::text::{one_line, wrap};
 use super::{Chat, words};
-use crate::error::CliError;
-use crate::output::{Column, Holds, Table, counted};
+use crate::output::{Holds, Table, counted};
 use crate::style::{HEADING, QUIET, paint};
 use crate::when;
 
@@ -45,69 +42,14 @@ fn help_row(typed: &str, does: &str, width: usize) -> String {
     format!("{row}{}", does.replace('\n', &format!("\n{}", " ".repeat(row.len()))))
 }
 
-/// A piece of the window.
-pub(super) struct Piece {
-    kind: &'static str,
-    what: String,
-    handle: String,
-    tokens: Tokens,
-}
-
-/// The largest pieces of a window, the largest first.
-pub(super) fn largest(window: &Window, counter: &dyn Counter) -> Vec<Piece> {
-    let mut pieces = Vec::new();
-    for message in &window.messages {
-        for block in &message.blocks {
-            let id = |part: &plimsoll::PartId| part.to_string();
-            let (kind, what, handle) = match block {
-                Block::Text { text, part } => {
-                    let kind = match message.role {
-                        WindowRole::System => "system",
-                        WindowRole::User => "prompt",
-                        WindowRole::Assistant | WindowRole::Tool => "answer",
-                    };
-                    (kind, text.to_string(), part.as_ref().map(id).unwrap_or_default())
-                }
-                Block::Reasoning { text, part, .. } => ("thought", text.to_string(), id(part)),
-                Block::Call { tool, input, part, .. } => {
-                    ("call", format!("{tool} {}", input.json()), id(part))
-                }
-                Block::Result { tool, text, cleared, part, .. } => {
-                    let kind = if *cleared { "set aside" } else { "output" };
-                    (kind, format!("{tool}: {text}"), id(part))
-                }
-                Block::Provider { part, .. } => ("block", String::new(), id(part)),
-                Block::File { filename, part, .. } => {
-                    ("file", filename.clone().unwrap_or_default(), id(part))
-                }
-            };
-            let what = one_line(&what, 100);
-            pieces.push(Piece { kind, what, handle, tokens: block_tokens(block, counter) });
-        }
-    }
-    pieces.sort_by_key(|piece| std::cmp::Reverse(piece.tokens));
-    pieces
-}
-
 /// What is in the window.
-pub(super) fn window(inspection: &Inspection, pieces: &[Piece], width: usize) -> String {
-    let kinds = &inspection.kinds;
-    let shares = [
-        ("system prompt and tools", kinds.fixed + kinds.system),
-        ("prompts", kinds.user),
-        ("answers", kinds.assistant),
-        ("thoughts", kinds.thinking),
-        ("calls", kinds.calls),
-        ("outputs", kinds.results),
-        ("files", kinds.files),
-        ("what wraps the messages", kinds.framing),
-        ("more than is known here, by the provider's count", inspection.scale.hidden()),
-        ("of it pinned", inspection.pins),
-    ];
-    let line = inspection.line.map(|line| format!(" of {}", line.at)).unwrap_or_default();
-    let heading = format!("{}{line} tokens, {} messages", inspection.load.tokens, inspection.messages);
-    let mut lines = vec![paint(HEADING, &heading)];
-    for (name, tokens) in shares.iter().filter(|(_, tokens)| *tokens > Tokens::ZERO) {
+pub(super) fn window(report: &WindowReport, width: usize) -> String {
+    let heading = format!("{}, {} messages", report.fullness(false), report.request_messages);
+    let mut lines = vec![paint(HEADING, &wrap(&heading, width.saturating_sub(1), 2))];
+    let pinned = Some(("of it pinned", report.pinned)).filter(|(_, tokens)| *tokens > Tokens::ZERO);
+    let kinds = report.kinds();
+    for (name, tokens) in kinds.iter().map(|kind| (kind.name.as_str(), kind.tokens)).chain(pinned) {
+        let name = wrap(name, width.saturating_sub(14).max(10), 0).replace('\n', "\n             ");
         lines.push(format!("  {:>9}  {name}", tokens.to_string()));
     }
     lines.push(String::new());
@@ -117,13 +59,14 @@ pub(super) fn window(inspection: &Inspection, pieces: &[Piece], width: usize) ->
         ("WHAT", Holds::Words(8)),
         ("HANDLE", Holds::Names),
     ];
-    let mut table = table_of(columns);
-    for piece in pieces.iter().take(LARGEST) {
-        let tokens = inspection.scale.piece(piece.tokens);
-        table.row([tokens.to_string(), piece.kind.into(), piece.what.clone(), short_id(&piece.handle)]);
+    let mut table = Table::of(columns);
+    let shown = report.items.iter().take(LARGEST);
+    for item in shown.clone() {
+        let handle = item.part.as_ref().map(|part| short_id(part.as_str())).unwrap_or_default();
+        table.row([item.tokens.to_string(), one_line(&item.kind, 40), one_line(&item.about, 100), handle]);
     }
     lines.extend(table.lines_or_stacks(width));
-    if let more @ 1.. = pieces.len().saturating_sub(LARGEST) {
+    if let more @ 1.. = report.item_count.saturating_sub(shown.len()) {
         lines.push(paint(QUIET, &format!("and {}", counted(more, "smaller one"))));
     }
     lines.join("\n")
@@ -147,19 +90,13 @@ pub(super) fn is_cut(receipts: &[Receipt], id: &str) -> bool {
     like.next().is_some_and(|receipt| matches!(receipt.plan, Plan::Truncate(_)))
 }
 
-/// Receipts that were not undone.
-fn in_force(receipts: &[Receipt]) -> impl Iterator<Item = &Receipt> {
-    let undone: Vec<_> = receipts.iter().filter_map(|receipt| receipt.undoes.as_ref()).collect();
-    receipts.iter().filter(move |receipt| receipt.undoes.is_none() && !undone.contains(&&receipt.id))
-}
-
 /// What was done to a session.
 pub(super) fn receipts(receipts: &[Receipt], width: usize) -> String {
     if receipts.is_empty() {
         return paint(QUIET, "nothing was set aside, summarised or pinned so far");
     }
     let open: Vec<&Receipt> = in_force(receipts).collect();
-    let mut table = table_of([
+    let mut table = Table::of([
         ("RECEIPT", Holds::Names),
         ("AGE", Holds::Numbers),
         ("TOKENS", Holds::Numbers),
@@ -182,7 +119,8 @@ pub(super) fn receipts(receipts: &[Receipt], width: usize) -> String {
 
 /// Handles of what is out of the window; none if everything is in it.
 pub(super) fn out_of_window(receipts: &[Receipt], width: usize) -> Option<String> {
-    let mut table = table_of([("HANDLE", Holds::Names), ("WHY", Holds::Words(8)), ("RECEIPT", Holds::Names)]);
+    let mut table =
+        Table::of([("HANDLE", Holds::Names), ("WHY", Holds::Words(8)), ("RECEIPT", Holds::Names)]);
     let mut is_empty = true;
     for receipt in in_force(receipts) {
         for handle in plimsoll_store::handles(receipt) {
@@ -220,7 +158,7 @@ pub(super) fn permissions(rules: &[PermissionRule], asks: bool, width: usize) ->
 }
 
 impl Chat<'_> {
-    pub(super) fn list_sessions(&self) -> Result<(), CliError> {
+    pub(super) fn list_sessions(&self) -> Result<(), HostError> {
         let mut sessions = self.sessions()?;
         if let Some(open) = &self.conversation
             && sessions.iter().all(|listed| listed.id != *open.session())
@@ -233,7 +171,7 @@ impl Chat<'_> {
             return Ok(());
         }
         let open = self.conversation.as_ref().map(|open| open.session().clone());
-        let mut table = table_of([
+        let mut table = Table::of([
             ("", Holds::Names),
             ("SESSION", Holds::Names),
             ("AGE", Holds::Numbers),
@@ -257,13 +195,13 @@ impl Chat<'_> {
         Ok(())
     }
 
-    pub(super) fn list_models(&self) -> Result<(), CliError> {
+    pub(super) fn list_models(&self) -> Result<(), HostError> {
         let now = match &self.conversation {
             Some(conversation) => conversation.agent().model.name.to_string(),
             None => self.agent()?.model.name.to_string(),
         };
         let mut lines = vec![paint(HEADING, "Models")];
-        let mut models = self.models();
+        let mut models = self.setup.models();
         if !models.contains(&now) {
             models.insert(0, now.clone());
         }
@@ -276,13 +214,13 @@ impl Chat<'_> {
         Ok(())
     }
 
-    pub(super) fn list_agents(&self) -> Result<(), CliError> {
+    pub(super) fn list_agents(&self) -> Result<(), HostError> {
         let now = match &self.conversation {
             Some(conversation) => conversation.agent().profile.name.clone(),
             None => self.agent()?.profile.name,
         };
         let mut lines = vec![paint(HEADING, "Agents")];
-        for (name, about) in self.agents() {
+        for (name, about) in self.setup.agents() {
             let mark = if name == now { "›" } else { " " };
             let about = paint(QUIET, &one_line(&about, self.screen.width().saturating_sub(20).max(10)));
             lines.push(format!("{mark} {:<14} {about}", one_line(&name, 40)).trim_end().to_owned());
@@ -294,8 +232,8 @@ impl Chat<'_> {
     /// What can be completed from now on.
     pub(super) fn refresh_choices(&self) {
         let mut choices = Choices {
-            models: self.models(),
-            agents: self.agents(),
+            models: self.setup.models(),
+            agents: self.setup.agents(),
             sessions: self
                 .sessions()
                 .unwrap_or_default()
@@ -305,7 +243,7 @@ impl Chat<'_> {
             ..Choices::default()
         };
         if let Some(conversation) = &self.conversation {
-            let all = self.runtime.block_on(super::act::receipts(conversation)).unwrap_or_default();
+            let all = self.opened.receipts(conversation.session()).unwrap_or_default();
             for receipt in undoable(&all).into_iter().rev() {
                 choices.receipts.push((receipt.id.to_string(), one_line(&receipt.plan.title(), 60)));
             }
@@ -314,43 +252,11 @@ impl Chat<'_> {
         *self.choices.lock().unwrap_or_else(std::sync::PoisonError::into_inner) = choices;
     }
 
-    pub(super) fn sessions(&self) -> Result<Vec<Session>, CliError> {
-        let directory = self.around.directory.to_str().map(str::to_owned);
+    pub(super) fn sessions(&self) -> Result<Vec<Session>, HostError> {
+        let directory = self.host.directory().to_str().map(str::to_owned);
         let filter = Filter { directory, most: Some(SESSIONS), ..Filter::default() };
         Ok(self.opened.archive.store().sessions(&filter)?)
     }
-
-    /// Models that can be reached: those that are configured, and known ones of providers that are set up.
-    fn models(&self) -> Vec<String> {
-        let run = &self.setup.run;
-        let mut names = Vec::new();
-        for (provider, config) in &run.providers {
-            names.extend(config.models.keys().map(|model| format!("{provider}/{model}")));
-        }
-        let table = ModelTable::default();
-        for name in table.names() {
-            let provider = match name.as_str() {
-                name if name.starts_with("claude") => "anthropic",
-                name if name.starts_with("gpt") || name.starts_with('o') => "openai",
-                _ => continue,
-            };
-            let full = format!("{provider}/{name}");
-            if run.resolve_model(Some(&full)).is_ok() && !names.contains(&full) {
-                names.push(full);
-            }
-        }
-        names
-    }
-
-    fn agents(&self) -> Vec<(String, String)> {
-        let run = &self.setup.run;
-        let names = agent_names(run).into_iter();
-        names.map(|name| (agent_description(run, &name), name)).map(|(about, name)| (name, about)).collect()
-    }
-}
-
-fn table_of<const N: usize>(columns: [(&'static str, Holds); N]) -> Table {
-    Table::new(columns.map(|(heading, holds)| Column { heading, holds }).to_vec())
 }
 
 #[cfg(test)]

@@ -3,8 +3,10 @@
 use anstyle::{AnsiColor, Style};
 use console::measure_text_width;
 use plimsoll::{Plan, Receipt, Tokens};
-use plimsoll_session::Inspection;
+use plimsoll_host::{dollars, in_force};
+use plimsoll_session::SessionLoad;
 
+use crate::figures::SMALL;
 use crate::output::{counted, percent};
 use crate::style::{BAR, QUIET, paint};
 
@@ -34,16 +36,14 @@ pub(super) struct Meter {
 
 impl Meter {
     /// Read from a session.
-    pub(super) fn new(inspection: &Inspection, receipts: &[Receipt]) -> Meter {
-        let undone: Vec<_> = receipts.iter().filter_map(|receipt| receipt.undoes.as_ref()).collect();
+    pub(super) fn new(weighed: &SessionLoad, receipts: &[Receipt]) -> Meter {
         let mut meter = Meter {
-            tokens: inspection.load.tokens,
-            line: inspection.line.map(|line| line.at),
-            cost: inspection.session.cost,
+            tokens: weighed.load.tokens,
+            line: weighed.line.map(|line| line.at),
+            cost: weighed.session.cost,
             ..Meter::default()
         };
-        let holds = |receipt: &&Receipt| receipt.undoes.is_none() && !undone.contains(&&receipt.id);
-        for receipt in receipts.iter().filter(holds) {
+        for receipt in in_force(receipts) {
             match &receipt.plan {
                 Plan::Truncate(_) => meter.shortened += 1,
                 Plan::Prune(plan) => meter.aside += plan.items.len(),
@@ -74,7 +74,8 @@ impl Meter {
             1 => "1 summary".to_owned(),
             count => counted(count, "summarie"),
         };
-        let cost = if self.cost > 0.0 { dollars(self.cost) } else { String::new() };
+        let decimals = if self.cost >= 1.0 { 2 } else { SMALL };
+        let cost = if self.cost > 0.0 { dollars(self.cost, decimals) } else { String::new() };
         let mut pieces = [self.weight(Tokens::to_string, " tokens"), aside, shortened, summaries, cost];
         let last = pieces.len() - 1;
         let shorter = [
@@ -117,11 +118,6 @@ fn in_short(tokens: &Tokens) -> String {
         1_000..1_000_000 => format!("{}k", tokens.0 / 1_000),
         _ => format!("{:.1}M", tokens.0 as f64 / 1e6),
     }
-}
-
-/// A sum of money for people: small ones with more digits.
-pub(super) fn dollars(cost: f64) -> String {
-    if cost >= 1.0 { format!("${cost:.2}") } else { format!("${cost:.4}") }
 }
 
 fn bar(percent: u64) -> String {

@@ -41,17 +41,16 @@ use plimsoll::SessionId;
 use plimsoll_agent::{
     Agent, AgentError, Asker, Conversation, DEFAULT_AGENT, RunOverrides, RunReport, TaskBoard,
 };
+use plimsoll_host::{AgentSetup, Host, HostError, OpenStore, agent_failed, taken_from_living};
 use tokio::runtime::Runtime;
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{self, Setup};
 use crate::args::ChatArgs;
-use crate::error::CliError;
+use crate::error::CommandResult;
 use crate::interrupt::{self, INTERRUPTED_CODE};
+use crate::notices::{Commands, end_notice};
 use crate::output::Output;
-use crate::store::{self, Opened};
 use crate::style::{HEADING, QUIET, paint};
-use crate::surroundings::Surroundings;
 
 use act::Next;
 use ask::TerminalAsker;
@@ -70,9 +69,9 @@ const RECAP: usize = 1_200;
 
 /// A chat.
 pub(super) struct Chat<'a> {
-    setup: &'a Setup<'a>,
-    around: &'a Surroundings,
-    opened: Opened,
+    setup: &'a AgentSetup,
+    host: &'a Host,
+    opened: OpenStore,
     board: Arc<TaskBoard>,
     runtime: Runtime,
     screen: Arc<Screen>,
@@ -91,12 +90,14 @@ pub(super) struct Chat<'a> {
 }
 
 /// Talk to an agent.
-pub(crate) fn run(args: &ChatArgs, around: &Surroundings, output: &mut Output) -> Result<ExitCode, CliError> {
+pub(crate) fn run(args: &ChatArgs, host: &Host, output: &mut Output) -> CommandResult {
     if output.json {
-        return Err(CliError::usage("a chat is for people and has no `--json`")
+        return Err(HostError::usage("a chat is for people and has no `--json`")
             .hint("`plimsoll run --json` prints what an agent does as events"));
     }
-    let setup = Setup::load(&args.agent, around)?;
+    // A chat handles signals itself.
+    let host = &host.clone().with_leases(interrupt::leases_without_signals());
+    let setup = host.agent_setup(args.agent.options())?;
     let (opened, session) = setup.open()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let screen = Screen::new();
@@ -118,7 +119,7 @@ pub(crate) fn run(args: &ChatArgs, around: &Surroundings, output: &mut Output) -
     let board = setup.board(&opened, asker.clone(), Arc::new(move |event| told.tell(event)));
     let mut chat = Chat {
         setup: &setup,
-        around,
+        host,
         opened,
         board,
         runtime,
@@ -163,7 +164,7 @@ pub(crate) fn run(args: &ChatArgs, around: &Surroundings, output: &mut Output) -
 
 impl<'a> Chat<'a> {
     /// Open the session that goes on, and say where one is.
-    fn begin(&mut self, session: Option<&SessionId>) -> Result<(), CliError> {
+    fn begin(&mut self, session: Option<&SessionId>) -> Result<(), HostError> {
         let agent = match session {
             Some(id) => self.agent_for(self.agent()?, id)?,
             None => self.agent()?,
@@ -171,12 +172,12 @@ impl<'a> Chat<'a> {
         let name = agent.model.name.to_string();
         let about = match session {
             Some(id) => {
-                self.open(&agent, id).map_err(|error| agent::failed(&error, "plimsoll chat --continue"))?;
+                self.open(&agent, id).map_err(|error| agent_failed(error, "plimsoll chat --continue"))?;
                 format!("session {id}")
             }
             None => "a new session".to_owned(),
         };
-        let directory = self.around.short(&self.around.directory);
+        let directory = self.host.short(self.host.directory());
         let width = self.screen.width().saturating_sub(1);
         let first =
             paint(HEADING, &one_line(&name, 60)) + &paint(QUIET, &format!(" in {}", visible(&directory)));
@@ -193,7 +194,7 @@ impl<'a> Chat<'a> {
     }
 
     /// Read and answer until it is enough.
-    fn talk(&mut self, first: String, reader: &mut Reader) -> Result<ExitCode, CliError> {
+    fn talk(&mut self, first: String, reader: &mut Reader) -> CommandResult {
         let mut first = Some(first).filter(|first| !first.trim().is_empty());
         let mut has_hinted = false;
         while !self.interrupts.quits() {
@@ -256,7 +257,7 @@ impl<'a> Chat<'a> {
     }
 
     /// An agent as it was last chosen, that talks to this terminal.
-    fn agent(&self) -> Result<Agent, CliError> {
+    fn agent(&self) -> Result<Agent, HostError> {
         let mut overrides = self.overrides.clone();
         if !self.has_flags(&overrides) {
             overrides.allow.clear();
@@ -282,7 +283,7 @@ impl<'a> Chat<'a> {
     /// Open a session in place of the one that is open.
     fn open(&mut self, agent: &Agent, id: &SessionId) -> Result<(), AgentError> {
         self.close()?;
-        let conversation = self.runtime.block_on(agent::open(agent, id))?;
+        let conversation = self.runtime.block_on(self.setup.open_conversation(agent, id))?;
         self.hold(conversation)
     }
 
@@ -296,10 +297,10 @@ impl<'a> Chat<'a> {
 
     fn hold(&mut self, conversation: Conversation) -> Result<(), AgentError> {
         let lease = self.runtime.block_on(conversation.handle().lease())?;
-        if let Some(holder) = store::taken_from_living(&lease) {
+        if let Some(holder) = taken_from_living(&lease) {
             self.teller.notice(&format!("the session was taken from `{}`", one_line(&holder, 100)));
         }
-        interrupt::hold(&self.opened.archive, &lease);
+        self.host.leases.hold(&self.opened.archive, &lease);
         self.conversation = Some(conversation);
         Ok(())
     }
@@ -326,7 +327,7 @@ impl<'a> Chat<'a> {
         &mut self,
         prompt: Option<&str>,
         cancel: &CancellationToken,
-    ) -> Result<Option<RunReport>, CliError> {
+    ) -> Result<Option<RunReport>, HostError> {
         if self.conversation.is_none() {
             let agent = self.agent()?;
             // Beginning starts MCP servers, which may take their time.
@@ -339,7 +340,7 @@ impl<'a> Chat<'a> {
             });
             let Some(begun) = begun else { return Ok(None) };
             let held = begun.and_then(|conversation| self.hold(conversation));
-            held.map_err(|error| agent::failed(&error, "/continue"))?;
+            held.map_err(|error| agent_failed(error, "/continue"))?;
         }
         let Some(conversation) = self.conversation.as_mut() else { return Ok(None) };
         let done = self.runtime.block_on(async {
@@ -352,31 +353,28 @@ impl<'a> Chat<'a> {
                 },
             }
         });
-        done.map(Some).map_err(|error| agent::failed(&error, "/continue"))
+        done.map(Some).map_err(|error| agent_failed(error, "/continue"))
     }
 
     fn after_turn(&mut self, report: &RunReport) {
-        if let Some(why) = words::ended(&report.end) {
-            self.teller.notice(&why);
+        if let Some(why) = end_notice(&report.end, Commands::Chat) {
+            self.teller.notice(&one_line(&why, 400));
         }
     }
 
     /// Tell how full the window is.
     fn show_meter(&self) {
         let Some(conversation) = &self.conversation else { return };
-        let read = self.runtime.block_on(async {
-            let inspection = conversation.inspect().await?;
-            let receipts = act::receipts_in_view(conversation).await?;
-            Ok::<_, AgentError>(Meter::new(&inspection, &receipts))
-        });
-        // A window that cannot be weighed now is told of when the next request cannot be made.
-        if let Ok(meter) = read {
-            self.screen.block(&meter.line(self.screen.width()));
+        let load = self.runtime.block_on(conversation.load());
+        let receipts = self.opened.receipts_in_view(conversation.session());
+        // A window that cannot be weighed now is reported when the next request cannot be made.
+        if let (Ok(load), Ok(receipts)) = (load, receipts) {
+            self.screen.block(&Meter::new(&load, &receipts).line(self.screen.width()));
         }
     }
 
     /// The end of what was said before.
-    fn recap(&mut self) -> Result<(), CliError> {
+    fn recap(&mut self) -> Result<(), HostError> {
         let Some(conversation) = &self.conversation else { return Ok(()) };
         let handle = conversation.handle();
         let prompt = handle.with_log(|log| {
@@ -406,7 +404,7 @@ impl<'a> Chat<'a> {
         self.opened.path.parent().map(|folder| folder.join(HISTORY))
     }
 
-    fn fail(&self, error: &CliError) {
+    fn fail(&self, error: &HostError) {
         self.screen.end_text();
         self.teller.failure(error);
     }

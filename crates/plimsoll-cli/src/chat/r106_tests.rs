@@ -8,7 +8,7 @@ use regex::Regex;
 
 use super::{lists, words};
 use crate::args::Cli;
-use crate::run::tell;
+use crate::notices::{Commands, end_notice, reduction_notice};
 
 /// What a reader would take for a loss.
 const LOSS: &str = r"(?i)\b(delet\w+|remov\w+|eras\w+|discard\w*|destroy\w*|dropp\w+|wip\w+|thrown away|lost|loses?|gone|forgotten)\b";
@@ -78,11 +78,11 @@ fn r106_what_leaves_the_window_is_never_shown_as_deleted() {
     let mut problems = Vec::new();
     let kinds = [ReductionKind::Truncate, ReductionKind::Prune, ReductionKind::Compact, ReductionKind::Shed];
     for (kind, items) in kinds.into_iter().flat_map(|kind| [(kind, 1), (kind, 3)]) {
-        let in_run = tell::reduced(&figures(kind, items, true)).unwrap();
+        let in_run = reduction_notice(&figures(kind, items, true), Commands::Shell).unwrap();
         problems.extend(checker.problems("notice of a run", &in_run));
         assert!(in_run.contains("kept") && in_run.contains("`plimsoll recall rcp_1`"), "{in_run}");
         assert!(kind == ReductionKind::Truncate || in_run.contains("`plimsoll undo rcp_1`"), "{in_run}");
-        let told = words::reduced(&figures(kind, items, true)).unwrap();
+        let told = reduction_notice(&figures(kind, items, true), Commands::Chat).unwrap();
         problems.extend(checker.problems("notice", &told));
         // Each says that it is kept, how to see it, and its receipt.
         assert!(told.contains("kept") && told.contains("`/recall") && told.contains("rcp_1"), "{told}");
@@ -92,10 +92,15 @@ fn r106_what_leaves_the_window_is_never_shown_as_deleted() {
     for text in [words::TOO_LITTLE, words::ALL_IN_VIEW, words::AGAIN_QUITS] {
         all.push(("notice".to_owned(), text.to_owned()));
     }
-    all.push(("notice".to_owned(), words::ended(&RunEnd::Cancelled).unwrap()));
+    all.push(("notice".to_owned(), end_notice(&RunEnd::Cancelled, Commands::Chat).unwrap()));
     // Whatever is told is in a literal; code is no sentence.
     let literals = Regex::new(r#""[^"\n]*""#).unwrap();
-    for source in [include_str!("act.rs"), include_str!("tell.rs"), include_str!("../run/tell.rs")] {
+    for source in [
+        include_str!("act.rs"),
+        include_str!("tell.rs"),
+        include_str!("../run/tell.rs"),
+        include_str!("../notices.rs"),
+    ] {
         all.extend(literals.find_iter(source).map(|found| ("literal".to_owned(), found.as_str().to_owned())));
     }
     helps(&mut Cli::command(), &mut all);

@@ -7,14 +7,13 @@ use std::time::Duration;
 use plimsoll::SessionId;
 use plimsoll_agent::tasks::{Task, TaskError, TaskStatus, find_task, short_id};
 use plimsoll_agent::{Agent, Event};
+use plimsoll_host::{HostError, agent_failed};
 use tokio::task::JoinHandle;
 
 use super::editor::Wake;
 use super::question::AskingTask;
 use super::text::one_line;
 use super::{Chat, words};
-use crate::agent::{agent_in, failed};
-use crate::error::CliError;
 use crate::output::counted;
 use crate::run::TASKS_STOP;
 use crate::tasks::{page, table};
@@ -68,7 +67,7 @@ impl ActiveTasks {
 
 impl Chat<'_> {
     /// List the tasks of this session, show one, or cancel one.
-    pub(super) fn tasks(&mut self, input: &str) -> Result<(), CliError> {
+    pub(super) fn tasks(&mut self, input: &str) -> Result<(), HostError> {
         let session = self.require()?.session().clone();
         let all = self.runtime.block_on(async {
             // A task of another process may have lost it.
@@ -79,13 +78,14 @@ impl Chat<'_> {
             all.iter().filter(|task| task.parent == session && !task.data.cleared).rev().collect();
         let find = |id: &str| {
             find_task(&all, id.trim()).map_err(|error| match error {
-                TaskError::NotFound(_) => CliError::from(error).hint("`/tasks` lists those of this session"),
+                TaskError::NotFound(_) => HostError::usage(HostError::from(error).message())
+                    .hint("`/tasks` lists those of this session"),
                 other => other.into(),
             })
         };
         match (input.split_once(char::is_whitespace), input) {
             (_, "cancel") => {
-                let error = CliError::usage("say which task is to be cancelled");
+                let error = HostError::usage("say which task is to be cancelled");
                 return Err(error.hint("`/tasks` lists their ids; the beginning of one will do"));
             }
             (_, "") if own.is_empty() => self.teller.notice(words::NO_TASKS),
@@ -111,8 +111,8 @@ impl Chat<'_> {
     }
 
     /// The agent that talks in a session: a task has its own, with the permissions that its parent bounds.
-    pub(super) fn agent_for(&self, agent: Agent, id: &SessionId) -> Result<Agent, CliError> {
-        self.runtime.block_on(agent_in(self.setup, &self.board, agent, id))
+    pub(super) fn agent_for(&self, agent: Agent, id: &SessionId) -> Result<Agent, HostError> {
+        self.runtime.block_on(self.setup.agent_in(&self.board, agent, id))
     }
 
     /// End the read when a task of the open session has ended and nothing is being typed.
@@ -158,7 +158,7 @@ impl Chat<'_> {
             Ok(None) => return,
             Err(error) => {
                 self.has_failed = true;
-                self.fail(&failed(&error, "/continue"));
+                self.fail(&agent_failed(error, "/continue"));
             }
         }
         self.show_meter();

@@ -6,14 +6,15 @@ use std::time::Instant;
 
 use anstyle::{AnsiColor, Style};
 use plimsoll::PartId;
-use plimsoll_agent::{CallStatus, Event, McpChange};
+use plimsoll_agent::{CallStatus, Event};
+use plimsoll_host::HostError;
 use serde_json::Value;
 
 use super::screen::Screen;
 use super::tasks::ActiveTasks;
 use super::text::{one_line, wrap};
-use super::words;
-use crate::error::CliError;
+use crate::error::error_text;
+use crate::notices::{Commands, call_subject, event_notice, reduction_notice};
 use crate::style::{ERROR, QUIET, paint};
 
 const DONE: Style = AnsiColor::Green.on_default();
@@ -85,33 +86,9 @@ impl Teller {
                 ));
             }
             Event::Reduced(figures) => {
-                if let Some(told) = words::reduced(figures) {
-                    self.left_window(&told);
+                if let Some(notice) = reduction_notice(figures, Commands::Chat) {
+                    self.left_window(&notice);
                 }
-            }
-            Event::Retrying { wait_ms, error, .. } => {
-                let seconds = *wait_ms as f64 / 1_000.0;
-                self.notice(&format!("{}; trying again in {seconds:.1} s", one_line(error, 200)));
-            }
-            Event::Refused { window: Some(window) } => {
-                self.notice(&format!("the request was too long: the model's window is {window} tokens"));
-            }
-            Event::RefusedThoughts => {
-                self.notice(
-                    "the provider refused earlier thoughts; they stay in the log and are no longer sent",
-                );
-            }
-            Event::Refused { window: None } => self.notice("the request was too long; making room"),
-            Event::BrokenOff { error, .. } => {
-                self.notice(&format!("the answer broke off: {}", one_line(error, 200)));
-            }
-            Event::Repeating { tool, times } => {
-                self.notice(&format!("{} gave the same result {times} times", one_line(tool, 40)));
-            }
-            Event::Notice { text } => self.notice(&one_line(text, 600)),
-            // Where everything is held there is nothing to say.
-            Event::Confined { confinement, .. } if !confinement.is_whole() => {
-                self.notice(&one_line(&confinement.to_string(), 600));
             }
             Event::TaskLaunched { agent, description, .. } => {
                 let (agent, what) = (one_line(agent, 40), one_line(description, 200));
@@ -122,15 +99,11 @@ impl Teller {
                     error.as_ref().map(|error| format!(": {}", one_line(error, 200))).unwrap_or_default();
                 self.notice(&format!("task {status}: {}{why}", one_line(description, 200)));
             }
-            Event::McpServer { change: McpChange::Started { .. }, .. } => {}
-            Event::McpServer { server, change } => {
-                let (server, change) = (one_line(server, 60), one_line(&change.to_string(), 300));
-                self.notice(&format!("MCP server {server} {change}"));
+            other => {
+                if let Some(notice) = event_notice(other) {
+                    self.notice(&one_line(&notice, 600));
+                }
             }
-            Event::Hooked { hook, event, outcome } => {
-                self.notice(&one_line(&format!("the hook `{hook}` ({event}) {outcome}"), 300));
-            }
-            _ => {}
         }
     }
 
@@ -152,8 +125,8 @@ impl Teller {
     }
 
     /// Something failed.
-    pub(super) fn failure(&self, error: &CliError) {
-        let lines = wrap(error.text().trim_end(), self.screen.width().saturating_sub(1), 2);
+    pub(super) fn failure(&self, error: &HostError) {
+        let lines = wrap(error_text(error).trim_end(), self.screen.width().saturating_sub(1), 2);
         self.screen.lines(&lines);
     }
 
@@ -220,27 +193,11 @@ fn todos_in_short(todos: &[Value]) -> String {
     format!("{} of {} done{now}", with("completed").count(), todos.len())
 }
 
-/// The telling field of a call's input, or all of it.
+/// What a call is about, on one line.
 fn input_in_short(input: &Value) -> String {
-    const TELLING: [&str; 10] = [
-        "command",
-        "path",
-        "filePath",
-        "url",
-        "pattern",
-        "handle",
-        "search",
-        "name",
-        "description",
-        "task_id",
-    ];
     if let Some(todos) = input.get("todos").and_then(Value::as_array) {
         return todos_in_short(todos);
     }
-    let telling = TELLING.iter().find_map(|field| input.get(field)?.as_str());
-    let all = || match input {
-        Value::Object(fields) if fields.is_empty() => String::new(),
-        other => other.to_string(),
-    };
-    one_line(&telling.map_or_else(all, str::to_owned), 400)
+    let is_empty = input.as_object().is_some_and(serde_json::Map::is_empty);
+    if is_empty { String::new() } else { one_line(&call_subject(input), 400) }
 }

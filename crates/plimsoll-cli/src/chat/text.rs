@@ -5,7 +5,7 @@
 
 pub(super) use crate::wrap::wrap;
 
-pub(super) use plimsoll_import::printable as clean;
+pub(super) use plimsoll::printable as clean;
 
 /// Text with every character spelled out that would be invisible, look like a space, or change what others look like.
 /// Lines stay lines.

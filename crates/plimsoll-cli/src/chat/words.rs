@@ -4,52 +4,8 @@
 //! of as if it were not.
 
 use plimsoll::{Plan, Receipt, Tokens};
-use plimsoll_agent::{ReceiptFigures, ReductionKind, RunEnd, Stop};
 
 use crate::output::counted;
-use crate::run::tell::LOST;
-
-/// Something left the window: what, how much, and how it comes back.
-pub(super) fn reduced(figures: &ReceiptFigures) -> Option<String> {
-    let freed = Tokens(figures.before.0.saturating_sub(figures.after.0));
-    let count = usize::try_from(figures.items).unwrap_or(usize::MAX);
-    let was = |count: usize| if count == 1 { "was" } else { "were" };
-    let without_model = if figures.without_model { " without a model" } else { "" };
-    let is_smaller = figures.after < figures.before;
-    let receipt = &figures.receipt;
-    Some(match figures.kind {
-        // Layer 1 also leaves out what is no text, which can make a short output longer.
-        ReductionKind::Truncate if figures.kept && !is_smaller => {
-            format!("an output is shown without what is no text; all of it is kept: `/recall {receipt}`")
-        }
-        ReductionKind::Truncate if figures.kept => format!(
-            "a long output was shortened for the model, by {freed} tokens; all of it is kept: `/recall {receipt}`"
-        ),
-        ReductionKind::Truncate if figures.lost => format!(
-            "a long output was shortened for the model, by {freed} tokens ({receipt}); {LOST}: {}",
-            figures.reason
-        ),
-        ReductionKind::Truncate => format!(
-            "a long output was shortened for the model, by {freed} tokens ({receipt}); this policy keeps no copy of it"
-        ),
-        ReductionKind::Prune => format!(
-            "{} {} set aside, {freed} tokens; kept: `/recall`, back with `/undo {receipt}`",
-            counted(count, "output"),
-            was(count)
-        ),
-        ReductionKind::Compact => format!(
-            "{} {} summarised{without_model}, {freed} tokens; kept word for word: `/recall`, back with `/undo {receipt}`",
-            counted(count, "message"),
-            was(count)
-        ),
-        ReductionKind::Shed => format!(
-            "{} {} shortened or set aside to make room, {freed} tokens; kept: `/recall`, back with `/undo {receipt}`",
-            counted(count, "part"),
-            was(count)
-        ),
-        ReductionKind::Other => return None,
-    })
-}
 
 /// A reduction was undone. The sizes are those of the window around the undoing, as the meter has them: the receipt knows
 /// those from when it was made, and more was said since.
@@ -91,26 +47,6 @@ pub(super) fn tasks_stopped(count: usize) -> String {
 /// Ctrl-C at an empty prompt.
 pub(super) const AGAIN_QUITS: &str = "Ctrl-C again quits, or Ctrl-D; the session is stored";
 
-/// Why a turn ended before the model was done, and how to go on.
-pub(super) fn ended(end: &RunEnd) -> Option<String> {
-    let told = match end {
-        RunEnd::Finished { reason } if Stop::of(reason) == Stop::Filtered => {
-            return Some(format!("the provider ended the answer: {}", super::text::one_line(reason, 80)));
-        }
-        RunEnd::Finished { reason } if Stop::of(reason) == Stop::Cut => {
-            return Some("the answer reached its longest; say \"go on\" for more".into());
-        }
-        RunEnd::Finished { .. } => return None,
-        RunEnd::Steps => "stopped at the most steps a turn may take (`--max-steps`)",
-        RunEnd::Tokens => "stopped at the most tokens a turn may use (`--max-tokens`)",
-        RunEnd::Cost => "stopped at the most a turn may cost (`--max-cost`)",
-        RunEnd::StoppedByHook { .. } => "stopped by a hook after a compaction",
-        RunEnd::Repeating { .. } => "stopped because it repeated itself",
-        RunEnd::Cancelled => "stopped; what was said and done is stored",
-    };
-    Some(format!("{told}; `/continue` goes on, or say something else"))
-}
-
 /// A command of the chat.
 pub(super) struct CommandHelp {
     /// Its name.
@@ -121,52 +57,32 @@ pub(super) struct CommandHelp {
     pub(super) does: &'static str,
 }
 
+const fn command(name: &'static str, input: &'static str, does: &'static str) -> CommandHelp {
+    CommandHelp { name, input, does }
+}
+
 /// All commands, as `/help` lists them.
 pub(super) const COMMANDS: [CommandHelp; 20] = [
-    CommandHelp { name: "help", input: "", does: "list the commands and keys" },
-    CommandHelp { name: "window", input: "", does: "show what is in the model's window, largest first" },
-    CommandHelp { name: "plan", input: "", does: "show what would be set aside or summarised next" },
-    CommandHelp {
-        name: "compact",
-        input: "[FOCUS]",
-        does: "summarise older messages now; FOCUS says what to keep",
-    },
-    CommandHelp {
-        name: "undo",
-        input: "[RECEIPT]",
-        does: "put back what was set aside or summarised last; a pin goes",
-    },
-    CommandHelp { name: "recall", input: "[HANDLE|WORDS]", does: "show or search what is out of the window" },
-    CommandHelp {
-        name: "pin",
-        input: "WHAT",
-        does: "keep words, a message or a part in view whatever happens",
-    },
-    CommandHelp { name: "receipts", input: "", does: "list what was set aside, summarised or pinned" },
-    CommandHelp { name: "continue", input: "", does: "go on with a turn that was stopped" },
-    CommandHelp {
-        name: "revert",
-        input: "[TURN|undo]",
-        does: "put files back as before the last turn that changed some, or TURN",
-    },
-    CommandHelp { name: "todo", input: "", does: "show the agent's list of things to do" },
-    CommandHelp {
-        name: "fork",
-        input: "[PROMPT]",
-        does: "go on in a new session that knows this one; this one stays",
-    },
-    CommandHelp {
-        name: "tasks",
-        input: "[ID|cancel ID]",
-        does: "list the background tasks of this session, show one, or cancel one",
-    },
-    CommandHelp { name: "new", input: "", does: "begin a new session" },
-    CommandHelp { name: "resume", input: "[ID]", does: "go on with another session; without ID, list them" },
-    CommandHelp { name: "sessions", input: "", does: "list the sessions of this directory" },
-    CommandHelp { name: "model", input: "[NAME]", does: "go on with another model; without NAME, list them" },
-    CommandHelp { name: "agent", input: "[NAME]", does: "go on with another agent; without NAME, list them" },
-    CommandHelp { name: "permissions", input: "", does: "list what is allowed, asked and denied" },
-    CommandHelp { name: "exit", input: "", does: "quit; the session is stored" },
+    command("help", "", "list the commands and keys"),
+    command("window", "", "show what is in the model's window, largest first"),
+    command("plan", "", "show what would be set aside or summarised next"),
+    command("compact", "[FOCUS]", "summarise older messages now; FOCUS says what to keep"),
+    command("undo", "[RECEIPT]", "put back what was set aside or summarised last; a pin goes"),
+    command("recall", "[HANDLE|WORDS]", "show or search what is out of the window"),
+    command("pin", "WHAT", "keep words, a message or a part in view whatever happens"),
+    command("receipts", "", "list what was set aside, summarised or pinned"),
+    command("continue", "", "go on with a turn that was stopped"),
+    command("revert", "[TURN|undo]", "put files back as before the last turn that changed some, or TURN"),
+    command("todo", "", "show the agent's list of things to do"),
+    command("fork", "[PROMPT]", "go on in a new session that knows this one; this one stays"),
+    command("tasks", "[ID|cancel ID]", "list the background tasks of this session, show one, or cancel one"),
+    command("new", "", "begin a new session"),
+    command("resume", "[ID]", "go on with another session; without ID, list them"),
+    command("sessions", "", "list the sessions of this directory"),
+    command("model", "[NAME]", "go on with another model; without NAME, list them"),
+    command("agent", "[NAME]", "go on with another agent; without NAME, list them"),
+    command("permissions", "", "list what is allowed, asked and denied"),
+    command("exit", "", "quit; the session is stored"),
 ];
 
 /// What the keys do.

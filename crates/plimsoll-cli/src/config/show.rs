@@ -6,44 +6,40 @@ use std::process::ExitCode;
 
 use plimsoll::Millis;
 use plimsoll_config::{Config, Distrust, LeftOut, Origin, RunConfig, RunField, STORE_FIELDS};
+use plimsoll_host::{Host, HostError, StoreSettings, reason};
 use plimsoll_store::Durability;
 use serde_json::{Value, json};
 
-use super::{StoreConfig, load, short_origin, tell_left_out, tell_notices, written};
+use super::{short_origin, written};
 use crate::args::{ConfigArgs, ConfigCommand};
-use crate::error::{CliError, reason};
-use crate::output::{Column, Holds, Output, Table, escaped, note};
-use crate::surroundings::Surroundings;
+use crate::error::{CommandResult, print_error};
+use crate::output::{Holds, Output, Table, escaped, note};
 
 /// Show or check what is set.
-pub(crate) fn run(
-    args: &ConfigArgs,
-    around: &Surroundings,
-    output: &mut Output,
-) -> Result<ExitCode, CliError> {
+pub(crate) fn run(args: &ConfigArgs, host: &Host, output: &mut Output) -> CommandResult {
     if args.schema {
         let schema = serde_json::to_string_pretty(&Config::schema());
-        output.text(&schema.map_err(|error| CliError::failed(error.to_string()))?)?;
+        output.text(&schema.map_err(|error| HostError::failed(error.to_string()))?)?;
         return Ok(ExitCode::SUCCESS);
     }
     let file = match &args.command {
         Some(ConfigCommand::Check { file }) => file.as_deref(),
         None if args.check => None,
         None => {
-            let config = load(&args.policy, around)?;
-            tell_left_out(&config, around, |_| true);
-            show(&config, around, output)?;
-            tell_notices(&config, around);
+            let config = host.layers(&args.policy.flags())?;
+            host.report_left_out(&config, |_| true);
+            show(&config, host, output)?;
+            host.report_no_effect(&config);
             if let Ok(run) = &config.run {
                 tell_gaps(run);
             }
             if let Err(error) = &config.run {
-                return Err(CliError::from(&**error));
+                return Err(HostError::from(&**error));
             }
             return Ok(ExitCode::SUCCESS);
         }
     };
-    check(file, args, around, output)
+    check(file, args, host, output)
 }
 
 /// Say what commands are not held to here, by configuration or because this system cannot.
@@ -55,33 +51,28 @@ fn tell_gaps(run: &RunConfig) {
 }
 
 /// Whether what is set holds together; the exit code is the answer.
-fn check(
-    file: Option<&Path>,
-    args: &ConfigArgs,
-    around: &Surroundings,
-    output: &mut Output,
-) -> Result<ExitCode, CliError> {
+fn check(file: Option<&Path>, args: &ConfigArgs, host: &Host, output: &mut Output) -> CommandResult {
     let config = match file {
         Some(file) => {
             // A file that is not there has no answer.
             std::fs::metadata(file).map_err(|error| {
-                CliError::usage(format!("cannot open `{}`: {}", file.display(), reason(&error)))
+                HostError::usage(format!("cannot open `{}`: {}", file.display(), reason(&error)))
             })?;
-            Config::of_file(file, around).map_err(CliError::from)
+            Config::of_file(file, &host.env).map_err(HostError::from)
         }
-        None => load(&args.policy, around),
+        None => host.layers(&args.policy.flags()),
     };
     if let Ok(config) = &config {
-        tell_left_out(config, around, |_| true);
-        tell_notices(config, around);
+        host.report_left_out(config, |_| true);
+        host.report_no_effect(config);
     }
     // A run that has nothing to stand on is a mistake of the same kind.
     let config = config.and_then(|config| match &config.run {
-        Err(error) => Err(CliError::from(&**error)),
+        Err(error) => Err(HostError::from(&**error)),
         Ok(_) => Ok(config),
     });
     if output.json {
-        let problem = config.as_ref().err().map(CliError::message);
+        let problem = config.as_ref().err().map(HostError::message);
         output.json(&json!({ "consistent": config.is_ok(), "problem": problem }))?;
     }
     match config {
@@ -93,16 +84,16 @@ fn check(
         }
         Err(error) => {
             if !output.json {
-                error.tell();
+                print_error(&error);
             }
             Ok(ExitCode::from(1))
         }
     }
 }
 
-fn show(config: &Config, around: &Surroundings, output: &mut Output) -> Result<(), CliError> {
+fn show(config: &Config, host: &Host, output: &mut Output) -> Result<(), HostError> {
     let fields = config.fields();
-    let store = StoreConfig::new(&config.store, &config.policy);
+    let store = StoreSettings::new(&config.store, &config.policy);
     if output.json {
         let names = fields.iter().map(|(field, _)| field.as_str()).chain(["policy", "context"]);
         let names = names.chain(STORE_FIELDS);
@@ -126,21 +117,20 @@ fn show(config: &Config, around: &Surroundings, output: &mut Output) -> Result<(
         }))?;
         return Ok(());
     }
-    let column = |heading, holds| Column { heading, holds };
-    let columns = [("FIELD", Holds::Names), ("VALUE", Holds::Words(20)), ("ORIGIN", Holds::Names)];
-    let mut table = Table::new(columns.map(|(heading, holds)| column(heading, holds)).to_vec());
+    let mut table =
+        Table::of([("FIELD", Holds::Names), ("VALUE", Holds::Words(20)), ("ORIGIN", Holds::Names)]);
     let own = [("policy", config.chosen.clone()), ("context", config.context.to_string())];
-    let own = own.into_iter().chain(STORE_FIELDS.into_iter().zip(shown_store(&store, around)));
+    let own = own.into_iter().chain(STORE_FIELDS.into_iter().zip(shown_store(&store, host)));
     let own = own.map(|(field, value)| (field.to_owned(), value));
     for (field, value) in own.chain(fields.into_iter().map(|(field, value)| (field, shown(&value)))) {
-        table.row([field.clone(), value, short_origin(&config.origin(&field), around)]);
+        table.row([field.clone(), value, short_origin(&config.origin(&field), host)]);
     }
     for field in run_fields(config) {
-        table.row([escaped(&field.key), shown(&field.value), short_origin(&field.origin, around)]);
+        table.row([escaped(&field.key), shown(&field.value), short_origin(&field.origin, host)]);
     }
     for left_out in &config.left_out {
         for setting in &left_out.settings {
-            let origin = format!("{}, left out: {}", short_origin(&setting.origin, around), why(left_out));
+            let origin = format!("{}, left out: {}", short_origin(&setting.origin, host), why(left_out));
             table.row([escaped(&setting.key), written(&setting.value), origin]);
         }
     }
@@ -161,8 +151,8 @@ fn why(left_out: &LeftOut) -> &'static str {
 }
 
 /// The values of [`STORE_FIELDS`] for people.
-fn shown_store(store: &StoreConfig, around: &Surroundings) -> [String; 4] {
-    let path = store.path.as_deref().map(|path| around.short(path));
+fn shown_store(store: &StoreSettings, host: &Host) -> [String; 4] {
+    let path = store.path.as_deref().map(|path| host.short(path));
     let bytes = store.retention.most_bytes.map(|bytes| bytes.to_string());
     [
         path.unwrap_or_else(|| "nowhere".to_owned()),

@@ -1,119 +1,22 @@
 //! `plimsoll inspect`: what is in a session's window, what of it was recorded, and where its tokens go.
 
-mod ranking;
 mod render;
-mod scale;
-mod window;
 
-use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::ExitCode;
 
-use plimsoll::Tokens;
-use plimsoll::log::Note;
-use plimsoll_formats::Transcript;
-use serde::Serialize;
+use plimsoll_host::{Host, quoted};
 
 use self::render::Page;
 pub(crate) use self::render::cut_middle;
-use self::scale::Inspection;
-pub(crate) use self::scale::{MeasuredBy, Scale, is_prompt};
 use crate::args::{InputArgs, InspectArgs};
-use crate::config::Config;
-use crate::error::CliError;
-use crate::handover::quoted;
-use crate::input;
+use crate::error::CommandResult;
 use crate::output::Output;
-use crate::recorded::{RecordedFigures, SessionWindow, WindowSource};
-use crate::surroundings::Surroundings;
 
-/// A session, weighed, and what it was read from.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct Inspected {
-    #[serde(flatten)]
-    source: About,
-    /// What its providers counted.
-    recorded: RecordedFigures,
-    /// The model's window, and how it is known.
-    context: Tokens,
-    context_source: WindowSource,
-    #[serde(flatten)]
-    inspection: Inspection,
-}
-
-/// What a transcript is, and what of it was not shown to a model or not understood.
-#[derive(Debug, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct About {
-    format: String,
-    session: Option<String>,
-    title: Option<String>,
-    model: Option<String>,
-    directory: Option<String>,
-    /// Sub-agents in the same file.
-    side_chains: usize,
-    /// Other sessions in the same file.
-    other_sessions: usize,
-    /// The last line is cut off.
-    torn: bool,
-    /// What was not understood, by kind.
-    skipped: BTreeMap<String, u64>,
-    /// Known records that hold nothing a model was shown, by kind.
-    unused: BTreeMap<String, u64>,
-    /// Values that are not what they should be: the first of them, and how many there are.
-    notes: Vec<Note>,
-    wrong_values: u64,
-}
-
-impl About {
-    fn of(transcript: &Transcript) -> About {
-        let Transcript { format, info, side_chains, other_sessions, skipped, unused, notes, torn, .. } =
-            transcript;
-        About {
-            format: format.to_string(),
-            session: info.id.clone(),
-            title: info.title.clone(),
-            model: info.model.clone(),
-            directory: info.directory.clone(),
-            side_chains: side_chains.len(),
-            other_sessions: other_sessions.len(),
-            torn: *torn,
-            skipped: skipped.clone(),
-            unused: unused.clone(),
-            notes: notes.first().to_vec(),
-            wrong_values: notes.count(),
-        }
-    }
-}
-
-/// The arguments that named a session, to be typed again; `None` if it was found by its directory or piped.
-fn named(args: &InputArgs) -> Option<String> {
-    let file = args.file.as_deref().filter(|file| *file != Path::new("-")).map(quoted);
-    let id = args.session.as_ref().map(|id| format!("--session {}", quoted(Path::new(id))));
-    let both: Vec<String> = file.into_iter().chain(id).collect();
-    (!both.is_empty()).then(|| both.join(" "))
-}
-
-/// Show what is in the window of a session.
-pub(crate) fn run(
-    args: &InspectArgs,
-    around: &Surroundings,
-    output: &mut Output,
-) -> Result<ExitCode, CliError> {
-    let config = Config::load(&args.input.policy, around)?;
-    let mut scale = Scale::new(&config.policy);
-    // It is weighed as it is read, so that it may be larger than the memory.
-    let transcript = input::visit(&args.input, around, &mut |message| scale.add(message))?;
-    let recorded = RecordedFigures::at(&transcript.recorded, transcript.info.started);
-    let window = SessionWindow::of(&transcript, &recorded, &config, args.input.policy.context);
-    let inspected = Inspected {
-        source: About::of(&transcript),
-        recorded,
-        context: window.limits.context,
-        context_source: window.source,
-        inspection: scale.read(window.limits, transcript.info.directory.as_deref()),
-    };
+/// Shows what is in the window of a session.
+pub(crate) fn run(args: &InspectArgs, host: &Host, output: &mut Output) -> CommandResult {
+    let config = host.config(&args.input.policy.flags())?;
+    let inspected = host.inspect(args.input.spec(), &config)?;
     if output.json {
         output.json(&inspected)?;
     } else {
@@ -122,4 +25,12 @@ pub(crate) fn run(
         output.report(&page.render())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The arguments that named a session, to be typed again; `None` if it was found by its directory or piped.
+fn named(args: &InputArgs) -> Option<String> {
+    let file = args.file.as_deref().filter(|file| *file != Path::new("-")).map(quoted);
+    let id = args.session.as_ref().map(|id| format!("--session {}", quoted(Path::new(id))));
+    let both: Vec<String> = file.into_iter().chain(id).collect();
+    (!both.is_empty()).then(|| both.join(" "))
 }

@@ -1,19 +1,14 @@
 //! An inspection for people, as wide as their terminal.
 
 use plimsoll::Tokens;
+use plimsoll_host::{InspectedSession, WindowSource, dollars};
+use plimsoll_session::{Item, MeasuredBy, Rebuilt, Repeated, Share, Turn};
 
-use super::Inspected;
-use super::ranking::Share;
-use super::scale::{MeasuredBy, Rebuilt, Turn};
-use super::window::{Item, Repeated};
-use crate::output::{counted, percent, percents, printable, wrapped};
-use crate::recorded::{WindowSource, dollars};
+use crate::output::{counted, percent, percents, printable};
+use crate::wrap::wrapped;
 
 /// From this share on, the difference between what was recorded and what was rebuilt is told.
 const GAP: f64 = 1.0 / 3.0;
-/// The names of what no transcript shows.
-const HIDDEN: &str = "system prompt and tools (not in the file)";
-const UNSEEN: &str = "hidden reasoning and the like";
 /// The title over turns, which are told by their prompts.
 const TURNS: &str = "By turn";
 /// So many records beside the session may explain a gap.
@@ -23,7 +18,7 @@ const WIDE: usize = 120;
 
 /// What a page depends on.
 pub(super) struct Page<'a> {
-    pub(super) inspected: &'a Inspected,
+    pub(super) inspected: &'a InspectedSession,
     pub(super) width: usize,
     /// Whether the log is shown beside the window.
     pub(super) log: bool,
@@ -34,37 +29,31 @@ pub(super) struct Page<'a> {
 impl Page<'_> {
     /// All of it.
     pub(super) fn render(&self) -> String {
-        let inspection = &self.inspected.inspection;
+        let report = &self.inspected.report;
         let mut out = self.heading();
-        let mut kinds: Vec<(&str, u64, Tokens)> = rows(&inspection.report.by_kind).collect();
-        for (name, tokens) in [(HIDDEN, inspection.hidden), (UNSEEN, inspection.unseen)] {
-            kinds.extend(tokens.filter(|tokens| *tokens > Tokens::ZERO).map(|tokens| (name, 1, tokens)));
+        let all = report.window.max(report.visible);
+        self.ranking(&mut out, "In the window", &report.kinds(), all);
+        self.items(&mut out, &report.items, all);
+        for (title, shares) in
+            [("By tool", &report.by_tool), ("By file", &report.by_file), (TURNS, &report.by_turn)]
+        {
+            self.ranking(&mut out, title, shares, all);
         }
-        kinds.sort_by_key(|(.., tokens)| std::cmp::Reverse(*tokens));
-        let all = inspection.window.max(inspection.report.visible);
-        self.ranking(&mut out, "In the window", &kinds, all);
-        self.items(&mut out, &inspection.report.items, all);
-        for (title, shares) in [
-            ("By tool", &inspection.report.by_tool),
-            ("By file", &inspection.report.by_file),
-            (TURNS, &inspection.report.by_turn),
-        ] {
-            self.ranking(&mut out, title, &rows(shares).collect::<Vec<_>>(), all);
-        }
-        self.advice(&mut out, &inspection.report.repeated);
-        if self.log {
-            let (log, all) = (&inspection.log, inspection.tokens);
-            self.ranking(&mut out, "In the log", &rows(&log.by_kind).collect::<Vec<_>>(), all);
-            self.ranking(&mut out, "In the log, by tool", &rows(&log.by_tool).collect::<Vec<_>>(), all);
-            self.ranking(&mut out, "In the log, by file", &rows(&log.by_file).collect::<Vec<_>>(), all);
-            self.growth(&mut out, &inspection.growth);
+        self.advice(&mut out, &report.repeated);
+        if let Some(log) = report.log.as_ref().filter(|_| self.log) {
+            let all = report.tokens.unwrap_or_default();
+            self.ranking(&mut out, "In the log", &log.by_kind, all);
+            self.ranking(&mut out, "In the log, by tool", &log.by_tool, all);
+            self.ranking(&mut out, "In the log, by file", &log.by_file, all);
+            self.growth(&mut out, &report.growth);
         }
         out
     }
 
     fn heading(&self) -> String {
-        let Inspected { source, recorded, inspection, .. } = self.inspected;
+        let InspectedSession { recorded, report, .. } = self.inspected;
         // A replay is priced as the model that answered most, which need not be the last one.
+        let source = self.inspected;
         let model = source.model.as_ref().map(|last| match &recorded.model {
             Some(most) if most != last => format!("{last}, mostly {most}"),
             _ => last.clone(),
@@ -73,27 +62,20 @@ impl Page<'_> {
         let said: Vec<String> = said.into_iter().flatten().map(|text| printable(text)).collect();
         let mut out = format!("{}\n", cut_end(&said.join(" · "), self.width));
         let mut tell = |line: String| out.push_str(&wrapped(&line, self.width));
-        let (window, context) = (inspection.window, self.inspected.context);
-        tell(match inspection.line {
-            Some(line) => {
-                let is_guess = self.inspected.context_source == WindowSource::LargestRequest;
-                let the = if is_guess { "a guessed" } else { "the" };
-                format!("{window} tokens in the window, {} % of {the} line at {line}", percent(window, line))
-            }
-            None => format!("{window} tokens in the window"),
-        });
+        let context = self.inspected.context;
+        tell(report.fullness(self.inspected.context_source == WindowSource::LargestRequest));
         let known = self.inspected.context_source.words();
-        tell(match inspection.measured {
+        tell(match report.measured {
             MeasuredBy::Usage => {
                 format!("measured by recorded usage, in a window of {context} ({known})")
             }
-            MeasuredBy::Characters => format!(
+            _ => format!(
                 "estimated by characters over four, as no usage is recorded, in a window of {context} ({known})"
             ),
         });
         if recorded.responses > 0 {
             let mut line = format!("recorded: {}", counted(recorded.responses, "response"));
-            line += &recorded.cost.map_or_else(String::new, |cost| format!(", {}", dollars(cost)));
+            line += &recorded.cost.map_or_else(String::new, |cost| format!(", {}", dollars(cost, 2)));
             match (recorded.unpriced, recorded.cost) {
                 (0, _) => {}
                 (_, None) => line += ", no price is known for the model",
@@ -106,13 +88,14 @@ impl Page<'_> {
                 recorded.input, recorded.cache_read, recorded.output
             ));
         }
-        let compacted = match inspection.pivots {
+        let compacted = match report.pivots {
             0 => String::new(),
             pivots => format!(", compacted {} before", times(pivots as u64)),
         };
-        let log = format!("{}, {} tokens", counted(inspection.messages, "message"), inspection.tokens);
+        let log =
+            format!("{}, {} tokens", counted(report.messages, "message"), report.tokens.unwrap_or_default());
         tell(format!("log: {log}{compacted}"));
-        let gap = inspection.rebuilt.filter(|rebuilt| rebuilt.gap.abs() > GAP);
+        let gap = report.rebuilt.filter(|rebuilt| rebuilt.gap.abs() > GAP);
         gap.into_iter().for_each(|rebuilt| tell(self.why(&rebuilt)));
         out
     }
@@ -123,7 +106,7 @@ impl Page<'_> {
         let compared = format!(
             "note: the last request was recorded with {recorded} tokens; rebuilt from this file it has {tokens}."
         );
-        let unused = &self.inspected.source.unused;
+        let unused = &self.inspected.unused;
         let branches: u64 =
             unused.iter().filter(|(kind, _)| kind.contains("another")).map(|(_, count)| count).sum();
         let why = match (rebuilt.gap > 0.0, branches) {
@@ -152,15 +135,15 @@ impl Page<'_> {
         (self.width / 8).clamp(8, 24)
     }
 
-    fn ranking(&self, out: &mut String, title: &str, rows: &[(&str, u64, Tokens)], all: Tokens) {
+    fn ranking(&self, out: &mut String, title: &str, rows: &[Share], all: Tokens) {
         if rows.is_empty() {
             return;
         }
         out.push_str(&format!("\n{title}\n"));
         let bar = self.bar();
         let room = self.width.saturating_sub(bar + 29);
-        let percents = percents(&rows.iter().map(|(.., tokens)| *tokens).collect::<Vec<_>>(), all);
-        for ((name, count, tokens), percent) in rows.iter().zip(percents).take(self.most()) {
+        let percents = percents(&rows.iter().map(|row| row.tokens).collect::<Vec<_>>(), all);
+        for (Share { name, count, tokens, .. }, percent) in rows.iter().zip(percents).take(self.most()) {
             let tokens = tokens.to_string();
             let filled = "█".repeat((percent as usize * bar).div_ceil(100).min(bar));
             let name = if title == TURNS { cut_end(&printable(name), room) } else { cut_middle(name, room) };
@@ -219,10 +202,6 @@ impl Page<'_> {
             out.push('\n');
         }
     }
-}
-
-fn rows(shares: &[Share]) -> impl Iterator<Item = (&str, u64, Tokens)> {
-    shares.iter().map(|share| (share.name.as_str(), share.count, share.tokens))
 }
 
 fn times(count: u64) -> String {

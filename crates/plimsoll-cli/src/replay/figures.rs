@@ -55,21 +55,7 @@ pub(super) const AGAINST: &[Figure] = &[POLICY, DEARER, END_EXCESS, EVER_DEARER,
 /// What the cost is made of.
 pub(super) const PARTS: &[Figure] = &[POLICY, COST, CACHED, WRITTEN, OUTPUT, SUMMARIES, RECALLS];
 /// Both.
-pub(super) const BOTH: &[Figure] = &[
-    POLICY,
-    IN_WINDOW,
-    ALL_IN_WINDOW,
-    STRICT,
-    DEATHS,
-    PEAK,
-    COST,
-    CACHED,
-    WRITTEN,
-    OUTPUT,
-    SUMMARIES,
-    RECALLS,
-    BY_RECALL,
-];
+pub(super) const BOTH: &[Figure] = ALL.split_at(13).0;
 /// All there are.
 pub(super) const ALL: &[Figure] = &[
     POLICY,
@@ -173,11 +159,7 @@ fn decimals_of(amount: f64) -> usize {
 }
 
 fn with_decimals(amount: f64, decimals: usize) -> String {
-    match decimals {
-        _ if amount == 0.0 => "$0".to_owned(),
-        0 => format!("${}", count(amount.round() as u64)),
-        _ => format!("${amount:.decimals$}"),
-    }
+    if amount == 0.0 { "$0".to_owned() } else { plimsoll_host::dollars(amount, decimals) }
 }
 
 #[cfg(test)]

@@ -1,11 +1,10 @@
 //! What a replay found, in a sentence.
 
+use plimsoll_host::{SessionReplay, WindowSource};
 use plimsoll_replay::Report;
 
-use super::SessionReplay;
 use super::figures;
 use crate::output::counted;
-use crate::recorded::WindowSource;
 
 /// A window that never got fuller than this says nothing about policies.
 const NEAR: f64 = 0.6;

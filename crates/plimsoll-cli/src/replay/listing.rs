@@ -1,15 +1,11 @@
 //! Where figures come from: the source of each policy's rules, and the table of prices.
 
+use plimsoll_host::{HostError, RuleSource};
 use plimsoll_replay::{PriceRow, Prices, Rules};
 use serde::Serialize;
 
-use super::{RuleSource, input_of, is_free, priced_model};
-use crate::args::ReplayArgs;
-use crate::error::CliError;
-use crate::input;
-use crate::output::{Column, Holds, Output, Table, printable, wrapped};
-use crate::recorded::RecordedFigures;
-use crate::surroundings::Surroundings;
+use crate::output::{Column, Holds, Output, Table, printable};
+use crate::wrap::wrapped;
 
 /// From this width on, also what a row's cache is like is listed.
 const WIDE: usize = 130;
@@ -25,8 +21,8 @@ pub(super) struct ListedPrice {
 }
 
 /// The whole table, by provider, with a mark at the rows that these models take.
-pub(super) fn price_table(prices: &Prices, models: &[&str]) -> Vec<ListedPrice> {
-    let used: Vec<String> = models.iter().map(|model| prices.row_name(model)).collect();
+pub(super) fn price_table(prices: &Prices, models: &[impl AsRef<str>]) -> Vec<ListedPrice> {
+    let used: Vec<String> = models.iter().map(|model| prices.row_name(model.as_ref())).collect();
     let mut rows: Vec<ListedPrice> = prices
         .table()
         .into_iter()
@@ -81,36 +77,21 @@ pub(super) fn cache(row: &PriceRow) -> String {
 }
 
 /// List policies and where their rules come from.
-pub(super) fn policies(rules: &[Rules], output: &mut Output) -> Result<(), CliError> {
-    let sources: Vec<RuleSource> = rules.iter().map(RuleSource::of).collect();
+pub(super) fn policies(rules: &[Rules], output: &mut Output) -> Result<(), HostError> {
+    let sources: Vec<RuleSource> = rules.iter().map(RuleSource::from).collect();
     if output.json {
         return Ok(output.json(&sources)?);
     }
-    for RuleSource { policy, source } in sources {
+    for RuleSource { policy, source, .. } in sources {
         output.painted(&printable(&policy))?;
         output.painted(&wrapped(&format!("  {source}"), output.width()))?;
     }
     Ok(())
 }
 
-/// List all prices, with a mark at those that the sessions asked for take.
-pub(super) fn prices(
-    args: &ReplayArgs,
-    prices: &Prices,
-    around: &Surroundings,
-    output: &mut Output,
-) -> Result<(), CliError> {
-    let mut models: Vec<String> = args.price.iter().cloned().collect();
-    for file in &args.files {
-        let (_, transcript) = input::named(&input_of(args, Some(file)), around)?;
-        let recorded = RecordedFigures::at(&transcript.recorded, transcript.info.started);
-        let model = priced_model(args, &recorded, transcript.info.model.as_deref());
-        if !is_free(args, &recorded, model, prices) {
-            models.push(model.to_owned());
-        }
-    }
-    let models: Vec<&str> = models.iter().map(String::as_str).collect();
-    let rows = price_table(prices, &models);
+/// Lists all prices, with a mark at those of these models.
+pub(super) fn prices(prices: &Prices, models: &[String], output: &mut Output) -> Result<(), HostError> {
+    let rows = price_table(prices, models);
     if output.json {
         return Ok(output.json(&rows)?);
     }

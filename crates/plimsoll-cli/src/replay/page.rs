@@ -1,11 +1,12 @@
 //! A replay as one page: no script, nothing loaded from elsewhere, readable on a phone and on paper.
 
+use plimsoll_host::{FREE_PRICE, Replays, RuleSource, SessionReplay};
 use plimsoll_replay::{Prices, Report};
 
 use super::chart::{self, Size};
 use super::figures::{self, Figure};
 use super::listing::{self, ListedPrice};
-use super::{FREE, Replays, RuleSource, SessionReplay, finding, show};
+use super::{finding, show};
 use crate::output::counted;
 
 /// The page.
@@ -85,7 +86,7 @@ fn code(text: &str) -> String {
 /// In which windows sessions were tried.
 fn window_words(replays: &Replays) -> String {
     match (replays.context, replays.sessions.as_slice()) {
-        (_, [one]) => one.window_words(),
+        (_, [one]) => super::window_words(one),
         (Some(context), _) => format!("in a window of {} tokens", figures::count(context)),
         (None, _) => "each session in its own window".to_owned(),
     }
@@ -140,32 +141,34 @@ fn figure(draw: impl Fn(Size) -> String) -> String {
     )
 }
 
-/// What came out, and how often something fired.
+/// What came of each policy, and how often something fired.
 fn outcome(reports: &[Report], figures: &[Figure]) -> String {
-    let mut html = String::from("<div class=\"scroll\"><table class=\"outcome\">\n<thead><tr>");
-    for figure in figures {
-        html += &format!("<th scope=\"col\">{}</th>", figure.heading);
-    }
-    html += "<th scope=\"col\" class=\"words\">reductions</th></tr></thead>\n<tbody>\n";
-    for report in reports {
-        html += &row(report, figures);
-        html += &format!("<td class=\"words\">{}</td></tr>\n", escape(&figures::fired(report)));
-    }
-    html + "</tbody>\n</table></div>\n"
+    let heading = "<th scope=\"col\" class=\"words\">reductions</th>";
+    table("outcome", reports, figures, heading, |report| {
+        format!("<td class=\"words\">{}</td>", escape(&figures::fired(report)))
+    })
 }
 
 /// A table of figures. On a phone each policy is a separate block, so that nothing is cut off.
 fn plain(reports: &[Report], figures: &[Figure]) -> String {
-    let mut html = String::from("<div class=\"scroll\"><table class=\"parts\">\n<thead><tr>");
-    for figure in figures {
-        html += &format!("<th scope=\"col\">{}</th>", figure.heading);
-    }
-    html += "</tr></thead>\n<tbody>\n";
-    for report in reports {
-        html += &row(report, figures);
-        html += "</tr>\n";
-    }
-    html + "</tbody>\n</table></div>\n"
+    table("parts", reports, figures, "", |_| String::new())
+}
+
+fn table(
+    class: &str,
+    reports: &[Report],
+    figures: &[Figure],
+    last_heading: &str,
+    last_cell: impl Fn(&Report) -> String,
+) -> String {
+    let headings = figures.iter().map(|figure| format!("<th scope=\"col\">{}</th>", figure.heading));
+    let rows = reports.iter().map(|report| format!("{}{}</tr>\n", row(report, figures), last_cell(report)));
+    format!(
+        "<div class=\"scroll\"><table class=\"{class}\">\n<thead><tr>{}{last_heading}</tr></thead>\n<tbody>\n{}</tbody>\n\
+         </table></div>\n",
+        headings.collect::<String>(),
+        rows.collect::<String>()
+    )
 }
 
 /// A row, left open.
@@ -185,7 +188,7 @@ fn row(report: &Report, figures: &[Figure]) -> String {
 /// Where the rules of each policy come from; those with one source together.
 fn rule_sources(rules: &[RuleSource]) -> String {
     let mut sources: Vec<(&str, Vec<String>)> = Vec::new();
-    for RuleSource { policy, source } in rules {
+    for RuleSource { policy, source, .. } in rules {
         let name = escape(policy);
         match sources.iter_mut().find(|(known, _)| known == source) {
             Some((_, names)) => names.push(name),
@@ -203,7 +206,7 @@ fn price_table(replays: &Replays, prices: &Prices) -> String {
     let taken = replays.sessions.iter().flat_map(|session| {
         session.models.iter().map(|model| model.price.as_str()).chain([session.price.as_str()])
     });
-    let models: Vec<&str> = taken.filter(|price| *price != FREE).collect();
+    let models: Vec<&str> = taken.filter(|price| *price != FREE_PRICE).collect();
     let rows = listing::price_table(prices, &models);
     let table = |rows: &mut dyn Iterator<Item = &ListedPrice>| {
         let headings =
@@ -264,29 +267,7 @@ pub(super) fn escape(text: &str) -> String {
     escaped
 }
 
-const EXPLANATION: &str = "<h2>How to read this</h2>\n<dl>\n\
-    <dt>tokens</dt><dd>As the session&#39;s recorded usage counts them, with what it hides in every request; where \
-    nothing is recorded, characters over four. All policies are weighed alike.</dd>\n\
-    <dt>cost</dt><dd>What a request has in common with the one before is read from the cache (cached), the rest is \
-    written to it; the cache lives as long as the session records. Calls that did not fit cost nothing, so compare \
-    costs only where there are no deaths.</dd>\n\
-    <dt>deaths</dt><dd>Recorded calls whose request and answer would not have fitted into the window.</dd>\n\
-    <dt>window</dt><dd>Calls need paths, names, numbers and hashes that a tool output mentioned before. Of those that \
-    nothing but an output had mentioned, the share in the window when the call was made; the mean over the calls. Which \
-    references count does not depend on the policy, and a call that did not fit had none of them.</dd>\n\
-    <dt>all</dt><dd>The same share of all references that a tool output had mentioned, also of those that a prompt, an answer \
-    or an input had repeated.</dd>\n\
-    <dt>strict</dt><dd>The part of <i>window</i> that stands there with its surroundings: with its line as the output had \
-    it, or 80 letters and digits on each side. A name that only a list, an index or a summary repeats does not count.</dd>\n\
-    <dt>recall</dt><dd>What was not in the window and a recall could have brought back. A replay lets the model always \
-    ask, and no recording says whether it would have.</dd>\n\
-    <dt>median</dt><dd>The median of the sessions&#39; shares.</dd>\n\
-    <dt>at end, ever</dt><dd>Of the sessions that fit without a policy, how many cost more with one: at their \
-    end, and after any of their calls; by how much the worst did, in dollars and as a share of what had been paid without a \
-    policy by then; and (<i>&gt; recall</i>) how many did by more than one recall costs.</dd>\n\
-    <dt>recalls</dt><dd>What bringing back costs: the model&#39;s call, the window once more, and what comes back.</dd>\n\
-    <dt>summaries</dt><dd>Made without a model, unless the recording has one at that point; they cost what a \
-    model&#39;s would, and count only for what a summariser was sent.</dd>\n</dl>";
+const EXPLANATION: &str = include_str!("explanation.html");
 
 const STYLE: &str = include_str!("page.css");
 

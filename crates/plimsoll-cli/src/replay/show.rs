@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_host::{Bills, FREE_PRICE, HostError, PricedModel, Replays, SessionReplay, dollars};
 use plimsoll_replay::Report;
 
 use super::figures::{self, Figure};
-use super::{Bills, FREE, PricedModel, Replays, SessionReplay, finding, listing};
-use crate::error::CliError;
-use crate::output::{Column, Holds, Output, Table, counted, printable, wrapped};
-use crate::recorded::dollars;
+use super::{finding, listing, window_words};
+use crate::output::{Column, Holds, Output, Table, counted, printable};
+use crate::wrap::wrapped;
 
 /// Show the sessions and, of several, what they come to together.
-pub(super) fn show(replays: &Replays, each: bool, output: &mut Output) -> Result<(), CliError> {
+pub(super) fn show(replays: &Replays, each: bool, output: &mut Output) -> Result<(), HostError> {
     for session in replays.sessions.iter().filter(|_| each || replays.sessions.len() == 1) {
         let calls = counted(calls(&session.policies) as usize, "call");
         let model = session.model.as_deref().unwrap_or("unknown model");
-        let heading = format!("{}: {calls}, {model}, {}", session.name, session.window_words());
+        let heading = format!("{}: {calls}, {model}, {}", session.name, window_words(session));
         for line in std::iter::once(heading).chain(circumstances(session)) {
             output.painted(&wrapped(&printable(&line), output.width()))?;
         }
@@ -53,7 +53,7 @@ pub(super) fn circumstances(session: &SessionReplay) -> Vec<String> {
     let counted = if *measured {
         // If it can be compared, it is shown with the comparison.
         let cost = recorded_cost.filter(|_| session.against_recorded.is_none());
-        let cost = cost.map(|cost| format!("; recorded: {}", dollars(cost))).unwrap_or_default();
+        let cost = cost.map(|cost| format!("; recorded: {}", dollars(cost, 2))).unwrap_or_default();
         format!("tokens as recorded usage counts them, {hidden} hidden in every request{cost}")
     } else {
         "tokens estimated by characters over four".to_owned()
@@ -71,7 +71,7 @@ fn priced(SessionReplay { price, prices, cache_minutes, models, .. }: &SessionRe
         });
         return format!("by the model of each call: {}", each.collect::<Vec<_>>().join(", "));
     }
-    if price == FREE {
+    if price == FREE_PRICE {
         return "at zero: every response was recorded with a cost of $0".to_owned();
     }
     let of = listing::provider(price).map(|name| format!(" ({name})")).unwrap_or_default();
@@ -121,7 +121,7 @@ fn rebuilt(session: &SessionReplay) -> Option<String> {
 
 /// Compares the bills that sessions record with those of their replays without a policy.
 fn bills(bills: &Bills) -> String {
-    let Bills { sessions, differing, sum } = bills;
+    let Bills { sessions, differing, sum, .. } = bills;
     format!(
         "recorded bills of {}: {}, {} here without a policy ({}); {differing} differ by more than {}",
         counted(*sessions, "session"),
@@ -148,7 +148,7 @@ fn calls(reports: &[Report]) -> u64 {
 }
 
 /// The figures: of one session all of them if there is room; otherwise the outcome, and what the cost is made of.
-fn tables(reports: &[Report], outcome: &'static [Figure], output: &mut Output) -> Result<(), CliError> {
+fn tables(reports: &[Report], outcome: &'static [Figure], output: &mut Output) -> Result<(), HostError> {
     let width = output.width();
     let one = [figures::ALL, figures::BOTH].map(|figures| table(reports, figures));
     let is_one_session = std::ptr::eq(outcome, figures::OUTCOME);
@@ -170,7 +170,7 @@ fn table(reports: &[Report], figures: &'static [Figure]) -> Table {
     table
 }
 
-fn finding(text: &str, output: &mut Output) -> Result<(), CliError> {
+fn finding(text: &str, output: &mut Output) -> Result<(), HostError> {
     output.painted("")?;
     let text = wrapped(&printable(text), output.width());
     // A paragraph is not set in.
@@ -179,7 +179,7 @@ fn finding(text: &str, output: &mut Output) -> Result<(), CliError> {
 }
 
 /// What fired, policy by policy; those under which nothing did are named together.
-fn reductions(reports: &[Report], output: &mut Output) -> Result<(), CliError> {
+fn reductions(reports: &[Report], output: &mut Output) -> Result<(), HostError> {
     let (quiet, active): (Vec<&Report>, Vec<&Report>) =
         reports.iter().partition(|report| report.fired.is_empty());
     let mut text = String::from("\nReductions\n");

@@ -9,15 +9,13 @@ use std::time::Duration;
 
 use plimsoll::SessionId;
 use plimsoll_agent::{Agent, AgentError, RunEnd, RunReport, Stop};
+use plimsoll_host::{AgentSetup, Host, HostError, OpenStore, agent_failed, reason, taken_from_living};
 use tokio_util::sync::CancellationToken;
 
-use crate::agent::{Setup, agent_in, failed, open};
 use crate::args::RunArgs;
-use crate::error::CliError;
+use crate::error::CommandResult;
 use crate::interrupt;
 use crate::output::{Output, note};
-use crate::store::{self, Opened};
-use crate::surroundings::Surroundings;
 
 use tell::Teller;
 
@@ -25,9 +23,9 @@ use tell::Teller;
 pub(crate) const TASKS_STOP: Duration = Duration::from_secs(10);
 
 /// Run an agent.
-pub(crate) fn run(args: &RunArgs, around: &Surroundings, output: &mut Output) -> Result<ExitCode, CliError> {
+pub(crate) fn run(args: &RunArgs, host: &Host, output: &mut Output) -> CommandResult {
     let prompt = prompt_of(args)?;
-    let setup = Setup::load(&args.agent, around)?;
+    let setup = host.agent_setup(args.agent.options())?;
     let (opened, session) = setup.open()?;
     let overrides = match &session {
         Some(id) => setup.overrides_for(&opened, id)?,
@@ -47,10 +45,11 @@ pub(crate) fn run(args: &RunArgs, around: &Surroundings, output: &mut Output) ->
     agent.profile.awaits_tasks = true;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     if let Some(id) = &session {
-        agent = runtime.block_on(agent_in(&setup, &board, agent, id))?;
+        agent = runtime.block_on(setup.agent_in(&board, agent, id))?;
     }
     let done = runtime.block_on(async {
-        let done = work(&agent, session, prompt.as_deref(), &opened, &teller, &cancel).await;
+        let work = Run { setup: &setup, opened: &opened, host, teller: &teller, cancel: &cancel };
+        let done = work.run(&agent, session, prompt.as_deref()).await;
         // What still works when the run has reached a limit, failed or was interrupted can be resumed.
         board.close(TASKS_STOP).await;
         done
@@ -64,55 +63,61 @@ pub(crate) fn run(args: &RunArgs, around: &Surroundings, output: &mut Output) ->
         }
         Err(error) => {
             teller.failed(&error);
-            Err(failed(&error, "plimsoll run --continue"))
+            Err(agent_failed(error, "plimsoll run --continue"))
         }
     }
 }
 
-async fn work(
-    agent: &Agent,
-    session: Option<SessionId>,
-    prompt: Option<&str>,
-    opened: &Opened,
-    teller: &Arc<Teller>,
-    cancel: &CancellationToken,
-) -> Result<RunReport, AgentError> {
-    let mut conversation = match session {
-        Some(id) => open(agent, &id).await?,
-        None => agent.begin("").await?,
-    };
-    let lease = conversation.handle().lease().await?;
-    if let Some(holder) = store::taken_from_living(&lease) {
-        note(&format!("note: the session was taken from `{holder}`, whose writes are refused now"));
+/// What a run needs.
+struct Run<'a> {
+    setup: &'a AgentSetup,
+    opened: &'a OpenStore,
+    host: &'a Host,
+    teller: &'a Arc<Teller>,
+    cancel: &'a CancellationToken,
+}
+
+impl Run<'_> {
+    async fn run(
+        &self,
+        agent: &Agent,
+        session: Option<SessionId>,
+        prompt: Option<&str>,
+    ) -> Result<RunReport, AgentError> {
+        let mut conversation = match session {
+            Some(id) => self.setup.open_conversation(agent, &id).await?,
+            None => agent.begin("").await?,
+        };
+        let lease = conversation.handle().lease().await?;
+        if let Some(holder) = taken_from_living(&lease) {
+            note(&format!("note: the session was taken from `{holder}`, whose writes are refused now"));
+        }
+        self.host.leases.hold(&self.opened.archive, &lease);
+        let follower = self.teller.follow(&self.opened.archive, conversation.session());
+        let report = match prompt {
+            Some(prompt) => conversation.run(prompt, self.cancel).await,
+            // Tasks that have ended since are answered first: the model may have given its last answer before.
+            None => match conversation.take_notes().await {
+                Ok(true) => conversation.go_on(self.cancel).await,
+                Ok(false) => conversation.resume(self.cancel).await,
+                Err(error) => Err(error),
+            },
+        };
+        drop(follower);
+        let closed = conversation.close().await;
+        report.and_then(|report| closed.map(|()| report))
     }
-    interrupt::give_back(&opened.archive, &lease);
-    let follower = teller.follow(&opened.archive, conversation.session());
-    let report = match prompt {
-        Some(prompt) => conversation.run(prompt, cancel).await,
-        // Tasks that have ended since are answered first: the model may have said its last word before they did.
-        None => match conversation.take_notes().await {
-            Ok(true) => conversation.go_on(cancel).await,
-            Ok(false) => conversation.resume(cancel).await,
-            Err(error) => Err(error),
-        },
-    };
-    drop(follower);
-    let closed = conversation.close().await;
-    report.and_then(|report| closed.map(|()| report))
 }
 
 /// The prompt: words of the command line, standard input, or both.
-fn prompt_of(args: &RunArgs) -> Result<Option<String>, CliError> {
+fn prompt_of(args: &RunArgs) -> Result<Option<String>, HostError> {
     let words = args.prompt.join(" ");
     let is_piped = !io::stdin().is_terminal();
     let reads = words.trim() == "-" || (words.trim().is_empty() && is_piped && !args.agent.goes_on());
     let text = if reads {
         let mut text = String::new();
         io::stdin().read_to_string(&mut text).map_err(|error| {
-            CliError::usage(format!(
-                "cannot read the prompt from standard input: {}",
-                crate::error::reason(&error)
-            ))
+            HostError::usage(format!("cannot read the prompt from standard input: {}", reason(&error)))
         })?;
         text
     } else {
@@ -120,7 +125,7 @@ fn prompt_of(args: &RunArgs) -> Result<Option<String>, CliError> {
     };
     match text.trim() {
         "" if args.agent.goes_on() => Ok(None),
-        "" => Err(CliError::usage("there is no prompt")
+        "" => Err(HostError::usage("there is no prompt")
             .hint("`plimsoll run \"what is in this directory?\"`, or a prompt from standard input")),
         text => Ok(Some(text.to_owned())),
     }

@@ -12,17 +12,15 @@ use std::time::{Duration, Instant};
 
 use plimsoll::{SessionId, Tokens};
 use plimsoll_agent::metrics::TokenMetrics;
-use plimsoll_agent::tasks::{TaskStatus, duration_text, short_id};
-use plimsoll_agent::{
-    AgentError, CallStatus, Event, Follower, McpChange, ReceiptFigures, ReductionKind, RunEnd, RunReport,
-    Stop,
-};
+use plimsoll_agent::tasks::{duration_text, short_id};
+use plimsoll_agent::{AgentError, CallStatus, Event, Follower, RunReport};
 use plimsoll_store::Archive;
 use serde_json::{Value, json};
 
+use crate::figures::{cost_after, spend_text};
+use crate::notices::{Commands, call_subject, end_notice, event_notice, reduction_notice, task_end};
 use crate::output::{counted, first_words, printable, write_json};
 use crate::style::{QUIET, paint};
-use crate::tasks::spend_text;
 
 /// How often what was stored is looked for.
 const POLL: Duration = Duration::from_millis(50);
@@ -30,8 +28,6 @@ const POLL: Duration = Duration::from_millis(50);
 const CALLS_BEGIN: Duration = Duration::from_millis(500);
 /// So many chars of a call's input are shown.
 const SHOWN: usize = 100;
-/// Notice for an output that was cut and could not be stored.
-pub(crate) const LOST: &str = "the whole could not be stored";
 
 /// Tells what happens.
 pub(crate) struct Teller {
@@ -123,7 +119,7 @@ impl Teller {
             write_out(&format!("{}\n", printable(report.text.trim_end())));
         }
         state.end_line();
-        let cost = if report.cost > 0.0 { format!(", ${:.4}", report.cost) } else { String::new() };
+        let cost = cost_after(", ", report.cost);
         let steps = if report.steps == 1 { "step" } else { "steps" };
         let usage = &report.usage;
         let tasks = match report.tasks.is_none() {
@@ -142,7 +138,7 @@ impl Teller {
         if let Some(reduced) = metrics_text(&report.metrics) {
             state.note(&reduced);
         }
-        if let Some(why) = explain(&report.end) {
+        if let Some(why) = end_notice(&report.end, Commands::Shell) {
             state.note(&why);
         }
     }
@@ -227,14 +223,13 @@ impl Drop for Following {
 /// An event in a line for people; none where it is not worth one.
 pub(crate) fn describe(event: &Event) -> Option<String> {
     match event {
-        Event::CallStarted { tool, input, .. } => Some(format!("· {tool} {}", input_in_short(input))),
+        Event::CallStarted { tool, input, .. } => {
+            Some(format!("· {tool} {}", first_words(&call_subject(input), SHOWN)))
+        }
         Event::CallEnded { tool, status: CallStatus::Failed, error, .. } => {
             let why = first_words(error.as_deref().unwrap_or_default(), SHOWN);
             Some(format!("  {tool} failed: {why}"))
         }
-        Event::Notice { text } => Some(format!("· {text}")),
-        // Where everything is held there is nothing to say.
-        Event::Confined { confinement, .. } if !confinement.is_whole() => Some(format!("· {confinement}")),
         Event::Denied { tool, hint, .. } => Some(format!("  {tool} was denied; {hint}")),
         Event::Summarising { chunk, of, early, .. } => {
             let piece = if *of > 1 { format!(" (part {chunk} of {of})") } else { String::new() };
@@ -242,20 +237,6 @@ pub(crate) fn describe(event: &Event) -> Option<String> {
             Some(format!("· {when}{piece}"))
         }
         Event::Summarised { error: Some(error), .. } => Some(format!("  the summary failed: {error}")),
-        Event::Reduced(figures) => reduced(figures),
-        Event::Retrying { wait_ms, error, .. } => {
-            Some(format!("· {error}; trying again in {:.1} s", *wait_ms as f64 / 1_000.0))
-        }
-        Event::Refused { window: Some(window) } => {
-            Some(format!("· the request was too long: the model's window is {window} tokens"))
-        }
-        Event::RefusedThoughts => Some(
-            "· the provider refused earlier thoughts; they stay in the log and are no longer sent".to_owned(),
-        ),
-        Event::Refused { window: None } => Some("· the request was too long; reducing it".to_owned()),
-        Event::BrokenOff { error, .. } => Some(format!("· the answer broke off: {error}")),
-        Event::Repeating { tool, times } => Some(format!("· {tool} gave the same result {times} times")),
-        Event::Hooked { hook, event, outcome } => Some(format!("· the hook `{hook}` ({event}) {outcome}")),
         Event::TaskLaunched { task, agent, description, forked, run, .. } => {
             let id = short_id(task, []);
             let verb = if *run > 1 { "resumed" } else { "launched" };
@@ -264,48 +245,16 @@ pub(crate) fn describe(event: &Event) -> Option<String> {
         }
         Event::TaskEnded { task, description, status, duration_ms, error, .. } => {
             let (id, time) = (short_id(task, []), duration_text(Duration::from_millis(*duration_ms)));
-            let how = ended(*status);
+            let how = task_end(*status);
             let about = first_words(description, SHOWN);
             let why = error.as_deref().map(|error| format!(": {}", first_words(error, SHOWN)));
             Some(format!("· task {id} {how} after {time} ({about}){}", why.unwrap_or_default()))
         }
-        Event::McpServer { change: McpChange::Started { .. }, .. } => None,
-        Event::McpServer { server, change } => Some(format!("· MCP server `{server}` {change}")),
-        _ => None,
+        Event::Reduced(figures) => {
+            reduction_notice(figures, Commands::Shell).map(|notice| format!("· {notice}"))
+        }
+        other => event_notice(other).map(|notice| format!("· {notice}")),
     }
-}
-
-/// Something left the window: what, how much, and how it comes back (R106).
-pub(crate) fn reduced(figures: &ReceiptFigures) -> Option<String> {
-    let ReceiptFigures { receipt, before, after, .. } = figures;
-    let what = match figures.kind {
-        ReductionKind::Truncate if figures.lost => {
-            let told = format!("· shortened a long output: {before} to {after} tokens ({receipt})");
-            return Some(format!("{told}; {LOST}: {}", figures.reason));
-        }
-        ReductionKind::Truncate if !figures.kept => {
-            let told = format!("· shortened a long output: {before} to {after} tokens ({receipt})");
-            return Some(format!("{told}; this policy keeps no copy of it"));
-        }
-        // Layer 1 also leaves out what is no text, which can make a short output longer.
-        ReductionKind::Truncate if after >= before => {
-            let told = "· showed an output without what is no text";
-            return Some(format!("{told}; all of it is kept: `plimsoll recall {receipt}`"));
-        }
-        ReductionKind::Truncate => {
-            let told = format!("· shortened a long output: {before} to {after} tokens");
-            return Some(format!("{told}; all of it is kept: `plimsoll recall {receipt}`"));
-        }
-        ReductionKind::Prune => "set old outputs aside",
-        ReductionKind::Compact if figures.without_model => "summarised older messages without a model",
-        ReductionKind::Compact => "summarised older messages",
-        ReductionKind::Shed => "shortened or set aside what was large",
-        ReductionKind::Other => return None,
-    };
-    Some(format!(
-        "· {what}: {before} to {after} tokens; all of it is kept: `plimsoll recall {receipt}`, back with `plimsoll undo \
-         {receipt}`"
-    ))
 }
 
 /// One line about what a run reduced; `None` if it reduced nothing.
@@ -334,59 +283,6 @@ fn metrics_text(metrics: &TokenMetrics) -> Option<String> {
     let parts: Vec<String> =
         parts.into_iter().filter(|(count, _)| *count > 0).map(|(_, text)| text).collect();
     (!parts.is_empty()).then(|| format!("reduced: {}", parts.join(", ")))
-}
-
-/// How a task has ended, in words that go on from its name.
-pub(crate) fn ended(status: TaskStatus) -> &'static str {
-    match status {
-        TaskStatus::Completed => "has finished",
-        TaskStatus::Error => "has failed",
-        TaskStatus::Cancelled => "was cancelled",
-        TaskStatus::Interrupted => "was interrupted",
-        TaskStatus::Queued | TaskStatus::Running | TaskStatus::Resumed => "goes on",
-    }
-}
-
-/// Why a run ended before the model was done, and how to go on.
-fn explain(end: &RunEnd) -> Option<String> {
-    let told = match end {
-        RunEnd::Finished { reason } if Stop::of(reason) == Stop::Filtered => {
-            return Some(format!("the provider ended the answer: {reason}"));
-        }
-        RunEnd::Finished { reason } if Stop::of(reason) == Stop::Cut => {
-            return Some(
-                "the answer reached its longest; `plimsoll run --continue \"go on\"` asks for more".into(),
-            );
-        }
-        RunEnd::Finished { .. } => return None,
-        RunEnd::Steps => "it was stopped at the most steps a run may take (`--max-steps`)",
-        RunEnd::Tokens => "it was stopped at the most tokens a run may use (`--max-tokens`)",
-        RunEnd::Cost => "it was stopped at the most a run may cost (`--max-cost`)",
-        RunEnd::StoppedByHook { .. } => "it was stopped by a hook after a compaction",
-        RunEnd::Repeating { .. } => "it was stopped because it repeated itself",
-        RunEnd::Cancelled => "it was interrupted",
-    };
-    Some(format!("{told}; `plimsoll run --continue` goes on"))
-}
-
-/// The telling field of a call's input, or all of it.
-fn input_in_short(input: &Value) -> String {
-    let telling = [
-        "command",
-        "path",
-        "filePath",
-        "url",
-        "pattern",
-        "handle",
-        "search",
-        "name",
-        "description",
-        "task_id",
-    ]
-    .iter()
-    .find_map(|field| input.get(field)?.as_str());
-    let text = telling.map_or_else(|| input.to_string(), str::to_owned);
-    first_words(&text, SHOWN)
 }
 
 fn write_out(text: &str) {

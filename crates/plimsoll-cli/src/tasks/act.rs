@@ -1,29 +1,22 @@
 //! `plimsoll tasks cancel`, `steer` and `clear`: they reach tasks in whatever process those are.
 
-use std::collections::BTreeSet;
 use std::process::ExitCode;
 
-use plimsoll::SessionId;
 use plimsoll_agent::tasks::{Speaker, Task, TaskStatus};
+use plimsoll_host::{Host, HostError, TaskFilter};
 use serde_json::json;
 
-use super::list::sessions_of;
-use super::{Desk, name};
+use super::name;
 use crate::args::ClearArgs;
-use crate::error::CliError;
+use crate::error::{CommandResult, print_all_but_worst};
 use crate::output::{Output, counted, first_words, note};
-use crate::surroundings::Surroundings;
 
-/// So much of a description is shown.
+/// Maximum number of characters of a description that are shown.
 const WORDS: usize = 60;
 
 /// Cancel tasks.
-pub(super) fn cancel(
-    given: &[String],
-    around: &Surroundings,
-    output: &mut Output,
-) -> Result<ExitCode, CliError> {
-    let desk = Desk::open(around)?;
+pub(super) fn cancel(given: &[String], host: &Host, output: &mut Output) -> CommandResult {
+    let desk = super::open(host)?;
     let (mut cancelled, mut failed) = (Vec::new(), Vec::new());
     for given in given {
         let done = desk.find(given).and_then(|(task, all)| {
@@ -54,67 +47,44 @@ pub(super) fn cancel(
         output.json(&cancelled)?;
     }
     // One that has ended already does not keep the others from being cancelled.
-    failed.sort_by_key(CliError::is_failure);
-    let Some(last) = failed.pop() else { return Ok(ExitCode::SUCCESS) };
-    failed.iter().for_each(CliError::tell);
-    Err(last)
+    print_all_but_worst(failed).map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
 /// Say something to a task.
-pub(super) fn steer(
-    given: &str,
-    message: &str,
-    around: &Surroundings,
-    output: &mut Output,
-) -> Result<ExitCode, CliError> {
+pub(super) fn steer(given: &str, message: &str, host: &Host, output: &mut Output) -> CommandResult {
     if message.trim().is_empty() {
-        return Err(CliError::usage("there is nothing to say to the task"));
+        return Err(HostError::usage("there is nothing to say to the task"));
     }
-    let desk = Desk::open(around)?;
+    let desk = super::open(host)?;
     let (task, all) = desk.find(given)?;
     let task_now = desk.runtime.block_on(desk.board.steer(&task.id, message, Speaker::User))?;
     if output.json {
         output.json(&task_now)?;
     } else {
-        let told = about(&format!("sent to {}", name(&task, &all)), &task);
-        output.text(&format!("{told}; it is read before the task's next step"))?;
+        let sent = about(&format!("sent to {}", name(&task, &all)), &task);
+        output.text(&format!("{sent}; it is read before the task's next step"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// List tasks no more.
-pub(super) fn clear(
-    args: &ClearArgs,
-    around: &Surroundings,
-    output: &mut Output,
-) -> Result<ExitCode, CliError> {
-    let desk = Desk::open(around)?;
+/// Clears tasks from the list.
+pub(super) fn clear(args: &ClearArgs, host: &Host, output: &mut Output) -> CommandResult {
+    let desk = super::open(host)?;
     let all = desk.tasks()?;
-    let is_listed = |task: &&Task| !task.data.cleared;
-    let tasks: Vec<&Task> = match &args.session {
-        Some(id) => {
-            let parent = desk.opened.session(id, around)?.id;
-            all.iter().filter(|task| task.parent == parent).filter(is_listed).collect()
-        }
-        None => {
-            let here = sessions_of(&desk, around.directory.to_str().unwrap_or_default())?;
-            let is_here = |task: &&Task| here.contains(&task.id) || here.contains(&task.parent);
-            all.iter().filter(is_here).filter(is_listed).collect()
-        }
-    };
+    let parent = args.session.as_ref().map(|id| desk.opened.session(id, host)).transpose()?;
+    let parent = parent.map(|session| session.id);
+    let directory = host.directory().to_str().filter(|_| parent.is_none()).map(str::to_owned);
+    let filter = TaskFilter { parent, directory, limit: usize::MAX, ..TaskFilter::default() };
+    let (tasks, _) = desk.choose(&filter, &all)?;
     let active: Vec<String> =
-        tasks.iter().filter(|task| task.status.is_active()).map(|task| name(task, &all)).collect();
+        tasks.iter().rev().filter(|task| task.status.is_active()).map(|task| name(task, &all)).collect();
     if !active.is_empty() && !args.cancel {
         let message = format!("{} at work: {}", counted_are(active.len()), active.join(", "));
-        return Err(CliError::no(message).hint("`--cancel` cancels what is at work, and clears it too"));
+        return Err(
+            HostError::negative(message).hint("`--cancel` cancels what is at work, and clears it too")
+        );
     }
-    let parents: BTreeSet<&SessionId> = tasks.iter().map(|task| &task.parent).collect();
-    let (mut cancelled, mut cleared) = (0, 0);
-    for parent in parents {
-        let (aborted, gone) = desk.runtime.block_on(desk.board.clear(parent))?;
-        cancelled += aborted.len();
-        cleared += gone.len();
-    }
+    let (cancelled, cleared) = desk.clear(&tasks)?;
     if output.json {
         output.json(&json!({ "cancelled": cancelled, "cleared": cleared }))?;
     } else if cleared == 0 {

@@ -4,32 +4,27 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use plimsoll_agent::tasks::{Task, TaskStatus, TranscriptFilter, transcript_text};
+use plimsoll_host::{Host, HostError, TaskSession, current_tasks};
 use plimsoll_store::StoreError;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::{Desk, current_tasks, progress_text};
+use super::progress_text;
 use crate::args::OutputArgs;
-use crate::error::CliError;
+use crate::error::CommandResult;
 use crate::interrupt;
+use crate::notices::task_end;
 use crate::output::{Output, note};
-use crate::progress::Progress;
-use crate::run::tell::ended;
-use crate::surroundings::Surroundings;
 
 /// How often it is looked whether the process of the task has gone.
 const LOOK_AFTER: Duration = Duration::from_secs(5);
 
 /// Print what a task came to.
-pub(super) fn run(
-    args: &OutputArgs,
-    around: &Surroundings,
-    output: &mut Output,
-) -> Result<ExitCode, CliError> {
-    let desk = Desk::open(around)?;
+pub(super) fn run(args: &OutputArgs, host: &Host, output: &mut Output) -> CommandResult {
+    let desk = super::open(host)?;
     let (mut task, _) = desk.find(&args.task)?;
     if let (Some(longest), true) = (args.wait, task.status.is_active()) {
-        let waited = Progress::during("waiting for the task", || wait(&desk, &task, longest))?;
+        let waited = host.during("waiting for the task", || wait(&desk, &task, longest))?;
         let Some(waited) = waited else { return Ok(ExitCode::from(interrupt::INTERRUPTED_CODE)) };
         task = waited;
     }
@@ -64,12 +59,12 @@ pub(super) fn why_none(task: &Task) -> String {
         TaskStatus::Running | TaskStatus::Resumed => {
             format!("the task is at work: {}", progress_text(&task.data.progress))
         }
-        status => format!("the task {}{error}", ended(status)),
+        status => format!("the task {}{error}", task_end(status)),
     }
 }
 
 /// Wait until a task has ended, or the time is over; none if the wait was interrupted.
-fn wait(desk: &Desk, task: &Task, longest: Option<u64>) -> Result<Option<Task>, CliError> {
+fn wait(desk: &TaskSession, task: &Task, longest: Option<u64>) -> Result<Option<Task>, HostError> {
     let cancel = CancellationToken::new();
     interrupt::cancel_first(cancel.clone());
     let until = longest.map(|seconds| std::time::Instant::now() + Duration::from_secs(seconds));
@@ -90,7 +85,12 @@ fn wait(desk: &Desk, task: &Task, longest: Option<u64>) -> Result<Option<Task>, 
     })
 }
 
-fn print_messages(args: &OutputArgs, task: &Task, desk: &Desk, output: &mut Output) -> Result<(), CliError> {
+fn print_messages(
+    args: &OutputArgs,
+    task: &Task,
+    desk: &TaskSession,
+    output: &mut Output,
+) -> Result<(), HostError> {
     let filter = TranscriptFilter {
         since: args.since.clone(),
         most: Some(args.messages),

@@ -3,20 +3,21 @@
 use std::process::ExitCode;
 
 use plimsoll_agent::tasks::{Spend, Task, duration_text, fork_text, spend_below};
+use plimsoll_host::Host;
 use serde::Serialize;
 
-use super::{Desk, name, tools_text};
-use crate::error::CliError;
+use super::{name, tools_text};
+use crate::error::CommandResult;
+use crate::figures::{cost_after, spend_text, usage_text};
 use crate::output::{Output, first_words, note, printable};
-use crate::surroundings::Surroundings;
 use crate::when;
 
 /// So much of a text is shown in one line.
 const WORDS: usize = 400;
 
 /// Show everything about a task.
-pub(super) fn run(given: &str, around: &Surroundings, output: &mut Output) -> Result<ExitCode, CliError> {
-    let desk = Desk::open(around)?;
+pub(super) fn run(given: &str, host: &Host, output: &mut Output) -> CommandResult {
+    let desk = super::open(host)?;
     let (task, all) = desk.find(given)?;
     if output.json {
         output.json(&TaskPage { tasks_spend: spend_below(&task.id, &all), task: &task })?;
@@ -60,10 +61,10 @@ pub(crate) fn page(task: &Task, all: &[Task]) -> String {
     row("context", &data.fork.as_ref().map(fork_text).unwrap_or_default());
     row("launched", &format!("{}, {}", when::utc(task.created), when::ago(task.created)));
     row("tools", &tools_text(&data.progress));
-    row("usage", &usage(task));
-    if data.progress.cost > 0.0 {
-        row("cost", &format!("${:.4}", data.progress.cost));
-    }
+    let usage = &data.progress.usage;
+    let usage = [usage.input, usage.output, usage.reasoning, usage.cache_read, usage.cache_write];
+    row("usage", &usage_text(usage));
+    row("cost", &cost_after("", data.progress.cost));
     let below = spend_below(&task.id, all);
     if !below.is_none() {
         row("its tasks", &spend_text(&below));
@@ -102,26 +103,6 @@ fn section(text: &mut String, heading: &str, content: &str) {
     for line in printable(content.trim_end()).lines() {
         text.push_str(&format!("  {line}\n"));
     }
-}
-
-fn usage(task: &Task) -> String {
-    let usage = &task.data.progress.usage;
-    let parts = [
-        ("input", usage.input),
-        ("output", usage.output),
-        ("reasoning", usage.reasoning),
-        ("cache read", usage.cache_read),
-        ("cache write", usage.cache_write),
-    ];
-    let counted = parts.iter().filter(|(_, tokens)| *tokens > 0);
-    let counted = counted.map(|(name, tokens)| format!("{name} {}", plimsoll::Tokens(*tokens)));
-    counted.collect::<Vec<_>>().join(", ")
-}
-
-/// What tasks were charged, in a line.
-pub(crate) fn spend_text(spend: &Spend) -> String {
-    let cost = if spend.cost > 0.0 { format!(", ${:.4}", spend.cost) } else { String::new() };
-    format!("{} tokens{cost}", plimsoll::Tokens(spend.usage.total()))
 }
 
 fn next_step(task: &Task, name: &str) -> String {

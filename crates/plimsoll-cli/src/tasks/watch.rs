@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 
 use plimsoll::SessionId;
 use plimsoll_agent::tasks::{Task, TaskStatus};
+use plimsoll_host::{HostError, TaskFilter, TaskSession, current_tasks};
 use tokio_util::sync::CancellationToken;
 
-use super::list::{Wanted, summary, table};
-use super::{Desk, current_tasks, progress_text};
-use crate::error::CliError;
+use super::list::{summary, table};
+use super::progress_text;
+use crate::error::CommandResult;
 use crate::interrupt;
 use crate::output::{Output, printable};
 use crate::style::{QUIET, paint};
@@ -36,11 +37,11 @@ pub(super) enum Until {
 
 /// Keep a list up to date.
 pub(super) fn run(
-    desk: &Desk,
-    wanted: &Wanted,
+    desk: &TaskSession,
+    wanted: &TaskFilter,
     until: Until,
     output: &mut Output,
-) -> Result<ExitCode, CliError> {
+) -> CommandResult {
     let cancel = CancellationToken::new();
     interrupt::cancel_first(cancel.clone());
     let mut view = View::new(output);
@@ -64,11 +65,11 @@ impl View<'_> {
 
     async fn keep(
         &mut self,
-        desk: &Desk,
-        wanted: &Wanted,
+        desk: &TaskSession,
+        wanted: &TaskFilter,
         until: Until,
         cancel: &CancellationToken,
-    ) -> Result<(), CliError> {
+    ) -> Result<(), HostError> {
         let mut changes = desk.board.watch();
         let mut looked = None;
         loop {
@@ -80,12 +81,12 @@ impl View<'_> {
             } else {
                 desk.board.tasks(None).await?
             };
-            let shown = wanted.choose(&all, desk)?;
-            let is_over = until == Until::AllEnded && !shown.tasks.iter().any(|task| task.status.is_active());
+            let (shown, more) = desk.choose(wanted, &all)?;
+            let is_over = until == Until::AllEnded && !shown.iter().any(|task| task.status.is_active());
             if self.output.json {
-                self.tell(&shown.tasks)?;
+                self.tell(&shown)?;
             } else {
-                self.draw(&shown.tasks, shown.more, &all, is_over)?;
+                self.draw(&shown, more, &all, is_over)?;
             }
             if is_over {
                 return Ok(());
@@ -107,7 +108,7 @@ impl View<'_> {
     }
 
     /// A line for each task that has changed.
-    fn tell(&mut self, tasks: &[&Task]) -> Result<(), CliError> {
+    fn tell(&mut self, tasks: &[&Task]) -> Result<(), HostError> {
         for task in tasks.iter().rev() {
             if self.told.get(&task.id) != Some(task) {
                 self.output.json(task)?;
@@ -117,7 +118,7 @@ impl View<'_> {
         Ok(self.output.flush()?)
     }
 
-    fn draw(&mut self, tasks: &[&Task], more: usize, all: &[Task], is_over: bool) -> Result<(), CliError> {
+    fn draw(&mut self, tasks: &[&Task], more: usize, all: &[Task], is_over: bool) -> Result<(), HostError> {
         let (height, width) = self.output.size();
         // Erasing to the end of a line that reaches the last column erases its last character in some terminals.
         let mut lines = lines(tasks, more, all, width.saturating_sub(1), is_over);
@@ -146,7 +147,7 @@ impl View<'_> {
         Ok(self.output.flush()?)
     }
 
-    fn end(&mut self) -> Result<(), CliError> {
+    fn end(&mut self) -> Result<(), HostError> {
         if !self.output.json {
             self.output.bytes(SHOW_CURSOR.as_bytes())?;
             self.output.flush()?;

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -11,23 +10,19 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use plimsoll::SessionId;
 use plimsoll_agent::tasks::{Launch, ResumeOutcome, Task, TaskStatus, fork_text, short_id};
 use plimsoll_agent::{Event, EventSink, RunOverrides, TaskBoard};
-use plimsoll_import::Kept;
+use plimsoll_host::{Host, HostError, InputSource};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::output::why_none;
-use super::{Desk, progress_text};
-use crate::agent::{Setup, setup_failed};
-use crate::args::{AgentArgs, ForkArgs, InputArgs, ResumeArgs, TaskFork};
-use crate::error::CliError;
+use super::progress_text;
+use crate::args::{ForkArgs, ResumeArgs, TaskFork};
+use crate::error::CommandResult;
 use crate::interrupt;
 use crate::output::{Output, first_words, note, printable, write_json};
 use crate::run::TASKS_STOP;
 use crate::run::tell::describe;
-use crate::sessions;
-use crate::store;
 use crate::style::{QUIET, paint};
-use crate::surroundings::Surroundings;
 
 /// The agent of a forked task where none is named.
 const FORK_AGENT: &str = "general";
@@ -40,26 +35,24 @@ const LOOK: Duration = Duration::from_secs(1);
 const PENDING: Duration = Duration::from_secs(5);
 
 /// Launch a task that knows a session, and see it to its end.
-pub(crate) fn fork(
-    args: &ForkArgs,
-    prompt: &str,
-    around: &Surroundings,
-    output: &mut Output,
-) -> Result<ExitCode, CliError> {
+pub(crate) fn fork(args: &ForkArgs, prompt: &str, host: &Host, output: &mut Output) -> CommandResult {
     let prompt = prompt.trim();
     if prompt.is_empty() {
-        return Err(CliError::usage("there is no prompt for the task"));
+        return Err(HostError::usage("there is no prompt for the task"));
     }
-    let policy = args.input.policy.clone();
-    let agent_args = AgentArgs {
-        session: Some(session_given(&args.input, around)?),
-        policy: policy.policy,
-        context: policy.context,
-        ..args.task.agent_args()
+    // Standard input is not read here.
+    let source = match (&args.input.file, &args.input.session) {
+        (Some(file), session) => InputSource::File(file.clone(), session.clone()),
+        (None, Some(id)) => InputSource::Session(id.clone()),
+        (None, None) => InputSource::Newest,
     };
-    let setup = Setup::load(&agent_args, around)?;
+    let mut options = args.task.options();
+    options.session = Some(host.session_to_fork(source)?);
+    options.flags.policy.clone_from(&args.input.policy.policy);
+    options.flags.context = args.input.policy.context;
+    let setup = host.agent_setup(options)?;
     let (opened, session) = setup.open()?;
-    let session = session.ok_or_else(|| CliError::usage("there is no session to fork"))?;
+    let session = session.ok_or_else(|| HostError::usage("there is no session to fork"))?;
     let mut overrides = setup.overrides_for(&opened, &session)?;
     if overrides.check(&setup.run).is_err() {
         // Where nothing else names a model, the task's will do for its parent too, which is only read.
@@ -69,7 +62,7 @@ pub(crate) fn fork(
     let own = opened.archive.store().session(&session)?.agent;
     let name = args.agent.clone().or(own.filter(|_| history)).unwrap_or_else(|| FORK_AGENT.to_owned());
     let childs = RunOverrides { agent: Some(name.clone()), model: args.model.clone(), ..overrides.clone() };
-    childs.check(&setup.run).map_err(setup_failed)?;
+    childs.check(&setup.run)?;
     let worker = Worker::begin(output);
     let mut agent = setup.agent(&opened, &overrides)?;
     agent.events = worker.events();
@@ -100,53 +93,24 @@ pub(crate) fn fork(
     worker.finish(&task, 1, output)
 }
 
-/// The session that is to be forked, as it can be looked up: with the database of another tool, or as a file.
-fn session_given(input: &InputArgs, around: &Surroundings) -> Result<String, CliError> {
-    let file = input.file.as_deref().map(|file| file.to_string_lossy().into_owned());
-    match (file, input.session.clone()) {
-        (Some(_), Some(_)) => Err(CliError::usage("`--run` takes one session").hint(
-            "`plimsoll sessions import FILE --session ID` stores one of a database; name it by its id then",
-        )),
-        (Some(one), None) | (None, Some(one)) => Ok(one),
-        (None, None) => {
-            let found = sessions::newest(around)?.found;
-            note(&format!("{}: {}", found.tool.name(), sessions::name(&found, around)));
-            Ok(match found.kept {
-                Kept::Stored(_) => found.id,
-                Kept::Row(_) | Kept::File => format!("{}:{}", found.tool.key(), found.id),
-            })
-        }
-    }
-}
-
 /// Take a task up again, and see it to its end.
-pub(super) fn resume(
-    args: &ResumeArgs,
-    around: &Surroundings,
-    output: &mut Output,
-) -> Result<ExitCode, CliError> {
+pub(super) fn resume(args: &ResumeArgs, host: &Host, output: &mut Output) -> CommandResult {
     let prompt = args.prompt.join(" ");
     if prompt.trim().is_empty() {
-        return Err(CliError::usage("there is no prompt to take the task up with"));
+        return Err(HostError::usage("there is no prompt to take the task up with"));
     }
-    let Desk { opened, board, runtime } = Desk::open(around)?;
-    let task = runtime.block_on(async {
-        let tasks = super::current_tasks(&board).await?;
-        plimsoll_agent::tasks::find_task(&tasks, &args.task).cloned()
-    })?;
-    drop((board, runtime));
-    let agent_args = AgentArgs {
-        // A task that is there has its model, also where none is configured.
-        model: Some(task.data.model.clone()),
-        session: Some(task.id.to_string()),
-        ..args.run.agent_args()
-    };
-    let there = place_of(&task, &opened, around)?;
-    let setup = Setup::load(&agent_args, there.as_ref().unwrap_or(around))?;
+    let desk = super::open(host)?;
+    let (task, _) = desk.find(&args.task)?;
+    let opened = desk.opened;
+    let mut options = args.run.options();
+    // A task that exists has its model, even if none is configured.
+    options.flags.model = Some(task.data.model.clone());
+    options.session = Some(task.id.to_string());
+    let setup = host.at_task(&task, &opened)?.agent_setup(options)?;
     let worker = Worker::begin(output);
     let board = setup.board(&opened, None, worker.events());
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let done: Result<_, CliError> = runtime.block_on(async {
+    let done: Result<_, HostError> = runtime.block_on(async {
         match board.resume(None, &task.id, prompt.trim()).await? {
             ResumeOutcome::Begun(task) => {
                 let run = task.run();
@@ -168,25 +132,6 @@ pub(super) fn resume(
             Ok(ExitCode::SUCCESS)
         }
     }
-}
-
-/// Where a task is taken up again if not here: in its own directory, as the paths that it knows and the rules that it was
-/// launched under are of there.
-fn place_of(
-    task: &Task,
-    opened: &store::Opened,
-    around: &Surroundings,
-) -> Result<Option<Surroundings>, CliError> {
-    let own = opened.archive.store().session(&task.id).ok().and_then(|session| session.directory);
-    let Some(own) = own.map(PathBuf::from).filter(|own| *own != around.directory) else { return Ok(None) };
-    let shown = around.short(&own);
-    if !own.is_dir() {
-        let id = &task.id;
-        let error = CliError::no(format!("the task works in `{shown}`, and there is no such directory"));
-        return Err(error.hint(format!("`plimsoll run --session {id} \"…\"` goes on with its session here")));
-    }
-    note(&format!("note: the task works in `{shown}`, and goes on there"));
-    Ok(Some(around.at(own)))
 }
 
 /// Sees a task to its end, and tells of it.
@@ -260,7 +205,7 @@ impl Worker {
     }
 
     /// Wait until nothing of the task is left to do, or the person has enough of it.
-    async fn see_to_end(&self, board: &Arc<TaskBoard>, task: Task) -> Result<Task, CliError> {
+    async fn see_to_end(&self, board: &Arc<TaskBoard>, task: Task) -> Result<Task, HostError> {
         self.bar.enable_steady_tick(TICK);
         let mut task = task;
         let mut pending = None;
@@ -286,7 +231,7 @@ impl Worker {
 
     /// The answer to what was asked here, which is that of one run, and what scripts are told. A resume that waited in line
     /// is another run, with words of another.
-    fn finish(&self, task: &Task, run: u32, output: &mut Output) -> Result<ExitCode, CliError> {
+    fn finish(&self, task: &Task, run: u32, output: &mut Output) -> CommandResult {
         let own = usize::try_from(run).ok().and_then(|run| task.data.runs.get(run.checked_sub(1)?));
         let own = own.filter(|_| run < task.run());
         let result = own.map_or(&task.data.result, |own| &own.result);

@@ -3,6 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 #[cfg(unix)]
+mod agreement;
+#[cfg(unix)]
 mod attack;
 #[cfg(unix)]
 mod chat;

@@ -13,14 +13,14 @@ use crate::support::{Home, export};
 const CLAUDE: &str = "5d0c31aa-1111-4222-8333-444455556666";
 const CODEX: &str = "019e06e6-0c4e-72d2-a0ab-112233445566";
 
-struct Client {
+pub(crate) struct Client {
     service: RunningService<RoleClient, ClientConfig>,
     _child: tokio::process::Child,
 }
 
 impl Client {
     /// A client that says it is this tool.
-    async fn connect(home: &Home, tool: &str) -> Client {
+    pub(crate) async fn connect(home: &Home, tool: &str) -> Client {
         Client::connect_with(home, tool, &[]).await
     }
 
@@ -37,7 +37,7 @@ impl Client {
     }
 
     /// The text of an answer, and whether it is an error; or an error of the protocol.
-    async fn call(&self, name: &str, arguments: Value) -> Result<(String, bool), String> {
+    pub(crate) async fn call(&self, name: &str, arguments: Value) -> Result<(String, bool), String> {
         self.call_with(name, arguments, json!({})).await
     }
 
@@ -246,7 +246,8 @@ async fn a_tool_is_told_how_full_its_window_is_and_of_what() {
     let sum: u64 = rows.map(|(tokens, _)| tokens.replace(',', "").parse::<u64>().unwrap()).sum();
     assert_eq!(sum, window, "{text}");
     assert!(
-        text.contains("tokens: 9 tool outputs") && text.contains("the system prompt and schemas"),
+        text.contains("tokens: 9 × tool outputs")
+            && text.contains("× system prompt and tools (not recorded)"),
         "{text}"
     );
 }

@@ -1,7 +1,7 @@
 //! `compact` with a model or a command that summarises, and with an editor between.
 
 use plimsoll_testkit::server::{Fault, ModelServer, Reply};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{Home, export};
 
@@ -192,4 +192,35 @@ fn a_missing_key_is_told_with_the_variable_that_holds_it() {
             );
         }
     }
+}
+
+/// The limits of configured models were applied by one loader of the configuration and not by the other, so that the same
+/// session was compacted in a window of 200,000 tokens with a model and in its own without.
+#[test]
+fn a_session_is_compacted_in_the_same_window_with_a_model_and_without() {
+    let (home, server) = (Home::new(), ModelServer::start().unwrap());
+    let config = format!(
+        "[providers.local]\napi = \"openai-chat\"\nbase_url = \"{}/v1\"\n\n\
+         [providers.local.models.harbour-1]\ncontext = 24000\noutput = 2000\n",
+        server.url()
+    );
+    home.write(".config/plimsoll/config.toml", &config);
+    let turns = (0..30).flat_map(|turn| {
+        let words = |word: &str| format!("{turn}: {}", word.repeat(400));
+        [
+            json!({ "role": "user", "content": words("why ") }),
+            json!({ "role": "assistant", "content": words("so. ") }),
+        ]
+    });
+    let chat = json!({ "model": "harbour-1", "messages": turns.collect::<Vec<_>>() });
+    home.write("project/s.json", &chat.to_string());
+    let tail = |more: &[&str]| {
+        let found = home.json(&[&["compact", "--json", "s.json"], more].concat());
+        found["plan"]["tailMessages"].as_u64().unwrap_or_else(|| panic!("{more:?}: {found}"))
+    };
+    let offline = tail(&["--offline"]);
+    assert_ne!(offline, tail(&["--offline", "--context", "200000"]), "the window decides what stays");
+    // The history is summarised in several requests.
+    server.push_all((0..20).map(|_| Reply::new().text("## Goal\nAnswer why.")));
+    assert_eq!(tail(&["--model", "local/harbour-1"]), offline);
 }

@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_sandbox::Origin;
 
+use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::notice::Notice;
 use crate::paths::{folder, opencode_user_folder, project_directories};
-use crate::surroundings::Surroundings;
 pub(crate) use translate::{Translation, translate};
 
 /// The folder of a project that OpenCode keeps its things in.
@@ -76,14 +76,14 @@ pub(crate) fn read(text: &str, path: &Path) -> Result<Translation, ConfigError> 
 }
 
 /// The user's own files, the lightest first.
-pub(crate) fn user_files(around: &Surroundings) -> Vec<PathBuf> {
-    let folder = opencode_user_folder(around);
+pub(crate) fn user_files(env: &Environment) -> Vec<PathBuf> {
+    let folder = opencode_user_folder(env);
     let names = ["config.json"].into_iter().chain(NAMES);
     let mut files: Vec<PathBuf> =
         folder.iter().flat_map(|folder| names.clone().map(|name| folder.join(name))).collect();
     files.extend(folder.iter().flat_map(|folder| agent_files(folder)));
     // Named by a variable, so by its user.
-    files.extend(around.variable("OPENCODE_CONFIG").map(|path| around.directory.join(path)));
+    files.extend(env.variable("OPENCODE_CONFIG").map(|path| env.directory.join(path)));
     files.retain(|file| file.is_file());
     files
 }
@@ -96,19 +96,19 @@ pub(crate) fn files_in(directory: &Path) -> Vec<PathBuf> {
 }
 
 /// Whether project files are left alone, as OpenCode leaves them.
-pub(crate) fn skips_projects(around: &Surroundings) -> bool {
-    let value = around.variable("OPENCODE_DISABLE_PROJECT_CONFIG").unwrap_or_default();
+pub(crate) fn skips_projects(env: &Environment) -> bool {
+    let value = env.variable("OPENCODE_DISABLE_PROJECT_CONFIG").unwrap_or_default();
     value == "1" || value.eq_ignore_ascii_case("true")
 }
 
 /// What OpenCode reads beside its files and Plimsoll does not: folders with agents, commands and the like, variables.
-pub(crate) fn unread(around: &Surroundings) -> Vec<Notice> {
-    let own = opencode_user_folder(around).into_iter();
-    let projects = project_directories(&around.directory).into_iter().map(|directory| directory.join(FOLDER));
-    let folders = own.chain(projects.filter(|_| !skips_projects(around)));
+pub(crate) fn unread(env: &Environment) -> Vec<Notice> {
+    let own = opencode_user_folder(env).into_iter();
+    let projects = project_directories(&env.directory).into_iter().map(|directory| directory.join(FOLDER));
+    let folders = own.chain(projects.filter(|_| !skips_projects(env)));
     let inner = folders.flat_map(|folder| NOT_READ.map(|name| folder.join(name)));
     let folders = inner.filter(|folder| folder.is_dir()).map(|folder| Notice::folder(&folder));
-    let variables = VARIABLES.into_iter().filter(|name| around.variable(name).is_some());
+    let variables = VARIABLES.into_iter().filter(|name| env.variable(name).is_some());
     folders.chain(variables.map(Notice::variable)).collect()
 }
 

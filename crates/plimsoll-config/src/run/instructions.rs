@@ -6,8 +6,8 @@ use globset::GlobBuilder;
 use plimsoll_sandbox::Origin;
 use walkdir::WalkDir;
 
+use crate::environment::Environment;
 use crate::paths::{opencode_user_folder, project_directories};
-use crate::surroundings::Surroundings;
 
 /// A path or glob of instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,17 +37,17 @@ impl InstructionSource {
     /// The files that agents read without being told: the user's own, then the project's from the root of the repository down
     /// to the current directory. Outside of a repository only the current directory counts: what lies above it may be
     /// anyone's.
-    pub(crate) fn standing(around: &Surroundings) -> Vec<InstructionSource> {
-        let own = around.config_folder().into_iter().chain(opencode_user_folder(around));
+    pub(crate) fn standing(env: &Environment) -> Vec<InstructionSource> {
+        let own = env.config_folder().into_iter().chain(opencode_user_folder(env));
         let own: Vec<Vec<InstructionSource>> =
             own.map(|folder| standing_in(&folder, None)).filter(|found| !found.is_empty()).take(1).collect();
-        let above = project_directories(&around.directory);
+        let above = project_directories(&env.directory);
         let root = above.first().filter(|root| root.join(".git").exists()).copied();
         let folders = match root {
             Some(_) => above,
-            None => vec![around.directory.as_path()],
+            None => vec![env.directory.as_path()],
         };
-        let root = root.unwrap_or(&around.directory);
+        let root = root.unwrap_or(&env.directory);
         // A link out of the project would hand any file of the user's to the model.
         let within = root.canonicalize().unwrap_or_else(|_| root.to_owned());
         let below = folders.into_iter().flat_map(|folder| standing_in(folder, Some(&within)));

@@ -12,8 +12,8 @@ use serde_json::Value;
 use super::layer::RunLayer;
 use super::provider::ProviderConfig;
 use super::reference::{self, Piece};
+use crate::environment::Environment;
 use crate::paths::folder;
-use crate::surroundings::Surroundings;
 
 /// Minimum length of a value that is compared with variables. Values such as `1` or `true` occur in unrelated variables.
 const LEAST_LENGTH: usize = 8;
@@ -60,13 +60,13 @@ impl ProviderKeys {
     }
 
     /// Adds the contents of the variables and files that a value references.
-    fn add_references(&mut self, value: &Value, folder: &Path, around: &Surroundings) {
+    fn add_references(&mut self, value: &Value, folder: &Path, env: &Environment) {
         for piece in reference::all_pieces(value) {
             let held = match piece {
                 Piece::Text(_) => continue,
-                Piece::Variable(name) => around.variable(name).map(str::to_owned),
+                Piece::Variable(name) => env.variable(name).map(str::to_owned),
                 Piece::File(written) => {
-                    let path = reference::referenced_path(written, folder, around);
+                    let path = reference::referenced_path(written, folder, env);
                     path.and_then(|path| reference::read_text(&path).ok())
                 }
             };
@@ -90,12 +90,12 @@ impl fmt::Debug for ProviderKeys {
 impl RunLayer {
     /// Collects the keys of all providers. Variables count by name in every layer, even if a heavier layer replaces the setting.
     /// The contents of variables and files that are in effect count by value, because another variable may hold the same.
-    pub(super) fn provider_keys(&self, around: &Surroundings) -> ProviderKeys {
+    pub(super) fn provider_keys(&self, env: &Environment) -> ProviderKeys {
         let mut keys = ProviderKeys { variables: self.key_variables.clone(), values: Vec::new() };
         for (path, value) in self.values.leaves().into_iter().filter(|(path, _)| path[0] == "providers") {
             match self.origins.get(&path.join(".")) {
                 Some(Origin::Variable(name)) => drop(keys.variables.insert(name.clone())),
-                Some(Origin::File { path, .. }) => keys.add_references(&value, folder(path), around),
+                Some(Origin::File { path, .. }) => keys.add_references(&value, folder(path), env),
                 _ => {}
             }
         }

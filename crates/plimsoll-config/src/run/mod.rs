@@ -30,9 +30,9 @@ use plimsoll_sandbox::{Origin, Permissions, SandboxConfig};
 use serde::Serialize;
 use serde_json::Value;
 
+use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::notice::Notice;
-use crate::surroundings::Surroundings;
 use spec::RunSpec;
 
 pub use agent::{AgentConfig, AgentFork, AgentMode, ToolSwitch};
@@ -168,10 +168,7 @@ impl RunConfig {
     }
 
     /// The layers laid over each other, the lightest first.
-    pub(crate) fn of_layers(
-        layers: Vec<RunLayer>,
-        around: &Surroundings,
-    ) -> Result<RunConfig, Arc<ConfigError>> {
+    pub(crate) fn of_layers(layers: Vec<RunLayer>, env: &Environment) -> Result<RunConfig, Arc<ConfigError>> {
         let mut all = provider::built_in_layer();
         for layer in layers {
             if let Some(problem) = layer.problem {
@@ -179,7 +176,7 @@ impl RunConfig {
             }
             all.lay(layer);
         }
-        all.settle(around).map_err(Arc::new)
+        all.settle(env).map_err(Arc::new)
     }
 }
 

@@ -13,8 +13,8 @@ use serde_json::Value;
 use super::layer::RunLayer;
 use super::spec::{ApiSpec, ModelSpec, ProviderSpec, TimeSpec};
 use super::tree::Tree;
+use crate::environment::Environment;
 use crate::error::ConfigError;
-use crate::surroundings::Surroundings;
 
 /// Variables about a run, and the settings they make.
 pub(crate) const RUN_VARIABLES: [(&str, &str); 5] = [
@@ -128,7 +128,7 @@ pub(crate) fn built_in_layer() -> RunLayer {
 }
 
 /// What variables say: those of the official SDKs, and ours.
-pub(crate) fn environment_layer(around: &Surroundings) -> Result<RunLayer, ConfigError> {
+pub(crate) fn environment_layer(env: &Environment) -> Result<RunLayer, ConfigError> {
     let mut values = Tree::default();
     let mut origins = BTreeMap::new();
     let mut set = |path: &[&str], value: Value, variable: &str| {
@@ -136,7 +136,7 @@ pub(crate) fn environment_layer(around: &Surroundings) -> Result<RunLayer, Confi
         origins.insert(path.join("."), Origin::Variable(variable.to_owned()));
     };
     // Empty ones count as unset, as in the SDKs.
-    let variable = |name: &str| around.variable(name).filter(|value| !value.trim().is_empty());
+    let variable = |name: &str| env.variable(name).filter(|value| !value.trim().is_empty());
     for (provider, _, key, base_url) in BUILT_IN {
         for (field, name) in [("key", key), ("base_url", base_url)] {
             if let Some(value) = variable(name) {

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use crate::bounded::read_in_time;
-use crate::surroundings::Surroundings;
+use crate::environment::Environment;
 
 /// A key, a header or a prompt is not larger.
 const MOST_BYTES: u64 = 1_000_000;
@@ -81,25 +81,25 @@ pub(crate) fn all_pieces(value: &Value) -> Vec<Piece<'_>> {
 }
 
 /// The path that a reference means, from the folder of the file it stands in.
-pub(crate) fn referenced_path(written: &str, folder: &Path, around: &Surroundings) -> Option<PathBuf> {
+pub(crate) fn referenced_path(written: &str, folder: &Path, env: &Environment) -> Option<PathBuf> {
     match written.strip_prefix("~/") {
-        Some(rest) => around.below_home(rest),
+        Some(rest) => env.below_home(rest),
         None => Some(folder.join(written)),
     }
 }
 
 /// A text with its references replaced by what they refer to; or what is wrong with one of them.
-pub(crate) fn resolve(text: &str, folder: &Path, around: &Surroundings) -> Result<String, String> {
+pub(crate) fn resolve(text: &str, folder: &Path, env: &Environment) -> Result<String, String> {
     let mut resolved = String::new();
     for piece in pieces(text) {
         match piece {
             Piece::Text(text) => resolved.push_str(text),
             Piece::Variable(name) => {
-                let value = around.variable(name);
+                let value = env.variable(name);
                 resolved.push_str(value.ok_or_else(|| format!("the variable `{name}` is not set"))?);
             }
             Piece::File(written) => {
-                let path = referenced_path(written, folder, around);
+                let path = referenced_path(written, folder, env);
                 let path = path.ok_or_else(|| format!("there is no home for `{written}`"))?;
                 let text = read_text(&path).map_err(|why| format!("cannot read `{written}`: {why}"))?;
                 // Editors end files with a line break, which is no part of a key.

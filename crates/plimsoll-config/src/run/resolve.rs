@@ -158,6 +158,14 @@ fn ways(ready: &[&str]) -> String {
     lines.join("\n")
 }
 
+/// What is known of a model: its configuration, over the table.
+fn facts(name: &str, own: Option<&ModelConfig>) -> KnownFacts {
+    let table = ModelTable::default();
+    let id = own.and_then(|own| own.id.as_deref());
+    let known = id.and_then(|id| table.find(id)).or_else(|| table.find(name)).unwrap_or_default();
+    own.map_or(known, |own| own.over(known))
+}
+
 impl RunConfig {
     /// The model of that name, or the one that the configuration names.
     ///
@@ -199,9 +207,7 @@ impl RunConfig {
         let endpoint = self.endpoint(&model.provider, provider)?;
         let own = provider.models.get(&model.model);
         let id = own.and_then(|own| own.id.clone()).unwrap_or_else(|| model.model.clone());
-        let table = ModelTable::default();
-        let known = table.find(&id).or_else(|| table.find(&model.model)).unwrap_or_default();
-        let KnownFacts { limits, price, cache } = own.unwrap_or(&ModelConfig::default()).over(known);
+        let KnownFacts { limits, price, cache } = facts(&model.model, own);
         Ok(ResolvedModel {
             model: ModelRef { provider: model.provider.clone(), model: id },
             endpoint,
@@ -212,6 +218,18 @@ impl RunConfig {
             name: own.and_then(|own| own.name.clone()),
             origin,
         })
+    }
+
+    /// The limits of all models whose context window is configured, under the name and the id of each: what
+    /// [`RunConfig::resolve`] gives for them.
+    pub fn model_limits(&self) -> Vec<(String, Limits)> {
+        let models = self.providers.values().flat_map(|provider| &provider.models);
+        let models = models.filter(|(_, model)| model.context.is_some()).flat_map(|(name, model)| {
+            let limits = facts(name, Some(model)).limits;
+            let names = std::iter::once(name).chain(&model.id);
+            names.filter_map(move |name| Some((name.clone(), limits?)))
+        });
+        models.collect()
     }
 
     fn endpoint(&self, name: &str, provider: &ProviderConfig) -> Result<Endpoint, SetupError> {

@@ -17,10 +17,10 @@ use super::spec::{AgentSpec, McpSpec, RunSpec, SandboxSpec, SandboxSwitch, TaskS
 use super::tasks::TaskConfig;
 use super::webfetch::WebfetchConfig;
 use super::{RunCaps, RunConfig, RunField, mask, reference};
+use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::notice::Notice;
 use crate::paths::folder;
-use crate::surroundings::Surroundings;
 
 impl RunLayer {
     /// Lay a heavier layer over this one.
@@ -89,10 +89,10 @@ impl RunLayer {
     }
 
     /// Replace references, and give everything its type.
-    pub(super) fn settle(mut self, around: &Surroundings) -> Result<RunConfig, ConfigError> {
+    pub(super) fn settle(mut self, env: &Environment) -> Result<RunConfig, ConfigError> {
         let fields = self.shown_fields();
-        let mut keys = self.provider_keys(around);
-        let problems = self.resolve_references(around);
+        let mut keys = self.provider_keys(env);
+        let problems = self.resolve_references(env);
         let problem_of = |section: &str, name: &str| {
             let is_below =
                 |path: &[String]| matches!(path, [of, named, ..] if of == section && named == name);
@@ -136,12 +136,12 @@ impl RunLayer {
             let key = format!("agents.{name}");
             let agent_model = model(agent.model.clone(), &format!("{key}.model"))?;
             let problem = problem_of("agents", &name);
-            let built = self.agent(&name, agent, agent_model, problem, around)?;
+            let built = self.agent(&name, agent, agent_model, problem, env)?;
             agents.insert(name, built);
         }
         let mut mcp = BTreeMap::new();
         for (name, server) in spec.mcp {
-            if let Some(server) = self.mcp_server(&name, server, problem_of("mcp", &name), around)? {
+            if let Some(server) = self.mcp_server(&name, server, problem_of("mcp", &name), env)? {
                 mcp.insert(name, server);
             }
         }
@@ -151,19 +151,19 @@ impl RunLayer {
             default_agent: spec.default_agent,
             providers,
             agents,
-            permissions: self.permissions_of(None, around),
+            permissions: self.permissions_of(None, env),
             mcp,
-            sandbox: self.sandbox(&spec.sandbox, around)?,
+            sandbox: self.sandbox(&spec.sandbox, env)?,
             webfetch: WebfetchConfig { hosts: spec.webfetch.hosts, proxy: spec.webfetch.proxy },
             tasks: self.task_config(&spec.tasks)?,
             // Set by `Config::load`, which knows the projects.
             is_trusted: false,
             caps: RunCaps { steps: spec.max_steps, cost: spec.max_cost, tokens: spec.max_tokens },
-            hooks: resolve_hooks(self.hooks, around),
+            hooks: resolve_hooks(self.hooks, env),
             keys,
             ignored: self.ignored,
             fields,
-            standing: InstructionSource::standing(around),
+            standing: InstructionSource::standing(env),
             instructions: self.instructions,
             skills: self.skills,
             origins: self.origins,
@@ -171,13 +171,13 @@ impl RunLayer {
     }
 
     /// Replace the references in values that files set. What a variable holds is taken as it is.
-    fn resolve_references(&mut self, around: &Surroundings) -> Vec<(Vec<String>, String)> {
+    fn resolve_references(&mut self, env: &Environment) -> Vec<(Vec<String>, String)> {
         let mut problems = Vec::new();
         for (path, mut value) in self.values.leaves() {
             let key = path.join(".");
             let Some(Origin::File { path: file, .. }) = self.origins.get(&key) else { continue };
             let origin = self.origins[&key].clone();
-            match replace(&mut value, folder(file), around) {
+            match replace(&mut value, folder(file), env) {
                 Ok(false) => {}
                 Ok(true) => self.values.set(&path.iter().map(String::as_str).collect::<Vec<_>>(), value),
                 Err(problem) => problems.push((path, format!("{origin}: `{key}`: {problem}"))),
@@ -206,7 +206,7 @@ impl RunLayer {
         spec: AgentSpec,
         model: Option<ModelRef>,
         problem: Option<String>,
-        around: &Surroundings,
+        env: &Environment,
     ) -> Result<AgentConfig, ConfigError> {
         let key = |field: &str| format!("agents.{name}.{field}");
         for (is_zero, field) in [(spec.steps == Some(0), "steps"), (spec.output == Some(0), "output")] {
@@ -230,7 +230,7 @@ impl RunLayer {
             top_p: spec.top_p,
             options: spec.options,
             mode: spec.mode,
-            permissions: self.permissions_of(Some(name), around),
+            permissions: self.permissions_of(Some(name), env),
             fork: spec.fork,
             disabled: spec.disable.unwrap_or(false),
             problem,
@@ -242,24 +242,24 @@ impl RunLayer {
         &self,
         key: &str,
         paths: &[String],
-        around: &Surroundings,
+        env: &Environment,
     ) -> Result<Vec<PathBuf>, ConfigError> {
         let place = match self.origins.get(key) {
             Some(Origin::File { path, .. }) => folder(path),
-            _ => &around.directory,
+            _ => &env.directory,
         };
         let meant = |path: &String| {
             let no_home = || self.wrong(key, &format!("`{key}`: there is no home for `{path}`"));
-            reference::referenced_path(path, place, around).ok_or_else(no_home)
+            reference::referenced_path(path, place, env).ok_or_else(no_home)
         };
         paths.iter().map(meant).collect()
     }
 
-    fn sandbox(&self, spec: &SandboxSpec, around: &Surroundings) -> Result<SandboxConfig, ConfigError> {
+    fn sandbox(&self, spec: &SandboxSpec, env: &Environment) -> Result<SandboxConfig, ConfigError> {
         // `Config::load`, which knows where the store is, sets what is closed.
         Ok(SandboxConfig::default()
             .mode(spec.mode.unwrap_or_default())
-            .write(self.granted_paths("sandbox.write", &spec.write, around)?)
+            .write(self.granted_paths("sandbox.write", &spec.write, env)?)
             .network(spec.network.unwrap_or(false))
             .unix_sockets(spec.unix_sockets.unwrap_or(false)))
     }
@@ -285,7 +285,7 @@ impl RunLayer {
         name: &str,
         spec: McpSpec,
         problem: Option<String>,
-        around: &Surroundings,
+        env: &Environment,
     ) -> Result<Option<McpServer>, ConfigError> {
         let key = format!("mcp.{name}");
         let enabled = spec.enabled.unwrap_or(true);
@@ -298,7 +298,7 @@ impl RunLayer {
             .unconfined(spec.sandbox == Some(SandboxSwitch::Off))
             .network(spec.network.unwrap_or(false))
             .unix_sockets(spec.unix_sockets.unwrap_or(false))
-            .write(self.granted_paths(&format!("{key}.write"), &spec.write, around)?);
+            .write(self.granted_paths(&format!("{key}.write"), &spec.write, env)?);
         let connection = match (spec.command, spec.url) {
             (Some(command), None) if !command.is_empty() => {
                 let origin = self.origins.get(&format!("{key}.cwd"));
@@ -325,8 +325,8 @@ impl RunLayer {
     }
 
     /// The rules for an agent, or those for all, with the home in their patterns.
-    fn permissions_of(&self, agent: Option<&str>, around: &Surroundings) -> Permissions {
-        let home = around.home.as_ref().map(|home| home.display().to_string());
+    fn permissions_of(&self, agent: Option<&str>, env: &Environment) -> Permissions {
+        let home = env.home.as_ref().map(|home| home.display().to_string());
         let rules = self.rules.iter().filter(|(of, _)| of.as_deref() == agent).map(|(_, rule)| {
             let rest = ["~", "$HOME"].iter().find_map(|prefix| rule.pattern.strip_prefix(prefix));
             let rest = rest.filter(|rest| rest.is_empty() || rest.starts_with('/'));
@@ -407,20 +407,20 @@ pub(crate) fn hook_value(hook: &HookCommand) -> Value {
 }
 
 /// Replace the references in the commands of hooks. A hook with one that leads nowhere is not run.
-fn resolve_hooks(hooks: Vec<HookCommand>, around: &Surroundings) -> Vec<HookCommand> {
+fn resolve_hooks(hooks: Vec<HookCommand>, env: &Environment) -> Vec<HookCommand> {
     let resolve = |mut hook: HookCommand| {
         let place = match &hook.origin {
             Origin::File { path, .. } => folder(path).to_owned(),
-            _ => around.directory.clone(),
+            _ => env.directory.clone(),
         };
         for word in &mut hook.command {
-            match reference::resolve(word, &place, around) {
+            match reference::resolve(word, &place, env) {
                 Ok(resolved) => *word = resolved,
                 Err(problem) => hook.problem = Some(format!("{}: `hooks`: {problem}", hook.origin)),
             }
         }
         for path in &mut hook.grants.write {
-            match path.to_str().and_then(|written| reference::referenced_path(written, &place, around)) {
+            match path.to_str().and_then(|written| reference::referenced_path(written, &place, env)) {
                 Some(meant) => *path = meant,
                 None => {
                     let problem = format!("`hooks.write`: there is no home for `{}`", path.display());
@@ -434,7 +434,7 @@ fn resolve_hooks(hooks: Vec<HookCommand>, around: &Surroundings) -> Vec<HookComm
 }
 
 /// Replace the references of a value; says whether there was one.
-fn replace(value: &mut Value, folder: &Path, around: &Surroundings) -> Result<bool, String> {
+fn replace(value: &mut Value, folder: &Path, env: &Environment) -> Result<bool, String> {
     match value {
         Value::String(text) => {
             let is_plain =
@@ -442,13 +442,13 @@ fn replace(value: &mut Value, folder: &Path, around: &Surroundings) -> Result<bo
             if is_plain {
                 return Ok(false);
             }
-            *text = reference::resolve(text, folder, around)?;
+            *text = reference::resolve(text, folder, env)?;
             Ok(true)
         }
         Value::Array(items) => {
             let mut any = false;
             for item in items {
-                any |= replace(item, folder, around)?;
+                any |= replace(item, folder, env)?;
             }
             Ok(any)
         }

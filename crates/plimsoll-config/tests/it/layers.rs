@@ -36,35 +36,32 @@ fn with_layers(user: bool, project: bool, environment: bool, flags: bool) -> (Ho
         ("PLIMSOLL_PRUNE_PROTECT_TOKENS", "3"),
         ("PLIMSOLL_TRUNCATE_TOOL_LIMITS", "{\"bash\":3}"),
     ];
-    let around = home.around(&home.project, if environment { &variables } else { &[] });
+    let env = home.env(&home.project, if environment { &variables } else { &[] });
     let asked = Flags {
         policy: Some("plimsoll".to_owned()),
         context: Some(4_000),
         store: Some(PathBuf::from("4.db")),
         ..Flags::default()
     };
-    let config = Config::load(&if flags { asked } else { Flags::default() }, &around).unwrap();
+    let config = Config::load(&if flags { asked } else { Flags::default() }, &env).unwrap();
     (home, config)
 }
 
 #[test]
 fn a_context_window_is_written_in_thousands_or_millions() {
     let home = Home::new();
-    let around = |text: &str| home.around(&home.project, &[("PLIMSOLL_CONTEXT", text)]);
+    let env = |text: &str| home.env(&home.project, &[("PLIMSOLL_CONTEXT", text)]);
     for (text, tokens) in [("128k", 128_000), ("1M", 1_000_000), ("64000", 64_000)] {
-        assert_eq!(Config::load(&Flags::default(), &around(text)).unwrap().context, tokens);
+        assert_eq!(Config::load(&Flags::default(), &env(text)).unwrap().context, tokens);
         home.write("project/plimsoll.toml", &format!("context = \"{text}\"\n"));
-        assert_eq!(
-            Config::load(&Flags::default(), &home.around(&home.project, &[])).unwrap().context,
-            tokens
-        );
+        assert_eq!(Config::load(&Flags::default(), &home.env(&home.project, &[])).unwrap().context, tokens);
     }
     for text in ["0", "0k", "many", "1.5", "-1k"] {
         home.write("project/plimsoll.toml", "");
-        let told = Config::load(&Flags::default(), &around(text)).unwrap_err().to_string();
+        let told = Config::load(&Flags::default(), &env(text)).unwrap_err().to_string();
         assert!(told.contains("such as 128000 or 128k") && told.contains(text), "{told}");
         home.write("project/plimsoll.toml", &format!("context = \"{text}\"\n"));
-        let told = Config::load(&Flags::default(), &home.around(&home.project, &[])).unwrap_err().to_string();
+        let told = Config::load(&Flags::default(), &home.env(&home.project, &[])).unwrap_err().to_string();
         assert!(told.contains("plimsoll.toml:1: `context`: expected a number of tokens above 0"), "{told}");
     }
 }
@@ -145,7 +142,7 @@ fn p12_without_trust_the_project_wins_where_it_is_harmless() {
 fn errors_say_what_and_where_and_what_to_do() {
     let told = |text: &str| {
         let home = Home::new().with("project/plimsoll.toml", text);
-        let error = Config::load(&Flags::default(), &home.around(&home.project, &[])).unwrap_err();
+        let error = Config::load(&Flags::default(), &home.env(&home.project, &[])).unwrap_err();
         let told = format!("{error} | {}", error.hint().unwrap_or_default());
         told.replace(home.project.to_str().unwrap(), "[PROJECT]")
     };

@@ -92,7 +92,7 @@ fn full_home() -> Home {
 }
 
 fn load(home: &Home, variables: &[(&str, &str)]) -> Config {
-    Config::load(&Flags::default(), &home.around(&home.project, variables)).unwrap()
+    Config::load(&Flags::default(), &home.env(&home.project, variables)).unwrap()
 }
 
 fn run(home: &Home) -> RunConfig {

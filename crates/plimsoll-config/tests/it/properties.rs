@@ -153,8 +153,8 @@ proptest! {
             "model = \"mine/m\"\n[providers.mine]\napi = \"openai\"\nkey = \"k\"\nbase_url = \"https://mine\"\n\
              [mcp.mine]\ncommand = [\"mine\"]\nenabled = false\n[permissions]\nbash = \"ask\"\n",
         );
-        let around = home.around(&home.project, &[("ANTHROPIC_API_KEY", "sk")]);
-        let load = || Config::load(&Flags::default(), &around);
+        let env = home.env(&home.project, &[("ANTHROPIC_API_KEY", "sk")]);
+        let load = || Config::load(&Flags::default(), &env);
         let before = guarded(&load().unwrap());
         if with_toml {
             let fields: &Map<String, Value> = top.as_object().unwrap();

@@ -16,13 +16,13 @@ fn run_of(config: Config) -> RunConfig {
 }
 
 fn run(home: &Home, variables: &[(&str, &str)]) -> RunConfig {
-    let around = home.around(&home.project, variables);
-    run_of(Config::load(&Flags::default(), &around).unwrap())
+    let env = home.env(&home.project, variables);
+    run_of(Config::load(&Flags::default(), &env).unwrap())
 }
 
 fn problem(home: &Home) -> String {
-    let around = home.around(&home.project, &[]);
-    let error = Config::load(&Flags::default(), &around).unwrap().run.unwrap_err();
+    let env = home.env(&home.project, &[]);
+    let error = Config::load(&Flags::default(), &env).unwrap().run.unwrap_err();
     error.to_string().replace(home.path.to_str().unwrap(), "[HOME]")
 }
 
@@ -171,9 +171,9 @@ fn p10_the_heaviest_layer_wins_field_by_field() {
             home.trust(&home.project);
         }
         let variables = [("PLIMSOLL_MODEL", "p/3"), ("PLIMSOLL_MAX_STEPS", "3")];
-        let around = home.around(&home.project, if on[2] { &variables } else { &[] });
+        let env = home.env(&home.project, if on[2] { &variables } else { &[] });
         let asked = Flags { model: Some("p/4".to_owned()), max_steps: Some(4), ..Flags::default() };
-        let run = run_of(Config::load(&if on[3] { asked } else { Flags::default() }, &around).unwrap());
+        let run = run_of(Config::load(&if on[3] { asked } else { Flags::default() }, &env).unwrap());
         let heaviest = |most: usize| (1..=most).rev().find(|layer| on[layer - 1]);
         let model = run.model.as_ref().map(|model| model.model.clone());
         assert_eq!(model, heaviest(4).map(|layer| layer.to_string()), "{on:?}");
@@ -293,7 +293,7 @@ fn p10_references_are_replaced_and_missing_ones_are_told_when_they_are_needed() 
         "{error}"
     );
     assert!(run.agents["build"].problem.as_ref().unwrap().contains("gone.md"));
-    let without = run_of(Config::load(&Flags::default(), &home.around(&home.project, &[])).unwrap());
+    let without = run_of(Config::load(&Flags::default(), &home.env(&home.project, &[])).unwrap());
     let error = without.resolve_model(Some("a/m")).unwrap_err();
     insta::assert_snapshot!(error.to_string().replace(home.path.to_str().unwrap(), "[HOME]"), @"[HOME]/.config/plimsoll/config.toml:3: `providers.a.key`: the variable `MY_KEY` is not set");
 }
@@ -312,8 +312,8 @@ fn p10_no_secret_is_shown() {
          [mcp.m]\ncommand = [\"x\"]\nenvironment = {{ TOKEN = \"{secret}\" }}\n"
     );
     let home = Home::new().with(USER, &text).with("project/plimsoll.toml", &of_project);
-    let around = home.around(&home.project, &[("ANTHROPIC_API_KEY", secret), ("OPENAI_API_KEY", secret)]);
-    let config = Config::load(&Flags::default(), &around).unwrap();
+    let env = home.env(&home.project, &[("ANTHROPIC_API_KEY", secret), ("OPENAI_API_KEY", secret)]);
+    let config = Config::load(&Flags::default(), &env).unwrap();
     assert!(!format!("{config:?}").contains(secret), "Debug of the configuration");
     let run = config.run.as_ref().unwrap();
     assert!(!serde_json::to_string(run.fields()).unwrap().contains(secret), "fields");
@@ -325,7 +325,7 @@ fn p10_no_secret_is_shown() {
     }
     let project = plimsoll_config::Project::read(&home.project.join("plimsoll.toml")).unwrap();
     assert!(!format!("{project:?}").contains(secret), "Debug of the project");
-    let review = project.review(&around).unwrap();
+    let review = project.review(&env).unwrap();
     assert!(!serde_json::to_string(&review).unwrap().contains(secret), "the review");
     assert!(!format!("{:?}", config.left_out).contains(secret), "what is left out");
     // Nor in an error, if it stands in a wrong place.
@@ -359,7 +359,7 @@ fn p10_mistakes_are_told_with_their_place() {
     // A key that is none is a mistake of the file as a whole.
     let unknown = |text: &str| {
         let home = Home::new().with(USER, text);
-        let error = Config::load(&Flags::default(), &home.around(&home.project, &[])).unwrap_err();
+        let error = Config::load(&Flags::default(), &home.env(&home.project, &[])).unwrap_err();
         let told = format!("{error} | {}", error.hint().unwrap_or_default());
         told.replace(home.path.to_str().unwrap(), "[HOME]")
     };
@@ -417,7 +417,7 @@ fn p10_a_policy_file_says_nothing_about_a_run() {
     let home = Home::new()
         .with(USER, "policy = \"mine.toml\"\n")
         .with(".config/plimsoll/mine.toml", "model = \"openai/gpt-5\"\n");
-    let error = Config::load(&Flags::default(), &home.around(&home.project, &[])).unwrap_err();
+    let error = Config::load(&Flags::default(), &home.env(&home.project, &[])).unwrap_err();
     assert!(
         error.to_string().ends_with("a policy says nothing about a run, and this has `model`"),
         "{error}"
@@ -470,7 +470,7 @@ fn hooks_of_all_files_count_in_order_and_mistakes_have_a_place() {
         .with("project/plimsoll.toml", &hook("session.compacting", "c"));
     home.trust(&home.project);
     let load = |variables: &[(&str, &str)]| {
-        Config::load(&Flags::default(), &home.around(&home.project, variables)).unwrap().run.unwrap()
+        Config::load(&Flags::default(), &home.env(&home.project, variables)).unwrap().run.unwrap()
     };
     let run = load(&[("ARG", "x")]);
     let found: Vec<_> = run.hooks.iter().map(|hook| (hook.event.name(), hook.command.join(" "))).collect();
@@ -490,7 +490,7 @@ fn hooks_of_all_files_count_in_order_and_mistakes_have_a_place() {
         ("hooks = 5", "list"),
     ] {
         let home = Home::new().with(".config/plimsoll/config.toml", text);
-        let config = Config::load(&Flags::default(), &home.around(&home.project, &[])).unwrap();
+        let config = Config::load(&Flags::default(), &home.env(&home.project, &[])).unwrap();
         let error = config.run.unwrap_err().to_string();
         assert!(error.contains(told) && error.contains("config.toml"), "{text}: {error}");
     }
@@ -509,7 +509,7 @@ fn r121_opencodes_names_of_hooks_are_accepted() {
     for (theirs, ours) in names {
         let text = format!("[[hooks]]\nevent = \"{theirs}\"\ncommand = [\"a\"]\n");
         let home = Home::new().with(USER, &text);
-        let config = Config::load(&Flags::default(), &home.around(&home.project, &[])).unwrap();
+        let config = Config::load(&Flags::default(), &home.env(&home.project, &[])).unwrap();
         let hooks = config.run.unwrap().hooks;
         assert_eq!(hooks.iter().map(|hook| hook.event.name()).collect::<Vec<_>>(), [ours]);
         assert!(schema.contains(theirs), "{theirs}");
@@ -533,7 +533,7 @@ fn a_secret_in_the_path_of_a_base_url_is_not_shown() {
     let settings = "[providers.gw]\napi = \"anthropic\"\nbase_url = \"http://gw.example/{env:TENANT}/api\"\n";
     let home = Home::new().with(".config/plimsoll/config.toml", settings);
     let variables = [("TENANT", "tenant-secret-77")];
-    let config = Config::load(&Flags::default(), &home.around(&home.project, &variables)).unwrap();
+    let config = Config::load(&Flags::default(), &home.env(&home.project, &variables)).unwrap();
     let endpoint = config.run.unwrap().resolve_model(Some("gw/m")).unwrap().endpoint;
     assert!(endpoint.url().contains("/tenant-secret-77/api/"));
     for shown in [endpoint.shown_url(), format!("{endpoint:?}")] {
@@ -563,7 +563,7 @@ fn every_variable_that_a_provider_refers_to_is_a_key() {
         ("BEARER", "sk-bearer-0123456789"),
         ("OPENAI_BASE_URL", "http://user:pass@localhost/v1"),
     ];
-    let config = Config::load(&Flags::default(), &home.around(&home.project, &variables)).unwrap();
+    let config = Config::load(&Flags::default(), &home.env(&home.project, &variables)).unwrap();
     let keys = config.run.unwrap().keys;
     let is_key = |name: &str, value: &str| keys.are_in(name.as_ref(), value.as_ref());
     for (name, value) in variables {

@@ -68,8 +68,8 @@ fn the_examples_of_the_documentation_are_read() {
         let run = config.run.unwrap();
         assert!(config.notices.is_empty() && config.left_out.is_empty(), "{block}");
         if block.contains("[providers.local]") {
-            let around = home.around(&home.project, &[("LOCAL_KEY", "k")]);
-            let run = Config::load(&Flags::default(), &around).unwrap().run.unwrap();
+            let env = home.env(&home.project, &[("LOCAL_KEY", "k")]);
+            let run = Config::load(&Flags::default(), &env).unwrap().run.unwrap();
             let model = run.resolve_small_model().unwrap().unwrap();
             assert_eq!((model.model.model.as_str(), model.limits.unwrap().context.0), ("qwen3:8b", 32_768));
         }

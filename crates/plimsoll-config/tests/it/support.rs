@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use plimsoll_config::{Config, Flags, Ledger, LeftOut, Project, Surroundings};
+use plimsoll_config::{Config, Environment, Flags, Ledger, LeftOut, Project};
 use tempfile::TempDir;
 
 /// A home with a project in it.
@@ -35,11 +35,11 @@ impl Home {
         std::fs::write(path, text).unwrap();
     }
 
-    /// Its surroundings in a directory, with variables.
-    pub(crate) fn around(&self, directory: &Path, variables: &[(&str, &str)]) -> Surroundings {
+    /// Its environment in a directory, with variables.
+    pub(crate) fn env(&self, directory: &Path, variables: &[(&str, &str)]) -> Environment {
         let home = ("HOME", self.path.to_str().unwrap());
         let all = variables.iter().chain([&home]);
-        Surroundings::new(
+        Environment::new(
             directory.to_owned(),
             all.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())),
         )
@@ -52,14 +52,14 @@ impl Home {
 
     /// What holds in a directory.
     pub(crate) fn load_in(&self, directory: &Path) -> Config {
-        Config::load(&Flags::default(), &self.around(directory, &[])).unwrap()
+        Config::load(&Flags::default(), &self.env(directory, &[])).unwrap()
     }
 
     /// Trust a directory, as the command does.
     pub(crate) fn trust(&self, directory: &Path) {
         let project = Project::read(&Project::file_in(directory).unwrap()).unwrap();
-        let around = self.around(directory, &[]);
-        Ledger::trust(&around, &project.review(&around).unwrap()).unwrap();
+        let env = self.env(directory, &[]);
+        Ledger::trust(&env, &project.review(&env).unwrap()).unwrap();
     }
 
     /// Where the database is by default.

@@ -65,9 +65,9 @@ fn p12_trusted_it_takes_effect_until_its_content_changes() {
     // As it was when it was trusted, it still is.
     home.write("project/plimsoll.toml", HOSTILE);
     assert!(home.load().left_out.is_empty());
-    assert!(Ledger::revoke(&home.around(&home.project, &[]), &home.project).unwrap());
+    assert!(Ledger::revoke(&home.env(&home.project, &[]), &home.project).unwrap());
     assert!(matches!(home.load().left_out[0].why, Distrust::NotTrusted));
-    assert!(!Ledger::revoke(&home.around(&home.project, &[]), &home.project).unwrap());
+    assert!(!Ledger::revoke(&home.env(&home.project, &[]), &home.project).unwrap());
 }
 
 #[test]
@@ -128,16 +128,12 @@ fn p12_a_policy_file_outside_the_checkout_is_not_opened_before_trust() {
     home.write("project/plimsoll.toml", "policy = \"/dev/zero\"\n");
     let project = Project::read(&home.project.join("plimsoll.toml")).unwrap();
     assert!(
-        project
-            .review(&home.around(&home.project, &[]))
-            .unwrap_err()
-            .to_string()
-            .contains("not a regular file")
+        project.review(&home.env(&home.project, &[])).unwrap_err().to_string().contains("not a regular file")
     );
 
     home.write("project/plimsoll.toml", "policy = \"../outside.json\"\n");
     let project = Project::read(&home.project.join("plimsoll.toml")).unwrap();
-    let review = project.review(&home.around(&home.project, &[])).unwrap();
+    let review = project.review(&home.env(&home.project, &[])).unwrap();
     let keys: Vec<&str> = review.settings.iter().map(|setting| setting.key.as_str()).collect();
     assert_eq!(keys, ["policy", "context", "prune.minTokens"], "all of it would take effect");
     home.trust(&home.project);
@@ -209,8 +205,8 @@ fn p12_a_ledger_that_cannot_be_believed_trusts_nothing() {
         assert!(error.remedy().starts_with("remove `"), "{}", error.remedy());
         // It is not written over: it may be mended.
         let project = Project::read(&home.project.join("plimsoll.toml")).unwrap();
-        let around = home.around(&home.project, &[]);
-        assert!(Ledger::trust(&around, &project.review(&around).unwrap()).is_err());
+        let env = home.env(&home.project, &[]);
+        assert!(Ledger::trust(&env, &project.review(&env).unwrap()).is_err());
         assert_eq!(std::fs::read_to_string(home.path.join(ledger_place())).unwrap(), broken);
     }
 }
@@ -235,14 +231,14 @@ fn p12_a_home_that_cannot_be_written_is_an_error_that_says_so() {
     // A file where the folder would be: also a superuser cannot write below it.
     let home = Home::new().with("project/plimsoll.toml", "store = \"./leak.db\"\n").with(".local", "");
     let project = Project::read(&home.project.join("plimsoll.toml")).unwrap();
-    let around = home.around(&home.project, &[]);
-    let error = Ledger::trust(&around, &project.review(&around).unwrap()).unwrap_err();
+    let env = home.env(&home.project, &[]);
+    let error = Ledger::trust(&env, &project.review(&env).unwrap()).unwrap_err();
     assert!(matches!(error, LedgerError::Write { .. }), "{error}");
     assert!(error.remedy().contains("XDG_DATA_HOME"), "{}", error.remedy());
     assert_eq!(left_out(&home.load()), ["store"]);
     // Nor does it have to be there at all.
-    let around = plimsoll_config::Surroundings::new(home.project, []);
-    let config = Config::load(&Flags::default(), &around).unwrap();
+    let env = plimsoll_config::Environment::new(home.project, []);
+    let config = Config::load(&Flags::default(), &env).unwrap();
     assert!(matches!(config.left_out[0].why, Distrust::NoLedger(LedgerError::NoHome)));
 }
 
@@ -252,12 +248,12 @@ fn p12_what_its_user_says_needs_no_trust() {
         .with(".config/plimsoll/config.toml", "policy = \"mine.json\"\n")
         .with(".config/plimsoll/mine.json", "{ \"compact\": { \"continueText\": \"Go on.\" } }")
         .with("project/plimsoll.toml", "store = \"./leak.db\"\n");
-    let around = home.around(&home.project, &[("PLIMSOLL_STORE", "by-variable.db")]);
-    let config = Config::load(&Flags::default(), &around).unwrap();
+    let env = home.env(&home.project, &[("PLIMSOLL_STORE", "by-variable.db")]);
+    let config = Config::load(&Flags::default(), &env).unwrap();
     assert_eq!(config.store.path, Some(home.project.join("by-variable.db")));
     assert_eq!(config.policy.compact.continue_text, "Go on.");
     let flags = Flags { store: Some("by-flag.db".into()), ..Flags::default() };
-    assert_eq!(Config::load(&flags, &around).unwrap().store.path, Some(home.project.join("by-flag.db")));
+    assert_eq!(Config::load(&flags, &env).unwrap().store.path, Some(home.project.join("by-flag.db")));
 }
 
 #[test]
@@ -273,6 +269,6 @@ fn p12_processes_that_trust_at_once_forget_nothing() {
             scope.spawn(move || home.trust(&folder));
         }
     });
-    let ledger = Ledger::read(&home.around(&home.project, &[])).unwrap();
+    let ledger = Ledger::read(&home.env(&home.project, &[])).unwrap();
     assert_eq!(ledger.projects().len(), names.len());
 }

@@ -1,106 +1,110 @@
-//! The content of the window, weighed.
+//! The window of a session that is being driven.
 
 use plimsoll::compact::ladder::Trigger;
-use plimsoll::count::block_tokens;
-use plimsoll::pin;
-use plimsoll::{Block, Limits, Line, Load, Scale, Tokens, WindowRole};
+use plimsoll::{Limits, Line, Load, Message, Scale, Tokens};
 use plimsoll_store::Session;
 use serde::Serialize;
 
 use super::Driver;
 use crate::error::SessionError;
+use crate::inspect::{BlockScale, Describer, MeasuredBy, Weigher, WindowReport, is_user_prompt};
+use crate::scale::WindowSize;
+use crate::stored::each_message;
 
-/// The content of a session's window, and its distance from the line.
+/// How heavy the next request of a session is, and how far it is from the line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct Inspection {
-    /// The session's record, with its charges so far.
+pub struct SessionLoad {
+    /// The session, with its cost so far.
     pub session: Session,
-    /// Tokens of the next request. If a reduction has made the newest usage stale, the figure stays on the scale of that usage, so
-    /// that a window minus what was reduced is the window afterwards.
+    /// Size of the next request. After a reduction it stays on the scale of the newest usage, so that the difference is the
+    /// size of what was reduced.
     pub load: Load,
-    /// Converts estimates to the scale of `load.tokens`.
+    /// Converts estimates to `load.tokens`.
     pub scale: Scale,
-    /// The limits of the model.
+    /// Limits of the model.
     pub limits: Limits,
     /// The line, if the model's window is known.
     pub line: Option<Line>,
-    /// Number of messages in the window.
-    pub messages: usize,
-    /// Tokens by kind of content; estimates, on `scale`.
-    pub kinds: Kinds,
-    /// Number of tool results that show a placeholder.
-    pub cleared: usize,
-    /// Tokens of pinned texts; an estimate, on `scale`.
-    pub pins: Tokens,
-}
-
-/// Tokens of a window by kind of content.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-#[non_exhaustive]
-pub struct Kinds {
-    /// The system prompt and the tools.
-    pub fixed: Tokens,
-    /// System messages of the host.
-    pub system: Tokens,
-    /// Text of the user.
-    pub user: Tokens,
-    /// Text of the model.
-    pub assistant: Tokens,
-    /// Reasoning of the model.
-    pub thinking: Tokens,
-    /// Tool calls.
-    pub calls: Tokens,
-    /// Tool results.
-    pub results: Tokens,
-    /// Files.
-    pub files: Tokens,
-    /// Framing of the messages.
-    pub framing: Tokens,
 }
 
 impl Driver {
-    /// Weighs the window.
-    pub fn inspect(&self) -> Result<Inspection, SessionError> {
-        let (window, counter) = (self.window(), self.meter.counter());
+    /// Returns the size of the next request. It costs as much as the window is long.
+    pub fn load(&self) -> Result<SessionLoad, SessionError> {
+        let (load, scale) = self.shown_load();
+        Ok(SessionLoad {
+            session: self.archive.store().session(self.session())?,
+            load,
+            scale,
+            limits: self.limits(),
+            line: self.settings.policy.overflow.line(self.limits()),
+        })
+    }
+
+    fn shown_load(&self) -> (Load, Scale) {
         let situation = self.situation(Trigger::Auto);
         let mut load = situation.load(&self.log);
         let scale = situation.scale(&load, &self.log);
         if load.usage_of.is_none() {
             load.tokens = scale.request(load.estimate);
         }
-        let mut kinds = Kinds { fixed: scale.piece(self.overhead().total()), ..Kinds::default() };
-        let mut cleared = 0;
-        for message in &window.messages {
-            kinds.framing += scale.piece(counter.message_overhead());
-            for block in &message.blocks {
-                let tokens = scale.piece(block_tokens(block, &*counter));
-                let kind = match (block, message.role) {
-                    (Block::Text { .. }, WindowRole::System) => &mut kinds.system,
-                    (Block::Text { .. }, WindowRole::User) => &mut kinds.user,
-                    (Block::Text { .. }, WindowRole::Assistant | WindowRole::Tool) => &mut kinds.assistant,
-                    (Block::Provider { .. }, _) => &mut kinds.assistant,
-                    (Block::Reasoning { .. }, _) => &mut kinds.thinking,
-                    (Block::Call { .. }, _) => &mut kinds.calls,
-                    (Block::Result { .. }, _) => &mut kinds.results,
-                    (Block::File { .. }, _) => &mut kinds.files,
-                };
-                *kind += tokens;
-                cleared += usize::from(matches!(block, Block::Result { cleared: true, .. }));
-            }
+        (load, scale)
+    }
+
+    /// Returns what is in the window. It reads the whole session.
+    ///
+    /// If the size of the next request is known from the usage of the last answer, this is the report that every host shows
+    /// for the stored session. Otherwise the session records no request like the next one: this host has not made one yet, or
+    /// something was reduced or added since. Then the window is weighed on the scale of [`Driver::load`].
+    pub fn inspect(&self) -> Result<WindowReport, SessionError> {
+        let policy = &self.settings.policy;
+        let mut weigher = Weigher::new(policy);
+        let mut turns = TurnsOf::new(&self.log);
+        each_message(self.archive.store(), self.session(), &mut |message| {
+            turns.add(&message);
+            weigher.add(message);
+        })?;
+        let session = self.archive.store().session(self.session())?;
+        let directory = session.directory.as_deref();
+        let stored = weigher.finish(self.limits(), directory);
+        let (load, scale) = self.shown_load();
+        if load.usage_of.is_some() && load.tokens == stored.window && stored.adds_up() {
+            return Ok(stored);
         }
-        Ok(Inspection {
-            session: self.archive.store().session(self.session())?,
-            load,
-            scale,
-            limits: self.limits(),
-            line: self.settings.policy.overflow.line(self.limits()),
-            messages: window.messages.len(),
-            kinds,
-            cleared,
-            pins: pin::pins(&self.log).map(|(_, _, text)| scale.piece(counter.count_text(text))).sum(),
+        let (counter, describer) = (self.counter(), Describer { directory });
+        let blocks = BlockScale { policy, counter: &*counter, scale, describer };
+        let seen = blocks.add_up(&self.log, &turns.of_log, Tokens::ZERO);
+        let hidden = scale.piece(self.overhead().total()).min(load.tokens);
+        let unseen = load.tokens - seen.visible - hidden;
+        let size = WindowSize { tokens: load.tokens, hidden: Some(hidden), unseen: Some(unseen) };
+        Ok(WindowReport {
+            messages: stored.messages,
+            measured: if load.usage_of.is_some() { MeasuredBy::Usage } else { MeasuredBy::Count },
+            line: stored.line,
+            pivots: stored.pivots,
+            ..seen.with_size(size)
         })
+    }
+}
+
+/// The turns of the messages that a driver holds, counted over the whole session.
+struct TurnsOf<'a> {
+    log: &'a [Message],
+    of_log: Vec<u32>,
+    turn: u32,
+}
+
+impl TurnsOf<'_> {
+    fn new(log: &[Message]) -> TurnsOf<'_> {
+        TurnsOf { log, of_log: Vec::with_capacity(log.len()), turn: 0 }
+    }
+
+    fn add(&mut self, message: &Message) {
+        self.turn += u32::from(is_user_prompt(message));
+        // Both are in the order of the session.
+        if self.log.get(self.of_log.len()).is_some_and(|held| held.info.id == message.info.id) {
+            self.of_log.push(self.turn);
+        }
     }
 }

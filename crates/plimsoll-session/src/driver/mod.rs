@@ -37,9 +37,9 @@ use crate::error::SessionError;
 use crate::meter::{Meter, Weighed};
 use crate::overhead::Overhead;
 use crate::reduced::Reduced;
+use crate::scale::UsageScale;
 use crate::settings::{Figures, SessionModel, Settings};
 use crate::stop::{StopFlag, Stoppable};
-use crate::usage_scale::UsageScale;
 
 use answer::Writing;
 
@@ -48,7 +48,7 @@ pub(crate) use answer::AnswerEnd;
 pub use answer::{AnswerWriter, FLUSH_AFTER, FinishedAnswer};
 pub use calls::{PendingCall, ToolCall};
 pub use fork::{ForkContent, ForkRequest, Forked, Identities};
-pub use inspect::{Inspection, Kinds};
+pub use inspect::SessionLoad;
 pub use prepare::{Content, Prepared, Request, SummaryCall};
 pub use recall::look_up;
 pub use reductions::{NextReductions, Pruned};

@@ -14,7 +14,7 @@ use plimsoll_store::{Search, Selection, StoreError};
 use super::Driver;
 use crate::climb::ClimbStep;
 use crate::error::SessionError;
-use crate::usage_scale::UsageScale;
+use crate::scale::UsageScale;
 
 /// Outcome of a prune.
 #[derive(Clone, Debug, PartialEq)]

@@ -15,8 +15,9 @@ use plimsoll_store::{Archive, Lease, NewSession, Note, Session as SessionRecord}
 use super::thread::{Jobs, StopOnDrop};
 use super::{Compaction, ToolCall};
 use crate::climb::ClimbOutcome;
-use crate::driver::{Driver, ForkRequest, Forked, Inspection, NextReductions, PendingCall, Pruned};
+use crate::driver::{Driver, ForkRequest, Forked, NextReductions, PendingCall, Pruned, SessionLoad};
 use crate::error::SessionError;
+use crate::inspect::WindowReport;
 
 /// A handle of an open session, for everything that may happen concurrently with its turn. Clones are cheap and share the session.
 ///
@@ -154,9 +155,14 @@ impl SessionHandle {
         self.run(|driver| Ok(driver.is_broken_off())).await
     }
 
-    /// Weighs the window.
-    pub async fn inspect(&self) -> Result<Inspection, SessionError> {
+    /// Returns the content of the window by kind, tool, file and turn. It reads the whole session.
+    pub async fn inspect(&self) -> Result<WindowReport, SessionError> {
         self.jobs.run_until_dropped(|driver| driver.inspect()).await
+    }
+
+    /// Returns the size of the next request and its distance from the line. It costs as much as the window is long.
+    pub async fn load(&self) -> Result<SessionLoad, SessionError> {
+        self.jobs.run_until_dropped(|driver| driver.load()).await
     }
 
     /// Plans the next reductions, without making them.

@@ -2,8 +2,8 @@
 
 use plimsoll_session::blocking::Driver;
 use plimsoll_session::{
-    AnswerEvent, BelievedUsage, Fixed, Inspection, Limits, Message, Part, PinTarget, Policy, Receipt,
-    SessionId, Tokens, Usage,
+    AnswerEvent, BelievedUsage, Fixed, Limits, Message, Part, PinTarget, Policy, Receipt, SessionId,
+    SessionLoad, Tokens, Usage,
 };
 
 use crate::support::{Harbour, answer, model, request, turn};
@@ -34,31 +34,19 @@ fn answer_for(driver: &mut Driver, charged: Tokens) {
     answer(request(driver), [AnswerEvent::Text("Nothing more.".into())], usage);
 }
 
-fn inspect(driver: &Driver) -> Inspection {
-    driver.inspect().unwrap()
+fn weigh(driver: &Driver) -> SessionLoad {
+    driver.load().unwrap()
 }
 
 fn tokens(driver: &Driver) -> Tokens {
-    inspect(driver).load.tokens
+    weigh(driver).load.tokens
 }
 
-/// All kinds and what is hidden, against the whole: one token for the rounding of each piece.
 fn assert_adds_up(driver: &Driver) {
-    let Inspection { kinds, scale, load, .. } = inspect(driver);
-    let pieces = [
-        kinds.fixed,
-        kinds.system,
-        kinds.user,
-        kinds.assistant,
-        kinds.thinking,
-        kinds.calls,
-        kinds.results,
-        kinds.files,
-        kinds.framing,
-        scale.hidden(),
-    ];
-    let sum: Tokens = pieces.into_iter().sum();
-    assert!(sum.0.abs_diff(load.tokens.0) < 200, "{sum} of {}", load.tokens);
+    let report = driver.inspect().unwrap();
+    let sum: Tokens = report.kinds().iter().map(|kind| kind.tokens).sum();
+    assert_eq!(sum, report.window, "all kinds together are the window");
+    assert_eq!(report.window, weigh(driver).load.tokens, "the report is of the window that is shown");
 }
 
 type Reduce = fn(&mut Driver) -> Receipt;
@@ -98,7 +86,7 @@ fn meter_receipts_and_undo_agree_whatever_the_provider_counts() {
         let mut driver = open(&harbour, BelievedUsage::Own);
         read_much(&mut driver);
         answer_for(&mut driver, Tokens(charged));
-        let load = inspect(&driver).load;
+        let load = weigh(&driver).load;
         assert_eq!(load.usage_of.is_some(), charged > 0);
         if charged > 0 {
             assert_eq!(load.tokens, Tokens(charged + 4));
@@ -160,14 +148,14 @@ fn usage_that_another_tool_recorded_is_not_taken_for_our_own_requests() {
     let harbour = Harbour::new();
     let mut driver = open(&harbour, BelievedUsage::Own);
     read_much(&mut driver);
-    let estimate = inspect(&driver).load.estimate;
+    let estimate = weigh(&driver).load.estimate;
     // As an import has it: an answer to a request with a system prompt and tools that are not ours.
     driver.append(Message::user("u".into(), "u.1".into(), "Hello")).unwrap();
     let mut answer = Message::assistant("a".into(), vec![Part::text("a.1".into(), "Hello.")]);
     answer.info.tokens = Some(Usage::new(Tokens(250_000), Tokens(5)));
     answer.info.finish = Some("stop".into());
     driver.append(answer).unwrap();
-    let load = inspect(&driver).load;
+    let load = weigh(&driver).load;
     assert_eq!((load.tokens, load.usage_of), (load.estimate, None));
     assert!(load.estimate.0 - estimate.0 < 20);
     assert_agrees(&mut driver, prune);

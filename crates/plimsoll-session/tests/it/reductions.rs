@@ -3,8 +3,8 @@
 use plimsoll::fork::history::NoHistory;
 use plimsoll_session::blocking::Driver;
 use plimsoll_session::{
-    Fixed, ForkContent, ForkRequest, Identities, Identity, Limits, NewSession, PinTarget, Plan, Policy,
-    Pruned, Reply, SessionId, SessionModel, SummaryFailure, Tokens,
+    ContentKind, Fixed, ForkContent, ForkRequest, Identities, Identity, Limits, NewSession, PinTarget, Plan,
+    Policy, Pruned, Reply, SessionId, SessionModel, SummaryFailure, Tokens,
 };
 
 use crate::support::{Harbour, LIMITS, ready, say, shown, turn};
@@ -138,16 +138,10 @@ fn an_inspection_adds_up() {
     turn(&mut driver, "Read it.", &"abc\n".repeat(1_000));
     driver.set_overhead(Fixed { system: Tokens(100), tools: Tokens(50) });
     let found = driver.inspect().unwrap();
-    let kinds = found.kinds;
-    assert_eq!((kinds.fixed, kinds.results), (Tokens(150), Tokens(1_000)));
-    let sum = kinds.fixed
-        + kinds.system
-        + kinds.user
-        + kinds.assistant
-        + kinds.thinking
-        + kinds.calls
-        + kinds.results;
+    let outputs = found.by_kind.iter().find(|kind| kind.name == ContentKind::ToolOutputs.label()).unwrap();
     // Each message has four tokens of its own.
-    assert_eq!(sum + Tokens(4 * found.messages as u64), found.load.estimate);
-    assert_eq!(found.line, ready(&mut driver, "").line);
+    assert_eq!((found.hidden, outputs.tokens), (Some(Tokens(150)), Tokens(1_004)));
+    let sum: Tokens = found.kinds().iter().map(|kind| kind.tokens).sum();
+    assert_eq!(sum, driver.load().unwrap().load.estimate);
+    assert_eq!(found.line, ready(&mut driver, "").line.map(|line| line.at));
 }

@@ -5,7 +5,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 
 use plimsoll_agent::{Agent, RunOverrides};
-use plimsoll_config::{Config, Flags, Surroundings};
+use plimsoll_config::{Config, Environment, Flags};
 use plimsoll_testkit::server::{ModelServer, Reply};
 use serde_json::{Value, json};
 
@@ -186,8 +186,8 @@ fn prompt(home: &Path, project: &Path) -> (String, Vec<String>) {
         ("HOME".to_owned(), home.display().to_string()),
         ("ANTHROPIC_API_KEY".to_owned(), "sk-test-0123456789abcdef".to_owned()),
     ];
-    let around = Surroundings::new(project.to_owned(), variables);
-    let config = Config::load(&Flags::default(), &around).unwrap();
+    let env = Environment::new(project.to_owned(), variables);
+    let config = Config::load(&Flags::default(), &env).unwrap();
     let overrides =
         RunOverrides { model: Some("anthropic/claude-sonnet-4-6".into()), ..RunOverrides::default() };
     let archive = open_archive(home);

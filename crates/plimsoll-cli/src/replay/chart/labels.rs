@@ -41,7 +41,7 @@ impl Area {
             && self.bottom >= other.bottom
     }
 
-    fn around(x: f64, y: f64, reach: f64) -> Area {
+    fn centered(x: f64, y: f64, reach: f64) -> Area {
         Area { left: x - reach, top: y - reach, right: x + reach, bottom: y + reach }
     }
 
@@ -101,7 +101,7 @@ impl Label {
             (x - self.x).hypot(y - self.y) + if is_beside { 0.0 } else { 8.0 }
         };
         places.retain(|area| {
-            within.contains(area) && !area.overlaps(&Area::around(self.x, self.y, least - 1.0))
+            within.contains(area) && !area.overlaps(&Area::centered(self.x, self.y, least - 1.0))
         });
         // Stable, so that of equal places the right one comes first.
         places.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
@@ -123,7 +123,7 @@ impl Leader {
             let share = f64::from(n) / 24.0;
             let x = self.from.0 + (self.to.0 - self.from.0) * share;
             let y = self.from.1 + (self.to.1 - self.from.1) * share;
-            area.overlaps(&Area::around(x, y, 1.0))
+            area.overlaps(&Area::centered(x, y, 1.0))
         })
     }
 
@@ -151,7 +151,7 @@ impl Placed {
     /// seem to come from them; there may be no such place.
     fn has_room(&self, label: &Label, area: &Area, is_strict: bool) -> bool {
         let leader = Leader { from: (label.x, label.y), to: area.nearest(label.x, label.y) };
-        let own = Area::around(label.x, label.y, MARK);
+        let own = Area::centered(label.x, label.y, MARK);
         let is_crossed = |mark: &Area| match mark.overlaps(&own) {
             true => is_strict && leader.leads_to(mark.middle()),
             false => leader.crosses(mark),
@@ -168,15 +168,15 @@ impl Placed {
 
     /// Whether other marks are so near that a name beside this one could be theirs.
     fn is_crowded(&self, label: &Label) -> bool {
-        let own = Area::around(label.x, label.y, MARK);
-        let near = Area::around(label.x, label.y, MARK + CROWDED);
+        let own = Area::centered(label.x, label.y, MARK);
+        let near = Area::centered(label.x, label.y, MARK + CROWDED);
         self.marks.iter().any(|mark| *mark != own && mark.overlaps(&near))
     }
 }
 
 /// Draw names beside their marks within an area. The first are placed first, and so nearest.
 pub(super) fn draw(labels: &[Label], within: Area) -> String {
-    let marks = labels.iter().map(|label| Area::around(label.x, label.y, MARK)).collect();
+    let marks = labels.iter().map(|label| Area::centered(label.x, label.y, MARK)).collect();
     let mut placed = Placed { marks, names: Vec::new(), leaders: Vec::new() };
     let mut svg = String::new();
     for label in labels {

@@ -1,0 +1,65 @@
+//! `plimsoll sessions handover`: a session as one that Claude Code, Codex or OpenCode continues.
+
+use std::process::ExitCode;
+
+use plimsoll::Tokens;
+use plimsoll_formats::Lost;
+use plimsoll_host::{Fitted, Handover, HandoverRequest, Host, own_place};
+use serde_json::json;
+
+use crate::args::HandoverArgs;
+use crate::error::CommandResult;
+use crate::output::{Output, note, printable};
+
+/// Writes the session, and prints the line to type.
+pub(super) fn run(args: &HandoverArgs, host: &Host, output: &mut Output) -> CommandResult {
+    let (folder, as_is) = (args.folder.clone(), args.as_is);
+    let request = HandoverRequest { input: args.input.spec(), to: args.to, folder, as_is };
+    let Handover { session, path, directory, command, lost, reduced, is_stored, .. } =
+        host.hand_over(request)?;
+    if let Some(reduced) = &reduced {
+        note_reduced(reduced, is_stored);
+    }
+    if !lost.is_empty() {
+        let lost: Vec<String> = lost.iter().map(format_lost).collect();
+        note(&format!("lost: {}", lost.join(", ")));
+    }
+    if output.json {
+        let lost: Vec<_> = lost.iter().map(|lost| json!({ "count": lost.count, "what": lost.one })).collect();
+        output.json(&json!({ "session": session, "tool": args.to.key(), "path": path,
+            "directory": directory, "command": command, "lost": lost, "reduced": reduced }))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let path = host.short(&path);
+    match command {
+        Some(command) => {
+            note(&format!("wrote `{path}`; go on with:"));
+            output.text(&printable(&command))?;
+        }
+        None => {
+            let (tool, [variable, folder]) = (args.to.name(), own_place(args.to));
+            note(&format!(
+                "wrote `{path}`; {tool} finds it below its own folder alone, `{folder}` in the directory that \
+                 `{variable}` names"
+            ));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn note_reduced(reduced: &Fitted, is_stored: bool) {
+    let Fitted { before, after, line, receipts, .. } = reduced;
+    note(&format!("{before} tokens are over the line at {line}; the copy is reduced to {after} tokens:"));
+    receipts.iter().for_each(|receipt| note(&format!("  {}", receipt.plan.title())));
+    note(match is_stored {
+        true => "the session itself is unchanged, and `plimsoll mcp` lets the tool recall what was left out",
+        false => {
+            "the session itself is unchanged; store it first (`plimsoll sessions import`) to recall what was left out"
+        }
+    });
+}
+
+fn format_lost(lost: &Lost) -> String {
+    let noun = if lost.count == 1 { lost.one } else { lost.more };
+    format!("{} {noun}", Tokens(lost.count as u64))
+}

@@ -1,0 +1,116 @@
+//! Keeping the database in order: `plimsoll sessions gc`, `check` and `rm`.
+
+use std::process::ExitCode;
+
+use plimsoll::truncate::format_bytes;
+use plimsoll_host::{Host, Removed};
+use plimsoll_store::Session;
+use serde_json::json;
+
+use crate::error::CommandResult;
+use crate::output::{Output, counted, note, printable};
+use crate::when;
+
+/// Removes spilled outputs that are too old or too many, and files that nothing needs.
+pub(super) fn gc(host: &Host, output: &mut Output) -> CommandResult {
+    let opened = host.open_default()?;
+    let swept = host.during("sweeping", || opened.archive.sweep(host.now()))?;
+    if output.json {
+        output.json(&swept)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    for spill in &swept.expired {
+        let (handle, tool) = (printable(&spill.handle), printable(&spill.tool));
+        let (size, kept) = (format_bytes(spill.bytes), when::utc(spill.created));
+        output.text(&format!(
+            "expired: `{handle}` of session `{}`, {size} of {tool}, kept at {kept}",
+            spill.session
+        ))?;
+    }
+    output.text(&format!(
+        "{} expired, {} removed, {} added to the index",
+        counted(swept.expired.len(), "spilled output"),
+        counted(swept.removed as usize, "file"),
+        counted(swept.indexed as usize, "part")
+    ))?;
+    if swept.recorded > 0 {
+        let recorded = counted(swept.recorded as usize, "record");
+        output.text(&format!("{recorded} entered that the database could not take before"))?;
+    }
+    if swept.freed > 0 {
+        output.text(&format!("the database is {} smaller", format_bytes(swept.freed)))?;
+    }
+    if let Some(why) = &swept.unpurged {
+        note(&format!("note: a purge is not finished: {why}"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Looks for damage.
+pub(super) fn check(host: &Host, output: &mut Output) -> CommandResult {
+    let opened = host.open_default()?;
+    let findings = host.during("checking", || opened.archive.check())?;
+    let code = if findings.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) };
+    if output.json {
+        output.json(&findings)?;
+        return Ok(code);
+    }
+    for problem in &findings.problems {
+        output.text(&printable(problem))?;
+    }
+    let looked = [
+        (findings.sessions, "session"),
+        (findings.messages, "message"),
+        (findings.parts, "part"),
+        (findings.spills, "spilled output"),
+    ];
+    let looked = looked.map(|(count, noun)| counted(count as usize, noun)).join(", ");
+    let verdict = match findings.problems.len() {
+        0 => "no problems".to_owned(),
+        count => counted(count, "problem"),
+    };
+    output.text(&format!("{verdict} in {looked}"))?;
+    if findings.unverified > 0 {
+        let parts = counted(findings.unverified as usize, "part");
+        output.text(&format!("{parts} not verified: an earlier version stored them without a checksum"))?;
+    }
+    Ok(code)
+}
+
+/// Removes sessions. All of them are looked up first, so that a mistake removes none.
+pub(super) fn rm(ids: &[String], force: bool, host: &Host, output: &mut Output) -> CommandResult {
+    let opened = host.open_default()?;
+    let mut sessions: Vec<Session> = Vec::new();
+    for id in ids {
+        let session = opened.session(id, host)?;
+        if sessions.iter().all(|other| other.id != session.id) {
+            sessions.push(session);
+        }
+    }
+    let mut removed = Vec::new();
+    for session in sessions {
+        // It may have been removed as a task of one before it.
+        let Some(Removed { session, tasks, spilled_bytes: bytes, .. }) =
+            opened.remove(session, force, host)?
+        else {
+            continue;
+        };
+        if !output.json {
+            let mut gone = vec![counted(session.messages as usize, "message")];
+            gone.extend((tasks > 0).then(|| counted(tasks, "task")));
+            gone.extend((bytes > 0).then(|| format!("{} of spilled output", format_bytes(bytes))));
+            let title = match printable(&session.title) {
+                title if title.is_empty() => title,
+                title => format!(", {title}"),
+            };
+            output.text(&format!("removed `{}`{title}: {}", session.id, gone.join(", ")))?;
+        }
+        removed.push(
+            json!({ "id": session.id, "messages": session.messages, "tasks": tasks, "spilledBytes": bytes }),
+        );
+    }
+    if output.json {
+        output.json(&removed)?;
+    }
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,204 @@
+//! Configuration as hosts use it: loaded by `plimsoll-config`, with the limits and prices of configured models applied.
+//!
+//! There is one loader. Whether a model is asked or not, a session is seen in the same window.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+
+use plimsoll::{Limits, Policy, Preset};
+use plimsoll_config::{
+    Config, Distrust, Environment, Flags, GuardedSetting, LeftOut, Origin, RunConfig, SpillAge,
+};
+use plimsoll_replay::Price;
+use plimsoll_store::{Durability, Retention};
+
+use crate::error::{HostError, escaped, ledger_message};
+use crate::host::Host;
+use crate::report::{Level, Notice};
+use crate::shell::shell_word;
+
+/// The merged layers of the configuration, as hosts use them.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct HostConfig {
+    /// The policy, with the limits of configured models.
+    pub policy: Policy,
+    /// The context window of models of which nothing is known, in tokens.
+    pub context: u64,
+    /// Whether a flag, a variable or a file names `context`; otherwise it is built in.
+    pub is_context_named: bool,
+    /// Where sessions are stored, and how.
+    pub store: StoreSettings,
+    /// Prices of configured models.
+    pub prices: BTreeMap<String, Price>,
+    /// Models whose limits in `policy` come from the configuration of their provider.
+    provider_limits: BTreeSet<String>,
+}
+
+/// Where sessions are stored, and how.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct StoreSettings {
+    /// The database; `None` if it is not configured and the user has no home directory.
+    pub path: Option<PathBuf>,
+    /// Durability of acknowledged writes.
+    pub durability: Durability,
+    /// How long spilled outputs are kept.
+    pub retention: Retention,
+}
+
+impl Host {
+    /// Loads the configuration for work on sessions. Settings of an untrusted project that matter to it and are left out
+    /// are reported.
+    pub fn config(&self, flags: &Flags) -> Result<HostConfig, HostError> {
+        let config = self.layers(flags)?;
+        self.report_left_out(&config, |setting| !setting.is_about_run());
+        Ok(HostConfig::of(config)?.0)
+    }
+
+    /// Loads the configuration for a run of an agent or a call of a model, with everything that a run needs. What is left
+    /// out and what has no effect is reported.
+    pub fn run_config(&self, flags: &Flags) -> Result<(HostConfig, RunConfig), HostError> {
+        let config = self.layers(flags)?;
+        self.report_left_out(&config, |_| true);
+        self.report_no_effect(&config);
+        let (config, run) = HostConfig::of(config)?;
+        Ok((config, run?))
+    }
+
+    /// Loads the layers of the configuration with their origins.
+    pub fn layers(&self, flags: &Flags) -> Result<Config, HostError> {
+        let flags = Flags { store: self.store.clone(), ..flags.clone() };
+        Ok(Config::load(&flags, &self.env)?)
+    }
+
+    /// Reports once which settings of untrusted projects are left out, of those that matter.
+    pub fn report_left_out(&self, config: &Config, matters: impl Fn(&GuardedSetting) -> bool) {
+        self.left_out_reported.call_once(|| {
+            for left_out in &config.left_out {
+                let keys = short_keys(left_out.settings.iter().filter(|setting| matters(setting)));
+                if !keys.is_empty() {
+                    self.notice(&left_out_notice(left_out, &keys.join(", "), &self.env));
+                }
+            }
+        });
+    }
+
+    /// Reports what has no effect: keys of OpenCode's files, and rules for tools that do not exist.
+    pub fn report_no_effect(&self, config: &Config) {
+        let mut files: Vec<(String, Vec<String>)> = Vec::new();
+        for notice in &config.notices {
+            let file = match &notice.origin {
+                Origin::File { path, .. } => escaped(&self.short(path)),
+                other => other.to_string(),
+            };
+            let reason = notice.reason.as_ref().map(|reason| format!(" ({reason})"));
+            let key = escaped(&format!("{}{}", notice.key, reason.unwrap_or_default()));
+            match files.iter_mut().find(|(known, _)| *known == file) {
+                Some((_, keys)) => keys.push(key),
+                None => files.push((file, vec![key])),
+            }
+        }
+        for (file, keys) in files {
+            self.note(format!("`{file}`: no effect here: {}", keys.join(", ")));
+        }
+        for rule in config.run.iter().flat_map(plimsoll_agent::idle_rules) {
+            self.note(escaped(&rule.to_string()));
+        }
+    }
+}
+
+impl HostConfig {
+    fn of(config: Config) -> Result<(HostConfig, Result<RunConfig, HostError>), HostError> {
+        let is_context_named = config.origin("context") != Origin::BuiltIn;
+        let Config { policy, context, store, run, .. } = config;
+        let mut provider_limits = BTreeSet::new();
+        let mut spec = policy.into_spec();
+        for (name, limits) in run.iter().flat_map(RunConfig::model_limits) {
+            // An entry of the policy itself has priority.
+            spec.overflow.models.entry(name.clone()).or_insert_with(|| {
+                provider_limits.insert(name);
+                limits
+            });
+        }
+        let policy = Policy::try_from(spec).map_err(|error| HostError::usage(error.to_string()))?;
+        let (prices, store) = (run.iter().flat_map(prices).collect(), StoreSettings::new(&store, &policy));
+        let config = HostConfig { policy, context, is_context_named, store, prices, provider_limits };
+        Ok((config, run.map_err(|error| HostError::usage(error.to_string()).caused_by(error))))
+    }
+
+    /// Returns the policy for a model in a window that the user named: limits of its provider do not apply.
+    pub(crate) fn policy_within(&self, model: &str, limits: Limits) -> Policy {
+        if !self.provider_limits.contains(model) {
+            return self.policy.clone();
+        }
+        let mut spec = self.policy.clone().into_spec();
+        spec.overflow.models.insert(model.to_owned(), limits);
+        Policy::new(spec).unwrap_or_else(|_| self.policy.clone())
+    }
+}
+
+/// Returns the prices of configured models. Tokens that go through a cache cost as much as input if they have no price.
+fn prices(run: &RunConfig) -> impl Iterator<Item = (String, Price)> {
+    let models = run.providers.values().flat_map(|provider| &provider.models);
+    models.flat_map(|(name, model)| {
+        let [input, output, cache_read, cache_write] = model.price;
+        let price = match (cache_read.or(input), cache_write.or(input), output) {
+            (Some(cache_read), Some(cache_write), Some(output)) => {
+                Some(Price { cache_read, cache_write, output, long_prompt: None })
+            }
+            _ => None,
+        };
+        let names = std::iter::once(name).chain(&model.id);
+        price.into_iter().flat_map(move |price| names.clone().map(move |name| (name.clone(), price)))
+    })
+}
+
+impl StoreSettings {
+    /// Settings of the store under a policy: the preset of the guide has the guide's seven days.
+    pub fn new(store: &plimsoll_config::StoreConfig, policy: &Policy) -> StoreSettings {
+        let usual = Retention::default();
+        let age = match store.spill_age {
+            SpillAge::Default if policy.name == Preset::Openfork.name() => Retention::GUIDE.age,
+            SpillAge::Default => usual.age,
+            SpillAge::Any => None,
+            SpillAge::AtMost(age) => Some(age),
+        };
+        let durability = match store.durability {
+            plimsoll_config::Durability::Process => Durability::Process,
+            plimsoll_config::Durability::Power => Durability::Power,
+        };
+        let retention = Retention { age, most_bytes: store.spill_bytes.or(usual.most_bytes) };
+        StoreSettings { path: store.path.clone(), durability, retention }
+    }
+}
+
+/// Returns the keys of settings. A provider or an agent is named once, however many of its settings there are.
+fn short_keys<'a>(settings: impl Iterator<Item = &'a GuardedSetting>) -> Vec<String> {
+    let mut keys = Vec::new();
+    for setting in settings {
+        let end = setting.key.match_indices('.').nth(1).filter(|_| setting.is_about_run());
+        let key = escaped(&setting.key[..end.map_or(setting.key.len(), |(at, _)| at)]);
+        if !keys.contains(&key) {
+            keys.push(key);
+        }
+    }
+    keys
+}
+
+/// Says what is left out, why, and what to type.
+fn left_out_notice(left_out: &LeftOut, keys: &str, env: &Environment) -> Notice {
+    let LeftOut { files, directory, why, .. } = left_out;
+    let names = files.iter().map(|file| format!("`{}`", escaped(&env.short(file)))).collect::<Vec<_>>();
+    let (names, is) = (names.join(" and "), if files.len() > 1 { "are" } else { "is" });
+    let directory = shell_word(directory, env);
+    let next = format!("`plimsoll config` shows them, `plimsoll trust {directory}` lets them take effect");
+    let (why, next) = match why {
+        Distrust::NotTrusted => (format!("{names} {is} not trusted"), next),
+        Distrust::Changed => (format!("{names} or a file it names changed since it was trusted"), next),
+        Distrust::NoLedger(error) => {
+            (ledger_message(error), format!("{}, then `plimsoll trust {directory}`", error.remedy()))
+        }
+    };
+    Notice { hint: Some(next), ..Notice::new(Level::Note, format!("{why}; left out: {keys}")) }
+}

@@ -1,0 +1,368 @@
+//! Errors for the user of a host: what happened, to what, and what to do.
+
+use std::error::Error;
+use std::fmt;
+use std::io;
+
+use jiff::Timestamp;
+use plimsoll::receipt::UndoError;
+use plimsoll::{LogError, Millis};
+use plimsoll_agent::tasks::TaskError;
+use plimsoll_agent::{AgentSetupError, RevertError};
+use plimsoll_config::{ConfigError, LedgerError};
+use plimsoll_import::ImportError;
+use plimsoll_session::SessionError;
+use plimsoll_store::StoreError;
+
+/// Maximum number of sessions that are listed if an id is ambiguous.
+const LISTED: usize = 10;
+
+/// Why something was not done.
+///
+/// A command maps [`HostError::kind`] to its exit code, a server to a status. The message is one or several plain lines, each
+/// hint names a next step.
+#[derive(Debug)]
+pub struct HostError {
+    kind: ErrorKind,
+    message: String,
+    hints: Vec<String>,
+    source: Option<Box<dyn Error + Send + Sync>>,
+}
+
+/// Kind of an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ErrorKind {
+    /// A negative result: the request was valid, and the answer is no.
+    Negative,
+    /// The request is invalid: unknown names, contradicting options.
+    Usage,
+    /// Something failed.
+    Failure,
+}
+
+impl HostError {
+    /// Creates an error for a negative result.
+    pub fn negative(message: impl Into<String>) -> HostError {
+        HostError::new(ErrorKind::Negative, message)
+    }
+
+    /// Creates an error for an invalid request.
+    pub fn usage(message: impl Into<String>) -> HostError {
+        HostError::new(ErrorKind::Usage, message)
+    }
+
+    /// Creates an error for a failure.
+    pub fn failed(message: impl Into<String>) -> HostError {
+        HostError::new(ErrorKind::Failure, message)
+    }
+
+    fn new(kind: ErrorKind, message: impl Into<String>) -> HostError {
+        HostError { kind, message: message.into(), hints: Vec::new(), source: None }
+    }
+
+    /// Creates an error with the message of its cause.
+    fn of(kind: ErrorKind, source: impl Error + Send + Sync + 'static) -> HostError {
+        HostError::new(kind, source.to_string()).caused_by(source)
+    }
+
+    /// Adds a next step.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> HostError {
+        self.hints.push(hint.into());
+        self
+    }
+
+    /// Sets the cause.
+    #[must_use]
+    pub fn caused_by(mut self, source: impl Error + Send + Sync + 'static) -> HostError {
+        self.source = Some(Box::new(source));
+        self
+    }
+
+    /// Kind of the error.
+    pub fn kind(&self) -> ErrorKind {
+        self.kind
+    }
+
+    /// Whether something failed or the request is invalid, rather than the answer being no.
+    pub fn is_failure(&self) -> bool {
+        self.kind != ErrorKind::Negative
+    }
+
+    /// Message, without the hints.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// The next steps.
+    pub fn hints(&self) -> &[String] {
+        &self.hints
+    }
+
+    /// The kind of I/O error, if a file or a pipe failed.
+    pub fn io_kind(&self) -> Option<io::ErrorKind> {
+        self.source.as_ref()?.downcast_ref::<io::Error>().map(io::Error::kind)
+    }
+
+    /// Returns the message and the hints on one line, for a program.
+    pub fn one_line(&self) -> String {
+        std::iter::once(&self.message).chain(&self.hints).cloned().collect::<Vec<_>>().join("; ")
+    }
+}
+
+impl fmt::Display for HostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+impl Error for HostError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        self.source.as_deref().map(|source| source as &(dyn Error + 'static))
+    }
+}
+
+impl From<io::Error> for HostError {
+    fn from(error: io::Error) -> HostError {
+        HostError::of(ErrorKind::Failure, error)
+    }
+}
+
+impl From<LogError> for HostError {
+    fn from(error: LogError) -> HostError {
+        HostError::of(ErrorKind::Failure, error)
+    }
+}
+
+impl From<StoreError> for HostError {
+    fn from(error: StoreError) -> HostError {
+        match error {
+            StoreError::Expired { ref handle, at, ref shown } => {
+                let (at, shown) = (utc(at), shown.trim_end());
+                let message =
+                    format!("the content of `{handle}` expired at {at}; the window still shows:\n{shown}");
+                HostError::negative(message)
+                    .hint("`[spills] keep = true` in `plimsoll.toml` keeps what is spilled from now on")
+                    .caused_by(error)
+            }
+            StoreError::Lost { .. } | StoreError::Undo(UndoError::Final(_)) => {
+                HostError::of(ErrorKind::Negative, error)
+            }
+            StoreError::Ambiguous { ref handle, ref candidates } => {
+                HostError::usage(format!("`{handle}` is the beginning of several handles"))
+                    .hint(format!("give one of them whole: {}", candidates.join(", ")))
+                    .caused_by(error)
+            }
+            StoreError::Missing { .. } | StoreError::Refused(_) => HostError::of(ErrorKind::Usage, error),
+            StoreError::Damaged { .. } => HostError::of(ErrorKind::Failure, error).hint(
+                "`plimsoll sessions check` lists all damage, `plimsoll sessions export ID --salvage` writes what can be read",
+            ),
+            StoreError::Io { what, source } => {
+                HostError::failed(format!("{what}: {}", reason(&source))).caused_by(source)
+            }
+            other => HostError::of(ErrorKind::Failure, other),
+        }
+    }
+}
+
+impl From<SessionError> for HostError {
+    fn from(error: SessionError) -> HostError {
+        match error {
+            SessionError::Store(error) => error.into(),
+            SessionError::Log(error) => error.into(),
+            SessionError::Pin(_) => HostError::of(ErrorKind::Negative, error),
+            SessionError::OutOfView(_) => {
+                HostError::of(ErrorKind::Usage, error).hint("`plimsoll recall` names the message of a part")
+            }
+            other => HostError::of(ErrorKind::Failure, other),
+        }
+    }
+}
+
+impl From<ImportError> for HostError {
+    fn from(error: ImportError) -> HostError {
+        match error {
+            ImportError::Ambiguous { id, candidates } => {
+                ambiguous(&id, candidates.iter().map(|(id, what)| (id.as_str(), what.as_str())))
+            }
+            ImportError::Store(error) => error.into(),
+            other => HostError::of(ErrorKind::Failure, other),
+        }
+    }
+}
+
+impl From<ConfigError> for HostError {
+    fn from(error: ConfigError) -> HostError {
+        HostError::from(&error).caused_by(error)
+    }
+}
+
+impl From<&ConfigError> for HostError {
+    fn from(error: &ConfigError) -> HostError {
+        let message = match error {
+            ConfigError::Unreadable { path, source } => {
+                format!("cannot read `{}`: {}", path.display(), reason(source))
+            }
+            other => other.to_string(),
+        };
+        // The message quotes keys and values of untrusted files.
+        let shown = HostError::usage(escaped(&message));
+        error.hint().into_iter().fold(shown, |shown, hint| shown.hint(escaped(&hint)))
+    }
+}
+
+impl From<LedgerError> for HostError {
+    fn from(error: LedgerError) -> HostError {
+        HostError::failed(ledger_message(&error))
+            .hint(format!("{}, then try again", error.remedy()))
+            .caused_by(error)
+    }
+}
+
+impl From<AgentSetupError> for HostError {
+    fn from(error: AgentSetupError) -> HostError {
+        let hint = match &error {
+            AgentSetupError::Model(error) => Some(error.hint()),
+            AgentSetupError::UnknownAgent { .. } => Some(
+                "agents are described under `[agents.NAME]` of the configuration, or in `opencode.json`"
+                    .to_owned(),
+            ),
+            AgentSetupError::NotConfined(_) => {
+                Some("`--sandbox auto` confines commands as far as this system can".to_owned())
+            }
+            AgentSetupError::BadReference(_) | AgentSetupError::Client(_) => None,
+        };
+        let is_failure = matches!(error, AgentSetupError::Client(_));
+        let kind = if is_failure { ErrorKind::Failure } else { ErrorKind::Usage };
+        hint.into_iter().fold(HostError::of(kind, error), HostError::hint)
+    }
+}
+
+impl From<RevertError> for HostError {
+    fn from(error: RevertError) -> HostError {
+        match error {
+            RevertError::Nothing | RevertError::NoRevert => HostError::of(ErrorKind::Negative, error),
+            RevertError::NoTurn { .. } => HostError::of(ErrorKind::Usage, error)
+                .hint("turns are counted by your prompts: `plimsoll sessions show SESSION` has them"),
+            RevertError::TasksAtWork(_) => HostError::of(ErrorKind::Negative, error)
+                .hint("wait for them, or end them: `plimsoll tasks cancel ID`, in a chat `/tasks cancel ID`"),
+            RevertError::Session(error) => error.into(),
+            RevertError::Internal(error) => HostError::failed(error),
+        }
+    }
+}
+
+impl From<TaskError> for HostError {
+    fn from(error: TaskError) -> HostError {
+        match error {
+            TaskError::NotFound(id) => {
+                HostError::usage(format!("no background task has an id that begins with `{id}`"))
+                    .hint("`plimsoll tasks --all --cleared` lists them")
+            }
+            TaskError::Ambiguous { given, candidates } => {
+                let list: String = candidates.iter().map(|candidate| format!("\n  {candidate}")).collect();
+                HostError::usage(format!("more than one background task begins with `{given}`:{list}"))
+                    .hint("give more of the id")
+            }
+            TaskError::NotRunning { status } => HostError::negative(format!(
+                "the task is {status}; only one that is at work can be cancelled"
+            )),
+            TaskError::NotSteerable { status } => {
+                HostError::negative(format!("the task is {status}; only one that is at work can be steered"))
+                    .hint("`plimsoll tasks resume` takes it up again with a further prompt")
+            }
+            TaskError::ResumePending => HostError::negative("a resume of the task waits in line already")
+                .hint("`plimsoll tasks steer` says something to the run that is under way, `cancel` ends it"),
+            TaskError::SessionGone => HostError::negative(
+                "the session of the task was removed, so it cannot go on; its result is kept",
+            ),
+            TaskError::TooDeep { .. } => HostError::of(ErrorKind::Negative, error)
+                .hint("`depth` under `[tasks]` of the configuration is the limit"),
+            TaskError::Agent(_) => HostError::of(ErrorKind::Usage, error),
+            TaskError::Store(error) => error.into(),
+            TaskError::Session(error) => error.into(),
+            other => HostError::of(ErrorKind::Failure, other),
+        }
+    }
+}
+
+/// Creates an error for an id that several sessions begin with.
+pub(crate) fn ambiguous<'a>(id: &str, candidates: impl Iterator<Item = (&'a str, &'a str)>) -> HostError {
+    let mut list: Vec<String> = candidates.map(|(id, what)| format!("\n  {id}  {what}")).collect();
+    let more = list.len().saturating_sub(LISTED);
+    list.truncate(LISTED);
+    if more > 0 {
+        list.push(format!("\n  … and {more} more"));
+    }
+    HostError::usage(format!("more than one session begins with `{id}`:{}", list.concat()))
+        .hint("give more of the id")
+}
+
+/// Returns why an operation on a file failed, without the system's number of the error.
+pub fn reason(error: &io::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" (os error ").next().unwrap_or_default();
+    let mut letters = text.chars();
+    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
+}
+
+/// Formats a time: `2026-05-02 09:18 UTC`.
+pub fn utc(at: Millis) -> String {
+    let millis = i64::try_from(at.0).unwrap_or(i64::MAX);
+    let time = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
+    time.strftime("%Y-%m-%d %H:%M UTC").to_string()
+}
+
+/// Escapes line breaks, control characters and invisible characters in untrusted text, so that it cannot imitate a line of our
+/// own output. Quotes and backslashes are unchanged.
+pub fn escaped(text: &str) -> String {
+    let is_quote = |c| matches!(c, '\'' | '"' | '\\');
+    text.chars().map(|c| if is_quote(c) { c.to_string() } else { c.escape_debug().to_string() }).collect()
+}
+
+pub(crate) fn ledger_message(error: &LedgerError) -> String {
+    match error {
+        LedgerError::Read { path, source } => {
+            format!("cannot read `{}`: {}", path.display(), reason(source))
+        }
+        LedgerError::Write { path, source } => {
+            format!("cannot write `{}`: {}", path.display(), reason(source))
+        }
+        other => other.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::error::Error as _;
+    use std::io;
+
+    use plimsoll::Millis;
+    use plimsoll_store::StoreError;
+
+    use super::{ErrorKind, HostError, escaped, utc};
+
+    #[test]
+    fn an_error_keeps_its_cause() {
+        let full = io::Error::from(io::ErrorKind::StorageFull);
+        let error = HostError::from(StoreError::Io { what: "cannot write `a`".to_owned(), source: full });
+        assert_eq!((error.kind(), error.io_kind()), (ErrorKind::Failure, Some(io::ErrorKind::StorageFull)));
+        assert!(error.message().starts_with("cannot write `a`: "), "{error}");
+        assert!(error.source().is_some());
+        let error = HostError::usage("no such session").hint("list them").hint("or import one");
+        assert_eq!(error.one_line(), "no such session; list them; or import one");
+    }
+
+    #[test]
+    fn untrusted_text_stays_on_one_line() {
+        assert_eq!(escaped("it's \"a\\b\" é\n\u{1b}[2J\u{202e}"), "it's \"a\\b\" é\\n\\u{1b}[2J\\u{202e}");
+    }
+
+    #[test]
+    fn times_are_shown_in_the_common_calendar() {
+        assert_eq!(utc(Millis(0)), "1970-01-01 00:00 UTC");
+        assert_eq!(utc(Millis(951_782_400_000)), "2000-02-29 00:00 UTC");
+        assert_eq!(utc(Millis(1_777_713_516_730)), "2026-05-02 09:18 UTC");
+        assert_eq!(utc(Millis(1_735_689_599_999)), "2024-12-31 23:59 UTC");
+    }
+}

@@ -1,0 +1,297 @@
+//! A session as one that Claude Code, Codex or OpenCode continues.
+//!
+//! A new session is made. The one it is made from, here or in another tool, is only read.
+
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+
+use plimsoll::compact::ladder::Situation;
+use plimsoll::policy::Thrift;
+use plimsoll::{BelievedUsage, Limits, Log, Millis, Policy, Receipt, SessionId, Tokens, Window};
+use plimsoll_formats::{Format, Lost, NewSession, Transcript, write_counting, write_session};
+use plimsoll_import::{Scope, Tool};
+use plimsoll_session::{Climb, UsageScale};
+use plimsoll_store::random_ids;
+use serde::Serialize;
+use uuid::{NoContext, Timestamp, Uuid};
+
+use crate::config::HostConfig;
+use crate::error::{HostError, reason};
+use crate::files::{self, Existing};
+use crate::host::Host;
+use crate::input::InputSpec;
+use crate::recorded::{RecordedFigures, SessionWindow};
+use crate::shell::quoted;
+use crate::summarise::climb_alone;
+
+/// Parameters of a hand-over.
+pub struct HandoverRequest {
+    /// The session.
+    pub input: InputSpec,
+    /// The tool that continues it.
+    pub to: Tool,
+    /// Write below this folder instead of the tool's own.
+    pub folder: Option<PathBuf>,
+    /// Do not reduce it.
+    pub as_is: bool,
+}
+
+/// A session that was written for another tool.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Handover {
+    /// Id of the new session.
+    pub session: String,
+    /// The file.
+    pub path: PathBuf,
+    /// The directory its agent worked in.
+    pub directory: PathBuf,
+    /// The command that continues it there; `None` if the tool would not find it.
+    pub command: Option<String>,
+    /// Content that the format cannot represent.
+    pub lost: Vec<Lost>,
+    /// How the copy was reduced, if it had to be.
+    pub reduced: Option<Fitted>,
+    /// Whether it is made from a stored session.
+    pub is_stored: bool,
+}
+
+/// A reduction of the copy that is handed over, so that it fits its tool. The session itself is unchanged.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct Fitted {
+    /// Tokens before.
+    pub before: Tokens,
+    /// Tokens after.
+    pub after: Tokens,
+    /// The line.
+    pub line: Tokens,
+    /// Receipts of the reductions.
+    pub receipts: Vec<Receipt>,
+}
+
+impl Host {
+    /// Writes a session so that another tool can continue it.
+    pub fn hand_over(&self, request: HandoverRequest) -> Result<Handover, HostError> {
+        let HandoverRequest { input, to, folder, as_is } = request;
+        let flags = input.flags.clone();
+        let (origin, mut transcript) = self.input(input, Scope::All)?.read_sound()?;
+        if transcript.messages.is_empty() {
+            return Err(HostError::negative("there is nothing in the session to go on with"));
+        }
+        let config = self.config(&flags)?;
+        let reduced = self.fit(&mut transcript, &config, to, flags.context, as_is)?;
+        // The session it works for is not handed over with it.
+        transcript.info.parent = None;
+        let directory = transcript.info.directory.as_deref().map(PathBuf::from);
+        let directory = directory.filter(|path| path.is_absolute() && path.is_dir());
+        let directory = directory.unwrap_or_else(|| self.directory().to_owned());
+        let written = match to {
+            Tool::Opencode => self.write_opencode(&transcript, folder)?,
+            _ => self.write_lines(to, folder, origin.as_ref(), &transcript, &directory, &config)?,
+        };
+        let command = written.command.map(|command| match directory == self.directory() {
+            true => command,
+            false => format!("cd {} && {command}", quoted(&directory)),
+        });
+        let Written { session, path, lost, .. } = written;
+        Ok(Handover { session, path, directory, command, lost, reduced, is_stored: origin.is_some() })
+    }
+
+    /// Reduces the messages that are handed over until they fit, by the rules that hold at the line. `None` if they fit, or
+    /// if no reduction is wanted.
+    fn fit(
+        &self,
+        transcript: &mut Transcript,
+        config: &HostConfig,
+        to: Tool,
+        asked: Option<u64>,
+        as_is: bool,
+    ) -> Result<Option<Fitted>, HostError> {
+        let figures = RecordedFigures::of(&transcript.recorded);
+        let mut limits = SessionWindow::of(transcript, &figures, config, asked).limits;
+        if let (None, Some(usual)) = (asked, usual_window(to)) {
+            limits.context = limits.context.min(usual);
+            limits.input = limits.input.map(|input| input.min(usual));
+        }
+        let policy = &config.policy;
+        let mut log = Log::from_messages(std::mem::take(&mut transcript.messages));
+        let scale = UsageScale::shown(&log, policy);
+        let (before, line) =
+            (scale.window, policy.overflow.line(limits).filter(|line| line.is_over(scale.window)));
+        let fitted = match line {
+            None => None,
+            Some(line) if as_is => {
+                self.note(format!("{before} tokens are over the line at {}", line.at));
+                None
+            }
+            Some(line) => {
+                let receipts =
+                    self.during("reducing", || reduced(&mut log, policy, limits, &scale, self.now()))?;
+                let after = UsageScale::shown(&log, policy).window;
+                if line.is_over(after) {
+                    let message = format!(
+                        "{before} tokens are over the line at {}, and the policy `{}` leaves {after}",
+                        line.at, policy.name
+                    );
+                    let hint = "`--as-is` hands it over unchanged, `--context` names a larger window";
+                    let more = if policy.shed.enabled { "" } else { ", `--policy plimsoll` reduces more" };
+                    return Err(HostError::negative(message).hint(format!("{hint}{more}")));
+                }
+                Some(Fitted { before, after, line: line.at, receipts })
+            }
+        };
+        transcript.messages = log.messages().to_vec();
+        Ok(fitted)
+    }
+
+    /// Writes a file of lines in the tool's own folder.
+    fn write_lines(
+        &self,
+        tool: Tool,
+        folder: Option<PathBuf>,
+        origin: Option<&SessionId>,
+        transcript: &Transcript,
+        directory: &Path,
+        config: &HostConfig,
+    ) -> Result<Written, HostError> {
+        let window = Window::of(&transcript.messages, &config.policy);
+        let (now, place) = (self.now(), directory.to_string_lossy());
+        let id = uuid(now);
+        let (model, origin) = (transcript.info.model.as_deref(), origin.map(SessionId::as_str));
+        // A stored session always has one; the first words of a conversation name it in the tool's own list.
+        let title = transcript.info.title.as_deref();
+        let session = NewSession { id: &id, now, directory: &place, model, title, origin };
+        let format = if tool == Tool::Codex { Format::Codex } else { Format::ClaudeCode };
+        let (text, lost) =
+            write_session(format, &session, &window).map_err(|error| HostError::usage(error.to_string()))?;
+        let (folder, before) = match folder {
+            Some(folder) => (folder.clone(), self.setting_for(tool, &folder)),
+            None => (self.own_folder(tool)?, Some(String::new())),
+        };
+        let (path, command) = if tool == Tool::Codex {
+            // `2026-05-02T09:18:36.730Z`, of which the file's name has the seconds without colons.
+            let time = plimsoll_formats::rfc3339(now);
+            let day = folder.join(&time[..4]).join(&time[5..7]).join(&time[8..10]);
+            let name = format!("rollout-{}-{id}.jsonl", time[..19].replace(':', "-"));
+            (day.join(name), format!("codex resume {id}"))
+        } else {
+            let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
+            let project: String = place.chars().map(plain).collect();
+            (folder.join(project).join(format!("{id}.jsonl")), format!("claude --resume {id}"))
+        };
+        save(&path, text.as_bytes())?;
+        let command = before.map(|before| format!("{before}{command}"));
+        Ok(Written { session: id, path, command, lost })
+    }
+
+    /// Writes an export that `opencode import` reads; OpenCode's database is left to it.
+    fn write_opencode(&self, transcript: &Transcript, folder: Option<PathBuf>) -> Result<Written, HostError> {
+        let (export, lost) = write_counting(Format::OpencodeExport, &transcript.info, &transcript.messages)
+            .map_err(|error| HostError::usage(error.to_string()))?;
+        let session = export["info"]["id"].as_str().unwrap_or_default().to_owned();
+        let folder = folder.unwrap_or_else(|| self.directory().to_owned());
+        let path = folder.join(format!("{}.json", session.replace(['/', '\\'], "_")));
+        let mut bytes = serde_json::to_vec(&export).map_err(|error| HostError::failed(error.to_string()))?;
+        bytes.push(b'\n');
+        save(&path, &bytes)?;
+        let command = Some(format!("opencode import {} && opencode --session {session}", quoted(&path)));
+        Ok(Written { session, path, command, lost })
+    }
+
+    /// Returns the variable that must precede the command so that a tool finds its sessions below a folder; empty for the
+    /// tool's own folder. `None` if no variable would lead there.
+    fn setting_for(&self, tool: Tool, folder: &Path) -> Option<String> {
+        let folder = self.directory().join(folder);
+        // By what they are, not by how they are written: `DIR/.` and a link to it are the same place.
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        if self.own_folder(tool).is_ok_and(|own| real(&own) == real(&folder)) {
+            return Some(String::new());
+        }
+        let [variable, name] = own_place(tool);
+        let above = folder.parent().filter(|_| folder.file_name().is_some_and(|last| last == name))?;
+        Some(format!("{variable}={} ", quoted(above)))
+    }
+
+    fn own_folder(&self, tool: Tool) -> Result<PathBuf, HostError> {
+        let mut folders = self.places().folders.into_iter().filter(|(of, _)| *of == tool);
+        folders.next().map(|(_, folder)| folder).ok_or_else(|| {
+            HostError::usage(format!(
+                "cannot tell where {} keeps its sessions: there is no home directory",
+                tool.name()
+            ))
+            .hint("name the folder with `--folder DIR`")
+        })
+    }
+}
+
+/// A session that was written, and the command that continues it in its directory.
+struct Written {
+    session: String,
+    path: PathBuf,
+    command: Option<String>,
+    lost: Vec<Lost>,
+}
+
+/// The window of the models that a tool usually runs; `None` if it depends on the model that is chosen there.
+fn usual_window(tool: Tool) -> Option<Tokens> {
+    match tool {
+        Tool::ClaudeCode => Some(Tokens(200_000)),
+        Tool::Codex => Some(Tokens(272_000)),
+        _ => None,
+    }
+}
+
+/// Climbs the ladder on a copy, without a model.
+fn reduced(
+    log: &mut Log,
+    policy: &Policy,
+    limits: Limits,
+    scale: &UsageScale,
+    now: Millis,
+) -> Result<Vec<Receipt>, HostError> {
+    // Only what has to leave: what would save money is the next host's to decide.
+    let mut spec = policy.clone().into_spec();
+    spec.thrift = Thrift::Off;
+    let policy = Policy::new(spec).unwrap_or_else(|_| policy.clone());
+    let mut situation = Situation::new(&policy, limits, now);
+    scale.weigh_in(&mut situation);
+    // Weighed as `scale` is: the usage of another tool's last answer may be of another window.
+    situation.believed = BelievedUsage::Own;
+    let climbed = climb_alone(Climb::of_log(log.clone(), situation, random_ids()))?;
+    climbed.outcome.reduction.commit(log)?;
+    Ok(climbed.outcome.reduction.receipts)
+}
+
+/// The variable that names a tool's directory, and the folder in it that has sessions.
+pub fn own_place(tool: Tool) -> [&'static str; 2] {
+    match tool {
+        Tool::Codex => ["CODEX_HOME", "sessions"],
+        _ => ["CLAUDE_CONFIG_DIR", "projects"],
+    }
+}
+
+/// Writes a file that only the user can read, and never over one that exists.
+fn save(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
+    let saved = || {
+        let folder = path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(folder)?;
+        let mut file = files::private(folder)?;
+        file.write_all(bytes)?;
+        files::keep(file, path, Existing::Keep)
+    };
+    saved().map_err(|error| match error.kind() {
+        std::io::ErrorKind::AlreadyExists => {
+            HostError::usage(format!("`{}` is there already", path.display()))
+                .hint("remove it, or name another place with `--folder DIR`")
+        }
+        _ => HostError::failed(format!("cannot write `{}`: {}", path.display(), reason(&error)))
+            .caused_by(error),
+    })
+}
+
+/// Creates a UUID that begins with the time (version 7), as Codex makes them; Claude Code accepts any.
+fn uuid(now: Millis) -> String {
+    let nanos = u32::try_from(now.0 % 1_000).unwrap_or_default() * 1_000_000;
+    Uuid::new_v7(Timestamp::from_unix(NoContext, now.0 / 1_000, nanos)).to_string()
+}

@@ -1,0 +1,167 @@
+//! Transcripts become stored sessions.
+
+use std::path::{Path, PathBuf};
+
+use plimsoll::SessionId;
+use plimsoll_config::Flags;
+use plimsoll_import::{Because, ImportError, ImportOptions, InsteadOf, Outcome, Report, Scope};
+use plimsoll_store::{Session, random_ids};
+
+use crate::config::HostConfig;
+use crate::error::HostError;
+use crate::host::Host;
+use crate::input::{InputSource, InputSpec};
+use crate::lookup::report_if_elsewhere;
+use crate::store::OpenStore;
+use crate::words::counted;
+
+/// Imports sessions into one database, which is opened or created for the first of them.
+pub struct Importer<'a> {
+    host: &'a Host,
+    config: &'a HostConfig,
+    opened: Option<OpenStore>,
+}
+
+impl<'a> Importer<'a> {
+    /// Creates an importer.
+    pub fn new(host: &'a Host, config: &'a HostConfig) -> Importer<'a> {
+        Importer { host, config, opened: None }
+    }
+
+    /// Stores a session, or updates a stored one. What was done is reported.
+    /// With `duplicate` it is stored once more under new ids.
+    pub fn import(&mut self, spec: InputSpec, duplicate: bool) -> Result<Report, HostError> {
+        let input = self.host.input(spec, Scope::Others)?;
+        let (path, name) = (input.path.clone(), input.name.clone());
+        let report = input.import(|survey, source, name, on_read| {
+            if survey.is_empty() {
+                return Err(refused(ImportError::Empty, name));
+            }
+            // Only now: what cannot be read creates no database.
+            let opened = match &self.opened {
+                Some(opened) => opened,
+                None => self.opened.insert(self.host.open_or_create(self.config)?),
+            };
+            let options = ImportOptions {
+                origin: path.as_deref(),
+                directory: self.host.directory().to_str(),
+                again: duplicate,
+                now: self.host.now(),
+            };
+            let stored = survey.import(source, opened.archive.store(), &mut random_ids(), &options, on_read);
+            stored.map_err(|error| refused(error, name))
+        })?;
+        self.host.info(format_report(&report, &name, self.host));
+        Ok(report)
+    }
+}
+
+impl Host {
+    /// Finds the stored session with this id, or imports the one of another tool.
+    pub fn session_or_import(
+        &self,
+        id: &str,
+        opened: &OpenStore,
+        config: &HostConfig,
+    ) -> Result<SessionId, HostError> {
+        let unknown = match opened.session(id, self) {
+            Ok(session) => {
+                report_if_elsewhere(&session, self);
+                return Ok(session.id);
+            }
+            Err(error) => error,
+        };
+        let mut importer = Importer { host: self, config, opened: Some(opened.clone()) };
+        let source = InputSource::File(PathBuf::from(id), None);
+        let spec = InputSpec { source, strict: false, flags: Flags::default() };
+        // If no tool has such a session, the error about stored sessions is more helpful.
+        importer.import(spec, false).map(|report| report.id).map_err(|_| unknown)
+    }
+
+    /// Finds the newest stored session of the current directory, which continues here.
+    pub(crate) fn newest_stored(&self, opened: &OpenStore) -> Result<Session, HostError> {
+        let session = opened.session_or_newest(None, self)?;
+        report_if_elsewhere(&session, self);
+        Ok(session)
+    }
+}
+
+/// Why a transcript was not stored.
+fn refused(error: ImportError, name: &str) -> HostError {
+    match error {
+        ImportError::Empty => HostError::negative(format!("nothing of {name} was stored")),
+        ImportError::Removed { .. } => {
+            HostError::negative(error.to_string()).hint("`--again` stores it under new ids")
+        }
+        ImportError::Taken { id } => HostError::negative(format!("{name} is stored already, as `{id}`"))
+            .hint("`--again` stores it once more under new ids; `plimsoll sessions rm` removes it"),
+        ImportError::Io(_) | ImportError::Format(_) | ImportError::Unsettled => {
+            HostError::failed(format!("cannot import {name}: {error}")).caused_by(error)
+        }
+        other => other.into(),
+    }
+}
+
+/// Says what was done, in a sentence.
+fn format_report(report: &Report, name: &str, host: &Host) -> String {
+    let mut text = match (report.outcome, &report.instead_of) {
+        (Outcome::Unchanged, _) => return format!("{name} is stored already, as `{}`", report.id),
+        (Outcome::Updated, _) => format!("brought `{}` up to date with {name}: {}", report.id, added(report)),
+        (Outcome::Stored, None) => format!("stored {name}: {}", counted(report.messages, "message")),
+        (Outcome::Stored, Some(instead_of)) => {
+            let count = counted(report.messages, "message");
+            format!("stored {name} as a new session, because {}: {count}", because(instead_of))
+        }
+    };
+    let tasks: Vec<String> = report
+        .tasks
+        .iter()
+        .filter(|task| task.outcome == Outcome::Stored)
+        .map(|task| format!("`{}`", task.id))
+        .collect();
+    if !tasks.is_empty() {
+        text.push_str(&format!(", {}: {}", counted(tasks.len(), "sub-agent's session"), tasks.join(", ")));
+    }
+    let interrupted: u64 = report.interrupted + report.tasks.iter().map(|task| task.interrupted).sum::<u64>();
+    if interrupted > 0 {
+        text.push_str(&format!("; {} without an answer", counted(interrupted as usize, "call")));
+    }
+    if report.is_open {
+        text.push_str("; its last message is unfinished, the next import goes on with it");
+    }
+    let is_new = report.outcome == Outcome::Stored;
+    let elsewhere = report.directory.as_deref().filter(|own| is_new && Path::new(own) != host.directory());
+    if let Some(directory) = elsewhere {
+        text.push_str(&format!("; of `{}`", host.short(directory.as_ref())));
+    }
+    text
+}
+
+/// Says what is new in a session that was stored before.
+fn added(report: &Report) -> String {
+    let of_tasks = |task: &&Report| task.outcome == Outcome::Updated;
+    let in_tasks: usize = report.tasks.iter().filter(of_tasks).map(|task| task.added).sum();
+    let mut added = match (report.added, report.has_grown) {
+        (0, true) => "its last message went on".to_owned(),
+        (count, false) => format!("{} added", counted(count, "message")),
+        (count, true) => format!("{} added, and the one before went on", counted(count, "message")),
+    };
+    if in_tasks > 0 {
+        added.push_str(&format!(", {} added to its sub-agents", counted(in_tasks, "message")));
+    }
+    added
+}
+
+/// Says why the session that was stored before could not be updated.
+fn because(instead_of: &InsteadOf) -> String {
+    let session = &instead_of.session;
+    match instead_of.because {
+        Because::Diverged => format!("`{session}` is no longer its beginning"),
+        Because::Continued => format!("`{session}` was continued here"),
+        Because::Shared => {
+            format!(
+                "the last message of `{session}` went on, and a session forked from it shares that message"
+            )
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! Finding sessions: those of other tools and Plimsoll's own, by id, prefix or directory.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use plimsoll::SessionId;
+use plimsoll_config::{Flags, nearest};
+use plimsoll_import::{Found, Kept, Places, Scope, Search, Tool, projects_around};
+use plimsoll_store::{Filter, Session, StoreError};
+
+use crate::error::{HostError, ambiguous};
+use crate::host::Host;
+use crate::store::OpenStore;
+
+/// Maximum number of sessions that are looked at to say that a prefix is ambiguous.
+const LIKE: u64 = 100;
+
+/// All sessions of a scope, and the database that Plimsoll's own are in.
+pub struct Lookup {
+    /// The sessions.
+    pub search: Search,
+    /// The database, if it exists and is in the scope.
+    pub opened: Option<Arc<OpenStore>>,
+    /// Descriptions of what could not be read.
+    problems: Vec<String>,
+}
+
+/// A session that was found, and the database it is in if it is one of Plimsoll's.
+pub struct Located {
+    /// The session.
+    pub found: Found,
+    /// The database.
+    pub opened: Option<Arc<OpenStore>>,
+    /// The session of another tool that a stored one is a copy of.
+    pub source: Option<Found>,
+}
+
+impl Host {
+    /// Looks for sessions where tools keep them.
+    pub fn lookup(&self, scope: Scope) -> Lookup {
+        let search = Search::new(&self.places(), scope);
+        let problems = search.problems.iter();
+        let problems =
+            problems.map(|problem| format!("cannot read `{}`: {}", self.short(&problem.path), problem.why));
+        let problems = problems.collect();
+        let mut lookup = Lookup { search, opened: None, problems };
+        if scope.holds(Tool::Plimsoll)
+            && let Err(error) = lookup.add_stored(self)
+        {
+            lookup.problems.push(error.message().to_owned());
+        }
+        lookup
+    }
+
+    /// Where tools keep their sessions.
+    pub fn places(&self) -> Places {
+        Places::new(self.env.home.as_deref(), |name| self.env.variable(name).map(str::to_owned))
+    }
+
+    /// Finds the newest session for the current directory.
+    pub fn newest_session(&self) -> Result<Located, HostError> {
+        let lookup = self.lookup(Scope::All);
+        lookup.report_problems(self);
+        let found = lookup.search.newest(self.directory(), self.env.home.as_deref()).ok_or_else(|| {
+            let directory = self.short(self.directory());
+            HostError::usage(format!("found no session of any known tool for `{directory}`")).hint(
+                "`plimsoll sessions --all` lists what there is; or give a transcript, or `-` for standard input",
+            )
+        })?;
+        Ok(lookup.located(found))
+    }
+
+    /// Finds the one session with this id or prefix; `TOOL:ID` names the tool.
+    pub fn session_with_id(&self, id: &str, scope: Scope) -> Result<Option<Located>, HostError> {
+        let (scope, id) = scope.narrow(id);
+        let lookup = self.lookup(scope);
+        let found = lookup.search.one(id)?;
+        if found.is_none() {
+            lookup.report_problems(self);
+        }
+        Ok(found.map(|found| lookup.located(found)))
+    }
+
+    /// Names a session for users: its file, or its id and database.
+    pub fn session_name(&self, found: &Found) -> String {
+        let path = self.short(&found.path);
+        match found.kept {
+            Kept::Row(_) | Kept::Stored(_) => format!("`{}` in `{path}`", found.id),
+            Kept::File => format!("`{path}`"),
+        }
+    }
+}
+
+impl Lookup {
+    fn add_stored(&mut self, host: &Host) -> Result<(), HostError> {
+        let Some(opened) = host.open_existing(&host.config(&Flags::default())?)? else {
+            // A database that was named is expected to exist.
+            let named = host.store.as_ref();
+            self.problems.extend(named.map(|path| format!("there is no database `{}` yet", path.display())));
+            return Ok(());
+        };
+        self.search.add_store(opened.archive.store(), &opened.path)?;
+        self.opened = Some(Arc::new(opened));
+        Ok(())
+    }
+
+    /// Reports what could not be read.
+    pub fn report_problems(&self, host: &Host) {
+        self.problems.iter().for_each(|problem| host.note(problem.as_str()));
+    }
+
+    fn located(self, found: Found) -> Located {
+        let is_stored = matches!(found.kept, Kept::Stored(_));
+        let source = if is_stored { self.search.source_of(&found) } else { None };
+        Located { found, opened: self.opened.filter(|_| is_stored), source }
+    }
+}
+
+impl OpenStore {
+    /// Finds the stored session with this id or prefix.
+    pub fn session(&self, id: &str, host: &Host) -> Result<Session, HostError> {
+        match self.archive.store().session(&SessionId::new(id)) {
+            Err(StoreError::Missing { .. }) => {}
+            other => return Ok(other?),
+        }
+        let mut found = self.archive.store().sessions_like(id, LIKE)?;
+        if found.len() > 1 {
+            found.sort_by_key(|session| std::cmp::Reverse((session.updated, session.id.clone())));
+            let named = found.iter().map(|session| (session.id.as_str(), session.title.as_str()));
+            return Err(ambiguous(id, named));
+        }
+        match found.pop() {
+            Some(one) => Ok(one),
+            None => Err(not_stored(id, &self.sessions()?, host)),
+        }
+    }
+
+    /// Finds the stored session with this id or prefix; without one, the newest of the current directory or of the nearest
+    /// directory above it that has any. The home directory and those above it do not count.
+    pub fn session_or_newest(&self, id: Option<&str>, host: &Host) -> Result<Session, HostError> {
+        if let Some(id) = id {
+            return self.session(id, host);
+        }
+        for directory in projects_around(host.directory(), host.env.home.as_deref()) {
+            let directory = directory.to_str().map(str::to_owned);
+            let filter = Filter { directory, most: Some(1), ..Filter::default() };
+            if let Some(newest) = self.archive.store().sessions(&filter)?.pop() {
+                return Ok(newest);
+            }
+        }
+        let directory = host.short(host.directory());
+        Err(HostError::usage(format!("no session of `{directory}` is stored")).hint(
+            "name one: `plimsoll sessions --tool plimsoll --all` lists them, `plimsoll sessions import FILE` adds one",
+        ))
+    }
+}
+
+/// Describes the session that an id was to name, for a message that there is none.
+pub(crate) fn described(id: &str, scope: Scope) -> String {
+    match scope.narrow(id) {
+        (Scope::Only(tool), id) => format!("session of {} whose id begins with `{id}`", tool.name()),
+        (_, id) => format!("session whose id begins with `{id}`"),
+    }
+}
+
+/// Creates an error for an id that no session begins with.
+pub(crate) fn none_with(id: &str) -> HostError {
+    HostError::usage(format!("no session has an id that begins with `{id}`"))
+}
+
+/// Creates an error for an id that no stored session begins with.
+fn not_stored(id: &str, all: &[Session], host: &Host) -> HostError {
+    let other = host.session_with_id(id, Scope::Others);
+    if let ((Scope::Only(tool), _), Ok(None)) = (Scope::Others.narrow(id), &other) {
+        return HostError::usage(format!("there is no {}", described(id, Scope::Others)))
+            .hint(format!("`plimsoll sessions --tool {} --all` lists them", tool.key()));
+    }
+    let error = HostError::usage(format!("no stored session has an id that begins with `{id}`"));
+    if let Some(Located { found, .. }) = other.ok().flatten() {
+        let tool = found.tool.name();
+        return error.hint(format!("{tool} has one: `plimsoll sessions import {}` stores it", found.id));
+    }
+    match nearest(id, all.iter().map(|session| session.id.as_str())) {
+        Some(near) => error.hint(format!("did you mean `{near}`?")),
+        None => error.hint("`plimsoll sessions --tool plimsoll --all` lists them"),
+    }
+}
+
+/// Reports that a session which continues here was in another directory.
+pub(crate) fn report_if_elsewhere(session: &Session, host: &Host) {
+    let elsewhere = session.directory.as_deref().filter(|own| Path::new(own) != host.directory());
+    if let Some(directory) = elsewhere {
+        let directory = host.short(directory.as_ref());
+        host.note(format!("the session was in `{directory}` so far; it goes on in this directory"));
+    }
+}

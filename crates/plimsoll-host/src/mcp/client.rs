@@ -1,0 +1,127 @@
+//! The client that calls: its tool, and its session.
+//!
+//! The newest file of a tool need not be that of the session which calls. A new session's file may not have been begun,
+//! and two sessions may be open in one directory. So what the client says comes first: Codex names its thread with every
+//! call, Claude Code the call's id, which it writes into the session a moment later, and its session when it starts the
+//! server. The call's id counts more than that: after `/clear` or `/resume` it is the same server and another session.
+//! Of clients that say nothing the newest session is meant.
+
+use std::fs::File;
+use std::io::{Read as _, Seek as _, SeekFrom};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use plimsoll_import::{Found, Scope, Search, Tool};
+use serde_json::{Map, Value};
+
+use crate::host::Host;
+
+/// Names of clients, as in `codex-mcp-client` and `Roo Code`.
+const CLIENTS: [(&str, Tool); 9] = [
+    ("claude-code", Tool::ClaudeCode),
+    ("codex", Tool::Codex),
+    ("opencode", Tool::Opencode),
+    ("gemini-cli", Tool::Gemini),
+    ("goose", Tool::Goose),
+    ("cline", Tool::Cline),
+    ("roo", Tool::Cline),
+    ("kimi", Tool::Kimi),
+    ("pi", Tool::Pi),
+];
+
+/// Maximum wait for a session that a client names. Claude Code writes every tenth of a second.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
+/// A call that is being made is at the end of its session, which is among the newest.
+const NEWEST: usize = 8;
+const LAST_BYTES: u64 = 1 << 20;
+
+/// A client, and what it says about the session that a call is made in.
+#[derive(Clone, Debug, Default)]
+pub struct McpClient {
+    /// The tool, if it is one that keeps sessions.
+    pub(super) tool: Option<Tool>,
+    /// The session's id.
+    session: Option<String>,
+    /// The id of the call in its session.
+    call: Option<String>,
+}
+
+impl McpClient {
+    /// Creates a client by its name and the metadata that it sends with a call.
+    pub fn new(name: &str, beside: &Map<String, Value>) -> McpClient {
+        let said = |key: &str| beside.get(key).and_then(Value::as_str).map(str::to_owned);
+        let tool = tool_of(name);
+        match tool {
+            Some(Tool::Codex) => McpClient { tool, session: said("threadId"), call: None },
+            Some(Tool::ClaudeCode) => McpClient { tool, session: None, call: said("claudecode/toolUseId") },
+            _ => McpClient { tool, ..McpClient::default() },
+        }
+    }
+
+    /// Finds the session that it is in. If it names one, no other is returned.
+    pub(super) fn session(&self, host: &Host) -> Option<Found> {
+        let scope = self.tool.map_or(Scope::Others, Scope::Only);
+        let began = Instant::now();
+        loop {
+            let search = host.lookup(scope).search;
+            let is_last_look = began.elapsed() >= LONGEST_WAIT;
+            if let Some(call) = &self.call {
+                let newest = search.sessions(None).take(NEWEST);
+                let found = newest.into_iter().find(|found| ends_with_call(&found.path, call));
+                if found.is_some() {
+                    return found;
+                }
+            }
+            // A sub-agent's calls are not in the session's own file.
+            if self.call.is_none() || is_last_look {
+                let Some(id) = self.named(host) else {
+                    return search.newest(host.directory(), host.env.home.as_deref());
+                };
+                let found = exactly(&search, id);
+                if found.is_some() || is_last_look {
+                    return found;
+                }
+            }
+            std::thread::sleep(BETWEEN_LOOKS);
+        }
+    }
+
+    /// The id of the session that it names.
+    pub(super) fn named<'a>(&'a self, host: &'a Host) -> Option<&'a str> {
+        let at_start = || match self.tool {
+            Some(Tool::ClaudeCode) => host.env.variable("CLAUDE_CODE_SESSION_ID"),
+            _ => None,
+        };
+        self.session.as_deref().or_else(at_start)
+    }
+}
+
+/// Returns the tool of a client.
+fn tool_of(client: &str) -> Option<Tool> {
+    let client = client.to_ascii_lowercase();
+    let is = |name: &str| {
+        let rest = client.strip_prefix(name);
+        rest.is_some_and(|rest| !rest.starts_with(|c: char| c.is_ascii_alphanumeric()))
+    };
+    CLIENTS.into_iter().find(|(name, _)| is(name)).map(|(_, tool)| tool)
+}
+
+fn exactly(search: &Search, id: &str) -> Option<Found> {
+    search.with_id(id).into_iter().find(|found| found.id == id)
+}
+
+/// Whether the end of a file has a call of this id.
+fn ends_with_call(path: &Path, call: &str) -> bool {
+    let end = || {
+        let mut file = File::open(path)?;
+        let length = file.metadata()?.len();
+        file.seek(SeekFrom::Start(length.saturating_sub(LAST_BYTES)))?;
+        let mut end = Vec::new();
+        // It may grow meanwhile.
+        file.take(LAST_BYTES).read_to_end(&mut end)?;
+        Ok::<_, std::io::Error>(end)
+    };
+    let Ok(quoted) = serde_json::to_string(call) else { return false };
+    end().is_ok_and(|end| memchr::memmem::find(&end, quoted.as_bytes()).is_some())
+}

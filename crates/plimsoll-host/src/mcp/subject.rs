@@ -1,0 +1,166 @@
+//! The sessions that a call is about: the one that the client is writing, and stored ones.
+//!
+//! Claude Code, Codex and others write their session as it goes. That file is the current session, and still has what the
+//! tool's own compaction removed from the window. It is read into memory for each call, so that the same lookups serve it as a
+//! stored one, and nothing of it is kept here.
+
+use std::sync::Arc;
+
+use plimsoll::SessionId;
+use plimsoll::window::placeholder_handle;
+use plimsoll_config::Flags;
+use plimsoll_import::{Extent, Found, ImportError, ImportOptions, Scope, Source, Survey, Tool, transcript};
+use plimsoll_store::{Archive, MemoryStore, Scope as InStore, Selection, Session, StoreError, random_ids};
+
+use super::client::McpClient;
+use crate::config::HostConfig;
+use crate::error::HostError;
+use crate::host::Host;
+use crate::lookup::none_with;
+use crate::store::OpenStore;
+
+/// A session and the store that has it.
+pub(super) struct Subject {
+    pub(super) opened: OpenStore,
+    pub(super) session: Session,
+    /// The tool that is writing it, if it is not stored.
+    pub(super) writer: Option<Tool>,
+    /// Whether the client's session was handed over from it.
+    pub(super) is_origin: bool,
+}
+
+/// Maximum number of handles that are tried to find the session that another was handed over from. Some may be of content
+/// that was removed since.
+const TRIED_HANDLES: usize = 8;
+
+impl Subject {
+    /// The session that was named; or without a name the one that the client is writing for this directory, and the
+    /// stored one that it was handed over from, or else the newest that is stored for the directory. There is at least
+    /// one.
+    pub(super) fn all(
+        named: Option<&str>,
+        client: &McpClient,
+        config: &HostConfig,
+        host: &Host,
+    ) -> Result<Vec<Subject>, HostError> {
+        let stored = Subject::stored(named, config, host);
+        let found = match named {
+            // What is stored under a name is meant by it: only that can have been reduced.
+            Some(_) if stored.is_ok() => None,
+            Some(id) => host.session_with_id(id, Scope::Others)?.map(|located| located.found),
+            None => client.session(host),
+        };
+        let written = found.as_ref().map(|found| Subject::written(found, host)).transpose()?;
+        let origin = match (named, &found, &written) {
+            (None, Some(found), Some(written)) => written.origin(found, config, host)?,
+            _ => None,
+        };
+        let stored = origin.map_or(stored, Ok);
+        match (written, stored) {
+            (None, Err(_)) if named.is_none() => {
+                let (tool, directory) =
+                    (client.tool.map_or("any known tool", Tool::name), host.short(host.directory()));
+                let message = match client.named(host) {
+                    Some(id) => format!(
+                        "{tool} has not written its session `{id}`, and none is stored for `{directory}`"
+                    ),
+                    None => {
+                        format!("found no session of {tool} for `{directory}`, and none is stored for it")
+                    }
+                };
+                Err(HostError::usage(message)
+                    .hint("name one with `session`; `plimsoll sessions --all` lists them"))
+            }
+            (None, Err(error)) => Err(error),
+            (written, stored) => Ok(written.into_iter().chain(stored).collect()),
+        }
+    }
+
+    /// Checks that there is a session of this name. It is not read.
+    pub(super) fn check(named: &str, host: &Host) -> Result<(), HostError> {
+        let config = host.config(&Flags::default())?;
+        match Subject::stored(Some(named), &config, host) {
+            Err(error) if host.session_with_id(named, Scope::Others)?.is_none() => Err(error),
+            _ => Ok(()),
+        }
+    }
+
+    fn stored(named: Option<&str>, config: &HostConfig, host: &Host) -> Result<Subject, HostError> {
+        let opened = match named {
+            Some(id) => host.open_existing(config)?.ok_or_else(|| {
+                none_with(id).hint("`plimsoll sessions --all` lists the sessions there are")
+            })?,
+            None => host.open_store(config)?,
+        };
+        let session = opened.session_or_newest(named, host)?;
+        Ok(Subject { opened, session, writer: None, is_origin: false })
+    }
+
+    /// The stored session that the client's was handed over from: the one that its file names, or the one that its
+    /// handles are of. A tool that continues under a new id may have left out fields that it does not know.
+    fn origin(&self, found: &Found, config: &HostConfig, host: &Host) -> Result<Option<Subject>, HostError> {
+        let Some(opened) = host.open_existing(config)? else { return Ok(None) };
+        if let Some(id) = &found.origin {
+            match opened.archive.store().session(&SessionId::new(id.as_str())) {
+                Ok(session) => return Ok(Some(Subject { opened, session, writer: None, is_origin: true })),
+                Err(StoreError::Missing { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let messages = transcript(self.opened.archive.store(), &self.session, Extent::Whole)?.messages;
+        let parts = messages.iter().flat_map(|message| &message.parts);
+        let results = parts.filter_map(|part| part.as_tool()?.state.result());
+        for handle in results.filter_map(|text| placeholder_handle(text)).take(TRIED_HANDLES) {
+            if let Some(owner) = Subject::with_handle(handle, config, host)? {
+                return Ok(Some(Subject { is_origin: true, ..owner }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The stored session that has content under exactly this handle. A session may have been handed over from one of
+    /// another directory; handles are drawn at random, so a client has one only from what it was shown.
+    pub(super) fn with_handle(
+        handle: &str,
+        config: &HostConfig,
+        host: &Host,
+    ) -> Result<Option<Subject>, HostError> {
+        let Some(opened) = host.open_existing(config)? else { return Ok(None) };
+        let little = Selection { lines: Some((1, 1)), search: None, most_bytes: 1, most_matches: 1 };
+        let session = match opened.archive.recall(InStore::Everywhere, handle, &little) {
+            Ok(found) if found.handle == handle => opened.archive.store().session(&found.session)?,
+            Ok(_) | Err(StoreError::Missing { .. } | StoreError::Ambiguous { .. }) => return Ok(None),
+            Err(error) => return Err(error.into()),
+        };
+        Ok(Some(Subject { opened, session, writer: None, is_origin: false }))
+    }
+
+    /// Reads a session of another tool.
+    fn written(found: &Found, host: &Host) -> Result<Subject, HostError> {
+        let read = || {
+            let mut source = Source::of(found, None)?;
+            let survey = Survey::of(&mut source, &|_| {})?;
+            let store = MemoryStore::new();
+            let options = ImportOptions {
+                origin: Some(&found.path),
+                directory: found.directory.as_deref(),
+                now: host.now(),
+                again: false,
+            };
+            // Names follow from the session's id, so that a handle means the same in the next call.
+            let report = survey.import(&mut source, &store, &mut random_ids(), &options, &|_| {})?;
+            let session = plimsoll_store::Sessions::session(&store, &report.id)?;
+            Ok::<_, ImportError>((store, session))
+        };
+        let (store, session) = read().map_err(|error| {
+            HostError::failed(format!(
+                "cannot read the session `{}` of {}: {error}",
+                found.id,
+                found.tool.name()
+            ))
+        })?;
+        let archive = Archive::new(Box::new(store), Err("the session is not stored".to_owned()));
+        let opened = OpenStore { archive: Arc::new(archive), path: found.path.clone() };
+        Ok(Subject { opened, session, writer: Some(found.tool), is_origin: false })
+    }
+}

@@ -1,0 +1,347 @@
+//! The tools of the MCP server, apart from the protocol: three that only read.
+//!
+//! Every answer is bounded, and known shapes of secrets are replaced in it: it goes to a model of which nothing is known
+//! here. The database and the session that the client is writing are opened for each call, so that what was added meanwhile
+//! is seen and no file is held open.
+
+use std::fmt::Write as _;
+
+use plimsoll::pivot::Visible;
+use plimsoll::policy::RecallPolicy;
+use plimsoll::recall::{Lookup, RecallQuery, RecallTool};
+use plimsoll::redact::redact;
+use plimsoll::{Message, Part, PartBody, Policy, Tokens};
+use plimsoll_config::Flags;
+use plimsoll_import::{Extent, KeptCounts, transcript};
+use plimsoll_session::{Share, look_up};
+use plimsoll_store::StoreError;
+use serde_json::{Map, Value, json};
+
+use super::client::McpClient;
+use super::subject::Subject;
+use crate::config::HostConfig;
+use crate::error::{ErrorKind, HostError};
+use crate::host::Host;
+use crate::inspect::weigh_window;
+use crate::words::counted;
+
+/// Maximum number of things that are listed at once.
+const LISTED: usize = 50;
+/// Maximum number of characters of a description.
+const SHOWN: usize = 80;
+/// Maximum length of an answer in bytes, whatever a policy allows.
+const MOST_BYTES: usize = 200_000;
+
+/// Declaration of a tool.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct McpTool {
+    /// Name.
+    pub name: &'static str,
+    /// Description for the model.
+    pub description: String,
+    /// JSON schema of its input.
+    pub input_schema: Map<String, Value>,
+}
+
+/// A call of a tool.
+pub struct McpCall {
+    /// The tool.
+    pub tool: String,
+    /// Arguments.
+    pub arguments: Map<String, Value>,
+    /// Default session for calls that name none.
+    pub session: Option<String>,
+    /// The client.
+    pub client: McpClient,
+}
+
+/// The answer to a call.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct McpAnswer {
+    /// The text.
+    pub text: String,
+    /// Whether the call was valid and found nothing.
+    pub is_error: bool,
+}
+
+/// Why a call is not answered.
+#[derive(Clone, Debug)]
+pub enum McpRefusal {
+    /// The call is invalid.
+    Invalid(String),
+    /// Something failed.
+    Failed(String),
+}
+
+impl From<HostError> for McpRefusal {
+    fn from(error: HostError) -> McpRefusal {
+        match error.kind() {
+            ErrorKind::Usage => McpRefusal::Invalid(error.one_line()),
+            ErrorKind::Negative | ErrorKind::Failure => McpRefusal::Failed(error.one_line()),
+        }
+    }
+}
+
+impl From<StoreError> for McpRefusal {
+    fn from(error: StoreError) -> McpRefusal {
+        HostError::from(error).into()
+    }
+}
+
+/// Returns the declarations of the tools.
+pub fn mcp_tools() -> Vec<McpTool> {
+    let session = json!({ "type": "string", "description": "A session, by its id or the beginning of it; if left \
+        out the current one of the working directory, with the stored one that it was handed over from or else the \
+        newest that is stored for the directory." });
+    let recall = RecallTool::new(&Policy::default().recall);
+    let mut schema = recall.input_schema;
+    schema["properties"]["session"] = session.clone();
+    let only_session =
+        json!({ "type": "object", "properties": { "session": session }, "additionalProperties": false });
+    let mut listing = only_session.clone();
+    listing["properties"]["after"] = json!({ "type": "integer", "minimum": 0,
+        "description": "Leave out so many; an answer that is not the whole list says how many." });
+    let tool = |name: &'static str, description: String, schema: Value| {
+        let input_schema = schema.as_object().cloned().unwrap_or_default();
+        McpTool { name, description, input_schema }
+    };
+    vec![
+        tool(recall.name, recall.description, schema),
+        tool(
+            "list_recallable",
+            format!(
+                "Lists what has left the conversation and can be brought back with `recall`: messages behind a summary, \
+                 tool outputs that were cleared, cut or kept whole elsewhere, each with its handle, newest first, at \
+                 most {LISTED} at once."
+            ),
+            listing,
+        ),
+        tool(
+            "inspect_session",
+            "Tells which session is the current one, how large its window is, and what takes the room in it."
+                .to_owned(),
+            only_session,
+        ),
+    ]
+}
+
+impl McpCall {
+    /// Answers the call.
+    pub fn answer(mut self, host: &Host) -> Result<McpAnswer, McpRefusal> {
+        let known = mcp_tools();
+        let Some(tool) = known.iter().find(|tool| tool.name == self.tool) else {
+            let names: Vec<&str> = known.iter().map(|tool| tool.name).collect();
+            return Err(McpRefusal::Invalid(format!(
+                "there is no tool `{}`; there are {}",
+                self.tool,
+                names.join(", ")
+            )));
+        };
+        let fields = tool.input_schema.get("properties").and_then(Value::as_object);
+        if let Some(unknown) =
+            self.arguments.keys().find(|key| fields.is_some_and(|all| !all.contains_key(*key)))
+        {
+            return Err(McpRefusal::Invalid(format!("`{}` has no argument `{unknown}`", self.tool)));
+        }
+        let named = match self.arguments.remove("session") {
+            None | Some(Value::Null) => self.session.clone(),
+            Some(Value::String(id)) if !id.trim().is_empty() => Some(id),
+            Some(_) => return Err(McpRefusal::Invalid("`session` must be the id of a session".to_owned())),
+        };
+        let config = host.config(&Flags::default())?;
+        let subjects = Subject::all(named.as_deref(), &self.client, &config, host)?;
+        let mut answer = match self.tool.as_str() {
+            "recall" => self.recall(&subjects, named.is_none(), &config, host)?,
+            "list_recallable" => self.list(&subjects)?,
+            _ => inspect(&subjects, &config)?,
+        };
+        answer.text = bounded(redact(&answer.text).text);
+        Ok(answer)
+    }
+
+    /// Answers from the first session that has something; for a handle, if no session was named, from any stored one. A
+    /// session shows handles of the one it was handed over from.
+    fn recall(
+        self,
+        subjects: &[Subject],
+        is_anywhere: bool,
+        config: &HostConfig,
+        host: &Host,
+    ) -> Result<McpAnswer, McpRefusal> {
+        let query = RecallQuery::parse(&Value::Object(self.arguments))
+            .map_err(|error| McpRefusal::Invalid(error.to_string()))?;
+        let policy = &config.policy.recall;
+        let is_something = |found: &Lookup| match found {
+            Lookup::Searched(contents) => !contents.is_empty(),
+            Lookup::Missing => false,
+            _ => true,
+        };
+        let mut found = Lookup::Missing;
+        for subject in subjects {
+            found = found_in(subject, &query, policy)?;
+            if is_something(&found) {
+                break;
+            }
+        }
+        if let (false, true, Some(handle)) = (is_something(&found), is_anywhere, &query.handle)
+            && let Some(owner) = Subject::with_handle(handle, config, host)?
+        {
+            found = found_in(&owner, &query, policy)?;
+        }
+        let answer = query.answer(&found, policy);
+        Ok(McpAnswer { text: answer.text, is_error: answer.is_error })
+    }
+
+    fn list(&self, subjects: &[Subject]) -> Result<McpAnswer, McpRefusal> {
+        let after = match self.arguments.get("after") {
+            None | Some(Value::Null) => 0,
+            Some(after) => after.as_u64().and_then(|after| usize::try_from(after).ok()).ok_or_else(|| {
+                McpRefusal::Invalid("`after` must be a whole number of zero or more".to_owned())
+            })?,
+        };
+        let (mut things, mut sums) = (Vec::new(), Vec::new());
+        for Subject { opened, session, .. } in subjects {
+            let before = things.len();
+            things.extend(recallable(&transcript(opened.archive.store(), session, Extent::Whole)?.messages));
+            for spill in opened.spills(&session.id)?.iter().filter(|spill| spill.expired.is_none()) {
+                let (handle, tool) = (&spill.handle, &spill.tool);
+                things.push(format!("{handle}  whole output of {tool}, {} bytes", Tokens(spill.bytes)));
+            }
+            sums.push((&session.id, things.len() - before));
+        }
+        let all = things.len();
+        let shown: Vec<String> = things.into_iter().skip(after).take(LISTED).collect();
+        let mut text = if all == 0 {
+            let names: Vec<String> = sums.iter().map(|(id, _)| format!("`{id}`")).collect();
+            format!("Nothing has left the window of {}.", names.join(" or of "))
+        } else {
+            let sums = sums.iter().filter(|(_, count)| *count > 0);
+            let sums: Vec<String> =
+                sums.map(|(id, count)| format!("of `{id}`: {}", Tokens(*count as u64))).collect();
+            format!("Out of the window {} in all.\n{}", sums.join(", "), shown.join("\n"))
+        };
+        let next = after.saturating_add(shown.len());
+        if next < all && !shown.is_empty() {
+            let _ = write!(text, "\n… {} more; go on with `after`: {next}", Tokens((all - next) as u64));
+        }
+        Ok(McpAnswer { text, is_error: false })
+    }
+}
+
+/// Looks a query up in a session; that nothing is found is an answer as well.
+fn found_in(subject: &Subject, query: &RecallQuery, policy: &RecallPolicy) -> Result<Lookup, McpRefusal> {
+    match look_up(&subject.opened.archive, &subject.session.id, query, policy) {
+        Err(StoreError::Missing { .. }) if query.handle.is_some() => Ok(Lookup::Missing),
+        Err(StoreError::Ambiguous { candidates, .. }) => {
+            let handles = candidates.into_iter().map(|handle| (handle, String::new()));
+            Ok(Lookup::Ambiguous(handles.collect()))
+        }
+        Err(error @ (StoreError::Expired { .. } | StoreError::Lost { .. })) => {
+            Ok(Lookup::Gone(error.to_string()))
+        }
+        other => Ok(other?),
+    }
+}
+
+/// Lists what is not in the window of a log, newest first.
+fn recallable(messages: &[Message]) -> Vec<String> {
+    let visible = Visible::of(messages);
+    let start = visible.pivot.map_or(0, |pivot| pivot.start());
+    let mut lines: Vec<String> = Vec::new();
+    for message in messages[start..].iter().rev() {
+        lines.extend(message.parts.iter().rev().filter(|part| part.is_reduced()).map(format_part));
+    }
+    let behind = &messages[..start];
+    if let (Some(first), Some(last)) = (behind.first(), behind.last()) {
+        let count = plimsoll::Tokens(behind.len() as u64);
+        lines.push(format!("{}..{}  {count} messages behind the summary", first.info.id, last.info.id));
+        let outputs = behind.iter().rev().flat_map(|message| message.parts.iter().rev());
+        lines.extend(outputs.filter(|part| part.as_tool().is_some()).map(format_part));
+    }
+    lines
+}
+
+fn format_part(part: &Part) -> String {
+    let (what, about) = match &part.body {
+        PartBody::Tool(tool) => {
+            let chars = tool.state.result().map_or(0, |text| text.chars().0);
+            let input = tool.state.input.as_ref().map(|input| input.json().as_str().to_owned());
+            (format!("output of {}, {} characters", tool.tool, Tokens(chars)), input.unwrap_or_default())
+        }
+        PartBody::ToolResult(result) => {
+            (format!("tool output, {} characters", Tokens(result.text.chars().0)), String::new())
+        }
+        PartBody::Text(text) => {
+            (format!("text, {} characters", Tokens(text.text.chars().0)), text.text.as_str().to_owned())
+        }
+        PartBody::Reasoning(_) => ("thoughts".to_owned(), String::new()),
+        PartBody::File(file) => ("file".to_owned(), file.filename.clone().unwrap_or_default()),
+        _ => ("part".to_owned(), String::new()),
+    };
+    let about: String = about.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN).collect();
+    format!("{}  {what}{}{about}", part.id, if about.is_empty() { "" } else { ": " })
+}
+
+/// Says what is in the window of the first session, and which other is stored.
+fn inspect(subjects: &[Subject], config: &HostConfig) -> Result<McpAnswer, McpRefusal> {
+    let Some((Subject { opened, session, writer, .. }, others)) = subjects.split_first() else {
+        return Err(McpRefusal::Failed("there is no session to look into".to_owned()));
+    };
+    // Including messages that a summary replaces: their recorded usage calibrates the estimate.
+    let mut transcript = transcript(opened.archive.store(), session, Extent::Whole)?;
+    if *writer == Some(plimsoll_import::Tool::ClaudeCode) {
+        // The copy that is looked into does not know who wrote it, and the size of the window depends on that.
+        transcript.format = plimsoll_formats::Format::ClaudeCode;
+    }
+    let _counts = KeptCounts::new(&opened.archive, &session.id, &transcript.messages);
+    let (report, _, limits) = weigh_window(transcript, config, None);
+    let fullness = report.percent().zip(report.line);
+    let fullness = fullness.map(|(percent, line)| {
+        format!(", {percent} % of the line at {line} in a window of {}", limits.context)
+    });
+    let mut text = format!("session {}", session.id);
+    if let Some(tool) = writer {
+        let _ = write!(text, " of {}, not stored", tool.name());
+    }
+    for (name, value) in [
+        ("title", Some(&session.title)),
+        ("directory", session.directory.as_ref()),
+        ("model", session.model.as_ref()),
+    ] {
+        if let Some(value) = value.filter(|value| !value.is_empty()) {
+            let _ = write!(text, "\n{name}: {value}");
+        }
+    }
+    // A call and its result are one message of the session and two of a request.
+    let _ = write!(
+        text,
+        "\n{}{}; as a request the window has {}, about {} tokens{}, {} cleared{}",
+        counted(usize::try_from(session.messages).unwrap_or(usize::MAX), "message"),
+        if writer.is_none() { " stored" } else { " in the session" },
+        counted(report.request_messages, "message"),
+        report.window,
+        fullness.unwrap_or_default(),
+        counted(usize::try_from(report.cleared()).unwrap_or(usize::MAX), "output"),
+        if report.has_summary { ", a summary at the beginning" } else { "" }
+    );
+    for Share { name, count, tokens, .. } in report.kinds() {
+        let _ = write!(text, "\n{tokens} tokens: {count} × {name}");
+    }
+    for other in others {
+        let what = if other.is_origin { "handed over from" } else { "stored for this directory" };
+        let _ = write!(text, "\n{what}: `{}`, {}", other.session.id, other.session.title);
+    }
+    Ok(McpAnswer { text, is_error: false })
+}
+
+/// Cuts an answer that is longer than a client can be expected to take.
+fn bounded(mut text: String) -> String {
+    if text.len() > MOST_BYTES {
+        let end = (0..=MOST_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+        text.truncate(end);
+        text.push_str("\n[cut; ask for fewer lines]");
+    }
+    text
+}

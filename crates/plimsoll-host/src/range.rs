@@ -1,0 +1,139 @@
+//! A summary in the place of messages anywhere in the window.
+
+use plimsoll::compact::accept::{Bounds, Reply, accept};
+use plimsoll::compact::range::{RangeError, RangeSelection, select_range};
+use plimsoll::compact::request::Measured;
+use plimsoll::receipt::{Made, RangePlan};
+use plimsoll::{Limits, Log, Policy, Receipt, Text, Tokens};
+
+use crate::config::HostConfig;
+use crate::drive::StoredSession;
+use crate::error::HostError;
+use crate::host::Host;
+use crate::input::WholeSession;
+use crate::summarise::{EditSummary, SummarySource};
+
+/// A range of messages, and how it is summarised.
+pub struct RangeRequest<'a> {
+    /// The first message, by its id or the beginning of it.
+    pub from: &'a str,
+    /// The last message.
+    pub to: &'a str,
+    /// Who makes the summary.
+    pub source: &'a SummarySource,
+    /// Lets the user change the summary.
+    pub edit: Option<EditSummary<'a>>,
+}
+
+impl WholeSession {
+    /// Plans a summary of a range that is not written yet.
+    pub fn plan_range(&self, range: &RangeRequest<'_>, policy: &Policy) -> Result<RangePlan, HostError> {
+        let ranged = Ranged { range, policy, limits: self.limits };
+        let selection = ranged.select(&self.log)?;
+        let plan = ranged.plan(&self.log, &selection, &Text::default(), (Made::ByModel, 1));
+        Ok(RangePlan { text: Text::default(), ..plan })
+    }
+
+    /// Summarises a range; returns the summary and the plan that has it.
+    pub fn summarise_range(
+        &self,
+        range: &RangeRequest<'_>,
+        policy: &Policy,
+        host: &Host,
+    ) -> Result<(Text, RangePlan), HostError> {
+        Ranged { range, policy, limits: self.limits }.summarise(&self.log, host)
+    }
+}
+
+impl StoredSession {
+    /// Replaces a range of messages by a summary.
+    pub fn compact_range(
+        &self,
+        range: &RangeRequest<'_>,
+        config: &HostConfig,
+        force: bool,
+        host: &Host,
+    ) -> Result<Receipt, HostError> {
+        let ranged = Ranged { range, policy: &config.policy, limits: self.limits };
+        let mut driver = self.drive(config, force, None, host)?;
+        let (_, plan) = ranged.summarise(driver.log(), host)?;
+        let receipt = driver.compact_range(plan, "a person chose these messages")?;
+        driver.close()?;
+        receipt.ok_or_else(|| {
+            HostError::negative("the window would not get smaller by the summary, and nothing was done")
+        })
+    }
+}
+
+/// How a range is summarised in a session.
+struct Ranged<'a> {
+    range: &'a RangeRequest<'a>,
+    policy: &'a Policy,
+    limits: Limits,
+}
+
+impl Ranged<'_> {
+    fn select(&self, log: &Log) -> Result<RangeSelection, HostError> {
+        let policy = self.policy;
+        select_range(log, (self.range.from, self.range.to), policy, &policy.count).map_err(|error| {
+            let hint = match &error {
+                RangeError::Torn { nearest_from, nearest_to, .. } => {
+                    format!("`--from {nearest_from} --to {nearest_to}` keeps them together")
+                }
+                _ => "`plimsoll window --json` names the messages that are in the window".to_owned(),
+            };
+            HostError::usage(error.to_string()).hint(hint).caused_by(error)
+        })
+    }
+
+    fn plan(&self, log: &Log, range: &RangeSelection, summary: &Text, made: (Made, u64)) -> RangePlan {
+        let policy = self.policy;
+        let line = policy.overflow.line(self.limits).map_or(self.limits.context, |line| line.at);
+        range.plan(log, summary, made, (policy, line), &policy.count)
+    }
+
+    /// Returns the accepted summary, and the plan that has it.
+    fn summarise(&self, log: &Log, host: &Host) -> Result<(Text, RangePlan), HostError> {
+        let (policy, source) = (self.policy, self.range.source);
+        let range = self.select(log)?;
+        let edited = |reply: Reply| match self.range.edit {
+            Some(edit) => edit(reply),
+            None => Ok(reply),
+        };
+        let longest = policy
+            .compact
+            .max_summary_tokens
+            .unwrap_or(self.limits.output)
+            .max(policy.compact.extractive_tokens);
+        let take = |reply: &Reply, replaced: Tokens| {
+            accept(reply, Bounds { replaced, longest }, &policy.count)
+                .map_err(|why| HostError::failed(format!("no summary: {why}")).hint("nothing was changed"))
+        };
+        if matches!(source, SummarySource::Offline) {
+            let extracted =
+                host.during("summarising", || range.extract(log, policy, &policy.count).to_string());
+            let extracted = Reply { is_extracted: true, ..Reply::finished(extracted) };
+            let summary = take(&edited(extracted)?, range.tokens)?;
+            let plan = self.plan(log, &range, &summary, (Made::WithoutModel, 0));
+            return Ok((summary, plan));
+        }
+        let summariser = source.summariser(self.limits);
+        let measured = Measured { limits: summariser.limits, counter: &policy.count, factor: 1.0 };
+        let job = range.job(log, policy, measured).map_err(|error| HostError::failed(error.to_string()))?;
+        let job = job.for_model(summariser.model);
+        let mut summary: Option<Text> = None;
+        for chunk in 0..job.chunks() {
+            let Some(request) = job.request(chunk, summary.as_ref(), measured) else { break };
+            let reply = source.ask(&request, host).map_err(|error| source.failed(error.message()))?;
+            let is_last = chunk + 1 == job.chunks();
+            let before = summary.as_ref().map(|text| plimsoll::Counter::count_text(&policy.count, text));
+            summary = Some(match is_last {
+                true => take(&edited(reply)?, range.tokens)?,
+                false => take(&reply, job.chunk_tokens(chunk, &policy.count) + before.unwrap_or_default())?,
+            });
+        }
+        let summary = summary.ok_or_else(|| HostError::failed("there is nothing to summarise"))?;
+        let plan = self.plan(log, &range, &summary, (Made::ByModel, job.chunks() as u64));
+        Ok((summary, plan))
+    }
+}

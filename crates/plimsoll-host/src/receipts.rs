@@ -1,0 +1,218 @@
+//! Receipts and pins of stored sessions, and undo.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use plimsoll::log::Effect;
+use plimsoll::{Counter, MessageId, PartId, Plan, Receipt, ReceiptId, SessionId, Text, Tokens, pin};
+use plimsoll_config::Flags;
+use plimsoll_session::SessionError;
+use plimsoll_store::{Session, StoreError};
+use serde::Serialize;
+
+use crate::config::HostConfig;
+use crate::drive::{DriveOptions, StoredSession};
+use crate::error::HostError;
+use crate::host::Host;
+use crate::store::OpenStore;
+
+/// The prefix of ids of receipts.
+const PREFIX: &str = "rcp_";
+/// Shortest prefix of an id that is shown: it has the time.
+const SHORTEST: usize = PREFIX.len() + 12;
+/// Maximum number of receipts that are listed if an id is ambiguous.
+const LISTED: usize = 10;
+/// Maximum number of forks of forks that are looked at.
+const MOST_FORKS: usize = 100;
+
+/// Whether a text is the id of a receipt, or the beginning of one.
+pub fn is_receipt_id(text: &str) -> bool {
+    text.starts_with(PREFIX)
+}
+
+/// A reduction that was undone.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Undone {
+    /// The session.
+    pub session: Session,
+    /// The receipt that was undone.
+    pub receipt: Receipt,
+    /// The receipt of the undo.
+    pub undo: Receipt,
+}
+
+/// Text that is pinned.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+#[non_exhaustive]
+pub struct PinnedText {
+    /// The receipt of the pin.
+    pub receipt: ReceiptId,
+    /// The message.
+    pub message: MessageId,
+    /// The part.
+    pub part: PartId,
+    /// Tokens of the text.
+    pub tokens: Tokens,
+    /// The text.
+    pub text: Text,
+}
+
+impl Host {
+    /// Undoes a reduction: the receipt that is named, or the newest of a session.
+    pub fn undo(&self, what: Option<&str>, force: bool) -> Result<Undone, HostError> {
+        let config = self.config(&Flags::default())?;
+        let opened = self.open_store(&config)?;
+        let (session, receipt) = match what.filter(|what| is_receipt_id(what)) {
+            Some(id) => opened.receipt(id)?,
+            None => opened.newest_undoable(&opened.session_or_newest(what, self)?)?,
+        };
+        if matches!(receipt.plan, Plan::Truncate(_)) {
+            let handle = plimsoll_store::handles(&receipt).pop().unwrap_or_else(|| "HANDLE".to_owned());
+            let message = format!("`{}` is of an output that was cut as it came", receipt.id);
+            return Err(HostError::negative(message)
+                .hint(format!("the whole of it is kept: `plimsoll recall {handle}` shows it")));
+        }
+        let session = opened.archive.store().session(&session)?;
+        let options = DriveOptions { force, ..DriveOptions::default() };
+        let mut driver = opened.drive(&session, &config, options, self)?;
+        let undo = match driver.undo(&receipt.id) {
+            // It was undone before, and by what.
+            Err(SessionError::Store(error @ StoreError::Undone { .. })) => {
+                return Err(HostError::negative(error.to_string()).caused_by(error));
+            }
+            other => other?,
+        };
+        driver.close()?;
+        Ok(Undone { session, receipt, undo })
+    }
+}
+
+impl OpenStore {
+    /// Finds the receipt with this id or prefix, and its session.
+    pub fn receipt(&self, id: &str) -> Result<(SessionId, Receipt), HostError> {
+        let store = self.archive.store();
+        match store.receipt(&ReceiptId::new(id)) {
+            Err(StoreError::Missing { .. }) => {}
+            other => return Ok(other?),
+        }
+        // More than the prefix that all have in common.
+        let is_known = id.len() > PREFIX.len();
+        let mut found = Vec::new();
+        for near in store.receipts_like(id, LISTED)?.into_iter().filter(|_| is_known) {
+            found.push(store.receipt(&near)?);
+        }
+        if found.len() > 1 {
+            let receipts = found.iter().map(|(_, receipt)| receipt);
+            let list: String =
+                receipts.map(|receipt| format!("\n  {}  {}", receipt.id, receipt.plan.title())).collect();
+            return Err(HostError::usage(format!("more than one receipt begins with `{id}`:{list}"))
+                .hint("give more of the id"));
+        }
+        found.pop().ok_or_else(|| {
+            HostError::usage(format!("no receipt has an id that begins with `{id}`"))
+                .hint("`plimsoll receipts SESSION` lists those of a session")
+        })
+    }
+
+    /// Returns all receipts of a session, oldest first.
+    pub fn receipts(&self, session: &SessionId) -> Result<Vec<Receipt>, StoreError> {
+        self.archive.store().receipts(session, None, u64::MAX)
+    }
+
+    /// Returns the receipts of a session and, from before it was forked, of those above it.
+    pub fn receipts_in_view(&self, session: &SessionId) -> Result<Vec<Receipt>, StoreError> {
+        let (mut id, mut all, mut until) = (session.clone(), Vec::new(), None);
+        // A damaged database may have a cycle.
+        for _ in 0..MOST_FORKS {
+            let session = self.archive.store().session(&id)?;
+            let mut receipts = self.receipts(&id)?;
+            receipts.retain(|receipt| until.is_none_or(|until| receipt.at <= until));
+            all.splice(0..0, receipts);
+            let Some(point) = session.forked_from else { break };
+            until = Some(until.map_or(session.created, |until| session.created.min(until)));
+            id = point.session;
+        }
+        Ok(all)
+    }
+
+    /// Finds the newest receipt of a session that can be undone and was not.
+    fn newest_undoable(&self, session: &Session) -> Result<(SessionId, Receipt), HostError> {
+        let receipts = self.receipts(&session.id)?;
+        let is_open = |receipt: &&Receipt| receipt.can_undo() && undone_by(receipt, &receipts).is_none();
+        let found = receipts.iter().rev().find(is_open).cloned();
+        found.map(|receipt| (session.id.clone(), receipt)).ok_or_else(|| {
+            HostError::negative(format!("session `{}` has nothing to undo", session.id)).hint(
+                "name another session or a receipt: `plimsoll undo SESSION`, `plimsoll receipts SESSION`",
+            )
+        })
+    }
+
+    /// Returns as much of each id as names one receipt in the whole database: any of them can be typed.
+    pub fn short_receipt_ids(&self, receipts: &[Receipt]) -> Result<BTreeMap<ReceiptId, String>, HostError> {
+        let store = self.archive.store();
+        let short = |id: &ReceiptId| -> Result<String, HostError> {
+            let text = id.as_str();
+            for (end, _) in text.char_indices().filter(|(end, _)| *end >= SHORTEST) {
+                if store.receipts_like(&text[..end], 2)?.len() == 1 {
+                    return Ok(text[..end].to_owned());
+                }
+            }
+            Ok(text.to_owned())
+        };
+        receipts.iter().map(|receipt| Ok((receipt.id.clone(), short(&receipt.id)?))).collect()
+    }
+}
+
+/// Returns the receipts that are in force: neither undone nor an undo.
+pub fn in_force(receipts: &[Receipt]) -> impl Iterator<Item = &Receipt> {
+    let undone: BTreeSet<&ReceiptId> =
+        receipts.iter().filter_map(|receipt| receipt.undoes.as_ref()).collect();
+    receipts.iter().filter(move |receipt| receipt.undoes.is_none() && !undone.contains(&receipt.id))
+}
+
+/// Returns the receipt by which another was undone.
+pub fn undone_by<'a>(receipt: &Receipt, all: &'a [Receipt]) -> Option<&'a ReceiptId> {
+    all.iter().find(|other| other.undoes.as_ref() == Some(&receipt.id)).map(|other| &other.id)
+}
+
+impl StoredSession {
+    /// Pins a message, a part or some words.
+    pub fn pin(
+        &self,
+        what: &str,
+        config: &HostConfig,
+        force: bool,
+        host: &Host,
+    ) -> Result<Receipt, HostError> {
+        let mut driver = self.drive(config, force, None, host)?;
+        let target = driver.find_pin(what)?;
+        let receipt = driver.pin(&target)?;
+        driver.close()?;
+        Ok(receipt)
+    }
+}
+
+impl OpenStore {
+    /// Returns what is pinned in a session, and the budget of pins in tokens.
+    pub fn pins(
+        &self,
+        session: &Session,
+        config: &HostConfig,
+    ) -> Result<(Vec<PinnedText>, Tokens), HostError> {
+        let limits = self.limits(session, config, None)?;
+        let log = self.archive.store().window(&session.id)?;
+        let pinned = pin::pins(&log).map(|(message, part, text)| {
+            let holds = |effect: &Effect| matches!(effect, Effect::Pin(pinned) if pinned == text);
+            let mark = part.marks.iter().find(|mark| mark.is_active() && holds(&mark.effect));
+            PinnedText {
+                receipt: mark.and_then(|mark| mark.receipt.clone()).unwrap_or_default(),
+                message: message.info.id.clone(),
+                part: part.id.clone(),
+                tokens: config.policy.count.count_text(text),
+                text: text.clone(),
+            }
+        });
+        Ok((pinned.collect(), pin::budget(&config.policy, Some(limits))))
+    }
+}

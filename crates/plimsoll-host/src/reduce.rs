@@ -1,0 +1,148 @@
+//! Reductions that need no model: planned for a transcript, and applied to a stored session.
+
+use std::collections::BTreeMap;
+
+use plimsoll::compact::ladder::{Outcome, Situation, Trigger};
+use plimsoll::compact::request::Summariser;
+use plimsoll::count::window_message_tokens;
+use plimsoll::pivot::Visible;
+use plimsoll::prune::{self, Pressure, PruneChoice, PrunePlan, PruneReason};
+use plimsoll::receipt::CompactPlan;
+use plimsoll::{Fixed, Load, Log, Millis, Plan, Policy, Receipt, Role, Tokens, Window, WindowRole};
+use plimsoll_session::{Pruned, UsageScale};
+
+use crate::config::HostConfig;
+use crate::drive::StoredSession;
+use crate::error::HostError;
+use crate::host::Host;
+use crate::input::WholeSession;
+use crate::words::counted;
+
+/// Result of a reduction.
+#[derive(Debug)]
+pub enum Reduced {
+    /// Receipts of a completed reduction, and a remark if the window is still over its line.
+    Done(Vec<Receipt>, Option<String>),
+    /// There was nothing to reduce; why, and of which tools there are outputs that may be pruned.
+    Nothing(String, Vec<(String, usize)>),
+}
+
+impl WholeSession {
+    /// Plans a prune, by the policy or of what was chosen.
+    pub fn plan_prune(&self, policy: &Policy, choice: Option<&PruneChoice>) -> PrunePlan {
+        // The scale counts the whole session, so it is made only if something was chosen.
+        if let Some(choice) = choice
+            && let Some(scale) = UsageScale::of(&self.log, policy)
+        {
+            return scale.plan_choice(&self.log, policy, choice, self.limits);
+        }
+        let load = Load::of(&self.log, policy, Fixed::default(), &policy.count);
+        let pressure = Some(Pressure { load: load.tokens, limits: self.limits });
+        match choice {
+            Some(choice) => prune::plan_choice(&self.log, policy, choice, pressure),
+            None => prune::plan(&self.log, policy, pressure),
+        }
+    }
+
+    /// Plans a compaction; `None` if there is too little to summarise.
+    pub fn plan_compaction(&self, policy: &Policy) -> Option<CompactPlan> {
+        self.situation(policy, Some(Summariser::own(self.limits))).plan_compaction(&self.log)
+    }
+
+    /// The situation of a compaction that the user asked for. The clock only stamps what is appended, and that is not kept.
+    pub(crate) fn situation(&self, policy: &Policy, summariser: Option<Summariser>) -> Situation {
+        let situation =
+            Situation { trigger: Trigger::Manual, ..Situation::new(policy, self.limits, Millis(0)) };
+        let mut situation = Situation { summariser, ..situation };
+        if let Some(scale) = UsageScale::of(&self.log, policy) {
+            scale.weigh_in(&mut situation);
+        }
+        situation
+    }
+}
+
+impl StoredSession {
+    /// Clears old tool outputs, by the policy or those that were chosen.
+    pub fn prune(
+        &self,
+        choice: Option<&PruneChoice>,
+        config: &HostConfig,
+        force: bool,
+        host: &Host,
+    ) -> Result<Reduced, HostError> {
+        host.during("pruning", || {
+            let mut driver = self.drive(config, force, None, host)?;
+            let pruned = match choice {
+                Some(choice) => driver.prune_choice(choice, &format!("a person chose: {choice}"))?,
+                None => driver.prune("a person asked for it")?,
+            };
+            let reduced = match pruned {
+                Pruned::Done(receipt) => Reduced::Done(vec![*receipt], None),
+                Pruned::Nothing(plan) => {
+                    let others = other_tools(&plan, driver.log(), &config.policy);
+                    Reduced::Nothing(Plan::Prune(*plan).to_string(), others)
+                }
+                Pruned::NotSmaller => {
+                    Reduced::Nothing("prune nothing: the window would not get smaller".to_owned(), Vec::new())
+                }
+            };
+            driver.close()?;
+            Ok(reduced)
+        })
+    }
+
+    /// Replaces older messages by a summary that is made without a model.
+    pub fn compact_offline(
+        &self,
+        config: &HostConfig,
+        force: bool,
+        host: &Host,
+    ) -> Result<Reduced, HostError> {
+        host.during("compacting", || {
+            let mut driver = self.drive(config, force, None, host)?;
+            let nothing = too_little(driver.log(), &config.policy);
+            let outcome = driver.compact(|_| Err("no model is asked here".to_owned()))?;
+            driver.close()?;
+            let Outcome { reduction, verdict, .. } = outcome;
+            Ok(compacted(reduction.receipts, &verdict, nothing))
+        })
+    }
+}
+
+/// Returns the result of a compaction.
+pub(crate) fn compacted(
+    receipts: Vec<Receipt>,
+    verdict: &plimsoll::compact::ladder::Verdict,
+    nothing: String,
+) -> Reduced {
+    if receipts.is_empty() {
+        return Reduced::Nothing(nothing, Vec::new());
+    }
+    let fits = *verdict == plimsoll::compact::ladder::Verdict::Fits;
+    Reduced::Done(receipts, (!fits).then(|| verdict.to_string()))
+}
+
+/// Returns the tools that have outputs which may be pruned, most outputs first, if no output is of a tool that was chosen.
+pub fn other_tools(plan: &PrunePlan, log: &Log, policy: &Policy) -> Vec<(String, usize)> {
+    let is_by_name = plan.choice.as_ref().is_some_and(|choice| !choice.tools.is_empty());
+    if plan.reason != PruneReason::NoneChosen || !is_by_name {
+        return Vec::new();
+    }
+    let mut counts: BTreeMap<String, usize> = BTreeMap::new();
+    for item in prune::plan_choice(log, policy, &PruneChoice::default(), None).items {
+        *counts.entry(item.tool).or_default() += 1;
+    }
+    let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
+    counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    counts
+}
+
+/// Explains that a compaction is not possible, with the size of the conversation. System messages are never summarised.
+pub fn too_little(log: &Log, policy: &Policy) -> String {
+    let window = Window::of(log, policy);
+    let said = || window.messages.iter().filter(|message| message.role != WindowRole::System);
+    let tokens: Tokens = said().map(|message| window_message_tokens(message, &policy.count)).sum();
+    let is_said = |place: &&usize| log[**place].info.role != Some(Role::System);
+    let messages = counted(Visible::of(log).places.iter().filter(is_said).count(), "message");
+    format!("there is too little to summarise: {messages}, {tokens} tokens")
+}

@@ -1,0 +1,80 @@
+//! Notices about transcripts with records or values that were not understood.
+
+use plimsoll::log::{Note, Notes};
+use plimsoll_formats::Transcript;
+
+use crate::error::HostError;
+use crate::host::Host;
+use crate::words::counted;
+
+/// Maximum number of list items that a notice names.
+const SHOWN: usize = 5;
+
+/// Reports that a session is empty, which is not an error.
+pub(crate) fn report_if_empty(name: &str, messages: usize, transcript: &Transcript, host: &Host) {
+    if messages == 0 && transcript.side_chains.is_empty() {
+        host.info(format!("{name} is an empty session"));
+    }
+}
+
+/// Reports what was not understood, or refuses it.
+pub(crate) fn check(transcript: &Transcript, name: &str, strict: bool, host: &Host) -> Result<(), HostError> {
+    let unknown: Vec<String> =
+        transcript.skipped.iter().map(|(kind, count)| format!("{count} of `{kind}`")).collect();
+    let unknown = unknown.join(", ");
+    let mut all = transcript.notes.clone();
+    transcript.side_chains.iter().for_each(|chain| all.append(&chain.notes));
+    let (wrong, notes) = (wrong_values(&all), all.first());
+    if strict && !unknown.is_empty() {
+        let message = format!("{name} has records of unknown kinds: {unknown}");
+        return Err(HostError::failed(message).hint("leave out `--strict` to go on without them"));
+    }
+    if let (true, Some(Note { at, problem, .. })) = (strict, notes.first()) {
+        let message = format!("{name} has {wrong}, the first at {at}: {problem}");
+        return Err(HostError::failed(message).hint("leave out `--strict` to go on with them noted"));
+    }
+    if !unknown.is_empty() {
+        let broken = transcript.broken.as_ref();
+        let place = broken.map(|broken| format!(" (line {}: {})", broken.line, problem(&broken.problem)));
+        let place = place.unwrap_or_default();
+        host.note(format!("{name} has records that were not understood: {unknown}{place}"));
+    }
+    if !notes.is_empty() {
+        host.note(format!("{name} has {wrong}:"));
+        notes.iter().take(SHOWN).for_each(|each| host.info(format!("  {each}")));
+        let more = all.count().saturating_sub(SHOWN as u64);
+        if more > 0 {
+            host.info(format!("  and {more} more; `plimsoll inspect --json` lists them"));
+        }
+    }
+    if !transcript.other_sessions.is_empty() {
+        let all = counted(transcript.other_sessions.len() + 1, "session");
+        let own = transcript.info.id.as_deref().unwrap_or("without an id");
+        let ids: Vec<&str> = transcript.other_sessions.iter().filter_map(|info| info.id.as_deref()).collect();
+        let more = match ids.len().saturating_sub(SHOWN) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        host.note(format!(
+            "{name} holds {all}; this is `{own}`, without {}{more} (`--session` picks another)",
+            ids[..ids.len().min(SHOWN)].join(", ")
+        ));
+    }
+    if transcript.torn {
+        host.note(format!("the last line of {name} is cut off; the session may still be being written"));
+    }
+    Ok(())
+}
+
+/// Formats the number of wrong values.
+fn wrong_values(notes: &Notes) -> String {
+    match notes.count() {
+        1 => "1 value that is not what should be there".to_owned(),
+        count => format!("{count} values that are not what should be there"),
+    }
+}
+
+/// Problem of a line, without the column; the number of the line is known.
+fn problem(text: &str) -> &str {
+    text.split(" at line 1 column ").next().unwrap_or(text)
+}

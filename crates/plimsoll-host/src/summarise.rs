@@ -1,0 +1,266 @@
+//! Compactions with a summary of a model's or a command's: accepted or rejected as a whole.
+
+use std::io::{self, Write};
+use std::process::{Command, Stdio};
+
+use plimsoll::compact::accept::Reply;
+use plimsoll::compact::request::{Summariser, SummaryForm, SummaryRequest};
+use plimsoll::pivot::Pivot;
+use plimsoll::receipt::CompactPlan;
+use plimsoll::{Limits, Log, Plan, Policy, Tokens};
+use plimsoll_agent::Model;
+use plimsoll_config::Flags;
+use plimsoll_session::{Climb, ClimbOutcome, ClimbStep, SummaryFailure};
+use plimsoll_store::random_ids;
+
+use crate::config::HostConfig;
+use crate::drive::StoredSession;
+use crate::error::{HostError, reason};
+use crate::host::Host;
+use crate::input::WholeSession;
+use crate::reduce::{Reduced, compacted, too_little};
+
+/// Maximum number of characters of a failing command's error output that are shown.
+const SHOWN: u64 = 500;
+/// An extracted summary needs no window of a summariser, so all of the history is one request.
+const NO_LIMIT: u64 = 1 << 40;
+
+/// Who makes a summary.
+#[non_exhaustive]
+pub enum SummarySource {
+    /// A model.
+    Model(Box<Model>, tokio::runtime::Runtime),
+    /// A command that reads the request.
+    Command(String),
+    /// No model: the summary is extracted from the history.
+    Offline,
+}
+
+/// Lets the user change a summary before it is used.
+pub type EditSummary<'a> = &'a dyn Fn(Reply) -> Result<Reply, HostError>;
+
+/// A summary that was made and not applied.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Summary {
+    /// The plan and the text.
+    Made(Box<CompactPlan>, String),
+    /// No summary helps, but the window is over its line and is reduced in other ways.
+    OtherPlans(Vec<Plan>),
+    /// There is too little to summarise.
+    TooLittle,
+}
+
+impl Host {
+    /// Loads the configuration, and finds who makes the summary by it: the command, the model, or neither.
+    pub fn summary_source(
+        &self,
+        flags: &Flags,
+        command: Option<&str>,
+    ) -> Result<(HostConfig, SummarySource), HostError> {
+        let Some(name) = flags.model.as_deref().filter(|_| command.is_none()) else {
+            let source =
+                command.map_or(SummarySource::Offline, |command| SummarySource::Command(command.to_owned()));
+            return Ok((self.config(&Flags { model: None, ..flags.clone() })?, source));
+        };
+        let (config, run) = self.run_config(flags)?;
+        let model = Model::configured(&run, name)?;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok((config, SummarySource::Model(Box::new(model), runtime)))
+    }
+}
+
+impl StoredSession {
+    /// Replaces older messages by a summary.
+    pub fn compact(
+        &self,
+        source: &SummarySource,
+        edit: Option<EditSummary<'_>>,
+        config: &HostConfig,
+        force: bool,
+        host: &Host,
+    ) -> Result<Reduced, HostError> {
+        let mut driver = self.drive(config, force, Some(source.summariser(self.limits)), host)?;
+        let nothing = too_little(driver.log(), &config.policy);
+        let climb = driver.begin_compaction(None)?;
+        let climbed = source.climb(climb, edit, host)?;
+        let verdict = climbed.outcome.verdict.clone();
+        let receipts = driver.commit(climbed)?;
+        driver.close()?;
+        Ok(compacted(receipts, &verdict, nothing))
+    }
+}
+
+impl WholeSession {
+    /// Makes the summary that would replace older messages.
+    pub fn summarise(
+        &self,
+        source: &SummarySource,
+        edit: Option<EditSummary<'_>>,
+        policy: &Policy,
+        host: &Host,
+    ) -> Result<Summary, HostError> {
+        let situation = self.situation(policy, Some(source.summariser(self.limits)));
+        let climb = Climb::of_log(self.log.clone(), situation, random_ids());
+        self.summary_of(source.climb(climb, edit, host)?)
+    }
+
+    /// Makes the summary that is possible without a model. The climb is made as if it were applied, and not kept: a summary
+    /// that is as long as what it replaces is rejected during the climb.
+    pub fn summarise_offline(&self, policy: &Policy, host: &Host) -> Result<Summary, HostError> {
+        let climb = Climb::of_log(self.log.clone(), self.situation(policy, None), random_ids());
+        let climbed = host.during("summarising", || climb_alone(climb))?;
+        let receipts = climbed.outcome.reduction.receipts.iter();
+        let others: Vec<Plan> = receipts.map(|receipt| receipt.plan.clone()).collect();
+        Ok(match self.summary_of(climbed)? {
+            Summary::TooLittle if !others.is_empty() => Summary::OtherPlans(others),
+            made => made,
+        })
+    }
+
+    fn summary_of(&self, climbed: ClimbOutcome) -> Result<Summary, HostError> {
+        let reduction = climbed.outcome.reduction;
+        let plan = reduction.receipts.iter().find_map(|receipt| match &receipt.plan {
+            Plan::Compact(plan) => Some(plan.clone()),
+            _ => None,
+        });
+        let Some(plan) = plan else { return Ok(Summary::TooLittle) };
+        let mut log: Log = self.log.clone();
+        reduction.commit(&mut log)?;
+        let text = Pivot::newest(&log).map(|pivot| pivot.text(&log).to_string());
+        Ok(Summary::Made(Box::new(plan), text.unwrap_or_default()))
+    }
+}
+
+/// Climbs the ladder without a summariser.
+pub(crate) fn climb_alone(mut climb: Climb) -> Result<ClimbOutcome, HostError> {
+    loop {
+        match climb.step()? {
+            ClimbStep::Ask(_) => drop(climb.answer(Err("no model is asked here".to_owned()))?),
+            ClimbStep::Done(climbed) => return Ok(*climbed),
+        }
+    }
+}
+
+impl SummarySource {
+    fn name(&self) -> String {
+        match self {
+            SummarySource::Model(model, _) => format!("`{}`", model.name),
+            SummarySource::Command(command) => format!("`{command}`"),
+            SummarySource::Offline => "yours".to_owned(),
+        }
+    }
+
+    /// Returns the summariser for the engine. The window of a command is unknown, so that of the session counts.
+    pub(crate) fn summariser(&self, session: Limits) -> Summariser {
+        match self {
+            SummarySource::Model(model, _) => {
+                let limits = model.limits.filter(|limits| limits.context > Tokens::ZERO);
+                Summariser::named(model.name.model.clone(), limits.unwrap_or(session))
+            }
+            SummarySource::Command(_) => Summariser::named("command".to_owned(), session),
+            SummarySource::Offline => Summariser::own(Limits::new(NO_LIMIT, 0)),
+        }
+    }
+
+    /// Asks for a summary.
+    pub(crate) fn ask(&self, request: &SummaryRequest, host: &Host) -> Result<Reply, HostError> {
+        let asking = match request.of {
+            1 => format!("asking {}", self.name()),
+            of => format!("asking {}, {} of {of}", self.name(), request.chunk),
+        };
+        host.during(&asking, || match self {
+            SummarySource::Model(model, runtime) => {
+                runtime.block_on(model.summarise(request)).map_err(HostError::failed)
+            }
+            SummarySource::Command(command) => run(command, &text_of(request)).map(Reply::finished),
+            SummarySource::Offline => Err(HostError::failed("no model is asked here")),
+        })
+    }
+
+    /// The error for a summary that was not made.
+    pub(crate) fn failed(&self, why: &str) -> HostError {
+        HostError::failed(format!("no summary of {}: {why}", self.name()))
+            .hint("nothing was changed; `--offline` makes one without a model")
+    }
+
+    /// Climbs with summaries of the model or command, or with the one that is extracted. Only the last one is edited: only
+    /// the summariser reads those before it.
+    fn climb(
+        &self,
+        mut climb: Climb,
+        edit: Option<EditSummary<'_>>,
+        host: &Host,
+    ) -> Result<ClimbOutcome, HostError> {
+        let edited = |request: &SummaryRequest, reply: Reply| match edit {
+            Some(edit) if request.chunk == request.of => edit(reply),
+            _ => Ok(reply),
+        };
+        if !matches!(self, SummarySource::Offline) {
+            let ask = |request: &SummaryRequest| edited(request, self.ask(request, host)?);
+            return climb.summarise(ask).map_err(|failure| match failure {
+                SummaryFailure::Asking(error) if !error.is_failure() => error,
+                SummaryFailure::Asking(error) => self.failed(error.message()),
+                SummaryFailure::Session(error) => error.into(),
+                SummaryFailure::NotTaken(why) => {
+                    self.failed(&why.map_or_else(|| "it was not asked".to_owned(), |why| why.to_string()))
+                }
+            });
+        }
+        loop {
+            match climb.step()? {
+                ClimbStep::Ask(request) => {
+                    let Some(text) = climb.offline().map(|text| text.to_string()) else {
+                        return Err(HostError::negative(
+                            "there is too little to make a summary of without a model",
+                        ));
+                    };
+                    let extracted = Reply { is_extracted: true, ..Reply::finished(text) };
+                    climb.answer(Ok(edited(&request, extracted)?))?;
+                }
+                // What the user wrote is accepted or rejected; nothing else is done instead.
+                ClimbStep::Done(climbed) => {
+                    return match climbed.outcome.rejections.last() {
+                        Some(why) => Err(self.failed(&why.to_string())),
+                        None => Ok(*climbed),
+                    };
+                }
+            }
+        }
+    }
+}
+
+/// A request as one text.
+fn text_of(request: &SummaryRequest) -> String {
+    match &request.form {
+        SummaryForm::Separate { system, prompt } => format!("{system}\n\n{prompt}\n"),
+        SummaryForm::Appended { prompt, .. } => format!("{prompt}\n"),
+    }
+}
+
+/// Runs a command with a request as its input, and returns its output.
+fn run(command: &str, request: &str) -> Result<String, HostError> {
+    let failed =
+        |error: io::Error| HostError::failed(format!("cannot run it: {}", reason(&error))).caused_by(error);
+    let mut child = Command::new("sh")
+        .args(["-c", command])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .map_err(failed)?;
+    let given = child.stdin.take();
+    let output = std::thread::scope(|scope| {
+        // It may answer before it has read everything, or read nothing at all.
+        scope.spawn(move || given.map(|mut given| given.write_all(request.as_bytes())));
+        child.wait_with_output()
+    });
+    let output = output.map_err(failed)?;
+    if !output.status.success() {
+        let said = String::from_utf8_lossy(&output.stderr);
+        let said = plimsoll::chars::tail(said.trim(), plimsoll::Chars(SHOWN)).to_owned();
+        let said = if said.is_empty() { String::new() } else { format!(": {said}") };
+        return Err(HostError::failed(format!("it ended with {}{said}", output.status)));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

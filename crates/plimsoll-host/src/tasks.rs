@@ -1,0 +1,157 @@
+//! Background tasks of all processes on the same database, seen and reached from a host that runs none itself.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use plimsoll::SessionId;
+use plimsoll_agent::tasks::{RosterAgent, Task, TaskError, find_task};
+use plimsoll_agent::{TaskBoard, TaskLimits};
+use plimsoll_import::Kept;
+use plimsoll_store::Filter;
+use tokio::runtime::Runtime;
+
+use crate::drive::holder;
+use crate::error::HostError;
+use crate::host::Host;
+use crate::input::InputSource;
+use crate::store::OpenStore;
+
+/// The tasks of a database.
+pub struct TaskSession {
+    /// The database.
+    pub opened: OpenStore,
+    /// The board. It has no agents, so it runs nothing: a host that only looks starts no queued resume.
+    pub board: Arc<TaskBoard>,
+    /// The runtime that the board is used on.
+    pub runtime: Runtime,
+}
+
+/// Which tasks are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct TaskFilter {
+    /// Tasks of this session only.
+    pub parent: Option<SessionId>,
+    /// Tasks of this directory only.
+    pub directory: Option<String>,
+    /// Tasks with this status only.
+    pub status: Option<String>,
+    /// Cleared tasks too.
+    pub cleared: bool,
+    /// Maximum number of tasks.
+    pub limit: usize,
+}
+
+impl TaskSession {
+    /// Opens the tasks of a database.
+    pub fn new(opened: OpenStore) -> Result<TaskSession, HostError> {
+        let nobody = |_: &str, _: Option<&str>| -> Result<RosterAgent, String> {
+            Err("no task is run by this command".to_owned())
+        };
+        let archive = Arc::clone(&opened.archive);
+        let board = TaskBoard::new(archive, Arc::new(nobody), TaskLimits::default(), &holder());
+        let board = TaskBoard::knowing_gone(board, plimsoll_store::holder_is_gone);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        Ok(TaskSession { opened, board, runtime })
+    }
+
+    /// Returns all tasks, oldest first, after those whose process is gone were marked.
+    pub fn tasks(&self) -> Result<Vec<Task>, HostError> {
+        Ok(self.runtime.block_on(current_tasks(&self.board))?)
+    }
+
+    /// Finds the task with this id or prefix; returns it and all tasks.
+    pub fn find(&self, given: &str) -> Result<(Task, Vec<Task>), HostError> {
+        let tasks = self.tasks()?;
+        let task = find_task(&tasks, given)?.clone();
+        Ok((task, tasks))
+    }
+
+    /// Returns the tasks that are wanted, newest first, and how many more there are.
+    pub fn choose<'a>(
+        &self,
+        filter: &TaskFilter,
+        all: &'a [Task],
+    ) -> Result<(Vec<&'a Task>, usize), HostError> {
+        let here = filter.directory.as_deref().map(|directory| self.sessions_of(directory)).transpose()?;
+        let is_wanted = |task: &&Task| {
+            (filter.cleared || !task.data.cleared)
+                && filter.status.as_deref().is_none_or(|status| task.status.is_listed_as(status))
+                && filter.parent.as_ref().is_none_or(|parent| task.parent == *parent)
+                // The session of a task may have been removed, and its parent may still exist.
+                && here.as_ref().is_none_or(|here| here.contains(&task.id) || here.contains(&task.parent))
+        };
+        let mut tasks: Vec<&Task> = all.iter().filter(is_wanted).collect();
+        // Ids sort from the newest to the oldest, which keeps the order within a millisecond.
+        tasks.sort_by(|one, other| other.created.cmp(&one.created).then_with(|| one.id.cmp(&other.id)));
+        let more = tasks.len().saturating_sub(filter.limit);
+        tasks.truncate(filter.limit);
+        Ok((tasks, more))
+    }
+
+    /// Cancels what is running of these tasks and their siblings, and clears all; returns the numbers of both.
+    pub fn clear(&self, tasks: &[&Task]) -> Result<(usize, usize), HostError> {
+        let parents: BTreeSet<&SessionId> = tasks.iter().map(|task| &task.parent).collect();
+        let (mut cancelled, mut cleared) = (0, 0);
+        for parent in parents {
+            let (aborted, gone) = self.runtime.block_on(self.board.clear(parent))?;
+            cancelled += aborted.len();
+            cleared += gone.len();
+        }
+        Ok((cancelled, cleared))
+    }
+
+    /// Returns the sessions of a directory, those of tasks too.
+    fn sessions_of(&self, directory: &str) -> Result<BTreeSet<SessionId>, HostError> {
+        let filter = Filter { directory: Some(directory.to_owned()), all: true, ..Filter::default() };
+        let sessions = self.opened.archive.store().sessions(&filter)?;
+        Ok(sessions.into_iter().map(|session| session.id).collect())
+    }
+}
+
+/// Returns all tasks, oldest first, after those whose process is gone were marked.
+pub async fn current_tasks(board: &Arc<TaskBoard>) -> Result<Vec<Task>, TaskError> {
+    board.reconcile(None).await?;
+    board.tasks(None).await
+}
+
+impl Host {
+    /// Returns the name by which a task that knows a session finds it: an id with its tool, or a file.
+    pub fn session_to_fork(&self, source: InputSource) -> Result<String, HostError> {
+        match source {
+            InputSource::File(file, None) => Ok(file.to_string_lossy().into_owned()),
+            InputSource::Session(id) => Ok(id),
+            InputSource::File(_, Some(_)) | InputSource::Stream(..) => {
+                Err(HostError::usage("`--run` takes one session").hint(
+                    "`plimsoll sessions import FILE --session ID` stores one of a database; name it by its id then",
+                ))
+            }
+            InputSource::Newest => {
+                let found = self.newest_session()?.found;
+                self.info(format!("{}: {}", found.tool.name(), self.session_name(&found)));
+                Ok(match found.kept {
+                    Kept::Stored(_) => found.id,
+                    Kept::Row(_) | Kept::File => format!("{}:{}", found.tool.key(), found.id),
+                })
+            }
+        }
+    }
+
+    /// Returns this host in the directory that a task is resumed in: its own, because the paths that it knows and the rules
+    /// that it was launched under are of there.
+    pub fn at_task(&self, task: &Task, opened: &OpenStore) -> Result<Host, HostError> {
+        let own = opened.archive.store().session(&task.id).ok().and_then(|session| session.directory);
+        let Some(own) = own.map(PathBuf::from).filter(|own| *own != self.directory()) else {
+            return Ok(self.clone());
+        };
+        let shown = self.short(&own);
+        if !own.is_dir() {
+            let id = &task.id;
+            let message = format!("the task works in `{shown}`, and there is no such directory");
+            return Err(HostError::negative(message)
+                .hint(format!("`plimsoll run --session {id} \"…\"` goes on with its session here")));
+        }
+        self.note(format!("the task works in `{shown}`, and goes on there"));
+        Ok(self.at(own))
+    }
+}
