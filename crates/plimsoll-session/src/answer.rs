@@ -1,6 +1,6 @@
 //! An answer of the model as it streams: each block becomes a part of the log as it arrives.
 
-use plimsoll::log::{MessageUpdate, ReasoningPart};
+use plimsoll::log::{MessageUpdate, ReasoningPart, flatten_deep};
 use plimsoll::{
     Info, Input, Message, MessageId, Millis, Part, PartBody, PartId, Role, ToolState, ToolStatus, Usage,
 };
@@ -173,7 +173,7 @@ impl Driver {
                     }
                 };
                 let mut part = self.log.part(&id)?.clone();
-                part.extra.insert("metadata".into(), metadata);
+                part.extra.insert("metadata".into(), flatten_deep(metadata));
                 self.advance(part)?;
                 Ok(Some(id))
             }
@@ -183,7 +183,7 @@ impl Driver {
                 let (message, id) = (self.writing()?.message.clone(), self.ids.part(now));
                 let mut extra = Map::new();
                 extra.insert("type".into(), BLOCK.into());
-                extra.insert("block".into(), value);
+                extra.insert("block".into(), flatten_deep(value));
                 let part = Part { extra, ..Part::new(id.clone(), PartBody::Other(BLOCK.into())) };
                 self.append_part(&message, part)?;
                 Ok(Some(id))

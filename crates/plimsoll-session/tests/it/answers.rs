@@ -154,3 +154,28 @@ fn calls_in_the_wrong_order_are_refused_and_change_nothing() {
     assert_eq!(driver.log().len(), 2);
     assert_eq!(driver.log(), &harbour.stored(&driver));
 }
+
+/// A document may hold 127 levels of JSON, and so may the input of a call. Stored inside a part it would be more.
+#[test]
+fn json_that_is_nested_as_deeply_as_can_be_does_not_make_a_session_unreadable() {
+    for levels in [1, 99, 100, 101, 124, 125, 126, 127] {
+        let nested: serde_json::Value =
+            serde_json::from_str(&format!("{}1{}", "[".repeat(levels), "]".repeat(levels))).unwrap();
+        let harbour = Harbour::new();
+        let mut driver = harbour.open("ses_1");
+        driver.prompt("Go on").unwrap();
+        driver.begin_answer(None).unwrap();
+        let call = AnswerEvent::CallBegin { call: "call_1".into(), tool: "query".into() };
+        let signature = AnswerEvent::Signature(nested.clone());
+        let block = AnswerEvent::Block(nested.clone());
+        for event in
+            [AnswerEvent::Thinking("So.".into()), signature, call, AnswerEvent::CallReady(nested), block]
+        {
+            driver.write(event).unwrap();
+        }
+        let log = harbour.stored(&driver);
+        assert_eq!(&log, driver.log(), "{levels} levels");
+        let document = serde_json::to_string(&json!({ "messages": log.messages() })).unwrap();
+        serde_json::from_str::<serde_json::Value>(&document).unwrap();
+    }
+}
