@@ -82,6 +82,7 @@ pub mod load;
 pub mod log;
 mod names;
 mod pairs;
+mod pattern;
 pub mod pin;
 pub mod pivot;
 pub mod policy;
@@ -94,6 +95,8 @@ pub mod reduction;
 mod thrift;
 pub mod truncate;
 pub mod window;
+#[doc(hidden)]
+pub mod work;
 
 pub use cache::CachePlan;
 pub use chars::{Chars, Text};

@@ -7,7 +7,7 @@
 //! pivot to pivot, because the next summary is made from the last one and not from the messages behind it. Pins are
 //! listed too: the window keeps them by itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,7 @@ use crate::count::{Counter, Tokens};
 use crate::log::{Message, MessageId};
 use crate::pin::pins;
 use crate::policy::Policy;
+use crate::work;
 
 /// Stands before what is appended to a summary.
 pub const HEADING: &str = "## Kept word for word";
@@ -127,6 +128,9 @@ fn without_section(summary: &str) -> &str {
     }
 }
 
+/// Items of each kind that are checked, the newest. A summary has room for fewer, and each is looked for in all that it says.
+const MOST_OF_A_KIND: usize = 200;
+
 /// Everything that is checked, in the order of importance, the newest of a kind last.
 fn items(terms: &Terms<'_>, policy: &Policy) -> Vec<ContractItem> {
     let facts = Facts::gather(terms.replaced, &policy.summary);
@@ -160,8 +164,14 @@ fn items(terms: &Terms<'_>, policy: &Policy) -> Vec<ContractItem> {
     items.extend(facts.files.iter().map(|file| item(ContractKind::File, &file.path, &file.source)));
     // The newest saying of the same thing counts.
     let mut seen = BTreeSet::new();
+    let mut counts: BTreeMap<ContractKind, usize> = BTreeMap::new();
     items.reverse();
-    items.retain(|item| !item.text.trim().is_empty() && seen.insert((item.kind, normal(&item.text))));
+    items.retain(|item| {
+        let is_new = !item.text.trim().is_empty() && seen.insert((item.kind, normal(&item.text)));
+        let count = counts.entry(item.kind).or_default();
+        *count += usize::from(is_new);
+        is_new && (item.kind == ContractKind::Pin || *count <= MOST_OF_A_KIND)
+    });
     items.reverse();
     items
 }
@@ -182,14 +192,14 @@ fn named_paths(summary: &str) -> String {
 
 fn is_carried(item: &ContractItem, carries: &str) -> bool {
     let wanted = normal(&item.text);
-    if carries.contains(&wanted) {
+    if work::read(carries).contains(&wanted) {
         return true;
     }
     // A path may be told by its end, as long as that says where it is.
     let mut ends = item.text.rsplitn(3, '/');
     match (item.kind, ends.next(), ends.next()) {
         (ContractKind::File, Some(name), Some(folder)) => {
-            carries.contains(&normal(&format!("{folder}/{name}")))
+            work::read(carries).contains(&normal(&format!("{folder}/{name}")))
         }
         _ => false,
     }

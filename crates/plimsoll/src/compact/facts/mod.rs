@@ -13,6 +13,7 @@ mod changes;
 mod commands;
 mod environment;
 mod instructions;
+mod newest;
 mod reads;
 mod shell;
 mod steps;
