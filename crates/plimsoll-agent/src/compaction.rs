@@ -7,10 +7,10 @@ use plimsoll::compact::accept::{Rejection, Reply};
 use plimsoll::compact::ladder::Trigger;
 use plimsoll::compact::request::{SummaryForm, SummaryRequest};
 use plimsoll::window::{Block, WindowMessage, WindowRole};
-use plimsoll::{CachePlan, Policy, Receipt, Usage};
+use plimsoll::{CachePlan, Fixed, Policy, Receipt, Usage};
 use plimsoll_config::HookEvent;
 use plimsoll_providers::{RequestOptions, Thinking, ToolChoice, ToolSpec, Wire};
-use plimsoll_session::{Climb, ClimbStep, DriverHandle, SessionError, StopFlag};
+use plimsoll_session::{Climb, ClimbStep, Driver, DriverHandle, SessionError, StopFlag};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
@@ -251,14 +251,16 @@ impl Conversation {
             let text = self.agent.summary_text(&self.compaction_context("manual", Vec::new()), cancel).await;
             self.driver.run(move |driver| Ok(driver.set_hook(text))).await?;
         }
-        let fixed = self.fixed();
-        let focus = focus.map(str::to_owned);
-        let begin = self.driver.run(move |driver| {
+        let (mut time, stop) = (SummaryTime::of(&self.agent.policy), StopFlag::default());
+        let (fixed, focus, flag) = (self.fixed(), focus.map(str::to_owned), stop.clone());
+        let begin = move |driver: &mut Driver| {
             let fixed = fixed(driver);
             Ok(driver.begin_compaction_with(fixed, Trigger::Manual, focus))
-        });
-        let mut climb = begin.await?;
-        let (mut time, stop) = (SummaryTime::of(&self.agent.policy), StopFlag::default());
+        };
+        let beginning = self.driver.run(move |driver| driver.unless(&flag, begin));
+        let Some(mut climb) = unless_cancelled(beginning, &stop, cancel).await? else {
+            return Ok(Vec::new());
+        };
         climb.stop_on(stop.clone());
         loop {
             let stepping = unless_cancelled(step_of(climb), &stop, cancel).await?;
@@ -315,11 +317,13 @@ impl Conversation {
                 true => Some(agent.summary_text(&context, &never).await),
                 false => None,
             };
-            let begun = driver.run(move |driver| {
+            let begin = move |driver: &mut Driver| {
                 text.map(|text| driver.set_hook(text));
                 let fixed = fixed(driver);
                 Ok(driver.begin_early(fixed))
-            });
+            };
+            let stop = flag.clone();
+            let begun = driver.run(move |driver| driver.unless(&stop, begin));
             match begun.await {
                 Ok(Some(mut climb)) => {
                     climb.stop_on(flag);
@@ -329,6 +333,24 @@ impl Conversation {
             }
         });
         self.early = Some(EarlyClimb { task, stop });
+    }
+
+    /// Whether a climb is to be made beside the turn.
+    pub(crate) async fn wants_early(&self, cancel: &CancellationToken) -> Result<bool, AgentError> {
+        self.weigh(cancel, Driver::wants_early).await
+    }
+
+    /// Asks something about the weight of the window; no if the run is cancelled meanwhile.
+    async fn weigh(
+        &self,
+        cancel: &CancellationToken,
+        question: fn(&Driver, Fixed) -> bool,
+    ) -> Result<bool, AgentError> {
+        let (fixed, stop) = (self.fixed(), StopFlag::default());
+        let flag = stop.clone();
+        let weigh = move |driver: &mut Driver| Ok(question(driver, fixed(driver)));
+        let weighing = self.driver.run(move |driver| driver.unless(&flag, weigh));
+        Ok(unless_cancelled(weighing, &stop, cancel).await?.unwrap_or(false))
     }
 
     /// Tell hooks of the compactions among what was reduced.
@@ -353,10 +375,8 @@ impl Conversation {
     ) -> Result<(), AgentError> {
         let Some(early) = &mut self.early else { return Ok(()) };
         if !early.task.is_finished() {
-            let fixed = self.fixed();
-            let weighing = self.driver.run(move |driver| Ok(driver.is_over_line(fixed(driver))));
             // Without an answer the run ends, and the climb with it.
-            if unless_cancelled(weighing, &StopFlag::default(), cancel).await? != Some(true) {
+            if !self.weigh(cancel, Driver::is_over_line).await? {
                 return Ok(());
             }
         }

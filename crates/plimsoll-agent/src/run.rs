@@ -6,13 +6,13 @@ use std::sync::atomic::AtomicBool;
 use plimsoll::{Fixed, Message, MessageId, Receipt, SessionId, Usage};
 use plimsoll_config::Permissions;
 use plimsoll_providers::ToolSpec;
-use plimsoll_session::{Driver, DriverHandle, SessionError};
+use plimsoll_session::{Driver, DriverHandle, SessionError, StopFlag};
 use serde::Serialize;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::agent::Agent;
-use crate::compaction::EarlyClimb;
+use crate::compaction::{EarlyClimb, unless_cancelled};
 use crate::error::AgentError;
 use crate::event::{Event, ReceiptFigures, UsageFigures};
 use crate::guard::Guard;
@@ -364,8 +364,7 @@ impl Conversation {
         self.take_server_tools(cancel).await;
         let ended = self.steps(progress, cancel).await;
         if let Ok(end) = &ended {
-            let fixed = self.fixed();
-            let receipt = self.driver.run(move |driver| driver.end_turn(fixed(driver))).await?;
+            let receipt = self.end_turn(cancel).await?;
             self.reduced(progress, receipt.as_slice());
             self.agent.tell(&Event::Ended {
                 end: end.clone(),
@@ -387,6 +386,18 @@ impl Conversation {
             reductions: progress.reductions.clone(),
             metrics: progress.metrics,
         })
+    }
+
+    /// Prunes if the policy wants it after a turn. A cancelled run leaves that to the next turn.
+    async fn end_turn(&self, cancel: &CancellationToken) -> Result<Option<Receipt>, AgentError> {
+        let (fixed, stop) = (self.fixed(), StopFlag::default());
+        let flag = stop.clone();
+        let end = move |driver: &mut Driver| {
+            let fixed = fixed(driver);
+            driver.end_turn(fixed)
+        };
+        let ending = self.driver.run(move |driver| driver.unless(&flag, end));
+        Ok(unless_cancelled(ending, &stop, cancel).await?.flatten())
     }
 
     async fn steps(

@@ -7,7 +7,7 @@ use plimsoll::compact::request::SummaryRequest;
 use plimsoll::{Message, MessageId, Tokens};
 use plimsoll_config::HookEvent;
 use plimsoll_providers::{AnswerStream, ProviderError, RequestOptions, RetryNotice, StreamEvent, Wire};
-use plimsoll_session::{AnswerEnd, AnswerEvent, Content, Prepared, StopFlag};
+use plimsoll_session::{AnswerEnd, AnswerEvent, Content, Driver, Prepared, StopFlag};
 use serde_json::Number;
 use tokio_util::sync::CancellationToken;
 
@@ -133,7 +133,11 @@ impl Conversation {
         let mut asks_hooks = self.agent.has_hooks(HookEvent::Compacting, None);
         loop {
             let (fixed, flag) = (self.fixed(), stop.clone());
-            let preparing = self.driver.run(move |driver| driver.prepare_unless(&flag, fixed));
+            let prepare = move |driver: &mut Driver| {
+                let fixed = fixed(driver);
+                driver.prepare(fixed)
+            };
+            let preparing = self.driver.run(move |driver| driver.unless(&flag, prepare));
             let Some(prepared) = unless_cancelled(preparing, &stop, cancel).await? else { return Ok(None) };
             match prepared {
                 Prepared::Ready(content) => {
@@ -296,7 +300,8 @@ impl Conversation {
             };
             let event = match event {
                 StreamEvent::Finished { reason, usage } => {
-                    return self.finished(message, reason, usage.or(counted), sent, progress).await;
+                    let usage = usage.or(counted);
+                    return self.finished(message, reason, usage, sent, progress, cancel).await;
                 }
                 StreamEvent::Text(delta) => {
                     self.agent.tell(&Event::Text { delta: delta.clone() });
@@ -329,6 +334,7 @@ impl Conversation {
         usage: Option<plimsoll::Usage>,
         sent: Sent,
         progress: &mut Progress,
+        cancel: &CancellationToken,
     ) -> Result<StepEnd, AgentError> {
         let cost = usage.as_ref().and_then(|usage| self.agent.model.cost(usage));
         let latency = sent.started.elapsed();
@@ -337,17 +343,15 @@ impl Conversation {
             usage: usage.clone(),
             cost: cost.and_then(Number::from_f64),
         };
-        let fixed = self.fixed();
-        let (has_calls, wants_early) = self
+        let has_calls = self
             .driver
             .run(move |driver| {
                 driver.end_answer(end)?;
-                let fixed = fixed(driver);
-                let has_calls = !driver.open_calls().is_empty();
-                // After the last word of a turn there may be no further request that a summary would help.
-                Ok((has_calls, has_calls && driver.wants_early(fixed)))
+                Ok(!driver.open_calls().is_empty())
             })
             .await?;
+        // After the last word of a turn there may be no further request that a summary would help.
+        let wants_early = has_calls && self.wants_early(cancel).await?;
         progress.steps += 1;
         (progress.refusals, progress.broken) = (0, 0);
         let text = self.text_of(message.clone()).await?;

@@ -20,6 +20,7 @@ use serde_json::json;
 
 use crate::answer::Writing;
 use crate::climb::{Climb, ClimbStep, Climbed, SummaryCharges};
+use crate::early::Early;
 use crate::error::SessionError;
 use crate::meter::{Meter, Weighed};
 use crate::reduced::Reduced;
@@ -59,20 +60,20 @@ pub struct Driver {
     counts: CountWatch,
     limits: Limits,
     cache: CacheTerms,
-    breaker: Breaker,
+    pub(crate) breaker: Breaker,
     /// Why the next climb is made.
-    trigger: Trigger,
+    pub(crate) trigger: Trigger,
     /// Refusals since the last answer.
     refusals: u32,
-    climb: Option<Climb>,
-    early: Early,
+    pub(crate) climb: Option<Climb>,
+    pub(crate) early: Early,
     /// Charges of summaries that were prepared ahead and not used; recorded with the next summary.
-    owed: SummaryCharges,
+    pub(crate) owed: SummaryCharges,
     /// What was handed out for the next request, and becomes what was sent once its answer begins.
     prepared: Option<Sent>,
     sent: Option<Sent>,
     /// Stops what is being prepared.
-    stop: StopFlag,
+    pub(crate) stop: StopFlag,
 }
 
 /// A request that was handed out: what its provider's cache holds afterwards, and what it measured.
@@ -80,18 +81,6 @@ pub struct Driver {
 struct Sent {
     fingerprint: Fingerprint,
     measure: Weighed,
-}
-
-/// Where a compaction that is prepared ahead stands.
-#[derive(Default)]
-enum Early {
-    /// None is wanted or under way.
-    #[default]
-    None,
-    /// A climb was handed out, or one came to nothing; none is begun before the window is reduced otherwise.
-    Begun,
-    /// It is done, and waits until the line is crossed.
-    Held(Box<Climbed>),
 }
 
 /// What the host does next.
@@ -379,27 +368,6 @@ impl Driver {
     ///
     /// `fixed` is what the request carries besides the conversation, counted by [`counter`](Driver::counter).
     pub fn prepare(&mut self, fixed: Fixed) -> Result<Prepared, SessionError> {
-        self.prepare_unless(&StopFlag::default(), |_| fixed)
-    }
-
-    /// Like [`prepare`](Driver::prepare), until a flag is set: then it fails with [`SessionError::Stopped`], and the session
-    /// is as it was.
-    pub fn prepare_unless(
-        &mut self,
-        stop: &StopFlag,
-        fixed: impl FnOnce(&Driver) -> Fixed,
-    ) -> Result<Prepared, SessionError> {
-        self.stop = stop.clone();
-        let fixed = fixed(self);
-        let prepared = self.prepare_now(fixed);
-        self.stop = StopFlag::default();
-        if matches!(prepared, Err(SessionError::Stopped)) {
-            self.climb = None;
-        }
-        prepared
-    }
-
-    fn prepare_now(&mut self, fixed: Fixed) -> Result<Prepared, SessionError> {
         let mut receipts = Vec::new();
         if self.climb.is_none() {
             let mut situation = self.situation(fixed, self.trigger);
@@ -543,71 +511,6 @@ impl Driver {
         self.climb_from(situation)
     }
 
-    /// A compaction to prepare while the turn goes on, once the window is over the policy's soft line; none where the
-    /// policy has no such line, there is no summariser, or one was begun since the window was last reduced.
-    ///
-    /// The host lets it climb beside the turn and hands the outcome to [`hold`](Driver::hold).
-    pub fn begin_early(&mut self, fixed: Fixed) -> Option<Climb> {
-        let situation = self.early_situation(fixed)?;
-        self.early = Early::Begun;
-        Some(self.climb_from(situation))
-    }
-
-    /// Whether [`begin_early`](Driver::begin_early) would give a climb now.
-    pub fn wants_early(&self, fixed: Fixed) -> bool {
-        self.early_situation(fixed).is_some()
-    }
-
-    fn early_situation(&self, fixed: Fixed) -> Option<Situation> {
-        let is_free = matches!(self.early, Early::None) && self.climb.is_none();
-        if !is_free || self.settings.summariser.is_none() || self.trigger != Trigger::Auto {
-            return None;
-        }
-        let overflow = &self.settings.policy.overflow;
-        overflow.soft_line(self.limits)?;
-        let situation = self.situation(fixed, Trigger::Early);
-        let is_wanted =
-            situation.weigh(&self.log).1 && (!overflow.soft_when_free || situation.is_free_ahead(&self.log));
-        is_wanted.then_some(situation)
-    }
-
-    /// Keep what a climb of [`begin_early`](Driver::begin_early) came to. It takes effect in the first
-    /// [`prepare`](Driver::prepare) that finds the window over the line, and what was said since stays in view. Without a
-    /// summary in it there is nothing to keep. Says whether it is kept.
-    pub fn hold(&mut self, climbed: Climbed) -> bool {
-        self.breaker = climbed.outcome.breaker;
-        let compacts = climbed.outcome.reduction.receipts.iter().any(compacts);
-        // A climb from before the last reduction is of no use any more.
-        if compacts && matches!(self.early, Early::Begun) && climbed.planned_on >= self.revision {
-            self.early = Early::Held(Box::new(climbed));
-            return true;
-        }
-        self.owed.merge(climbed.charges);
-        false
-    }
-
-    fn take_held(&mut self) -> Option<Climbed> {
-        match std::mem::take(&mut self.early) {
-            Early::Held(climbed) => Some(*climbed),
-            other => {
-                self.early = other;
-                None
-            }
-        }
-    }
-
-    /// Commit what was prepared ahead. If something was reduced since, it is stale, and the ordinary climb does its work.
-    fn commit_held(&mut self, held: Climbed) -> Result<Vec<Receipt>, SessionError> {
-        let charges = held.charges.clone();
-        match self.commit(held) {
-            Err(SessionError::Store(StoreError::Stale { .. })) => {
-                self.owed.merge(charges);
-                Ok(Vec::new())
-            }
-            other => other,
-        }
-    }
-
     /// A climb that was begun for a request that is not made any more.
     pub(crate) fn give_up_climb(&mut self) {
         self.climb = None;
@@ -615,13 +518,14 @@ impl Driver {
 
     /// Keep the scale of the newest usage, which a reduction or an undo is about to make stale.
     pub(crate) fn keep_scale(&mut self, situation: &Situation, load: &Load) {
-        if load.usage_of.is_some() || self.reduced.is_some() {
+        // What was counted after the flag was set is wrong.
+        if !self.stop.is_set() && (load.usage_of.is_some() || self.reduced.is_some()) {
             self.scale = Some(situation.scale(load, &self.log));
             self.reduced = None;
         }
     }
 
-    fn climb_from(&mut self, situation: Situation) -> Climb {
+    pub(crate) fn climb_from(&mut self, situation: Situation) -> Climb {
         let load = situation.load(&self.log);
         self.keep_scale(&situation, &load);
         Climb::new(self.log.clone(), self.revision, situation, self.ids.split())
@@ -666,6 +570,7 @@ impl Driver {
 
     /// Write a reduction to the store.
     pub(crate) fn reduce(&mut self, reduction: Reduction, planned_on: Revision) -> Result<(), SessionError> {
+        self.stop.check()?;
         let now = self.now();
         self.store(|store, claim| store.reduce(claim, reduction, Some(planned_on), now))?;
         self.revision = self.archive.store().session(self.session())?.revision;
@@ -822,7 +727,7 @@ impl Driver {
     }
 }
 
-fn compacts(receipt: &Receipt) -> bool {
+pub(crate) fn compacts(receipt: &Receipt) -> bool {
     matches!(receipt.plan, Plan::Compact(_))
 }
 

@@ -53,7 +53,9 @@ impl Driver {
         let policy = &self.settings.policy;
         let nobody = Identity { model: String::new(), system: String::new(), tools: String::new() };
         let parent = Parent { messages: &self.log, policy, point, identity: &nobody };
-        Ok(parent.digest(child, &*self.meter.counter())?)
+        let digest = parent.digest(child, &*self.counter());
+        self.stop.check()?;
+        Ok(digest?)
     }
 
     /// Make a child session that knows what this one knew at a point, with its task as the last message. This session
@@ -75,7 +77,10 @@ impl Driver {
             Some(Identities { parent: identity, child: childs }) => {
                 let policy = Arc::clone(&self.settings.policy);
                 let parent = Parent { messages: &self.log, policy: &policy, point, identity };
-                history::inherit(&parent, child, childs, &mut self.ids, now, &*self.meter.counter())?
+                let counter = self.counter();
+                let inherited = history::inherit(&parent, child, childs, &mut self.ids, now, &*counter);
+                self.stop.check()?;
+                inherited?
             }
         };
         match inheritance {

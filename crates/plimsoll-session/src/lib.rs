@@ -43,6 +43,7 @@ mod answer;
 mod changes;
 mod climb;
 mod driver;
+mod early;
 mod error;
 mod fork;
 #[cfg(feature = "async")]

@@ -85,6 +85,7 @@ impl Driver {
     /// Clear old tool outputs from the window, by the policy's rules.
     pub fn prune(&mut self, fixed: Fixed, reason: &str) -> Result<Pruned, SessionError> {
         let plan = self.plan_prune(fixed);
+        self.stop.check()?;
         self.apply_prune(plan, fixed, reason)
     }
 
@@ -121,9 +122,11 @@ impl Driver {
     fn apply(&mut self, plan: Plan, fixed: Fixed, reason: &str) -> Result<Option<Receipt>, SessionError> {
         let (policy, now) = (Arc::clone(&self.settings.policy), self.now());
         let (situation, scale) = self.scaled(fixed);
+        self.stop.check()?;
         let mut log = self.log.clone();
         let stamp = Stamp { ids: &mut self.ids, now, policy: &policy, reason };
         let receipt = plan.apply(&mut log, stamp, |log| situation.estimate(log))?;
+        self.stop.check()?;
         receipt.map(|receipt| self.keep(receipt.on(scale), log)).transpose()
     }
 

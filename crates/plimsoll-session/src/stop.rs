@@ -1,14 +1,15 @@
 //! Stopping work that takes a while: counting a long history, clearing and cutting it, a summary made of it.
 //!
 //! A driver works on its own thread, so a host that merely stops waiting would find it busy at the next call. Instead the host
-//! sets a flag, which is checked between units of work: a counted text, or a rung of the ladder. Unfinished work is dropped and
-//! nothing of it is stored.
+//! sets a flag, which is checked between units of work: a counted text, a rung of the ladder, a message whose facts are
+//! gathered. Unfinished work is dropped and nothing of it is stored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll::{Counter, Text, Tokens};
 
+use crate::driver::Driver;
 use crate::error::SessionError;
 
 /// A flag that stops work. Clones share it.
@@ -32,6 +33,24 @@ impl StopFlag {
     }
 }
 
+impl Driver {
+    /// Does something with the driver until a flag is set. What would be stored then fails with [`SessionError::Stopped`]
+    /// instead, and what is only computed is to be discarded.
+    pub fn unless<T>(
+        &mut self,
+        stop: &StopFlag,
+        work: impl FnOnce(&mut Driver) -> Result<T, SessionError>,
+    ) -> Result<T, SessionError> {
+        self.stop = stop.clone();
+        let done = work(self);
+        self.stop = StopFlag::default();
+        if matches!(done, Err(SessionError::Stopped)) {
+            self.give_up_climb();
+        }
+        done
+    }
+}
+
 /// A counter that returns zero once the flag is set: the caller discards the figures. It must wrap a memoizing counter and never be
 /// wrapped by one, or zeros would be remembered with the texts.
 pub(crate) struct Stoppable {
@@ -50,6 +69,10 @@ impl Counter for Stoppable {
 
     fn count_text(&self, text: &Text) -> Tokens {
         if self.stop.is_set() { Tokens::ZERO } else { self.inner.count_text(text) }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.is_set()
     }
 
     fn message_overhead(&self) -> Tokens {

@@ -106,6 +106,15 @@ pub struct Caller {
     pub driver: DriverHandle,
     /// The call that launches, if a model does.
     pub part: Option<PartId>,
+    /// Cancels a launch that has not stored its task.
+    pub cancel: CancellationToken,
+}
+
+impl Caller {
+    /// A session that launches without a call of its model.
+    pub fn new(agent: Agent, session: SessionId, driver: DriverHandle) -> Caller {
+        Caller { agent, session, driver, part: None, cancel: CancellationToken::new() }
+    }
 }
 
 /// A task to be launched.
@@ -340,7 +349,7 @@ impl TaskBoard {
     /// A caller for a stored session that is only read: another process may run it meanwhile.
     pub async fn caller_of(self: &Arc<Self>, session: &SessionId, agent: Agent) -> Result<Caller, TaskError> {
         let driver = DriverHandle::read(Arc::clone(&self.archive), session.clone(), agent.settings()).await?;
-        Ok(Caller { agent, session: session.clone(), driver, part: None })
+        Ok(Caller::new(agent, session.clone(), driver))
     }
 }
 

@@ -6,7 +6,7 @@ use plimsoll::fork::child::Child;
 use plimsoll::fork::history::{Identity, Point};
 use plimsoll::{Message, SessionId};
 use plimsoll_config::AgentFork;
-use plimsoll_session::{Forked, Given, Identities, SessionError};
+use plimsoll_session::{Forked, Given, Identities, SessionError, StopFlag};
 use plimsoll_store::{NewSession, StoreError, TakeOver};
 
 use super::TOOL_PREFIX;
@@ -54,6 +54,8 @@ impl TaskBoard {
             .fork_session(caller, twin.as_ref().unwrap_or(&agent), new.clone(), launch, twin.is_some())
             .await
         {
+            // Also a session that was stored in the last moment: the launch fails, and cancels its task.
+            _ if caller.cancel.is_cancelled() => Err(TaskError::Cancelled),
             Ok((forked, tokens)) => {
                 let session = forked.session.id;
                 let receipt = ForkReceipt { tokens: Some(tokens), ..ForkReceipt::default() };
@@ -114,10 +116,10 @@ impl TaskBoard {
         is_twin: bool,
     ) -> Result<(Forked, u64), SessionError> {
         let (child, parent, part) = (child.clone(), caller.agent.clone(), caller.part.clone());
-        let prompt = launch.prompt.clone();
-        caller
-            .driver
-            .run(move |driver| {
+        let (prompt, stop) = (launch.prompt.clone(), StopFlag::default());
+        let flag = stop.clone();
+        let forking = caller.driver.run(move |driver| {
+            driver.unless(&flag, |driver| {
                 let point = part.as_ref().map_or(Point::Newest, Point::Call);
                 let limits = child.policy.limits(&child.model.name.model, child.model.limits);
                 let tools = if is_twin { &parent } else { &child }.profile.tools.specs();
@@ -136,7 +138,17 @@ impl TaskBoard {
                 };
                 Ok((forked, tokens))
             })
-            .await
+        });
+        tokio::pin!(forking);
+        tokio::select! {
+            biased;
+            () = caller.cancel.cancelled() => {
+                stop.stop();
+                // The session may be stored already, and has to be known then.
+                forking.await
+            }
+            forked = &mut forking => forked,
+        }
     }
 
     pub(super) async fn rostered(

@@ -13,6 +13,7 @@ mod model;
 mod outputs;
 mod recall;
 mod reductions;
+mod stop;
 mod support;
 mod turns;
 mod usage;

@@ -101,7 +101,7 @@ pub fn complete(
     counter: &dyn Counter,
 ) -> (Text, Vec<ContractItem>) {
     let said = without_section(summary);
-    let mut items = items(terms, policy);
+    let mut items = items(terms, policy, counter);
     let mut carries = normal(said);
     carries.push('\n');
     carries.push_str(&normal(&named_paths(said)));
@@ -132,8 +132,10 @@ fn without_section(summary: &str) -> &str {
 const MOST_OF_A_KIND: usize = 200;
 
 /// Everything that is checked, in the order of importance, the newest of a kind last.
-fn items(terms: &Terms<'_>, policy: &Policy) -> Vec<ContractItem> {
-    let facts = Facts::gather(terms.replaced, &policy.summary);
+fn items(terms: &Terms<'_>, policy: &Policy, counter: &dyn Counter) -> Vec<ContractItem> {
+    let gather =
+        |messages: &[&Message]| Facts::gather_unless(&|| counter.is_stopped(), messages, &policy.summary);
+    let facts = gather(terms.replaced);
     let item = |kind, text: &str, source: &MessageId| ContractItem {
         kind,
         text: text.to_owned(),
@@ -144,7 +146,7 @@ fn items(terms: &Terms<'_>, policy: &Policy) -> Vec<ContractItem> {
         .map(|(message, _, text)| item(ContractKind::Pin, text, &message.info.id))
         .collect();
     let carried = |kind| terms.carried.iter().filter(move |item| item.kind == kind).cloned();
-    let newer = Facts::gather(terms.in_view, &policy.summary);
+    let newer = gather(terms.in_view);
     // An order that was superseded since would be repeated as a rule.
     let still_holds = |order: &str| !newer.supersedes(order);
     let rules = carried(ContractKind::Instruction)
