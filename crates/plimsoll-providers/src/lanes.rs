@@ -7,6 +7,7 @@ use std::collections::VecDeque;
 
 use serde_json::{Value, json};
 
+use crate::decode::BYTES_PER_TOKEN;
 use crate::event::StreamEvent;
 
 #[derive(Debug, Default)]
@@ -18,7 +19,7 @@ pub(crate) struct Lanes {
 /// Bytes of an answer so far, waiting events included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
-    /// Bytes that the model wrote: text, reasoning and inputs of calls. Output tokens bound them.
+    /// Bytes that the model wrote: text, reasoning and calls. Output tokens bound them.
     pub(crate) by_model: usize,
     /// Everything else that is kept: signatures, blocks of the provider's own tools, and the parts themselves.
     pub(crate) besides: usize,
@@ -26,6 +27,9 @@ pub(crate) struct Said {
 
 /// Cost of a part in memory and in the store, about. Without it, parts without content would be free.
 const PART_BYTES: usize = 256;
+
+/// Output tokens that a call takes at least, for its name and what frames it.
+const CALL_TOKENS: usize = 10;
 
 #[derive(Debug)]
 struct Lane {
@@ -47,7 +51,11 @@ impl Lanes {
             StreamEvent::Text(text) | StreamEvent::Thinking(text) | StreamEvent::CallInput(text) => {
                 self.said.by_model = self.said.by_model.saturating_add(text.len());
             }
-            StreamEvent::CallBegin { call, tool } => self.note_kept(call.len() + tool.len()),
+            StreamEvent::CallBegin { call, tool } => {
+                self.said.by_model =
+                    self.said.by_model.saturating_add(CALL_TOKENS * BYTES_PER_TOKEN as usize);
+                self.note_kept(call.len() + tool.len());
+            }
             // What these are made of was noted as it came.
             StreamEvent::CallReady(_)
             | StreamEvent::Signature(_)

@@ -232,7 +232,7 @@ impl Driver {
         }
         self.give_up_climb();
         let open: Vec<PartId> = self.open_calls().iter().map(|part| part.id.clone()).collect();
-        open.iter().try_for_each(|call| self.fail_call(call, why))
+        self.fail_calls(&open, why)
     }
 
     /// Whether the newest answer was broken off in its words, so that a request made now would end with half an answer.
@@ -271,7 +271,7 @@ impl Driver {
         let parts = &self.log[self.log.place(&message)?].parts;
         let open = |part: &&Part| part.as_tool().is_some_and(|tool| !tool.state.status.is_final());
         let open: Vec<PartId> = parts.iter().filter(open).map(|part| part.id.clone()).collect();
-        open.iter().try_for_each(|call| self.fail_call(call, BROKEN_OFF))
+        self.fail_calls(&open, BROKEN_OFF)
     }
 
     /// Store what has waited for [`FLUSH_AFTER`] or longer. A host calls this from a timer while it waits for more.
@@ -375,12 +375,22 @@ impl Driver {
         id: &PartId,
         change: impl FnOnce(&mut ToolState),
     ) -> Result<(), SessionError> {
+        let part = self.changed_call(id, change)?;
+        self.advance(part)
+    }
+
+    /// A call with another state, not stored.
+    pub(crate) fn changed_call(
+        &self,
+        id: &PartId,
+        change: impl FnOnce(&mut ToolState),
+    ) -> Result<Part, SessionError> {
         let mut part = self.log.part(id)?.clone();
         match &mut part.body {
             PartBody::Tool(tool) => change(&mut tool.state),
             _ => return Err(SessionError::NotACall(id.clone())),
         }
-        self.advance(part)
+        Ok(part)
     }
 
     /// The calls of the newest answer that wait to be run, oldest first.

@@ -720,10 +720,14 @@ impl Driver {
 
     /// Let a part go forward.
     pub(crate) fn advance(&mut self, part: Part) -> Result<(), SessionError> {
+        self.advance_all(vec![part])
+    }
+
+    /// Let parts go forward, all or none.
+    pub(crate) fn advance_all(&mut self, parts: Vec<Part>) -> Result<(), SessionError> {
         let now = self.now();
-        self.store(|store, claim| store.advance(claim, part.clone(), now))?;
-        self.log.advance(part)?;
-        Ok(())
+        self.store(|store, claim| store.advance_all(claim, parts.clone(), now))?;
+        Ok(parts.into_iter().try_for_each(|part| self.log.advance(part))?)
     }
 }
 

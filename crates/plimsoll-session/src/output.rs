@@ -6,7 +6,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use plimsoll::log::ToolTime;
-use plimsoll::{PartId, Receipt, Text, ToolStatus};
+use plimsoll::{Part, PartId, Receipt, Text, ToolStatus};
 use plimsoll_store::{StoreError, Taken};
 use serde_json::{Map, Value};
 
@@ -85,12 +85,25 @@ impl Driver {
 
     /// A tool has failed, or was not allowed to run.
     pub fn fail_call(&mut self, call: &PartId, error: impl Into<Text>) -> Result<(), SessionError> {
+        self.fail_calls(std::slice::from_ref(call), error)
+    }
+
+    /// Like [`fail_call`](Driver::fail_call) for several calls, in one write: an answer may have thousands.
+    pub(crate) fn fail_calls(
+        &mut self,
+        calls: &[PartId],
+        error: impl Into<Text>,
+    ) -> Result<(), SessionError> {
         let (now, error) = (self.now(), error.into());
-        self.advance_call(call, |state| {
-            state.status = ToolStatus::Error;
-            state.error = Some(error);
-            state.time = ToolTime::ran(state.time.start.unwrap_or(now), now);
-        })
+        let failed = calls.iter().map(|call| {
+            self.changed_call(call, |state| {
+                state.status = ToolStatus::Error;
+                state.error = Some(error.clone());
+                state.time = ToolTime::ran(state.time.start.unwrap_or(now), now);
+            })
+        });
+        let failed = failed.collect::<Result<Vec<Part>, SessionError>>()?;
+        if failed.is_empty() { Ok(()) } else { self.advance_all(failed) }
     }
 
     /// Record something about a running call beside its output, which the model is not shown: a host that looks at the

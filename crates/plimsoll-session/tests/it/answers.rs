@@ -179,3 +179,27 @@ fn json_that_is_nested_as_deeply_as_can_be_does_not_make_a_session_unreadable() 
         serde_json::from_str::<serde_json::Value>(&document).unwrap();
     }
 }
+
+/// Ctrl-C in an answer of thousands of calls waited for a write for each of them.
+#[test]
+fn the_calls_of_a_broken_answer_are_settled_in_one_write() {
+    for calls in [2, 300] {
+        let harbour = Harbour::new();
+        let mut driver = harbour.open("ses_1");
+        driver.prompt("Go on").unwrap();
+        driver.begin_answer(None).unwrap();
+        for call in 0..calls {
+            let begin = AnswerEvent::CallBegin { call: format!("call_{call}"), tool: "read".into() };
+            driver.write(begin).unwrap();
+            driver.write(AnswerEvent::CallReady(json!({ "path": "a.rs" }))).unwrap();
+        }
+        let revision = || harbour.archive.store().session(&"ses_1".into()).unwrap().revision.0;
+        let before = revision();
+        driver.end_answer(AnswerEnd::Aborted("The run was cancelled.".into())).unwrap();
+        assert_eq!(revision() - before, 2, "the calls, and the end of the answer");
+        let log = harbour.stored(&driver);
+        assert_eq!(&log, driver.log());
+        let states = log.last().unwrap().parts.iter().map(|part| &part.as_tool().unwrap().state.status);
+        assert_eq!(states.filter(|status| **status == ToolStatus::Error).count(), calls);
+    }
+}

@@ -133,9 +133,9 @@ impl Logs for SqliteStore {
         self.write(move |connection| append::append_part(connection, &claim, &message, &part, now))
     }
 
-    fn advance(&self, claim: &Claim, part: Part, now: Millis) -> Result<(), StoreError> {
+    fn advance_all(&self, claim: &Claim, parts: Vec<Part>, now: Millis) -> Result<(), StoreError> {
         let claim = claim.clone();
-        self.write(move |connection| advance::advance(connection, &claim, &part, now))
+        self.write(move |connection| advance::advance_all(connection, &claim, &parts, now))
     }
 
     fn extend(
