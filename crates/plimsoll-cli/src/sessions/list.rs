@@ -40,7 +40,7 @@ pub(crate) fn run(
         Some(SessionsCommand::Rm { ids, force }) => return store::rm(ids, *force, around, output),
         Some(SessionsCommand::Purge(args)) => return store::purge(args, around, output),
         Some(SessionsCommand::Gc) => return store::gc(around, output),
-        Some(SessionsCommand::Check) => return store::check(around, output),
+        Some(SessionsCommand::Check(args)) => return store::check(args, around, output),
     };
     let flags = PolicyArgs { policy: args.policy.clone(), context: args.context };
     let config = Config::load(&flags, around)?;

@@ -8,6 +8,7 @@ use plimsoll_store::{Filter, Session, StoreError};
 use serde_json::json;
 
 use super::{Opened, taken_from_living};
+use crate::args::CheckArgs;
 use crate::error::CliError;
 use crate::output::{Output, counted, note, printable};
 use crate::progress::Progress;
@@ -50,8 +51,20 @@ pub(crate) fn gc(around: &Surroundings, output: &mut Output) -> Result<ExitCode,
 }
 
 /// Look for damage.
-pub(crate) fn check(around: &Surroundings, output: &mut Output) -> Result<ExitCode, CliError> {
+pub(crate) fn check(
+    args: &CheckArgs,
+    around: &Surroundings,
+    output: &mut Output,
+) -> Result<ExitCode, CliError> {
     let opened = Opened::usual(around)?;
+    if args.accept {
+        let accepted = opened.archive.store().accept_losses()?;
+        note(&match accepted {
+            0 => "there is no loss to accept".to_owned(),
+            1 => "1 loss accepted".to_owned(),
+            _ => format!("{accepted} losses accepted"),
+        });
+    }
     let findings = Progress::during("checking", || opened.archive.check())?;
     let code = if findings.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) };
     if output.json {
@@ -76,6 +89,9 @@ pub(crate) fn check(around: &Surroundings, output: &mut Output) -> Result<ExitCo
     if findings.unverified > 0 {
         let parts = counted(findings.unverified as usize, "part");
         output.text(&format!("{parts} not verified: an earlier version stored them without a checksum"))?;
+    }
+    if opened.archive.loss.is_some() && !args.accept {
+        note("hint: restore a backup if there is one; `plimsoll sessions check --accept` ends the warning");
     }
     Ok(code)
 }

@@ -126,6 +126,7 @@ impl Opened {
         }
         if let Some(loss) = &archive.loss {
             note(&format!("warning: `{}`: {loss}. Some of what was said may be missing", path.display()));
+            note("hint: `plimsoll sessions check` explains it");
         }
         Ok(Opened { archive: Arc::new(archive), path: path.to_owned() })
     }

@@ -11,7 +11,7 @@ use super::chain::Chain;
 use super::read::Detail;
 use super::{
     PATIENCE, SqliteStore, advance, append, check, extend, feed, handles, imports, inbox, leases, purge,
-    random_ids, read, reduce, salvage, search, sessions, spills, sums, tasks, undo,
+    random_ids, read, reduce, salvage, search, sessions, spills, sums, tasks, undo, witness,
 };
 use crate::clock::Clock;
 use crate::counts::PartCounts;
@@ -518,6 +518,10 @@ impl Upkeep for SqliteStore {
 
     fn salvage(&self, session: &SessionId, sink: &mut dyn FnMut(Message)) -> Result<Vec<Damage>, StoreError> {
         self.read(|connection| salvage::salvage(connection, &Chain::of(connection, session)?, sink))
+    }
+
+    fn accept_losses(&self) -> Result<u64, StoreError> {
+        self.write(witness::accept)
     }
 
     fn check(&self) -> Result<Findings, StoreError> {
