@@ -16,6 +16,10 @@ lint:
     cargo fmt --all
     cargo clippy --workspace --all-targets -- -D warnings
 
+# Check that dependencies between crates follow the map, and that modules of a crate do not depend on each other in a circle.
+structure:
+    cargo run -q -p structure
+
 # Documentation, opened.
 docs:
     cargo doc --workspace --no-deps --open
@@ -60,7 +64,7 @@ tasks-chaos tasks="200" kills="20" seed="1":
 
 # Probe the sandbox from inside (as root also as user 1000), and run hostile checkouts and a hostile model against the command.
 attack:
-    cargo test -p plimsoll-agent -p plimsoll-cli --no-fail-fast --test it attack -- --ignored --nocapture --test-threads=1
+    cargo test -p plimsoll-sandbox -p plimsoll-cli --no-fail-fast --test it attack -- --ignored --nocapture --test-threads=1
 
 # What commands of an agent cost: memory for 2 GB of output, time to end and to begin.
 commands:
@@ -133,3 +137,11 @@ codex-resume *args:
 # is missing.
 mcp-recall:
     tools/mcp-recall/run.sh
+
+# Build the tarball, the Debian package, the npm package and their checksums into `target/release-VERSION`. Publishes nothing.
+release version *args:
+    tools/release/build.sh {{version}} {{args}}
+
+# Install the packages of `just release VERSION` from their files, and run them.
+release-check version:
+    tools/release/check.sh {{version}}

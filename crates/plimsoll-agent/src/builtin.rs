@@ -45,7 +45,7 @@ pub(crate) fn built_in(name: &str) -> Option<AgentConfig> {
             mode: Some(AgentMode::Primary),
             tools: vec![switch("write", false), switch("edit", false)],
             // A configuration that allows commands for the work has not allowed them for planning.
-            permissions: Permissions { rules: vec![rule("bash", Action::Ask)] },
+            permissions: Permissions::from(vec![rule("bash", Action::Ask)]),
             ..AgentConfig::default()
         },
         "general" => AgentConfig {
@@ -69,7 +69,7 @@ pub(crate) fn built_in(name: &str) -> Option<AgentConfig> {
                         .map(|tool| switch(tool, true)),
                 )
                 .collect(),
-            permissions: Permissions { rules: vec![rule("bash", Action::Ask)] },
+            permissions: Permissions::from(vec![rule("bash", Action::Ask)]),
             ..AgentConfig::default()
         },
         _ => return None,
@@ -85,9 +85,7 @@ pub(crate) fn over_built_in(name: &str, own: AgentConfig) -> AgentConfig {
         prompt: own.prompt.or(built.prompt),
         mode: own.mode.or(built.mode),
         tools: tools.into_iter().chain(own.tools).collect(),
-        permissions: Permissions {
-            rules: permissions.rules.into_iter().chain(own.permissions.rules).collect(),
-        },
+        permissions: permissions.rules.into_iter().chain(own.permissions.rules).collect(),
         ..own
     }
 }
@@ -97,5 +95,5 @@ fn switch(tool: &str, on: bool) -> ToolSwitch {
 }
 
 fn rule(tool: &str, action: Action) -> PermissionRule {
-    PermissionRule { tool: tool.to_owned(), pattern: "*".into(), action, origin: Origin::BuiltIn }
+    PermissionRule::new(tool, "*", action, Origin::BuiltIn)
 }

@@ -18,12 +18,11 @@
 mod agent;
 mod ask;
 mod builtin;
-mod calls;
-mod compaction;
+mod confinement;
 mod error;
 mod event;
+mod figures;
 mod follow;
-mod guard;
 mod hooks;
 mod instructions;
 mod ledger;
@@ -32,26 +31,28 @@ pub mod metrics;
 mod model;
 mod permissions;
 mod person;
-mod place;
 mod process;
+mod report;
 mod revert;
 mod run;
-mod sandbox;
 mod setup;
 mod skills;
-mod step;
+mod spend;
+mod task;
 pub mod tasks;
-mod title;
+mod todo;
 pub mod tools;
 mod untrusted;
 
-pub use agent::{Agent, Bound, Compaction, Profile, RunLimits};
+pub use agent::{
+    Agent, AwaitingSession, BackgroundTasks, Bound, Compaction, Profile, TasksFuture, Tool, ToolCall,
+    ToolError, ToolSet,
+};
 pub use ask::{Asker, PermissionAnswer, PermissionQuestion, Preview};
 pub use builtin::DEFAULT_AGENT;
 pub use error::AgentError;
-pub use event::{
-    CallStatus, Event, EventSink, HookOutcome, McpChange, ReceiptFigures, ReductionKind, UsageFigures,
-};
+pub use event::{Event, EventSink, HookOutcome, McpChange};
+pub use figures::{CallStatus, ReceiptFigures, ReductionKind, UsageFigures};
 pub use follow::{Follower, Stored};
 pub use hooks::{
     AfterTool, BeforeTool, CommandHook, CompactionContext, HookError, HookFuture, HookedCall, HookedResult,
@@ -59,18 +60,15 @@ pub use hooks::{
 };
 pub use ledger::FileLedger;
 pub use model::Model;
-pub use permissions::{
-    Access, BadRule, IdleRule, Subject, UnknownTool, idle_rules, parse_allow, require_tool,
+pub use permissions::{IdleRule, UnknownTool, idle_rules, require_tool};
+pub use plimsoll_sandbox::{Access, BadRule, Confinement, Guard, Sandbox, Subject, parse_allow};
+pub use report::{
+    RevertAction, RevertReport, RevertedFile, RevertedTask, RunEnd, RunReport, Stop, UncoveredCall,
 };
-pub use person::NextReductions;
-pub use revert::{
-    RevertAction, RevertError, RevertReport, RevertTarget, RevertedFile, RevertedTask, UncoveredCall,
-    plan_revert, revert,
-};
-pub use run::{Conversation, RunEnd, RunReport, Stop};
-pub use sandbox::{Confinement, Guard, Sandbox};
+pub use revert::{RevertError, RevertTarget, plan_revert, revert};
+pub use run::{Conversation, title_from_words};
 pub use setup::{AgentSetupError, RunOverrides, agent_description, agent_names};
 pub use skills::{SkillEntry, SkillPlace, find_skills, skill_places};
+pub use spend::RunLimits;
 pub use tasks::{TaskBoard, TaskLimits};
-pub use title::title_from_words;
-pub use tools::{TodoItem, TodoStatus, Tool, ToolCall, ToolError, ToolSet};
+pub use todo::{TodoItem, TodoStatus};

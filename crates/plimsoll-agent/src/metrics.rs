@@ -19,8 +19,8 @@ use plimsoll::receipt::{CompactPlan, RangePlan};
 use plimsoll::{Plan, Receipt, Usage};
 use serde::Serialize;
 
-use crate::event::{CallStatus, ReceiptFigures};
-use crate::tasks::{ForkReceipt, ForkWay};
+use crate::figures::{CallStatus, ReceiptFigures};
+use crate::task::{ForkReceipt, ForkWay};
 
 /// Outputs that were cut.
 pub const TRUNCATIONS: &str = "plimsoll_truncations_total";

@@ -2,8 +2,8 @@
 
 use plimsoll::{Block, CachePlan, Limits, MessageId, Usage, Window};
 use plimsoll_providers::{
-    BuildError, Client, ClientOptions, Endpoint, ModelRef, Prompt, ProviderError, Request, RequestOptions,
-    RetryNotice, StreamEvent, ToolSpec, Wire,
+    AnswerEvent, BuildError, Client, ClientOptions, Endpoint, ModelRef, Prompt, ProviderError, Request,
+    RequestOptions, RetryNotice, ToolSpec, Wire,
 };
 use plimsoll_tokens::{ModelPrice, ModelTable};
 
@@ -96,18 +96,18 @@ impl Model {
         let mut said = CollectedAnswer::default();
         while let Some(event) = answer.next().await {
             match event? {
-                StreamEvent::Text(text) => said.text.push_str(&text),
-                StreamEvent::CallBegin { tool, .. } => said.calls.push(tool),
-                StreamEvent::Usage(usage) => said.usage = Some(usage),
-                StreamEvent::Finished { reason, usage } => {
+                AnswerEvent::Text(text) => said.text.push_str(&text),
+                AnswerEvent::CallBegin { tool, .. } => said.calls.push(tool),
+                AnswerEvent::Usage(usage) => said.usage = Some(usage),
+                AnswerEvent::Finished { reason, usage } => {
                     (said.finish, said.usage) = (reason, usage.or(said.usage));
                 }
-                StreamEvent::Thinking(_)
-                | StreamEvent::Signature(_)
-                | StreamEvent::CallInput(_)
-                | StreamEvent::CallReady(_)
-                | StreamEvent::Block(_)
-                | StreamEvent::PartEnd => {}
+                AnswerEvent::Thinking(_)
+                | AnswerEvent::Signature(_)
+                | AnswerEvent::CallInput(_)
+                | AnswerEvent::CallReady(_)
+                | AnswerEvent::Block(_)
+                | AnswerEvent::PartEnd => {}
             }
         }
         Ok(said)

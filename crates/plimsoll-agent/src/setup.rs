@@ -2,21 +2,26 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use plimsoll::{Policy, Tokens};
-use plimsoll_config::{AgentConfig, HookCommand, PermissionRule, ResolvedModel, RunConfig, SetupError};
+use plimsoll_config::{AgentConfig, HookCommand, ProviderKeys, ResolvedModel, RunConfig, SetupError};
 use plimsoll_providers::ProviderError;
-use plimsoll_store::Archive;
+use plimsoll_sandbox::{PermissionRule, Permissions, Sandbox, SandboxConfig};
+use plimsoll_session::Counting;
+use plimsoll_store::{Archive, Clock, TakeOver};
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::agent::{Agent, Compaction};
-use crate::builtin::{BUILT_IN, DEFAULT_AGENT, over_built_in};
+use crate::agent::{Agent, Compaction, Profile, ToolSet};
+use crate::builtin::{BASE_PROMPT, BUILT_IN, DEFAULT_AGENT, over_built_in};
+use crate::confinement::closed_notice;
 use crate::hooks::{CommandHook, Hooks, hook_notices};
 use crate::instructions::Instructions;
 use crate::model::Model;
 use crate::skills::{SkillEntry, SkillPlace, find_skills, skill_places};
-use crate::tools::{Bash, Skill, ToolSet, Webfetch};
+use crate::spend::RunLimits;
+use crate::tools::{Bash, Skill, Webfetch};
 
 /// Agents that the runtime itself asks, and that are not run.
 pub(crate) const INTERNAL: [&str; 2] = ["compaction", "title"];
@@ -81,6 +86,48 @@ pub enum AgentSetupError {
 }
 
 impl Agent {
+    /// An agent with the default policy, the builtin tools and nothing allowed but reading in its directory.
+    pub fn new(archive: Arc<Archive>, model: Model, directory: &Path) -> Agent {
+        let policy = Arc::new(Policy::default());
+        let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+        let sandbox = Arc::new(Sandbox::new(SandboxConfig::default()));
+        let profile = Profile {
+            name: DEFAULT_AGENT.into(),
+            system: vec![format!("{BASE_PROMPT}\n\n{}", surroundings(&directory))],
+            tools: ToolSet::builtin(&policy, &sandbox),
+            switches: Vec::new(),
+            permissions: Permissions::default(),
+            general_rules: 0,
+            closed: Vec::new(),
+            bounds: Vec::new(),
+            awaits_tasks: false,
+            limits: RunLimits::default(),
+        };
+        Agent {
+            archive,
+            model,
+            profile,
+            policy,
+            compaction: Compaction::default(),
+            title_model: None,
+            counting: Counting::Calibrated,
+            mcp: Arc::default(),
+            sandbox,
+            keys: ProviderKeys::default(),
+            directory,
+            holder: format!("process {}", std::process::id()),
+            take_over: TakeOver::Never,
+            lease: Duration::from_secs(60),
+            clock: Clock::default(),
+            asker: None,
+            hooks: Vec::new(),
+            events: Arc::new(|_| {}),
+            tasks: None,
+            charged_to: None,
+            notices: Vec::new(),
+        }
+    }
+
     /// An agent as the configuration has it, with a person's overrides.
     pub fn configured(
         archive: Arc<Archive>,
@@ -96,24 +143,23 @@ impl Agent {
         agent.policy = Arc::new(policy);
         let profile = &mut agent.profile;
         profile.name = name.to_owned();
-        agent.sandbox = run.sandbox.clone();
+        agent.sandbox = Arc::new(agent.sandbox.with_config(run.sandbox.clone()));
         agent.keys = run.keys.clone();
         let hook = |hook: &HookCommand| {
-            Arc::new(CommandHook::new(hook.clone(), &agent.directory, &run.sandbox, run.keys.clone()))
+            Arc::new(CommandHook::new(hook.clone(), &agent.directory, &agent.sandbox, run.keys.clone()))
         };
         agent.hooks = run.hooks.iter().map(|setup| hook(setup) as Arc<dyn Hooks>).collect();
-        let bash = Bash::confined(run.sandbox.clone()).hiding(run.keys.clone()).in_project(&agent.directory);
-        let closed_notice = bash.closed_notice(&agent.directory);
-        let refusal = bash.refusal();
+        let bash =
+            Bash::new(Arc::clone(&agent.sandbox)).hiding(run.keys.clone()).in_project(&agent.directory);
         let webfetch = Webfetch::configured(run.webfetch.clone());
-        let mut tools = ToolSet::builtin(&agent.policy).with(bash).with(webfetch);
+        let mut tools = ToolSet::builtin(&agent.policy, &agent.sandbox).with(bash).with(webfetch);
         let skills = skills(run, &agent.directory, home);
         if !skills.is_empty() {
             tools = tools.with(Skill::new(skills));
         }
         profile.tools = tools.filter(|tool| own.has_tool(tool).unwrap_or(true));
         profile.switches.clone_from(&own.tools);
-        if let Some(refusal) = refusal.filter(|_| profile.tools.get("bash").is_some()) {
+        if let Some(refusal) = agent.sandbox.refusal().filter(|_| profile.tools.get("bash").is_some()) {
             return Err(AgentSetupError::NotConfined(refusal));
         }
         if let Some(prompt) = &own.prompt {
@@ -121,8 +167,8 @@ impl Agent {
         }
         let Instructions { text, mut notices } = Instructions::read(run, home);
         profile.system.extend(text);
-        notices.extend(hook_notices(run, &agent.directory));
-        notices.extend(closed_notice);
+        notices.extend(hook_notices(run, &agent.directory, &agent.sandbox));
+        notices.extend(closed_notice(&agent.sandbox, &agent.directory));
         profile.closed.clone_from(&run.sandbox.closed);
         agent.notices = notices;
         profile.permissions.rules.clone_from(&run.permissions.rules);
@@ -220,7 +266,7 @@ fn internal_agent(run: &RunConfig, name: &str) -> Result<AgentConfig, String> {
 }
 
 /// Where an agent is, which its own prompt does not say.
-pub(crate) fn surroundings(directory: &Path) -> String {
+fn surroundings(directory: &Path) -> String {
     format!("Project directory: {}\nPlatform: {}", directory.display(), std::env::consts::OS)
 }
 

@@ -12,8 +12,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
-
-use crate::place::open_file;
+use plimsoll_sandbox::open_file;
 
 /// So many skills are offered.
 const MOST_SKILLS: usize = 50;

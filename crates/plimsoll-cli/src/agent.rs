@@ -216,7 +216,7 @@ pub(crate) async fn agent_in(
 /// Opens a session, and says so if the process that ran it was killed.
 pub(crate) async fn open(agent: &Agent, id: &SessionId) -> Result<Conversation, AgentError> {
     let conversation = agent.open(id).await?;
-    let lease = conversation.driver().run(|driver| Ok(driver.lease().clone())).await?;
+    let lease = conversation.handle().lease().await?;
     if let Some(holder) = lease.taken_from.filter(|holder| holder_is_gone(holder)) {
         let holder = holder_name(&holder);
         note(&format!("note: `{holder}` ran this session and is gone; it goes on from what was stored"));

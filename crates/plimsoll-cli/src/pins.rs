@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use plimsoll::log::Effect;
 use plimsoll::pin;
-use plimsoll::{Fixed, Plan, ReceiptId};
+use plimsoll::{Plan, ReceiptId};
 use serde_json::json;
 
 use crate::args::{PinArgs, PolicyArgs};
@@ -27,7 +27,7 @@ pub(crate) fn pin(args: &PinArgs, around: &Surroundings, output: &mut Output) ->
     let limits = opened.limits(&session, &config, args.policy.context)?;
     let mut driver = opened.driver_within(&session, &config, args.force, limits)?;
     let target = driver.find_pin(&args.what)?;
-    let receipt = driver.pin(&target, Fixed::default())?;
+    let receipt = driver.pin(&target)?;
     driver.close()?;
     let session = session.id;
     if output.json {

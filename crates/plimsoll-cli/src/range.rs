@@ -6,7 +6,7 @@ use plimsoll::compact::accept::{Bounds, Reply, accept};
 use plimsoll::compact::range::{RangeError, RangeSelection, select_range};
 use plimsoll::compact::request::Measured;
 use plimsoll::receipt::{Made, RangePlan};
-use plimsoll::{Fixed, Limits, Log, Plan, Policy, Text, Tokens};
+use plimsoll::{Limits, Log, Plan, Policy, Text, Tokens};
 use serde_json::json;
 
 use crate::args::CompactArgs;
@@ -36,7 +36,7 @@ pub(crate) fn compact(
         let mut driver = opened.driver_within(&session, &config, args.force, limits)?;
         let range = ranged.select(driver.log(), from, to)?;
         let (_, plan) = ranged.summarise(driver.log(), &range)?;
-        let receipt = driver.compact_range(plan, Fixed::default(), "a person chose these messages")?;
+        let receipt = driver.compact_range(plan, "a person chose these messages")?;
         driver.close()?;
         let Some(receipt) = receipt else {
             return Err(CliError::no(
@@ -132,7 +132,7 @@ impl Ranged<'_> {
         let mut summary: Option<Text> = None;
         for chunk in 0..job.chunks() {
             let Some(request) = job.request(chunk, summary.as_ref(), measured) else { break };
-            let reply = Progress::during(&asked.asking(&request), || asked.ask(&request, policy));
+            let reply = Progress::during(&asked.asking(&request), || asked.ask(&request));
             let reply = reply.map_err(|error| asked.failed(&error))?;
             let is_last = chunk + 1 == job.chunks();
             let before = summary.as_ref().map(|text| plimsoll::Counter::count_text(&policy.count, text));

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::ExitCode;
 
-use plimsoll::{Fixed, Plan, Receipt, ReceiptId, SessionId};
+use plimsoll::{Plan, Receipt, ReceiptId, SessionId};
 use plimsoll_session::SessionError;
 use plimsoll_store::{Session, StoreError};
 use serde_json::{Value, json};
@@ -136,7 +136,7 @@ pub(crate) fn undo(what: Option<&str>, force: bool, around: &Surroundings, outpu
             .hint(format!("the whole of it is kept: `plimsoll recall {handle}` shows it")));
     }
     let mut driver = opened.driver(&opened.archive.store().session(&session)?, &config, force)?;
-    let undone = match driver.undo(&receipt.id, Fixed::default()) {
+    let undone = match driver.undo(&receipt.id) {
         // It was undone before, and by what.
         Err(SessionError::Store(error @ StoreError::Undone { .. })) => {
             return Err(CliError::no(error.to_string()));

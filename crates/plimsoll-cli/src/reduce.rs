@@ -7,7 +7,7 @@ use plimsoll::compact::ladder::{Outcome, Verdict};
 use plimsoll::count::window_message_tokens;
 use plimsoll::pivot::Visible;
 use plimsoll::prune::{self, PruneChoice, PrunePlan, PruneReason};
-use plimsoll::{Fixed, Limits, Log, Plan, Policy, Receipt, Role, Tokens, Window, WindowRole};
+use plimsoll::{Limits, Log, Plan, Policy, Receipt, Role, Tokens, Window, WindowRole};
 use plimsoll_session::Pruned;
 use plimsoll_store::Session;
 use serde_json::json;
@@ -36,9 +36,9 @@ pub(crate) fn prune(args: &PruneArgs, around: &Surroundings, output: &mut Output
         let pruned = match args.choice.choice() {
             Some(choice) => {
                 let reason = format!("a person chose: {choice}");
-                driver.prune_choice(&choice, Fixed::default(), &reason)?
+                driver.prune_choice(&choice, &reason)?
             }
-            None => driver.prune(Fixed::default(), "a person asked for it")?,
+            None => driver.prune("a person asked for it")?,
         };
         let there = match &pruned {
             Pruned::Nothing(plan) => other_tools(plan, driver.log(), &config.policy),
@@ -84,7 +84,7 @@ pub(crate) fn compact(args: &InputArgs, force: bool, around: &Surroundings, outp
     let (outcome, nothing) = Progress::during("compacting", || -> Result<(Outcome, String), CliError> {
         let mut driver = opened.driver_within(&session, &config, force, limits)?;
         let nothing = too_little(driver.log(), &config.policy);
-        let outcome = driver.compact(Fixed::default(), |_| Err("no model is asked here".to_owned()))?;
+        let outcome = driver.compact(|_| Err("no model is asked here".to_owned()))?;
         driver.close()?;
         Ok((outcome, nothing))
     })?;

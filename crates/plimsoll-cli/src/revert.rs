@@ -35,10 +35,13 @@ pub(crate) fn run(
     let report = if args.plan {
         plan_revert(&opened.archive, &session.id, target)
     } else {
-        let mut driver = opened.unweighed_driver(&session, &config, args.force)?;
-        let report = revert(&mut driver, target, &(Arc::new(|_: &_| {}) as _));
-        driver.close()?;
-        report
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        runtime.block_on(async {
+            let mut open = opened.open_unweighed(&session, &config, args.force).await?;
+            let report = revert(&mut open, target, &(Arc::new(|_: &_| {}) as _)).await;
+            open.close().await?;
+            Ok::<_, CliError>(report)
+        })?
     };
     let report = report.map_err(told)?;
     if output.json {
@@ -61,6 +64,7 @@ pub(crate) fn told(error: RevertError) -> CliError {
         RevertError::TasksAtWork(_) => CliError::no(error.to_string())
             .hint("wait for them, or end them: `plimsoll tasks cancel ID`, in a chat `/tasks cancel ID`"),
         RevertError::Session(error) => error.into(),
+        RevertError::Internal(error) => CliError::failed(error),
     }
 }
 

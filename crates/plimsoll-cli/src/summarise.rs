@@ -8,9 +8,9 @@ use plimsoll::compact::ladder::{Situation, Trigger, Verdict};
 use plimsoll::compact::request::{Summariser, SummaryForm, SummaryRequest};
 use plimsoll::pivot::Pivot;
 use plimsoll::receipt::CompactPlan;
-use plimsoll::{Fixed, Limits, Log, Millis, Plan, Policy, Tokens};
+use plimsoll::{Limits, Log, Millis, Plan, Policy, Tokens};
 use plimsoll_agent::Model;
-use plimsoll_session::{Climb, ClimbStep, Climbed, SummaryFailure, UsageScale};
+use plimsoll_session::{Climb, ClimbOutcome, ClimbStep, SummaryFailure, UsageScale};
 use serde_json::json;
 
 use crate::agent::setup_failed;
@@ -52,7 +52,7 @@ pub(crate) fn compact(
     let ask = |request: &SummaryRequest, extracted: Option<String>| -> Result<Reply, CliError> {
         let reply = match extracted {
             Some(text) => Reply { is_extracted: true, ..Reply::finished(text) },
-            None => Progress::during(&asked.asking(request), || asked.ask(request, &config.policy))?,
+            None => Progress::during(&asked.asking(request), || asked.ask(request))?,
         };
         match &editor {
             // What comes before the last is read by the summariser alone.
@@ -65,7 +65,7 @@ pub(crate) fn compact(
         let summariser = Some(asked.summariser(limits));
         let mut driver = opened.driver_with(&session, &config, args.force, Some(limits), summariser)?;
         let nothing = reduce::too_little(driver.log(), &config.policy);
-        let climb = driver.begin_compaction(Fixed::default(), Trigger::Manual);
+        let climb = driver.begin_compaction(None)?;
         let climbed = climb_with(climb, &asked, ask)?;
         let verdict = climbed.outcome.verdict.clone();
         let receipts = driver.commit(climbed)?;
@@ -122,10 +122,10 @@ pub(crate) fn show_offline(
     let nothing = reduce::too_little(log, policy);
     let limits = situation.limits;
     let mut climb = Climb::of_log(log.clone(), situation, store::ids());
-    let climbed = Progress::during("summarising", || -> Result<Climbed, CliError> {
+    let climbed = Progress::during("summarising", || -> Result<ClimbOutcome, CliError> {
         loop {
             match climb.step()? {
-                ClimbStep::Ask(_) => climb.answer(Err("no model is asked here".to_owned()))?,
+                ClimbStep::Ask(_) => drop(climb.answer(Err("no model is asked here".to_owned()))?),
                 ClimbStep::Done(climbed) => return Ok(*climbed),
             }
         }
@@ -163,7 +163,7 @@ fn climb_with(
     mut climb: Climb,
     asked: &Asked,
     mut ask: impl FnMut(&SummaryRequest, Option<String>) -> Result<Reply, CliError>,
-) -> Result<Climbed, CliError> {
+) -> Result<ClimbOutcome, CliError> {
     if !matches!(asked, Asked::Offline) {
         return climb.summarise(|request| ask(request, None)).map_err(|error| refused(error, asked));
     }
@@ -190,7 +190,7 @@ fn climb_with(
 }
 
 /// The plan and the text of what a climb came to.
-fn summary_of(climbed: Climbed, mut log: Log) -> Result<Option<(CompactPlan, String)>, CliError> {
+fn summary_of(climbed: ClimbOutcome, mut log: Log) -> Result<Option<(CompactPlan, String)>, CliError> {
     let reduction = climbed.outcome.reduction;
     let plan = reduction.receipts.iter().find_map(|receipt| match &receipt.plan {
         Plan::Compact(plan) => Some(plan.clone()),
@@ -263,10 +263,10 @@ impl Asked {
         Summariser::named(name, limits.unwrap_or(session))
     }
 
-    pub(crate) fn ask(&self, request: &SummaryRequest, policy: &Policy) -> Result<Reply, CliError> {
+    pub(crate) fn ask(&self, request: &SummaryRequest) -> Result<Reply, CliError> {
         match self {
             Asked::Model(model, runtime) => {
-                runtime.block_on(model.summarise(request, policy)).map_err(CliError::failed)
+                runtime.block_on(model.summarise(request)).map_err(CliError::failed)
             }
             Asked::Command(command) => run(command, &text_of(request)).map(Reply::finished),
             Asked::Offline => Err(CliError::failed("no model is asked here")),

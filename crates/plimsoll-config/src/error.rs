@@ -4,9 +4,8 @@ use std::io;
 use std::path::PathBuf;
 
 use plimsoll::PolicyError;
+use plimsoll_sandbox::Origin;
 use thiserror::Error;
-
-use crate::origin::Origin;
 
 const SCHEMA: &str = "`plimsoll config --schema` describes all fields";
 

@@ -7,17 +7,19 @@ use std::sync::Arc;
 
 use plimsoll::Preset;
 use plimsoll::policy::Overrides;
+use plimsoll_sandbox::Origin;
 use serde_json::{Map, Value};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
 use crate::bounded::read_in_time;
 use crate::error::ConfigError;
-use crate::layers::{Layer, folder, placed};
+use crate::layer::{Layer, placed};
 use crate::names::{self, check_key, leaves};
-use crate::opencode::{self, Notice};
-use crate::origin::Origin;
-use crate::run::{RunLayer, SECTIONS, Tree};
+use crate::notice::Notice;
+use crate::opencode;
+use crate::paths::folder;
+use crate::run::{RunLayer, RunSource, SECTIONS, Tree};
 use crate::store::StoreLayer;
 
 /// A file comes with a checkout, and must not fill the memory of whatever looks at it.
@@ -139,7 +141,12 @@ impl ConfigFile {
             origins.insert("context".to_owned(), self.place("context"));
         }
         origins.extend(self.store.fields().map(|field| (field.to_owned(), self.place(field))));
-        let run = RunLayer::of_file(self);
+        let run = RunLayer::of_source(&RunSource {
+            values: &self.run,
+            base: &self.base,
+            problem: self.problem.clone(),
+            place: &|key| self.place(key),
+        });
         Ok(Layer { chosen: None, overrides, context: self.context, store: self.store.clone(), run, origins })
     }
 

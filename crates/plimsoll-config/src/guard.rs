@@ -2,15 +2,34 @@
 
 use std::path::Path;
 
+use plimsoll_sandbox::Origin;
+use serde::Serialize;
 use serde_json::{Map, Value};
 
 use crate::file::ConfigFile;
-use crate::layers::Layer;
+use crate::layer::Layer;
 use crate::names;
-use crate::project::GuardedSetting;
 use crate::risk::{self, Risk};
 use crate::run::settle::hook_value;
-use crate::run::{RunLayer, mask, rule_key};
+use crate::run::{RunLayer, SECTIONS, mask, rule_key};
+
+/// A setting that takes effect in a trusted project alone.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct GuardedSetting {
+    /// Its key.
+    pub key: String,
+    /// Its value as it is written.
+    pub value: Value,
+    /// Where it stands.
+    pub origin: Origin,
+}
+
+impl GuardedSetting {
+    /// Whether it is about a run of an agent, and no matter to what needs no model.
+    pub fn is_about_run(&self) -> bool {
+        self.key.split('.').next().is_some_and(|section| SECTIONS.contains(&section))
+    }
+}
 
 /// Everything that a policy file sets.
 pub(crate) fn all_settings(file: &ConfigFile) -> Vec<GuardedSetting> {

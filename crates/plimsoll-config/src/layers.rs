@@ -2,34 +2,39 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use plimsoll::policy::{Overrides, Setting};
-use plimsoll::{PolicyError, Preset};
+use plimsoll::{Policy, Preset};
+use plimsoll_sandbox::Origin;
 use serde_json::Value;
 
 use crate::error::ConfigError;
 use crate::file::ConfigFile;
+use crate::flags::Flags;
+use crate::layer::{Layer, placed};
 use crate::names::{self, POLICY, WINDOW};
-use crate::origin::Origin;
+use crate::paths::folder;
 use crate::run::{self, RunConfig, RunLayer};
-use crate::store::{self, STORE_FIELDS, StoreLayer};
+use crate::store::{self, STORE_FIELDS, StoreConfig, StoreLayer};
 use crate::surroundings::Surroundings;
-use crate::{CONTEXT, Config, Flags};
 
-/// What one of the layers says.
-#[derive(Debug, Default)]
-pub(crate) struct Layer {
-    /// Set if this is a policy that was named, under that name; else these are single settings.
-    pub(crate) chosen: Option<String>,
-    pub(crate) overrides: Overrides,
-    pub(crate) context: Option<u64>,
-    pub(crate) store: StoreLayer,
-    pub(crate) run: RunLayer,
+/// The context window where nothing names one.
+const CONTEXT: u64 = 200_000;
+
+/// What all layers say together.
+pub(crate) struct Merged {
+    pub(crate) policy: Policy,
+    pub(crate) context: u64,
+    pub(crate) store: StoreConfig,
+    pub(crate) run: Result<RunConfig, Arc<ConfigError>>,
+    pub(crate) chosen: String,
+    pub(crate) preset: Preset,
     pub(crate) origins: BTreeMap<String, Origin>,
 }
 
 /// Lay the layers over each other, the lightest first, and check what comes of it.
-pub(crate) fn merge(layers: Vec<Layer>, around: &Surroundings) -> Result<Config, ConfigError> {
+pub(crate) fn merge(layers: Vec<Layer>, around: &Surroundings) -> Result<Merged, ConfigError> {
     let mut all = Overrides::default();
     let built_in = ["context"].into_iter().chain(STORE_FIELDS);
     let mut origins: BTreeMap<String, Origin> =
@@ -56,42 +61,7 @@ pub(crate) fn merge(layers: Vec<Layer>, around: &Surroundings) -> Result<Config,
     let policy = all.policy().map_err(|error| placed(&error, &origins))?;
     let store = store.settle(around);
     let run = RunConfig::of_layers(runs, around);
-    Ok(Config {
-        policy,
-        context,
-        store,
-        run,
-        chosen,
-        left_out: Vec::new(),
-        notices: Vec::new(),
-        preset,
-        origins,
-    })
-}
-
-/// The error with the place of the value it is about.
-pub(crate) fn placed(error: &PolicyError, origins: &BTreeMap<String, Origin>) -> ConfigError {
-    let origin = match error {
-        PolicyError::Field { field, .. } => origins.get(field).filter(|origin| **origin != Origin::BuiltIn),
-        _ => None,
-    };
-    let mut problem = error.to_string();
-    // Words of programmers for people.
-    for (theirs, ours) in [
-        ("expected u64", "expected a whole number"),
-        ("expected u32", "expected a whole number"),
-        ("expected f64", "expected a number"),
-        ("unknown variant", "there is no choice"),
-        ("invalid type: ", "found "),
-        ("invalid value: ", "found "),
-    ] {
-        problem = problem.replace(theirs, ours);
-    }
-    if let Some(end) = problem.find("expected struct ") {
-        problem.truncate(end);
-        problem.push_str("expected a section with fields");
-    }
-    ConfigError::Policy { origin: origin.cloned(), problem }
+    Ok(Merged { policy, context, store, run, chosen, preset, origins })
 }
 
 /// A file's own fields, and under them the policy that it names.
@@ -251,9 +221,4 @@ pub(crate) fn flag_layers(flags: &Flags, around: &Surroundings) -> Result<Vec<La
     }
     layers.push(Layer { run, ..Layer::default() });
     Ok(layers)
-}
-
-/// The folder that a file is in.
-pub(crate) fn folder(path: &Path) -> &Path {
-    path.parent().unwrap_or(Path::new("."))
 }

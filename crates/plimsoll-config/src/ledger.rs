@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::project::Review;
 use crate::surroundings::Surroundings;
 
 const VERSION: u32 = 1;
@@ -141,19 +140,6 @@ impl Ledger {
         found.map(|project| project.files.as_slice())
     }
 
-    /// Trust a project with the files that were reviewed, in place of others it may have been trusted with.
-    pub fn trust(around: &Surroundings, review: &Review) -> Result<(), LedgerError> {
-        let paths = review.files.iter().map(|file| &file.path).chain([&review.directory]);
-        if let Some(path) = paths.into_iter().find(|path| path.to_str().is_none()) {
-            return Err(LedgerError::NotUtf8 { path: path.clone() });
-        }
-        Ledger::change(around, |trusted| {
-            trusted.retain(|project| project.directory != review.directory);
-            trusted.push(TrustedProject { directory: review.directory.clone(), files: review.files.clone() });
-            trusted.sort_by(|a, b| a.directory.cmp(&b.directory));
-        })
-    }
-
     /// Trust a directory no more; says whether it was trusted.
     pub fn revoke(around: &Surroundings, directory: &Path) -> Result<bool, LedgerError> {
         if Ledger::read(around)?.files(directory).is_none() {
@@ -165,7 +151,7 @@ impl Ledger {
 
     /// Change what is trusted, one process at a time: of two that read before either writes, the later would undo what
     /// the earlier revoked.
-    fn change(
+    pub(crate) fn change(
         around: &Surroundings,
         change: impl FnOnce(&mut Vec<TrustedProject>),
     ) -> Result<(), LedgerError> {

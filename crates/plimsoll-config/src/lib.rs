@@ -41,13 +41,18 @@ mod bounded;
 mod closed;
 mod error;
 mod file;
+mod flags;
 mod guard;
+mod layer;
 mod layers;
 mod ledger;
 mod names;
+mod nearest;
+mod notice;
 mod opencode;
-mod origin;
+mod paths;
 mod project;
+mod review;
 mod risk;
 mod run;
 mod schema;
@@ -62,25 +67,27 @@ use plimsoll::{Policy, Preset};
 use serde_json::Value;
 
 use file::ConfigFile;
+use layers::Merged;
 
 pub use bounded::{FileHead, read_in_time, read_regular};
 pub use error::ConfigError;
+pub use flags::Flags;
+pub use guard::GuardedSetting;
 pub use ledger::{Ledger, LedgerError, TrustedFile, TrustedProject};
-pub use names::{nearest, nearest_few};
-pub use opencode::Notice;
-pub use origin::Origin;
-pub use project::{Distrust, GuardedSetting, LeftOut, Project, Review};
+pub use nearest::{nearest, nearest_few};
+pub use notice::Notice;
+pub use plimsoll_sandbox::{
+    Action, Grants, Origin, PermissionRule, Permissions, SandboxConfig, SandboxMode, matches,
+};
+pub use project::{Distrust, LeftOut, Project};
+pub use review::Review;
 pub use run::{
-    Action, AgentConfig, AgentFork, AgentMode, Grants, HookCommand, HookEvent, INSTRUCTION_ENTRIES,
-    InstructionSource, McpConnection, McpServer, ModelConfig, PermissionRule, Permissions, ProviderConfig,
-    ProviderKeys, ResolvedModel, RunCaps, RunConfig, RunField, SandboxConfig, SandboxMode, SetupError,
-    SkillSource, TaskConfig, ToolSwitch, WebfetchConfig, matches,
+    AgentConfig, AgentFork, AgentMode, HookCommand, HookEvent, INSTRUCTION_ENTRIES, InstructionSource,
+    McpConnection, McpServer, ModelConfig, ProviderConfig, ProviderKeys, ResolvedModel, RunCaps, RunConfig,
+    RunField, SetupError, SkillSource, TaskConfig, ToolSwitch, WebfetchConfig,
 };
 pub use store::{Durability, STORE_FIELDS, SpillAge, StoreConfig};
 pub use surroundings::Surroundings;
-
-/// The context window where nothing names one.
-const CONTEXT: u64 = 200_000;
 
 /// What all layers together say.
 #[derive(Debug)]
@@ -102,29 +109,6 @@ pub struct Config {
     pub notices: Vec<Notice>,
     preset: Preset,
     origins: BTreeMap<String, Origin>,
-}
-
-/// Settings of the heaviest layer.
-#[derive(Clone, Debug, Default)]
-pub struct Flags {
-    /// A preset or a policy file.
-    pub policy: Option<String>,
-    /// The context window, in tokens.
-    pub context: Option<u64>,
-    /// The database.
-    pub store: Option<PathBuf>,
-    /// The model: `provider/model`.
-    pub model: Option<String>,
-    /// Most calls of the model in one run.
-    pub max_steps: Option<u32>,
-    /// Most that one run may cost, in dollars.
-    pub max_cost: Option<f64>,
-    /// Most tokens of one run, input and output together.
-    pub max_tokens: Option<u64>,
-    /// Whether commands are confined.
-    pub sandbox: Option<SandboxMode>,
-    /// Let commands use the network.
-    pub network: bool,
 }
 
 impl Config {
@@ -165,7 +149,7 @@ impl Config {
         layers.push(layers::environment_store(around)?);
         layers.push(layers::environment_run(around)?);
         layers.extend(asked);
-        let mut config = layers::merge(layers, around)?;
+        let mut config = Config::of(layers::merge(layers, around)?);
         if let Ok(run) = &mut config.run {
             run.is_trusted = is_trusted;
             let spills = &config.policy.truncate.spill_directory;
@@ -177,10 +161,16 @@ impl Config {
         Ok(Config { left_out, notices, ..config })
     }
 
+    fn of(merged: Merged) -> Config {
+        let Merged { policy, context, store, run, chosen, preset, origins } = merged;
+        let (left_out, notices) = (Vec::new(), Vec::new());
+        Config { policy, context, store, run, chosen, left_out, notices, preset, origins }
+    }
+
     /// What one file says by itself, as if it were trusted.
     pub fn of_file(path: &Path, around: &Surroundings) -> Result<Config, ConfigError> {
         let file = ConfigFile::read(path)?;
-        let config = layers::merge(layers::file_layers(&file)?, around)?;
+        let config = Config::of(layers::merge(layers::file_layers(&file)?, around)?);
         Ok(Config { notices: file.notices, ..config })
     }
 

@@ -5,6 +5,7 @@ use plimsoll::{Policy, Tokens};
 use serde_json::Value;
 
 use crate::error::ConfigError;
+use crate::nearest::nearest;
 use crate::risk;
 use crate::run;
 use crate::store::{self, SPILLS};
@@ -18,15 +19,6 @@ const LOG: &str = "PLIMSOLL_LOG";
 /// Variables that the project's tests read.
 const OF_TESTS: [&str; 4] =
     ["PLIMSOLL_BLESS", "PLIMSOLL_CORPUS", "PLIMSOLL_OPENCODE_DB", "PLIMSOLL_OPENCODE_MESSAGES"];
-
-/// Variables about a run, and the settings they make. Those of the official SDKs are in `run/provider.rs`.
-pub(crate) const RUN_VARIABLES: [(&str, &str); 5] = [
-    ("PLIMSOLL_MODEL", "model"),
-    ("PLIMSOLL_SMALL_MODEL", "small_model"),
-    ("PLIMSOLL_MAX_STEPS", "max_steps"),
-    ("PLIMSOLL_MAX_COST", "max_cost"),
-    ("PLIMSOLL_MAX_TOKENS", "max_tokens"),
-];
 
 /// Keys that a configuration file may have beside the sections of a policy.
 pub(crate) const KEYS: [&str; 7] =
@@ -78,7 +70,7 @@ pub(crate) fn check_key(path: &[String]) -> Result<(), Option<String>> {
 /// Refuse variables that look like ours and are not.
 pub(crate) fn check_variables(around: &Surroundings) -> Result<(), ConfigError> {
     let mut known = Setting::variables();
-    let run = RUN_VARIABLES.map(|(name, _)| name);
+    let run = run::RUN_VARIABLES.map(|(name, _)| name);
     known.extend([POLICY, WINDOW].into_iter().chain(store::VARIABLES).chain(run).map(str::to_owned));
     let is_ours = |name: &&str| name.starts_with("PLIMSOLL_") && *name != LOG && !OF_TESTS.contains(name);
     for name in around.names().filter(is_ours) {
@@ -96,32 +88,4 @@ pub(crate) const TOKENS: &str = "a number of tokens above 0, such as 128000 or 1
 /// A number of tokens above 0.
 pub(crate) fn tokens(text: &str) -> Option<u64> {
     text.parse().ok().map(|Tokens(tokens)| tokens).filter(|tokens| *tokens > 0)
-}
-
-/// The names most like the given one, the likest first; none where none is like it.
-pub fn nearest_few<'a>(name: &str, known: &'a [String], most: usize) -> Vec<&'a str> {
-    let wanted = name.to_lowercase();
-    // Every name begins with nothing, and none is like it.
-    if wanted.is_empty() {
-        return Vec::new();
-    }
-    let likeness = |known: &str| {
-        // The beginning of a name, or a name with a date behind it, is as like as can be.
-        let is_begun = known.starts_with(&wanted) || (!known.is_empty() && wanted.starts_with(known));
-        if is_begun { 1.0 } else { strsim::normalized_damerau_levenshtein(&wanted, known) }
-    };
-    let mut scored: Vec<(f64, &str)> = known.iter().map(|name| (likeness(name), name.as_str())).collect();
-    scored.retain(|(likeness, _)| *likeness > 0.6);
-    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
-    scored.into_iter().take(most).map(|(_, name)| name).collect()
-}
-
-/// The name most like the given one, if any is like it at all.
-pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // What all names begin with makes none of them likelier.
-    let bare = |name: &str| name.trim_start_matches("PLIMSOLL_").to_lowercase();
-    let wanted = bare(name);
-    let scored = known.map(|known| (strsim::normalized_damerau_levenshtein(&wanted, &bare(known)), known));
-    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0));
-    best.filter(|(likeness, _)| *likeness > 0.6).map(|(_, known)| known)
 }

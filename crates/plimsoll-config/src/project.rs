@@ -10,18 +10,21 @@ use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
 
 use plimsoll::Preset;
-use serde::Serialize;
+use plimsoll_sandbox::Origin;
 use serde_json::Value;
 
 use crate::bounded::read_in_time;
 use crate::error::ConfigError;
 use crate::file::ConfigFile;
-use crate::guard::{all_settings, take_guarded};
-use crate::layers::{self, Layer};
+use crate::guard::{GuardedSetting, all_settings, take_guarded};
+use crate::layer::Layer;
+use crate::layers;
 use crate::ledger::{Ledger, LedgerError, TrustedFile};
-use crate::opencode::{self, Notice};
-use crate::origin::Origin;
-use crate::run::{SECTIONS, reference};
+use crate::notice::Notice;
+use crate::opencode;
+use crate::paths::{folder, project_directories};
+use crate::review::Review;
+use crate::run::reference;
 use crate::surroundings::Surroundings;
 
 const FILE_NAME: &str = "plimsoll.toml";
@@ -62,24 +65,6 @@ enum NamedPolicy {
     Outside(PathBuf),
 }
 
-/// A setting that takes effect in a trusted project alone.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct GuardedSetting {
-    /// Its key.
-    pub key: String,
-    /// Its value as it is written.
-    pub value: Value,
-    /// Where it stands.
-    pub origin: Origin,
-}
-
-impl GuardedSetting {
-    /// Whether it is about a run of an agent, and no matter to what needs no model.
-    pub fn is_about_run(&self) -> bool {
-        self.key.split('.').next().is_some_and(|section| SECTIONS.contains(&section))
-    }
-}
-
 /// What a project's files say and are not trusted to say.
 #[derive(Debug)]
 pub struct LeftOut {
@@ -104,17 +89,6 @@ pub enum Distrust {
     NoLedger(LedgerError),
 }
 
-/// What trusting a project would mean: what would take effect, and the files it is about.
-#[derive(Debug, Serialize)]
-pub struct Review {
-    /// The project's directory, by its canonical path.
-    pub directory: PathBuf,
-    /// The files as they were when their settings were read.
-    pub files: Vec<TrustedFile>,
-    /// What would take effect.
-    pub settings: Vec<GuardedSetting>,
-}
-
 /// More files than any configuration refers to.
 const MOST_REFERENCES: usize = 100;
 /// So much of a file that is referred to is held against what was trusted, in bytes.
@@ -123,7 +97,7 @@ const MOST_REFERENCED: u64 = 16 << 20;
 impl Project {
     /// The file of the nearest project, upwards from a directory.
     pub fn nearest_file(directory: &Path) -> Option<PathBuf> {
-        let of_opencode = opencode::project_directories(directory);
+        let of_opencode = project_directories(directory);
         directory.ancestors().find_map(|directory| {
             let theirs = || opencode::files_in(directory).into_iter().next();
             own_file(directory).or_else(|| theirs().filter(|_| of_opencode.contains(&directory)))
@@ -140,7 +114,7 @@ impl Project {
         match path.is_file() {
             false => path,
             true if opencode::is_own_name(path) => opencode::owner(path),
-            true => layers::folder(path),
+            true => folder(path),
         }
     }
 
@@ -164,7 +138,7 @@ impl Project {
         let nearest = around.directory.ancestors().find(|directory| own_file(directory).is_some());
         let mut directories = match opencode::skips_projects(around) {
             true => Vec::new(),
-            false => opencode::project_directories(&around.directory),
+            false => project_directories(&around.directory),
         };
         directories.retain(|directory| !opencode::files_in(directory).is_empty());
         if let Some(nearest) = nearest.filter(|nearest| !directories.contains(nearest)) {
@@ -347,9 +321,9 @@ impl Project {
                 let words = command_words(&path, &value).into_iter().map(|word| self.directory.join(word));
                 paths.extend(words.filter(|path| path.is_file()).filter_map(|path| path.canonicalize().ok()));
                 let written = reference::files(&value);
-                let folder = layers::folder(&file.path);
+                let beside = folder(&file.path);
                 let meant =
-                    written.iter().filter_map(|path| reference::referenced_path(path, folder, around));
+                    written.iter().filter_map(|path| reference::referenced_path(path, beside, around));
                 paths.extend(meant.filter_map(|path| path.canonicalize().ok()));
             }
         }

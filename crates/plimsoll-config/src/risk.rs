@@ -15,9 +15,10 @@
 //! Every key stands in [`TABLE`], or in [`RUN`] if it is about a run of an agent; tests hold both against the schemas. A
 //! key that is missing needs trust, and so does a reference `{env:NAME}` or `{file:PATH}` in any value.
 
+use plimsoll_sandbox::Action;
 use serde_json::Value;
 
-use crate::run::{Action, InstructionSource};
+use crate::run::InstructionSource;
 use Risk::{Harmless, NeedsTrust};
 
 /// What a setting could do in the hands of a hostile checkout.

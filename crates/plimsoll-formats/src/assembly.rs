@@ -16,8 +16,8 @@ use plimsoll::{
 };
 use serde_json::{Map, Value};
 
-use crate::blocks::words_of;
-use crate::detect::Format;
+use crate::file_text::words_of;
+use crate::format::Format;
 use crate::hash::{HashMap64, HashSet64, Hasher};
 use crate::json::object;
 use crate::misfits::Misfits;

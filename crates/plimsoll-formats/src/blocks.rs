@@ -2,13 +2,12 @@
 
 use std::borrow::Cow;
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD as BASE64;
 use plimsoll::log::{At, FilePart};
 use plimsoll::{Millis, Text, Tokens, Usage};
 use serde_json::{Map, Value, json};
 
 use crate::assembly::{Answer, Assembly};
+use crate::file_text::words_of;
 use crate::json::Json;
 use crate::misfits::Misfits;
 
@@ -140,23 +139,6 @@ fn file_of(block: &Json) -> Option<FilePart> {
         }
         _ => None,
     }
-}
-
-/// A text file as text. A window shows none as a file: with OpenCode, whose rule that is, the words stand beside it.
-pub(crate) fn words_of(file: &FilePart) -> Option<String> {
-    file.mime.as_deref().filter(|mime| mime.starts_with("text/plain"))?;
-    let named = file.filename.as_deref().unwrap_or("text");
-    let url = file.url.as_ref().map(Text::as_str);
-    let data = url.and_then(|url| url.strip_prefix("data:")?.split_once(','));
-    Some(match (data, url) {
-        (Some((head, data)), _) if head.ends_with(";base64") => {
-            let bytes = BASE64.decode(data).unwrap_or_else(|_| data.as_bytes().to_vec());
-            format!("[Attached file: {named}]\n{}", String::from_utf8_lossy(&bytes))
-        }
-        (Some((_, words)), _) => format!("[Attached file: {named}]\n{words}"),
-        (None, Some(url)) => format!("[Attached file: {named}, at {url}]"),
-        (None, None) => format!("[Attached file: {named}]"),
-    })
 }
 
 /// Anthropic's usage.

@@ -9,10 +9,10 @@ use plimsoll::log::At;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-use crate::detect::Format;
 use crate::error::FormatError;
+use crate::format::Format;
 use crate::json::{Filter, Json, Take, problem, told};
-use crate::parse::{Key, Wanted, mended, parse};
+use crate::json::{Key, Wanted, mended, parse};
 use crate::transcript::Transcript;
 
 /// A document over this many bytes is refused: unlike lines it has to be held as a whole.

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::detect::Format;
+use crate::format::Format;
 use crate::json::told;
 
 /// Why a transcript could not be read or written: what, where, and what to do.

@@ -2,7 +2,8 @@
 
 use serde::de::IgnoredAny;
 
-use crate::detect::{Format, first_value};
+use crate::detect::first_value;
+use crate::format::Format;
 use crate::json::{Json, told};
 use crate::signs::AIDER;
 

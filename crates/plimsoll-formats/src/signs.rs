@@ -1,6 +1,6 @@
 //! What the formats of single tools are known by: fields that only that tool writes.
 
-use crate::detect::Format;
+use crate::format::Format;
 use crate::json::Json;
 
 /// How every chat in aider's history begins.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use plimsoll::log::Notes;
 use plimsoll::{Message, Millis, Tokens};
 
-use crate::detect::Format;
+use crate::format::Format;
 use crate::recorded::Recorded;
 use crate::restart::Restart;
 

@@ -14,7 +14,7 @@ use std::time::SystemTime;
 use plimsoll::Policy;
 use serde::{Deserialize, Serialize};
 
-use crate::weigh::Weighed;
+use crate::weighed::Weighed;
 
 /// Changes whenever other figures are made of the same transcript, or are stored in another form.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/1");

@@ -8,83 +8,15 @@ use std::path::{Path, PathBuf};
 
 use plimsoll_formats::database::{Database, SessionRow};
 use plimsoll_store::{Filter, Session, Store, StoreError};
-use serde::Serialize;
 
 use crate::error::ImportError;
 use crate::keeping;
-use crate::places::{self, Beginning, FilePlace, Places, stem};
+use crate::keeping::stem;
+use crate::places::{self, Beginning, FilePlace, Places, Problem};
+use crate::tool::Tool;
 
 /// So many of the newest files are looked into; older ones are hardly what is meant by the newest session.
 const MOST: usize = 500;
-
-/// A tool that keeps sessions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Tool {
-    /// OpenCode.
-    Opencode,
-    /// Claude Code.
-    ClaudeCode,
-    /// Codex.
-    Codex,
-    /// pi.
-    Pi,
-    /// Gemini CLI.
-    Gemini,
-    /// goose.
-    Goose,
-    /// Cline and Roo.
-    Cline,
-    /// Kimi CLI and Kimi Code.
-    Kimi,
-    /// Plimsoll itself.
-    Plimsoll,
-}
-
-impl Tool {
-    /// All of them.
-    pub const ALL: [Tool; 9] = [
-        Tool::Opencode,
-        Tool::ClaudeCode,
-        Tool::Codex,
-        Tool::Pi,
-        Tool::Gemini,
-        Tool::Goose,
-        Tool::Cline,
-        Tool::Kimi,
-        Tool::Plimsoll,
-    ];
-
-    /// Its name for people.
-    pub fn name(self) -> &'static str {
-        match self {
-            Tool::Opencode => "OpenCode",
-            Tool::ClaudeCode => "Claude Code",
-            Tool::Codex => "Codex",
-            Tool::Pi => "pi",
-            Tool::Gemini => "Gemini CLI",
-            Tool::Goose => "goose",
-            Tool::Cline => "Cline",
-            Tool::Kimi => "Kimi",
-            Tool::Plimsoll => "Plimsoll",
-        }
-    }
-
-    /// Its name in arguments and records.
-    pub fn key(self) -> &'static str {
-        match self {
-            Tool::Opencode => "opencode",
-            Tool::ClaudeCode => "claude-code",
-            Tool::Codex => "codex",
-            Tool::Pi => "pi",
-            Tool::Gemini => "gemini-cli",
-            Tool::Goose => "goose",
-            Tool::Cline => "cline",
-            Tool::Kimi => "kimi",
-            Tool::Plimsoll => "plimsoll",
-        }
-    }
-}
 
 /// A session that was found.
 #[derive(Clone, Debug)]
@@ -229,15 +161,6 @@ pub struct Search {
     candidates: Vec<Candidate>,
     /// What could not be looked into.
     pub problems: Vec<Problem>,
-}
-
-/// A place that could not be looked into.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
-    /// The folder or database.
-    pub path: PathBuf,
-    /// Why not.
-    pub why: String,
 }
 
 impl Search {

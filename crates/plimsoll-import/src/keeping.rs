@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
-use crate::find::Tool;
-use crate::places::stem;
+use crate::tool::Tool;
 
 /// A document over this many bytes is not opened to learn a session's id.
 const MOST_BYTES: u64 = 4 << 20;
@@ -14,6 +13,10 @@ const MOST_BYTES: u64 = 4 << 20;
 const TASK: &str = "api_conversation_history.json";
 /// How Cline's newer files end.
 const MESSAGES: &str = ".messages.json";
+
+pub(crate) fn stem(path: &Path) -> &str {
+    path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default()
+}
 
 /// Whether a tool keeps a session in a file of this name.
 pub(crate) fn is_session(tool: Tool, path: &Path) -> bool {

@@ -7,8 +7,8 @@ use std::time::SystemTime;
 
 use serde_json::Value;
 
-use crate::find::{Problem, Tool};
 use crate::keeping;
+use crate::tool::Tool;
 
 /// How many lines may stand before the one that names the directory, and how many bytes.
 const LINES: usize = 20;
@@ -98,6 +98,15 @@ pub(crate) struct FilePlace {
     pub(crate) changed: u64,
 }
 
+/// A place that could not be looked into.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Problem {
+    /// The folder or database.
+    pub path: PathBuf,
+    /// Why not.
+    pub why: String,
+}
+
 /// The files below a folder that may be sessions; says what cannot be looked into.
 pub(crate) fn files(folder: &Path, tool: Tool, found: &mut Vec<FilePlace>, problems: &mut Vec<Problem>) {
     collect(folder, tool, DEPTH, found, problems);
@@ -167,8 +176,4 @@ impl Beginning {
         }
         Some(beginning)
     }
-}
-
-pub(crate) fn stem(path: &Path) -> &str {
-    path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default()
 }

@@ -6,37 +6,18 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use plimsoll::count::request_tokens;
-use plimsoll::{Counter, Fixed, Policy, Tokens, Window};
+use plimsoll::{Counter, Fixed, Policy, Window};
+use plimsoll_formats::Transcript;
 use plimsoll_formats::database::Database;
-use plimsoll_formats::{Recorded, Transcript};
 use plimsoll_store::{CountWatch, Store};
 use plimsoll_tokens::{Measured, WindowMeter};
-use serde::{Deserialize, Serialize};
 
 use crate::cache::{Stamp, WeighedCache};
 use crate::error::ImportError;
 use crate::find::{Found, Kept};
 use crate::stored::{self, Extent};
 use crate::text::{TITLE, first_prompt, first_words};
-
-/// A session, weighed.
-#[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Weighed {
-    /// How many messages it has.
-    pub messages: usize,
-    /// What is in the window now.
-    pub window: Tokens,
-    /// Whether recorded usage tells so, rather than characters.
-    pub is_measured: bool,
-    /// What people call it, or the first words of it.
-    pub title: String,
-    /// The model, the last one if it changed.
-    pub model: Option<String>,
-    /// When it began, in milliseconds since 1970.
-    pub started: Option<u64>,
-    /// What its providers counted.
-    pub recorded: Recorded,
-}
+use crate::weighed::Weighed;
 
 /// Weighs sessions, those of a store from the one that is given; `on_done` is called after each. Figures of files that did
 /// not change come from `cache`, and those of others go there. What could not be read has an error in its place.

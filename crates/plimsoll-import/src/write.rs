@@ -7,8 +7,8 @@ use plimsoll_store::{
 };
 
 use crate::error::ImportError;
-use crate::import::{ImportOptions, Outcome, Report};
 use crate::names::Namer;
+use crate::report::{ImportOptions, Outcome, Report};
 use crate::source::{OnRead, Source};
 use crate::survey::{Tally, place_of};
 use crate::taken::{MessageDigest, Taken};

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, SystemTime};
 
+use plimsoll::AnswerEvent;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect;
 use tokio::time::{Instant, sleep, timeout_at};
@@ -11,7 +12,6 @@ use tokio::time::{Instant, sleep, timeout_at};
 use crate::decode::{DEFAULT_ANSWER_LIMIT, DEFAULT_EVENT_LIMIT, Decoder};
 use crate::endpoint::{Endpoint, Wire};
 use crate::error::{Failure, ProviderError, StreamFault, TimeoutKind};
-use crate::event::StreamEvent;
 use crate::request::Request;
 use crate::retry::{RetryPolicy, asked_wait, chance};
 use crate::tls;
@@ -174,7 +174,7 @@ impl Client {
             answer.fill().await;
         }
         // An error is reported here, so that it can be retried, only if nothing was said before it.
-        let is_content = |event: &Result<StreamEvent, _>| matches!(event, Ok(event) if event.is_content());
+        let is_content = |event: &Result<AnswerEvent, _>| matches!(event, Ok(event) if event.is_content());
         match answer.ready.iter().find(|event| is_content(event) || event.is_err()) {
             Some(Err(error)) => Err(error.clone()),
             _ => Ok(answer),
@@ -251,13 +251,13 @@ pub struct AnswerStream {
     decoder: Decoder,
     endpoint: Endpoint,
     clock: Clock,
-    ready: VecDeque<Result<StreamEvent, ProviderError>>,
+    ready: VecDeque<Result<AnswerEvent, ProviderError>>,
     ended: bool,
 }
 
 impl AnswerStream {
-    /// What the answer brings next; none after its end. The last is [`StreamEvent::Finished`] or an error.
-    pub async fn next(&mut self) -> Option<Result<StreamEvent, ProviderError>> {
+    /// The next event of the answer; `None` after its end. The last is [`AnswerEvent::Finished`] or an error.
+    pub async fn next(&mut self) -> Option<Result<AnswerEvent, ProviderError>> {
         while self.ready.is_empty() && !self.ended {
             self.fill().await;
         }

@@ -1,12 +1,13 @@
 //! From the bytes of a stream to events, whatever the wire.
 
+use plimsoll::AnswerEvent;
+
 use crate::anthropic::AnthropicDecoder;
 use crate::chat::ChatDecoder;
+use crate::decoding::{Context, DecodeError};
 use crate::endpoint::Wire;
 use crate::error::{ProviderError, StreamFault};
-use crate::event::StreamEvent;
-use crate::lanes::Said;
-use crate::names::ToolNames;
+use crate::lanes::{BYTES_PER_TOKEN, Said};
 use crate::request::Request;
 use crate::responses::ResponsesDecoder;
 use crate::sse::{SseEvent, SseReader, TooLarge};
@@ -17,32 +18,12 @@ pub(crate) const DEFAULT_EVENT_LIMIT: usize = 32 << 20;
 /// Maximum size of an answer in bytes, whatever was requested.
 pub(crate) const DEFAULT_ANSWER_LIMIT: usize = 16 << 20;
 
-/// Bytes that an output token may have. The longest tokens of vocabularies are runs of spaces and of the same character, up to
-/// 128 bytes; no text consists of them, and the average of real ones is 3 to 5.
-pub(crate) const BYTES_PER_TOKEN: u64 = 64;
-
 /// Bytes that an answer may have however few tokens were requested: servers exist that do not count reasoning.
 const LEAST_ANSWER_LIMIT: usize = 1 << 20;
 
-/// What a wire's decoder needs to know of the request.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Context {
-    pub(crate) provider: String,
-    pub(crate) model: String,
-    pub(crate) tools: ToolNames,
-}
-
-impl Context {
-    /// The event that signs a thought, with the model that made it.
-    pub(crate) fn sign(&self, mut own: serde_json::Value) -> StreamEvent {
-        own["model"] = self.model.as_str().into();
-        StreamEvent::Signature(crate::lanes::named(&self.provider, &own))
-    }
-}
-
 /// Decodes the stream of one answer.
 ///
-/// Bytes may come in any pieces. After an error, and after [`StreamEvent::Finished`], nothing more is decoded.
+/// Bytes may come in any pieces. After an error, and after [`AnswerEvent::Finished`], nothing more is decoded.
 #[derive(Debug)]
 pub struct Decoder {
     sse: SseReader,
@@ -92,7 +73,7 @@ impl Decoder {
     }
 
     /// Decode more bytes. An error is the last thing that comes.
-    pub fn push(&mut self, bytes: &[u8]) -> Vec<Result<StreamEvent, ProviderError>> {
+    pub fn push(&mut self, bytes: &[u8]) -> Vec<Result<AnswerEvent, ProviderError>> {
         let mut decoded = Vec::new();
         if self.is_over {
             return decoded;
@@ -109,7 +90,7 @@ impl Decoder {
     }
 
     /// The stream has ended. An answer that did not is an error.
-    pub fn finish(&mut self) -> Vec<Result<StreamEvent, ProviderError>> {
+    pub fn finish(&mut self) -> Vec<Result<AnswerEvent, ProviderError>> {
         let mut decoded = Vec::new();
         if self.is_over {
             return decoded;
@@ -139,7 +120,7 @@ impl Decoder {
         decoded
     }
 
-    fn event(&mut self, event: &SseEvent, decoded: &mut Vec<Result<StreamEvent, ProviderError>>) {
+    fn event(&mut self, event: &SseEvent, decoded: &mut Vec<Result<AnswerEvent, ProviderError>>) {
         if self.is_over || event.data.trim().is_empty() {
             return;
         }
@@ -154,7 +135,7 @@ impl Decoder {
             self.fail(StreamFault::TooLong { limit }.into(), decoded);
             return;
         }
-        self.is_over = matches!(out.last(), Some(StreamEvent::Finished { .. }));
+        self.is_over = matches!(out.last(), Some(AnswerEvent::Finished { .. }));
         decoded.extend(out.into_iter().map(Ok));
         if let Err(error) = result {
             let error = match error {
@@ -180,39 +161,8 @@ impl Decoder {
         (by_model.saturating_add(besides) > self.answer_limit).then_some(self.answer_limit)
     }
 
-    fn fail(&mut self, error: ProviderError, decoded: &mut Vec<Result<StreamEvent, ProviderError>>) {
+    fn fail(&mut self, error: ProviderError, decoded: &mut Vec<Result<AnswerEvent, ProviderError>>) {
         self.is_over = true;
         decoded.push(Err(error));
-    }
-}
-
-/// Why an event could not be decoded.
-#[derive(Debug)]
-pub(crate) enum DecodeError {
-    /// It is not what the wire format allows.
-    Malformed(String),
-    /// It is the provider's report of an error.
-    Provider(ProviderError),
-}
-
-/// Read an event. Syntax errors name line and column, never the text, which may hold anything.
-pub(crate) fn parse<T: serde::de::DeserializeOwned>(data: &str) -> Result<T, DecodeError> {
-    serde_json::from_str(data).map_err(|error| {
-        let what = match error.classify() {
-            serde_json::error::Category::Data => "not the shape of an event",
-            serde_json::error::Category::Eof => "JSON that ends too early",
-            _ => "not JSON",
-        };
-        DecodeError::Malformed(format!("{what} at line {} column {}", error.line(), error.column()))
-    })
-}
-
-/// An event that was kept as a raw value though its kind is known is malformed; one of an unknown kind is passed over.
-pub(crate) fn check_unknown(value: &serde_json::Value, known: &[&str]) -> Result<(), DecodeError> {
-    match value.get("type").and_then(serde_json::Value::as_str) {
-        Some(kind) if known.contains(&kind) => {
-            Err(DecodeError::Malformed(format!("`{kind}` without the fields it needs")))
-        }
-        _ => Ok(()),
     }
 }

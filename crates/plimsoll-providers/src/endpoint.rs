@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use thiserror::Error;
 
-use crate::request::{MaxTokensField, RequestOptions, WordlessContent};
+use crate::prompt::{MaxTokensField, RequestOptions, WordlessContent};
 use crate::secret::Secret;
 
 /// A wire format.

@@ -5,10 +5,8 @@
 
 use std::collections::VecDeque;
 
+use plimsoll::AnswerEvent;
 use serde_json::{Value, json};
-
-use crate::decode::BYTES_PER_TOKEN;
-use crate::event::StreamEvent;
 
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
@@ -28,6 +26,10 @@ pub(crate) struct Said {
 /// Cost of a part in memory and in the store, about. Without it, parts without content would be free.
 const PART_BYTES: usize = 256;
 
+/// Bytes that an output token may have. The longest tokens of vocabularies are runs of spaces and of the same character, up to
+/// 128 bytes; no text consists of them, and the average of real ones is 3 to 5.
+pub(crate) const BYTES_PER_TOKEN: u64 = 64;
+
 /// Output tokens that a call takes at least, for its name and what frames it.
 const CALL_TOKENS: usize = 10;
 
@@ -35,7 +37,7 @@ const CALL_TOKENS: usize = 10;
 struct Lane {
     key: u64,
     is_closed: bool,
-    waiting: Vec<StreamEvent>,
+    waiting: Vec<AnswerEvent>,
 }
 
 impl Lanes {
@@ -46,23 +48,23 @@ impl Lanes {
     }
 
     /// Something is added to a block that is open.
-    pub(crate) fn write(&mut self, key: u64, event: StreamEvent, out: &mut Vec<StreamEvent>) {
+    pub(crate) fn write(&mut self, key: u64, event: AnswerEvent, out: &mut Vec<AnswerEvent>) {
         match &event {
-            StreamEvent::Text(text) | StreamEvent::Thinking(text) | StreamEvent::CallInput(text) => {
+            AnswerEvent::Text(text) | AnswerEvent::Thinking(text) | AnswerEvent::CallInput(text) => {
                 self.said.by_model = self.said.by_model.saturating_add(text.len());
             }
-            StreamEvent::CallBegin { call, tool } => {
+            AnswerEvent::CallBegin { call, tool } => {
                 self.said.by_model =
                     self.said.by_model.saturating_add(CALL_TOKENS * BYTES_PER_TOKEN as usize);
                 self.note_kept(call.len() + tool.len());
             }
             // What these are made of was noted as it came.
-            StreamEvent::CallReady(_)
-            | StreamEvent::Signature(_)
-            | StreamEvent::Block(_)
-            | StreamEvent::PartEnd
-            | StreamEvent::Usage(_)
-            | StreamEvent::Finished { .. } => {}
+            AnswerEvent::CallReady(_)
+            | AnswerEvent::Signature(_)
+            | AnswerEvent::Block(_)
+            | AnswerEvent::PartEnd
+            | AnswerEvent::Usage(_)
+            | AnswerEvent::Finished { .. } => {}
         }
         let lane = self.lanes.iter_mut().position(|lane| lane.key == key && !lane.is_closed);
         match lane {
@@ -82,7 +84,7 @@ impl Lanes {
     }
 
     /// A block is whole.
-    pub(crate) fn close(&mut self, key: u64, out: &mut Vec<StreamEvent>) {
+    pub(crate) fn close(&mut self, key: u64, out: &mut Vec<AnswerEvent>) {
         if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.key == key && !lane.is_closed) {
             lane.is_closed = true;
         }

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | read or write a provider's JSON | [`anthropic::wire`], [`chat::wire`], [`responses::wire`] |
 //! | turn a [`plimsoll::Window`] into a request | [`Prompt`], [`Request`] |
-//! | turn the bytes of a stream into events | [`Decoder`], [`StreamEvent`] |
+//! | turn the bytes of a stream into events | [`Decoder`], [`AnswerEvent`] |
 //! | know what went wrong | [`ProviderError`] |
 //! | send a request and follow its answer | [`Client`], [`AnswerStream`] |
 //! | find out where to send it | [`ModelRef`], [`Endpoint`] |
@@ -17,7 +17,7 @@
 //!
 //! ```
 //! use plimsoll::{Message, Policy, Window};
-//! use plimsoll_providers::{Decoder, Prompt, Request, RequestOptions, StreamEvent, Wire};
+//! use plimsoll_providers::{Decoder, Prompt, Request, RequestOptions, AnswerEvent, Wire};
 //!
 //! let log = [Message::user("msg_1".into(), "prt_1".into(), "hello")];
 //! let window = Window::of(&log, &Policy::default());
@@ -41,7 +41,7 @@
 //!
 //! "#,
 //! );
-//! assert_eq!(events.remove(0)?, StreamEvent::Text("Hi".into()));
+//! assert_eq!(events.remove(0)?, AnswerEvent::Text("Hi".into()));
 //! assert!(decoder.finish().is_empty());
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -50,19 +50,18 @@ pub mod anthropic;
 pub mod chat;
 mod client;
 mod decode;
+mod decoding;
 mod endpoint;
 mod error;
-mod event;
 mod lanes;
 mod lenient;
 mod names;
-mod overflow;
+mod prompt;
 mod request;
 pub mod responses;
 mod retry;
 mod secret;
 pub mod sse;
-mod thoughts;
 mod tls;
 mod usage;
 
@@ -70,12 +69,13 @@ pub use client::{AnswerStream, Client, ClientOptions, RetryNotice};
 pub use decode::Decoder;
 pub use endpoint::{Endpoint, EndpointError, ModelRef, Wire};
 pub use error::{ProviderError, StreamFault, TimeoutKind};
-pub use event::StreamEvent;
 pub use names::ToolNames;
-pub use request::{
-    Body, BuildError, CacheTtl, CallIds, MaxTokensField, Prompt, Request, RequestOptions, Thinking,
-    ToolChoice, ToolSpec, WordlessContent,
+pub use plimsoll::AnswerEvent;
+pub use prompt::{
+    BuildError, CacheTtl, CallIds, MaxTokensField, Prompt, RequestOptions, Thinking, ToolChoice, ToolSpec,
+    WordlessContent,
 };
+pub use request::{Body, Request};
 pub use retry::RetryPolicy;
 pub use secret::Secret;
 

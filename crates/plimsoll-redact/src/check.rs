@@ -3,13 +3,13 @@
 use std::ops::Range;
 
 use crate::cursor::{Cursor, Quote, near_before};
-use crate::named::Named;
-use crate::table::is_listed;
+use crate::identifier::Named;
 use crate::value::{
     has_digit, is_base64_login, is_chosen_word, is_code, is_filled_in, is_identifier, is_joined_passphrase,
     is_long_path, is_mixed, is_passphrase, is_path, is_placeholder, is_prose_word, is_quoted_placeholder,
     is_random, is_rule, is_template, is_title, is_wordy,
 };
+use crate::words::is_listed;
 
 /// A value and where it was found.
 pub(crate) struct Found<'t> {

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::cursor::Cursor;
-use crate::table::is_listed;
+use crate::words::is_listed;
 
 /// Cookies of a line looked through.
 const MOST_COOKIES: usize = 100;

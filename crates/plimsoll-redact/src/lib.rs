@@ -4,18 +4,23 @@ mod check;
 mod command;
 mod cookie;
 mod cursor;
+mod identifier;
+mod kind;
 mod name;
 mod named;
+mod pattern;
 mod reader;
 mod search;
 mod shape;
 mod table;
 mod value;
+mod words;
 
 use std::collections::BTreeSet;
-use std::fmt::{self, Write};
+use std::fmt::Write;
 
-use serde::{Deserialize, Serialize};
+use kind::MARK;
+pub use kind::{Found, SecretKind};
 
 /// A text without secrets of known shapes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -25,55 +30,6 @@ pub struct Redacted {
     /// What was replaced.
     pub found: Vec<Found>,
 }
-
-/// A secret that was replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Found {
-    /// Its shape.
-    pub kind: SecretKind,
-    /// The service that issues such secrets, if the shape identifies it.
-    pub service: Option<&'static str>,
-}
-
-/// Shapes of secrets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum SecretKind {
-    /// A private key in PEM or PGP armour.
-    PrivateKey,
-    /// The key of a cloud provider.
-    CloudKey,
-    /// The key of a model provider.
-    ProviderKey,
-    /// A token of a code host, package registry, chat or other service.
-    ServiceToken,
-    /// A JSON web token.
-    Jwt,
-    /// The password in a URL.
-    UrlPassword,
-    /// The value of an authorisation or cookie header.
-    Header,
-    /// The value of something named like a secret.
-    Assignment,
-}
-
-impl fmt::Display for SecretKind {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SecretKind::PrivateKey => "private key",
-            SecretKind::CloudKey => "cloud key",
-            SecretKind::ProviderKey => "API key",
-            SecretKind::ServiceToken => "service token",
-            SecretKind::Jwt => "JWT",
-            SecretKind::UrlPassword => "URL password",
-            SecretKind::Header => "credential header",
-            SecretKind::Assignment => "secret value",
-        })
-    }
-}
-
-/// What a replaced secret begins with. Nothing that contains this is looked at again.
-const MARK: &str = "[redacted: ";
 
 /// How often the result is searched again. What was replaced no longer stands between what is left, so that can look
 /// like a secret which did not before; it settles in the second round but for texts made to prevent it.

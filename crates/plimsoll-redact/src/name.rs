@@ -3,7 +3,7 @@
 //! A name is taken apart into words first. So `tokenizer` is no `token`, `maxTokens` is none either, and
 //! `PASSWORD_MIN_LENGTH` is about passwords without being one.
 
-use crate::table::{is_listed, words};
+use crate::words::{is_listed, words};
 
 /// How much a name says about its value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use crate::cursor::{Cursor, Quote, between_others, never};
-use crate::table::Pattern;
+use crate::pattern::Pattern;
 
 /// How the value is read. `patterns.txt` explains the names.
 #[derive(Debug)]

@@ -6,10 +6,11 @@ use std::sync::LazyLock;
 use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 use crate::cursor::Cursor;
+use crate::kind::{Found, MARK, SecretKind};
 use crate::reader::{Read, Reader};
 use crate::shape::is_start;
 use crate::table::{Row, TABLE};
-use crate::{Found, MARK, SecretKind, check, command, cookie, named, shape};
+use crate::{check, command, cookie, named, shape};
 
 /// Maximum number of bytes before a clue that patterns see.
 const LONGEST_BEFORE: usize = 320;

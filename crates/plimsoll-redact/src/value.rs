@@ -1,7 +1,7 @@
 //! What a value looks like: a placeholder, a path, code, words, or what people and generators make as passwords.
 
 use crate::name::has_term;
-use crate::table::{is_listed, words};
+use crate::words::{is_listed, words};
 
 /// Maximum length of a name or a template.
 const LONGEST_TEMPLATE: usize = 120;

@@ -42,25 +42,21 @@
 //!   brought back if the rules have handles: the model asks for it in an extra request, which is paid for, and what comes
 //!   back stays in the window. No recording says whether a model would have asked, so this is a separate figure.
 
-mod compare;
-mod layout;
-mod lifetime;
-mod pieces;
+mod billing;
 mod price;
-mod recorded;
 mod recording;
-mod references;
 mod report;
 mod request;
 mod rules;
 mod run;
 mod sight;
-mod surroundings;
 
-pub use compare::{AgainstNone, AgainstRecorded, Medians, compare_with_none};
+pub use billing::{Circumstances, guess_window, rebuilt_at_most};
 pub use price::{Billed, DEFAULT_ROW, Price, PriceRow, Prices};
 pub use recording::Recording;
-pub use report::{CostParts, Fired, References, Report, Sent, Share};
+pub use report::{
+    AgainstNone, AgainstRecorded, CostParts, Fired, Medians, Reduction, References, Report, Sent, Share,
+    compare_with_none,
+};
 pub use rules::{ClearTrigger, DEFAULTS, Rules};
-pub use run::{Circumstances, guess_window, rebuilt_at_most, totals};
-pub use sight::Reduction;
+pub use run::totals;

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use plimsoll::Millis;
 
-use crate::pieces::{Piece, Pieces};
+use crate::recording::{Piece, Pieces};
 
 /// How a request shows a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! Files that calls have changed: kept before, recorded in the log, and read back from it.
 //!
-//! The record of a change stands in the part of its call, under `metadata.plimsoll` of its state, so that a log is one
+//! The record of a change is in the part of its call, under `metadata.plimsoll` of its state, so that a log is one
 //! value that can be exported. What the file held is in the archive under a handle that is made of everything the record
 //! says. A record without such content is none: a log that was imported cannot claim changes that were never made here.
 
@@ -8,38 +8,37 @@ use std::collections::HashSet;
 
 use plimsoll::log::ToolState;
 use plimsoll::{Message, MessageId, Millis, Part, PartBody, PartId, SessionId};
-use plimsoll_store::{Archive, KEPT, Keeping, PageRequest};
+use plimsoll_store::{Archive, KEPT, PageRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use crate::driver::Driver;
 use crate::error::SessionError;
 
-/// So many messages of a log are held at a time while it is gone through.
+/// Number of messages that are read at a time.
 const PAGE: u64 = 200;
-/// So many chars of a prompt are shown to tell a turn by.
+/// Length of the excerpt of a prompt that identifies a turn, in characters.
 const PROMPT: usize = 120;
 
-/// A change of a file, as it is recorded before it is made.
+/// A change of a file, recorded before it is made.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct FileChange {
     /// The file, absolute and with links resolved.
     pub path: String,
-    /// The blake3 hash of what it held, in hex; none if it was not there.
+    /// The blake3 hash of the old content, in hex; `None` if the file did not exist.
     pub before: Option<String>,
-    /// The hash of what it is to hold; none if it is to be removed.
+    /// The hash of the new content; `None` if the file is removed.
     pub after: Option<String>,
-    /// Its permissions before, as Unix has them.
+    /// Old Unix permissions.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
-    /// Folders that are made for it, the outermost first.
+    /// Directories that are created for it, outermost first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub folders: Vec<String>,
 }
 
 impl FileChange {
-    /// The handle of what the file held, for the part that records the change.
+    /// The handle of the old content, for the part that records the change.
     pub fn handle(&self, part: &PartId) -> String {
         // As JSON, so that no two records are made of the same bytes.
         let said = json!([part.as_str(), self]).to_string();
@@ -48,26 +47,26 @@ impl FileChange {
     }
 }
 
-/// That files were put back, as the notice of it records.
+/// Record of a revert, in the notice that announces it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RevertRecord {
-    /// Files are as they were before this turn.
+    /// Files are restored to their state before this turn.
     pub turn: usize,
-    /// The notice of an earlier revert that this one takes back.
+    /// The notice of an earlier revert that this one undoes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub undoes: Option<MessageId>,
-    /// Whether it came to its end.
+    /// Whether it completed.
     #[serde(default)]
     pub is_done: bool,
-    /// What it changes.
+    /// Its changes.
     pub files: Vec<FileChange>,
 }
 
-/// What a call, or a revert, has left on the disk.
+/// Effect of a call or a revert on the disk.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallTrace {
-    /// The session whose log tells of it.
+    /// The session whose log records it.
     pub session: SessionId,
     /// The call's part, or that of the notice.
     pub part: PartId,
@@ -75,57 +74,57 @@ pub struct CallTrace {
     pub turn: usize,
     /// When it began, as far as the log says.
     pub at: Millis,
-    /// What it has done.
-    pub deed: Deed,
+    /// The effect.
+    pub op: FileOp,
 }
 
-/// What was done to the disk.
+/// A kind of effect on the disk.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Deed {
+pub enum FileOp {
     /// A file was changed, or was about to be.
     Changed(FileChange),
-    /// It is not known what a call has done.
+    /// A call whose effects are unknown.
     Unknown {
         /// The tool.
         tool: String,
-        /// What it was given, in one line.
+        /// Its input, in one line.
         input: String,
     },
     /// Files were put back.
     Reverted {
         /// The notice.
         message: MessageId,
-        /// What was done.
+        /// Its record.
         record: RevertRecord,
     },
 }
 
-/// One turn of a session.
+/// A turn of a session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TurnHead {
     /// How the prompt begins.
     pub prompt: String,
-    /// When it was asked.
+    /// Time of the prompt.
     pub asked: Millis,
 }
 
-/// What all turns of a session have left on the disk.
+/// Effects of all turns of a session on the disk.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ChangeHistory {
     /// The session.
     pub session: SessionId,
-    /// Its turns by their number, which counts prompts from 1; 0 stands for what came before the first.
+    /// Turns by their number, which counts prompts from 1; 0 is everything before the first.
     pub turns: Vec<TurnHead>,
-    /// What their calls have left, and reverts between them, oldest first.
+    /// Effects of calls and reverts, oldest first.
     pub traces: Vec<CallTrace>,
 }
 
-/// Which tools leave nothing on the disk that a record does not tell of, by their names.
+/// Names of tools whose effects on the disk are fully known.
 #[derive(Clone, Copy, Debug)]
 pub struct KnownTools<'a> {
-    /// They change no files.
+    /// Tools that change no files.
     pub traceless: &'a [&'a str],
-    /// They change files and record each change. A call of theirs without a record was made by another program.
+    /// Tools that record each change of a file. A call of one without a record was made by another program.
     pub recording: &'a [&'a str],
 }
 
@@ -143,7 +142,7 @@ impl KnownTools<'_> {
 }
 
 impl ChangeHistory {
-    /// What the log of a session says.
+    /// Reads the history from the log of a session.
     pub fn read(
         archive: &Archive,
         session: &SessionId,
@@ -165,7 +164,7 @@ impl ChangeHistory {
             self.turns.push(TurnHead::default());
         }
         let created = message.info.time.as_ref().and_then(|time| time.created).unwrap_or_default();
-        // What tasks have to tell comes from the user's side too, and is part of the turn that waits for it.
+        // Reports of tasks are user messages too, and belong to the turn that waits for them.
         if message.is_question() && !tells_notes(message) {
             let prompt = message.text().split_whitespace().collect::<Vec<_>>().join(" ");
             let prompt = prompt.chars().take(PROMPT).collect();
@@ -173,9 +172,9 @@ impl ChangeHistory {
         }
         let turn = self.turns.len() - 1;
         for part in &message.parts {
-            let mut push = |at, deed| {
+            let mut push = |at, op| {
                 let (session, part) = (self.session.clone(), part.id.clone());
-                self.traces.push(CallTrace { session, part, turn, at, deed });
+                self.traces.push(CallTrace { session, part, turn, at, op });
             };
             match &part.body {
                 PartBody::Tool(call) => {
@@ -183,14 +182,14 @@ impl ChangeHistory {
                     let changes = ours(&call.state.extra).and_then(|ours| ours.get("files"));
                     let changes: Vec<FileChange> = changes.and_then(read).unwrap_or_default();
                     if changes.is_empty() && tools.is_unknown(&call.tool, &call.state) {
-                        push(at, Deed::Unknown { tool: call.tool.clone(), input: line_of(&call.state) });
+                        push(at, FileOp::Unknown { tool: call.tool.clone(), input: line_of(&call.state) });
                     }
-                    changes.into_iter().for_each(|change| push(at, Deed::Changed(change)));
+                    changes.into_iter().for_each(|change| push(at, FileOp::Changed(change)));
                 }
                 PartBody::Text(_) if message.is_notice() => {
                     let record = ours(&part.extra).and_then(|ours| ours.get("revert")).and_then(read);
                     if let Some(record) = record {
-                        push(created, Deed::Reverted { message: message.info.id.clone(), record });
+                        push(created, FileOp::Reverted { message: message.info.id.clone(), record });
                     }
                 }
                 _ => {}
@@ -220,8 +219,8 @@ impl ChangeHistory {
         let mut reverted_from = usize::MAX;
         let mut newest = None;
         for trace in self.traces.iter().rev() {
-            match &trace.deed {
-                Deed::Reverted { message, record }
+            match &trace.op {
+                FileOp::Reverted { message, record }
                     if trace.session == self.session
                         && record.is_done
                         && record.undoes.is_none()
@@ -230,7 +229,7 @@ impl ChangeHistory {
                     reverted_from = reverted_from.min(record.turn);
                 }
                 // What another session has done late may belong to an early turn.
-                Deed::Changed(_) if trace.turn < reverted_from => newest = newest.max(Some(trace.turn)),
+                FileOp::Changed(_) if trace.turn < reverted_from => newest = newest.max(Some(trace.turn)),
                 _ => {}
             }
         }
@@ -252,133 +251,14 @@ impl ChangeHistory {
     }
 
     fn reverts(&self) -> impl DoubleEndedIterator<Item = (&MessageId, &RevertRecord)> {
-        self.traces.iter().filter(|trace| trace.session == self.session).filter_map(|trace| {
-            match &trace.deed {
-                Deed::Reverted { message, record } => Some((message, record)),
-                _ => None,
-            }
+        self.traces.iter().filter(|trace| trace.session == self.session).filter_map(|trace| match &trace.op {
+            FileOp::Reverted { message, record } => Some((message, record)),
+            _ => None,
         })
     }
 }
 
-impl Driver {
-    /// Keep what a file holds and record how it is about to change, in the part of a call. When this returns both are
-    /// stored, and the file may be changed. `content` is what it holds, if it is there.
-    pub fn keep_file(
-        &mut self,
-        call: &PartId,
-        change: &FileChange,
-        content: Option<&[u8]>,
-    ) -> Result<(), SessionError> {
-        let tool = self.log.part(call)?.as_tool().map(|tool| tool.tool.clone());
-        let tool = tool.ok_or_else(|| SessionError::NotACall(call.clone()))?;
-        self.keep_content(call, &tool, change, content)?;
-        let record = json!(change);
-        self.note_call(call, "files", |files| match files {
-            Value::Array(files) => files.push(record),
-            other => *other = Value::Array(vec![record]),
-        })
-    }
-
-    fn keep_content(
-        &mut self,
-        part: &PartId,
-        tool: &str,
-        change: &FileChange,
-        content: Option<&[u8]>,
-    ) -> Result<(), SessionError> {
-        let keeping = Keeping {
-            handle: change.handle(part),
-            part: part.clone(),
-            tool: tool.to_owned(),
-            shown: format!("`{}` as it was before", change.path),
-        };
-        // Also where there was no file: the handle is what tells a record from a claim.
-        let absent = format!("`{}` was not there.\n", change.path);
-        let mut content = content.unwrap_or(absent.as_bytes());
-        let (now, archive) = (self.now(), std::sync::Arc::clone(&self.archive));
-        self.keep_lease()?;
-        Ok(archive.keep(&self.lease.claim(), keeping, &mut content, now)?)
-    }
-
-    /// Record that a call has shown the model a file with content of this hash.
-    pub fn note_seen(&mut self, call: &PartId, path: &str, hash: &str) -> Result<(), SessionError> {
-        let (path, hash) = (path.to_owned(), Value::from(hash));
-        self.note_call(call, "seen", |seen| match seen {
-            Value::Object(seen) => drop(seen.insert(path, hash)),
-            other => *other = json!({ path: hash }),
-        })
-    }
-
-    /// A call that is not made: like [`fail_call`](Driver::fail_call), recorded as such, so that it is not taken for one
-    /// whose doings are not known.
-    pub fn refuse_call(
-        &mut self,
-        call: &PartId,
-        error: impl Into<plimsoll::Text>,
-    ) -> Result<(), SessionError> {
-        let (now, error) = (self.now(), error.into());
-        self.advance_call(call, |state| {
-            state.status = plimsoll::ToolStatus::Error;
-            state.error = Some(error);
-            state.time = plimsoll::log::ToolTime::ran(state.time.start.unwrap_or(now), now);
-            *own_field(&mut state.extra, "notRun") = Value::Bool(true);
-        })
-    }
-
-    fn note_call(
-        &mut self,
-        call: &PartId,
-        field: &str,
-        change: impl FnOnce(&mut Value),
-    ) -> Result<(), SessionError> {
-        self.advance_call(call, |state| change(own_field(&mut state.extra, field)))
-    }
-
-    /// The name of the part that will tell of a revert, so that content can be kept for it before it is there.
-    pub fn name_revert(&mut self) -> (MessageId, PartId) {
-        let now = self.now();
-        (self.ids.message(now), self.ids.part(now))
-    }
-
-    /// Keep what a file holds before a revert changes it.
-    pub fn keep_for_revert(
-        &mut self,
-        part: &PartId,
-        change: &FileChange,
-        content: Option<&[u8]>,
-    ) -> Result<(), SessionError> {
-        self.keep_content(part, "revert", change, content)
-    }
-
-    /// Record that files are about to be put back, in words that the model reads before the next prompt.
-    pub fn begin_revert(
-        &mut self,
-        (message, part): (MessageId, PartId),
-        text: &str,
-        record: &RevertRecord,
-    ) -> Result<(), SessionError> {
-        let mut notice = Message::notice(message, part, text).at(self.now());
-        for part in &mut notice.parts {
-            *own_field(&mut part.extra, "revert") = json!(record);
-        }
-        self.append(notice).map(drop)
-    }
-
-    /// Record what came of it; `more` is added to the words.
-    pub fn end_revert(&mut self, part: &PartId, more: &str) -> Result<(), SessionError> {
-        let mut part: Part = self.log.part(part)?.clone();
-        if let PartBody::Text(said) = &mut part.body {
-            said.text.push_str(more);
-        }
-        if let Value::Object(record) = own_field(&mut part.extra, "revert") {
-            record.insert("isDone".into(), Value::Bool(true));
-        }
-        self.advance(part)
-    }
-}
-
-/// Where a message of the user's side says, under `metadata` of a part, which notes of the inbox it tells.
+/// Key under `metadata` of a part with the ids of the inbox notes that the message reports.
 pub const NOTES_KEY: &str = "notes";
 
 fn tells_notes(message: &Message) -> bool {
@@ -386,13 +266,13 @@ fn tells_notes(message: &Message) -> bool {
     message.parts.iter().any(tells)
 }
 
-/// What stands under `metadata.plimsoll`.
+/// The value under `metadata.plimsoll`.
 fn ours(extra: &Map<String, Value>) -> Option<&Value> {
     extra.get("metadata")?.get("plimsoll")
 }
 
 /// A field under `metadata.plimsoll`, made if it is not there.
-fn own_field<'a>(extra: &'a mut Map<String, Value>, field: &str) -> &'a mut Value {
+pub(crate) fn own_field<'a>(extra: &'a mut Map<String, Value>, field: &str) -> &'a mut Value {
     let metadata = extra.entry("metadata").or_insert_with(|| json!({}));
     if !metadata.is_object() {
         *metadata = json!({});
@@ -414,7 +294,7 @@ fn was_run(state: &ToolState) -> bool {
     state.status != plimsoll::ToolStatus::Pending && !was_refused
 }
 
-/// What a call was given, in one line: the command of a shell as it is.
+/// The input of a call in one line; for a shell, its command.
 fn line_of(state: &ToolState) -> String {
     let input = state.input.as_ref().map(|input| input.value());
     let command = input.and_then(|input| input.get("command")?.as_str());
@@ -426,8 +306,8 @@ fn line_of(state: &ToolState) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// What calls have shown the model or written of files, in order: the path, and the hash of the content; none for one that
-/// was put back since, which the model has not seen.
+/// Files that calls have shown the model or written, in order: the path and the hash of the content. The hash is `None` for a file
+/// that was reverted since, which the model has not seen.
 pub fn seen_files(log: &[Message]) -> impl Iterator<Item = (String, Option<String>)> + '_ {
     log.iter().flat_map(|message| &message.parts).flat_map(|part| {
         let mut found: Vec<(String, Option<String>)> = Vec::new();

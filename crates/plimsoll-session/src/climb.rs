@@ -1,4 +1,4 @@
-//! A climb of the ladder that can be made beside the running turn.
+//! A climb of the ladder, which can run concurrently with a turn.
 
 use plimsoll::compact::accept::{Rejection, Reply};
 use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step};
@@ -11,8 +11,8 @@ use thiserror::Error;
 use crate::error::SessionError;
 use crate::stop::StopFlag;
 
-/// A climb of the ladder, on a copy of the log and with names of its own. It is `Send`, so that a host can ask a model
-/// on another thread while the turn goes on.
+/// A climb of the ladder on a copy of the log. It is `Send`, so that a host can ask a model on another thread while the turn
+/// continues.
 pub struct Climb {
     ladder: Ladder,
     ids: Ids,
@@ -55,31 +55,32 @@ impl SummaryCharges {
     }
 }
 
-/// What to do next in a climb.
+/// Next step of a climb.
 #[derive(Clone, Debug)]
 pub enum ClimbStep {
-    /// Ask the summariser, and hand in what it says.
+    /// Ask the summariser, and submit its reply.
     Ask(Box<SummaryRequest>),
-    /// Nothing more; hand this to [`Driver::commit`](crate::Driver::commit).
-    Done(Box<Climbed>),
+    /// The climb is over; its outcome can be committed.
+    Done(Box<ClimbOutcome>),
 }
 
-/// A climb that has come to its end.
+/// Outcome of a climb, which nothing was committed of yet.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Climbed {
-    /// Where it ended, and what it did.
+#[non_exhaustive]
+pub struct ClimbOutcome {
+    /// Where it ended, and what it would reduce.
     pub outcome: Outcome,
     pub(crate) planned_on: Revision,
     pub(crate) charges: SummaryCharges,
 }
 
-/// Why there is no summary of a summariser's. The session is as it was.
+/// Why the summariser gave no summary. The session is unchanged.
 #[derive(Debug, Error)]
 pub enum SummaryFailure<E> {
-    /// It could not be asked.
+    /// The request to the summariser failed.
     #[error("{0}")]
     Asking(E),
-    /// What it said was not taken.
+    /// The reply was rejected, or the summariser was not asked.
     #[error("{}", .0.as_ref().map_or_else(|| "the summariser was not asked".to_owned(), ToString::to_string))]
     NotTaken(Option<Rejection>),
     /// The climb itself failed.
@@ -93,17 +94,17 @@ impl Climb {
         Climb { ladder: Ladder::new(log, situation), ids, planned_on, charges, stop: StopFlag::default() }
     }
 
-    /// A climb over a log that no store has, as that of a file.
+    /// A climb over a log that is not stored, such as that of a file.
     pub fn of_log(log: Log, situation: Situation, ids: Ids) -> Climb {
         Climb::new(log, Revision::default(), situation, ids)
     }
 
-    /// Climb to the end with summaries of this summariser or none: where it fails, or what it says is not taken, that is
-    /// the answer, and no summary is made without it. Nothing is committed here.
+    /// Climbs to the end with summaries of this summariser only: if it fails, or if its reply is rejected, no other summary
+    /// takes its place. Nothing is committed.
     pub fn summarise<E>(
         mut self,
         mut ask: impl FnMut(&SummaryRequest) -> Result<Reply, E>,
-    ) -> Result<Climbed, SummaryFailure<E>> {
+    ) -> Result<ClimbOutcome, SummaryFailure<E>> {
         loop {
             match self.step()? {
                 ClimbStep::Ask(request) => {
@@ -125,11 +126,16 @@ impl Climb {
     }
 
     /// Lets a flag stop the climb between its rungs: [`step`](Climb::step) then fails, and the climb is of no further use.
-    pub fn stop_on(&mut self, stop: StopFlag) {
+    pub(crate) fn stop_on(&mut self, stop: StopFlag) {
         self.stop = stop;
     }
 
-    /// Go on until a summary is needed or there is nothing more to do.
+    /// Whether it was stopped, and counts nothing any more.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stop.is_set()
+    }
+
+    /// Continues until a summary is needed or nothing is left to do.
     pub fn step(&mut self) -> Result<ClimbStep, SessionError> {
         let step = loop {
             self.stop.check()?;
@@ -143,30 +149,32 @@ impl Climb {
             Step::Ask(request) => ClimbStep::Ask(Box::new(request)),
             Step::Done(outcome) => {
                 let (planned_on, charges) = (self.planned_on, std::mem::take(&mut self.charges));
-                ClimbStep::Done(Box::new(Climbed { outcome, planned_on, charges }))
+                ClimbStep::Done(Box::new(ClimbOutcome { outcome, planned_on, charges }))
             }
         })
     }
 
-    /// Hand in what the summariser said, or why it said nothing.
-    pub fn answer(&mut self, reply: Result<Reply, String>) -> Result<(), SessionError> {
+    /// Submits the summariser's reply, or why there is none. Returns why the reply was rejected, if it was.
+    pub fn answer(&mut self, reply: Result<Reply, String>) -> Result<Option<Rejection>, SessionError> {
         if let Ok(Reply { usage, cost, .. }) = &reply {
             self.charges.add(usage.clone(), *cost);
         }
-        Ok(self.ladder.answer(reply, &mut self.ids)?)
+        let before = self.rejections().len();
+        self.ladder.answer(reply, &mut self.ids)?;
+        Ok(self.rejections().get(before).cloned())
     }
 
-    /// Stops waiting for the summariser, as [`Ladder::time_out`] does.
+    /// Stops waiting for the summariser; the climb continues without a model.
     pub fn time_out(&mut self) {
         self.ladder.time_out();
     }
 
-    /// Answers of the summariser that were rejected so far.
+    /// Replies that were rejected so far.
     pub fn rejections(&self) -> &[Rejection] {
         self.ladder.rejections()
     }
 
-    /// The summary that can be made without a model of what is being asked for.
+    /// The summary that can be extracted without a model.
     pub fn offline(&self) -> Option<Text> {
         self.ladder.offline()
     }

@@ -1,4 +1,4 @@
-//! Why the driver did not do what it was asked.
+//! Why an operation on a session failed.
 
 use plimsoll::LogError;
 use plimsoll::fork::child::NoRoom;
@@ -6,13 +6,14 @@ use plimsoll::pin::PinError;
 use plimsoll_store::StoreError;
 use thiserror::Error;
 
-/// Why the driver did not do what it was asked. Whatever it is, the session is as it was before the call.
+/// Why an operation on a session failed. The session is unchanged.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum SessionError {
-    /// The store refused or failed.
+    /// The store rejected a write, or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The log refused a change.
+    /// The log rejected a change.
     #[error(transparent)]
     Log(#[from] LogError),
     /// Something cannot be pinned.
@@ -21,19 +22,25 @@ pub enum SessionError {
     /// A child's window has no room for any digest of its parent.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),
-    /// The host called in an order that makes no sense, such as writing an answer that was not begun.
+    /// Operations came in an order that the types cannot rule out, such as the input of a call before the call.
     #[error("{0}")]
     OutOfOrder(&'static str),
-    /// The part is no tool call.
-    #[error("part `{0}` is no tool call")]
+    /// The part is not a tool call.
+    #[error("part `{0}` is not a tool call")]
     NotACall(plimsoll::PartId),
     /// The part is out of view, and its message must be named instead.
     #[error("part `{0}` is out of view; name its message")]
     OutOfView(plimsoll::PartId),
-    /// The host stopped what it had asked for.
+    /// The work was stopped because its result is not wanted any more.
     #[error("stopped")]
     Stopped,
     /// The output of a tool could not be read to its end.
     #[error("cannot read the output of the tool: {0}")]
     Output(#[source] std::io::Error),
+    /// The session was closed.
+    #[error("the session is closed")]
+    Closed,
+    /// No thread could be started for the session.
+    #[error("cannot start a thread for the session: {0}")]
+    Thread(#[source] std::io::Error),
 }

@@ -13,7 +13,7 @@ pub(crate) enum Meter {
     Fixed(Arc<dyn Counter>),
 }
 
-/// What a window measures, and the fewest tokens that a provider can count for it.
+/// Measure of a window, and the fewest tokens that a provider can count for it.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Weighed {
     measure: Measure,
@@ -45,7 +45,7 @@ impl Meter {
         }
     }
 
-    /// What a window measures before it is sent.
+    /// Measures a window before it is sent.
     pub(crate) fn measure(&self, window: &Window) -> Weighed {
         match self {
             Meter::Calibrated { base, .. } => {

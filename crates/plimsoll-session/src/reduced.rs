@@ -1,10 +1,10 @@
-//! What a session weighed after its last reduction, for a driver that was opened since.
+//! Size of a window after its last reduction, for a driver that was opened since.
 //!
-//! A reduction makes the newest usage stale, and figures that people read stay on its scale until the next answer. That
+//! A reduction makes the newest usage stale, and figures for users stay on its scale until the next answer. That
 //! scale is not stored: it belongs to a counter that has learned from answers, and a new driver's counter has learned
 //! nothing. What the receipt says the window weighed afterwards is stored, and is a scale together with the new counter's
 //! estimate of the same window. Marks could be taken back in the log instead, which the engine does for hosts without receipts
-//! ([`Load::before_reductions`]); what a summary stands for is not loaded, so that this would not help after a compaction.
+//! ([`Load::before_reductions`]); the messages behind a summary are not loaded, so that this would not help after a compaction.
 
 use plimsoll::compact::ladder::Situation;
 use plimsoll::{BelievedUsage, Load, Log, Message, MessageId, Plan, Receipt, Scale, SessionId, Tokens};
@@ -13,10 +13,10 @@ use plimsoll_tokens::records_usage;
 
 use crate::settings::Settings;
 
-/// What the window weighed after the last reduction.
+/// Size of the window after the last reduction.
 #[derive(Clone, Debug)]
 pub(crate) struct Reduced {
-    /// The newest message that was there.
+    /// The newest message at the time.
     newest: MessageId,
     tokens: Tokens,
 }
@@ -34,15 +34,15 @@ impl Reduced {
         };
         let answer = log.iter().rev().find(counted)?;
         let is_own = settings.believed == BelievedUsage::Any || answer.is_asked_here();
-        let is_same_model = answer.info.model_id.as_ref().is_none_or(|model| *model == settings.model);
+        let is_same_model = answer.info.model_id.as_ref().is_none_or(|model| *model == settings.model.name);
         if !(is_own && is_same_model) {
             return None;
         }
-        // Without them figures are estimates, which is no reason not to open the session.
+        // Without them figures are estimates. The session is opened all the same.
         let receipts = archive.store().newest_receipts(session, 2).ok()?;
         let last = receipts.first().filter(|receipt| weighs_window(receipt))?;
         // The receipt of an undoing has the sizes of what it undoes, the other way round. They are those of the window only
-        // where nothing was reduced in between.
+        // if nothing was reduced in between.
         let undoes_the_last =
             last.undoes.is_none() || last.undoes.as_ref() == receipts.get(1).map(|undone| &undone.id);
         let answered = answer.info.time.as_ref().and_then(|time| time.completed.or(time.created));

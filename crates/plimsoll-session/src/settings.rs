@@ -1,83 +1,142 @@
-//! What a host decides once for a session it drives.
+//! Settings of a session.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::compact::request::{HookText, Summariser};
 use plimsoll::purse::CacheTerms;
-use plimsoll::{BelievedUsage, Counter, Limits, Policy};
+use plimsoll::{BelievedUsage, Counter, Limits, Policy, Usage};
 use plimsoll_store::{Clock, TakeOver};
-use plimsoll_tokens::ModelTable;
+use plimsoll_tokens::{ModelPrice, ModelTable};
+use serde_json::Number;
 
-/// What a host decides once for a session it drives.
+use crate::overhead::Overhead;
+
+/// Settings of one session. [`SessionBuilder`](crate::SessionBuilder) documents each.
 #[derive(Clone)]
-pub struct Settings {
-    /// The numbers and choices.
-    pub policy: Arc<Policy>,
-    /// The model's name, as usage is recorded under it.
-    pub model: String,
-    /// The provider's name, recorded with each answer so that the session can be taken up with the same model.
+pub(crate) struct Settings {
+    pub(crate) policy: Arc<Policy>,
+    pub(crate) model: SessionModel,
+    pub(crate) summariser: Option<Summariser>,
+    pub(crate) hook: HookText,
+    pub(crate) overhead: Overhead,
+    pub(crate) counting: Counting,
+    pub(crate) figures: Figures,
+    pub(crate) believed: BelievedUsage,
+    pub(crate) holder: String,
+    pub(crate) take_over: TakeOver,
+    pub(crate) lease: Duration,
+    pub(crate) cache: Option<CacheTerms>,
+    pub(crate) reserved_breakpoints: u64,
+    pub(crate) clock: Clock,
+}
+
+/// The model that a session's requests are sent to.
+///
+/// ```
+/// use plimsoll_session::{Limits, SessionModel};
+///
+/// let model = SessionModel::new("claude-sonnet-4-6").provider("anthropic").limits(Limits::new(200_000, 64_000));
+/// assert_eq!(model.name, "claude-sonnet-4-6");
+/// ```
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct SessionModel {
+    /// Name of the model, recorded with its usage.
+    pub name: String,
+    /// Name of the provider, recorded with each answer so that the session can be resumed with the same model.
     pub provider: Option<String>,
-    /// What is known of the model's limits; the policy's own entry for the model wins, its defaults fill in.
+    /// Limits of the model, if they are known. The policy's entry for the model takes precedence, its defaults fill in.
     pub limits: Option<Limits>,
-    /// Who summarises; none where no model can be asked.
-    pub summariser: Option<Summariser>,
-    /// What hooks add to summary requests.
-    pub hook: HookText,
-    /// How tokens are counted.
-    pub counting: Counting,
-    /// What receipts are told by.
-    pub figures: Figures,
-    /// Whose usage says what the next request weighs. A host that makes requests of its own, in a session that another tool
-    /// may have begun, believes its own answers.
-    pub believed: BelievedUsage,
-    /// Who runs the session, in words for a person who finds it taken.
-    pub holder: String,
-    /// Whether the session is taken although another process runs it; [`Driver::taken_from`](crate::Driver::taken_from)
-    /// says whom that hits.
-    pub take_over: TakeOver,
-    /// For how long the right to run the session is taken and renewed.
-    pub lease: Duration,
-    /// What the provider's cache costs and how long it lives; see [`cache_terms`](Settings::cache_terms).
-    pub cache: Option<CacheTerms>,
-    /// How many of a provider's cache breakpoints the host sets outside the conversation.
-    pub reserved_breakpoints: u64,
-    /// The time.
-    pub clock: Clock,
+    /// Price of the model. Without it no costs are recorded.
+    pub price: Option<ModelPrice>,
+}
+
+impl SessionModel {
+    /// A model of which only the name is known.
+    pub fn new(name: impl Into<String>) -> SessionModel {
+        SessionModel { name: name.into(), ..SessionModel::default() }
+    }
+
+    /// A model with the limits and the price that [`ModelTable`] has for it.
+    pub fn known(name: impl Into<String>) -> SessionModel {
+        let name = name.into();
+        let facts = ModelTable::default().find(&name).unwrap_or_default();
+        SessionModel { name, provider: None, limits: facts.limits, price: facts.price }
+    }
+
+    /// Sets the provider.
+    #[must_use]
+    pub fn provider(mut self, provider: impl Into<String>) -> SessionModel {
+        self.provider = Some(provider.into());
+        self
+    }
+
+    /// Sets the limits; `None` if they are unknown.
+    #[must_use]
+    pub fn limits(mut self, limits: impl Into<Option<Limits>>) -> SessionModel {
+        self.limits = limits.into();
+        self
+    }
+
+    /// Sets the price; `None` if it is unknown.
+    #[must_use]
+    pub fn price(mut self, price: impl Into<Option<ModelPrice>>) -> SessionModel {
+        self.price = price.into();
+        self
+    }
+
+    /// Cost of a response in dollars.
+    pub(crate) fn cost(&self, usage: &Usage) -> Option<Number> {
+        self.price.and_then(|price| Number::from_f64(price.cost(usage)))
+    }
+}
+
+impl From<&str> for SessionModel {
+    fn from(name: &str) -> SessionModel {
+        SessionModel::new(name)
+    }
+}
+
+impl From<String> for SessionModel {
+    fn from(name: String) -> SessionModel {
+        SessionModel::new(name)
+    }
 }
 
 /// How tokens are counted.
-#[derive(Clone)]
+#[derive(Clone, Default)]
+#[non_exhaustive]
 pub enum Counting {
-    /// By OpenAI's o200k vocabulary, times what the usage of this session's responses has shown of the model so far.
+    /// With OpenAI's o200k vocabulary, corrected by the usage of this session's responses.
+    #[default]
     Calibrated,
-    /// By this counter, whatever usage shows: for replays and tests, whose figures must not move.
+    /// With this counter, whatever the usage shows: for replays and tests, whose figures must not move.
     Fixed(Arc<dyn Counter>),
 }
 
-/// What the figures of a session's receipts are told by.
+/// Basis of the figures in receipts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Figures {
-    /// By the counter of the driver, on the scale of the newest usage: for hosts that make requests, and know what they
+    /// The session's own counter, on the scale of the newest usage: for hosts that make requests, and know what they
     /// carry besides the conversation.
     #[default]
     Driven,
-    /// By all usage that the session records, else by the policy's counter, as whatever shows a stored session does. Usage tells the system prompt and tools
-    /// of a host that is not there from the factor by which the model counts. For hosts that change a session and make no
-    /// requests; all of the session is read for it.
+    /// All usage that the session records, else the policy's counter, as in every command that shows a stored session. Usage
+    /// separates the system prompt and tools of an absent host from the factor by which the model counts. For hosts that
+    /// change a session without making requests; the whole session is read for it.
     Recorded,
 }
 
-impl Settings {
-    /// The ordinary case: the default policy, calibrated counting, no summariser, a lease of a minute.
-    pub fn new(model: impl Into<String>) -> Settings {
+impl Default for Settings {
+    fn default() -> Settings {
         Settings {
             policy: Arc::new(Policy::default()),
-            model: model.into(),
-            provider: None,
-            limits: None,
+            model: SessionModel::default(),
             summariser: None,
             hook: HookText::default(),
+            overhead: Overhead::default(),
             counting: Counting::Calibrated,
             figures: Figures::Driven,
             believed: BelievedUsage::Any,
@@ -90,13 +149,14 @@ impl Settings {
             clock: Clock::default(),
         }
     }
+}
 
-    /// What the provider's cache costs and how long it lives: as the host says, else at the model's prices, else as the
-    /// policy takes for granted.
-    pub fn cache_terms(&self) -> CacheTerms {
+impl Settings {
+    /// Prices and lifetime of the provider's cache: as the host says, else by the model's price, else as the policy assumes.
+    pub(crate) fn cache_terms(&self) -> CacheTerms {
         let usual = CacheTerms::assumed(&self.policy.cache);
         self.cache.unwrap_or_else(|| {
-            let price = ModelTable::default().find(&self.model).and_then(|facts| facts.price);
+            let price = ModelTable::default().find(&self.model.name).and_then(|facts| facts.price);
             price.map_or(usual, |price| CacheTerms {
                 read: price.cache_read,
                 write: price.cache_write,
@@ -106,8 +166,8 @@ impl Settings {
         })
     }
 
-    /// The limits that hold for the model.
-    pub fn limits(&self) -> Limits {
-        self.policy.limits(&self.model, self.limits)
+    /// The limits that apply to the model.
+    pub(crate) fn limits(&self) -> Limits {
+        self.policy.limits(&self.model.name, self.model.limits)
     }
 }

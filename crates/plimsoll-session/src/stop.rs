@@ -1,7 +1,7 @@
 //! Stopping work that takes a while: counting a long history, clearing and cutting it, a summary made of it.
 //!
-//! A driver works on its own thread, so a host that merely stops waiting would find it busy at the next call. Instead the host
-//! sets a flag, which is checked between units of work: a counted text, a rung of the ladder, a message whose facts are
+//! A session works on its own thread, so a host that merely stops waiting would find it busy at the next call. Instead a dropped
+//! future sets a flag, which is checked between units of work: a counted text, a rung of the ladder, a message whose facts are
 //! gathered. Unfinished work is dropped and nothing of it is stored.
 
 use std::sync::Arc;
@@ -9,45 +9,27 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll::{Counter, Text, Tokens};
 
-use crate::driver::Driver;
 use crate::error::SessionError;
 
 /// A flag that stops work. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub struct StopFlag(Arc<AtomicBool>);
+pub(crate) struct StopFlag(Arc<AtomicBool>);
 
 impl StopFlag {
     /// Stops the work.
-    pub fn stop(&self) {
+    #[cfg(feature = "async")]
+    pub(crate) fn stop(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 
     /// Whether the work is to stop.
-    pub fn is_set(&self) -> bool {
+    pub(crate) fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
 
     /// Returns an error if the flag is set.
     pub(crate) fn check(&self) -> Result<(), SessionError> {
         if self.is_set() { Err(SessionError::Stopped) } else { Ok(()) }
-    }
-}
-
-impl Driver {
-    /// Does something with the driver until a flag is set. What would be stored then fails with [`SessionError::Stopped`]
-    /// instead, and what is only computed is to be discarded.
-    pub fn unless<T>(
-        &mut self,
-        stop: &StopFlag,
-        work: impl FnOnce(&mut Driver) -> Result<T, SessionError>,
-    ) -> Result<T, SessionError> {
-        self.stop = stop.clone();
-        let done = work(self);
-        self.stop = StopFlag::default();
-        if matches!(done, Err(SessionError::Stopped)) {
-            self.give_up_climb();
-        }
-        done
     }
 }
 

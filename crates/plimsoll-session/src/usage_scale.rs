@@ -1,8 +1,8 @@
-//! What the usage that a whole session records says of its window: the figure that whatever shows a session tells.
+//! The scale of a session's recorded usage: the figures that every command shows for a session.
 //!
 //! A driver's own scale is made of its newest usage and an estimate of the same window, and takes all that they differ by
 //! for a factor. In a session of another tool most of the difference is hidden: a system prompt and schemas of tools that
-//! no transcript shows, and that no reduction takes away. [`WindowMeter`] tells the two apart, but has to see every
+//! no transcript shows, and that no reduction takes away. [`WindowMeter`] separates the two, but has to see every
 //! request. So all of the session is read again for each figure; the messages that a reduction is about to change are taken
 //! as they will be.
 
@@ -17,24 +17,24 @@ use plimsoll::{Counter, Fixed, Limits, Log, Message, MessageId, Policy, SessionI
 use plimsoll_store::{Archive, CountWatch, PageRequest, StoreError};
 use plimsoll_tokens::{Measured, WindowMeter, records_usage};
 
-/// So many messages are held at a time while a session is gone through.
+/// Number of messages that are read at a time.
 const PAGE: u64 = 200;
-/// So many messages wait for one that records usage. Without any nothing is counted.
+/// Maximum number of messages to hold until one records usage. Without usage nothing is counted.
 const MOST_WAITING: usize = 1_000;
 
-/// A session's window as its usage tells it, and what pieces of it weigh.
+/// Size of a session's window by its usage, and a counter for pieces of it.
 #[derive(Clone)]
 pub struct UsageScale {
-    /// What the window weighs now.
+    /// Tokens of the window.
     pub window: Tokens,
-    /// What every request carries that the session does not show.
+    /// Tokens of every request that the session does not show.
     hidden: Tokens,
-    /// What pieces weigh.
+    /// Counts pieces on this scale.
     counter: Arc<dyn Counter>,
 }
 
 impl UsageScale {
-    /// The scale of a session with these messages; none if it records no usage.
+    /// The scale of a session with these messages; `None` if it records no usage.
     pub fn of(messages: &[Message], policy: &Policy) -> Option<UsageScale> {
         Some(UsageScale::new(&WindowMeter::of(messages).read()?, messages, policy))
     }
@@ -91,14 +91,14 @@ impl UsageScale {
         }
     }
 
-    /// The scale of a session that records no usage: by the policy's characters over four, as it is shown.
+    /// The scale of a session that records no usage: by the policy's characters over four.
     fn estimated(messages: &[Message], policy: &Policy) -> UsageScale {
         let window = request_tokens(&Window::of(messages, policy), Fixed::default(), &policy.count);
         UsageScale { window, hidden: Tokens::ZERO, counter: Arc::new(policy.count) }
     }
 
-    /// Let a climb weigh by this scale. Policies that follow a document are held to the document's own figures, which know
-    /// of nothing hidden.
+    /// Makes a climb weigh by this scale. Policies that follow a document use the document's own figures, which know nothing
+    /// hidden.
     pub fn weigh_in(&self, situation: &mut Situation) {
         if situation.policy.overflow.detector == Detector::Both {
             situation.fixed.system += self.hidden;
@@ -119,7 +119,7 @@ impl UsageScale {
         )
     }
 
-    /// Plan a prune of what is chosen, down to a share of the window as it is told.
+    /// Plans a prune of the chosen outputs, down to a share of this window.
     pub fn plan_choice(
         &self,
         messages: &[Message],

@@ -10,7 +10,7 @@ use thiserror::Error;
 
 use crate::clock::{span, utc};
 use crate::holder::Shown;
-use crate::store::Revision;
+use crate::revision::Revision;
 
 /// How long one process waits for another that writes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);

@@ -41,35 +41,37 @@
 mod archive;
 mod blobs;
 mod clock;
+mod count_watch;
 mod counts;
 mod error;
 mod holder;
 mod memory;
 mod purge;
+mod random;
 mod recall;
-mod session;
+mod revision;
 mod sqlite;
 pub mod store;
 
 pub use archive::{Archive, KEPT, Keeping, Purged, Retention, SWEEP, Sweeper, Swept, Taken, handles};
 pub use blobs::{Blob, Blobs, Directory, MemoryBlobs, Staged};
 pub use clock::Clock;
-pub use counts::{CountWatch, PartCounts};
+pub use count_watch::CountWatch;
+pub use counts::PartCounts;
 pub use error::{Cause, StoreError};
 pub use holder::{holder_is_gone, holder_name, process_holder};
 pub use memory::MemoryStore;
+pub use random::random_ids;
 pub use recall::{Hit, Line, Recall, Recalled, Scope, Search, Selection};
-pub use session::{
-    CompactionRecord, Damage, Filter, Findings, ForkPoint, Loss, NewSession, Page, PageRequest, Session,
-    SessionPatch, Totals,
-};
-pub use sqlite::{Durability, SqliteStore, database_of_version, random_ids};
+pub use revision::Revision;
+pub use sqlite::{Durability, SqliteStore, database_of_version};
 pub use store::{
-    Change, ChangeKind, ChangePage, Claim, Conversation, Epoch, ExpiredSpill, Feed, GrownMessage,
-    HandleMatch, HandleTarget, Handles, Import, ImportRecord, Imported, Imports, Inbox, IndexStep, Lease,
-    LeaseRecord, Leases, Logs, NewLease, NewNote, NewTask, Note, PurgeItem, PurgeReport, PurgeTarget, Purges,
-    Reductions, Revision, Sequence, Sessions, Settled, Snapshot, SpillPage, SpillRecord, Spills, StagedPiece,
-    Store, TakeOver, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep, settle_calls,
+    Change, ChangeKind, ChangePage, Claim, CompactionRecord, Conversation, Damage, Epoch, ExpiredSpill, Feed,
+    Filter, Findings, ForkPoint, GrownMessage, HandleMatch, HandleTarget, Handles, Import, ImportRecord,
+    Imported, Imports, Inbox, IndexStep, Lease, LeaseRecord, Leases, Logs, Loss, NewLease, NewNote,
+    NewSession, NewTask, Note, Page, PageRequest, PurgeItem, PurgeReport, PurgeTarget, Purges, Reductions,
+    Sequence, Session, SessionPatch, Sessions, Settled, Snapshot, SpillPage, SpillRecord, Spills,
+    StagedPiece, Store, TakeOver, TaskFilter, TaskMove, TaskRecord, Tasks, Totals, Upkeep, settle_calls,
 };
 
 use plimsoll::{LogError, MessageId, Part, PartBody, ToolStatus};

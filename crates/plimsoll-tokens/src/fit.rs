@@ -7,7 +7,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-use crate::calibrate::{ABSURD, Measure};
+use crate::measure::{ABSURD, Measure};
 
 /// Where a factor can be. Below or above, the numbers are wrong, not the vocabulary.
 const FACTOR: RangeInclusive<f64> = 0.6..=2.5;

@@ -27,8 +27,9 @@ use plimsoll::log::{CompactionPart, Moment};
 use plimsoll::{Memo, Message, MessageId, Role, Tokens, Usage};
 
 use crate::bpe::Bpe;
-use crate::calibrate::{Calibration, Estimate, Measure};
+use crate::calibrate::{Calibration, Estimate};
 use crate::counter::Calibrated;
+use crate::measure::Measure;
 use crate::shown::{ShownMeasure, reductions};
 
 /// So many responses tell how much is hidden; the later ones check it.

@@ -4,7 +4,7 @@ use plimsoll::log::{Mark, Moment};
 use plimsoll::{Counter, Memo, Message, Part, PartBody, Text, Tokens, Usage};
 
 use crate::bpe::Bpe;
-use crate::calibrate::Measure;
+use crate::measure::Measure;
 
 /// A reply that was billed with less than this share of what its text comes to was not counted to its end: some
 /// writers keep the count from when its stream began.

@@ -69,6 +69,7 @@
 //! | bring back what left the window | [`recall`] |
 //! | keep secrets out of summaries | [`redact`] |
 
+mod answer;
 pub mod cache;
 pub mod chars;
 pub mod compact;
@@ -98,6 +99,7 @@ pub mod window;
 #[doc(hidden)]
 pub mod work;
 
+pub use answer::AnswerEvent;
 pub use cache::CachePlan;
 pub use chars::{Chars, Text};
 pub use count::{CharCounter, Counter, Fixed, InvalidTokens, Memo, Rounding, Tokens};

@@ -28,7 +28,8 @@ pub(crate) async fn run(upstream: &Upstream) -> Result<String, Box<dyn Error>> {
     let archive = Arc::new(Archive::open(path, &Policy::default(), Durability::Process)?);
     let mut agent =
         Agent::new(Arc::clone(&archive), model(&shim.url(), Way::Configured.limits())?, folder.path());
-    agent.profile.tools = ToolSet::builtin(&policy).filter(|tool| matches!(tool, "read" | "recall"));
+    agent.profile.tools =
+        ToolSet::builtin(&policy, &agent.sandbox).filter(|tool| matches!(tool, "read" | "recall"));
     agent.policy = policy;
     let template = agent.clone();
     let roster = move |_: &str, _: Option<&str>| {

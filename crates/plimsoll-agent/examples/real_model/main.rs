@@ -199,7 +199,8 @@ async fn run(way: Way, upstream: &Upstream, turns: u64) -> Result<RunFigures, Bo
     let archive = Arc::new(archive);
     let tally: Arc<Mutex<Tally>> = Arc::default();
     let mut agent = Agent::new(Arc::clone(&archive), model(&shim.url(), way.limits())?, &root);
-    agent.profile.tools = ToolSet::builtin(&policy).filter(|tool| matches!(tool, "read" | "recall"));
+    agent.profile.tools =
+        ToolSet::builtin(&policy, &agent.sandbox).filter(|tool| matches!(tool, "read" | "recall"));
     agent.policy = policy;
     agent.events = noting(&tally);
     let mut conversation = agent.begin("").await?;

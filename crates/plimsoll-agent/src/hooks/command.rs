@@ -7,7 +7,8 @@ use std::time::{Duration, Instant};
 
 use plimsoll::compact::request::HookText;
 use plimsoll::redact::redact;
-use plimsoll_config::{HookCommand, HookEvent, ProviderKeys, SandboxConfig};
+use plimsoll_config::{HookCommand, HookEvent, ProviderKeys};
+use plimsoll_sandbox::Sandbox;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
@@ -17,8 +18,8 @@ use tokio::process::{ChildStderr, ChildStdin, ChildStdout};
 use super::{
     AfterTool, BeforeTool, CompactionContext, HookError, HookFuture, HookedCall, HookedResult, Hooks,
 };
-use crate::process::{ProcessGroup, remove_keys, session_command};
-use crate::sandbox::Sandbox;
+use crate::confinement::failure_hint;
+use crate::process::{remove_keys, wait_for_end};
 use crate::untrusted::clean;
 
 /// How long a hook may take where its configuration does not say.
@@ -70,13 +71,8 @@ impl Default for AutocontinueReply {
 impl CommandHook {
     /// A command that runs in a project's directory, without variables that hold these keys, in the sandbox of commands with what
     /// is granted to it.
-    pub fn new(
-        setup: HookCommand,
-        directory: &Path,
-        sandbox: &SandboxConfig,
-        keys: ProviderKeys,
-    ) -> CommandHook {
-        let sandbox = Sandbox::new(sandbox.granting(&setup.grants));
+    pub fn new(setup: HookCommand, directory: &Path, sandbox: &Sandbox, keys: ProviderKeys) -> CommandHook {
+        let sandbox = sandbox.granting(&setup.grants);
         CommandHook { setup, directory: directory.to_owned(), keys, sandbox }
     }
 
@@ -117,13 +113,12 @@ impl CommandHook {
         let (program, arguments) =
             self.setup.command.split_first().ok_or_else(|| HookError("it has no command".to_owned()))?;
         let path = std::env::var_os("PATH");
-        let mut command = session_command(program, &self.directory, path.as_deref()).map_err(failed)?;
+        let mut command = self.sandbox.command(program, &self.directory, path.as_deref()).map_err(failed)?;
         command.args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         remove_keys(&mut command, &self.keys);
         // Whatever happens from here on, also if this future is dropped, it ends with everything it started.
-        let mut group: ProcessGroup =
-            self.sandbox.spawn(&mut command, &self.directory).map_err(failed)?.into();
+        let mut group = self.sandbox.spawn(&mut command, &self.directory).map_err(failed)?;
         let child = group.child();
         let (Some(stdin), Some(stdout), Some(stderr)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -157,7 +152,7 @@ impl CommandHook {
         };
         // A process that the hook left behind may hold its output open.
         let ended = async {
-            group.wait(limit).await;
+            wait_for_end(&group, limit).await;
             tokio::time::sleep(GRACE).await;
         };
         let is_too_much = tokio::select! {
@@ -166,7 +161,7 @@ impl CommandHook {
             () = ended => false,
         };
         if !is_too_much {
-            group.wait(until.saturating_duration_since(Instant::now())).await;
+            wait_for_end(&group, until.saturating_duration_since(Instant::now())).await;
         }
         let has_ended = group.has_ended();
         let status = group.end();
@@ -179,7 +174,7 @@ impl CommandHook {
         };
         let why = redacted(&clean(&String::from_utf8_lossy(&errors), 500));
         let why = Some(why).filter(|why| has_ended && !why.is_empty()).map(|why| format!(": {why}"));
-        let hint = self.sandbox.failure_hint("beside its `command` in `[[hooks]]`");
+        let hint = failure_hint(&self.sandbox, "beside its `command` in `[[hooks]]`");
         Err(HookError(format!("{failed}{}{}", why.unwrap_or_default(), hint.unwrap_or_default())))
     }
 }

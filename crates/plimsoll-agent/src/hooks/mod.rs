@@ -9,7 +9,6 @@
 //! may have been changed by an agent's command: comparing files before every start was tried and cannot be complete, because
 //! what a command loads is not in its words.
 
-mod apply;
 mod command;
 mod own;
 
@@ -23,9 +22,8 @@ use serde::Serialize;
 use serde_json::Value;
 use thiserror::Error;
 
-use crate::event::{CallStatus, ReceiptFigures};
+use crate::figures::{CallStatus, ReceiptFigures};
 
-pub(crate) use apply::{HookedInput, HookedOutput};
 pub use command::CommandHook;
 pub(crate) use own::hook_notices;
 

@@ -10,15 +10,14 @@ use std::path::Path;
 
 use plimsoll::redact::redact;
 use plimsoll_config::{HookCommand, Origin, RunConfig};
+use plimsoll_sandbox::{Guard, Sandbox};
 
-use crate::sandbox::{Guard, Sandbox};
 use crate::untrusted::clean;
 
 /// What the user should know of hooks that may run the code of a project that is not trusted, in one sentence for all.
-pub(crate) fn hook_notices(run: &RunConfig, project: &Path) -> Option<String> {
+pub(crate) fn hook_notices(run: &RunConfig, project: &Path, sandbox: &Sandbox) -> Option<String> {
     let may_more = |hook: &HookCommand| {
-        let sandbox = Sandbox::new(run.sandbox.granting(&hook.grants));
-        !hook.grants.is_empty() || !sandbox.confinement().holds(Guard::Writes)
+        !hook.grants.is_empty() || !sandbox.granting(&hook.grants).confinement().holds(Guard::Writes)
     };
     let is_meant = |hook: &&HookCommand| {
         !run.is_trusted && is_own(hook, project) && may_run_project(&hook.command, project) && may_more(hook)

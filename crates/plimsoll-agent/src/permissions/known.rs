@@ -9,7 +9,7 @@ use std::fmt;
 use plimsoll_config::{Origin, RunConfig, matches, nearest};
 use thiserror::Error;
 
-use super::OUTSIDE;
+use plimsoll_sandbox::EXTERNAL_DIRECTORY;
 
 /// The names of all tools that an agent of a configuration can have, besides those of MCP servers.
 pub(super) const OWN_TOOLS: [&str; 17] = [
@@ -123,11 +123,11 @@ impl KnownNames {
         let fits = |server: &String| {
             plain.starts_with(server.as_str()) || (has_wildcard && server.starts_with(plain))
         };
-        is_own || pattern == OUTSIDE || self.servers.iter().any(fits)
+        is_own || pattern == EXTERNAL_DIRECTORY || self.servers.iter().any(fits)
     }
 
     fn nearest(&self, pattern: &str) -> Option<String> {
-        let own = nearest(pattern, OWN_TOOLS.into_iter().chain([OUTSIDE]));
+        let own = nearest(pattern, OWN_TOOLS.into_iter().chain([EXTERNAL_DIRECTORY]));
         // Of a server's tools only the beginning is known.
         let (server, tool) = pattern.split_once('_').unwrap_or((pattern, ""));
         let server = nearest(&format!("{server}_"), self.servers.iter().map(String::as_str));
@@ -138,17 +138,18 @@ impl KnownNames {
 #[cfg(test)]
 mod tests {
     use plimsoll::Policy;
+    use plimsoll_sandbox::{Sandbox, SandboxConfig};
 
     use super::OWN_TOOLS;
-    use crate::tools::{ToolSet, task_tools};
+    use crate::agent::ToolSet;
+    use crate::tasks::task_tool_names;
 
     #[test]
     fn the_names_are_those_of_the_tools() {
-        let tools = ToolSet::builtin(&Policy::default());
-        let tasks = task_tools(&[]);
-        let mut names = tools.names();
-        names.push("skill");
-        names.extend(tasks.iter().map(|tool| tool.spec().name.as_str()));
+        let tools = ToolSet::builtin(&Policy::default(), &Sandbox::new(SandboxConfig::default()).into());
+        let mut names: Vec<String> = tools.names().into_iter().map(str::to_owned).collect();
+        names.push("skill".into());
+        names.extend(task_tool_names());
         names.sort_unstable();
         let mut known = OWN_TOOLS;
         known.sort_unstable();

@@ -19,18 +19,17 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll::{MessageId, PartId, SessionId};
+use plimsoll_sandbox::{FileContent, FileEntry, ReplaceError, remove_empty_folder};
 use plimsoll_session::{
-    CallTrace, ChangeHistory, Deed, Driver, FileChange, KnownTools, RevertRecord, SessionError,
+    CallTrace, ChangeHistory, FileChange, FileOp, KnownTools, RevertRecord, Session, SessionError,
 };
 use plimsoll_store::{Archive, SpillRecord, StoreError};
-use serde::Serialize;
 use thiserror::Error;
 
 use crate::event::{Event, EventSink};
-use crate::place::{Content, Place, ReplaceError, remove_empty_folder};
+use crate::report::{RevertAction, RevertReport, RevertedFile, RevertedTask, UncoveredCall};
 use crate::run::Conversation;
 
-pub use tasks::RevertedTask;
 use tasks::{HeldTasks, TaskTraces};
 
 /// Tools that leave nothing on the disk, and those whose changes are recorded.
@@ -91,6 +90,9 @@ pub enum RevertError {
     /// The session cannot be read or written.
     #[error(transparent)]
     Session(#[from] SessionError),
+    /// Something inside the process failed that cannot fail, such as a thread that panicked.
+    #[error("{0}")]
+    Internal(String),
 }
 
 fn tell_at_work(tasks: &[RevertedTask]) -> String {
@@ -105,76 +107,6 @@ impl From<StoreError> for RevertError {
     }
 }
 
-/// What a revert did, or would do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RevertReport {
-    /// The session.
-    pub session: SessionId,
-    /// Files are as they were before this turn.
-    pub turn: usize,
-    /// How the prompt of that turn begins.
-    pub prompt: String,
-    /// Whether an earlier revert was taken back.
-    pub undoes_revert: bool,
-    /// The message that tells the model; none if no file was touched.
-    pub notice: Option<MessageId>,
-    /// What became of each file.
-    pub files: Vec<RevertedFile>,
-    /// Calls of those turns whose doings are not known, and were not taken back.
-    pub uncovered: Vec<UncoveredCall>,
-    /// Background tasks that these turns launched or resumed. What they changed with `write` and `edit` is put back too.
-    pub tasks: Vec<RevertedTask>,
-}
-
-impl RevertReport {
-    /// Whether a file was put back, or would be.
-    pub fn changes(&self) -> bool {
-        self.files.iter().any(|file| file.action != RevertAction::Left)
-    }
-}
-
-/// What became of a file.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RevertedFile {
-    /// The file.
-    pub path: PathBuf,
-    /// What was done.
-    pub action: RevertAction,
-    /// Why it is not as it was before the turn that was asked for, if it is not.
-    pub problem: Option<String>,
-}
-
-/// What was done to a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub enum RevertAction {
-    /// It holds what it held.
-    Restored,
-    /// It was not there before, and is not there any more.
-    Removed,
-    /// It was left as it is.
-    Left,
-}
-
-/// A call whose doings are not known.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct UncoveredCall {
-    /// The turn that made it, or that launched the task which did.
-    pub turn: usize,
-    /// The task that made it; none for the session itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub task: Option<SessionId>,
-    /// The call's part.
-    pub part: PartId,
-    /// The tool.
-    pub tool: String,
-    /// What it was given: the command line of a shell, or the input as JSON.
-    pub input: String,
-}
-
 /// What is to be done.
 struct RevertPlan {
     report: RevertReport,
@@ -186,7 +118,7 @@ struct RevertPlan {
 struct Step {
     /// Its place in the report.
     file: usize,
-    old: Option<Content>,
+    old: Option<FileContent>,
     /// What it is to hold; none if it is to go.
     kept: Option<SpillRecord>,
     mode: Option<u32>,
@@ -212,30 +144,73 @@ pub fn plan_revert(
 }
 
 /// Put files back. Each is replaced as a whole, and only where it is as the agent left it; what it held is kept first.
-pub fn revert(
-    driver: &mut Driver,
+pub async fn revert(
+    session: &mut Session,
     target: RevertTarget,
     events: &EventSink,
 ) -> Result<RevertReport, RevertError> {
-    let archive = Arc::clone(driver.archive());
-    let planned = RevertPlan::new(&archive, driver.session(), target)?;
-    let _held = HeldTasks::take(&archive, driver.session(), &planned.report.tasks)?;
-    // Once more, for a task may have gone on until now.
-    let RevertPlan { mut report, undoes, steps } = match planned.report.tasks.is_empty() {
-        true => planned,
-        false => RevertPlan::new(&archive, driver.session(), target)?,
-    };
+    let (archive, id) = (Arc::clone(session.archive()), session.id().clone());
+    let ready = session.with_archive(move |_| Ok(RevertReady::read(&archive, &id, target))).await??;
+    let RevertReady { report, undoes, steps, held } = ready;
+    let done = put_back(session, report, undoes, steps, events).await;
+    // Leases are released by the store, which blocks.
+    let released = session.with_archive(move |_| {
+        drop(held);
+        Ok(())
+    });
+    released.await?;
+    done
+}
+
+/// A revert whose contents were read, while the tasks that it is about are held.
+struct RevertReady {
+    report: RevertReport,
+    undoes: Option<MessageId>,
+    steps: Vec<ReadyStep>,
+    held: HeldTasks,
+}
+
+/// A step, and the content that its file is restored to.
+type ReadyStep = (Step, Result<Option<Vec<u8>>, StoreError>);
+
+impl RevertReady {
+    fn read(
+        archive: &Arc<Archive>,
+        session: &SessionId,
+        target: RevertTarget,
+    ) -> Result<RevertReady, RevertError> {
+        let planned = RevertPlan::new(archive, session, target)?;
+        let held = HeldTasks::take(archive, session, &planned.report.tasks)?;
+        // Once more, for a task may have gone on until now.
+        let RevertPlan { report, undoes, steps } = match planned.report.tasks.is_empty() {
+            true => planned,
+            false => RevertPlan::new(archive, session, target)?,
+        };
+        // Contents are read and checked against their hashes before any file is changed.
+        let steps = steps.into_iter().map(|step| {
+            let new = step.kept.as_ref().map(|kept| archive.read_kept(kept)).transpose();
+            (step, new)
+        });
+        Ok(RevertReady { report, undoes, steps: steps.collect(), held })
+    }
+}
+
+async fn put_back(
+    session: &mut Session,
+    mut report: RevertReport,
+    undoes: Option<MessageId>,
+    steps: Vec<ReadyStep>,
+    events: &EventSink,
+) -> Result<RevertReport, RevertError> {
     if steps.is_empty() {
         return Ok(report);
     }
-    let (message, part) = driver.name_revert();
+    let record = session.begin_revert().await?;
     let mut ready = Vec::new();
-    for step in steps {
-        // What a file is to hold is read before anything is touched, and held against its hash.
-        let new = step.kept.as_ref().map(|kept| archive.read_kept(kept)).transpose();
-        let old = step.old.as_ref().map(|old| old.bytes.as_slice());
+    for (step, new) in steps {
+        let old = step.old.as_ref().map(|old| old.bytes.clone());
         let kept = match new {
-            Ok(new) => driver.keep_for_revert(&part, &step.change, old).map(|()| new),
+            Ok(new) => record.keep(&step.change, old).await.map(|()| new),
             Err(error) => Err(error.into()),
         };
         match kept {
@@ -247,17 +222,23 @@ pub fn revert(
         return Ok(report);
     }
     let files = ready.iter().map(|(step, _)| step.change.clone()).collect();
-    let record = RevertRecord { turn: report.turn, undoes, is_done: false, files };
-    driver.begin_revert((message.clone(), part.clone()), &report.beginning(), &record)?;
-    report.notice = Some(message);
-    for (step, new) in &ready {
-        let path = report.files[step.file].path.clone();
-        events(&Event::Reverting { path: path.clone() });
-        if let Err(problem) = step.apply(&path, new.as_deref()) {
-            report.leave(step.file, problem);
+    let announced = RevertRecord { turn: report.turn, undoes, is_done: false, files };
+    record.announce(&report.beginning(), announced).await?;
+    report.notice = Some(record.message().clone());
+    let events = Arc::clone(events);
+    // Files are read and written off the host's threads.
+    let applied = tokio::task::spawn_blocking(move || {
+        for (step, new) in &ready {
+            let path = report.files[step.file].path.clone();
+            events(&Event::Reverting { path: path.clone() });
+            if let Err(problem) = step.apply(&path, new.as_deref()) {
+                report.leave(step.file, problem);
+            }
         }
-    }
-    driver.end_revert(&part, &report.outcome())?;
+        report
+    });
+    let report = applied.await.map_err(|error| RevertError::Internal(error.to_string()))?;
+    record.complete(&report.outcome()).await?;
     Ok(report)
 }
 
@@ -305,17 +286,17 @@ impl RevertPlan {
 
     /// Take up what a trace says, the newest first.
     fn gather<'a>(&mut self, trace: &'a CallTrace, changes: &mut BTreeMap<&'a str, Vec<Recorded<'a>>>) {
-        let CallTrace { session, part, turn, deed, .. } = trace;
+        let CallTrace { session, part, turn, op, .. } = trace;
         let mut add = |change: &'a FileChange| {
             changes.entry(&change.path).or_default().push(Recorded { session, part, change });
         };
-        match (deed, &self.undoes) {
-            (Deed::Changed(change), None) => add(change),
-            (Deed::Reverted { record, .. }, None) => record.files.iter().rev().for_each(add),
-            (Deed::Reverted { message, record }, Some(undone)) if message == undone => {
+        match (op, &self.undoes) {
+            (FileOp::Changed(change), None) => add(change),
+            (FileOp::Reverted { record, .. }, None) => record.files.iter().rev().for_each(add),
+            (FileOp::Reverted { message, record }, Some(undone)) if message == undone => {
                 record.files.iter().rev().for_each(add);
             }
-            (Deed::Unknown { tool, input }, None) => {
+            (FileOp::Unknown { tool, input }, None) => {
                 let (turn, part, tool, input) = (*turn, part.clone(), tool.clone(), input.clone());
                 let task = (*session != self.report.session).then(|| session.clone());
                 self.report.uncovered.push(UncoveredCall { turn, task, part, tool, input });
@@ -328,7 +309,7 @@ impl RevertPlan {
     fn add(&mut self, archive: &Archive, path: &Path, changes: &[Recorded<'_>]) -> Result<(), RevertError> {
         let file = self.report.files.len();
         let mut left = RevertedFile { path: path.to_owned(), action: RevertAction::Left, problem: None };
-        let old = match Place::find(path).and_then(|place| place.map_or(Ok(None), |place| place.read())) {
+        let old = match FileEntry::find(path).and_then(|place| place.map_or(Ok(None), |place| place.read())) {
             Ok(old) => old,
             Err(error) => {
                 left.problem = Some(error.to_string());
@@ -365,7 +346,7 @@ impl RevertPlan {
         }
         if state != now.as_deref() {
             left.action = if state.is_some() { RevertAction::Restored } else { RevertAction::Removed };
-            let folders = match Place::missing_folders(path) {
+            let folders = match FileEntry::missing_folders(path) {
                 Ok(folders) => folders.iter().map(|folder| folder.display().to_string()).collect(),
                 Err(error) => {
                     left.action = RevertAction::Left;
@@ -392,15 +373,15 @@ impl Step {
     fn apply(&self, path: &Path, new: Option<&[u8]>) -> Result<(), String> {
         let changed = |error| match error {
             ReplaceError::Changed => "it was changed by something else just now".to_owned(),
-            ReplaceError::Io(error) => error.to_string(),
+            error => error.to_string(),
         };
         match (new, &self.old) {
             (Some(new), old) => {
-                let place = Place::make(path).map_err(|error| error.to_string())?;
+                let place = FileEntry::create_folders(path).map_err(|error| error.to_string())?;
                 place.replace(old.as_ref(), new, self.mode).map_err(changed)
             }
             (None, Some(old)) => {
-                let place = Place::find(path).map_err(|error| error.to_string())?;
+                let place = FileEntry::find(path).map_err(|error| error.to_string())?;
                 let place = place.ok_or_else(|| changed(ReplaceError::Changed))?;
                 place.remove(old).map_err(changed)?;
                 // The innermost first; one that holds something else stays.
@@ -473,10 +454,8 @@ impl Conversation {
 
     async fn revert_to(&mut self, target: RevertTarget) -> Result<RevertReport, RevertError> {
         // What a run that was dropped has left open is closed first: a notice must not stand between call and result.
-        let settled = self.driver.run(|driver| driver.settle("Interrupted: the run was given up."));
-        settled.await?;
-        let events = Arc::clone(&self.agent.events);
-        let report = self.driver.run(move |driver| Ok(revert(driver, target, &events))).await??;
+        self.session.settle("Interrupted: the run was given up.").await?;
+        let report = revert(&mut self.session, target, &self.agent.events).await?;
         for file in report.files.iter().filter(|file| file.action != RevertAction::Left) {
             self.files.forget(&file.path);
         }
@@ -487,8 +466,7 @@ impl Conversation {
     /// What [`revert`](Conversation::revert) would do.
     pub async fn plan_revert(&self, from_turn: Option<usize>) -> Result<RevertReport, RevertError> {
         let target = from_turn.map_or(RevertTarget::LastTurn, RevertTarget::Turn);
-        let planned =
-            self.driver.run(move |driver| Ok(plan_revert(driver.archive(), driver.session(), target)));
-        planned.await?
+        let session = self.session.id().clone();
+        self.session.with_archive(move |archive| Ok(plan_revert(archive, &session, target))).await?
     }
 }

@@ -4,15 +4,16 @@
 //! the task wrote until its next run belongs to that run. The same holds for tasks that tasks have launched: their runs
 //! belong to the run that asked for them, however deep.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use plimsoll::{Millis, SessionId};
 use plimsoll_session::{CallTrace, ChangeHistory, SessionError};
 use plimsoll_store::{Archive, Lease, StoreError, TaskFilter};
-use serde::Serialize;
 
 use super::{RevertError, TOOLS};
-use crate::tasks::Task;
+use crate::report::RevertedTask;
+use crate::task::Task;
 
 /// A task that has just ended is still being put away; it is waited for.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -20,22 +21,6 @@ const PATIENCE: Duration = Duration::from_secs(3);
 const LEASE: Duration = Duration::from_secs(60);
 /// So many records are read at a time.
 const PAGE: u64 = 1_000;
-
-/// A task whose changes belong to the turns that are put back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RevertedTask {
-    /// Its id.
-    pub id: SessionId,
-    /// What it is about.
-    pub description: String,
-    /// The turn that launched or resumed it first, of those that are put back.
-    pub turn: usize,
-    /// Whether it is at work by its record. Nothing is put back before it has ended.
-    pub is_active: bool,
-    /// Whether its session was removed, so that it is not known what it did.
-    pub is_gone: bool,
-}
 
 /// The time from which on something belongs to a turn, until the next.
 #[derive(Clone, Copy)]
@@ -148,19 +133,19 @@ fn tasks_of(archive: &Archive, parent: &SessionId) -> Result<Vec<Task>, RevertEr
 
 /// Holds the sessions of tasks, so that none goes on while files are put back. Its lease says that a task runs, and not its
 /// record: that of a process which was killed is active until another looks after it.
-pub(super) struct HeldTasks<'a> {
-    archive: &'a Archive,
+pub(super) struct HeldTasks {
+    archive: Arc<Archive>,
     leases: Vec<Lease>,
 }
 
-impl HeldTasks<'_> {
+impl HeldTasks {
     /// Take all of them, or say which are at work.
-    pub(super) fn take<'a>(
-        archive: &'a Archive,
+    pub(super) fn take(
+        archive: &Arc<Archive>,
         session: &SessionId,
         tasks: &[RevertedTask],
-    ) -> Result<HeldTasks<'a>, RevertError> {
-        let mut held = HeldTasks { archive, leases: Vec::new() };
+    ) -> Result<HeldTasks, RevertError> {
+        let mut held = HeldTasks { archive: Arc::clone(archive), leases: Vec::new() };
         let holder = format!("a revert of {session}, process {}", std::process::id());
         let mut at_work = Vec::new();
         let until = Instant::now() + PATIENCE;
@@ -186,7 +171,7 @@ impl HeldTasks<'_> {
     }
 }
 
-impl Drop for HeldTasks<'_> {
+impl Drop for HeldTasks {
     fn drop(&mut self) {
         for lease in &self.leases {
             // One that is not given back runs out.

@@ -7,23 +7,19 @@ use std::time::Duration;
 
 use plimsoll::{Millis, PartId, SessionId};
 use plimsoll_config::AgentFork;
-use plimsoll_session::{DriverHandle, SessionError};
+use plimsoll_session::SessionHandle;
 use plimsoll_store::{Archive, Clock, StoreError, TaskFilter, TaskRecord};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_util::sync::CancellationToken;
 
 use super::claim::BOARD_MARK;
-use super::error::TaskError;
-use super::ids::find_task;
 use super::limits::TaskLimits;
-use super::probe::{Probe, TaskPoint};
 use super::progress::ProgressMeter;
 use super::roster::Roster;
-use super::spend::SpendMeter;
-use super::status::TaskStatus;
-use super::task::{Task, TaskPhase, TaskProgress};
-use crate::agent::Agent;
-use crate::tools::{Tool, task_tools};
+use super::tools::task_tools;
+use crate::agent::{Agent, Tool};
+use crate::spend::SpendMeter;
+use crate::task::{Probe, Task, TaskError, TaskPhase, TaskPoint, TaskProgress, TaskStatus, find_task};
 
 /// Whether the holder of a lease, by its name, is known to be gone.
 type IsGone = Arc<dyn Fn(&str) -> bool + Send + Sync>;
@@ -102,8 +98,8 @@ pub struct Caller {
     pub agent: Agent,
     /// Its session.
     pub session: SessionId,
-    /// The session's driver, which reads the history of a fork.
-    pub driver: DriverHandle,
+    /// The session's handle, which reads the history of a fork.
+    pub handle: SessionHandle,
     /// The call that launches, if a model does.
     pub part: Option<PartId>,
     /// Cancels a launch that has not stored its task.
@@ -112,8 +108,8 @@ pub struct Caller {
 
 impl Caller {
     /// A session that launches without a call of its model.
-    pub fn new(agent: Agent, session: SessionId, driver: DriverHandle) -> Caller {
-        Caller { agent, session, driver, part: None, cancel: CancellationToken::new() }
+    pub fn new(agent: Agent, session: SessionId, handle: SessionHandle) -> Caller {
+        Caller { agent, session, handle, part: None, cancel: CancellationToken::new() }
     }
 }
 
@@ -200,7 +196,7 @@ impl TaskBoard {
         TaskBoard::rebuilt(board, |board| board.probe = Arc::new(probe))
     }
 
-    pub(crate) fn pass(&self, point: TaskPoint) {
+    pub(super) fn pass(&self, point: TaskPoint) {
         (self.probe)(point);
     }
 
@@ -224,12 +220,12 @@ impl TaskBoard {
     }
 
     /// The tools for background tasks as an agent is given them: they name the agents that it can give tasks to.
-    pub(crate) fn tools(&self, agent: &str) -> Vec<Arc<dyn Tool>> {
-        task_tools(&self.roster.agents(agent))
+    pub(super) fn tools(self: &Arc<Self>, agent: &str) -> Vec<Arc<dyn Tool>> {
+        task_tools(self, &self.roster.agents(agent))
     }
 
     /// Whether an agent that is no task itself is offered a tool for background tasks.
-    pub(crate) fn offers(&self, agent: &str, tool: &str) -> bool {
+    pub(super) fn offers(&self, agent: &str, tool: &str) -> bool {
         self.roster.has_task_tool(agent, tool, false)
     }
 
@@ -348,17 +344,8 @@ impl TaskBoard {
 
     /// A caller for a stored session that is only read: another process may run it meanwhile.
     pub async fn caller_of(self: &Arc<Self>, session: &SessionId, agent: Agent) -> Result<Caller, TaskError> {
-        let driver = DriverHandle::read(Arc::clone(&self.archive), session.clone(), agent.settings()).await?;
-        Ok(Caller::new(agent, session.clone(), driver))
-    }
-}
-
-impl From<TaskError> for SessionError {
-    fn from(error: TaskError) -> SessionError {
-        match error {
-            TaskError::Session(error) => error,
-            TaskError::Store(error) => error.into(),
-            _ => SessionError::OutOfOrder("a background task could not be read"),
-        }
+        let own = Agent { archive: Arc::clone(&self.archive), ..agent.clone() };
+        let handle = own.builder().session(session.clone()).read().await?;
+        Ok(Caller::new(agent, session.clone(), handle))
     }
 }

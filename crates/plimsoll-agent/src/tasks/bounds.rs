@@ -1,22 +1,10 @@
-//! What bounds a task, as its record keeps it.
+//! Bounds of agents to and from the form that records keep.
 
-use plimsoll_config::{Action, Origin, PermissionRule, Permissions, ToolSwitch};
-use serde::{Deserialize, Serialize};
+use plimsoll_config::ToolSwitch;
+use plimsoll_sandbox::{Action, Origin, PermissionRule, Permissions};
 
 use crate::agent::Bound;
-
-/// What one agent above a task had and might when the task was launched.
-///
-/// The record keeps it because what is configured changes, and because an agent may have been given more or less than is
-/// configured: by flags, or by a host. Where a rule stood is not kept, as nothing shows it.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", default)]
-pub struct StoredBound {
-    /// Its rules: tool, pattern, action. The last that matches decides.
-    pub rules: Vec<(String, String, Action)>,
-    /// Tools that it had or had not. The last that matches decides.
-    pub switches: Vec<(String, bool)>,
-}
+use crate::task::StoredBound;
 
 impl From<&Bound> for StoredBound {
     fn from(bound: &Bound) -> StoredBound {
@@ -33,17 +21,14 @@ impl StoredBound {
     /// The bound again. `allow` are rules of the person at this process, which go over all others as they do for every
     /// agent that it makes.
     pub(super) fn restore(&self, allow: &[PermissionRule]) -> Bound {
-        let rule = |(tool, pattern, action): &(String, String, Action)| PermissionRule {
-            tool: tool.clone(),
-            pattern: pattern.clone(),
-            action: *action,
-            origin: Origin::BuiltIn,
+        let rule = |(tool, pattern, action): &(String, String, Action)| {
+            PermissionRule::new(tool, pattern, *action, Origin::BuiltIn)
         };
         let switch =
             |(tool, on): &(String, bool)| ToolSwitch { tool: tool.clone(), on: *on, origin: Origin::BuiltIn };
-        let rules = self.rules.iter().map(rule).chain(allow.iter().cloned()).collect();
+        let rules = self.rules.iter().map(rule).chain(allow.iter().cloned()).collect::<Vec<_>>();
         // No setting that is made today goes below rules of the past.
-        let (permissions, general_rules) = (Permissions { rules }, 0);
+        let (permissions, general_rules) = (Permissions::from(rules), 0);
         Bound { permissions, general_rules, switches: self.switches.iter().map(switch).collect() }
     }
 }

@@ -7,9 +7,7 @@ use plimsoll_store::{Claim, NewNote, Note, StoreError, TaskMove};
 use serde_json::json;
 
 use super::board::{StopReason, TaskBoard};
-use super::error::TaskError;
-use super::notes;
-use super::task::{Task, TaskChange};
+use crate::task::{ENDED, STEER, Task, TaskChange, TaskError, note_id};
 
 /// So many notes of a session are looked at.
 const MOST_NOTES: u64 = 1_000;
@@ -100,7 +98,7 @@ impl TaskBoard {
             Err(StoreError::Missing { .. }) => return Ok(Default::default()),
             waiting => waiting?,
         };
-        let steers = waiting.iter().filter(|note| note.kind == notes::STEER);
+        let steers = waiting.iter().filter(|note| note.kind == STEER);
         let (persons, parents): (Vec<_>, Vec<_>) =
             steers.partition(|note| note.data["by"] == Speaker::User.name());
         let words = |notes: Vec<&Note>| {
@@ -114,7 +112,7 @@ impl TaskBoard {
     pub(super) fn drop_unread(&self, claim: &Claim) -> Result<(), TaskError> {
         let store = self.archive.store();
         let waiting = store.notes(&claim.session, MOST_NOTES)?;
-        let steers = waiting.into_iter().filter(|note| note.kind == notes::STEER);
+        let steers = waiting.into_iter().filter(|note| note.kind == STEER);
         let ids: Vec<String> = steers.map(|note| note.id).collect();
         if !ids.is_empty() {
             store.take_notes(claim, &ids, self.now())?;
@@ -169,7 +167,7 @@ impl TaskBoard {
             let name = plimsoll_store::random_ids().message(board.now());
             let note = NewNote {
                 id: format!("steer:{name}"),
-                kind: notes::STEER.to_owned(),
+                kind: STEER.to_owned(),
                 data: json!({ "text": message, "by": speaker.name() }),
             };
             let sent = [(id.clone(), note)];
@@ -210,9 +208,5 @@ impl TaskBoard {
 
 /// Tells the parent that a run has ended. The same note again changes nothing, also if it was taken long ago.
 fn ended_note(task: &SessionId, run: u32) -> NewNote {
-    NewNote {
-        id: notes::note_id(task, run),
-        kind: notes::ENDED.to_owned(),
-        data: json!({ "task": task, "run": run }),
-    }
+    NewNote { id: note_id(task, run), kind: ENDED.to_owned(), data: json!({ "task": task, "run": run }) }
 }

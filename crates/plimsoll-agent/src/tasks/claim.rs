@@ -7,9 +7,7 @@ use plimsoll::{Ids, Message, SessionId};
 use plimsoll_store::{Lease, StoreError};
 
 use super::board::{Local, TaskBoard};
-use super::error::TaskError;
-use super::probe::TaskPoint;
-use super::task::{Task, TaskChange};
+use crate::task::{Task, TaskChange, TaskError, TaskPoint};
 
 /// For how long a session that another is just giving back is waited for.
 pub(super) const LEASE_PATIENCE: Duration = Duration::from_secs(3);

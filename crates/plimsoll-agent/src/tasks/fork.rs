@@ -2,22 +2,19 @@
 
 use std::sync::Arc;
 
-use plimsoll::fork::child::Child;
-use plimsoll::fork::history::{Identity, Point};
+use plimsoll::fork::history::Identity;
 use plimsoll::{Message, SessionId};
 use plimsoll_config::AgentFork;
-use plimsoll_session::{Forked, Given, Identities, SessionError, StopFlag};
+use plimsoll_session::{ForkContent, ForkRequest, Forked, Identities, SessionError};
 use plimsoll_store::{NewSession, StoreError, TakeOver};
 
 use super::TOOL_PREFIX;
 use super::board::{Caller, Launch, TaskBoard};
-use super::error::TaskError;
 use super::roster::RosterAgent;
-use super::task::{ForkReceipt, ForkWay, Task};
-use crate::agent::{Agent, Bound, Profile};
+use super::tools::RefusedTool;
+use crate::agent::{Agent, BackgroundTasks, Bound, Profile, ToolSet, declared, overhead};
 use crate::builtin::DEFAULT_AGENT;
-use crate::run::count_fixed;
-use crate::tools::{RefusedTool, ToolSet};
+use crate::task::{ForkReceipt, ForkWay, Task, TaskError};
 
 /// A task's session and its agent.
 pub(super) struct Born {
@@ -50,28 +47,30 @@ impl TaskBoard {
             Some(Err(why)) => (None, Some(why)),
             None => (None, None),
         };
-        match self
-            .fork_session(caller, twin.as_ref().unwrap_or(&agent), new.clone(), launch, twin.is_some())
-            .await
-        {
-            // Also a session that was stored in the last moment: the launch fails, and cancels its task.
-            _ if caller.cancel.is_cancelled() => Err(TaskError::Cancelled),
-            Ok((forked, tokens)) => {
+        let child = twin.as_ref().unwrap_or(&agent);
+        let forking = self.fork_session(caller, child, new.clone(), launch, twin.is_some());
+        let Some(forked) = caller.cancel.run_until_cancelled(forking).await else {
+            // The session may be stored nevertheless. The launch cancels its task then, and must not do so too early.
+            let _ = caller.handle.with_log(|_| ()).await;
+            return Err(TaskError::Cancelled);
+        };
+        match forked {
+            Ok(forked) => {
                 let session = forked.session.id;
-                let receipt = ForkReceipt { tokens: Some(tokens), ..ForkReceipt::default() };
-                match (forked.given, twin) {
-                    (Given::History(history), Some(twin)) => {
+                let receipt = ForkReceipt { tokens: Some(forked.tokens.0), ..ForkReceipt::default() };
+                match (forked.content, twin) {
+                    (ForkContent::History(history), Some(twin)) => {
                         let cache_key = twin.model.options.cache_key.clone();
                         let shared = Some(history.shared);
                         let fork = ForkReceipt { way: ForkWay::History, shared, ..receipt };
                         Ok(Born { session, agent: twin, fork: Some(fork), cache_key })
                     }
-                    (Given::History(history), None) => {
+                    (ForkContent::History(history), None) => {
                         let fork =
                             ForkReceipt { way: ForkWay::History, shared: Some(history.shared), ..receipt };
                         Ok(Born { session, agent, fork: Some(fork), cache_key: None })
                     }
-                    (Given::Digest { digest, why: no_history }, _) => {
+                    (ForkContent::Digest { digest, why: no_history }, _) => {
                         why = why.or_else(|| no_history.map(|why| why.to_string()));
                         let way = match digest.context.is_empty() {
                             true => ForkWay::Nothing,
@@ -106,7 +105,7 @@ impl TaskBoard {
         created.await.map_err(|error| TaskError::NoSession(error.to_string()))
     }
 
-    /// A session that knows what its parent knew, and what that takes of its window in tokens.
+    /// A session that knows what its parent knew.
     async fn fork_session(
         self: &Arc<Self>,
         caller: &Caller,
@@ -114,41 +113,20 @@ impl TaskBoard {
         new: NewSession,
         launch: &Launch,
         is_twin: bool,
-    ) -> Result<(Forked, u64), SessionError> {
-        let (child, parent, part) = (child.clone(), caller.agent.clone(), caller.part.clone());
-        let (prompt, stop) = (launch.prompt.clone(), StopFlag::default());
-        let flag = stop.clone();
-        let forking = caller.driver.run(move |driver| {
-            driver.unless(&flag, |driver| {
-                let point = part.as_ref().map_or(Point::Newest, Point::Call);
-                let limits = child.policy.limits(&child.model.name.model, child.model.limits);
-                let tools = if is_twin { &parent } else { &child }.profile.tools.specs();
-                let fixed = count_fixed(&child.profile.system, &tools, driver);
-                let reader = Child { limits, fixed, task: &prompt };
-                // The tools of MCP servers are the same for both, because the servers are.
-                let parents = identity_of(&parent, &own_tools(&parent, &child));
-                let childs = identity_of(&child, &child.profile.tools);
-                let same = Identities { parent: &parents, child: &childs };
-                let forked = driver.fork(point, new, &reader, is_twin.then_some(same))?;
-                let tokens = match &forked.given {
-                    Given::History(history) => history.tokens.0,
-                    Given::Digest { digest, .. } => {
-                        digest.message().map_or(0, |text| driver.counter().count(&text).0)
-                    }
-                };
-                Ok((forked, tokens))
-            })
+    ) -> Result<Forked, SessionError> {
+        let parent = &caller.agent;
+        let limits = child.policy.limits(&child.model.name.model, child.model.limits);
+        let tools = if is_twin { parent } else { child }.profile.tools.specs();
+        // The tools of MCP servers are the same for both, because the servers are.
+        let identities = is_twin.then(|| Identities {
+            parent: identity_of(parent, &own_tools(parent, child)),
+            child: identity_of(child, &child.profile.tools),
         });
-        tokio::pin!(forking);
-        tokio::select! {
-            biased;
-            () = caller.cancel.cancelled() => {
-                stop.stop();
-                // The session may be stored already, and has to be known then.
-                forking.await
-            }
-            forked = &mut forking => forked,
-        }
+        let request = ForkRequest::new(new, launch.prompt.as_str(), limits)
+            .at(caller.part.clone())
+            .overhead(overhead(&child.profile.system, &tools))
+            .identities(identities);
+        caller.handle.fork(request).await
     }
 
     pub(super) async fn rostered(
@@ -190,7 +168,7 @@ impl TaskBoard {
         let own = self.tools(&name).into_iter();
         let own: Vec<_> =
             own.filter(|tool| self.roster.has_task_tool(&name, &tool.spec().name, true)).collect();
-        agent.tasks = (!own.is_empty()).then(|| Arc::clone(self));
+        agent.tasks = (!own.is_empty()).then(|| Arc::clone(self) as Arc<dyn BackgroundTasks>);
         agent.profile.bounds = bounds;
         let tools = tools.filter(|tool| agent.profile.wants(tool));
         agent.profile.tools = own.into_iter().fold(tools, ToolSet::with_shared);
@@ -333,12 +311,9 @@ fn own_tools(parent: &Agent, agent: &Agent) -> ToolSet {
 
 /// Who an agent is to a provider's cache, with these tools.
 fn identity_of(agent: &Agent, tools: &ToolSet) -> Identity {
-    let specs = tools.specs();
-    let tools: Vec<String> =
-        specs.iter().map(|tool| format!("{}\n{}\n{}", tool.name, tool.description, tool.schema)).collect();
     Identity {
         model: agent.model.name.to_string(),
         system: agent.profile.system.join("\n\n"),
-        tools: tools.join("\n\n"),
+        tools: declared(&tools.specs()).join("\n\n"),
     }
 }

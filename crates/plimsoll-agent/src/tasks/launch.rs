@@ -7,16 +7,13 @@ use plimsoll::SessionId;
 use plimsoll_store::{NewLease, NewSession};
 
 use super::board::{Caller, Launch, ResumeOutcome, TaskBoard};
-use super::bounds::StoredBound;
 use super::claim::LEASE_PATIENCE;
-use super::error::TaskError;
 use super::fork::Born;
 use super::limits::require_price;
-use super::probe::TaskPoint;
 use super::roster::RosterAgent;
-use super::task::{ForkReceipt, Task, TaskChange, TaskData};
 use crate::agent::Agent;
 use crate::event::EventSink;
+use crate::task::{ForkReceipt, StoredBound, Task, TaskChange, TaskData, TaskError, TaskPoint};
 
 /// How often a resume in line is tried to begin: soon at first, because a run that has ended is still being put away.
 const FIRE_AGAIN: [Duration; 4] =

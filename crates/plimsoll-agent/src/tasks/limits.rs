@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use plimsoll_config::{AgentFork, TaskConfig};
 
-use super::error::TaskError;
-use crate::agent::{Agent, RunLimits};
+use crate::agent::Agent;
+use crate::spend::RunLimits;
+use crate::task::TaskError;
 
 /// How many tasks there may be, and how much each may take.
 #[derive(Clone, Copy, Debug, PartialEq)]

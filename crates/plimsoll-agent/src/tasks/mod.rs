@@ -13,49 +13,39 @@
 //! | look at tasks | [`TaskBoard::tasks`], [`TaskBoard::find`], [`TaskView`] and the other texts |
 //! | tell an idle conversation | [`Conversation::take_notes`](crate::Conversation::take_notes), [`Conversation::go_on`](crate::Conversation::go_on) |
 
+mod background;
 mod board;
 mod bounds;
 mod change;
 mod claim;
-mod error;
-mod figures;
 mod fork;
 mod ids;
 mod launch;
 mod limits;
-mod notes;
-mod probe;
 mod progress;
 mod reconcile;
 mod roster;
 mod runner;
 mod spend;
-mod status;
-mod task;
-mod text;
-mod transcript;
+mod tools;
 mod watch;
 
 /// How the names of the tools for background tasks begin.
 pub(crate) const TOOL_PREFIX: &str = "background_";
 
-pub use board::{Caller, Launch, ResumeOutcome, TaskBoard};
-pub use bounds::StoredBound;
-pub use change::Speaker;
-pub use error::TaskError;
-pub use figures::ForkFigures;
-pub use ids::{find_task, short_id};
-pub use limits::TaskLimits;
-pub(crate) use notes::TOLD_KEY;
+pub use crate::spend::{Spend, SpendMeter};
 #[doc(hidden)]
-pub use probe::TaskPoint;
-pub use roster::{ConfiguredRoster, Roster, RosterAgent};
-pub(crate) use spend::Reached;
-pub use spend::{Spend, SpendMeter, spend_below};
-pub use status::TaskStatus;
-pub use task::{ForkReceipt, ForkWay, Task, TaskChange, TaskData, TaskPhase, TaskProgress, TaskRun};
-pub use text::{
-    AGENT_REQUIRED, EndedRun, FORK_AND_RESUME, IGNORED_IN_RESUME, NOTHING_TO_CLEAR, PROMPT_REQUIRED,
-    TaskView, cleared_text, duration_text, ended_text, fork_text, list_text, toast_text,
+pub use crate::task::TaskPoint;
+pub use crate::task::{
+    AGENT_REQUIRED, EndedRun, FORK_AND_RESUME, ForkFigures, ForkReceipt, ForkWay, IGNORED_IN_RESUME,
+    NO_MESSAGES, NOTHING_TO_CLEAR, PROMPT_REQUIRED, StoredBound, Task, TaskChange, TaskData, TaskError,
+    TaskPhase, TaskProgress, TaskRun, TaskStatus, TaskView, TranscriptFilter, cleared_text, duration_text,
+    ended_text, find_task, fork_text, list_text, short_id, toast_text, transcript_text,
 };
-pub use transcript::{NO_MESSAGES, TranscriptFilter, transcript_text};
+pub use board::{Caller, Launch, ResumeOutcome, TaskBoard};
+pub use change::Speaker;
+pub use limits::TaskLimits;
+pub use roster::{ConfiguredRoster, Roster, RosterAgent};
+pub use spend::spend_below;
+#[cfg(test)]
+pub(crate) use tools::task_tool_names;

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use plimsoll::SessionId;
 
-use super::task::{TaskPhase, TaskProgress};
 use crate::event::{Event, EventSink};
+use crate::task::{TaskPhase, TaskProgress};
 
 /// So many of the newest tools are named.
 const LAST_TOOLS: usize = 3;

@@ -10,10 +10,8 @@ use plimsoll_store::StoreError;
 
 use super::board::TaskBoard;
 use super::claim::is_board;
-use super::error::TaskError;
 use super::limits::require_price;
-use super::status::TaskStatus;
-use super::task::{Task, TaskChange};
+use crate::task::{Task, TaskChange, TaskError, TaskStatus};
 
 /// So many leases are looked at in one go.
 const LEASES_A_PAGE: u64 = 1_000;

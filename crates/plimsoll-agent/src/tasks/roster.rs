@@ -5,7 +5,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use plimsoll::Policy;
-use plimsoll_config::{AgentConfig, AgentFork, AgentMode, PermissionRule, RunConfig, matches};
+use plimsoll_config::{AgentConfig, AgentFork, AgentMode, RunConfig};
+use plimsoll_sandbox::{PermissionRule, matches};
 use plimsoll_store::Archive;
 
 use crate::agent::Agent;

@@ -5,24 +5,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::{Message, MessageId, SessionId};
-use plimsoll_session::{DriverHandle, SessionError};
+use plimsoll_session::{SessionError, SessionHandle};
 use plimsoll_store::{Claim, Lease, StoreError};
 use tokio::sync::OwnedSemaphorePermit;
 use tokio_util::sync::CancellationToken;
 
 use super::board::{StopReason, TaskBoard};
 use super::change::{LAUNCHER_CANCELLED, LAUNCHER_ENDED};
-use super::error::TaskError;
-use super::probe::TaskPoint;
 use super::progress::ProgressMeter;
 use super::spend::limit_words;
-use super::status::TaskStatus;
-use super::task::{Task, TaskChange};
-use super::text::{duration_text, toast_text};
 use crate::agent::Agent;
 use crate::error::AgentError;
-use crate::event::{Event, EventSink, millis};
-use crate::run::{Conversation, RunEnd, RunReport};
+use crate::event::{Event, EventSink};
+use crate::figures::millis;
+use crate::report::{RunEnd, RunReport};
+use crate::run::Conversation;
+use crate::task::{Task, TaskChange, TaskError, TaskPoint, TaskStatus, duration_text, toast_text};
 
 /// How often the progress of a run is recorded.
 const RECORD_EVERY: Duration = Duration::from_secs(1);
@@ -135,7 +133,7 @@ impl Held {
     async fn claim(&self) -> Option<Claim> {
         match self {
             Held::Lease(lease) => Some(lease.claim()),
-            Held::Open(open) => open.driver().run(|driver| Ok(driver.lease().claim())).await.ok(),
+            Held::Open(open) => open.handle().lease().await.ok().map(|lease| lease.claim()),
             Held::Nothing => None,
         }
     }
@@ -283,22 +281,21 @@ impl Runner {
 
     async fn converse(&self, conversation: &mut Conversation) -> Outcome {
         // What the model has said before this run is not its result: a parent's words, or those of a run before.
-        let known = conversation.driver().run(|driver| {
-            let answers = driver.log().iter().filter(|message| message.is_assistant());
-            Ok(answers.map(|message| message.info.id.clone()).collect::<HashSet<MessageId>>())
+        let handle = conversation.handle().clone();
+        let known = handle.with_log(|log| {
+            let answers = log.iter().filter(|message| message.is_assistant());
+            answers.map(|message| message.info.id.clone()).collect::<HashSet<MessageId>>()
         });
         let known = match known.await {
             Ok(known) => known,
             Err(error) => return failed(error.to_string()),
         };
-        let driver = conversation.driver().clone();
         let report = tokio::select! {
             report = self.speak(conversation) => report,
             never = self.keep_time(self.board.limits.time) => match never {},
-            never = self.record_progress(driver) => match never {},
+            never = self.record_progress(&handle) => match never {},
         };
-        let said = conversation.driver().run(move |driver| Ok(newest_words(driver.log(), &known)));
-        let said = said.await.ok().flatten();
+        let said = handle.with_log(move |log| newest_words(log, &known)).await.ok().flatten();
         if let Err(AgentError::Session(SessionError::Store(error))) = &report
             && is_lost(error)
         {
@@ -372,16 +369,12 @@ impl Runner {
 
     /// Record how far the run has come now and then, for other processes, and see that the session is still its own: a
     /// command may run for long without anything being stored.
-    async fn record_progress(&self, driver: DriverHandle) -> std::convert::Infallible {
+    async fn record_progress(&self, session: &SessionHandle) -> std::convert::Infallible {
         let mut recorded = self.meter.read();
         loop {
             tokio::time::sleep(RECORD_EVERY.min(self.board.lease / 4)).await;
-            let kept = driver.run(|driver| {
-                driver.keep_lease()?;
-                Ok(driver.lease().claim())
-            });
-            let claim = match kept.await {
-                Ok(claim) => claim,
+            let claim = match session.keep_lease().await {
+                Ok(lease) => lease.claim(),
                 Err(SessionError::Store(error)) if is_lost(&error) => {
                     self.board.stop_local(&self.task, StopReason::Lost);
                     continue;

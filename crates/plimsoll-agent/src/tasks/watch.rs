@@ -11,9 +11,7 @@ use tokio::time::MissedTickBehavior;
 use tokio_util::sync::CancellationToken;
 
 use super::board::{Local, StopReason, TaskBoard};
-use super::error::TaskError;
-use super::status::TaskStatus;
-use super::task::Task;
+use crate::task::{Task, TaskError, TaskStatus};
 
 /// How often changes that other processes made are looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(250);

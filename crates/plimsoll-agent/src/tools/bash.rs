@@ -4,19 +4,19 @@ use std::io::{self, PipeReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
-use plimsoll_config::{ProviderKeys, SandboxConfig};
+use plimsoll_config::ProviderKeys;
 use plimsoll_providers::ToolSpec;
-use rustix::process::{Pid, WaitId, WaitIdOptions, waitid};
+use plimsoll_sandbox::{Access, Confinement, ProcessGroup, ProcessWaiter, Sandbox, Subject};
 use serde_json::{Value, json};
 use tokio::task::AbortHandle;
 
-use super::{Tool, ToolCall, ToolError, number, text};
-use crate::permissions::{Access, Subject};
-use crate::process::{ProcessGroup, remove_keys, session_command};
-use crate::sandbox::{Confinement, Sandbox};
+use crate::agent::{Tool, ToolCall, ToolError, number, text};
+use crate::confinement::{closed_text_for_model, text_for_model};
+use crate::process::remove_keys;
 
 /// How long a command may take where the model does not say.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
@@ -35,25 +35,20 @@ const MAX_OUTPUT: u64 = 4 << 30;
 pub struct Bash {
     spec: ToolSpec,
     keys: ProviderKeys,
-    sandbox: Sandbox,
+    sandbox: Arc<Sandbox>,
 }
 
 impl Bash {
-    /// The tool, confined as far as this system can.
-    pub fn new() -> Bash {
-        Bash::confined(SandboxConfig::default())
-    }
-
-    /// The tool, confined as configured.
-    pub fn confined(sandbox: SandboxConfig) -> Bash {
-        let sandbox = Sandbox::new(sandbox);
+    /// Creates a tool that runs its commands in this sandbox.
+    pub fn new(sandbox: impl Into<Arc<Sandbox>>) -> Bash {
+        let sandbox = sandbox.into();
         let description = format!(
             "Runs a command line with bash in the project's directory and gives what it prints, standard error included, \
              and its exit code where that is not 0. There is no terminal and no input. It ends after {} seconds unless \
              `timeout` says otherwise (at most {}), with every process it has started.{}",
             DEFAULT_TIMEOUT.as_secs(),
             MAX_TIMEOUT.as_secs(),
-            sandbox.words_for_model()
+            text_for_model(&sandbox)
         );
         let schema = json!({
             "type": "object",
@@ -73,31 +68,15 @@ impl Bash {
     /// Run commands without the variables that hold one of these keys. A command can still find them in files that it may
     /// read; it cannot in the environment of this process where the sandbox holds [`Guard::Memory`].
     ///
-    /// [`Guard::Memory`]: crate::Guard::Memory
+    /// [`Guard::Memory`]: plimsoll_sandbox::Guard::Memory
     pub fn hiding(self, keys: ProviderKeys) -> Bash {
         Bash { keys, ..self }
     }
 
     /// Tell the model what is closed to commands in this project, if something is.
     pub(crate) fn in_project(mut self, directory: &Path) -> Bash {
-        self.spec.description.push_str(self.sandbox.closed_words_for_model(directory).unwrap_or_default());
+        self.spec.description.push_str(closed_text_for_model(&self.sandbox, directory).unwrap_or_default());
         self
-    }
-
-    /// What a person should know of what is closed to commands in this project.
-    pub(crate) fn closed_notice(&self, directory: &Path) -> Option<String> {
-        self.sandbox.closed_notice(directory)
-    }
-
-    /// Why no command may run at all.
-    pub fn refusal(&self) -> Option<String> {
-        self.sandbox.refusal()
-    }
-}
-
-impl Default for Bash {
-    fn default() -> Bash {
-        Bash::new()
     }
 }
 
@@ -222,11 +201,11 @@ impl Bash {
         let (reader, writer) = io::pipe().map_err(failed)?;
         let errors = writer.try_clone().map_err(failed)?;
         let path = std::env::var_os("PATH");
-        let mut command = session_command("bash", call.directory, path.as_deref()).map_err(failed)?;
+        let mut command = self.sandbox.command("bash", call.directory, path.as_deref()).map_err(failed)?;
         command.arg("-c").arg(line);
         command.stdin(Stdio::null()).stdout(writer).stderr(errors);
         remove_keys(&mut command, &self.keys);
-        let group = self.sandbox.spawn(&mut command, call.directory).map_err(failed)?.into();
+        let group = self.sandbox.spawn(&mut command, call.directory).map_err(failed)?;
         // The command holds the only ends of the pipe that are written to.
         drop(command);
         let mut running = Running { group, waker: None };
@@ -234,9 +213,8 @@ impl Bash {
         let thread = |name: &str| std::thread::Builder::new().name(format!("plimsoll-{name}"));
         let (output, ended) = (sender.clone(), sender.clone());
         thread("bash").spawn(move || forward(reader, &output)).map_err(failed)?;
-        if let Some(pid) = running.group.pid() {
-            thread("bash-wait").spawn(move || report_end(pid, &ended)).map_err(failed)?;
-        }
+        let waiter = running.group.waiter();
+        thread("bash-wait").spawn(move || report_end(waiter, &ended)).map_err(failed)?;
         let cancel = call.cancel.clone();
         let waker = call.runtime.spawn(async move {
             cancel.cancelled().await;
@@ -271,10 +249,8 @@ impl Drop for Running {
     }
 }
 
-/// Tell that a command has ended, without waiting for it: its number must stay its own until its group has ended.
-fn report_end(pid: Pid, signs: &SyncSender<Sign>) {
-    let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-    while let Err(rustix::io::Errno::INTR) = waitid(WaitId::Pid(pid), options) {}
+fn report_end(waiter: ProcessWaiter, signs: &SyncSender<Sign>) {
+    waiter.wait();
     let _ = signs.send(Sign::Ended);
 }
 

@@ -3,16 +3,17 @@
 use std::io;
 use std::path::Path;
 
+use plimsoll_sandbox::{FileContent, FileEntry, ReplaceError};
 use plimsoll_session::FileChange;
 use similar::TextDiff;
 
-use super::{ToolCall, ToolError, files};
+use super::files;
+use crate::agent::{ToolCall, ToolError};
 use crate::event::Event;
 use crate::ledger::FileLedger;
-use crate::place::{Content, Place, ReplaceError};
 
 /// What a file holds that is about to be changed, as the model knows it; none if it is not there.
-pub(super) fn known_content(call: &ToolCall<'_>) -> Result<Option<Content>, ToolError> {
+pub(super) fn known_content(call: &ToolCall<'_>) -> Result<Option<FileContent>, ToolError> {
     known_content_at(call.path()?, call.directory, call.files)
 }
 
@@ -21,13 +22,13 @@ pub(super) fn known_content_at(
     path: &Path,
     directory: &Path,
     ledger: &FileLedger,
-) -> Result<Option<Content>, ToolError> {
+) -> Result<Option<FileContent>, ToolError> {
     let name = files::display_path(path, directory);
     let failed = |error: io::Error| ToolError::Failed(format!("cannot change `{name}`: {error}"));
     if path.is_dir() {
         return Err(ToolError::Input(format!("`{name}` is a directory")));
     }
-    let Some(place) = Place::find(path).map_err(failed)? else { return Ok(None) };
+    let Some(place) = FileEntry::find(path).map_err(failed)? else { return Ok(None) };
     let Some(content) = place.read().map_err(failed)? else { return Ok(None) };
     match ledger.seen(path) {
         None => Err(ToolError::Failed(format!(
@@ -46,7 +47,11 @@ fn stale(name: &str) -> ToolError {
 }
 
 /// Keep what a file holds, record the change, and make it.
-pub(super) fn change_file(call: &ToolCall<'_>, old: Option<&Content>, new: &[u8]) -> Result<(), ToolError> {
+pub(super) fn change_file(
+    call: &ToolCall<'_>,
+    old: Option<&FileContent>,
+    new: &[u8],
+) -> Result<(), ToolError> {
     let path = call.path()?;
     let name = files::display_path(path, call.directory);
     let failed = |error: io::Error| ToolError::Failed(format!("cannot change `{name}`: {error}"));
@@ -58,7 +63,7 @@ pub(super) fn change_file(call: &ToolCall<'_>, old: Option<&Content>, new: &[u8]
         let text = path.to_str().map(str::to_owned);
         text.ok_or_else(|| ToolError::Failed(format!("`{name}` has a name that is no text")))
     };
-    let folders = Place::missing_folders(path).map_err(failed)?;
+    let folders = FileEntry::missing_folders(path).map_err(failed)?;
     let change = FileChange {
         path: text(path)?,
         before: old.map(|old| old.hash().to_hex().to_string()),
@@ -66,8 +71,7 @@ pub(super) fn change_file(call: &ToolCall<'_>, old: Option<&Content>, new: &[u8]
         mode: old.map(|old| old.mode),
         folders: folders.iter().map(|folder| text(folder)).collect::<Result<_, _>>()?,
     };
-    let (part, record, content) = (call.part.clone(), change.clone(), old.map(|old| old.bytes.clone()));
-    let keep = call.driver.run(move |driver| driver.keep_file(&part, &record, content.as_deref()));
+    let keep = call.record.keep_file(&change, old.map(|old| old.bytes.clone()));
     call.runtime.block_on(keep).map_err(|error| {
         ToolError::Failed(format!("`{name}` was not changed, because what it holds cannot be kept: {error}"))
     })?;
@@ -76,14 +80,14 @@ pub(super) fn change_file(call: &ToolCall<'_>, old: Option<&Content>, new: &[u8]
         path: path.to_owned(),
         handle: change.handle(call.part),
     });
-    let place = Place::make(path).map_err(failed)?;
+    let place = FileEntry::create_folders(path).map_err(failed)?;
     match place.replace(old, new, None) {
         Ok(()) => {
             call.files.note(path, *after.as_bytes());
             Ok(())
         }
         Err(ReplaceError::Changed) => Err(stale(&name)),
-        Err(ReplaceError::Io(error)) => Err(failed(error)),
+        Err(error) => Err(ToolError::Failed(format!("cannot change `{name}`: {error}"))),
     }
 }
 

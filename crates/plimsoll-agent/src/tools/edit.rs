@@ -4,16 +4,16 @@ use std::io::Write;
 use std::path::Path;
 
 use plimsoll_providers::ToolSpec;
+use plimsoll_sandbox::{Access, FileEntry, MAX_FILE_BYTES, Subject};
 use serde_json::{Value, json};
 
 use super::change::{change_file, diff, known_content, known_content_at};
 use super::replacing::{Edited, replace};
 use super::write::{any_text, path_of};
-use super::{Tool, ToolCall, ToolError, alias, files};
+use super::{alias, files};
+use crate::agent::{Tool, ToolCall, ToolError};
 use crate::ask::Preview;
 use crate::ledger::FileLedger;
-use crate::permissions::{Access, Subject};
-use crate::place::{MOST_BYTES, Place};
 
 /// Changes a part of a file.
 pub struct Edit {
@@ -83,7 +83,7 @@ impl Tool for Edit {
 
     fn preview(&self, input: &Value, subject: &Subject, _: &Path) -> Option<Preview> {
         let (Subject::Path { real, .. }, Ok(wanted)) = (subject, input_of(input)) else { return None };
-        let old = Place::find(real).ok().flatten()?.read().ok().flatten()?;
+        let old = FileEntry::find(real).ok().flatten()?.read().ok().flatten()?;
         Some(Preview::Change(match replace(&old.bytes, wanted.old, wanted.new, wanted.all) {
             Ok(edited) => diff(&old.bytes, &edited.bytes),
             // It will fail; what it was meant to do is shown all the same.
@@ -118,8 +118,11 @@ impl Tool for Edit {
         let edited = replace(&content.bytes, old, new, all)
             .map_err(|problem| ToolError::Failed(problem.told(&name, &content.bytes, old)))?;
         let Edited { bytes, .. } = &edited;
-        if bytes.len() as u64 > MOST_BYTES {
-            return Err(ToolError::Input(format!("`{name}` would be larger than {} MB", MOST_BYTES >> 20)));
+        if bytes.len() as u64 > MAX_FILE_BYTES {
+            return Err(ToolError::Input(format!(
+                "`{name}` would be larger than {} MB",
+                MAX_FILE_BYTES >> 20
+            )));
         }
         change_file(call, Some(&content), bytes)?;
         let times = match edited.places.len() {

@@ -3,9 +3,9 @@
 use std::io;
 use std::path::{Component, Path, PathBuf};
 
-use crate::permissions::Subject;
-use crate::place::open_without_links;
-use crate::tools::{ToolCall, ToolError};
+use plimsoll_sandbox::{Subject, require_no_links};
+
+use crate::agent::{ToolCall, ToolError};
 
 /// The path that is meant, absolute and with links resolved. Permissions are held against it and it is what is opened, so
 /// that no link leads anywhere else.
@@ -84,13 +84,13 @@ pub(super) fn display_path(path: &Path, directory: &Path) -> String {
 
 /// See that a path that was resolved before still leads nowhere else.
 pub(super) fn require_without_links(path: &Path, call: &ToolCall<'_>) -> Result<(), ToolError> {
-    open_without_links(path).map_err(|error| cannot_read(path, call, &error))
+    require_no_links(path).map_err(|error| cannot_read(path, call, &error))
 }
 
 /// Whether the folder of something that was met on a walk is the one that was walked into. What it is itself does not
 /// matter: a link is named and not followed.
 pub(super) fn is_reached_without_links(path: &Path) -> bool {
-    path.parent().is_none_or(|folder| open_without_links(folder).is_ok())
+    path.parent().is_none_or(|folder| require_no_links(folder).is_ok())
 }
 
 /// Why a file could not be read, with names that may have been meant.
@@ -133,7 +133,7 @@ mod tests {
     use std::path::Path;
 
     use super::{is_alike, subject_with};
-    use crate::permissions::Subject;
+    use plimsoll_sandbox::Subject;
 
     #[test]
     fn a_tilde_is_the_home_and_nothing_else() {

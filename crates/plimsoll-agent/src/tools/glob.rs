@@ -8,11 +8,12 @@ use std::time::SystemTime;
 
 use globset::GlobBuilder;
 use plimsoll_providers::ToolSpec;
+use plimsoll_sandbox::{Access, Subject};
 use serde_json::{Value, json};
 
+use super::files;
 use super::walk::{Walk, WalkOptions};
-use super::{Tool, ToolCall, ToolError, files, optional_text, text};
-use crate::permissions::{Access, Subject};
+use crate::agent::{Tool, ToolCall, ToolError, optional_text, text};
 
 /// So many files are named at most.
 const MOST: usize = 200;

@@ -8,12 +8,12 @@ use grep_regex::RegexMatcherBuilder;
 use grep_searcher::sinks::Lossy;
 use grep_searcher::{BinaryDetection, SearcherBuilder};
 use plimsoll_providers::ToolSpec;
+use plimsoll_sandbox::{Access, Subject, open_file};
 use serde_json::{Value, json};
 
+use super::files;
 use super::walk::{Walk, WalkOptions};
-use super::{Tool, ToolCall, ToolError, files, optional_text, text};
-use crate::permissions::{Access, Subject};
-use crate::place::open_file;
+use crate::agent::{Tool, ToolCall, ToolError, optional_text, text};
 
 /// So many matches are given at most.
 const MOST: u64 = 500;

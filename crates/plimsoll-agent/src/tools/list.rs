@@ -4,11 +4,12 @@ use std::io::Write;
 use std::path::Path;
 
 use plimsoll_providers::ToolSpec;
+use plimsoll_sandbox::{Access, Subject};
 use serde_json::{Value, json};
 
+use super::files;
 use super::walk::{Walk, WalkOptions};
-use super::{Tool, ToolCall, ToolError, files, number, optional_text};
-use crate::permissions::{Access, Subject};
+use crate::agent::{Tool, ToolCall, ToolError, number, optional_text};
 
 /// So many entries are listed at most.
 const MOST: usize = 1_000;

@@ -1,7 +1,4 @@
-//! Tools that a model may call.
-//!
-//! A tool blocks, and prints into a writer that cuts and spills while it prints (layer 1), so that an output of any size
-//! needs little memory. The loop runs it on a thread of its own.
+//! The builtin tools.
 
 mod bash;
 mod change;
@@ -14,31 +11,17 @@ mod read;
 mod recall;
 mod replacing;
 mod skill;
-mod tasks;
 mod todo;
 mod walk;
 mod webfetch;
 mod write;
 
-use std::io::{self, Write as Output};
-use std::path::Path;
 use std::sync::Arc;
 
-use plimsoll::{PartId, SessionId};
-use plimsoll_config::Action;
-use plimsoll_providers::ToolSpec;
-use plimsoll_session::DriverHandle;
+use plimsoll_sandbox::Sandbox;
 use serde_json::Value;
-use thiserror::Error;
-use tokio::runtime::Handle;
-use tokio_util::sync::CancellationToken;
 
-use crate::agent::Agent;
-use crate::ask::Preview;
-use crate::event::EventSink;
-use crate::ledger::FileLedger;
-use crate::permissions::{Access, Subject};
-use crate::sandbox::Confinement;
+use crate::agent::ToolSet;
 
 pub use bash::Bash;
 pub use edit::Edit;
@@ -48,157 +31,15 @@ pub use list::List;
 pub use read::Read;
 pub use recall::Recall;
 pub use skill::Skill;
-pub(crate) use tasks::{RefusedTool, task_tools};
-pub use todo::{Todo, TodoItem, TodoStatus};
+pub use todo::Todo;
+pub(crate) use todo::newest_todos;
 pub use webfetch::Webfetch;
 pub use write::Write;
 
-/// Something that a model can call.
-pub trait Tool: Send + Sync {
-    /// How it is declared to the model.
-    fn spec(&self) -> &ToolSpec;
-
-    /// What it does to the world.
-    fn access(&self) -> Access;
-
-    /// What a call with this input is about, as permissions are held against it.
-    fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError>;
-
-    /// What a call would do, in detail, for a person who is asked, if that is more than what it is about.
-    fn preview(&self, _input: &Value, _subject: &Subject, _directory: &Path) -> Option<Preview> {
-        None
-    }
-
-    /// Why a call would fail as things are, so that no person is asked about it. Only told of files that may be read.
-    fn foresee(
-        &self,
-        _input: &Value,
-        _subject: &Subject,
-        _directory: &Path,
-        _files: &FileLedger,
-    ) -> Result<(), ToolError> {
-        Ok(())
-    }
-
-    /// The setting that such a call needs besides being allowed, as a line of `plimsoll.toml`.
-    fn also_needs(&self, _subject: &Subject) -> Option<String> {
-        None
-    }
-
-    /// What the calls of it are held to by the system, where it confines them.
-    fn confinement(&self) -> Option<&Confinement> {
-        None
-    }
-
-    /// The MCP server that it belongs to, if it belongs to one.
-    fn server(&self) -> Option<&str> {
-        None
-    }
-
-    /// A call of an earlier process is still in the window: what it opened to the model is open again.
-    fn reopen(&self, _input: &Value, _files: &FileLedger) {}
-
-    /// Whether calls of it may run beside others.
-    fn is_parallel(&self) -> bool {
-        self.access() != Access::Act
-    }
-
-    /// Run one call, and write its output to `out`.
-    fn run(&self, call: &ToolCall<'_>, out: &mut dyn Output) -> Result<(), ToolError>;
-}
-
-/// A call that is being made.
-pub struct ToolCall<'a> {
-    /// The agent whose model has made the call.
-    pub agent: &'a Agent,
-    /// Its session.
-    pub session: &'a SessionId,
-    /// The call's part.
-    pub part: &'a PartId,
-    /// What the model gave.
-    pub input: &'a Value,
-    /// What the call is about, as it was held against the permissions. A tool opens this and resolves no path again, so that
-    /// a link made after the check leads nowhere else.
-    pub subject: &'a Subject,
-    /// What the model knows of files.
-    pub files: &'a FileLedger,
-    /// The project's directory, with links resolved.
-    pub directory: &'a Path,
-    /// The session.
-    pub driver: &'a DriverHandle,
-    /// For tools that have to wait for something asynchronous.
-    pub runtime: &'a Handle,
-    /// Receives events of the call.
-    pub events: &'a EventSink,
-    /// Set when the run is cancelled or given up; a tool ends soon after.
-    pub cancel: &'a CancellationToken,
-    /// Whether a file that is met on the way may be read: a tool that walks a directory asks for each.
-    pub may_read: &'a (dyn Fn(&Path) -> bool + Sync),
-    /// What the rules say of another address that is met on the way: a tool that is redirected asks for each.
-    pub judge_address: &'a (dyn Fn(&str) -> Action + Sync),
-}
-
-impl ToolCall<'_> {
-    /// The path that the call is about, with links resolved.
-    pub(crate) fn path(&self) -> Result<&Path, ToolError> {
-        match self.subject {
-            Subject::Path { real, .. } => Ok(real),
-            Subject::None | Subject::Command(_) | Subject::Address(_) | Subject::Name(_) => {
-                Err(ToolError::Failed("the call names no path".into()))
-            }
-        }
-    }
-}
-
-impl ToolCall<'_> {
-    /// The model has been shown a file. It is recorded with the call, so that another process knows it too.
-    pub(crate) fn note_seen(&self, path: &Path, hash: blake3::Hash) -> Result<(), ToolError> {
-        self.files.note(path, *hash.as_bytes());
-        let Some(name) = path.to_str().map(str::to_owned) else { return Ok(()) };
-        let (part, hash) = (self.part.clone(), hash.to_hex());
-        let noted = self.driver.run(move |driver| driver.note_seen(&part, &name, hash.as_str()));
-        self.runtime.block_on(noted).map_err(|error| ToolError::Failed(error.to_string()))
-    }
-}
-
-/// Why a tool has no answer, in words that let the model do better.
-#[derive(Debug, Error)]
-pub enum ToolError {
-    /// What the model gave makes no sense.
-    #[error("{0}")]
-    Input(String),
-    /// It did not work.
-    #[error("{0}")]
-    Failed(String),
-    /// The tool itself does not allow it.
-    #[error("{why}")]
-    Denied {
-        /// Why, for the model.
-        why: String,
-        /// The line of `plimsoll.toml` that would allow it.
-        setting: String,
-    },
-    /// The run was cancelled.
-    #[error("Interrupted: the run was cancelled while this call was being made.")]
-    Cancelled,
-    /// The output could not be taken.
-    #[error("the output could not be kept: {0}")]
-    Output(#[from] io::Error),
-}
-
-/// The tools of an agent, in the order in which they are declared.
-#[derive(Clone, Default)]
-pub struct ToolSet(Vec<Arc<dyn Tool>>);
-
 impl ToolSet {
-    /// No tools.
-    pub fn new() -> ToolSet {
-        ToolSet::default()
-    }
-
     /// The tools that come with the agent: `read`, `list`, `grep`, `glob`, `write`, `edit`, `bash`, `webfetch`, `todo` and
-    /// `recall`.
-    pub fn builtin(policy: &plimsoll::Policy) -> ToolSet {
+    /// `recall`. Commands run in the sandbox.
+    pub fn builtin(policy: &plimsoll::Policy, sandbox: &Arc<Sandbox>) -> ToolSet {
         ToolSet::new()
             .with(Read::new())
             .with(List::new())
@@ -206,71 +47,10 @@ impl ToolSet {
             .with(Glob::new())
             .with(Write::new())
             .with(Edit::new())
-            .with(Bash::new())
+            .with(Bash::new(Arc::clone(sandbox)))
             .with(Webfetch::new())
             .with(Todo::new())
             .with(Recall::new(&policy.recall))
-    }
-
-    /// These and one more. One of the same name is replaced.
-    pub fn with(self, tool: impl Tool + 'static) -> ToolSet {
-        self.with_shared(Arc::new(tool))
-    }
-
-    /// Like [`with`](ToolSet::with), for a tool that is shared.
-    pub fn with_shared(mut self, tool: Arc<dyn Tool>) -> ToolSet {
-        self.0.retain(|known| known.spec().name != tool.spec().name);
-        self.0.push(tool);
-        self
-    }
-
-    /// These and more. One of the same name is replaced.
-    pub(crate) fn with_all(mut self, tools: Vec<Arc<dyn Tool>>) -> ToolSet {
-        self.0.retain(|known| tools.iter().all(|tool| known.spec().name != tool.spec().name));
-        self.0.extend(tools);
-        self
-    }
-
-    /// Each of them, or another in its place.
-    pub(crate) fn map(self, change: impl Fn(Arc<dyn Tool>) -> Arc<dyn Tool>) -> ToolSet {
-        ToolSet(self.0.into_iter().map(change).collect())
-    }
-
-    /// Without those of MCP servers, which each conversation starts for itself.
-    pub(crate) fn without_servers(mut self) -> ToolSet {
-        self.0.retain(|tool| tool.server().is_none());
-        self
-    }
-
-    /// Only those that `keep` wants.
-    pub fn filter(mut self, keep: impl Fn(&str) -> bool) -> ToolSet {
-        self.0.retain(|tool| keep(&tool.spec().name));
-        self
-    }
-
-    /// The tool of that name.
-    pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
-        self.0.iter().find(|tool| tool.spec().name == name)
-    }
-
-    /// What the calls of a log have opened to the model is open again.
-    pub(crate) fn reopen(&self, log: &[plimsoll::Message], files: &FileLedger) {
-        let calls = log.iter().flat_map(|message| &message.parts).filter_map(|part| part.as_tool());
-        for call in calls.filter(|call| call.state.status == plimsoll::ToolStatus::Completed) {
-            if let (Some(tool), Some(input)) = (self.get(&call.tool), &call.state.input) {
-                tool.reopen(input.value(), files);
-            }
-        }
-    }
-
-    /// How they are declared.
-    pub fn specs(&self) -> Vec<ToolSpec> {
-        self.0.iter().map(|tool| tool.spec().clone()).collect()
-    }
-
-    /// Their names.
-    pub fn names(&self) -> Vec<&str> {
-        self.0.iter().map(|tool| tool.spec().name.as_str()).collect()
     }
 }
 
@@ -278,35 +58,4 @@ impl ToolSet {
 fn alias(input: &Value, names: &[&'static str]) -> &'static str {
     let is_there = |name: &&&'static str| input.get(**name).is_some();
     names.iter().find(is_there).or(names.first()).copied().unwrap_or_default()
-}
-
-/// A field of the input that must be a text.
-pub(crate) fn text<'v>(input: &'v Value, field: &str) -> Result<&'v str, ToolError> {
-    match input.get(field) {
-        Some(Value::String(text)) if !text.trim().is_empty() => Ok(text),
-        Some(Value::String(_)) | Some(Value::Null) | None => {
-            Err(ToolError::Input(format!("`{field}` is missing: it must be a text")))
-        }
-        Some(other) => Err(ToolError::Input(format!("`{field}` must be a text, not {other}"))),
-    }
-}
-
-/// A field that may be left out.
-pub(crate) fn optional_text<'v>(input: &'v Value, field: &str) -> Result<Option<&'v str>, ToolError> {
-    match input.get(field) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) if text.trim().is_empty() => Ok(None),
-        Some(_) => text(input, field).map(Some),
-    }
-}
-
-/// A number that may be left out. Models write numbers in quotes now and then.
-fn number(input: &Value, field: &str) -> Result<Option<u64>, ToolError> {
-    let bad = |found: &Value| ToolError::Input(format!("`{field}` must be a whole number, not {found}"));
-    match input.get(field) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) if text.trim().is_empty() => Ok(None),
-        Some(found @ Value::String(text)) => text.trim().parse().map(Some).map_err(|_| bad(found)),
-        Some(found) => found.as_u64().map(Some).ok_or_else(|| bad(found)),
-    }
 }

@@ -5,12 +5,12 @@ use std::io::{BufRead, BufReader, Read as _, Write};
 use std::path::Path;
 
 use plimsoll_providers::ToolSpec;
+use plimsoll_sandbox::{Access, MAX_FILE_BYTES, Subject, open_file};
 use serde_json::{Value, json};
 
+use super::files;
 use super::write::path_of;
-use super::{Tool, ToolCall, ToolError, files, number};
-use crate::permissions::{Access, Subject};
-use crate::place::{MOST_BYTES, open_file};
+use crate::agent::{Tool, ToolCall, ToolError, number};
 
 /// So many lines are read where the model does not say how many.
 const LINES: u64 = 2_000;
@@ -71,7 +71,7 @@ impl Tool for Read {
         let file = open_file(path).map_err(failed)?;
         // A file that is too large to be changed need not be known as a whole.
         let hashed =
-            Hashed { is_on: file.metadata().map_err(failed)?.len() <= MOST_BYTES, ..Hashed::new(file) };
+            Hashed { is_on: file.metadata().map_err(failed)?.len() <= MAX_FILE_BYTES, ..Hashed::new(file) };
         let mut reader = BufReader::with_capacity(LOOK, hashed);
         let beginning = reader.fill_buf().map_err(failed)?;
         if beginning.starts_with(b"\xff\xfe") || beginning.starts_with(b"\xfe\xff") {

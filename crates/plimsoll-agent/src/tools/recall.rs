@@ -6,10 +6,10 @@ use std::path::Path;
 use plimsoll::policy::RecallPolicy;
 use plimsoll::recall::{RecallQuery, RecallTool};
 use plimsoll_providers::ToolSpec;
+use plimsoll_sandbox::{Access, Subject};
 use serde_json::Value;
 
-use super::{Tool, ToolCall, ToolError};
-use crate::permissions::{Access, Subject};
+use crate::agent::{Tool, ToolCall, ToolError};
 
 /// Brings back what has left the window.
 pub struct Recall {
@@ -39,8 +39,7 @@ impl Tool for Recall {
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
         let query = RecallQuery::parse(call.input).map_err(|error| ToolError::Input(error.to_string()))?;
-        let driver = call.driver.clone();
-        let answer = call.runtime.block_on(driver.run(move |driver| driver.recall(&query)));
+        let answer = call.runtime.block_on(call.record.session().recall(query));
         let answer = answer.map_err(|error| ToolError::Failed(error.to_string()))?;
         if answer.is_error {
             return Err(ToolError::Failed(answer.text));

@@ -4,11 +4,11 @@ use std::io::Write;
 use std::path::Path;
 
 use plimsoll_providers::ToolSpec;
+use plimsoll_sandbox::{Access, Subject};
 use serde_json::{Value, json};
 
-use super::{Tool, ToolCall, ToolError, text};
+use crate::agent::{Tool, ToolCall, ToolError, text};
 use crate::ledger::FileLedger;
-use crate::permissions::{Access, Subject};
 use crate::skills::SkillEntry;
 
 /// Gives the text of a skill.

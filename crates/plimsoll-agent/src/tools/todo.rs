@@ -8,16 +8,14 @@ use std::path::Path;
 
 use plimsoll::{Message, SessionId, ToolStatus};
 use plimsoll_providers::ToolSpec;
+use plimsoll_sandbox::{Access, Subject};
 use plimsoll_session::SessionError;
 use plimsoll_store::{Archive, PageRequest};
-use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{Tool, ToolCall, ToolError};
-use crate::error::AgentError;
+use crate::agent::{Tool, ToolCall, ToolError};
 use crate::event::Event;
-use crate::permissions::{Access, Subject};
-use crate::run::Conversation;
+use crate::todo::{TodoItem, TodoStatus};
 
 /// A longer list is no help to anyone who works through it.
 const MOST_ITEMS: usize = 100;
@@ -27,31 +25,6 @@ const ITEM: usize = 1_000;
 const PAGE: u64 = 50;
 /// The names of tools that write such a list: ours, and OpenCode's in imported sessions.
 const NAMES: [&str; 2] = ["todo", "todowrite"];
-
-/// Something to do.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TodoItem {
-    /// What.
-    pub content: String,
-    /// How far it is.
-    #[serde(default)]
-    pub status: TodoStatus,
-}
-
-/// How far something to do is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum TodoStatus {
-    /// Not begun.
-    #[default]
-    Pending,
-    /// Being done.
-    InProgress,
-    /// Done.
-    Completed,
-    /// Given up.
-    Cancelled,
-}
 
 /// Writes and shows the list.
 pub struct Todo {
@@ -145,8 +118,8 @@ impl Tool for Todo {
                 items
             }
             None => {
-                let found = call.driver.run(|driver| newest_todos(driver.archive(), driver.session()));
-                call.runtime.block_on(found).map_err(|error| ToolError::Failed(error.to_string()))?
+                let found = newest_todos(&call.agent.archive, call.session);
+                found.map_err(|error| ToolError::Failed(error.to_string()))?
             }
         };
         if items.is_empty() {
@@ -166,7 +139,7 @@ impl Tool for Todo {
 }
 
 /// The newest list of a session, also where a summary has taken the place of the call that wrote it.
-fn newest_todos(archive: &Archive, session: &SessionId) -> Result<Vec<TodoItem>, SessionError> {
+pub(crate) fn newest_todos(archive: &Archive, session: &SessionId) -> Result<Vec<TodoItem>, SessionError> {
     let mut from = None;
     loop {
         let request = PageRequest { from: from.take(), oldest_first: false, most: PAGE };
@@ -187,11 +160,4 @@ fn list_in(message: &Message) -> Option<Vec<TodoItem>> {
         let input = call.state.input.as_ref().filter(|_| call.state.status == ToolStatus::Completed)?;
         list_of(input.value()).ok().flatten()
     })
-}
-
-impl Conversation {
-    /// The newest list of things to do.
-    pub async fn todos(&self) -> Result<Vec<TodoItem>, AgentError> {
-        Ok(self.driver.run(|driver| newest_todos(driver.archive(), driver.session())).await?)
-    }
 }

@@ -13,7 +13,8 @@ use plimsoll_config::{FileHead, read_in_time, read_regular};
 use tokio_util::sync::CancellationToken;
 use walkdir::{DirEntry, IntoIter, WalkDir};
 
-use super::{ToolCall, ToolError, files};
+use super::files;
+use crate::agent::{ToolCall, ToolError};
 
 /// Largest file of patterns, in bytes. GitHub's own collection has none over 20 kB.
 const LARGEST_FILE: u64 = 256 << 10;

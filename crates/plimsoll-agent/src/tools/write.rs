@@ -4,14 +4,14 @@ use std::io::Write as Output;
 use std::path::Path;
 
 use plimsoll_providers::ToolSpec;
+use plimsoll_sandbox::{Access, FileEntry, MAX_FILE_BYTES, Subject};
 use serde_json::{Value, json};
 
 use super::change::{change_file, diff, known_content, known_content_at};
-use super::{Tool, ToolCall, ToolError, alias, files, text};
+use super::{alias, files};
+use crate::agent::{Tool, ToolCall, ToolError, text};
 use crate::ask::Preview;
 use crate::ledger::FileLedger;
-use crate::permissions::{Access, Subject};
-use crate::place::{MOST_BYTES, Place};
 
 /// Writes a file.
 pub struct Write {
@@ -77,7 +77,7 @@ impl Tool for Write {
 
     fn preview(&self, input: &Value, subject: &Subject, _: &Path) -> Option<Preview> {
         let (Subject::Path { real, .. }, Ok(content)) = (subject, content_of(input)) else { return None };
-        let old = Place::find(real).ok().flatten().and_then(|place| place.read().ok().flatten());
+        let old = FileEntry::find(real).ok().flatten().and_then(|place| place.read().ok().flatten());
         Some(match old {
             Some(old) => Preview::Change(diff(&old.bytes, content.as_bytes())),
             None => Preview::Content(content.to_owned()),
@@ -98,8 +98,8 @@ impl Tool for Write {
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Output) -> Result<(), ToolError> {
         let content = content_of(call.input)?.as_bytes();
         let name = files::display_path(call.path()?, call.directory);
-        if content.len() as u64 > MOST_BYTES {
-            return Err(ToolError::Input(format!("`content` is larger than {} MB", MOST_BYTES >> 20)));
+        if content.len() as u64 > MAX_FILE_BYTES {
+            return Err(ToolError::Input(format!("`content` is larger than {} MB", MAX_FILE_BYTES >> 20)));
         }
         let old = known_content(call)?;
         let lines = content.split_inclusive(|byte| *byte == b'\n').count();

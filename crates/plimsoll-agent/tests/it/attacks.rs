@@ -298,7 +298,7 @@ async fn a_projects_file_allows_nothing(#[case] text: &str) {
     let config = config.run.unwrap();
     // What stays closed follows from the home and the store, which a project has no say in.
     let SandboxConfig { closed, private, .. } = config.sandbox.clone();
-    let usual = SandboxConfig { closed, private, ..SandboxConfig::default() };
+    let usual = SandboxConfig::default().closed(closed).private(private);
     assert_eq!((&config.sandbox, &config.webfetch), (&usual, &Default::default()));
     assert!(config.sandbox.closed.contains(&home.join(".config/plimsoll")), "{:?}", config.sandbox.closed);
     dock.agent.profile.permissions.rules.extend(config.permissions.rules);

@@ -98,7 +98,7 @@ impl Yard {
     fn hook(&mut self, command: &[&str], grants: Grants, mode: SandboxMode) {
         let command = command.iter().map(|word| self.placed(word)).collect();
         let setup = HookCommand { command, grants, ..after_tool() };
-        let sandbox = SandboxConfig { mode, ..SandboxConfig::default() };
+        let sandbox = Sandbox::new(SandboxConfig::default().mode(mode));
         let hook = CommandHook::new(setup, self.project(), &sandbox, ProviderKeys::default());
         self.dock.agent.hooks = vec![Arc::new(hook)];
     }
@@ -251,9 +251,9 @@ async fn code_of_a_hook_that_a_command_changed_gets_no_further_than_the_command(
 
 #[rstest]
 #[case::nothing(Grants::default(), SandboxMode::Auto, [false, false])]
-#[case::network(Grants { network: true, ..Grants::default() }, SandboxMode::Auto, [false, true])]
-#[case::write(Grants { write: vec!["OUT".into()], ..Grants::default() }, SandboxMode::Auto, [true, false])]
-#[case::off(Grants { unconfined: true, ..Grants::default() }, SandboxMode::Auto, [true, true])]
+#[case::network(Grants::default().network(true), SandboxMode::Auto, [false, true])]
+#[case::write(Grants::default().write(["OUT"]), SandboxMode::Auto, [true, false])]
+#[case::off(Grants::default().unconfined(true), SandboxMode::Auto, [true, true])]
 #[case::all_off(Grants::default(), SandboxMode::Off, [true, true])]
 #[tokio::test]
 async fn a_hook_and_a_server_have_what_is_granted_to_them(
@@ -266,13 +266,14 @@ async fn a_hook_and_a_server_have_what_is_granted_to_them(
     }
     for of_server in [false, true] {
         let mut yard = Yard::new();
-        let write = grants.write.iter().map(|path| yard.placed(path.to_str().unwrap()).into()).collect();
-        let grants = Grants { write, ..grants.clone() };
+        let write: Vec<String> =
+            grants.write.iter().map(|path| yard.placed(path.to_str().unwrap())).collect();
+        let grants = grants.clone().write(write);
         let payload = yard.payload();
         let payload: Vec<&str> = payload.lines().filter(|line| !line.contains("kill")).collect();
         yard.dock.write("pay", &payload.join("\n"));
         if of_server {
-            yard.dock.agent.sandbox = SandboxConfig { mode, ..SandboxConfig::default() };
+            yard.dock.agent.sandbox = Arc::new(Sandbox::new(SandboxConfig::default().mode(mode)));
             serve(&mut yard.dock, &["bash", "pay"], grants);
         } else {
             yard.hook(&["bash", "pay"], grants, mode);
@@ -330,7 +331,7 @@ async fn a_confined_hook_or_server_that_fails_says_so_and_names_the_settings() {
     let line = "echo no route to the registry >&2; exit 7";
     let mut yard = Yard::new();
     yard.hook(&["sh", "-c", line], Grants::default(), SandboxMode::Auto);
-    serve(&mut yard.dock, &["sh", "-c", line], Grants { network: true, ..Grants::default() });
+    serve(&mut yard.dock, &["sh", "-c", line], Grants::default().network(true));
     let talk = &mut yard.dock.begin().await;
     yard.call(talk, "list", json!({})).await;
     assert_eq!(
@@ -343,7 +344,7 @@ async fn a_confined_hook_or_server_that_fails_says_so_and_names_the_settings() {
         ]
     );
     let mut yard = Yard::new();
-    yard.hook(&["sh", "-c", line], Grants { unconfined: true, ..Grants::default() }, SandboxMode::Auto);
+    yard.hook(&["sh", "-c", line], Grants::default().unconfined(true), SandboxMode::Auto);
     let talk = &mut yard.dock.begin().await;
     yard.call(talk, "list", json!({})).await;
     assert_eq!(yard.failures(), ["it failed (exit status: 7): no route to the registry"]);
@@ -357,7 +358,7 @@ async fn the_store_and_devices_are_closed_to_hooks_and_servers_as_well() {
     }
     let mut yard = Yard::new();
     let private = vec![yard.dock.folder.path().canonicalize().unwrap().join("plimsoll.db")];
-    let sandbox = SandboxConfig { private: private.clone(), ..SandboxConfig::default() };
+    let sandbox = Sandbox::new(SandboxConfig::default().private(private.clone()));
     let line = format!("cat {} > read; cat /dev/tty /dev/ptmx > device; touch ran", private[0].display());
     let setup = HookCommand { command: ["sh", "-c", &line].map(str::to_owned).to_vec(), ..after_tool() };
     let hook = CommandHook::new(setup, yard.project(), &sandbox, ProviderKeys::default());

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use plimsoll::{Fixed, Limits, Message, PartBody, Preset, Role, Tokens};
+use plimsoll::{Limits, Message, PartBody, Preset, Role, Tokens};
 use plimsoll_agent::{Conversation, Event, ReductionKind, RunEnd};
 use plimsoll_providers::Wire;
 use plimsoll_store::PageRequest;
@@ -192,8 +192,8 @@ async fn a_failed_or_empty_summary_loses_no_history(#[case] bad: Reply) {
         _ => None,
     });
     let receipt = receipt.unwrap();
-    conversation.driver().run(move |driver| driver.undo(&receipt, Fixed::default())).await.unwrap();
-    let shown = conversation.driver().run(|driver| Ok(format!("{:?}", driver.window()))).await.unwrap();
+    conversation.undo(&receipt).await.unwrap();
+    let shown = format!("{:?}", conversation.handle().window().await.unwrap());
     assert!(shown.contains("round r0"), "and can be brought back into view");
     assert!(
         std::fs::exists(dock.folder.path().join("project/big.txt")).unwrap(),

@@ -211,8 +211,7 @@ impl Asker for Meanwhile {
 }
 
 fn asking(agent: &mut Agent, tool: &str, meanwhile: impl Fn(&PermissionQuestion) + Send + Sync + 'static) {
-    let (tool, pattern, origin) = (tool.to_owned(), "*".to_owned(), Origin::BuiltIn);
-    agent.profile.permissions.rules.push(PermissionRule { tool, pattern, action: Action::Ask, origin });
+    agent.profile.permissions.rules.push(PermissionRule::new(tool, "*", Action::Ask, Origin::BuiltIn));
     agent.asker = Some(Arc::new(Meanwhile(Box::new(meanwhile))));
 }
 

@@ -40,8 +40,7 @@ async fn files_are_found_newest_first(#[case] pattern: &str, #[case] wanted: &st
         ["built.rs", ".hidden/e.rs", "main.rs", "src/a.rs", "src/c.txt", "secret/d.rs", "src/deep/b.rs"];
     let mut dock = dock_with(&names);
     dock.write(".gitignore", "built.rs\n");
-    let (tool, pattern_of, origin) = ("glob".to_owned(), "secret/*".to_owned(), Origin::BuiltIn);
-    let denied = PermissionRule { tool, pattern: pattern_of, action: Action::Deny, origin };
+    let denied = PermissionRule::new("glob", "secret/*", Action::Deny, Origin::BuiltIn);
     dock.agent.profile.permissions.rules.push(denied);
     let talk = &mut dock.begin().await;
     let said = call(&dock, talk, "glob", json!({ "pattern": pattern })).await;

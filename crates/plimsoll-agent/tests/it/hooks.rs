@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use plimsoll::compact::request::HookText;
 use plimsoll_agent::{
     AfterTool, BeforeTool, CallStatus, CommandHook, CompactionContext, Conversation, Event, HookFuture,
-    HookOutcome, HookedCall, HookedResult, Hooks, RunEnd,
+    HookOutcome, HookedCall, HookedResult, Hooks, RunEnd, Sandbox,
 };
 use plimsoll_config::{
     Action, Grants, HookCommand, HookEvent, Origin, PermissionRule, ProviderKeys, SandboxConfig,
@@ -33,8 +33,7 @@ fn shell(event: HookEvent, line: &str) -> HookCommand {
 }
 
 fn hook(dock: &mut Dock, command: HookCommand) {
-    let hook =
-        CommandHook::new(command, &dock.agent.directory, &SandboxConfig::default(), ProviderKeys::default());
+    let hook = CommandHook::new(command, &dock.agent.directory, &dock.agent.sandbox, ProviderKeys::default());
     dock.agent.hooks.push(Arc::new(hook));
 }
 
@@ -88,12 +87,7 @@ async fn before_a_call_a_hook_is_told_of_it_and_may_change_its_input() {
 #[tokio::test]
 async fn what_a_hook_makes_of_an_input_is_judged_like_any_other() {
     let mut dock = dock();
-    let deny = PermissionRule {
-        tool: "bash".into(),
-        pattern: "touch *".into(),
-        action: Action::Deny,
-        origin: Origin::BuiltIn,
-    };
+    let deny = PermissionRule::new("bash", "touch *", Action::Deny, Origin::BuiltIn);
     dock.agent.profile.permissions.rules.push(deny);
     hook(&mut dock, shell(HookEvent::ToolBefore, "echo '{\"input\": {\"command\": \"touch crept-in\"}}'"));
     let talk = &mut dock.begin().await;
@@ -257,7 +251,7 @@ async fn a_hook_runs_in_the_project_without_keys() {
     assert_eq!(std::env::var(name).as_deref(), Ok(value), "the test runs without cargo");
     let directory = dock.agent.directory.clone();
     let keys = ProviderKeys::of_values([Secret::new(value)]);
-    let hook = CommandHook::new(setup, &directory, &SandboxConfig::default(), keys);
+    let hook = CommandHook::new(setup, &directory, &Sandbox::new(SandboxConfig::default()), keys);
     dock.agent.hooks.push(Arc::new(hook));
     let talk = &mut dock.begin().await;
     bash(&dock, talk, "echo one").await;

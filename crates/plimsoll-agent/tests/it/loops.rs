@@ -7,7 +7,7 @@ use plimsoll::policy::Thrift;
 use plimsoll::{Counter, Limits, Message, Role, ToolStatus, Window};
 use plimsoll_agent::{AgentError, Event, RunEnd, Stop};
 use plimsoll_providers::{ProviderError, Wire};
-use plimsoll_session::{Counting, Driver};
+use plimsoll_session::Counting;
 use plimsoll_testkit::History;
 use plimsoll_testkit::server::{
     Captured, CapturedPart, Fault, Finish, Gate, ModelServer, Reply, StreamError,
@@ -373,7 +373,7 @@ async fn after_a_providers_overflow_the_prompt_is_sent_again_in_a_smaller_window
         assert!(last.contains(&format!("round r{n}")), "{}", last.outline());
     }
     assert!(dock.happened().contains(&"refused".to_owned()));
-    let learned = conversation.driver().run(|driver| Ok(driver.limits().context)).await.unwrap();
+    let learned = conversation.handle().limits().await.unwrap().context;
     match wire {
         // OpenAI's own refusal does not name the window; what was refused bounds it.
         Wire::Responses => assert!((5_000..10_000).contains(&learned.0), "{learned}"),
@@ -679,19 +679,14 @@ async fn a_run_is_cancelled_while_its_request_is_prepared() {
     let counter = CancellingCounter::at(&cancel, |text| text.len() > 4_000 && text.starts_with("line 0"));
     dock.agent.counting = Counting::Fixed(Arc::clone(&counter) as Arc<dyn Counter>);
     let mut conversation = dock.begin().await;
-    conversation
-        .driver()
-        .run(|driver| {
-            driver.prompt(lines(100))?;
-            for number in 0..2_000 {
-                driver.prompt(format!("And number {number}."))?;
-            }
-            Ok(())
-        })
-        .await
-        .unwrap();
+    conversation.session_mut().prompt(lines(100)).await.unwrap();
+    for number in 0..2_000 {
+        conversation.session_mut().prompt(format!("And number {number}.")).await.unwrap();
+    }
     let report = conversation.run("Go on.", &cancel).await.unwrap();
     assert_eq!(report.end, RunEnd::Cancelled);
+    // The session's thread may still be busy.
+    conversation.handle().with_log(|_| ()).await.unwrap();
     let counted = counter.counted_after();
     assert!(counted < 200, "{counted} of 2,000 texts were counted after that");
     assert_eq!(dock.server.requests().len(), 0);
@@ -714,16 +709,15 @@ async fn the_prune_after_a_turn_is_cancelled() {
     dock.agent.policy = policy(|spec| (spec.prune.after_turn, spec.thrift) = (true, Thrift::Off));
     dock.agent.model.limits = Some(Limits::new(1_000_000, 4_000));
     let mut conversation = dock.begin().await;
-    let read = |driver: &mut Driver| {
-        let turn =
-            |history: History, turn: usize| history.user(format!("Turn {turn}")).tool("read", lines(200));
-        let messages = (0..30).fold(History::new(), turn).messages();
-        messages.into_iter().try_for_each(|message| driver.append(message).map(drop))
-    };
-    conversation.driver().run(read).await.unwrap();
+    let turn = |history: History, turn: usize| history.user(format!("Turn {turn}")).tool("read", lines(200));
+    for message in (0..30).fold(History::new(), turn).messages() {
+        conversation.session_mut().append(message).await.unwrap();
+    }
     dock.server.push(Reply::new().text("The last word."));
     let report = conversation.run("Go on.", &cancel).await.unwrap();
     assert_eq!((report.text.as_str(), report.reductions.len()), ("The last word.", 0), "{:?}", report.end);
+    // The session's thread may still be busy.
+    conversation.handle().with_log(|_| ()).await.unwrap();
     assert_eq!(counter.counted_after(), 0, "texts were counted after that");
     let receipts = |dock: &Dock, session| dock.archive.store().receipts(session, None, 10).unwrap();
     assert_eq!(receipts(&dock, conversation.session()), []);

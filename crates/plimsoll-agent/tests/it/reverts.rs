@@ -242,9 +242,8 @@ async fn kept_content_goes_with_a_purge_and_with_its_session(#[case] is_purge: b
         folders: Vec::new(),
     };
     let handle = change.handle(&part);
-    let kept =
-        talk.driver().run(move |driver| driver.keep_file(&part, &change, Some(b"the password is hunter2\n")));
-    kept.await.unwrap();
+    let call = talk.handle().call(&part).await.unwrap();
+    call.keep_file(&change, Some(b"the password is hunter2\n".to_vec())).await.unwrap();
     std::fs::write(&path, "clean\n").unwrap();
     let spills = dock.folder.path().join("spill");
     assert!(has(&all_bytes(&spills), "hunter2"));

@@ -161,12 +161,7 @@ async fn rules_are_held_against_the_name_and_win_over_an_open_folder() {
         put(&harbour.home, &format!(".claude/skills/{name}/a.txt"), "text\n");
     }
     harbour.equip();
-    let rule = |tool: &str, pattern: &str| PermissionRule {
-        tool: tool.into(),
-        pattern: pattern.into(),
-        action: Action::Deny,
-        origin: Origin::BuiltIn,
-    };
+    let rule = |tool, pattern| PermissionRule::new(tool, pattern, Action::Deny, Origin::BuiltIn);
     let text = harbour.home.join(".claude/skills/tides/a.txt").display().to_string();
     harbour.dock.agent.profile.permissions.rules = vec![rule("skill", "inner-*"), rule("read", &text)];
     let talk = &mut harbour.dock.begin().await;

@@ -41,9 +41,9 @@ async fn the_list_is_shown_and_outlives_summary_and_process() {
     }
     dock.server.push_all([plimsoll_testkit::server::Reply::new().text(crate::support::SUMMARY)]);
     talk.compact(&tokio_util::sync::CancellationToken::new()).await.unwrap();
-    let is_in_window = talk.driver().run(|driver| {
-        Ok(driver.log().iter().flat_map(|message| &message.parts).any(|part| part.as_tool().is_some()))
-    });
+    let is_in_window = talk
+        .handle()
+        .with_log(|log| log.iter().flat_map(|message| &message.parts).any(|part| part.as_tool().is_some()));
     assert!(!is_in_window.await.unwrap(), "the summary stands for the call");
     let session = talk.session().clone();
     talk.close().await.unwrap();

@@ -1,5 +1,6 @@
 //! What the commands do.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::recall::RecallQuery;
@@ -110,7 +111,9 @@ impl Chat<'_> {
         let width = self.screen.width();
         let shown = self.runtime.block_on(async {
             let inspection = conversation.inspect().await?;
-            let largest = conversation.driver().run(|driver| Ok(lists::largest(driver))).await?;
+            let (window, counter) =
+                (conversation.handle().window().await?, conversation.handle().counter().await?);
+            let largest = lists::largest(&window, &*counter);
             Ok(lists::window(&inspection, &largest, width))
         });
         self.screen.block(&shown.map_err(|error| told(&error))?);
@@ -148,9 +151,8 @@ impl Chat<'_> {
     /// Why nothing is summarised, with what there is of the conversation.
     fn too_little(&self) -> String {
         let Some(conversation) = &self.conversation else { return words::TOO_LITTLE.to_owned() };
-        let told = conversation
-            .driver()
-            .run(|driver| Ok(reduce::too_little(driver.log(), &driver.settings().policy)));
+        let policy = Arc::clone(conversation.handle().policy());
+        let told = conversation.handle().with_log(move |log| reduce::too_little(log, &policy));
         self.runtime.block_on(told).unwrap_or_else(|_| words::TOO_LITTLE.to_owned())
     }
 
@@ -239,8 +241,7 @@ impl Chat<'_> {
         } else {
             RecallQuery { search: Some(regex::escape(&what)), ..RecallQuery::default() }
         };
-        let driver = conversation.driver().clone();
-        let answer = self.runtime.block_on(driver.run(move |driver| driver.recall(&query)));
+        let answer = self.runtime.block_on(conversation.handle().recall(query));
         // Notes are wrapped; what is recalled is shown as it is.
         let (answer, width) = (clean(&answer?.text), self.screen.width().saturating_sub(1));
         let lines = answer.trim_end().split('\n');
@@ -316,9 +317,9 @@ impl Chat<'_> {
     }
 
     fn fork(&mut self, prompt: &str) -> Done {
-        let conversation = self.require()?;
-        let from = conversation.session().clone();
+        let from = self.require()?.session().clone();
         let title = self.opened.archive.store().session(&from)?.title;
+        let Some(conversation) = self.conversation.as_mut() else { return Ok(()) };
         let branched = self.runtime.block_on(conversation.branch(&format!("{title} (fork)")));
         let id = branched.map_err(|error| told(&error))?;
         let agent = self.agent()?;
@@ -357,7 +358,7 @@ impl Chat<'_> {
     /// Whether another process has taken the open session from this chat.
     fn has_lost_session(&self) -> bool {
         let Some(open) = &self.conversation else { return false };
-        let lease = self.runtime.block_on(open.driver().run(|driver| Ok(driver.lease().clone())));
+        let lease = self.runtime.block_on(open.handle().lease());
         let renewed = lease.map(|lease| self.opened.archive.store().renew(&lease, LEASE));
         matches!(renewed, Ok(Err(StoreError::Fenced { .. })))
     }
@@ -396,8 +397,7 @@ impl Chat<'_> {
                 }
                 self.reopen(overrides, &id)?;
                 // What bounds tasks of this session that are taken up later is the agent that it has then.
-                let (chosen, open) = (name.to_owned(), self.require()?);
-                let kept = open.driver().run(move |driver| driver.set_agent(&chosen));
+                let kept = self.require()?.handle().set_agent(name);
                 self.runtime.block_on(kept).map_err(|error| told(&error.into()))?;
             }
             None => self.overrides = overrides,
@@ -456,17 +456,14 @@ impl Chat<'_> {
 
 /// What was done to a session so far, oldest first.
 pub(super) async fn receipts(conversation: &Conversation) -> Result<Vec<Receipt>, AgentError> {
-    let all = conversation.driver().run(|driver| {
-        driver.archive().store().receipts(driver.session(), None, u64::MAX).map_err(SessionError::from)
-    });
-    Ok(all.await?)
+    Ok(conversation.handle().receipts().await?)
 }
 
 /// What was done to a session and, before it was forked from them, to those above it.
 pub(super) async fn receipts_in_view(conversation: &Conversation) -> Result<Vec<Receipt>, AgentError> {
-    let all = conversation.driver().run(|driver| {
-        let store = driver.archive().store();
-        let (mut id, mut all) = (driver.session().clone(), Vec::new());
+    let mut id = conversation.session().clone();
+    let all = conversation.handle().with_archive(move |archive| {
+        let (store, mut all) = (archive.store(), Vec::new());
         let mut until = None;
         // As deep as anyone forks, and an end to whatever a damaged database says.
         for _ in 0..MOST_FORKS {
@@ -490,11 +487,10 @@ async fn find_id(conversation: &Conversation, what: &str) -> Result<Option<Strin
         return Ok(None);
     }
     let what = what.to_owned();
-    let found = conversation.driver().run(move |driver| {
-        let log = driver.log();
+    let found = conversation.handle().with_log(move |log| {
         let parts = log.iter().flat_map(|message| message.parts.iter().map(|part| part.id.as_str()));
         let mut ids = log.iter().map(|message| message.info.id.as_str()).chain(parts);
-        Ok(ids.find(|id| id.starts_with(&what)).map(str::to_owned))
+        ids.find(|id| id.starts_with(&what)).map(str::to_owned)
     });
     Ok(found.await?)
 }

@@ -4,7 +4,7 @@ use plimsoll::count::block_tokens;
 use plimsoll::{Block, Plan, Receipt, Tokens, WindowRole};
 use plimsoll_agent::{agent_description, agent_names};
 use plimsoll_config::{Action, PermissionRule};
-use plimsoll_session::{Driver, Inspection};
+use plimsoll_session::{Counter, Inspection, Window};
 use plimsoll_store::{Filter, Session};
 use plimsoll_tokens::ModelTable;
 
@@ -54,8 +54,7 @@ pub(super) struct Piece {
 }
 
 /// The largest pieces of a window, the largest first.
-pub(super) fn largest(driver: &Driver) -> Vec<Piece> {
-    let (window, counter) = (driver.window(), driver.counter());
+pub(super) fn largest(window: &Window, counter: &dyn Counter) -> Vec<Piece> {
     let mut pieces = Vec::new();
     for message in &window.messages {
         for block in &message.blocks {
@@ -83,7 +82,7 @@ pub(super) fn largest(driver: &Driver) -> Vec<Piece> {
                 }
             };
             let what = one_line(&what, 100);
-            pieces.push(Piece { kind, what, handle, tokens: block_tokens(block, &*counter) });
+            pieces.push(Piece { kind, what, handle, tokens: block_tokens(block, counter) });
         }
     }
     pieces.sort_by_key(|piece| std::cmp::Reverse(piece.tokens));

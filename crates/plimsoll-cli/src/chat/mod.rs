@@ -295,8 +295,7 @@ impl<'a> Chat<'a> {
     }
 
     fn hold(&mut self, conversation: Conversation) -> Result<(), AgentError> {
-        let driver = conversation.driver().clone();
-        let lease = self.runtime.block_on(driver.run(|driver| Ok(driver.lease().clone())))?;
+        let lease = self.runtime.block_on(conversation.handle().lease())?;
         if let Some(holder) = store::taken_from_living(&lease) {
             self.teller.notice(&format!("the session was taken from `{}`", one_line(&holder, 100)));
         }
@@ -379,14 +378,12 @@ impl<'a> Chat<'a> {
     /// The end of what was said before.
     fn recap(&mut self) -> Result<(), CliError> {
         let Some(conversation) = &self.conversation else { return Ok(()) };
-        let driver = conversation.driver().clone();
-        let said = self.runtime.block_on(driver.run(|driver| {
-            let log = driver.log();
-            let prompt = log.iter().rev().find(|message| message.is_prompt()).map(|message| message.text());
-            let answer = driver.last_word().map(|message| message.text());
-            Ok((prompt, answer))
-        }));
-        let (prompt, answer) = said?;
+        let handle = conversation.handle();
+        let prompt = handle.with_log(|log| {
+            log.iter().rev().find(|message| message.is_prompt()).map(|message| message.text())
+        });
+        let prompt = self.runtime.block_on(prompt)?;
+        let answer = self.runtime.block_on(handle.last_word())?.map(|message| message.text());
         let width = self.screen.width();
         if let Some(prompt) = prompt {
             self.screen.block(&paint(QUIET, &format!("› {}", one_line(&prompt, width.saturating_sub(3)))));

@@ -118,19 +118,15 @@ impl Chat<'_> {
     /// End the read when a task of the open session has ended and nothing is being typed.
     pub(super) fn wake_for_notes(&self, wake: Wake) -> Option<JoinHandle<()>> {
         let open = self.conversation.as_ref()?;
-        let (driver, session) = (open.driver().clone(), open.session().clone());
+        let (handle, session) = (open.handle().clone(), open.session().clone());
         let board = self.board.clone();
         Some(self.runtime.spawn(async move {
             let mut changes = board.watch();
             loop {
                 changes.borrow_and_update();
-                let waiting = driver.run(|driver| {
-                    let notes = driver.archive().store().notes(driver.session(), 0)?;
-                    Ok(notes.iter().any(|note| note.kind.starts_with(TASK_NOTES)))
-                });
                 // A session that cannot be read is told of by the next turn.
-                let has_notes = waiting.await.unwrap_or_default();
-                if has_notes {
+                let notes = handle.notes(0).await.unwrap_or_default();
+                if notes.iter().any(|note| note.kind.starts_with(TASK_NOTES)) {
                     tokio::time::sleep(GATHER).await;
                     if wake.end_read() {
                         return;

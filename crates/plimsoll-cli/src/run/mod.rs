@@ -81,7 +81,7 @@ async fn work(
         Some(id) => open(agent, &id).await?,
         None => agent.begin("").await?,
     };
-    let lease = conversation.driver().run(|driver| Ok(driver.lease().clone())).await?;
+    let lease = conversation.handle().lease().await?;
     if let Some(holder) = store::taken_from_living(&lease) {
         note(&format!("note: the session was taken from `{holder}`, whose writes are refused now"));
     }

@@ -19,7 +19,8 @@ use plimsoll::compact::request::Summariser;
 use plimsoll::receipt::UndoError;
 use plimsoll::{Ids, Limits, LogError, Policy, SessionId};
 use plimsoll_import::{Scope, projects_around};
-use plimsoll_session::{Driver, Figures, SessionError, Settings};
+use plimsoll_session::blocking::Driver;
+use plimsoll_session::{Figures, Session as OpenSession, SessionBuilder, SessionError, SessionModel};
 use plimsoll_store::{
     Archive, Filter, Lease, Session, SpillRecord, StoreError, TakeOver, holder_is_gone, holder_name,
     process_holder,
@@ -61,15 +62,10 @@ impl fmt::Debug for Opened {
     }
 }
 
-/// How a stored session is driven by a command that makes no requests.
-fn settings(session: &Session, config: &Config) -> Settings {
-    Settings {
-        policy: Arc::new(config.policy.clone()),
-        limits: Some(Limits::new(config.context, 0)),
-        holder: holder(),
-        lease: LEASE,
-        ..Settings::new(session.model.clone().unwrap_or_default())
-    }
+/// The model of a stored session, with these limits or else the configured ones.
+fn model_of(session: &Session, config: &Config, limits: Option<Limits>) -> SessionModel {
+    let limits = limits.unwrap_or(Limits::new(config.context, 0));
+    SessionModel::new(session.model.clone().unwrap_or_default()).limits(limits)
 }
 
 impl Opened {
@@ -221,16 +217,6 @@ impl Opened {
         self.driver_with(session, config, force, Some(limits), None)
     }
 
-    /// Like [`driver`](Opened::driver), for what changes nothing in the window: the session is not read to weigh it.
-    pub(crate) fn unweighed_driver(
-        &self,
-        session: &Session,
-        config: &Config,
-        force: bool,
-    ) -> Result<Driver, CliError> {
-        self.open_driver(session, force, settings(session, config))
-    }
-
     /// Like [`driver`](Opened::driver), with a summariser that can be asked.
     pub(crate) fn driver_with(
         &self,
@@ -240,17 +226,42 @@ impl Opened {
         limits: Option<Limits>,
         summariser: Option<Summariser>,
     ) -> Result<Driver, CliError> {
-        let usual = settings(session, config);
-        let limits = limits.or(usual.limits);
-        // No request is made here, so `inspect` is what the figures are held against.
-        let settings = Settings { limits, summariser, figures: Figures::Recorded, ..usual };
-        self.open_driver(session, force, settings)
+        // No request is made here, so figures have to agree with `inspect`.
+        let builder = self.builder(session, config, force).model(model_of(session, config, limits));
+        let (lease, builder) =
+            self.take(session, builder.summariser(summariser).figures(Figures::Recorded))?;
+        Ok(builder.open_leased_blocking(lease)?)
     }
 
-    fn open_driver(&self, session: &Session, force: bool, settings: Settings) -> Result<Driver, CliError> {
-        let take_over = if force { TakeOver::Always } else { TakeOver::Never };
-        let settings = Settings { take_over, ..settings };
-        let lease = match Driver::take_lease(&self.archive, &session.id, &settings) {
+    /// The session, for what changes nothing in the window: it is not read to weigh it.
+    pub(crate) async fn open_unweighed(
+        &self,
+        session: &Session,
+        config: &Config,
+        force: bool,
+    ) -> Result<OpenSession, CliError> {
+        let (lease, builder) = self.take(session, self.builder(session, config, force))?;
+        Ok(builder.open_leased(lease).await?)
+    }
+
+    /// Settings for a command that makes no requests.
+    fn builder(&self, session: &Session, config: &Config, force: bool) -> SessionBuilder {
+        OpenSession::builder(Arc::clone(&self.archive))
+            .session(session.id.clone())
+            .model(model_of(session, config, None))
+            .policy(config.policy.clone())
+            .holder(holder())
+            .lease(LEASE)
+            .take_over(if force { TakeOver::Always } else { TakeOver::Never })
+    }
+
+    /// Takes the lease of a session, and sees to it that an interrupt releases it.
+    fn take(
+        &self,
+        session: &Session,
+        mut builder: SessionBuilder,
+    ) -> Result<(Lease, SessionBuilder), CliError> {
+        let lease = match builder.take_lease() {
             Err(SessionError::Store(error @ StoreError::Leased { .. })) => {
                 return Err(CliError::from(error).hint("`--force` takes it over"));
             }
@@ -261,7 +272,7 @@ impl Opened {
         if let Some(holder) = taken_from_living(&lease) {
             note(&format!("note: `{}` was taken from `{holder}`, whose writes are refused now", session.id));
         }
-        Ok(Driver::open_leased(Arc::clone(&self.archive), lease, settings)?)
+        Ok((lease, builder))
     }
 
     /// The right to change a session; by force if another process may be running it.

@@ -10,11 +10,12 @@ mod translate;
 
 use std::path::{Path, PathBuf};
 
-use crate::error::ConfigError;
-use crate::origin::Origin;
-use crate::surroundings::Surroundings;
+use plimsoll_sandbox::Origin;
 
-pub use notice::Notice;
+use crate::error::ConfigError;
+use crate::notice::Notice;
+use crate::paths::{folder, opencode_user_folder, project_directories};
+use crate::surroundings::Surroundings;
 pub(crate) use translate::{Translation, translate};
 
 /// The folder of a project that OpenCode keeps its things in.
@@ -76,7 +77,7 @@ pub(crate) fn read(text: &str, path: &Path) -> Result<Translation, ConfigError> 
 
 /// The user's own files, the lightest first.
 pub(crate) fn user_files(around: &Surroundings) -> Vec<PathBuf> {
-    let folder = user_folder(around);
+    let folder = opencode_user_folder(around);
     let names = ["config.json"].into_iter().chain(NAMES);
     let mut files: Vec<PathBuf> =
         folder.iter().flat_map(|folder| names.clone().map(|name| folder.join(name))).collect();
@@ -87,30 +88,11 @@ pub(crate) fn user_files(around: &Surroundings) -> Vec<PathBuf> {
     files
 }
 
-pub(crate) fn user_folder(around: &Surroundings) -> Option<PathBuf> {
-    let folder = around.path("XDG_CONFIG_HOME").or_else(|| around.below_home(".config"));
-    folder.map(|folder| folder.join("opencode"))
-}
-
 /// The files in a directory, the lightest first.
 pub(crate) fn files_in(directory: &Path) -> Vec<PathBuf> {
     let folder = directory.join(FOLDER);
     let places = [directory, &folder].into_iter().flat_map(|place| NAMES.map(|name| place.join(name)));
     places.filter(|file| file.is_file()).chain(agent_files(&folder)).collect()
-}
-
-/// The directories whose files OpenCode reads: up to the root of the repository, or of the file system where there is
-/// none; the farthest first.
-pub(crate) fn project_directories(directory: &Path) -> Vec<&Path> {
-    let mut directories: Vec<&Path> = Vec::new();
-    for directory in directory.ancestors() {
-        directories.push(directory);
-        if directory.join(".git").exists() {
-            break;
-        }
-    }
-    directories.reverse();
-    directories
 }
 
 /// Whether project files are left alone, as OpenCode leaves them.
@@ -121,7 +103,7 @@ pub(crate) fn skips_projects(around: &Surroundings) -> bool {
 
 /// What OpenCode reads beside its files and Plimsoll does not: folders with agents, commands and the like, variables.
 pub(crate) fn unread(around: &Surroundings) -> Vec<Notice> {
-    let own = user_folder(around).into_iter();
+    let own = opencode_user_folder(around).into_iter();
     let projects = project_directories(&around.directory).into_iter().map(|directory| directory.join(FOLDER));
     let folders = own.chain(projects.filter(|_| !skips_projects(around)));
     let inner = folders.flat_map(|folder| NOT_READ.map(|name| folder.join(name)));
@@ -132,8 +114,8 @@ pub(crate) fn unread(around: &Surroundings) -> Vec<Notice> {
 
 /// The directory that a file belongs to: that of its folder, if it is in one.
 pub(crate) fn owner(path: &Path) -> &Path {
-    let folder = crate::layers::folder(path);
-    let own = if section_of(path).is_some() { crate::layers::folder(folder) } else { folder };
+    let beside = folder(path);
+    let own = if section_of(path).is_some() { folder(beside) } else { beside };
     match own.parent() {
         Some(above) if own.file_name().is_some_and(|name| name == FOLDER) => above,
         _ => own,

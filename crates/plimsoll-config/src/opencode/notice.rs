@@ -1,24 +1,11 @@
-//! What is read and has no effect here.
+//! What of OpenCode's is not read.
 
-use std::fmt;
 use std::path::Path;
 
-use serde::Serialize;
+use plimsoll_sandbox::Origin;
 
-use crate::origin::Origin;
+use crate::notice::Notice;
 use crate::run::OPENCODE_EVENTS;
-
-/// A setting that has no effect: one of OpenCode's, or one that its file cannot make.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Notice {
-    /// Its key as it is written, `*` for the names of models; or a folder.
-    pub key: String,
-    /// Where it stands.
-    pub origin: Origin,
-    /// Why, where that is not clear.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<String>,
-}
 
 impl Notice {
     pub(crate) fn folder(folder: &Path) -> Notice {
@@ -44,14 +31,4 @@ pub(crate) fn plugin_reason() -> String {
         "plugins are not run; a command in `[[hooks]]` of `plimsoll.toml` can handle {}",
         OPENCODE_EVENTS.map(|name| format!("`{name}`")).join(", ")
     )
-}
-
-impl fmt::Display for Notice {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{}: `{}` has no effect", self.origin, self.key)?;
-        match &self.reason {
-            Some(reason) => write!(formatter, ": {reason}"),
-            None => Ok(()),
-        }
-    }
 }

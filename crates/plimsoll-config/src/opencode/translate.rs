@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
+use plimsoll_sandbox::Origin;
 use serde_json::{Map, Value, json};
 
-use super::notice::{Notice, plugin_reason};
+use super::notice::plugin_reason;
 use super::parse::Parsed;
 use crate::error::ConfigError;
-use crate::origin::Origin;
+use crate::notice::Notice;
 use crate::run::Tree;
 
 /// What a file says in our words.

@@ -3,11 +3,10 @@
 use std::time::Duration;
 
 use plimsoll_providers::ModelRef;
+use plimsoll_sandbox::{Origin, Permissions, matches};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
-
-use super::permission::{Permissions, ToolSwitch, matches};
 
 /// Where an agent may be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -65,6 +64,17 @@ pub struct AgentConfig {
     pub disabled: bool,
     /// What is wrong with a reference of it; it cannot be used before that is mended.
     pub problem: Option<String>,
+}
+
+/// A tool that an agent has or has not.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolSwitch {
+    /// The tool, or a pattern of names.
+    pub tool: String,
+    /// Whether the agent has it.
+    pub on: bool,
+    /// Where this is said.
+    pub origin: Origin,
 }
 
 impl AgentConfig {

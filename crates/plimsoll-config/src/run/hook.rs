@@ -4,13 +4,10 @@ use std::fmt;
 use std::time::Duration;
 
 use plimsoll::redact::redact;
+use plimsoll_sandbox::{Grants, Origin, matches};
 use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
-
-use super::permission::matches;
-use super::sandbox::Grants;
-use crate::origin::Origin;
 
 /// The moment at which a hook is run. The names that OpenCode gives to the same moments are accepted too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

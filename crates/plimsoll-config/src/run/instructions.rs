@@ -3,9 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use globset::GlobBuilder;
+use plimsoll_sandbox::Origin;
 use walkdir::WalkDir;
 
-use crate::origin::Origin;
+use crate::paths::{opencode_user_folder, project_directories};
 use crate::surroundings::Surroundings;
 
 /// A path or glob of instructions.
@@ -37,10 +38,10 @@ impl InstructionSource {
     /// to the current directory. Outside of a repository only the current directory counts: what lies above it may be
     /// anyone's.
     pub(crate) fn standing(around: &Surroundings) -> Vec<InstructionSource> {
-        let own = around.config_folder().into_iter().chain(crate::opencode::user_folder(around));
+        let own = around.config_folder().into_iter().chain(opencode_user_folder(around));
         let own: Vec<Vec<InstructionSource>> =
             own.map(|folder| standing_in(&folder, None)).filter(|found| !found.is_empty()).take(1).collect();
-        let above = crate::opencode::project_directories(&around.directory);
+        let above = project_directories(&around.directory);
         let root = above.first().filter(|root| root.join(".git").exists()).copied();
         let folders = match root {
             Some(_) => above,

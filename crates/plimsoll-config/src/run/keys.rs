@@ -6,13 +6,13 @@ use std::fmt;
 use std::path::Path;
 
 use plimsoll_providers::Secret;
+use plimsoll_sandbox::Origin;
 use serde_json::Value;
 
 use super::layer::RunLayer;
 use super::provider::ProviderConfig;
 use super::reference::{self, Piece};
-use crate::layers::folder;
-use crate::origin::Origin;
+use crate::paths::folder;
 use crate::surroundings::Surroundings;
 
 /// Minimum length of a value that is compared with variables. Values such as `1` or `true` occur in unrelated variables.

@@ -1,23 +1,21 @@
 //! What one layer says about a run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::path::Path;
 use std::sync::Arc;
 
+use plimsoll_sandbox::{Action, Grants, Origin, PermissionRule};
 use serde_json::{Map, Value};
 
+use super::agent::ToolSwitch;
 use super::hook::HookCommand;
 use super::instructions::InstructionSource;
-use super::permission::{Action, PermissionRule, ToolSwitch};
 use super::provider;
-use super::sandbox::Grants;
 use super::skills::SkillSource;
 use super::spec::{HookSpec, SandboxSwitch};
 use super::tree::Tree;
 use crate::error::ConfigError;
-use crate::file::ConfigFile;
-use crate::opencode::Notice;
-use crate::origin::Origin;
+use crate::notice::Notice;
 
 /// What one layer says about a run.
 ///
@@ -46,6 +44,17 @@ pub(crate) struct RunLayer {
     pub(crate) problem: Option<Arc<ConfigError>>,
 }
 
+/// What a file says about a run, before it is taken apart.
+pub(crate) struct RunSource<'a> {
+    pub(crate) values: &'a Tree,
+    /// Where relative paths are meant from.
+    pub(crate) base: &'a Path,
+    /// Why it cannot be used.
+    pub(crate) problem: Option<Arc<ConfigError>>,
+    /// Where a key stands.
+    pub(crate) place: &'a dyn Fn(&str) -> Origin,
+}
+
 /// The key of a rule, with its pattern if that is not for everything.
 pub(crate) fn rule_key(agent: Option<&str>, rule: &PermissionRule) -> String {
     let section = match agent {
@@ -58,7 +67,7 @@ pub(crate) fn rule_key(agent: Option<&str>, rule: &PermissionRule) -> String {
 
 impl RunLayer {
     /// What a file says.
-    pub(crate) fn of_file(file: &ConfigFile) -> RunLayer {
+    pub(crate) fn of_source(file: &RunSource<'_>) -> RunLayer {
         let mut layer = RunLayer { problem: file.problem.clone(), ..RunLayer::default() };
         if let Err(error) = layer.take(file) {
             layer.problem.get_or_insert(Arc::new(error));
@@ -66,8 +75,8 @@ impl RunLayer {
         layer
     }
 
-    fn take(&mut self, file: &ConfigFile) -> Result<(), ConfigError> {
-        let mut values = file.run.clone();
+    fn take(&mut self, file: &RunSource<'_>) -> Result<(), ConfigError> {
+        let mut values = file.values.clone();
         if let Some(permissions) = values.0.shift_remove("permissions") {
             self.take_rules(None, "permissions", &permissions, file)?;
         }
@@ -91,7 +100,7 @@ impl RunLayer {
             }
         }
         for (mut path, value) in values.leaves() {
-            let origin = file.place(&path.join("."));
+            let origin = (file.place)(&path.join("."));
             // Names of headers are the same in any case, and a heavier layer must find those of a lighter one.
             if let [section, _, headers, header] = path.as_mut_slice()
                 && ["providers", "mcp"].contains(&section.as_str())
@@ -134,15 +143,15 @@ impl RunLayer {
         agent: Option<&str>,
         key: &str,
         value: &Value,
-        file: &ConfigFile,
+        file: &RunSource<'_>,
     ) -> Result<(), ConfigError> {
         let mut add = |tool: &str, pattern: &str, key: &str, value: &Value| {
             let action = value.as_str().and_then(|text| text.parse::<Action>().ok());
             let wrong = || format!("`{key}`: expected \"allow\", \"ask\" or \"deny\", found {value}");
-            let origin = file.place(key);
+            let origin = (file.place)(key);
             let action =
                 action.ok_or_else(|| ConfigError::Value { origin: origin.clone(), problem: wrong() })?;
-            let rule = PermissionRule { tool: tool.to_owned(), pattern: pattern.to_owned(), action, origin };
+            let rule = PermissionRule::new(tool, pattern, action, origin);
             self.rules.push((agent.map(str::to_owned), rule));
             Ok(())
         };
@@ -160,26 +169,26 @@ impl RunLayer {
         Ok(())
     }
 
-    fn take_switches(&mut self, agent: &str, value: &Value, file: &ConfigFile) -> Result<(), ConfigError> {
+    fn take_switches(&mut self, agent: &str, value: &Value, file: &RunSource<'_>) -> Result<(), ConfigError> {
         let key = format!("agents.{agent}.tools");
         let wrong = |key: &str, found: &Value, expected: &str| {
             let problem = format!("`{key}`: expected {expected}, found {found}");
-            ConfigError::Value { origin: file.place(key), problem }
+            ConfigError::Value { origin: (file.place)(key), problem }
         };
         let tools: &Map<String, Value> =
             value.as_object().ok_or_else(|| wrong(&key, value, "tools with true or false"))?;
         for (tool, value) in tools {
             let key = format!("{key}.{tool}");
             let on = value.as_bool().ok_or_else(|| wrong(&key, value, "true or false"))?;
-            let switch = ToolSwitch { tool: tool.clone(), on, origin: file.place(&key) };
+            let switch = ToolSwitch { tool: tool.clone(), on, origin: (file.place)(&key) };
             self.switches.push((agent.to_owned(), switch));
         }
         Ok(())
     }
 
-    fn take_hooks(&mut self, value: Option<Value>, file: &ConfigFile) -> Result<(), ConfigError> {
+    fn take_hooks(&mut self, value: Option<Value>, file: &RunSource<'_>) -> Result<(), ConfigError> {
         let Some(value) = value else { return Ok(()) };
-        let wrong = |key: &str, problem: String| ConfigError::Value { origin: file.place(key), problem };
+        let wrong = |key: &str, problem: String| ConfigError::Value { origin: (file.place)(key), problem };
         let specs: Vec<HookSpec> = serde_path_to_error::deserialize(value).map_err(|error| {
             let at = error.path().to_string();
             let at = if at == "." { String::new() } else { at };
@@ -195,44 +204,43 @@ impl RunLayer {
             let timeout = timeout.as_ref().map(provider::duration).transpose();
             let timeout = timeout
                 .map_err(|problem| wrong(&format!("{key}.timeout"), format!("`hooks.timeout`: {problem}")))?;
-            let origin = file.place(&key);
-            let grants = Grants {
-                unconfined: sandbox == Some(SandboxSwitch::Off),
-                network: network.unwrap_or(false),
-                unix_sockets: unix_sockets.unwrap_or(false),
-                // As they are written; the home is known when all layers are.
-                write: write.into_iter().map(PathBuf::from).collect(),
-            };
+            let origin = (file.place)(&key);
+            // The paths as they are written; the home is known when all layers are.
+            let grants = Grants::default()
+                .unconfined(sandbox == Some(SandboxSwitch::Off))
+                .network(network.unwrap_or(false))
+                .unix_sockets(unix_sockets.unwrap_or(false))
+                .write(write);
             self.hooks.push(HookCommand { event, command, timeout, tools, grants, origin, problem: None });
         }
         Ok(())
     }
 
-    fn take_skills(&mut self, value: Option<Value>, file: &ConfigFile) -> Result<(), ConfigError> {
+    fn take_skills(&mut self, value: Option<Value>, file: &RunSource<'_>) -> Result<(), ConfigError> {
         let Some(value) = value else { return Ok(()) };
-        let origin = file.place("skills");
+        let origin = (file.place)("skills");
         let wrong = || {
             let problem = "`skills`: expected a list of folders".to_owned();
             ConfigError::Value { origin: origin.clone(), problem }
         };
         for path in value.as_array().ok_or_else(wrong)? {
             let path = path.as_str().ok_or_else(wrong)?.to_owned();
-            let (folder, origin) = (file.base.clone(), origin.clone());
+            let (folder, origin) = (file.base.to_owned(), origin.clone());
             self.skills.push(SkillSource { path, folder, within: None, origin });
         }
         Ok(())
     }
 
-    fn take_instructions(&mut self, value: Option<Value>, file: &ConfigFile) -> Result<(), ConfigError> {
+    fn take_instructions(&mut self, value: Option<Value>, file: &RunSource<'_>) -> Result<(), ConfigError> {
         let Some(value) = value else { return Ok(()) };
-        let origin = file.place("instructions");
+        let origin = (file.place)("instructions");
         let wrong = || {
             let problem = "`instructions`: expected a list of paths".to_owned();
             ConfigError::Value { origin: origin.clone(), problem }
         };
         for pattern in value.as_array().ok_or_else(wrong)? {
             let pattern = pattern.as_str().ok_or_else(wrong)?.to_owned();
-            let (folder, origin) = (file.base.clone(), origin.clone());
+            let (folder, origin) = (file.base.to_owned(), origin.clone());
             let source = InstructionSource { pattern, folder, within: None, origin, problem: None };
             self.instructions.push(source);
         }

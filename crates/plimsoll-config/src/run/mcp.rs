@@ -6,8 +6,7 @@ use std::time::Duration;
 
 use plimsoll::redact::redact;
 use plimsoll_providers::Secret;
-
-use super::sandbox::Grants;
+use plimsoll_sandbox::Grants;
 
 /// An MCP server.
 #[derive(Clone, Debug, PartialEq, Eq)]

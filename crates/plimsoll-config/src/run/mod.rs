@@ -12,45 +12,43 @@ mod keys;
 mod layer;
 pub(crate) mod mask;
 mod mcp;
-mod permission;
 mod provider;
 pub(crate) mod reference;
 mod resolve;
-mod sandbox;
 pub(crate) mod settle;
 mod skills;
 mod spec;
 mod tasks;
 mod tree;
+mod webfetch;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use plimsoll_providers::ModelRef;
+use plimsoll_sandbox::{Origin, Permissions, SandboxConfig};
 use serde::Serialize;
 use serde_json::Value;
 
 use crate::error::ConfigError;
-use crate::opencode::Notice;
-use crate::origin::Origin;
+use crate::notice::Notice;
 use crate::surroundings::Surroundings;
 use spec::RunSpec;
 
-pub use agent::{AgentConfig, AgentFork, AgentMode};
+pub use agent::{AgentConfig, AgentFork, AgentMode, ToolSwitch};
 pub(crate) use hook::OPENCODE_EVENTS;
 pub use hook::{HookCommand, HookEvent};
 pub use instructions::{INSTRUCTION_ENTRIES, InstructionSource};
 pub use keys::ProviderKeys;
-pub(crate) use layer::{RunLayer, rule_key};
+pub(crate) use layer::{RunLayer, RunSource, rule_key};
 pub use mcp::{McpConnection, McpServer};
-pub use permission::{Action, PermissionRule, Permissions, ToolSwitch, matches};
-pub(crate) use provider::environment_layer;
 pub use provider::{ModelConfig, ProviderConfig};
+pub(crate) use provider::{RUN_VARIABLES, environment_layer};
 pub use resolve::{ResolvedModel, SetupError};
-pub use sandbox::{Grants, SandboxConfig, SandboxMode, WebfetchConfig};
 pub use skills::SkillSource;
 pub use tasks::TaskConfig;
 pub(crate) use tree::Tree;
+pub use webfetch::WebfetchConfig;
 
 /// The sections of a file that are about a run.
 pub(crate) const SECTIONS: [&str; 16] = [

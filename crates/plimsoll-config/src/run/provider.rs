@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use plimsoll::{Limits, Policy, Tokens};
 use plimsoll_providers::{ClientOptions, Secret, Wire};
+use plimsoll_sandbox::Origin;
 use plimsoll_tokens::{KnownFacts, ModelPrice};
 use serde_json::Value;
 
@@ -13,9 +14,16 @@ use super::layer::RunLayer;
 use super::spec::{ApiSpec, ModelSpec, ProviderSpec, TimeSpec};
 use super::tree::Tree;
 use crate::error::ConfigError;
-use crate::names;
-use crate::origin::Origin;
 use crate::surroundings::Surroundings;
+
+/// Variables about a run, and the settings they make.
+pub(crate) const RUN_VARIABLES: [(&str, &str); 5] = [
+    ("PLIMSOLL_MODEL", "model"),
+    ("PLIMSOLL_SMALL_MODEL", "small_model"),
+    ("PLIMSOLL_MAX_STEPS", "max_steps"),
+    ("PLIMSOLL_MAX_COST", "max_cost"),
+    ("PLIMSOLL_MAX_TOKENS", "max_tokens"),
+];
 
 /// Providers that are known without configuration: name, `api`, the variables of key and address.
 pub(crate) const BUILT_IN: [(&str, &str, &str, &str); 3] = [
@@ -149,7 +157,7 @@ pub(crate) fn environment_layer(around: &Surroundings) -> Result<RunLayer, Confi
             set(&["providers", provider, "headers", header], value.trim().into(), name);
         }
     }
-    for (name, field) in names::RUN_VARIABLES {
+    for (name, field) in RUN_VARIABLES {
         let Some(text) = variable(name) else { continue };
         let is_text = field.ends_with("model");
         let value = if is_text { text.trim().into() } else { number(name, text)? };

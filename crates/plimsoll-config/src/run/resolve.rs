@@ -4,13 +4,13 @@ use std::fmt;
 
 use plimsoll::Limits;
 use plimsoll_providers::{ClientOptions, Endpoint, EndpointError, ModelRef};
+use plimsoll_sandbox::Origin;
 use plimsoll_tokens::{CacheRule, KnownFacts, ModelPrice, ModelTable};
 use thiserror::Error;
 
 use super::RunConfig;
 use super::provider::{BUILT_IN, ModelConfig, ProviderConfig, carries_key};
-use crate::names::nearest;
-use crate::origin::Origin;
+use crate::nearest::nearest;
 
 /// A model, and all that is known of it.
 #[derive(Clone, Debug, PartialEq)]

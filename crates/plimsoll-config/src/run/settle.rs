@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use plimsoll_providers::ModelRef;
+use plimsoll_sandbox::{Grants, Origin, PermissionRule, Permissions, SandboxConfig};
 use serde_json::{Map, Value};
 
 use super::agent::AgentConfig;
@@ -11,16 +12,14 @@ use super::hook::HookCommand;
 use super::instructions::InstructionSource;
 use super::layer::{RunLayer, rule_key};
 use super::mcp::{McpConnection, McpServer};
-use super::permission::{PermissionRule, Permissions};
 use super::provider::{self, ProviderConfig};
-use super::sandbox::{Grants, SandboxConfig, WebfetchConfig};
 use super::spec::{AgentSpec, McpSpec, RunSpec, SandboxSpec, SandboxSwitch, TaskSpec};
 use super::tasks::TaskConfig;
+use super::webfetch::WebfetchConfig;
 use super::{RunCaps, RunConfig, RunField, mask, reference};
 use crate::error::ConfigError;
-use crate::layers::folder;
-use crate::opencode::Notice;
-use crate::origin::Origin;
+use crate::notice::Notice;
+use crate::paths::folder;
 use crate::surroundings::Surroundings;
 
 impl RunLayer {
@@ -257,15 +256,12 @@ impl RunLayer {
     }
 
     fn sandbox(&self, spec: &SandboxSpec, around: &Surroundings) -> Result<SandboxConfig, ConfigError> {
-        Ok(SandboxConfig {
-            mode: spec.mode.unwrap_or_default(),
-            write: self.granted_paths("sandbox.write", &spec.write, around)?,
-            // Set by `Config::load`, which knows where the store is.
-            closed: Vec::new(),
-            private: Vec::new(),
-            network: spec.network.unwrap_or(false),
-            unix_sockets: spec.unix_sockets.unwrap_or(false),
-        })
+        // `Config::load`, which knows where the store is, sets what is closed.
+        Ok(SandboxConfig::default()
+            .mode(spec.mode.unwrap_or_default())
+            .write(self.granted_paths("sandbox.write", &spec.write, around)?)
+            .network(spec.network.unwrap_or(false))
+            .unix_sockets(spec.unix_sockets.unwrap_or(false)))
     }
 
     fn task_config(&self, spec: &TaskSpec) -> Result<TaskConfig, ConfigError> {
@@ -298,12 +294,11 @@ impl RunLayer {
             let key = format!("{key}.timeout");
             self.wrong(&key, &format!("`{key}`: {problem}"))
         })?;
-        let grants = Grants {
-            unconfined: spec.sandbox == Some(SandboxSwitch::Off),
-            network: spec.network.unwrap_or(false),
-            unix_sockets: spec.unix_sockets.unwrap_or(false),
-            write: self.granted_paths(&format!("{key}.write"), &spec.write, around)?,
-        };
+        let grants = Grants::default()
+            .unconfined(spec.sandbox == Some(SandboxSwitch::Off))
+            .network(spec.network.unwrap_or(false))
+            .unix_sockets(spec.unix_sockets.unwrap_or(false))
+            .write(self.granted_paths(&format!("{key}.write"), &spec.write, around)?);
         let connection = match (spec.command, spec.url) {
             (Some(command), None) if !command.is_empty() => {
                 let origin = self.origins.get(&format!("{key}.cwd"));
@@ -339,9 +334,9 @@ impl RunLayer {
                 (Some(rest), Some(home)) => format!("{home}{rest}"),
                 _ => rule.pattern.clone(),
             };
-            PermissionRule { pattern, ..rule.clone() }
+            PermissionRule::new(&rule.tool, pattern, rule.action, rule.origin.clone())
         });
-        Permissions { rules: rules.collect() }
+        rules.collect()
     }
 
     /// Every setting but those that are built in, what is secret hidden.
@@ -398,7 +393,7 @@ pub(crate) fn hook_value(hook: &HookCommand) -> Value {
     fields.insert("event".to_owned(), hook.event.name().into());
     fields.insert("command".to_owned(), hook.command.clone().into());
     fields.extend(hook.tools.clone().map(|tools| ("tools".to_owned(), tools.into())));
-    let Grants { unconfined, network, unix_sockets, write } = &hook.grants;
+    let Grants { unconfined, network, unix_sockets, write, .. } = &hook.grants;
     fields.extend(unconfined.then(|| ("sandbox".to_owned(), "off".into())));
     fields.extend(network.then(|| ("network".to_owned(), true.into())));
     fields.extend(unix_sockets.then(|| ("unix_sockets".to_owned(), true.into())));

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::origin::Origin;
+use plimsoll_sandbox::Origin;
 
 /// A folder with skills, besides those that are looked into anyway.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -4,14 +4,13 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll_sandbox::{Action, SandboxMode};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::agent::{AgentFork, AgentMode};
 use super::hook::HookEvent;
-use super::permission::Action;
-use super::sandbox::SandboxMode;
 
 /// Everything about a run.
 #[derive(Default, Deserialize, JsonSchema)]

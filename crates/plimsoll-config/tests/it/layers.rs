@@ -76,7 +76,7 @@ fn layer_of(config: &Config, field: &str) -> &'static str {
         Origin::File { .. } => LAYERS[2],
         Origin::Variable(_) => LAYERS[3],
         Origin::Flag(_) => LAYERS[4],
-        Origin::Answer => unreachable!("no person is asked for a setting"),
+        other => unreachable!("no setting comes from {other}"),
     }
 }
 

@@ -227,8 +227,8 @@ fn grants_of_a_project_need_trust_are_reviewed_and_never_turn_the_sandbox_off() 
     assert!(config.left_out.is_empty());
     let run = config.run.as_ref().unwrap();
     let write = vec![home.project.join("build"), home.path.join("cache")];
-    assert_eq!(run.hooks[0].grants, Grants { network: true, write, ..Grants::default() });
-    let grants = Grants { unix_sockets: true, write: vec!["/var/lib/db".into()], ..Grants::default() };
+    assert_eq!(run.hooks[0].grants, Grants::default().network(true).write(write));
+    let grants = Grants::default().unix_sockets(true).write(["/var/lib/db"]);
     assert_eq!(run.mcp["db"].grants, grants);
     let told: Vec<String> = config.notices.iter().map(|notice| notice.to_string()).collect();
     for key in ["hooks.0.sandbox", "mcp.db.sandbox"] {
@@ -252,8 +252,7 @@ fn the_users_own_configuration_turns_the_sandbox_of_a_hook_and_a_server_off() {
 fn a_section_of_the_configuration_grants_to_a_server_of_opencodes() {
     let server = r#"{"mcp": {"web": {"type": "local", "command": ["npx", "web"]}}}"#;
     let granted = "[mcp.web]\nnetwork = true\nwrite = [\"~/.npm\"]\n";
-    let grants =
-        |home: &Home| Grants { network: true, write: vec![home.path.join(".npm")], ..Grants::default() };
+    let grants = |home: &Home| Grants::default().network(true).write([home.path.join(".npm")]);
     let home = Home::new()
         .with(".config/opencode/opencode.json", server)
         .with(".config/plimsoll/config.toml", granted);

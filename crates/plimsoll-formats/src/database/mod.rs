@@ -28,8 +28,8 @@ use rusqlite::{Connection, Row};
 use tempfile::TempDir;
 
 use self::sqlite::failed;
-use crate::detect::Format;
 use crate::error::FormatError;
+use crate::format::Format;
 use crate::transcript::{Chain, SessionInfo, Transcript};
 
 /// A database with sessions of OpenCode or goose, open for reading.

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use super::{Sink, choose};
 use crate::assembly::{Answer, Assembly, Compaction, MOST_HELD};
 use crate::blocks::{arguments, blocks, file, flatten};
-use crate::detect::Format;
+use crate::format::Format;
 use crate::hash::{HashSet64, Hasher};
 use crate::json::{Json, Take};
 use crate::lines::{Fault, Lines};

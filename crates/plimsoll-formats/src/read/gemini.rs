@@ -11,9 +11,9 @@ use serde_json::{Value, json};
 
 use super::Sink;
 use crate::assembly::{Answer, Assembly};
-use crate::blocks::words_of;
 use crate::document::Document;
 use crate::error::FormatError;
+use crate::file_text::words_of;
 use crate::json::{Json, Take};
 use crate::misfits::Misfits;
 use crate::transcript::{Chain, SessionInfo, Transcript};

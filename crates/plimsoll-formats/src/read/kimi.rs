@@ -17,7 +17,7 @@ use super::Sink;
 use super::openai::{self, Joins};
 use crate::assembly::{Answer, Assembly, Compaction, MOST_HELD};
 use crate::blocks::{arguments, blocks, file, flatten};
-use crate::detect::Format;
+use crate::format::Format;
 use crate::json::{Json, Take};
 use crate::lines::Lines;
 use crate::misfits::Misfits;

@@ -13,6 +13,7 @@ mod openai;
 pub(crate) mod opencode;
 mod openhands;
 mod pi;
+mod restarted;
 mod swe_agent;
 mod trae;
 
@@ -20,14 +21,16 @@ use std::io::{BufRead, Cursor, Read, Seek, SeekFrom};
 
 use plimsoll::Message;
 
-use crate::detect::{Format, detect};
+use crate::detect::detect;
 use crate::document::Document;
 use crate::error::FormatError;
+use crate::format::Format;
 use crate::lines::Lines;
 use crate::nearest::{Seen, nearest};
 use crate::recorded::Recorded;
 use crate::restart::Restart;
 use crate::transcript::{Chain, SessionInfo, Transcript};
+pub use restarted::visit_from;
 
 /// How much of a transcript is looked at to tell its format.
 const BEGINNING: u64 = 64 << 10;
@@ -152,7 +155,7 @@ pub fn visit_as(
 }
 
 /// Visit lines from a restart on; the input stands there.
-pub(crate) fn visit_restarted(
+fn visit_restarted(
     restart: &Restart,
     input: impl BufRead + Seek,
     sink: Sink,

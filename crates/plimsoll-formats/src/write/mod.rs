@@ -13,8 +13,8 @@ use plimsoll::log::Moment;
 use plimsoll::{Message, PartBody, Policy, Text, Window};
 use serde_json::{Value, json};
 
-use crate::detect::Format;
 use crate::error::FormatError;
+use crate::format::Format;
 use crate::transcript::SessionInfo;
 
 pub use session::{NewSession, write_session};

@@ -16,7 +16,7 @@ use super::wire::{
 };
 use crate::Extra;
 use crate::names::{IdMap, ToolNames};
-use crate::request::{
+use crate::prompt::{
     BuildError, CacheTtl, File, Prompt, Thinking, ToolChoice, as_object, object_schema, overlay,
 };
 
@@ -80,7 +80,7 @@ pub(crate) fn build(prompt: &Prompt<'_>, names: &mut ToolNames) -> Result<Messag
     overlay(request, &prompt.options.extra)
 }
 
-fn declare(tool: &crate::request::ToolSpec, names: &mut ToolNames) -> Tool {
+fn declare(tool: &crate::prompt::ToolSpec, names: &mut ToolNames) -> Tool {
     Tool {
         name: names.wire(&tool.name),
         description: (!tool.description.is_empty()).then(|| tool.description.clone()),

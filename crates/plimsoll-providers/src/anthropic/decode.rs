@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll::AnswerEvent;
 use serde_json::{Value, json};
 
 use super::wire::{ContentBlock, Delta, Event, KNOWN_EVENTS, Usage};
-use crate::decode::{Context, DecodeError, check_unknown, parse};
+use crate::decoding::{Context, DecodeError, check_unknown, parse};
 use crate::error::{Failure, ProviderError};
-use crate::event::StreamEvent;
 use crate::lanes::{Lanes, Said, named, parse_input};
 
 #[derive(Debug)]
@@ -43,11 +43,11 @@ impl AnthropicDecoder {
         self.lanes.said()
     }
 
-    pub(crate) fn event(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
+    pub(crate) fn event(&mut self, data: &str, out: &mut Vec<AnswerEvent>) -> Result<(), DecodeError> {
         match parse::<Event>(data)? {
             Event::MessageStart { message } => {
                 self.usage.update(message.usage.unwrap_or_default());
-                out.extend(self.usage.normalise().map(StreamEvent::Usage));
+                out.extend(self.usage.normalise().map(AnswerEvent::Usage));
             }
             Event::ContentBlockStart { index, content_block } => {
                 // Blocks of other kinds come whole. For the known ones it is their first words, which count little.
@@ -60,14 +60,14 @@ impl AnthropicDecoder {
                 self.reason = delta.stop_reason.or(self.reason.take());
                 if let Some(usage) = usage {
                     self.usage.update(usage);
-                    out.extend(self.usage.normalise().map(StreamEvent::Usage));
+                    out.extend(self.usage.normalise().map(AnswerEvent::Usage));
                 }
             }
             Event::MessageStop {} => {
                 let open: Vec<u64> = self.open.keys().copied().collect();
                 open.into_iter().for_each(|index| self.stop(index, out));
                 let reason = self.reason.take().unwrap_or_else(|| "unknown".into());
-                out.push(StreamEvent::Finished { reason, usage: self.usage.normalise() });
+                out.push(AnswerEvent::Finished { reason, usage: self.usage.normalise() });
             }
             Event::Ping {} => {}
             Event::Error { error } => {
@@ -79,7 +79,7 @@ impl AnthropicDecoder {
         Ok(())
     }
 
-    fn begin(&mut self, index: u64, block: ContentBlock, out: &mut Vec<StreamEvent>) {
+    fn begin(&mut self, index: u64, block: ContentBlock, out: &mut Vec<AnswerEvent>) {
         // A server that does not close its blocks begins the next one at the same place or after it.
         if self.open.contains_key(&index) {
             self.stop(index, out);
@@ -89,13 +89,13 @@ impl AnthropicDecoder {
         let open = match block {
             ContentBlock::Text { text, .. } => {
                 if !text.is_empty() {
-                    write(StreamEvent::Text(text));
+                    write(AnswerEvent::Text(text));
                 }
                 Open::Text
             }
             ContentBlock::Thinking { thinking, signature, .. } => {
                 if !thinking.is_empty() {
-                    write(StreamEvent::Thinking(thinking));
+                    write(AnswerEvent::Thinking(thinking));
                 }
                 Open::Thinking { signature }
             }
@@ -104,12 +104,12 @@ impl AnthropicDecoder {
                 Open::Thinking { signature: String::new() }
             }
             ContentBlock::ToolUse { id, name, input, .. } => {
-                write(StreamEvent::CallBegin { call: id, tool: self.context.tools.own(&name) });
+                write(AnswerEvent::CallBegin { call: id, tool: self.context.tools.own(&name) });
                 // Empty here, and streamed; servers that do not stream inputs send it whole.
                 let whole = input.as_object().is_some_and(|input| !input.is_empty());
                 let input = if whole { input.to_string() } else { String::new() };
                 if whole {
-                    write(StreamEvent::CallInput(input.clone()));
+                    write(AnswerEvent::CallInput(input.clone()));
                 }
                 Open::Call { input }
             }
@@ -119,16 +119,16 @@ impl AnthropicDecoder {
         self.open.insert(index, open);
     }
 
-    fn delta(&mut self, index: u64, delta: Delta, out: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
+    fn delta(&mut self, index: u64, delta: Delta, out: &mut Vec<AnswerEvent>) -> Result<(), DecodeError> {
         let Some(open) = self.open.get_mut(&index) else {
             return Err(DecodeError::Malformed(format!("a delta of block {index}, which is not open")));
         };
         match (open, delta) {
             (Open::Text, Delta::TextDelta { text }) => {
-                self.lanes.write(index, StreamEvent::Text(text), out);
+                self.lanes.write(index, AnswerEvent::Text(text), out);
             }
             (Open::Thinking { .. }, Delta::ThinkingDelta { thinking }) => {
-                self.lanes.write(index, StreamEvent::Thinking(thinking), out);
+                self.lanes.write(index, AnswerEvent::Thinking(thinking), out);
             }
             (Open::Thinking { signature }, Delta::SignatureDelta { signature: more }) => {
                 self.lanes.note_kept(more.len());
@@ -137,7 +137,7 @@ impl AnthropicDecoder {
             (Open::Call { input }, Delta::InputJsonDelta { partial_json }) => {
                 input.push_str(&partial_json);
                 if !partial_json.is_empty() {
-                    self.lanes.write(index, StreamEvent::CallInput(partial_json), out);
+                    self.lanes.write(index, AnswerEvent::CallInput(partial_json), out);
                 }
             }
             (Open::Other { input, .. }, Delta::InputJsonDelta { partial_json }) => {
@@ -156,24 +156,24 @@ impl AnthropicDecoder {
         Ok(())
     }
 
-    fn stop(&mut self, index: u64, out: &mut Vec<StreamEvent>) {
+    fn stop(&mut self, index: u64, out: &mut Vec<AnswerEvent>) {
         let Some(open) = self.open.remove(&index) else { return };
         let provider = &self.context.provider;
         let mut write = |event| self.lanes.write(index, event, out);
         match open {
-            Open::Text => write(StreamEvent::PartEnd),
+            Open::Text => write(AnswerEvent::PartEnd),
             Open::Thinking { signature } => {
                 if !signature.is_empty() {
                     write(self.context.sign(json!({ "signature": signature })));
                 }
-                write(StreamEvent::PartEnd);
+                write(AnswerEvent::PartEnd);
             }
-            Open::Call { input } => write(StreamEvent::CallReady(parse_input(&input))),
+            Open::Call { input } => write(AnswerEvent::CallReady(parse_input(&input))),
             Open::Other { mut block, input } => {
                 if !input.is_empty() {
                     block["input"] = parse_input(&input);
                 }
-                write(StreamEvent::Block(named(provider, &block)));
+                write(AnswerEvent::Block(named(provider, &block)));
             }
         }
         self.lanes.close(index, out);

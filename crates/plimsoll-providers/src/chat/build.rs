@@ -12,7 +12,7 @@ use super::wire::{
 };
 use crate::Extra;
 use crate::names::{IdMap, ToolNames};
-use crate::request::{
+use crate::prompt::{
     BuildError, File, MaxTokensField, Prompt, Thinking, ToolChoice, ToolSpec, WordlessContent, as_object,
     is_openai_reasoning, object_schema, overlay,
 };

@@ -3,12 +3,12 @@
 //! The format has no blocks: a change from one field to another begins one. Calls are told apart by their index, and
 //! by their id where a server (Gemini's compatible one) gives all of them the same index.
 
+use plimsoll::AnswerEvent;
 use serde_json::{Value, json};
 
 use super::wire::{Chunk, Content, ContentPart, Delta, ToolCallDelta, Usage};
-use crate::decode::{Context, DecodeError, parse};
+use crate::decoding::{Context, DecodeError, parse};
 use crate::error::{Failure, ProviderError};
-use crate::event::StreamEvent;
 use crate::lanes::{Lanes, Said, parse_input};
 
 /// The data of the event after which a server sends nothing more.
@@ -66,7 +66,7 @@ impl ChatDecoder {
         self.lanes.said()
     }
 
-    pub(crate) fn event(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
+    pub(crate) fn event(&mut self, data: &str, out: &mut Vec<AnswerEvent>) -> Result<(), DecodeError> {
         if data.trim() == DONE {
             self.finish(out);
             return Ok(());
@@ -89,14 +89,14 @@ impl ChatDecoder {
             if normalised.is_some() {
                 self.usage = Some(usage);
             }
-            out.extend(normalised.map(StreamEvent::Usage));
+            out.extend(normalised.map(AnswerEvent::Usage));
         }
         Ok(())
     }
 
     /// The stream ended without `[DONE]`: whether the answer is whole all the same. The reason why it stopped is
     /// what ends an answer here; the mark after it is left out by some servers.
-    pub(crate) fn end(&mut self, out: &mut Vec<StreamEvent>) -> bool {
+    pub(crate) fn end(&mut self, out: &mut Vec<AnswerEvent>) -> bool {
         let is_whole = self.reason.is_some();
         if is_whole {
             self.finish(out);
@@ -104,14 +104,14 @@ impl ChatDecoder {
         is_whole
     }
 
-    fn finish(&mut self, out: &mut Vec<StreamEvent>) {
+    fn finish(&mut self, out: &mut Vec<AnswerEvent>) {
         self.close_all(out);
         let reason = self.reason.take().unwrap_or_else(|| "unknown".into());
         let usage = self.usage.as_ref().and_then(Usage::normalise);
-        out.push(StreamEvent::Finished { reason, usage });
+        out.push(AnswerEvent::Finished { reason, usage });
     }
 
-    fn delta(&mut self, delta: Delta, out: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
+    fn delta(&mut self, delta: Delta, out: &mut Vec<AnswerEvent>) -> Result<(), DecodeError> {
         // Servers that send both fields send the same words in them.
         if let Some(thought) = delta.reasoning_content.or(delta.reasoning).filter(|text| !text.is_empty()) {
             self.write(Kind::Thinking, thought, out);
@@ -145,20 +145,20 @@ impl ChatDecoder {
         Ok(())
     }
 
-    fn write(&mut self, kind: Kind, text: String, out: &mut Vec<StreamEvent>) {
+    fn write(&mut self, kind: Kind, text: String, out: &mut Vec<AnswerEvent>) {
         if text.is_empty() {
             return;
         }
         let key = self.prose(kind, out);
         let event = match kind {
-            Kind::Text => StreamEvent::Text(text),
-            Kind::Thinking => StreamEvent::Thinking(text),
+            Kind::Text => AnswerEvent::Text(text),
+            Kind::Thinking => AnswerEvent::Thinking(text),
         };
         self.lanes.write(key, event, out);
     }
 
     /// The key of the text or thought that is being written; a new one if the last was of the other kind.
-    fn prose(&mut self, kind: Kind, out: &mut Vec<StreamEvent>) -> u64 {
+    fn prose(&mut self, kind: Kind, out: &mut Vec<AnswerEvent>) -> u64 {
         if let Some(prose) = self.prose.filter(|prose| prose.kind == kind) {
             return prose.key;
         }
@@ -175,18 +175,18 @@ impl ChatDecoder {
         self.next_key
     }
 
-    fn end_prose(&mut self, out: &mut Vec<StreamEvent>) {
+    fn end_prose(&mut self, out: &mut Vec<AnswerEvent>) {
         let Some(Prose { kind, key }) = self.prose.take() else { return };
         if kind == Kind::Thinking && !self.details.is_empty() {
             let details = std::mem::take(&mut self.details);
             let signature = self.context.sign(json!({ "reasoning_details": details }));
             self.lanes.write(key, signature, out);
         }
-        self.lanes.write(key, StreamEvent::PartEnd, out);
+        self.lanes.write(key, AnswerEvent::PartEnd, out);
         self.lanes.close(key, out);
     }
 
-    fn call(&mut self, delta: ToolCallDelta, out: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
+    fn call(&mut self, delta: ToolCallDelta, out: &mut Vec<AnswerEvent>) -> Result<(), DecodeError> {
         self.end_prose(out);
         let id = delta.id.filter(|id| !id.is_empty());
         let name = delta.function.name.filter(|name| !name.is_empty());
@@ -207,7 +207,7 @@ impl ChatDecoder {
                 let key = self.open();
                 let call = id.clone().unwrap_or_else(|| format!("call_{index}"));
                 let tool = self.context.tools.own(&name);
-                self.lanes.write(key, StreamEvent::CallBegin { call, tool }, out);
+                self.lanes.write(key, AnswerEvent::CallBegin { call, tool }, out);
                 self.calls.push(Call { index, id, key, input: String::new(), is_open: true });
                 self.calls.len() - 1
             }
@@ -222,26 +222,26 @@ impl ChatDecoder {
             };
         }
         call.input.push_str(&more);
-        self.lanes.write(call.key, StreamEvent::CallInput(more), out);
+        self.lanes.write(call.key, AnswerEvent::CallInput(more), out);
         Ok(())
     }
 
     /// Close the calls whose inputs are whole. Others stay open: a server may write parallel calls in turns.
-    fn settle_calls(&mut self, out: &mut Vec<StreamEvent>) {
+    fn settle_calls(&mut self, out: &mut Vec<AnswerEvent>) {
         for call in self.calls.iter_mut().filter(|call| call.is_open) {
             if let Ok(input) = serde_json::from_str::<Value>(&call.input) {
                 call.is_open = false;
-                self.lanes.write(call.key, StreamEvent::CallReady(input), out);
+                self.lanes.write(call.key, AnswerEvent::CallReady(input), out);
                 self.lanes.close(call.key, out);
             }
         }
     }
 
-    fn close_all(&mut self, out: &mut Vec<StreamEvent>) {
+    fn close_all(&mut self, out: &mut Vec<AnswerEvent>) {
         self.end_prose(out);
         for call in self.calls.iter_mut().filter(|call| call.is_open) {
             call.is_open = false;
-            self.lanes.write(call.key, StreamEvent::CallReady(parse_input(&call.input)), out);
+            self.lanes.write(call.key, AnswerEvent::CallReady(parse_input(&call.input)), out);
             self.lanes.close(call.key, out);
         }
     }

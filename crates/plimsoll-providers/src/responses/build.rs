@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::wire::{Content, ContentPart, Item, Output, Reasoning, ResponsesRequest, SummaryPart, Tool};
 use crate::Extra;
 use crate::names::{IdMap, ToolNames};
-use crate::request::{
+use crate::prompt::{
     BuildError, File, Prompt, Thinking, ToolChoice, ToolSpec, as_object, is_openai_reasoning, object_schema,
     overlay,
 };

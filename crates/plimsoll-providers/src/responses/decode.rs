@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
+use plimsoll::AnswerEvent;
 use serde_json::{Value, json};
 
 use super::wire::{Content, ContentPart, Event, Item, KNOWN_EVENTS, Response};
-use crate::decode::{Context, DecodeError, check_unknown, parse};
+use crate::decoding::{Context, DecodeError, check_unknown, parse};
 use crate::error::{Failure, ProviderError};
-use crate::event::StreamEvent;
 use crate::lanes::{Lanes, Said, named, parse_input};
 
 #[derive(Debug)]
@@ -47,7 +47,7 @@ impl ResponsesDecoder {
         self.lanes.said()
     }
 
-    pub(crate) fn event(&mut self, data: &str, out: &mut Vec<StreamEvent>) -> Result<(), DecodeError> {
+    pub(crate) fn event(&mut self, data: &str, out: &mut Vec<AnswerEvent>) -> Result<(), DecodeError> {
         match parse::<Event>(data)? {
             Event::ItemAdded { output_index, item } => self.begin(output_index, &item, out),
             Event::ItemDone { output_index, item } => {
@@ -96,7 +96,7 @@ impl ResponsesDecoder {
         Ok(())
     }
 
-    fn begin(&mut self, index: u64, item: &Item, out: &mut Vec<StreamEvent>) {
+    fn begin(&mut self, index: u64, item: &Item, out: &mut Vec<AnswerEvent>) {
         if self.open.contains_key(&index) {
             return;
         }
@@ -107,7 +107,7 @@ impl ResponsesDecoder {
             Item::Reasoning { .. } => Kind::Thinking,
             Item::FunctionCall { call_id, name, id, .. } => {
                 let call = if call_id.is_empty() { id.clone().unwrap_or_default() } else { call_id.clone() };
-                let begin = StreamEvent::CallBegin { call, tool: self.context.tools.own(name) };
+                let begin = AnswerEvent::CallBegin { call, tool: self.context.tools.own(name) };
                 self.lanes.write(index, begin, out);
                 Kind::Call
             }
@@ -121,7 +121,7 @@ impl ResponsesDecoder {
         index: u64,
         kind: Kind,
         delta: String,
-        out: &mut Vec<StreamEvent>,
+        out: &mut Vec<AnswerEvent>,
     ) -> Result<(), DecodeError> {
         if !self.open.contains_key(&index) {
             if kind == Kind::Call {
@@ -144,18 +144,18 @@ impl ResponsesDecoder {
         }
         open.is_written = true;
         let event = match kind {
-            Kind::Text | Kind::Other => StreamEvent::Text(delta),
-            Kind::Thinking => StreamEvent::Thinking(delta),
+            Kind::Text | Kind::Other => AnswerEvent::Text(delta),
+            Kind::Thinking => AnswerEvent::Thinking(delta),
             Kind::Call => {
                 open.input.push_str(&delta);
-                StreamEvent::CallInput(delta)
+                AnswerEvent::CallInput(delta)
             }
         };
         self.lanes.write(index, event, out);
         Ok(())
     }
 
-    fn end(&mut self, index: u64, item: Item, out: &mut Vec<StreamEvent>) {
+    fn end(&mut self, index: u64, item: Item, out: &mut Vec<AnswerEvent>) {
         self.begin(index, &item, out);
         let open = self.open.remove(&index).unwrap_or_default();
         let mut write = |event| self.lanes.write(index, event, out);
@@ -166,14 +166,14 @@ impl ResponsesDecoder {
                     Content::Parts(parts) => parts.iter().filter_map(words).collect(),
                 };
                 if !open.is_written && !text.is_empty() {
-                    write(StreamEvent::Text(text));
+                    write(AnswerEvent::Text(text));
                 }
-                write(StreamEvent::PartEnd);
+                write(AnswerEvent::PartEnd);
             }
             Item::Reasoning { id, summary, encrypted_content, .. } => {
                 let shown: Vec<String> = summary.into_iter().map(|part| part.text).collect();
                 if !open.is_written && !shown.is_empty() {
-                    write(StreamEvent::Thinking(shown.join("\n\n")));
+                    write(AnswerEvent::Thinking(shown.join("\n\n")));
                 }
                 // Without it the thought cannot be given back, and needs no signature.
                 if let Some(encrypted) = encrypted_content {
@@ -183,21 +183,21 @@ impl ResponsesDecoder {
                     }
                     write(self.context.sign(own));
                 }
-                write(StreamEvent::PartEnd);
+                write(AnswerEvent::PartEnd);
             }
             Item::FunctionCall { arguments, .. } => {
                 let input = if arguments.is_empty() { open.input } else { arguments };
-                write(StreamEvent::CallReady(parse_input(&input)));
+                write(AnswerEvent::CallReady(parse_input(&input)));
             }
             other @ Item::FunctionCallOutput { .. } => {
-                write(StreamEvent::Block(named(&self.context.provider, &json!(other))));
+                write(AnswerEvent::Block(named(&self.context.provider, &json!(other))));
             }
-            Item::Other(value) => write(StreamEvent::Block(named(&self.context.provider, &value))),
+            Item::Other(value) => write(AnswerEvent::Block(named(&self.context.provider, &value))),
         }
         self.lanes.close(index, out);
     }
 
-    fn finish(&mut self, reason: &str, response: &Response, out: &mut Vec<StreamEvent>) {
+    fn finish(&mut self, reason: &str, response: &Response, out: &mut Vec<AnswerEvent>) {
         if self.items == 0 {
             // A server that streams nothing but the whole.
             let items = response.extra.get("output").cloned().unwrap_or_default();
@@ -210,15 +210,15 @@ impl ResponsesDecoder {
         for index in open {
             let Some(open) = self.open.remove(&index) else { continue };
             let event = match open.kind {
-                Kind::Call => StreamEvent::CallReady(parse_input(&open.input)),
-                Kind::Text | Kind::Thinking | Kind::Other => StreamEvent::PartEnd,
+                Kind::Call => AnswerEvent::CallReady(parse_input(&open.input)),
+                Kind::Text | Kind::Thinking | Kind::Other => AnswerEvent::PartEnd,
             };
             self.lanes.write(index, event, out);
             self.lanes.close(index, out);
         }
         let usage = response.usage.as_ref().and_then(super::wire::Usage::normalise);
-        out.extend(usage.clone().map(StreamEvent::Usage));
-        out.push(StreamEvent::Finished { reason: reason.to_owned(), usage });
+        out.extend(usage.clone().map(AnswerEvent::Usage));
+        out.push(AnswerEvent::Finished { reason: reason.to_owned(), usage });
     }
 }
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll::Tokens;
 use plimsoll_providers::{
-    Client, ClientOptions, Endpoint, ProviderError, RetryNotice, RetryPolicy, StreamEvent, StreamFault,
+    AnswerEvent, Client, ClientOptions, Endpoint, ProviderError, RetryNotice, RetryPolicy, StreamFault,
     TimeoutKind, Wire,
 };
 
@@ -27,7 +27,7 @@ fn hello() -> Answer {
 }
 
 /// What came before the end, and the error if there was one.
-async fn follow(client: &Client) -> (Vec<StreamEvent>, Option<ProviderError>, Vec<RetryNotice>) {
+async fn follow(client: &Client) -> (Vec<AnswerEvent>, Option<ProviderError>, Vec<RetryNotice>) {
     let mut notices = Vec::new();
     let mut events = Vec::new();
     let mut answer = match client.stream(&request(Wire::Chat), |notice| notices.push(notice.clone())).await {
@@ -43,9 +43,9 @@ async fn follow(client: &Client) -> (Vec<StreamEvent>, Option<ProviderError>, Ve
     (events, None, notices)
 }
 
-fn finished() -> Vec<StreamEvent> {
-    let finished = StreamEvent::Finished { reason: "stop".into(), usage: None };
-    vec![StreamEvent::Text("Hello".into()), StreamEvent::PartEnd, finished]
+fn finished() -> Vec<AnswerEvent> {
+    let finished = AnswerEvent::Finished { reason: "stop".into(), usage: None };
+    vec![AnswerEvent::Text("Hello".into()), AnswerEvent::PartEnd, finished]
 }
 
 #[tokio::test]
@@ -163,7 +163,7 @@ async fn nothing_is_tried_again_once_something_was_streamed() {
     ] {
         let server = Server::start(vec![fault.clone(), hello()]).await;
         let (events, error, notices) = follow(&server.client(Wire::Chat, quick())).await;
-        assert_eq!(events[0], StreamEvent::Text("Hello".into()), "{fault:?}");
+        assert_eq!(events[0], AnswerEvent::Text("Hello".into()), "{fault:?}");
         assert!(error.is_some() && notices.is_empty(), "{fault:?}: {error:?}");
         assert_eq!(server.requests().await.len(), 1, "{fault:?}");
     }
@@ -226,7 +226,7 @@ async fn a_huge_event_is_refused() {
     let client =
         Client::new(endpoint, ClientOptions { event_limit: 10_000, ..ClientOptions::default() }).unwrap();
     let (events, error, _) = follow(&client).await;
-    assert_eq!(events, [StreamEvent::Text("Hello".into())]);
+    assert_eq!(events, [AnswerEvent::Text("Hello".into())]);
     assert_eq!(error, Some(ProviderError::Stream(StreamFault::EventTooLarge { limit: 10_000 })));
 }
 
@@ -272,7 +272,7 @@ async fn dropping_the_answer_ends_the_request() {
     let server = Server::start(vec![Answer::pieces(&[(0, HELLO), (60_000, END)])]).await;
     let client = server.client(Wire::Chat, quick());
     let mut answer = client.stream(&request(Wire::Chat), |_| {}).await.unwrap();
-    assert_eq!(answer.next().await, Some(Ok(StreamEvent::Text("Hello".into()))));
+    assert_eq!(answer.next().await, Some(Ok(AnswerEvent::Text("Hello".into()))));
     drop(answer);
     for _ in 0..100 {
         if server.dropped().await == 1 {

@@ -2,13 +2,13 @@
 
 use plimsoll::{Policy, Tokens, Window};
 use plimsoll_providers::{
-    Decoder, Prompt, ProviderError, Request, RequestOptions, StreamEvent, StreamFault, ToolSpec, Wire,
+    AnswerEvent, Decoder, Prompt, ProviderError, Request, RequestOptions, StreamFault, ToolSpec, Wire,
 };
 use plimsoll_testkit::History;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-type Events = Vec<Result<StreamEvent, ProviderError>>;
+type Events = Vec<Result<AnswerEvent, ProviderError>>;
 
 fn request(wire: Wire) -> Request {
     let window = Window::of(&History::new().user("go").messages(), &Policy::default());
@@ -165,7 +165,7 @@ fn recorded(wire: Wire) -> Vec<Value> {
     }
 }
 
-fn ok(events: Events) -> Vec<StreamEvent> {
+fn ok(events: Events) -> Vec<AnswerEvent> {
     events.into_iter().map(|event| event.unwrap()).collect()
 }
 
@@ -304,14 +304,14 @@ fn parallel_calls_written_in_turns_come_one_after_the_other() {
 }
 
 /// Each call with its input, checked to be written one after the other.
-fn calls(events: Vec<StreamEvent>) -> Vec<(String, Value)> {
+fn calls(events: Vec<AnswerEvent>) -> Vec<(String, Value)> {
     let mut calls = Vec::new();
     let (mut open, mut written) = (None, String::new());
     for event in events {
         match event {
-            StreamEvent::CallBegin { call, .. } => assert!(open.replace(call).is_none(), "two calls at once"),
-            StreamEvent::CallInput(more) => written.push_str(&more),
-            StreamEvent::CallReady(input) => {
+            AnswerEvent::CallBegin { call, .. } => assert!(open.replace(call).is_none(), "two calls at once"),
+            AnswerEvent::CallInput(more) => written.push_str(&more),
+            AnswerEvent::CallReady(input) => {
                 let text = std::mem::take(&mut written);
                 assert_eq!(serde_json::from_str::<Value>(&text).unwrap_or(json!(text)), input);
                 calls.push((open.take().expect("a call"), input));
@@ -360,8 +360,8 @@ fn signed_thoughts_of_a_gateway_are_put_together() {
     let expected = json!({ "openai-chat": { "model": "m", "reasoning_details": [
         { "type": "reasoning.text", "index": 0, "text": "ab", "format": "f", "signature": "S" },
         { "type": "reasoning.encrypted", "index": 1, "data": "D" }] } });
-    let signature = events.iter().position(|event| *event == StreamEvent::Signature(expected.clone()));
-    let text = events.iter().position(|event| *event == StreamEvent::Text("hi".into()));
+    let signature = events.iter().position(|event| *event == AnswerEvent::Signature(expected.clone()));
+    let text = events.iter().position(|event| *event == AnswerEvent::Text("hi".into()));
     assert!(signature.is_some() && signature < text, "{events:?}");
 }
 
@@ -371,8 +371,8 @@ fn a_server_that_streams_only_the_whole_is_understood() {
         { "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": "Hi" }] }] });
     let events = [json!({ "type": "response.completed", "response": response })];
     let events = ok(decode(Wire::Responses, &[stream(&events).as_bytes()]));
-    assert_eq!(events[0], StreamEvent::Text("Hi".into()));
-    assert_eq!(events.last(), Some(&StreamEvent::Finished { reason: "completed".into(), usage: None }));
+    assert_eq!(events[0], AnswerEvent::Text("Hi".into()));
+    assert_eq!(events.last(), Some(&AnswerEvent::Finished { reason: "completed".into(), usage: None }));
 }
 
 #[test]
@@ -380,5 +380,5 @@ fn an_answer_cut_by_its_limit_says_so() {
     let events = [json!({ "type": "response.incomplete", "response": { "id": "r",
         "incomplete_details": { "reason": "max_output_tokens" } } })];
     let events = ok(decode(Wire::Responses, &[stream(&events).as_bytes()]));
-    assert_eq!(events, [StreamEvent::Finished { reason: "max_output_tokens".into(), usage: None }]);
+    assert_eq!(events, [AnswerEvent::Finished { reason: "max_output_tokens".into(), usage: None }]);
 }

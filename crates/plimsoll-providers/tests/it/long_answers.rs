@@ -1,6 +1,6 @@
 //! Answers without an end are cut off, whatever they are made of.
 
-use plimsoll_providers::{Body, Decoder, ProviderError, Request, StreamEvent, StreamFault, Wire};
+use plimsoll_providers::{AnswerEvent, Body, Decoder, ProviderError, Request, StreamFault, Wire};
 use rstest::rstest;
 use serde_json::{Value, json};
 
@@ -93,7 +93,7 @@ fn feed(mut decoder: Decoder, wire: Wire, kind: &str) -> (usize, usize, Option<P
         fed += event.len();
         for event in decoder.push(&event) {
             match event {
-                Ok(StreamEvent::Text(text) | StreamEvent::Thinking(text) | StreamEvent::CallInput(text)) => {
+                Ok(AnswerEvent::Text(text) | AnswerEvent::Thinking(text) | AnswerEvent::CallInput(text)) => {
                     came += text.len();
                 }
                 Ok(_) => {}

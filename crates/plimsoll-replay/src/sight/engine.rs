@@ -15,23 +15,23 @@ use plimsoll::{
     Block, CharCounter, Counter, Fixed, Ids, Load, Message, MessageId, Millis, Part, PartBody, PartId, Plan,
     Policy, Receipt, SessionId, Text, Tokens, Usage, Window, WindowMessage, WindowRole,
 };
-use plimsoll_session::{Content, Counting, Driver, Prepared, SessionError, Settings};
+use plimsoll_session::blocking::Driver;
+use plimsoll_session::{Content, Counting, Prepared, SessionError, SessionModel};
 use plimsoll_store::{Archive, Clock, NewSession};
 use serde_json::json;
 
-use super::{Asked, Needed, Noted, Reduction, Sight};
-use crate::pieces::{Piece, Pieces, RECALL_PART};
-use crate::recording::{Call, Recording, Step};
+use super::{Asked, Needed, Noted, Sight};
+use crate::billing::Billing;
+use crate::recording::{Call, Piece, Pieces, RECALL_PART, Recording, Step};
+use crate::report::Reduction;
 use crate::request::Request;
 use crate::rules::Handles;
-use crate::run::Billing;
 
 pub(super) struct Engine<'a> {
     driver: Driver,
     recording: &'a Recording,
     billing: Billing<'a>,
     handles: Handles,
-    fixed: Fixed,
     /// The recorded times, as far as they are known and go forward; otherwise a millisecond a step, because marks must be
     /// told from what was before them.
     clock: Arc<AtomicU64>,
@@ -64,37 +64,34 @@ impl<'a> Engine<'a> {
         let limits = circumstances.limits();
         let clock = Arc::new(AtomicU64::new(1));
         let time = Arc::clone(&clock);
-        let settings = Settings {
-            policy: Arc::new(policy.clone()),
-            limits: Some(limits),
-            summariser: Some(Summariser::own(limits)),
-            counting: Counting::Fixed(Arc::new(policy.count)),
-            cache: Some(CacheTerms {
-                read: circumstances.price.cache_read,
-                write: circumstances.price.cache_write,
-                output: circumstances.price.output,
-                lifetime: circumstances.cache_lifetime,
-            }),
-            clock: Clock::new(move || Millis(time.load(Ordering::Relaxed))),
-            ..Settings::new("")
+        let terms = CacheTerms {
+            read: circumstances.price.cache_read,
+            write: circumstances.price.cache_write,
+            output: circumstances.price.output,
+            lifetime: circumstances.cache_lifetime,
         };
-        let archive = Arc::new(Archive::in_memory());
-        let session = SessionId::new("ses_replay");
-        archive.store().create(NewSession::new(session.clone()), Millis(1))?;
         // The same replay names the same things.
         let mut seed = 0u64;
         let ids = Ids::new(move || {
             seed += 1;
             seed
         });
-        let driver = Driver::open(archive, &session, settings)?.with_ids(ids);
-        let fixed = Fixed { system: Tokens(fixed), tools: Tokens::ZERO };
+        let driver = Driver::builder(Arc::new(Archive::in_memory()))
+            .new_session(NewSession::new(SessionId::new("ses_replay")))
+            .model(SessionModel::default().limits(limits))
+            .policy(policy.clone())
+            .summariser(Summariser::own(limits))
+            .overhead(Fixed { system: Tokens(fixed), tools: Tokens::ZERO })
+            .counting(Counting::Fixed(Arc::new(policy.count)))
+            .cache_terms(terms)
+            .clock(Clock::new(move || Millis(time.load(Ordering::Relaxed))))
+            .open_blocking()?
+            .with_ids(ids);
         Ok(Engine {
             driver,
             recording,
             billing,
             handles,
-            fixed,
             clock,
             answered: false,
             watch: None,
@@ -234,12 +231,12 @@ impl<'a> Engine<'a> {
         self.shown.clear();
         self.note_shown(&window.messages);
         self.note_load(load.as_ref(), call, request);
-        self.watch = load.and_then(|load| self.driver.watch(window, &load, self.fixed));
+        self.watch = load.and_then(|load| self.driver.watch(window, &load));
     }
 
     /// Adds what the window has gained since the last call to its request; `false` if all of the window has to be prepared.
     fn grow(&mut self, call: &Call, request: &mut Request, pieces: &mut Pieces<'_>) -> bool {
-        let grown = self.watch.take().and_then(|watch| self.driver.growth(watch, self.fixed));
+        let grown = self.watch.take().and_then(|watch| self.driver.growth(watch));
         let Some((Growth { messages, load }, watch)) = grown else { return false };
         let list = self.pieces_of(&messages, pieces);
         request.extend(&list, pieces);
@@ -327,7 +324,7 @@ impl Sight for Engine<'_> {
         if self.answered && step.message.starts_turn() {
             self.answered = false;
             self.tick(None);
-            let receipt = self.driver.end_turn(self.fixed)?;
+            let receipt = self.driver.end_turn()?;
             self.watch = self.watch.take().filter(|_| receipt.is_none());
             self.note(receipt.as_slice(), Vec::new());
         }
@@ -358,7 +355,7 @@ impl Sight for Engine<'_> {
         pieces: &mut Pieces<'_>,
     ) -> Result<(), SessionError> {
         if refused {
-            self.driver.refused(None, self.fixed);
+            self.driver.on_overflow(None);
         }
         self.tick(call.at);
         if !refused && self.grow(call, request, pieces) {
@@ -366,25 +363,25 @@ impl Sight for Engine<'_> {
         }
         let (mut asked, mut sent, mut stand_in) = (Vec::new(), BTreeSet::new(), None);
         loop {
-            let (window, load, receipts) = match self.driver.prepare(self.fixed)? {
-                Prepared::Ready(content) => {
-                    let Content { window, load, receipts, .. } = *content;
+            let (window, load, receipts) = match self.driver.prepare()? {
+                Prepared::Ready(request) => {
+                    let Content { window, load, receipts, .. } = request.into_content();
                     (window, Some(load), receipts)
                 }
                 Prepared::CannotFit { receipts, .. } | Prepared::NotSummarised { receipts, .. } => {
                     (self.driver.window(), None, receipts)
                 }
                 Prepared::Summarise(summary) => {
-                    let (mut ask, found) = self.ask(&summary, call, request, pieces);
-                    sent.extend(found);
                     let recorded = call.summary.clone().filter(|_| summary.chunk == summary.of);
                     let is_recorded = recorded.is_some();
-                    let reply = recorded.or_else(|| self.driver.offline_summary());
+                    let reply = recorded.or_else(|| summary.offline_summary());
+                    let wanted = (*summary).clone();
+                    let given = reply.as_ref().map(|text| Reply::finished(text.as_str()));
+                    summary.answer(given.ok_or_else(|| "there is too little to summarise".to_owned()))?;
+                    let (mut ask, found) = self.ask(&wanted, call, request, pieces);
+                    sent.extend(found);
                     ask.answer = reply.as_ref().map(|reply| pieces.charge(reply)).unwrap_or_default();
                     asked.push(ask);
-                    let given = reply.as_ref().map(|text| Reply::finished(text.as_str()));
-                    self.driver
-                        .summarised(given.ok_or_else(|| "there is too little to summarise".to_owned()))?;
                     stand_in = if is_recorded { stand_in } else { Some(reply) };
                     continue;
                 }

@@ -3,12 +3,11 @@
 use plimsoll::{Text, Usage};
 use plimsoll_session::SessionError;
 
-use super::{Noted, Reduction, Sight};
-use crate::layout::Layout;
-use crate::pieces::{Piece, Pieces};
-use crate::recording::{Call, Recording, Step};
+use super::{Noted, Sight};
+use crate::billing::Billing;
+use crate::recording::{Call, Layout, Piece, Pieces, Recording, Step};
+use crate::report::Reduction;
 use crate::request::Request;
-use crate::run::Billing;
 
 /// Stands for a result that is no longer shown.
 const PLACEHOLDER: &str = "[earlier tool result removed]";

@@ -6,15 +6,12 @@ mod summarised;
 
 use plimsoll::{Limits, PartId, Usage};
 use plimsoll_session::SessionError;
-use serde::Serialize;
 
-use crate::lifetime::HOUR;
-use crate::pieces::Pieces;
-use crate::recording::{Call, Recording, Step};
-use crate::report::is_zero;
+use crate::billing::Billing;
+use crate::recording::{Call, HOUR, Pieces, Recording, Step};
+use crate::report::Reduction;
 use crate::request::Request;
 use crate::rules::Rules;
-use crate::run::Billing;
 use engine::Engine;
 use masked::Masked;
 use summarised::Summarised;
@@ -84,27 +81,6 @@ impl From<Reduction> for Noted {
     fn from(reduction: Reduction) -> Noted {
         Noted { reduction, asked: Vec::new() }
     }
-}
-
-/// A reduction that fired.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Reduction {
-    /// What kind: truncate, prune, compact, shed, clear, mask.
-    pub kind: String,
-    /// Tokens of the request before, as the provider counts them; of a truncated output its own, as the rules count them.
-    pub before: u64,
-    /// The same after.
-    pub after: u64,
-    /// Tokens sent to the summariser, if one was asked.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub asked: u64,
-    /// Of these, tokens that were read from the cache.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub asked_cached: u64,
-    /// Tokens it answered.
-    #[serde(skip_serializing_if = "is_zero")]
-    pub answered: u64,
 }
 
 /// A session before its first message, under those rules.

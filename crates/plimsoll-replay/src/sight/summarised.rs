@@ -12,12 +12,11 @@ use plimsoll::{
 };
 use plimsoll_session::SessionError;
 
-use super::{Asked, Noted, Reduction, Sight};
-use crate::layout::Layout;
-use crate::pieces::Pieces;
-use crate::recording::{Call, Recording, Step};
+use super::{Asked, Noted, Sight};
+use crate::billing::Billing;
+use crate::recording::{Call, Layout, Pieces, Recording, Step};
+use crate::report::Reduction;
 use crate::request::Request;
-use crate::run::Billing;
 
 /// Leads the summary, which is told to the model as a message of the user.
 const LEAD: &str = "A summary of the work so far; go on from it:";

@@ -1,22 +1,22 @@
 //! Exact counts are made once for each text of a stored session.
 
-use std::sync::Arc;
-
-use plimsoll::prune::PruneChoice;
-use plimsoll::{Fixed, Limits, Message, Millis, Part, SessionId, Tokens, ToolState, Usage};
-use plimsoll_session::{Counting, Driver, Figures, Settings};
+use plimsoll_session::blocking::Driver;
+use plimsoll_session::{
+    AnswerEvent, Counting, Figures, Limits, Message, Millis, Part, PruneChoice, SessionId, Tokens, ToolState,
+    Usage,
+};
 use plimsoll_store::PageRequest;
 use plimsoll_tokens::Bpe;
 use serde_json::json;
 
-use crate::support::{Harbour, NOW};
+use crate::support::{Harbour, NOW, answer, model, ready, request};
 
 const TURNS: u64 = 40;
 
 /// A session that another tool recorded with its usage, and how many bytes of text it has.
 fn recorded(harbour: &Harbour) -> (SessionId, u64) {
     let session = harbour.session("ses_1");
-    let mut driver = Driver::open(Arc::clone(&harbour.archive), &session, harbour.settings()).unwrap();
+    let mut driver = harbour.builder().session(session.clone()).open_blocking().unwrap();
     let mut bytes = 0;
     for turn in 0..TURNS {
         let output = format!("{turn}: {}", "some words of a line\n".repeat(500));
@@ -38,13 +38,9 @@ fn recorded(harbour: &Harbour) -> (SessionId, u64) {
 }
 
 fn open(harbour: &Harbour, session: &SessionId, figures: Figures) -> Driver {
-    let settings = Settings {
-        figures,
-        counting: Counting::Calibrated,
-        limits: Some(Limits::new(400_000, 8_000)),
-        ..harbour.settings()
-    };
-    Driver::open(Arc::clone(&harbour.archive), session, settings).unwrap()
+    let builder = harbour.builder().figures(figures).counting(Counting::Calibrated);
+    let builder = builder.model(model(Limits::new(400_000, 8_000))).session(session.clone());
+    builder.open_blocking().unwrap()
 }
 
 /// What something counts, in bytes.
@@ -63,14 +59,14 @@ fn applying_a_plan_counts_each_text_once_and_an_undo_none_again() {
     let choice = PruneChoice::default();
     let (first, receipt) = counted(|| {
         let mut driver = open(&harbour, &session, Figures::Recorded);
-        let pruned = driver.prune_choice(&choice, Fixed::default(), "test").unwrap();
+        let pruned = driver.prune_choice(&choice, "test").unwrap();
         driver.close().unwrap();
         pruned.receipt().unwrap()
     });
     assert!((bytes..bytes + small).contains(&first), "{first} of {bytes}");
     let (again, ()) = counted(|| {
         let mut driver = open(&harbour, &session, Figures::Recorded);
-        driver.undo(&receipt.id, Fixed::default()).unwrap();
+        driver.undo(&receipt.id).unwrap();
         driver.close().unwrap();
     });
     assert!(again < small, "{again} of {bytes}");
@@ -82,7 +78,7 @@ fn a_turn_on_a_long_session_counts_only_what_no_turn_before_has_counted() {
     let (session, bytes) = recorded(&harbour);
     let prepare = || {
         let mut driver = open(&harbour, &session, Figures::Driven);
-        driver.prepare(Fixed::default()).unwrap();
+        drop(driver.prepare().unwrap());
         driver.close().unwrap();
     };
     let (first, ()) = counted(prepare);
@@ -109,4 +105,37 @@ fn the_counts_that_are_stored_are_those_of_the_texts() {
     for (stored, exact) in all {
         assert_eq!(stored, Some(exact));
     }
+}
+
+/// The system prompt and the tools are part of every figure, and seldom change.
+#[test]
+fn the_overhead_is_counted_once_until_the_counter_or_its_texts_change() {
+    let harbour = Harbour::new();
+    let system = "You are the pilot of this harbour. ".repeat(1_000);
+    let builder = harbour.builder().counting(Counting::Calibrated).system(system.as_str());
+    let builder = builder.model(model(Limits::new(400_000, 8_000)));
+    let mut driver = builder.session(harbour.session("ses_1")).open_blocking().unwrap();
+    driver.prompt("How deep is it?").unwrap();
+    let bytes = system.len() as u64;
+    let fixed = |driver: &Driver| driver.inspect().unwrap().kinds.fixed;
+    let (first, before) = counted(|| fixed(&driver));
+    assert!(first >= bytes && before > Tokens(7_000), "{first} of {bytes}, {before}");
+    let (again, ()) = counted(|| {
+        ready(&mut driver, "");
+        driver.end_turn().unwrap();
+        assert_eq!(fixed(&driver), before);
+    });
+    assert!(again < bytes / 10, "{again} of {bytes}");
+    // Usage shows that the model counts more than its vocabulary does.
+    for turn in 1..20 {
+        driver.prompt("word ".repeat(1_000)).unwrap();
+        let usage = Usage::new(Tokens(7_000 + turn * 2_000), Tokens(5));
+        answer(request(&mut driver), [AnswerEvent::Text("Yes.".into())], Some(usage));
+    }
+    assert!(fixed(&driver) > before, "{} is not more than {before}", fixed(&driver));
+    driver.set_system("Short.");
+    let short = fixed(&driver);
+    assert!(short.0 < before.0 / 20, "{short}");
+    driver.set_tools(["depth\nReturns the depth of a berth.\n{}".repeat(100)]);
+    assert!(fixed(&driver).0 > short.0 * 20, "{}", fixed(&driver));
 }

@@ -1,11 +1,12 @@
 //! The inspection, receipts and an undo tell the same figures about one window.
 
-use plimsoll::pin::PinTarget;
-use plimsoll::{BelievedUsage, Fixed, Limits, Message, Part, Policy, Receipt, SessionId, Tokens, Usage};
-use plimsoll_session::{AnswerEnd, AnswerEvent, Driver, Inspection, Settings};
-use std::sync::Arc;
+use plimsoll_session::blocking::Driver;
+use plimsoll_session::{
+    AnswerEvent, BelievedUsage, Fixed, Inspection, Limits, Message, Part, PinTarget, Policy, Receipt,
+    SessionId, Tokens, Usage,
+};
 
-use crate::support::{Harbour, turn};
+use crate::support::{Harbour, answer, model, request, turn};
 
 const FIXED: Fixed = Fixed { system: Tokens(2_000), tools: Tokens(1_000) };
 
@@ -15,10 +16,9 @@ fn open(harbour: &Harbour, believed: BelievedUsage) -> Driver {
 
 fn open_again(harbour: &Harbour, session: &SessionId, believed: BelievedUsage) -> Driver {
     // Otherwise the turns themselves would clear what is to be pruned here.
-    let policy = Arc::new(Policy::from_json(r#"{ "thrift": "off" }"#).unwrap());
-    let limits = Some(Limits::new(400_000, 8_000));
-    let settings = Settings { believed, limits, policy, ..harbour.settings() };
-    Driver::open(Arc::clone(&harbour.archive), session, settings).unwrap()
+    let policy = Policy::from_json(r#"{ "thrift": "off" }"#).unwrap();
+    let builder = harbour.builder().believed_usage(believed).policy(policy).overhead(FIXED);
+    builder.model(model(Limits::new(400_000, 8_000))).session(session.clone()).open_blocking().unwrap()
 }
 
 fn read_much(driver: &mut Driver) {
@@ -30,14 +30,12 @@ fn read_much(driver: &mut Driver) {
 /// An answer for which the provider has counted so much.
 fn answer_for(driver: &mut Driver, charged: Tokens) {
     driver.prompt("And now?").unwrap();
-    driver.begin_answer(None).unwrap();
-    driver.write(AnswerEvent::Text("Nothing more.".into())).unwrap();
     let usage = Some(Usage::new(charged, Tokens(4)));
-    driver.end_answer(AnswerEnd::Finished { reason: "stop".into(), usage, cost: None }).unwrap();
+    answer(request(driver), [AnswerEvent::Text("Nothing more.".into())], usage);
 }
 
 fn inspect(driver: &Driver) -> Inspection {
-    driver.inspect(FIXED).unwrap()
+    driver.inspect().unwrap()
 }
 
 fn tokens(driver: &Driver) -> Tokens {
@@ -74,22 +72,22 @@ fn assert_agrees(driver: &mut Driver, reduce: Reduce) {
     assert!(after < before);
     assert_eq!(receipt.after, after, "what is left is what is shown");
     assert_adds_up(driver);
-    driver.undo(&receipt.id, FIXED).unwrap();
+    driver.undo(&receipt.id).unwrap();
     assert_eq!(tokens(driver), before, "undone, it is as it was");
     assert_adds_up(driver);
 }
 
 fn prune(driver: &mut Driver) -> Receipt {
-    driver.prune(FIXED, "a test").unwrap().receipt().unwrap()
+    driver.prune("a test").unwrap().receipt().unwrap()
 }
 
 fn compact(driver: &mut Driver) -> Receipt {
-    let outcome = driver.compact(FIXED, |_| panic!("there is no model")).unwrap();
+    let outcome = driver.compact(|_| panic!("there is no model")).unwrap();
     outcome.reduction.receipts[0].clone()
 }
 
 fn pin(driver: &mut Driver) -> Receipt {
-    driver.pin(&PinTarget::Words("Never touch the tests.".into()), FIXED).unwrap()
+    driver.pin(&PinTarget::Words("Never touch the tests.".into())).unwrap()
 }
 
 #[test]
@@ -142,11 +140,11 @@ fn a_reduced_session_is_told_on_the_same_scale_after_it_was_opened_again() {
             drop(driver);
             let mut driver = open_again(&harbour, &session, BelievedUsage::Own);
             let newest = driver.archive().store().newest_receipts(driver.session(), 1).unwrap();
-            driver.undo(&newest[0].id, FIXED).unwrap();
+            driver.undo(&newest[0].id).unwrap();
             drop(driver);
             let mut driver = open_again(&harbour, &session, BelievedUsage::Own);
             assert_near(tokens(&driver), after + grown);
-            driver.undo(&receipt.id, FIXED).unwrap();
+            driver.undo(&receipt.id).unwrap();
             assert_near(tokens(&driver), before + grown);
         }
     }

@@ -1,16 +1,18 @@
-//! The driver's tests, in one binary.
+//! The tests of the crate, in one binary.
 
-// Clippy knows tests by their attribute; the helpers beside them may fail as loudly.
+// Clippy knows tests by their attribute; helpers may panic as well.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod answers;
-mod counts;
-mod early;
-mod figures;
 #[cfg(feature = "async")]
-mod handle;
+mod async_session;
+mod counts;
+#[cfg(feature = "async")]
+mod embedding;
+mod figures;
 mod model;
 mod outputs;
+mod precompaction;
 mod recall;
 mod reductions;
 mod stop;

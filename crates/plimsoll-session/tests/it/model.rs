@@ -3,19 +3,16 @@
 
 use std::sync::Arc;
 
-use plimsoll::compact::accept::Reply;
-use plimsoll::compact::ladder::Trigger;
-use plimsoll::compact::request::Summariser;
-use plimsoll::pin::PinTarget;
-use plimsoll::{Block, CharCounter, Fixed, Ids, Limits, PartId, Policy, ReceiptId, SessionId, Window};
+use plimsoll_session::blocking::{Driver, Request};
 use plimsoll_session::{
-    AnswerEnd, AnswerEvent, ClimbStep, Climbed, Counting, Driver, Prepared, SessionError, Settings,
+    AnswerEvent, Archive, Block, CharCounter, ClimbOutcome, ClimbStep, Clock, Counting, Ids, Limits, Log,
+    NewSession, PendingCall, PinTarget, Policy, Prepared, ReceiptId, Reply, SessionBuilder, SessionError,
+    SessionId, StoreError, Summariser, Window,
 };
-use plimsoll_store::{Archive, NewSession};
 use proptest::prelude::*;
 use serde_json::json;
 
-use crate::support::Harbour;
+use crate::support::{Harbour, call, finished, model};
 
 /// Something a host does.
 #[derive(Clone, Debug)]
@@ -42,7 +39,7 @@ enum Act {
 }
 
 fn acts() -> impl Strategy<Value = Vec<Act>> {
-    let answer = (1usize..600, 0usize..4, 0usize..3_000, 0u8..6)
+    let answer = (1usize..600, 0usize..4, 0usize..3_000, 0u8..7)
         .prop_map(|(words, calls, lines, end)| Act::Answer { words, calls, lines, end });
     let act = prop_oneof![
         4 => (1usize..2_000).prop_map(Act::Prompt),
@@ -63,20 +60,26 @@ fn acts() -> impl Strategy<Value = Vec<Act>> {
 struct Host {
     archive: Arc<Archive>,
     session: SessionId,
-    settings: Settings,
+    builder: SessionBuilder,
     driver: Option<Driver>,
     receipts: Vec<ReceiptId>,
-    beside: Option<Box<Climbed>>,
+    beside: Option<Box<ClimbOutcome>>,
     opened: u64,
 }
 
 impl Host {
-    fn new(archive: Arc<Archive>, settings: Settings) -> Host {
+    fn new(archive: &Arc<Archive>, limits: Limits, clock: Clock) -> Host {
         let session = SessionId::new("ses_1");
-        let now = settings.clock.now();
-        archive.store().create(NewSession::new(session.clone()), now).unwrap();
-        let mut host =
-            Host { archive, session, settings, driver: None, receipts: Vec::new(), beside: None, opened: 0 };
+        archive.store().create(NewSession::new(session.clone()), clock.now()).unwrap();
+        let builder = Driver::builder(Arc::clone(archive))
+            .session(session.clone())
+            .model(model(limits))
+            .summariser(Summariser::named("s", limits))
+            .counting(Counting::Fixed(Arc::new(CharCounter::default())))
+            .clock(clock)
+            .holder("test");
+        let (archive, receipts) = (Arc::clone(archive), Vec::new());
+        let mut host = Host { archive, session, builder, driver: None, receipts, beside: None, opened: 0 };
         host.open();
         host
     }
@@ -84,7 +87,7 @@ impl Host {
     fn open(&mut self) {
         self.driver = None;
         self.opened += 1;
-        let driver = Driver::open(Arc::clone(&self.archive), &self.session, self.settings.clone()).unwrap();
+        let driver = self.builder.clone().open_blocking().unwrap();
         let mut seed = self.opened << 32;
         self.driver = Some(driver.with_ids(Ids::new(move || {
             seed += 1;
@@ -107,7 +110,7 @@ impl Host {
             Act::Answer { words, calls, lines, end } => self.answer(*words, *calls, *lines, *end),
             Act::Prepare(model) => self.prepare(*model),
             Act::Refused => {
-                self.driver().refused(None, Fixed::default());
+                self.driver().on_overflow(None);
                 self.prepare(0);
             }
             Act::Compact(works) => {
@@ -115,20 +118,22 @@ impl Host {
                     true => Ok(Reply::finished("## Goal\nGo on.")),
                     false => Err("no".to_owned()),
                 };
-                let outcome = self.driver().compact(Fixed::default(), |_| reply(*works)).unwrap();
+                let outcome = self.driver().compact(|_| reply(*works)).unwrap();
                 self.receipts.extend(outcome.reduction.receipts.into_iter().map(|receipt| receipt.id));
             }
             Act::Beside => {
-                let mut climb = self.driver().begin_compaction(Fixed::default(), Trigger::Manual);
+                let mut climb = self.driver().begin_compaction(None).unwrap();
                 self.beside = Some(loop {
                     match climb.step().unwrap() {
-                        ClimbStep::Ask(_) => climb.answer(Ok(Reply::finished("## Goal\nBeside."))).unwrap(),
+                        ClimbStep::Ask(_) => {
+                            climb.answer(Ok(Reply::finished("## Goal\nBeside."))).unwrap();
+                        }
                         ClimbStep::Done(climbed) => break climbed,
                     }
                 });
             }
             Act::Prune => {
-                let pruned = self.driver().prune(Fixed::default(), "a test").unwrap();
+                let pruned = self.driver().prune("a test").unwrap();
                 self.receipts.extend(pruned.receipt().map(|receipt| receipt.id));
             }
             Act::Pin(which) => {
@@ -144,18 +149,18 @@ impl Host {
                     })
                     .collect();
                 if let Some(words) = texts.get(which % texts.len().max(1)).cloned()
-                    && let Ok(receipt) = self.driver().pin(&PinTarget::Words(words), Fixed::default())
+                    && let Ok(receipt) = self.driver().pin(&PinTarget::Words(words))
                 {
                     self.receipts.push(receipt.id);
                 }
             }
             Act::Undo(which) if !self.receipts.is_empty() => {
                 let receipt = self.receipts.swap_remove(which % self.receipts.len());
-                self.driver().undo(&receipt, Fixed::default()).unwrap();
+                self.driver().undo(&receipt).unwrap();
             }
             Act::Undo(_) => {}
             Act::EndTurn => {
-                let receipt = self.driver().end_turn(Fixed::default()).unwrap();
+                let receipt = self.driver().end_turn().unwrap();
                 self.receipts.extend(receipt.map(|receipt| receipt.id));
             }
             Act::Reopen => self.open(),
@@ -164,80 +169,89 @@ impl Host {
             match self.driver().commit(*climbed) {
                 Ok(receipts) => self.receipts.extend(receipts.into_iter().map(|receipt| receipt.id)),
                 // Something else was reduced meanwhile: then the plan is refused, and nothing has changed.
-                Err(SessionError::Store(plimsoll_store::StoreError::Stale { .. })) => {}
+                Err(SessionError::Store(StoreError::Stale { .. })) => {}
                 Err(error) => panic!("{error}"),
             }
         }
     }
 
     fn answer(&mut self, words: usize, calls: usize, lines: usize, end: u8) {
+        let Some(made) = self.with_request(0, |request| write(request, words, calls, end)) else { return };
         let driver = self.driver();
-        driver.begin_answer(None).unwrap();
-        driver.write(AnswerEvent::Thinking("I think ".into())).unwrap();
-        driver.write(AnswerEvent::Signature(json!({ "anthropic": { "signature": "c2ln" } }))).unwrap();
-        for _ in 0..words / 100 + 1 {
-            driver.write(AnswerEvent::Text("word ".repeat(words % 100))).unwrap();
-        }
-        let mut made: Vec<PartId> = Vec::new();
-        for call in 0..calls {
-            let call = format!("call_{call}");
-            driver.write(AnswerEvent::CallBegin { call, tool: "bash".into() }).unwrap();
-            driver.write(AnswerEvent::CallInput("{}".into())).unwrap();
-            made.extend(driver.write(AnswerEvent::CallReady(json!({}))).unwrap());
-        }
-        match end {
-            0 => driver.end_answer(AnswerEnd::Aborted("stop".into())).map(drop).unwrap(),
-            1 => {
-                let end = AnswerEnd::Failed { name: "APIError".into(), message: "no".into() };
-                driver.end_answer(end).map(drop).unwrap();
-            }
-            _ => {
-                let finished = AnswerEnd::Finished { reason: "stop".into(), usage: None, cost: None };
-                driver.end_answer(finished).unwrap();
-                for (number, call) in made.iter().enumerate() {
-                    driver.start_call(call).unwrap();
-                    // Some calls are never answered.
-                    match (number + usize::from(end)) % 3 {
-                        0 => driver.fail_call(call, "no").unwrap(),
-                        1 => {
-                            let output = "a line of output\n".repeat(lines);
-                            driver.take_output(call, &mut output.as_bytes()).map(drop).unwrap();
-                        }
-                        _ => {}
-                    }
+        for (number, PendingCall { part, .. }) in made.iter().enumerate() {
+            driver.call(part).unwrap().start().unwrap();
+            // Some calls are never answered.
+            match (number + usize::from(end)) % 3 {
+                0 => driver.call(part).unwrap().fail("no").unwrap(),
+                1 => {
+                    let output = "a line of output\n".repeat(lines);
+                    driver.call(part).unwrap().finish_with(&mut output.as_bytes()).map(drop).unwrap();
                 }
+                _ => {}
             }
         }
     }
 
     fn prepare(&mut self, model: u8) {
+        self.with_request(model, |request| {
+            request.window.check().unwrap();
+            let line = request.line.unwrap();
+            assert!(!line.is_over(request.load.tokens), "{} over {line:?}", request.load.tokens);
+        });
+    }
+
+    /// Prepares a request with a summariser that works, fails or says nothing; none if it cannot fit.
+    fn with_request<T>(&mut self, model: u8, work: impl FnOnce(Request<'_>) -> T) -> Option<T> {
+        let driver = self.driver.as_mut().unwrap();
         loop {
-            match self.driver().prepare(Fixed::default()).unwrap() {
-                Prepared::Ready(content) => {
-                    content.window.check().unwrap();
-                    let line = content.line.unwrap();
-                    assert!(!line.is_over(content.load.tokens), "{} over {line:?}", content.load.tokens);
-                    return self.receipts.extend(content.receipts.into_iter().map(|receipt| receipt.id));
-                }
-                Prepared::Summarise(_) => {
+            let (receipts, done) = match driver.prepare().unwrap() {
+                Prepared::Ready(request) => (request.receipts.clone(), Some(work(request))),
+                Prepared::Summarise(call) => {
                     let reply = match model {
                         0 => Ok(Reply::finished("## Goal\nGo on.")),
                         1 => Err("no".to_owned()),
                         _ => Ok(Reply::finished("")),
                     };
-                    self.driver().summarised(reply).unwrap();
+                    call.answer(reply).unwrap();
+                    continue;
                 }
                 Prepared::NotSummarised { rejections, .. } => panic!("{rejections:?}"),
-                Prepared::CannotFit { receipts, .. } => {
-                    return self.receipts.extend(receipts.into_iter().map(|receipt| receipt.id));
-                }
-            }
+                Prepared::CannotFit { receipts, .. } => (receipts, None),
+            };
+            self.receipts.extend(receipts.into_iter().map(|receipt| receipt.id));
+            return done;
         }
     }
 }
 
+/// Writes an answer of so many words with so many calls. Gives the calls if it comes to its end.
+fn write(request: Request<'_>, words: usize, calls: usize, end: u8) -> Vec<PendingCall> {
+    let mut answer = request.begin_answer(None).unwrap();
+    answer.write(AnswerEvent::Thinking("I think ".into())).unwrap();
+    answer.write(AnswerEvent::Signature(json!({ "anthropic": { "signature": "c2ln" } }))).unwrap();
+    for _ in 0..words / 100 + 1 {
+        answer.write(AnswerEvent::Text("word ".repeat(words % 100))).unwrap();
+    }
+    for number in 0..calls {
+        let [begin, ready] = call(number, "bash", json!({}));
+        for event in [begin, AnswerEvent::CallInput("{}".into()), ready] {
+            answer.write(event).unwrap();
+        }
+    }
+    match end {
+        0 => drop(answer.abort("stop").unwrap()),
+        1 => drop(answer.fail("APIError", "no").unwrap()),
+        2 => drop(answer),
+        _ => {
+            answer.write(finished("stop", None)).unwrap();
+            return answer.finish().unwrap().calls;
+        }
+    }
+    Vec::new()
+}
+
 /// The window as a provider would be given it: places in the list of messages that are held are none of its business.
-fn shown(log: &plimsoll::Log) -> serde_json::Value {
+fn shown(log: &Log) -> serde_json::Value {
     let window = Window::of(log, &Policy::default());
     window.check().unwrap();
     serde_json::to_value(&window).unwrap()
@@ -250,14 +264,8 @@ proptest! {
     fn properties_a_database_and_memory_are_driven_alike(acts in acts(), context in 8_000u64..60_000) {
         let harbour = Harbour::new();
         let limits = Limits::new(context, context / 8);
-        let settings = Settings {
-            limits: Some(limits),
-            summariser: Some(Summariser::named("s", limits)),
-            counting: Counting::Fixed(Arc::new(CharCounter::default())),
-            ..harbour.settings()
-        };
-        let mut database = Host::new(Arc::clone(&harbour.archive), settings.clone());
-        let mut memory = Host::new(Arc::new(Archive::in_memory()), settings);
+        let mut database = Host::new(&harbour.archive, limits, harbour.clock());
+        let mut memory = Host::new(&Arc::new(Archive::in_memory()), limits, harbour.clock());
         for act in &acts {
             harbour.wait(1_000);
             database.act(act);

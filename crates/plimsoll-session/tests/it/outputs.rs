@@ -2,23 +2,21 @@
 
 use std::io::Write;
 
-use plimsoll::{PartId, Plan, ToolStatus};
-use plimsoll_session::{AnswerEnd, AnswerEvent, Driver, SessionError};
+use plimsoll_session::blocking::Driver;
+use plimsoll_session::{PartId, Plan, SessionError, ToolStatus};
 use serde_json::json;
 
-use crate::support::{Harbour, shown};
+use crate::support::{Harbour, answer, call, request, shown};
 
 fn calls(driver: &mut Driver, count: usize) -> Vec<PartId> {
     driver.prompt("Run it").unwrap();
-    driver.begin_answer(None).unwrap();
-    let mut made = Vec::new();
-    for number in 0..count {
-        let call = format!("call_{number}");
-        driver.write(AnswerEvent::CallBegin { call, tool: "bash".into() }).unwrap();
-        made.extend(driver.write(AnswerEvent::CallReady(json!({ "command": "make" }))).unwrap());
-    }
-    driver.end_answer(AnswerEnd::Finished { reason: "tool_use".into(), usage: None, cost: None }).unwrap();
-    made
+    let events = (0..count).flat_map(|number| call(number, "bash", json!({ "command": "make" })));
+    let made = answer(request(driver), events, None).calls;
+    made.into_iter().map(|call| call.part).collect()
+}
+
+fn status(driver: &Driver) -> ToolStatus {
+    driver.log().last().unwrap().parts[0].as_tool().unwrap().state.status.clone()
 }
 
 #[test]
@@ -26,13 +24,14 @@ fn what_is_cut_is_kept_first_and_has_a_handle() {
     let harbour = Harbour::new();
     let mut driver = harbour.open("ses_1");
     let call = calls(&mut driver, 1).remove(0);
-    driver.start_call(&call).unwrap();
-    assert_eq!(driver.open_calls()[0].as_tool().unwrap().state.status, ToolStatus::Running);
-    let mut sink = driver.output(&call).unwrap();
+    assert_eq!(status(&driver), ToolStatus::Pending);
+    driver.call(&call).unwrap().start().unwrap();
+    assert_eq!((status(&driver), driver.open_calls().len()), (ToolStatus::Running, 1));
+    let mut sink = driver.call(&call).unwrap().output().unwrap();
     for number in 0..20_000 {
         writeln!(sink, "line {number}").unwrap();
     }
-    let receipt = driver.finish_output(sink).unwrap().unwrap();
+    let receipt = driver.call(&call).unwrap().finish(sink).unwrap().unwrap();
     assert!(matches!(receipt.plan, Plan::Truncate(_)));
     let text = shown(&driver);
     assert!(text.contains(&receipt.handles[0].to_string()), "the window names the handle");
@@ -46,7 +45,7 @@ fn several_tools_print_at_once() {
     let harbour = Harbour::new();
     let mut driver = harbour.open("ses_1");
     let made = calls(&mut driver, 3);
-    let sinks: Vec<_> = made.iter().map(|call| driver.output(call).unwrap()).collect();
+    let sinks: Vec<_> = made.iter().map(|call| driver.call(call).unwrap().output().unwrap()).collect();
     let threads: Vec<_> = sinks
         .into_iter()
         .enumerate()
@@ -58,7 +57,9 @@ fn several_tools_print_at_once() {
         })
         .collect();
     for thread in threads {
-        assert!(driver.finish_output(thread.join().unwrap()).unwrap().is_none(), "nothing was cut");
+        let sink = thread.join().unwrap();
+        let call = sink.call().clone();
+        assert!(driver.call(&call).unwrap().finish(sink).unwrap().is_none(), "nothing was cut");
     }
     let outputs: Vec<String> = driver
         .log()
@@ -76,10 +77,11 @@ fn a_tool_that_fails_says_so_and_answers_once() {
     let harbour = Harbour::new();
     let mut driver = harbour.open("ses_1");
     let call = calls(&mut driver, 1).remove(0);
-    driver.fail_call(&call, "there is no `make`").unwrap();
+    driver.call(&call).unwrap().fail("there is no `make`").unwrap();
     assert!(shown(&driver).contains("there is no `make`"));
-    assert!(driver.take_output(&call, &mut "late".as_bytes()).is_err(), "a call is answered once");
+    let late = driver.call(&call).unwrap().finish_with(&mut "late".as_bytes());
+    assert!(late.is_err(), "a call is answered once");
     let text = driver.log()[0].parts[0].id.clone();
-    assert!(matches!(driver.start_call(&text), Err(SessionError::NotACall(_))));
+    assert!(matches!(driver.call(&text), Err(SessionError::NotACall(_))));
     assert_eq!(driver.log(), &harbour.stored(&driver));
 }

@@ -1,21 +1,18 @@
 //! Recall as a model asks for it.
 
-use plimsoll::PartId;
-use plimsoll::recall::{Lookup, RecallContent, RecallQuery};
-use plimsoll_session::{AnswerEnd, AnswerEvent, Driver};
+use plimsoll::recall::{Lookup, RecallContent};
+use plimsoll_session::blocking::Driver;
+use plimsoll_session::{PartId, RecallQuery};
 use serde_json::json;
 
-use crate::support::Harbour;
+use crate::support::{Harbour, answer, call, request};
 
 /// Run a tool that prints this; gives the handle of what was spilled.
 fn run(driver: &mut Driver, output: &str) -> (PartId, String) {
     driver.prompt("Run it").unwrap();
-    driver.begin_answer(None).unwrap();
-    driver.write(AnswerEvent::CallBegin { call: "call_1".into(), tool: "bash".into() }).unwrap();
-    let call = driver.write(AnswerEvent::CallReady(json!({ "command": "make" }))).unwrap().unwrap();
-    driver.end_answer(AnswerEnd::Finished { reason: "tool_use".into(), usage: None, cost: None }).unwrap();
-    let receipt = driver.take_output(&call, &mut output.as_bytes()).unwrap().unwrap();
-    (call, receipt.handles[0].to_string())
+    let made = answer(request(driver), call(1, "bash", json!({ "command": "make" })), None).calls.remove(0);
+    let receipt = driver.call(&made.part).unwrap().finish_with(&mut output.as_bytes()).unwrap().unwrap();
+    (made.part, receipt.handles[0].to_string())
 }
 
 fn lines() -> String {

@@ -1,17 +1,13 @@
 //! Pins, prunes, undos and forks through the driver.
 
-use std::sync::Arc;
+use plimsoll::fork::history::NoHistory;
+use plimsoll_session::blocking::Driver;
+use plimsoll_session::{
+    Fixed, ForkContent, ForkRequest, Identities, Identity, Limits, NewSession, PinTarget, Plan, Policy,
+    Pruned, Reply, SessionId, SessionModel, SummaryFailure, Tokens,
+};
 
-use plimsoll::compact::accept::Reply;
-use plimsoll::compact::ladder::Trigger;
-use plimsoll::fork::child::Child;
-use plimsoll::fork::history::{Identity, NoHistory, Point};
-use plimsoll::pin::PinTarget;
-use plimsoll::{Fixed, Limits, Plan, Policy, SessionId, Tokens};
-use plimsoll_session::{Driver, Given, Identities, Pruned, Settings, SummaryFailure};
-use plimsoll_store::NewSession;
-
-use crate::support::{Harbour, ready, say, shown, turn};
+use crate::support::{Harbour, LIMITS, ready, say, shown, turn};
 
 fn filled(driver: &mut Driver, turns: usize) {
     for number in 0..turns {
@@ -26,13 +22,13 @@ fn an_undone_compaction_is_as_if_it_had_never_been() {
     let mut driver = harbour.open("ses_1");
     filled(&mut driver, 8);
     let before = shown(&driver);
-    let outcome = driver.compact(Fixed::default(), |_| panic!("there is no model")).unwrap();
+    let outcome = driver.compact(|_| panic!("there is no model")).unwrap();
     assert!(shown(&driver).len() < before.len());
     assert_eq!(driver.log(), &harbour.stored(&driver));
     let receipt = &outcome.reduction.receipts[0];
-    driver.undo(&receipt.id, Fixed::default()).unwrap();
+    driver.undo(&receipt.id).unwrap();
     assert_eq!(shown(&driver), before);
-    assert!(driver.undo(&receipt.id, Fixed::default()).is_err(), "once");
+    assert!(driver.undo(&receipt.id).is_err(), "once");
 }
 
 #[test]
@@ -41,12 +37,11 @@ fn a_pin_stays_in_view_word_for_word() {
     let mut driver = harbour.open("ses_1");
     driver.prompt("Never touch the migrations. Now port it.").unwrap();
     say(&mut driver, "Ported.");
-    let receipt =
-        driver.pin(&PinTarget::Words("Never touch the migrations.".into()), Fixed::default()).unwrap();
+    let receipt = driver.pin(&PinTarget::Words("Never touch the migrations.".into())).unwrap();
     assert!(matches!(receipt.plan, Plan::Pin(_)));
     for _ in 0..3 {
         filled(&mut driver, 8);
-        driver.compact(Fixed::default(), |_| panic!("there is no model")).unwrap();
+        driver.compact(|_| panic!("there is no model")).unwrap();
         assert!(shown(&driver).contains("Never touch the migrations."));
         assert_eq!(driver.log(), &harbour.stored(&driver));
     }
@@ -58,18 +53,15 @@ fn a_prune_clears_old_outputs_or_says_why_not() {
     let session = harbour.session("ses_1");
     // Otherwise the turns themselves would clear what is to be pruned here.
     let policy = Policy::from_json(r#"{ "thrift": "off" }"#).unwrap();
-    let settings = Settings { policy: Arc::new(policy), ..harbour.settings() };
-    let mut driver = Driver::open(Arc::clone(&harbour.archive), &session, settings).unwrap();
+    let mut driver = harbour.builder().policy(policy).session(session).open_blocking().unwrap();
     turn(&mut driver, "Read it.", "short");
-    let Pruned::Nothing(plan) = driver.prune(Fixed::default(), "a test").unwrap() else { panic!("pruned") };
+    let Pruned::Nothing(plan) = driver.prune("a test").unwrap() else { panic!("pruned") };
     assert!(Plan::Prune(*plan).to_string().contains("prune nothing"));
-    driver.switch_model("large", Some(Limits::new(400_000, 8_000)));
+    driver.switch_model(SessionModel::new("large").limits(Limits::new(400_000, 8_000)));
     for number in 0..10 {
         turn(&mut driver, &format!("Read {number}."), &"some words of a line\n".repeat(2_000));
     }
-    let Pruned::Done(receipt) = driver.prune(Fixed::default(), "a test").unwrap() else {
-        panic!("not pruned")
-    };
+    let Pruned::Done(receipt) = driver.prune("a test").unwrap() else { panic!("not pruned") };
     assert!(receipt.after < receipt.before && receipt.reason == "a test");
     assert!(shown(&driver).contains("cleared"));
     assert_eq!(driver.log(), &harbour.stored(&driver));
@@ -81,12 +73,15 @@ fn a_child_gets_a_digest_or_the_history_itself() {
     let mut driver = harbour.open("ses_1");
     turn(&mut driver, "Read the plan.", "THE PLAN IS TO SAIL AT DAWN");
     let before = harbour.stored(&driver);
-    let child =
-        Child { limits: Limits::new(32_000, 4_000), fixed: Fixed::default(), task: "Check the tide." };
-    let new = |id: &str| NewSession::new(SessionId::new(id));
+    let child = |id: &str, agents: Option<[&Identity; 2]>| {
+        let agents =
+            agents.map(|[parent, child]| Identities { parent: parent.clone(), child: child.clone() });
+        ForkRequest::new(NewSession::new(SessionId::new(id)), "Check the tide.", LIMITS).identities(agents)
+    };
 
-    let forked = driver.fork(Point::Newest, new("ses_2"), &child, None).unwrap();
-    assert!(matches!(forked.given, Given::Digest { why: None, .. }));
+    let forked = driver.fork(child("ses_2", None)).unwrap();
+    let ForkContent::Digest { digest, why: None } = &forked.content else { panic!("{:?}", forked.content) };
+    assert_eq!(forked.tokens, driver.counter().count(&digest.message().unwrap()));
     assert_eq!(forked.session.parent.as_ref(), Some(driver.session()));
     let log = harbour.archive.store().window(&forked.session.id).unwrap();
     let texts: Vec<String> = log.iter().map(plimsoll::Message::text).collect();
@@ -98,17 +93,18 @@ fn a_child_gets_a_digest_or_the_history_itself() {
     );
 
     let same = Identity { model: "m".into(), system: "s".into(), tools: "t".into() };
-    let agents = Identities { parent: &same, child: &same };
-    let forked = driver.fork(Point::Newest, new("ses_3"), &child, Some(agents)).unwrap();
-    let Given::History(history) = forked.given else { panic!("{:?}", forked.given) };
+    let forked = driver.fork(child("ses_3", Some([&same, &same]))).unwrap();
+    let ForkContent::History(history) = forked.content else { panic!("{:?}", forked.content) };
     let log = harbour.archive.store().window(&forked.session.id).unwrap();
     assert_eq!(&log[..history.shared], &before[..]);
     assert!(log.last().unwrap().text().contains("Check the tide."));
 
     let other = Identity { model: "n".into(), ..same.clone() };
-    let agents = Identities { parent: &same, child: &other };
-    let forked = driver.fork(Point::Newest, new("ses_4"), &child, Some(agents)).unwrap();
-    assert!(matches!(forked.given, Given::Digest { why: Some(NoHistory::OtherModel { .. }), .. }));
+    let forked = driver.fork(child("ses_4", Some([&same, &other]))).unwrap();
+    let why = |content: &ForkContent| {
+        matches!(content, ForkContent::Digest { why: Some(NoHistory::OtherModel { .. }), .. })
+    };
+    assert!(why(&forked.content), "{:?}", forked.content);
     assert_eq!(harbour.stored(&driver), before, "the parent is not changed");
 }
 
@@ -120,19 +116,19 @@ fn a_summariser_that_fails_or_is_not_taken_leaves_the_session_as_it_was() {
         turn(&mut driver, &format!("Read {n}."), &"abc\n".repeat(1_000));
     }
     let before = harbour.stored(&driver);
-    let climb = driver.begin_compaction(Fixed::default(), Trigger::Manual);
+    let climb = driver.begin_compaction(None).unwrap();
     let failed = climb.summarise(|_| Err::<Reply, _>("no such host")).unwrap_err();
     assert!(matches!(failed, SummaryFailure::Asking("no such host")), "{failed}");
-    let climb = driver.begin_compaction(Fixed::default(), Trigger::Manual);
+    let climb = driver.begin_compaction(None).unwrap();
     let empty = climb.summarise(|_| Ok::<_, String>(Reply::finished(""))).unwrap_err();
     assert_eq!(empty.to_string(), "the summary was empty");
     assert_eq!((harbour.stored(&driver), driver.log()), (before.clone(), &before));
-    let climb = driver.begin_compaction(Fixed::default(), Trigger::Manual);
+    let climb = driver.begin_compaction(None).unwrap();
     let climbed = climb.summarise(|_| Ok::<_, String>(Reply::finished("## Goal\nAll was read."))).unwrap();
     let receipts = driver.commit(climbed).unwrap();
     assert_eq!(receipts.len(), 1);
     assert!(driver.log().iter().any(|message| message.text().contains("All was read.")));
-    driver.undo(&receipts[0].id, Fixed::default()).unwrap();
+    driver.undo(&receipts[0].id).unwrap();
 }
 
 #[test]
@@ -140,8 +136,8 @@ fn an_inspection_adds_up() {
     let harbour = Harbour::new();
     let mut driver = harbour.open("ses_1");
     turn(&mut driver, "Read it.", &"abc\n".repeat(1_000));
-    let fixed = Fixed { system: Tokens(100), tools: Tokens(50) };
-    let found = driver.inspect(fixed).unwrap();
+    driver.set_overhead(Fixed { system: Tokens(100), tools: Tokens(50) });
+    let found = driver.inspect().unwrap();
     let kinds = found.kinds;
     assert_eq!((kinds.fixed, kinds.results), (Tokens(150), Tokens(1_000)));
     let sum = kinds.fixed

@@ -3,11 +3,13 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use plimsoll::compact::accept::Reply;
-use plimsoll::compact::request::Summariser;
-use plimsoll::{CharCounter, Fixed, Limits, Log, Millis, Policy, SessionId, Window};
-use plimsoll_session::{AnswerEnd, AnswerEvent, Content, Counting, Driver, Prepared, Settings};
-use plimsoll_store::{Archive, Blobs, Clock, Directory, Durability, NewSession, SqliteStore};
+use plimsoll_session::blocking::{Driver, FinishedAnswer, Request};
+use plimsoll_session::{
+    AnswerEvent, Archive, CharCounter, Clock, Content, Counting, Durability, Limits, Log, Message, Millis,
+    NewSession, Part, Policy, Prepared, Reply, SessionBuilder, SessionId, SessionModel, Summariser, Usage,
+    Window,
+};
+use plimsoll_store::{Blobs, Directory, SqliteStore, random_ids};
 use serde_json::json;
 
 /// A database, and a clock that moves only when told to.
@@ -23,6 +25,13 @@ fn clock_of(time: &Arc<AtomicU64>) -> Clock {
 }
 
 pub(crate) const NOW: u64 = 1_794_775_451_033;
+pub(crate) const LIMITS: Limits =
+    Limits { context: plimsoll::Tokens(32_000), input: None, output: plimsoll::Tokens(4_000) };
+
+/// The model of the tests, with these limits.
+pub(crate) fn model(limits: Limits) -> SessionModel {
+    SessionModel::new("some-model").limits(limits)
+}
 
 impl Harbour {
     pub(crate) fn new() -> Harbour {
@@ -49,28 +58,22 @@ impl Harbour {
         self.archive.store().create(session, Millis(NOW)).unwrap().id
     }
 
-    /// Settings with characters over four and a window of 32,000, so that figures can be told by hand.
-    pub(crate) fn settings(&self) -> Settings {
-        Settings {
-            limits: Some(Limits::new(32_000, 4_000)),
-            counting: Counting::Fixed(Arc::new(CharCounter::default())),
-            clock: self.clock(),
-            holder: "test".into(),
-            ..Settings::new("some-model")
-        }
+    /// Characters over four and a window of 32,000, so that figures can be told by hand.
+    pub(crate) fn builder(&self) -> SessionBuilder {
+        Driver::builder(Arc::clone(&self.archive))
+            .model(model(LIMITS))
+            .counting(Counting::Fixed(Arc::new(CharCounter::default())))
+            .clock(self.clock())
+            .holder("test")
     }
 
     pub(crate) fn open(&self, id: &str) -> Driver {
-        let session = self.session(id);
-        Driver::open(Arc::clone(&self.archive), &session, self.settings()).unwrap()
+        self.builder().session(self.session(id)).open_blocking().unwrap()
     }
 
     /// A driver whose session's own model summarises.
     pub(crate) fn open_with_model(&self, id: &str) -> Driver {
-        let session = self.session(id);
-        let summariser = Some(Summariser::own(Limits::new(32_000, 4_000)));
-        let settings = Settings { summariser, ..self.settings() };
-        Driver::open(Arc::clone(&self.archive), &session, settings).unwrap()
+        self.builder().summariser(Summariser::own(LIMITS)).session(self.session(id)).open_blocking().unwrap()
     }
 
     /// The window's messages as the store has them now.
@@ -82,38 +85,71 @@ impl Harbour {
 /// Prepare, answering every wish for a summary with these words.
 pub(crate) fn ready(driver: &mut Driver, summary: &str) -> Content {
     loop {
-        match driver.prepare(Fixed::default()).unwrap() {
-            Prepared::Ready(content) => return *content,
-            Prepared::Summarise(_) => driver.summarised(Ok(Reply::finished(summary))).unwrap(),
+        match driver.prepare().unwrap() {
+            Prepared::Ready(request) => return request.into_content(),
+            Prepared::Summarise(call) => drop(call.answer(Ok(Reply::finished(summary))).unwrap()),
             Prepared::NotSummarised { rejections, .. } => panic!("{rejections:?}"),
             Prepared::CannotFit { burden, .. } => panic!("{burden}"),
         }
     }
 }
 
-pub(crate) fn finished() -> AnswerEnd {
-    AnswerEnd::Finished { reason: "stop".into(), usage: None, cost: None }
+/// The next request, which needs no summary.
+pub(crate) fn request(driver: &mut Driver) -> Request<'_> {
+    match driver.prepare().unwrap() {
+        Prepared::Ready(request) => request,
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The end of an answer.
+pub(crate) fn finished(reason: &str, usage: Option<Usage>) -> AnswerEvent {
+    AnswerEvent::Finished { reason: reason.into(), usage }
+}
+
+/// Answers a request with these events.
+pub(crate) fn answer(
+    request: Request<'_>,
+    events: impl IntoIterator<Item = AnswerEvent>,
+    usage: Option<Usage>,
+) -> FinishedAnswer {
+    let mut answer = request.begin_answer(None).unwrap();
+    events.into_iter().for_each(|event| drop(answer.write(event).unwrap()));
+    answer.write(finished("stop", usage)).unwrap();
+    answer.finish().unwrap()
+}
+
+/// The events of a call.
+pub(crate) fn call(number: usize, tool: &str, input: serde_json::Value) -> [AnswerEvent; 2] {
+    let begin = AnswerEvent::CallBegin { call: format!("call_{number}"), tool: tool.into() };
+    [begin, AnswerEvent::CallReady(input)]
 }
 
 /// A turn: a prompt, a call of `read` with that output, and a last word.
 pub(crate) fn turn(driver: &mut Driver, prompt: &str, output: &str) -> Content {
     driver.prompt(prompt).unwrap();
     let content = ready(driver, "## Goal\nGo on.");
-    driver.begin_answer(None).unwrap();
-    driver.write(AnswerEvent::CallBegin { call: "call_1".into(), tool: "read".into() }).unwrap();
-    let call = driver.write(AnswerEvent::CallReady(json!({ "path": "a.rs" }))).unwrap().unwrap();
-    driver.end_answer(AnswerEnd::Finished { reason: "tool_use".into(), usage: None, cost: None }).unwrap();
-    driver.start_call(&call).unwrap();
-    driver.take_output(&call, &mut output.as_bytes()).unwrap();
+    read(driver, 1, output);
     say(driver, "Done.");
-    driver.end_turn(Fixed::default()).unwrap();
+    driver.end_turn().unwrap();
     content
 }
 
+/// An answer that calls `read`, which gives that output.
+pub(crate) fn read(driver: &mut Driver, number: usize, output: &str) {
+    let answer = answer(request(driver), call(number, "read", json!({ "path": "a.rs" })), None);
+    let part = &answer.calls[0].part;
+    driver.call(part).unwrap().start().unwrap();
+    driver.call(part).unwrap().finish_with(&mut output.as_bytes()).unwrap();
+}
+
+/// An answer that is in the log whatever the window weighs: no request was made for it.
 pub(crate) fn say(driver: &mut Driver, text: &str) {
-    driver.begin_answer(None).unwrap();
-    driver.write(AnswerEvent::Text(text.into())).unwrap();
-    driver.end_answer(finished()).unwrap();
+    let (now, mut ids) = (driver.now(), random_ids());
+    let mut message = Message::assistant(ids.message(now), vec![Part::text(ids.part(now), text)]).at(now);
+    message.info.finish = Some("stop".into());
+    message.info.time.get_or_insert_default().completed = Some(now);
+    driver.append(message).unwrap();
 }
 
 pub(crate) fn shown(driver: &Driver) -> String {

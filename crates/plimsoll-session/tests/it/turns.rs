@@ -1,17 +1,11 @@
 //! Whole turns: what is prepared, and what is stored.
 
-use std::sync::Arc;
-
-use plimsoll::compact::accept::{Rejection, Reply};
-use plimsoll::compact::ladder::Trigger;
-use plimsoll::compact::request::Summariser;
-use plimsoll::{Fixed, Limits, Plan, Preset, Tokens, Usage};
 use plimsoll_session::{
-    AnswerEnd, AnswerEvent, ClimbStep, Counting, Driver, Prepared, SessionError, Settings,
+    AnswerEvent, ClimbStep, Counting, Fixed, Limits, Plan, Prepared, Preset, Rejection, Reply, SessionError,
+    SessionModel, StoreError, Summariser, Tokens, Usage,
 };
-use plimsoll_store::StoreError;
 
-use crate::support::{Harbour, ready, say, shown, turn};
+use crate::support::{Harbour, LIMITS, answer, model, ready, request, say, shown, turn};
 
 #[test]
 fn what_is_in_memory_is_what_is_stored() {
@@ -23,7 +17,7 @@ fn what_is_in_memory_is_what_is_stored() {
     // Another driver goes on where this one ended.
     let session = driver.session().clone();
     driver.close().unwrap();
-    let again = Driver::open(Arc::clone(&harbour.archive), &session, harbour.settings()).unwrap();
+    let again = harbour.builder().session(session).open_blocking().unwrap();
     assert_eq!(again.log().len(), 6);
     assert!(shown(&again).contains("let x = 2;"));
 }
@@ -62,30 +56,27 @@ fn a_summary_is_asked_for_and_taken() {
         say(&mut driver, &"answer ".repeat(2_000));
     }
     driver.prompt("And now?").unwrap();
-    let Prepared::Summarise(request) = driver.prepare(Fixed::default()).unwrap() else {
-        panic!("no summary")
-    };
-    assert!(request.tokens < Tokens(32_000), "{}", request.tokens);
-    driver.summarised(Ok(Reply::finished("## Goal\nTo know what comes now."))).unwrap();
+    let Prepared::Summarise(call) = driver.prepare().unwrap() else { panic!("no summary") };
+    assert!(call.tokens < Tokens(32_000), "{}", call.tokens);
+    let asked = (*call).clone();
+    // Dropped, it is asked for again.
+    drop(call);
+    let Prepared::Summarise(call) = driver.prepare().unwrap() else { panic!("no summary") };
+    assert_eq!(*call, asked);
+    assert_eq!(call.answer(Ok(Reply::finished("## Goal\nTo know what comes now."))).unwrap(), None);
     let content = ready(&mut driver, "## Goal\nTo know what comes now.");
     assert_eq!(content.receipts.len(), 1);
     let text = shown(&driver);
     assert!(text.contains("To know what comes now.") && text.contains("And now?"), "{text}");
     assert!(!text.contains("Prompt 0:"));
-    assert!(
-        matches!(driver.summarised(Ok(Reply::default())), Err(SessionError::OutOfOrder(_))),
-        "nobody asked"
-    );
 }
 
 /// R128: a policy without other ways to reduce the window reports the rejection instead of a request over the line.
 #[test]
 fn r128_a_window_that_could_not_be_summarised_is_not_handed_out() {
     let harbour = Harbour::new();
-    let summariser = Some(Summariser::own(Limits::new(32_000, 4_000)));
-    let policy = Arc::new(Preset::Openfork.policy());
-    let settings = Settings { summariser, policy, ..harbour.settings() };
-    let mut driver = Driver::open(Arc::clone(&harbour.archive), &harbour.session("ses_1"), settings).unwrap();
+    let builder = harbour.builder().summariser(Summariser::own(LIMITS)).policy(Preset::Openfork.policy());
+    let mut driver = builder.session(harbour.session("ses_1")).open_blocking().unwrap();
     for number in 0..10 {
         driver.prompt(format!("Never touch file {number}. {}", "word ".repeat(800))).unwrap();
         say(&mut driver, &"answer ".repeat(2_000));
@@ -93,8 +84,10 @@ fn r128_a_window_that_could_not_be_summarised_is_not_handed_out() {
     driver.prompt("And now?").unwrap();
     let before = driver.log().clone();
     let rejections = loop {
-        match driver.prepare(Fixed::default()).unwrap() {
-            Prepared::Summarise(_) => driver.summarised(Ok(Reply::finished(""))).unwrap(),
+        match driver.prepare().unwrap() {
+            Prepared::Summarise(call) => {
+                assert_eq!(call.answer(Ok(Reply::finished(""))).unwrap(), Some(Rejection::Empty));
+            }
             Prepared::NotSummarised { rejections, .. } => break rejections,
             other => panic!("{other:?}"),
         }
@@ -113,9 +106,9 @@ fn a_summariser_that_fails_costs_nothing_but_its_summary() {
     }
     driver.prompt("And now?").unwrap();
     let content = loop {
-        match driver.prepare(Fixed::default()).unwrap() {
-            Prepared::Ready(content) => break content,
-            Prepared::Summarise(_) => driver.summarised(Err("the provider is down".into())).unwrap(),
+        match driver.prepare().unwrap() {
+            Prepared::Ready(request) => break request.into_content(),
+            Prepared::Summarise(call) => drop(call.answer(Err("the provider is down".into())).unwrap()),
             Prepared::NotSummarised { rejections, .. } => panic!("{rejections:?}"),
             Prepared::CannotFit { burden, .. } => panic!("{burden}"),
         }
@@ -129,8 +122,8 @@ fn what_cannot_fit_is_said() {
     let harbour = Harbour::new();
     let mut driver = harbour.open("ses_1");
     driver.prompt("Hello").unwrap();
-    let fixed = Fixed { system: Tokens(40_000), tools: Tokens(0) };
-    let Prepared::CannotFit { burden, .. } = driver.prepare(fixed).unwrap() else { panic!("it fits") };
+    driver.set_overhead(Fixed { system: Tokens(40_000), tools: Tokens(0) });
+    let Prepared::CannotFit { burden, .. } = driver.prepare().unwrap() else { panic!("it fits") };
     assert_eq!(burden.system, Tokens(40_000));
 }
 
@@ -143,8 +136,9 @@ fn a_refusal_reduces_and_teaches_the_window() {
         say(&mut driver, &"answer ".repeat(1_000));
     }
     driver.prompt("And now?").unwrap();
-    let before = ready(&mut driver, "").load.tokens;
-    driver.refused(Some(Tokens(8_192)), Fixed::default());
+    let refused = request(&mut driver);
+    let before = refused.load.tokens;
+    refused.on_overflow(Some(Tokens(8_192)));
     let after = ready(&mut driver, "");
     assert!(after.load.tokens < before, "{before} then {}", after.load.tokens);
     assert_eq!(driver.limits().context, Tokens(8_192));
@@ -163,21 +157,18 @@ fn refusals_in_a_row_reduce_more_each_time() {
     driver.prompt("And now?").unwrap();
     let mut sizes = vec![ready(&mut driver, "").load.tokens.0];
     for _ in 0..5 {
-        driver.refused(None, Fixed::default());
-        match driver.prepare(Fixed::default()).unwrap() {
-            Prepared::Ready(content) => sizes.push(content.load.tokens.0),
-            other => panic!("{other:?}"),
-        }
+        driver.on_overflow(None);
+        sizes.push(request(&mut driver).load.tokens.0);
     }
     assert!(sizes.is_sorted_by(|a, b| a > b), "{sizes:?}");
     // An answer that needs two thirds of the window gets them within the tries that the agent makes.
     assert!(sizes[5] * 3 < sizes[0], "{sizes:?}");
     assert!(shown(&driver).contains("And now?"), "the prompt is not lost");
     // The next refusal after an answer is the first again.
-    say(&mut driver, "Here.");
+    answer(request(&mut driver), [AnswerEvent::Text("Here.".into())], None);
     driver.prompt(format!("More: {}", "word ".repeat(4_000))).unwrap();
     let before = ready(&mut driver, "").load.tokens.0;
-    driver.refused(None, Fixed::default());
+    driver.on_overflow(None);
     let after = ready(&mut driver, "").load.tokens.0;
     assert!(after < before && after * 2 > before, "{before}, then {after}");
 }
@@ -190,11 +181,11 @@ fn r160_a_compaction_made_beside_the_turn_hides_nothing_that_came_meanwhile() {
         driver.prompt(format!("Prompt {number}: {}", "word ".repeat(800))).unwrap();
         say(&mut driver, &"answer ".repeat(1_000));
     }
-    let mut climb = driver.begin_compaction(Fixed::default(), Trigger::Manual);
+    let mut climb = driver.begin_compaction(None).unwrap();
     let made = std::thread::spawn(move || {
         loop {
             match climb.step().unwrap() {
-                ClimbStep::Ask(_) => climb.answer(Ok(Reply::finished("## Goal\nSome goal."))).unwrap(),
+                ClimbStep::Ask(_) => drop(climb.answer(Ok(Reply::finished("## Goal\nSome goal."))).unwrap()),
                 ClimbStep::Done(climbed) => break *climbed,
             }
         }
@@ -222,7 +213,7 @@ fn a_smaller_model_makes_the_next_request_fit_it_first() {
         say(&mut driver, &"answer ".repeat(1_500));
     }
     assert!(ready(&mut driver, "").load.tokens > Tokens(16_000));
-    driver.switch_model("small-model", Some(Limits::new(12_000, 2_000)));
+    driver.switch_model(SessionModel::new("small-model").limits(Limits::new(12_000, 2_000)));
     driver.prompt("And now?").unwrap();
     let content = ready(&mut driver, "");
     assert!(content.load.tokens <= Tokens(10_000), "{}", content.load.tokens);
@@ -233,24 +224,18 @@ fn a_smaller_model_makes_the_next_request_fit_it_first() {
 fn usage_teaches_the_counter() {
     let harbour = Harbour::new();
     let session = harbour.session("ses_1");
-    let settings = Settings {
-        counting: Counting::Calibrated,
-        limits: Some(Limits::new(200_000, 8_000)),
-        ..harbour.settings()
-    };
-    let mut driver = Driver::open(Arc::clone(&harbour.archive), &session, settings).unwrap();
+    let builder = harbour.builder().counting(Counting::Calibrated).session(session);
+    let mut driver = builder.model(model(Limits::new(200_000, 8_000))).open_blocking().unwrap();
     let text = "The harbour is nine metres deep at low water. ".repeat(200);
     let plain = driver.counter().count(&text);
     let mut charged = 20_000;
     for _ in 0..12 {
         driver.prompt(text.as_str()).unwrap();
-        ready(&mut driver, "");
-        driver.begin_answer(None).unwrap();
-        driver.write(AnswerEvent::Text("Yes.".into())).unwrap();
         // The provider counts half as much again as the vocabulary does.
         charged += plain.0 * 3 / 2;
         let usage = Some(Usage::new(Tokens(charged), Tokens(5)));
-        driver.end_answer(AnswerEnd::Finished { reason: "stop".into(), usage, cost: None }).unwrap();
+        let done = answer(request(&mut driver), [AnswerEvent::Text("Yes.".into())], usage);
+        assert!(done.observed.is_some());
     }
     let learned = driver.counter().count(&text).0 as f64 / plain.0 as f64;
     assert!((1.35..1.65).contains(&learned), "{learned}");
@@ -266,8 +251,8 @@ fn a_driver_whose_session_was_taken_over_writes_nothing_more() {
     let mut driver = harbour.open("ses_1");
     driver.prompt("First").unwrap();
     harbour.wait(120_000);
-    let settings = Settings { holder: "another".into(), ..harbour.settings() };
-    let mut other = Driver::open(Arc::clone(&harbour.archive), driver.session(), settings).unwrap();
+    let builder = harbour.builder().holder("another").session(driver.session().clone());
+    let mut other = builder.open_blocking().unwrap();
     other.prompt("Second").unwrap();
     let refused = driver.prompt("Too late").unwrap_err();
     assert!(
@@ -284,16 +269,13 @@ fn a_driver_whose_session_was_taken_over_writes_nothing_more() {
 fn a_host_that_names_a_summariser_asks_it_and_not_its_own_model() {
     let harbour = Harbour::new();
     let session = harbour.session("ses_1");
-    let summariser = Some(Summariser::named("small", Limits::new(16_000, 2_000)));
-    let settings = Settings { summariser, ..harbour.settings() };
-    let mut driver = Driver::open(Arc::clone(&harbour.archive), &session, settings).unwrap();
+    let summariser = Summariser::named("small", Limits::new(16_000, 2_000));
+    let mut driver = harbour.builder().summariser(summariser).session(session).open_blocking().unwrap();
     for number in 0..10 {
         driver.prompt(format!("Prompt {number}: {}", "word ".repeat(800))).unwrap();
         say(&mut driver, &"answer ".repeat(2_000));
     }
-    let Prepared::Summarise(request) = driver.prepare(Fixed::default()).unwrap() else {
-        panic!("no summary")
-    };
+    let Prepared::Summarise(request) = driver.prepare().unwrap() else { panic!("no summary") };
     assert_eq!(request.model.as_deref(), Some("small"));
     assert!(request.tokens + request.max_tokens <= Tokens(16_000));
 }
@@ -305,10 +287,8 @@ fn a_usage_that_cannot_be_true_does_not_end_a_session() {
     for wrong in [1_000_000, u64::from(u32::MAX)] {
         driver.prompt("How deep is it?").unwrap();
         ready(&mut driver, "## Goal\nTo know how deep it is.");
-        driver.begin_answer(None).unwrap();
-        driver.write(AnswerEvent::Text("Nine metres.".into())).unwrap();
         let usage = Some(Usage::new(Tokens(wrong), Tokens(10)));
-        driver.end_answer(AnswerEnd::Finished { reason: "stop".into(), usage, cost: None }).unwrap();
+        answer(request(&mut driver), [AnswerEvent::Text("Nine metres.".into())], usage);
     }
     driver.prompt("And how wide?").unwrap();
     let content = ready(&mut driver, "## Goal\nTo know how deep it is.");
@@ -321,14 +301,13 @@ fn a_small_window_learned_from_a_refusal_leaves_room_for_a_conversation() {
     for preset in [Preset::Plimsoll, Preset::Opencode, Preset::Opencode118] {
         let harbour = Harbour::new();
         let session = harbour.session("ses_1");
-        let policy = Arc::new(preset.policy());
-        let settings = Settings { limits: None, policy, ..harbour.settings() };
-        let mut driver = Driver::open(Arc::clone(&harbour.archive), &session, settings).unwrap();
+        let builder = harbour.builder().policy(preset.policy()).model("some-model").session(session);
+        let mut driver = builder.open_blocking().unwrap();
         driver.prompt("How deep is it?").unwrap();
         ready(&mut driver, "## Goal\nTo know how deep it is.");
-        driver.refused(Some(Tokens(24_000)), Fixed::default());
+        driver.on_overflow(Some(Tokens(24_000)));
         // There is nothing to be reduced yet; what was learned stays.
-        driver.prepare(Fixed::default()).unwrap();
+        drop(driver.prepare().unwrap());
         let content = ready(&mut driver, "## Goal\nTo know how deep it is.");
         let line = content.line.unwrap();
         assert!(line.at >= Tokens(12_000), "{}: the line is at {}", preset.name(), line.at);

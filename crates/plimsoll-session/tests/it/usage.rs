@@ -1,25 +1,20 @@
 //! Usage that is lower than the estimate: honest, made stale by a reduction, or impossible.
 
-use plimsoll::{Fixed, Limits, Plan, Tokens, Usage};
-use plimsoll_session::{AnswerEnd, AnswerEvent, Content, Driver, Prepared, Settings};
+use plimsoll_session::blocking::Driver;
+use plimsoll_session::{AnswerEvent, Content, Limits, Plan, Tokens, Usage};
 use serde_json::json;
-use std::sync::Arc;
 
-use crate::support::Harbour;
+use crate::support::{Harbour, answer, call, model, request};
 
 const LIMITS: Limits = Limits { context: Tokens(200_000), input: None, output: Tokens(32_000) };
 
 fn open(harbour: &Harbour, id: &str) -> Driver {
-    let settings = Settings { limits: Some(LIMITS), ..harbour.settings() };
-    Driver::open(Arc::clone(&harbour.archive), &harbour.session(id), settings).unwrap()
+    harbour.builder().model(model(LIMITS)).session(harbour.session(id)).open_blocking().unwrap()
 }
 
 /// The next request, whatever it takes; without a model.
 fn ready(driver: &mut Driver) -> Content {
-    match driver.prepare(Fixed::default()).unwrap() {
-        Prepared::Ready(content) => *content,
-        other => panic!("{other:?}"),
-    }
+    request(driver).into_content()
 }
 
 /// A turn with an output, whose answers have the usage that `share` of the estimate is.
@@ -29,18 +24,14 @@ fn turn(driver: &mut Driver, number: usize, prompt: &str, output: &str, share: f
         let input = (content.load.estimate.0 as f64 * share) as u64;
         Some(Usage::new(Tokens(input), Tokens(10)))
     };
-    let counted = usage(&ready(driver));
-    driver.begin_answer(None).unwrap();
-    driver.write(AnswerEvent::CallBegin { call: format!("call_{number}"), tool: "read".into() }).unwrap();
-    let call = driver.write(AnswerEvent::CallReady(json!({ "path": "a.b64" }))).unwrap().unwrap();
-    let end = |reason: &str, usage| AnswerEnd::Finished { reason: reason.into(), usage, cost: None };
-    driver.end_answer(end("tool_use", counted)).unwrap();
-    driver.start_call(&call).unwrap();
-    driver.take_output(&call, &mut output.as_bytes()).unwrap();
-    let counted = usage(&ready(driver));
-    driver.begin_answer(None).unwrap();
-    driver.write(AnswerEvent::Text("Seen.".into())).unwrap();
-    driver.end_answer(end("end_turn", counted)).unwrap();
+    let next = request(driver);
+    let counted = usage(&next);
+    let made = answer(next, call(number, "read", json!({ "path": "a.b64" })), counted).calls.remove(0);
+    driver.call(&made.part).unwrap().start().unwrap();
+    driver.call(&made.part).unwrap().finish_with(&mut output.as_bytes()).unwrap();
+    let next = request(driver);
+    let counted = usage(&next);
+    answer(next, [AnswerEvent::Text("Seen.".into())], counted);
 }
 
 /// Lines of base64, 40,000 characters in all.

@@ -14,9 +14,9 @@ use plimsoll::{Handle, Ids, Millis, Policy, Receipt};
 
 use crate::blobs::Blobs;
 use crate::error::StoreError;
-use crate::session::{Findings, Loss};
-use crate::sqlite::{Durability, SqliteStore, random_ids, spill_directory};
-use crate::store::{Claim, Store};
+use crate::random::random_ids;
+use crate::sqlite::{Durability, SqliteStore, spill_directory};
+use crate::store::{Claim, Findings, Loss, Store};
 
 pub use keep::{KEPT, Keeping};
 pub use purge::Purged;

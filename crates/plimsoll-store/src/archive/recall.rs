@@ -10,8 +10,7 @@ use crate::error::StoreError;
 use crate::recall::{
     Hit, INPUT, Recall, Recalled, Scope, Selection, copy_lines, input_text, told, told_part, tool_of, what_of,
 };
-use crate::session::PageRequest;
-use crate::store::{HandleMatch, HandleTarget, SpillRecord, Store};
+use crate::store::{HandleMatch, HandleTarget, PageRequest, SpillRecord, Store};
 
 /// So many candidates of a handle that is not whole are named.
 const CANDIDATES: usize = 20;

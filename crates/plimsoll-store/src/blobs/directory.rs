@@ -192,7 +192,7 @@ impl Blobs for Directory {
         let file = writer.finish().map_err(failed)?;
         file.as_file().sync_data().map_err(failed)?;
         let hash = hasher.finalize().to_hex().to_string();
-        let name = format!("{hash}-{}", crate::sqlite::random_hex());
+        let name = format!("{hash}-{}", crate::random::random_hex());
         let path = self.path(&name).ok_or(StoreError::Closed)?;
         let stored = file.as_file().metadata().map_err(failed)?.len();
         let blob = Blob { name, hash, bytes, stored };

@@ -5,8 +5,7 @@ use plimsoll::{Message, MessageId, Part, PartId, SessionId};
 use super::{Held, MemoryStore, State};
 use crate::error::StoreError;
 use crate::recall::Scope;
-use crate::session::{Page, PageRequest};
-use crate::store::{HandleMatch, HandleTarget, Handles, SpillRecord};
+use crate::store::{HandleMatch, HandleTarget, Handles, Page, PageRequest, SpillRecord};
 
 impl State {
     /// A session, also one that was removed and is still needed.

@@ -8,8 +8,7 @@ use super::MemoryStore;
 use crate::counts::PartCounts;
 use crate::error::StoreError;
 use crate::recall::{Hit, INPUT, Recalled, Selection, input_text, part_text, tool_of};
-use crate::session::{Page, PageRequest};
-use crate::store::{ChangeKind, Claim, Logs, Snapshot};
+use crate::store::{ChangeKind, Claim, Logs, Page, PageRequest, Snapshot};
 use crate::{repeated_delta, text_in_pieces};
 
 impl Logs for MemoryStore {

@@ -24,8 +24,10 @@ use plimsoll::{Log, LogError, Message, MessageId, Millis, Part, PartId, Receipt,
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::inherited;
-use crate::session::{NewSession, Page, PageRequest, Session};
-use crate::store::{Change, ChangeKind, Claim, Epoch, Revision, Sequence, SpillRecord, TaskRecord};
+use crate::store::{
+    Change, ChangeKind, Claim, Epoch, NewSession, Page, PageRequest, Revision, Sequence, Session,
+    SpillRecord, TaskRecord,
+};
 
 /// Sessions in memory.
 #[derive(Default)]

@@ -4,8 +4,7 @@ use plimsoll::{Ids, Message, MessageId, Millis, Receipt, ReceiptId, Reduction, S
 
 use super::{MemoryStore, page_after};
 use crate::error::StoreError;
-use crate::session::CompactionRecord;
-use crate::store::{ChangeKind, Claim, Reductions, Revision};
+use crate::store::{ChangeKind, Claim, CompactionRecord, Reductions, Revision};
 
 impl Reductions for MemoryStore {
     fn reduce(

@@ -5,8 +5,10 @@ use plimsoll::{MessageId, Millis, SessionId};
 use super::{Held, MemoryStore, State, page_after};
 use crate::error::StoreError;
 use crate::holder::holder_is_gone;
-use crate::session::{Filter, ForkPoint, NewSession, Session, SessionPatch};
-use crate::store::{ChangeKind, Claim, NewLease, NewTask, Sessions, TakeOver};
+use crate::store::{
+    ChangeKind, Claim, Filter, ForkPoint, NewLease, NewSession, NewTask, Session, SessionPatch, Sessions,
+    TakeOver,
+};
 use crate::{is_being_written, still_written};
 
 impl State {

@@ -4,8 +4,7 @@ use plimsoll::{Message, SessionId};
 
 use super::MemoryStore;
 use crate::error::StoreError;
-use crate::session::{Damage, Findings};
-use crate::store::{IndexStep, Upkeep};
+use crate::store::{Damage, Findings, IndexStep, Upkeep};
 
 impl Upkeep for MemoryStore {
     fn index_step(&self, _: u64) -> Result<IndexStep, StoreError> {

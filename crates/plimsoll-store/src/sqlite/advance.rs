@@ -13,8 +13,7 @@ use super::read;
 use super::rows::{self, PartRow, integer};
 use super::search;
 use crate::error::StoreError;
-use crate::session::Totals;
-use crate::store::{ChangeKind, Claim};
+use crate::store::{ChangeKind, Claim, Totals};
 
 /// Inherited messages belong to the parent; a fork adds to none of them. And what a fork shares stays as it is.
 pub(super) fn own_message(

@@ -13,8 +13,7 @@ use super::read::{self, Detail};
 use super::rows::{self, PartRow, integer};
 use crate::counts::PartCounts;
 use crate::error::StoreError;
-use crate::session::Totals;
-use crate::store::{ChangeKind, Claim, Revision};
+use crate::store::{ChangeKind, Claim, Revision, Totals};
 use plimsoll::reduction::same_content;
 
 /// Add messages at the end.

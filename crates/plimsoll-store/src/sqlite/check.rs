@@ -8,7 +8,7 @@ use super::{sums, witness};
 use crate::clock::utc;
 use crate::error::StoreError;
 use crate::holder::holder_name;
-use crate::session::Findings;
+use crate::store::Findings;
 
 /// What must not be there, and how it is told.
 const PROBLEMS: [(&str, &str); 5] = [

@@ -10,8 +10,7 @@ use super::position::Position;
 use super::spills::{self, COLUMNS};
 use crate::error::StoreError;
 use crate::recall::Scope;
-use crate::session::{Page, PageRequest};
-use crate::store::{HandleMatch, HandleTarget};
+use crate::store::{HandleMatch, HandleTarget, Page, PageRequest};
 
 /// What a handle may be. A whole name is taken before the beginnings of others.
 pub(super) fn find(

@@ -11,8 +11,7 @@ use super::position::Position;
 use super::read::{self, Detail};
 use super::{advance, append, leases, pivots, sessions};
 use crate::error::StoreError;
-use crate::session::NewSession;
-use crate::store::{ChangeKind, Conversation, Import, ImportRecord, Imported, StagedPiece};
+use crate::store::{ChangeKind, Conversation, Import, ImportRecord, Imported, NewSession, StagedPiece};
 
 const RECORD: &str = "SELECT s.id, r.id, i.source, i.conversation, i.state, s.messages <> i.taken
      FROM import i JOIN session s ON s.key = i.session JOIN session r ON r.key = i.root";

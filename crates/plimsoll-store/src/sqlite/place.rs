@@ -8,9 +8,10 @@ use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags, params};
 
-use super::{SqliteStore, random_hex};
+use super::SqliteStore;
 use crate::blobs::Directory;
 use crate::error::StoreError;
+use crate::random::random_hex;
 
 struct Place {
     id: String,

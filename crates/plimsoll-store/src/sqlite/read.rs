@@ -14,8 +14,9 @@ use super::position::Position;
 use super::rows::{self, Placed};
 use super::sums::{self, lossy, lossy_or_null};
 use crate::error::StoreError;
-use crate::session::{CompactionRecord, Filter, ForkPoint, Page, PageRequest, Session, Totals};
-use crate::store::{Revision, Snapshot};
+use crate::store::{
+    CompactionRecord, Filter, ForkPoint, Page, PageRequest, Revision, Session, Snapshot, Totals,
+};
 
 /// How much of a part is wanted.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -12,7 +12,7 @@ use super::position::Position;
 use super::rows;
 use super::sums::{self, lossy, lossy_or_null};
 use crate::error::StoreError;
-use crate::session::Damage;
+use crate::store::Damage;
 
 /// Reads a session message by message, oldest first. Returns what is damaged or missing.
 pub(super) fn salvage(

@@ -10,8 +10,7 @@ use super::position::Position;
 use super::spills;
 use super::{append, read, search};
 use crate::error::StoreError;
-use crate::session::{NewSession, Session, SessionPatch};
-use crate::store::{ChangeKind, Claim};
+use crate::store::{ChangeKind, Claim, NewSession, Session, SessionPatch};
 
 /// Begin a session.
 pub(crate) fn create(connection: &Connection, new: &NewSession, now: Millis) -> Result<Session, StoreError> {

@@ -13,7 +13,7 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
 use crate::error::StoreError;
-use crate::session::Damage;
+use crate::store::Damage;
 
 /// The first byte of a sum over all columns. Older sums of parts are 16 bytes over their content alone.
 const VERSION: u8 = 1;

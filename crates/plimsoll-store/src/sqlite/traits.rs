@@ -11,19 +11,18 @@ use super::chain::Chain;
 use super::read::Detail;
 use super::{
     PATIENCE, SqliteStore, advance, append, check, extend, feed, handles, imports, inbox, leases, purge,
-    random_ids, read, reduce, salvage, search, sessions, spills, sums, tasks, undo, witness,
+    read, reduce, salvage, search, sessions, spills, sums, tasks, undo, witness,
 };
 use crate::clock::Clock;
 use crate::counts::PartCounts;
 use crate::error::StoreError;
+use crate::random::random_ids;
 use crate::recall::{Hit, Scope, Selection};
-use crate::session::{
-    CompactionRecord, Damage, Filter, Findings, NewSession, Page, PageRequest, Session, SessionPatch,
-};
 use crate::store::{
-    ChangePage, Claim, ExpiredSpill, Feed, HandleMatch, Handles, Import, ImportRecord, Imported, Imports,
-    Inbox, IndexStep, Lease, LeaseRecord, Leases, Logs, NewLease, NewNote, NewTask, Note, PurgeReport,
-    PurgeTarget, Purges, Reductions, Revision, Sequence, Sessions, Snapshot, SpillPage, SpillRecord, Spills,
+    ChangePage, Claim, CompactionRecord, Damage, ExpiredSpill, Feed, Filter, Findings, HandleMatch, Handles,
+    Import, ImportRecord, Imported, Imports, Inbox, IndexStep, Lease, LeaseRecord, Leases, Logs, NewLease,
+    NewNote, NewSession, NewTask, Note, Page, PageRequest, PurgeReport, PurgeTarget, Purges, Reductions,
+    Revision, Sequence, Session, SessionPatch, Sessions, Snapshot, SpillPage, SpillRecord, Spills,
     StagedPiece, TakeOver, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep,
 };
 

@@ -13,7 +13,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::feed;
 use crate::error::StoreError;
-use crate::session::Loss;
+use crate::store::Loss;
 
 /// The file, as the writer keeps it.
 pub(super) struct Witness {
@@ -50,7 +50,8 @@ pub(super) fn unaccepted(
     }
     match found {
         Some(loss) => Ok(Some(loss)),
-        None => Ok(recorded(connection)?.pop()),
+        // A damaged table is reported by checks, and must not keep sessions from being read.
+        None => Ok(recorded(connection).ok().and_then(|mut losses| losses.pop())),
     }
 }
 

@@ -3,11 +3,8 @@
 use plimsoll::{MessageId, PartId, SessionId};
 use serde::{Deserialize, Serialize};
 
+use super::Revision;
 use crate::error::StoreError;
-
-/// Counts the writes of one session.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Revision(pub u64);
 
 /// The place of a change among all changes of a store. Changes become visible in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]

@@ -3,9 +3,9 @@
 use plimsoll::{Message, MessageId, Part, PartId, SessionId};
 
 use super::SpillRecord;
+use super::session::{Page, PageRequest};
 use crate::error::StoreError;
 use crate::recall::Scope;
-use crate::session::{Page, PageRequest};
 
 /// Content by its handle, also of sessions that were removed while another still needs what they said. Methods block; see
 /// the [module](super).

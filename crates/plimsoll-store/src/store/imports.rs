@@ -5,8 +5,8 @@ use std::time::Duration;
 use plimsoll::{Message, Millis, Part, SessionId};
 use serde::{Deserialize, Serialize};
 
+use super::session::NewSession;
 use crate::error::StoreError;
-use crate::session::NewSession;
 
 /// What was staged and not added to for so long was left by a process that was killed.
 pub const ABANDONED: Duration = Duration::from_secs(60 * 60);

@@ -5,11 +5,11 @@ use std::ops::Deref;
 use plimsoll::log::MessageUpdate;
 use plimsoll::{Log, Message, MessageId, Millis, Part, PartId, SessionId, Usage};
 
+use super::session::{Page, PageRequest};
 use super::{Claim, Revision};
 use crate::counts::PartCounts;
 use crate::error::StoreError;
 use crate::recall::{Hit, Selection};
-use crate::session::{Page, PageRequest};
 
 /// What a session's log looked like at one revision.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -23,13 +23,15 @@ mod leases;
 mod logs;
 mod purges;
 mod reductions;
+mod session;
 mod sessions;
 mod spills;
 mod tasks;
 mod upkeep;
 
+pub use crate::revision::Revision;
 pub use claim::{Claim, Epoch};
-pub use feed::{Change, ChangeKind, ChangePage, Feed, Revision, Sequence};
+pub use feed::{Change, ChangeKind, ChangePage, Feed, Sequence};
 pub use handles::{HandleMatch, HandleTarget, Handles};
 pub use imports::{
     ABANDONED, Conversation, GrownMessage, Import, ImportRecord, Imported, Imports, StagedPiece,
@@ -40,6 +42,10 @@ pub use leases::{Lease, LeaseRecord, Leases, NewLease, Settled, TakeOver, settle
 pub use logs::{Logs, Snapshot};
 pub use purges::{PurgeItem, PurgeReport, PurgeTarget, Purges};
 pub use reductions::Reductions;
+pub use session::{
+    CompactionRecord, Damage, Filter, Findings, ForkPoint, Loss, NewSession, Page, PageRequest, Session,
+    SessionPatch, Totals,
+};
 pub use sessions::Sessions;
 pub use spills::{ExpiredSpill, SpillPage, SpillRecord, Spills};
 pub use tasks::{NewTask, TaskFilter, TaskMove, TaskRecord, Tasks};

@@ -2,9 +2,9 @@
 
 use plimsoll::{MessageId, Millis, Receipt, ReceiptId, Reduction, SessionId, Tokens};
 
+use super::session::CompactionRecord;
 use super::{Claim, Revision};
 use crate::error::StoreError;
-use crate::session::CompactionRecord;
 
 /// Reductions, their receipts, and undoing them. Methods block; see the [module](super).
 pub trait Reductions {

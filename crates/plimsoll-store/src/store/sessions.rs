@@ -3,8 +3,8 @@
 use plimsoll::{MessageId, Millis, SessionId};
 
 use super::Claim;
+use super::session::{Filter, NewSession, Session, SessionPatch};
 use crate::error::StoreError;
-use crate::session::{Filter, NewSession, Session, SessionPatch};
 
 /// Sessions: begun, found, described, forked, removed. Methods block; see the [module](super).
 pub trait Sessions {

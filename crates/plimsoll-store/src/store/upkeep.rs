@@ -2,8 +2,8 @@
 
 use plimsoll::{Message, SessionId};
 
+use super::session::{Damage, Findings};
 use crate::error::StoreError;
-use crate::session::{Damage, Findings};
 
 /// What is done on the side, now and then, in steps that keep the writer for a moment only. Methods block; see the
 /// [module](super).

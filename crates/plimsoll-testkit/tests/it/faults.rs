@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use plimsoll::Tokens;
 use plimsoll_providers::{
-    ClientOptions, ProviderError, RetryPolicy, StreamEvent, StreamFault, TimeoutKind, Wire,
+    AnswerEvent, ClientOptions, ProviderError, RetryPolicy, StreamFault, TimeoutKind, Wire,
 };
 use plimsoll_testkit::History;
 use plimsoll_testkit::server::{AnswerEnd, Fault, Gate, ModelServer, OverflowShape, Reply, StreamError};
@@ -18,7 +18,7 @@ fn go() -> History {
 }
 
 /// What a client gets of an answer with that fault, on each wire.
-async fn with_fault(fault: Fault) -> Vec<(Wire, Vec<StreamEvent>, Option<ProviderError>)> {
+async fn with_fault(fault: Fault) -> Vec<(Wire, Vec<AnswerEvent>, Option<ProviderError>)> {
     let mut told = Vec::new();
     for wire in WIRES {
         let server = ModelServer::start().unwrap();
@@ -87,7 +87,7 @@ async fn what_is_retried_succeeds() {
         let retry = RetryPolicy { retries: 4, base: Duration::from_millis(1), ..RetryPolicy::default() };
         let options = ClientOptions { retry, ..ClientOptions::default() };
         let (events, error) = follow(&client_with(&server, wire, options), &request(wire, go())).await;
-        assert_eq!((joined(events)[0].clone(), error), (StreamEvent::Text("at last".into()), None));
+        assert_eq!((joined(events)[0].clone(), error), (AnswerEvent::Text("at last".into()), None));
         assert_eq!((server.requests().len(), server.left()), (5 + asked, 0), "{wire:?}");
     }
 }
@@ -135,7 +135,7 @@ async fn a_window_refuses_larger_requests_and_no_others() {
 #[tokio::test]
 async fn an_error_event_in_the_middle(#[case] error: StreamError, #[case] name: &str) {
     for (wire, events, error) in with_fault(Fault::ErrorEvent { after: 5, error }).await {
-        assert!(matches!(&events[..], [StreamEvent::Text(_)]), "{wire:?}: {events:?}");
+        assert!(matches!(&events[..], [AnswerEvent::Text(_)]), "{wire:?}: {events:?}");
         assert_eq!(error.as_ref().map(ProviderError::name), Some(name), "{wire:?}: {error:?}");
     }
 }
@@ -143,11 +143,11 @@ async fn an_error_event_in_the_middle(#[case] error: StreamError, #[case] name: 
 #[tokio::test]
 async fn a_connection_that_breaks_and_a_stream_that_ends_early() {
     for (wire, events, error) in with_fault(Fault::Cut { after: 5 }).await {
-        assert!(matches!(&events[..], [StreamEvent::Text(_)]), "{wire:?}: {events:?}");
+        assert!(matches!(&events[..], [AnswerEvent::Text(_)]), "{wire:?}: {events:?}");
         assert!(matches!(error, Some(ProviderError::Network { .. })), "{wire:?}: {error:?}");
     }
     for (wire, events, error) in with_fault(Fault::EndEarly { after: 5 }).await {
-        assert!(matches!(&events[..], [StreamEvent::Text(_)]), "{wire:?}: {events:?}");
+        assert!(matches!(&events[..], [AnswerEvent::Text(_)]), "{wire:?}: {events:?}");
         let unfinished = ProviderError::Stream(StreamFault::Unfinished { events: 5 });
         assert_eq!(error, Some(unfinished), "{wire:?}");
     }
@@ -181,7 +181,7 @@ async fn slow_bytes_are_no_error() {
         server.push(Reply::new().text("grün").fault(Fault::SlowBytes { bytes: 7, pause_ms: 1 }));
         let begun = Instant::now();
         let (events, error) = follow(&client(&server, wire), &request(wire, go())).await;
-        assert_eq!((joined(events)[0].clone(), error), (StreamEvent::Text("grün".into()), None), "{wire:?}");
+        assert_eq!((joined(events)[0].clone(), error), (AnswerEvent::Text("grün".into()), None), "{wire:?}");
         assert!(begun.elapsed() > Duration::from_millis(20), "{wire:?}");
     }
 }
@@ -189,7 +189,7 @@ async fn slow_bytes_are_no_error() {
 #[tokio::test]
 async fn broken_json_an_event_above_the_cap_and_a_page() {
     for (wire, events, error) in with_fault(Fault::BrokenJson { at: 5 }).await {
-        assert!(matches!(&events[..], [StreamEvent::Text(_)]), "{wire:?}: {events:?}");
+        assert!(matches!(&events[..], [AnswerEvent::Text(_)]), "{wire:?}: {events:?}");
         let is_named = matches!(error, Some(ProviderError::Stream(StreamFault::Malformed { event: 6, .. })));
         assert!(is_named, "{wire:?}: {error:?}");
     }
@@ -217,10 +217,10 @@ async fn a_huge_text_a_call_that_was_not_offered_and_an_input_that_is_no_json() 
         let (events, error) = follow(&client(&server, wire), &request(wire, go())).await;
         assert_eq!(error, None);
         let events = joined(events);
-        assert_eq!(events[0], StreamEvent::Text(huge), "{wire:?}");
-        let begin = StreamEvent::CallBegin { call: "call_1".into(), tool: "format_disk".into() };
+        assert_eq!(events[0], AnswerEvent::Text(huge), "{wire:?}");
+        let begin = AnswerEvent::CallBegin { call: "call_1".into(), tool: "format_disk".into() };
         assert!(events.contains(&begin), "{wire:?}");
-        assert!(events.contains(&StreamEvent::CallReady(json!("{\"path\": "))), "{wire:?}: {events:?}");
+        assert!(events.contains(&AnswerEvent::CallReady(json!("{\"path\": "))), "{wire:?}: {events:?}");
     }
 }
 
@@ -243,7 +243,7 @@ async fn a_gate_holds_the_stream_until_it_is_released_or_the_client_goes() {
         assert_eq!(end, Some(AnswerEnd::HungUp), "{wire:?}");
         gate.release();
         let (events, error) = follow(&client, &request).await;
-        assert_eq!((joined(events)[0].clone(), error), (StreamEvent::Text("one two three".into()), None));
+        assert_eq!((joined(events)[0].clone(), error), (AnswerEvent::Text("one two three".into()), None));
     }
 }
 

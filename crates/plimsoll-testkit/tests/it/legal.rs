@@ -2,7 +2,7 @@
 
 use plimsoll::log::ReasoningPart;
 use plimsoll::{CachePlan, Message, Part, PartBody, PartId, Policy, ToolState, Window};
-use plimsoll_providers::{BuildError, Prompt, Request, RequestOptions, StreamEvent, Thinking, Wire};
+use plimsoll_providers::{AnswerEvent, BuildError, Prompt, Request, RequestOptions, Thinking, Wire};
 use plimsoll_testkit::server::{Captured, CapturedPart, ModelServer, Reply};
 use plimsoll_testkit::{History, histories};
 use proptest::prelude::*;
@@ -449,7 +449,7 @@ async fn what_the_client_reads_is_what_the_server_takes_back() {
         let client = client(&server, wire);
         let (events, _) = follow(&client, &request(wire, History::new().user("go"))).await;
         let signature = events.iter().find_map(|event| match event {
-            StreamEvent::Signature(signature) => Some(signature.clone()),
+            AnswerEvent::Signature(signature) => Some(signature.clone()),
             _ => None,
         });
         let history = History::new().user("go").say("Reading.").change(|message| {

@@ -1,7 +1,7 @@
 //! What a reply says is what the client reads, on all wires.
 
 use plimsoll::{Tokens, Usage};
-use plimsoll_providers::{StreamEvent, Wire};
+use plimsoll_providers::{AnswerEvent, Wire};
 use plimsoll_testkit::History;
 use plimsoll_testkit::server::{AnswerEnd, Captured, Finish, ModelServer, Reply};
 use rstest::rstest;
@@ -31,33 +31,33 @@ async fn thinking_text_and_parallel_calls_come_in_order(
     let (events, error) = follow(&client(&server, wire), &request(wire, go())).await;
     assert_eq!(error, None);
     let events = joined(events);
-    let call = |id: &str, tool: &str| StreamEvent::CallBegin { call: id.into(), tool: tool.into() };
+    let call = |id: &str, tool: &str| AnswerEvent::CallBegin { call: id.into(), tool: tool.into() };
     let expected = [
-        StreamEvent::Thinking("Zwei Dateien zu lesen — größer als gedacht.".into()),
-        StreamEvent::PartEnd,
-        StreamEvent::Text("I read both.".into()),
-        StreamEvent::PartEnd,
+        AnswerEvent::Thinking("Zwei Dateien zu lesen — größer als gedacht.".into()),
+        AnswerEvent::PartEnd,
+        AnswerEvent::Text("I read both.".into()),
+        AnswerEvent::PartEnd,
         call("call_1", "bash"),
-        StreamEvent::CallInput("{\"path\":\"a/ü\"}".into()),
-        StreamEvent::CallReady(json!({ "path": "a/ü" })),
+        AnswerEvent::CallInput("{\"path\":\"a/ü\"}".into()),
+        AnswerEvent::CallReady(json!({ "path": "a/ü" })),
         call("call_2", "read"),
-        StreamEvent::CallInput("{}".into()),
-        StreamEvent::CallReady(json!({})),
+        AnswerEvent::CallInput("{}".into()),
+        AnswerEvent::CallReady(json!({})),
     ];
-    let told: Vec<StreamEvent> = events
+    let told: Vec<AnswerEvent> = events
         .iter()
-        .filter(|event| !matches!(event, StreamEvent::Signature(_) | StreamEvent::Finished { .. }))
+        .filter(|event| !matches!(event, AnswerEvent::Signature(_) | AnswerEvent::Finished { .. }))
         .cloned()
         .collect();
     assert_eq!(told, expected);
-    let is_signed = events.iter().any(|event| matches!(event, StreamEvent::Signature(_)));
+    let is_signed = events.iter().any(|event| matches!(event, AnswerEvent::Signature(_)));
     assert_eq!(is_signed, wire != Wire::Chat);
     let reason = match wire {
         Wire::Anthropic => "tool_use",
         Wire::Chat => "tool_calls",
         Wire::Responses => "completed",
     };
-    assert!(matches!(events.last(), Some(StreamEvent::Finished { reason: own, .. }) if own == reason));
+    assert!(matches!(events.last(), Some(AnswerEvent::Finished { reason: own, .. }) if own == reason));
     assert_eq!(server.last().unwrap().wait_end(), Some(AnswerEnd::Sent));
 }
 
@@ -77,7 +77,7 @@ async fn usage_is_counted_given_or_missing(
     for _ in 0..3 {
         let (events, error) = follow(&client, &request(wire, go())).await;
         assert_eq!(error, None);
-        let Some(StreamEvent::Finished { usage, .. }) = events.last() else { panic!("no end") };
+        let Some(AnswerEvent::Finished { usage, .. }) = events.last() else { panic!("no end") };
         usages.push(usage.clone());
     }
     let tokens = server.requests()[0].tokens;
@@ -102,7 +102,7 @@ async fn reasons_to_stop_are_in_the_words_of_the_wire() {
         for (wire, word) in WIRES.into_iter().zip(words) {
             server.push(Reply::new().text("x").finish(finish.clone()));
             let (events, _) = follow(&client(&server, wire), &request(wire, go())).await;
-            let Some(StreamEvent::Finished { reason, .. }) = events.last() else { panic!("no end") };
+            let Some(AnswerEvent::Finished { reason, .. }) = events.last() else { panic!("no end") };
             assert_eq!(reason, word);
         }
     }
@@ -116,12 +116,12 @@ async fn replies_can_be_a_function_of_the_request() {
     .unwrap();
     for wire in WIRES {
         let (events, _) = follow(&client(&server, wire), &request(wire, History::new().user("hello"))).await;
-        assert_eq!(joined(events)[0], StreamEvent::Text("you said hello".into()));
+        assert_eq!(joined(events)[0], AnswerEvent::Text("you said hello".into()));
     }
     // What is pushed goes first.
     server.push(Reply::new().text("pushed"));
     let (events, _) = follow(&client(&server, Wire::Chat), &request(Wire::Chat, go())).await;
-    assert_eq!(joined(events)[0], StreamEvent::Text("pushed".into()));
+    assert_eq!(joined(events)[0], AnswerEvent::Text("pushed".into()));
     assert_eq!(server.requests().len(), 4);
 }
 

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use plimsoll::{Policy, Window};
 use plimsoll_providers::{
-    Client, ClientOptions, Endpoint, Prompt, ProviderError, Request, RequestOptions, RetryPolicy, Secret,
-    StreamEvent, ToolSpec, Wire,
+    AnswerEvent, Client, ClientOptions, Endpoint, Prompt, ProviderError, Request, RequestOptions,
+    RetryPolicy, Secret, ToolSpec, Wire,
 };
 use plimsoll_testkit::History;
 use plimsoll_testkit::server::ModelServer;
@@ -43,7 +43,7 @@ pub(crate) fn request(wire: Wire, history: History) -> Request {
 }
 
 /// What an answer brought, and its error if it has one.
-pub(crate) async fn follow(client: &Client, request: &Request) -> (Vec<StreamEvent>, Option<ProviderError>) {
+pub(crate) async fn follow(client: &Client, request: &Request) -> (Vec<AnswerEvent>, Option<ProviderError>) {
     let mut events = Vec::new();
     let mut answer = match client.stream(request, |_| {}).await {
         Ok(answer) => answer,
@@ -59,17 +59,17 @@ pub(crate) async fn follow(client: &Client, request: &Request) -> (Vec<StreamEve
 }
 
 /// Deltas of the same kind joined, so that the size of pieces does not matter.
-pub(crate) fn joined(events: Vec<StreamEvent>) -> Vec<StreamEvent> {
-    let mut whole: Vec<StreamEvent> = Vec::new();
+pub(crate) fn joined(events: Vec<AnswerEvent>) -> Vec<AnswerEvent> {
+    let mut whole: Vec<AnswerEvent> = Vec::new();
     for event in events {
         match (whole.last_mut(), &event) {
-            (Some(StreamEvent::Text(text)), StreamEvent::Text(more))
-            | (Some(StreamEvent::Thinking(text)), StreamEvent::Thinking(more))
-            | (Some(StreamEvent::CallInput(text)), StreamEvent::CallInput(more)) => text.push_str(more),
+            (Some(AnswerEvent::Text(text)), AnswerEvent::Text(more))
+            | (Some(AnswerEvent::Thinking(text)), AnswerEvent::Thinking(more))
+            | (Some(AnswerEvent::CallInput(text)), AnswerEvent::CallInput(more)) => text.push_str(more),
             _ => whole.push(event),
         }
     }
-    whole.retain(|event| !matches!(event, StreamEvent::Usage(_)));
+    whole.retain(|event| !matches!(event, AnswerEvent::Usage(_)));
     whole
 }
 

@@ -20,7 +20,7 @@ use crate::limits::Limits;
 use crate::log::{Message, Part, PartBody};
 use crate::policy::{Policy, Scope};
 use crate::redact::redact;
-use crate::window::{PLACEHOLDER, Window, placeholder_with_names};
+use crate::window::{Block, PLACEHOLDER, Window, WindowMessage, WindowRole, placeholder_with_names};
 
 /// One call of the summariser.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -77,6 +77,18 @@ impl SummaryRequest {
         match &self.form {
             SummaryForm::Separate { prompt, .. } | SummaryForm::Appended { prompt, .. } => prompt,
         }
+    }
+
+    /// The conversation to send: only the instruction, or the session's window followed by it.
+    pub fn window(&self) -> Window {
+        let mut window = match &self.form {
+            SummaryForm::Separate { .. } => Window::default(),
+            SummaryForm::Appended { window, .. } => window.clone(),
+        };
+        let block = Block::Text { text: self.prompt().into(), part: None };
+        let (role, blocks) = (WindowRole::User, vec![block]);
+        window.messages.push(WindowMessage { role, message: None, place: None, blocks, signed: 0 });
+        window
     }
 }
 

@@ -12,7 +12,7 @@ use html5ever::tendril::TendrilSink;
 use html5ever::{ParseOpts, parse_document};
 use tokio_util::sync::CancellationToken;
 
-use crate::tools::ToolError;
+use crate::agent::ToolError;
 
 /// A page that takes longer to parse is not a page for people.
 const PARSE_TIME: Duration = Duration::from_secs(2);

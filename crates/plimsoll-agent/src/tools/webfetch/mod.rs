@@ -21,10 +21,10 @@ use reqwest::header::{ACCEPT, ACCEPT_ENCODING, LOCATION};
 use reqwest::{Client, Proxy, Response, Url, redirect};
 use serde_json::{Value, json};
 
-use super::{Tool, ToolCall, ToolError, number, optional_text, text};
+use crate::agent::{Tool, ToolCall, ToolError, number, optional_text, text};
 use crate::ledger::FileLedger;
-use crate::permissions::{Access, Subject};
 use page::Page;
+use plimsoll_sandbox::{Access, Subject};
 use reach::{GuardedLookup, Lookup, PlainLookup, forbidden_literal, system_lookup};
 
 /// How long a page may take where the model does not say.

@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::convert::{to_markdown, to_text};
 use super::{Format, last_cause, shown};
-use crate::tools::ToolError;
+use crate::agent::ToolError;
 
 /// So much of a page is read, before and after it is unpacked.
 const MOST_BYTES: usize = 5 << 20;

@@ -1,5 +1,3 @@
-//! Attacks: hostile checkouts run with the ordinary tests, the probe of the sandbox by `just attack`.
+//! Attacks on the tools by hostile checkouts. The probe of the sandbox is in the tests of `plimsoll-sandbox`.
 
 mod checkouts;
-#[cfg(target_os = "linux")]
-mod sandbox;

@@ -219,7 +219,7 @@ async fn a_call_that_hangs_ends_with_its_time_out_and_with_cancelling_and_the_se
     let folder = tempfile::tempdir().unwrap();
     let received = folder.path().join("received");
     let told = [(fake::RECEIVED, received.to_str().unwrap())];
-    let grants = Grants { write: vec![folder.path().into()], ..Grants::default() };
+    let grants = Grants::default().write([folder.path()]);
     let hangs = McpServer { timeout: Some(Duration::from_secs(2)), grants, ..local("well", &told) };
     let dock = dock([("fake", hangs)]).allow("fake_*");
     let talk = &mut dock.begin().await;
@@ -401,12 +401,7 @@ async fn resources_of_a_server_are_listed_and_read_by_tools_that_are_asked_about
 
 #[tokio::test]
 async fn a_pattern_for_a_tool_of_a_server_is_told_to_have_no_effect() {
-    let rule = |tool: &str, pattern: &str| PermissionRule {
-        tool: tool.into(),
-        pattern: pattern.into(),
-        action: Action::Deny,
-        origin: Origin::BuiltIn,
-    };
+    let rule = |tool, pattern| PermissionRule::new(tool, pattern, Action::Deny, Origin::BuiltIn);
     let mut dock = fake_dock();
     let rules = &mut dock.agent.profile.permissions.rules;
     rules.extend([

@@ -1,19 +1,13 @@
-//! Descriptors that this process was given by its own parent: nothing that it starts inherits them.
+//! Descriptors that this process was given by its own parent: no hook and no server inherits them.
 
 use std::fs::File;
-use std::io::Read;
-use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, AsRawFd, RawFd};
 use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll_agent::CommandHook;
-use plimsoll_config::{
-    Grants, HookCommand, HookEvent, McpConnection, McpServer, Origin, ProviderKeys, SandboxConfig,
-    SandboxMode,
-};
+use plimsoll_config::{Grants, HookCommand, HookEvent, McpConnection, McpServer, Origin, ProviderKeys};
 use plimsoll_testkit::server::{ModelServer, Reply};
-use rstest::rstest;
 use rustix::io::{FdFlags, fcntl_setfd};
 use serde_json::json;
 
@@ -35,34 +29,6 @@ fn leaked(yard: &Yard) -> String {
     std::fs::read_to_string(yard.outside.join("open")).unwrap()
 }
 
-#[rstest]
-#[case::confined(SandboxMode::Auto)]
-#[case::not_confined(SandboxMode::Off)]
-#[tokio::test]
-async fn a_command_inherits_no_file(#[case] mode: SandboxMode) {
-    let mut yard = Yard::with(SandboxConfig { mode, ..SandboxConfig::default() }).await;
-    let file = open_file(&yard);
-    let number = inherit(&file);
-    let told = yard.bash(&format!("echo leaked >&{number}")).await;
-    assert!(told.contains("Bad file descriptor"), "{told}");
-    assert_eq!(leaked(&yard), "");
-}
-
-#[tokio::test]
-async fn a_command_inherits_no_connection() {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    let socket = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
-    let (mut peer, _) = listener.accept().unwrap();
-    let number = inherit(&socket);
-    let mut yard = Yard::new().await;
-    let told = yard.bash(&format!("echo leaked >&{number}")).await;
-    assert!(told.contains("Bad file descriptor"), "{told}");
-    drop(socket);
-    let mut received = String::new();
-    peer.read_to_string(&mut received).unwrap();
-    assert_eq!(received, "");
-}
-
 #[tokio::test]
 async fn a_hook_inherits_nothing() {
     let mut yard = Yard::new().await;
@@ -74,14 +40,14 @@ async fn a_hook_inherits_nothing() {
         timeout: Some(Duration::from_secs(20)),
         tools: None,
         // Confined it could not write there by any way.
-        grants: Grants { unconfined: true, ..Grants::default() },
+        grants: Grants::default().unconfined(true),
         origin: Origin::BuiltIn,
         problem: None,
     };
     let hook = CommandHook::new(
         setup,
         &yard.dock.agent.directory,
-        &SandboxConfig::default(),
+        &yard.dock.agent.sandbox,
         ProviderKeys::default(),
     );
     yard.dock.agent.hooks.push(Arc::new(hook));
@@ -101,7 +67,7 @@ async fn a_server_inherits_nothing() {
         directory: None,
     };
     let timeout = Some(Duration::from_secs(5));
-    let grants = Grants { unconfined: true, ..Grants::default() };
+    let grants = Grants::default().unconfined(true);
     let setup = McpServer { connection, enabled: true, timeout, grants, problem: None };
     dock.agent.mcp = Arc::new([("t".to_owned(), setup)].into());
     let talk = &mut dock.begin().await;

@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use plimsoll_agent::Event;
 use plimsoll_agent::tools::Bash;
+use plimsoll_agent::{Event, Sandbox};
 use plimsoll_config::{SandboxConfig, SandboxMode};
 use plimsoll_testkit::server::{ModelServer, Reply};
 use rustix::process::{Pid, Signal, kill_process_group};
@@ -117,7 +117,7 @@ async fn time_of_a_command_with_and_without_its_sandbox() {
     let mut medians = Vec::new();
     for mode in [SandboxMode::Off, SandboxMode::Auto] {
         let mut dock = Dock::new(ModelServer::start().unwrap()).allow("bash");
-        let bash = Bash::confined(SandboxConfig { mode, ..SandboxConfig::default() });
+        let bash = Bash::new(Sandbox::new(SandboxConfig::default().mode(mode)));
         dock.agent.profile.tools = dock.agent.profile.tools.clone().with(bash);
         dock.agent.profile.limits.repeats = 0;
         let times: Arc<Mutex<Vec<(Instant, bool)>>> = Arc::default();

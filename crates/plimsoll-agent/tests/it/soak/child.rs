@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use plimsoll::Preset;
-use plimsoll_agent::tools::ToolCall;
-use plimsoll_agent::{Access, Agent, AgentError, Event, RunLimits, Subject, Tool, ToolError};
+use plimsoll_agent::{Access, Agent, AgentError, Event, RunLimits, Subject, Tool, ToolCall, ToolError};
 use plimsoll_providers::{ClientOptions, RetryPolicy, ToolSpec};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;

@@ -245,9 +245,9 @@ async fn a_whole_session_says_how_the_task_stands_so_that_it_need_not_be_told() 
 
 /// Adds messages to a session that has ended, as a person who talks to it would.
 async fn add_messages(dock: &TaskDock, session: &SessionId, messages: Vec<Message>) {
-    let talk = dock.dock.agent.open(session).await.unwrap();
+    let mut talk = dock.dock.agent.open(session).await.unwrap();
     for message in messages {
-        talk.driver().run(move |driver| driver.append(message)).await.unwrap();
+        talk.session_mut().append(message).await.unwrap();
     }
     talk.close().await.unwrap();
 }

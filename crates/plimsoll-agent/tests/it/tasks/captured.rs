@@ -84,7 +84,7 @@ async fn r10_a_fork_by_a_call_reads_a_compaction_and_makes_or_changes_none() {
     (summary.info.summary, summary.info.parent_id) = (true, Some(asked.info.id.clone()));
     summary.info.finish = Some("stop".into());
     for message in [old, asked, summary] {
-        talk.driver().run(move |driver| driver.append(message)).await.unwrap();
+        talk.session_mut().append(message).await.unwrap();
     }
     let stored = |log: &[Message]| serde_json::to_string(log).unwrap();
     let before = dock.dock.log(talk.session());

@@ -154,9 +154,8 @@ async fn r74_a_parent_that_cannot_be_read_is_reported_and_the_task_runs_without(
     // No digest fits a window that the system prompt fills.
     dock.agent.model.limits = Some(plimsoll::Limits::new(1_000, 500));
     let dock = TaskDock::with(dock, TaskLimits::default(), None);
-    let talk = dock.begin().await;
-    let driver = talk.driver().clone();
-    driver.run(|driver| driver.prompt(lines(200))).await.unwrap();
+    let mut talk = dock.begin().await;
+    talk.session_mut().prompt(lines(200)).await.unwrap();
     let new = plimsoll_agent::tasks::Launch { fork: true, ..launch("Weigh the anchor") };
     let task = dock.board.launch(&dock.caller(&talk), new).await.unwrap();
     let receipt = task.data.fork.clone().unwrap();
@@ -303,11 +302,11 @@ async fn a_history_for_another_agent_is_a_digest_and_the_receipt_says_why() {
 #[tokio::test]
 async fn r73_messages_without_parts_or_role_do_not_break_a_fork() {
     let dock = TaskDock::new(ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap());
-    let talk = dock.begin().await;
+    let mut talk = dock.begin().await;
     let odd = r#"[{"info":{"id":"msg_0odd1"},"parts":[{"id":"prt_0odd1","type":"text","text":"adrift"}]},
                   {"info":{"id":"msg_0odd2","role":"user"}}]"#;
     for message in Message::read_all(odd).unwrap() {
-        talk.driver().run(move |driver| driver.append(message)).await.unwrap();
+        talk.session_mut().append(message).await.unwrap();
     }
     let new = plimsoll_agent::tasks::Launch { fork: true, ..launch("Weigh the anchor") };
     let task = dock.board.launch(&dock.caller(&talk), new).await.unwrap();
@@ -353,7 +352,7 @@ fn forks_are_counted_by_their_way_with_their_size_and_what_the_budget_cut() {
         runtime.block_on(async {
             let server = ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap();
             let dock = TaskDock::new(server);
-            let talk = dock.begin().await;
+            let mut talk = dock.begin().await;
             let fork = |agent: &str, way| Launch {
                 fork: true,
                 agent: agent.into(),
@@ -361,11 +360,11 @@ fn forks_are_counted_by_their_way_with_their_size_and_what_the_budget_cut() {
                 ..launch("Weigh the anchor")
             };
             let caller = dock.caller(&talk);
-            talk.driver().run(|driver| driver.prompt("Sail to Bergen")).await.unwrap();
+            talk.session_mut().prompt("Sail to Bergen").await.unwrap();
             dock.board.launch(&caller, launch("Weigh the anchor")).await.unwrap();
             dock.board.launch(&caller, fork("helper", AgentFork::Digest)).await.unwrap();
             dock.board.launch(&caller, fork("build", AgentFork::History)).await.unwrap();
-            talk.driver().run(|driver| driver.prompt(lines(900))).await.unwrap();
+            talk.session_mut().prompt(lines(900)).await.unwrap();
             dock.board.launch(&caller, fork("helper", AgentFork::Digest)).await.unwrap();
             dock.board.tasks(None).await.unwrap()
         })

@@ -80,7 +80,7 @@ async fn the_parent_killed_at_a_point() {
     agent.policy = policy(|_| {});
     let agent = agent.with_tasks(&board);
     let mut talk = agent.open(&SESSION.into()).await.unwrap();
-    let caller = Caller::new(agent.clone(), talk.session().clone(), talk.driver().clone());
+    let caller = Caller::new(agent.clone(), talk.session().clone(), talk.handle().clone());
     let cancel = CancellationToken::new();
     let task = board.launch(&caller, launch("One")).await.unwrap();
     for round in 0..2 {
@@ -197,7 +197,7 @@ async fn killed_at_every_event_each_end_is_told_once() {
         let status = start(folder.path(), &server.url(), at);
         let (agent, board) = dock(folder.path(), &server.url());
         let mut talk = agent.open(&SESSION.into()).await.unwrap();
-        let is_asked = talk.driver().run(|driver| Ok(!driver.log().is_empty())).await.unwrap();
+        let is_asked = talk.handle().with_log(|log| !log.is_empty()).await.unwrap();
         if is_asked {
             talk.resume(&CancellationToken::new()).await.unwrap();
         }

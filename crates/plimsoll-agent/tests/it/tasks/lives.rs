@@ -159,7 +159,7 @@ async fn an_id_that_was_told_stays_unambiguous_although_others_are_launched_righ
 async fn cancelling_ends_the_command_that_runs_and_is_told() {
     let server = ModelServer::answering(|_: &Captured| {
         // The process that is looked for is none that we started. Two things end it, its group and the sweep after that;
-        // each is tested alone, `process::…::all_processes_of_a_group_end_with_it` and `sandbox::processes`. Here it matters
+        // each is tested alone, `all_processes_of_a_group_end_with_it` and `processes` of `plimsoll-sandbox`. Here it matters
         // that a cancelled task does either.
         let command = "sleep 60 & echo $! > pid; wait";
         Reply::new().call("call_1", "bash", json!({ "command": command }))

@@ -4,8 +4,7 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use plimsoll_agent::tools::ToolCall;
-use plimsoll_agent::{Access, Subject, Tool, ToolError};
+use plimsoll_agent::{Access, Subject, Tool, ToolCall, ToolError};
 use plimsoll_providers::ToolSpec;
 use serde_json::{Value, json};
 

@@ -91,7 +91,7 @@ async fn a_note_that_the_log_tells_already_is_only_taken() {
     assert_eq!(notes.len(), 1);
     let mut message = Message::user("msg_zzz".into(), "prt_zzz".into(), "Task Progress: 1/1");
     message.parts[0].extra.insert("metadata".into(), json!({ "notes": [notes[0].id] }));
-    talk.driver().run(move |driver| driver.append(message)).await.unwrap();
+    talk.session_mut().append(message).await.unwrap();
     assert!(!talk.take_notes().await.unwrap());
     assert!(store.notes(talk.session(), 0).unwrap().is_empty());
     assert_eq!(told(&dock, talk.session()).len(), 1);

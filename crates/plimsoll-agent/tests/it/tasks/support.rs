@@ -64,7 +64,7 @@ impl TaskDock {
     }
 
     pub(crate) fn caller(&self, talk: &Conversation) -> Caller {
-        Caller::new(self.agent.clone(), talk.session().clone(), talk.driver().clone())
+        Caller::new(self.agent.clone(), talk.session().clone(), talk.handle().clone())
     }
 
     pub(crate) async fn launch(&self, talk: &Conversation, prompt: &str) -> Task {

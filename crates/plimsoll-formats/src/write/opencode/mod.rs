@@ -14,7 +14,7 @@ use plimsoll::{Message, Millis, Role, SessionId};
 use serde_json::{Value, json};
 
 use super::Lost;
-use crate::detect::Format;
+use crate::format::Format;
 use crate::transcript::SessionInfo;
 
 use complete::Circumstances;

@@ -11,8 +11,8 @@ use plimsoll::{Block, Millis, Window, WindowMessage, WindowRole};
 use serde_json::{Value, json};
 
 use super::Lost;
-use crate::detect::Format;
 use crate::error::FormatError;
+use crate::format::Format;
 
 /// Stands before a summary, so that it is not taken for what the user says.
 const SUMMARY: &str = "[Summary of this conversation up to here]\n\n";

@@ -1,0 +1,380 @@
+//! A run: from a prompt to the model's last word.
+
+mod calls;
+mod compaction;
+mod guard;
+mod hooks;
+mod notes;
+mod open;
+mod servers;
+mod step;
+mod title;
+
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
+use plimsoll::{Message, Receipt, SessionId, Usage};
+use plimsoll_providers::ToolSpec;
+use plimsoll_sandbox::Permissions;
+use plimsoll_session::{Session, SessionError, SessionHandle};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use crate::agent::Agent;
+use crate::error::AgentError;
+use crate::event::Event;
+use crate::figures::{ReceiptFigures, UsageFigures};
+use crate::ledger::FileLedger;
+use crate::mcp::ServerSet;
+use crate::metrics::{self, TokenMetrics};
+use crate::model::Model;
+use crate::report::{RunEnd, RunReport, Stop};
+use crate::spend::{Reached, Spend, SpendMeter};
+use compaction::{Precompaction, unless_cancelled};
+use guard::Guard;
+use step::StepEnd;
+use title::ask_title;
+pub use title::title_from_words;
+
+/// A session that an agent runs. When it is dropped the session is given back.
+pub struct Conversation {
+    pub(crate) agent: Agent,
+    pub(crate) session: Session,
+    /// How the tools are declared; the same list each time, because the prompt cache begins with it.
+    pub(crate) specs: Arc<Vec<ToolSpec>>,
+    /// A compaction that is being prepared beside the turn.
+    pub(crate) precompaction: Option<Precompaction>,
+    /// Learned from a refusal: whether the model's window is known although no table has it.
+    pub(crate) learned: bool,
+    /// The MCP servers.
+    pub(crate) servers: ServerSet,
+    /// What the model knows of files.
+    pub(crate) files: Arc<FileLedger>,
+    /// Whether it was told what commands are held to.
+    pub(crate) told_confinement: AtomicBool,
+    /// What the turn that a person began last has come to: what follows from it goes on with that.
+    pub(crate) turn: Option<Progress>,
+    /// What a person has allowed for good in a session that others bound.
+    pub(crate) granted: Permissions,
+    /// Cleanup of spilled outputs that was begun after a run.
+    pub(crate) cleanup: Option<JoinHandle<()>>,
+}
+
+/// What a run has come to so far.
+pub(crate) struct Progress {
+    pub(crate) steps: u64,
+    /// What it has spent, with its tasks.
+    pub(crate) meter: Arc<SpendMeter>,
+    pub(crate) reductions: Vec<ReceiptFigures>,
+    pub(crate) metrics: TokenMetrics,
+    pub(crate) guard: Guard,
+    pub(crate) refusals: u32,
+    /// The size of the request that was last refused as too long, and the provider's words.
+    pub(crate) refused_bytes: Option<usize>,
+    pub(crate) last_refusal: Option<String>,
+    pub(crate) broken: u32,
+    pub(crate) last_text: String,
+    /// What was said of an answer that broke off or was paused, and goes on.
+    pub(crate) partial: String,
+}
+
+impl Progress {
+    pub(crate) fn charge(&mut self, usage: Option<&Usage>, cost: Option<f64>) {
+        self.meter.charge(usage, cost);
+    }
+}
+
+impl Conversation {
+    pub(crate) fn new(agent: Agent, session: Session, files: FileLedger) -> Conversation {
+        let specs = Arc::new(agent.profile.tools.specs());
+        let servers = ServerSet::begin(&agent);
+        Conversation {
+            agent,
+            session,
+            specs,
+            precompaction: None,
+            learned: false,
+            servers,
+            files: Arc::new(files),
+            granted: Permissions::default(),
+            told_confinement: AtomicBool::new(false),
+            turn: None,
+            cleanup: None,
+        }
+    }
+
+    /// The session.
+    pub fn session(&self) -> &SessionId {
+        self.session.id()
+    }
+
+    /// The session's handle, for what may happen during a run: undo, pin, inspect, recall.
+    pub fn handle(&self) -> &SessionHandle {
+        self.session.handle()
+    }
+
+    /// The session itself, for hosts that append messages between runs.
+    pub fn session_mut(&mut self) -> &mut Session {
+        &mut self.session
+    }
+
+    /// Releases the session, and waits until that is done.
+    pub async fn close(self) -> Result<(), AgentError> {
+        let Conversation { session, precompaction, mut servers, cleanup, .. } = self;
+        drop(precompaction);
+        servers.close().await;
+        let closed = session.close().await;
+        // Bounded work, which a process that ends now would cut short every time.
+        if let Some(cleanup) = cleanup {
+            let _ = cleanup.await;
+        }
+        Ok(closed?)
+    }
+
+    /// Removes spilled outputs that are past their retention, in the background.
+    fn begin_cleanup(&mut self) {
+        let (archive, now) = (Arc::clone(&self.agent.archive), self.agent.clock.now());
+        self.cleanup = Some(tokio::task::spawn_blocking(move || match archive.tidy(now) {
+            Ok(Some(swept)) if !swept.expired.is_empty() => {
+                tracing::info!(
+                    expired = swept.expired.len(),
+                    removed = swept.removed,
+                    "removed spilled outputs"
+                );
+            }
+            Ok(_) => {}
+            // The next run tries again.
+            Err(error) => tracing::warn!(%error, "spilled outputs could not be cleaned up"),
+        }));
+    }
+
+    /// Go on with another model from the next request on. A smaller window makes the next climb do its work first.
+    pub async fn switch_model(&mut self, model: Model) -> Result<(), AgentError> {
+        self.precompaction = None;
+        self.session.switch_model(&model).await?;
+        (self.agent.model, self.learned) = (model, false);
+        Ok(())
+    }
+
+    /// Take a prompt and work on it until the model has nothing more to call, a limit is reached, or it is cancelled.
+    ///
+    /// Whatever happens, what was said and done is stored, and the session can go on.
+    pub async fn run(&mut self, prompt: &str, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
+        self.settle().await?;
+        let is_first = self.session.with_log(|log| !log.iter().any(Message::is_prompt)).await?;
+        let message = self.session.prompt(prompt).await?;
+        self.agent.tell(&Event::Prompted { message });
+        if is_first {
+            self.give_title(prompt).await?;
+        }
+        self.go_on(cancel).await
+    }
+
+    /// Continues a turn that was interrupted, without a new prompt.
+    ///
+    /// | newest answer | what happens |
+    /// |---|---|
+    /// | finished | nothing is asked and the answer is reported again: the process may have died right after it |
+    /// | cut at a length limit, refused or filtered | the model is asked to continue |
+    /// | broken off or aborted in its words | the same |
+    /// | with calls, or paused by the provider | the same conversation is sent |
+    ///
+    /// A refused answer stays in view like a cut one. A provider may refuse again; then this run ends the same way.
+    pub async fn resume(&mut self, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
+        self.settle().await?;
+        if self.session.with_log(|log| log.is_empty()).await? {
+            return Err(SessionError::OutOfOrder("the session has no prompt to go on with").into());
+        }
+        let Some(last) = self.session.last_word().await? else { return self.go_on(cancel).await };
+        let (text, reason) = (last.text(), last.info.finish.unwrap_or_default());
+        if Stop::of(&reason) != Stop::Done {
+            // A request must not end with the model's own words: many models refuse to continue from them.
+            self.session.continue_turn().await?;
+            return self.go_on(cancel).await;
+        }
+        Ok(RunReport {
+            session: self.session.id().clone(),
+            end: RunEnd::Finished { reason },
+            text,
+            steps: 0,
+            usage: UsageFigures::default(),
+            cost: 0.0,
+            tasks: Spend::default(),
+            reductions: Vec::new(),
+            metrics: TokenMetrics::default(),
+        })
+    }
+
+    /// What was left half done by a run that was dropped is settled first.
+    pub(crate) async fn settle(&mut self) -> Result<(), AgentError> {
+        Ok(self.session.settle("Interrupted: the run was given up.").await?)
+    }
+
+    /// Let the model answer what is in the log, without a new prompt: after [`take_notes`](Conversation::take_notes) has
+    /// taken something in.
+    pub async fn go_on(&mut self, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
+        let progress = self.begin_progress();
+        self.go_on_as(progress, cancel).await
+    }
+
+    /// Take in what others have to tell this session and let the model answer it, as part of the turn that a person began
+    /// last: its limits hold over all that follows from it. A model that launches a task whenever one has ended would
+    /// otherwise go on for ever, each time with limits of its own. None if there is nothing new.
+    pub async fn answer_notes(
+        &mut self,
+        cancel: &CancellationToken,
+    ) -> Result<Option<RunReport>, AgentError> {
+        if !self.take_notes().await? {
+            return Ok(None);
+        }
+        let turn = self.turn.take();
+        let progress = turn.unwrap_or_else(|| self.begin_progress());
+        self.go_on_as(progress, cancel).await.map(Some)
+    }
+
+    async fn go_on_as(
+        &mut self,
+        mut progress: Progress,
+        cancel: &CancellationToken,
+    ) -> Result<RunReport, AgentError> {
+        let report = self.go_on_from(&mut progress, cancel).await;
+        self.turn = Some(progress);
+        report
+    }
+
+    /// What a run begins with: nothing done, nothing spent.
+    pub(crate) fn begin_progress(&self) -> Progress {
+        let limits = &self.agent.profile.limits;
+        let meter = SpendMeter::new(limits, self.agent.charged_to.clone());
+        if let Some(tasks) = &self.agent.tasks {
+            tasks.begin_run(self.session.id(), &meter);
+        }
+        Progress {
+            steps: 0,
+            meter,
+            reductions: Vec::new(),
+            metrics: TokenMetrics::default(),
+            guard: Guard::new(limits.repeats),
+            refusals: 0,
+            refused_bytes: None,
+            last_refusal: None,
+            broken: 0,
+            last_text: String::new(),
+            partial: String::new(),
+        }
+    }
+
+    /// Like [`go_on`](Conversation::go_on), as the same run as before: its limits hold over all that it does. The report
+    /// is of the whole run.
+    pub(crate) async fn go_on_from(
+        &mut self,
+        progress: &mut Progress,
+        cancel: &CancellationToken,
+    ) -> Result<RunReport, AgentError> {
+        let meter = Arc::clone(&progress.meter);
+        self.take_server_tools(cancel).await?;
+        let ended = self.steps(progress, cancel).await;
+        if let Ok(end) = &ended {
+            // A cancelled prune is left to the next turn.
+            let receipt = unless_cancelled(self.session.end_turn(), cancel).await?.flatten();
+            self.agent.reduced(progress, receipt.as_slice());
+            self.agent.tell(&Event::Ended {
+                end: end.clone(),
+                steps: progress.steps,
+                usage: meter.own().usage,
+                cost: meter.own().cost,
+            });
+        }
+        self.begin_cleanup();
+        let own = meter.own();
+        Ok(RunReport {
+            session: self.session.id().clone(),
+            end: ended?,
+            text: progress.last_text.clone(),
+            steps: progress.steps,
+            usage: own.usage,
+            cost: own.cost,
+            tasks: meter.below(),
+            reductions: progress.reductions.clone(),
+            metrics: progress.metrics,
+        })
+    }
+
+    async fn steps(
+        &mut self,
+        progress: &mut Progress,
+        cancel: &CancellationToken,
+    ) -> Result<RunEnd, AgentError> {
+        let limits = self.agent.profile.limits;
+        loop {
+            if cancel.is_cancelled() {
+                return Ok(RunEnd::Cancelled);
+            }
+            if progress.steps >= limits.steps {
+                return Ok(RunEnd::Steps);
+            }
+            // A task ends with the limit of the run that launched it, too: that run may do nothing but wait for it.
+            match progress.meter.reached_here_or_above() {
+                Some(Reached::Tokens(_)) => return Ok(RunEnd::Tokens),
+                Some(Reached::Cost(_)) => return Ok(RunEnd::Cost),
+                None => {}
+            }
+            match self.step(progress, cancel).await? {
+                StepEnd::Again => {}
+                StepEnd::Over(end) => return Ok(end),
+                // A provider that paused a long turn of its own tools wants the same conversation again.
+                StepEnd::Answered { finish } if finish == "pause_turn" => {}
+                StepEnd::Answered { finish } => {
+                    if !self.await_tasks(cancel).await? {
+                        return Ok(RunEnd::Finished { reason: finish });
+                    }
+                }
+                StepEnd::Called(calls) => {
+                    if let Some(end) = self.run_calls(calls, progress, cancel).await? {
+                        return Ok(end);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Give a session without a title one: its first words now, and what a small model makes of them when it has.
+    async fn give_title(&self, prompt: &str) -> Result<(), AgentError> {
+        let title = title_from_words(prompt);
+        if !self.session.record().await?.title.trim().is_empty() {
+            return Ok(());
+        }
+        self.session.set_title(title.clone()).await?;
+        self.agent.tell(&Event::Titled { title });
+        if let Some(model) = self.agent.title_model.clone() {
+            let (agent, session) = (self.agent.clone(), self.session.handle().clone());
+            let prompt = prompt.to_owned();
+            // It may come when it likes; the turn does not wait for it.
+            tokio::spawn(async move {
+                if let Some(title) = ask_title(&model, &prompt, &agent.policy).await
+                    && session.set_title(title.clone()).await.is_ok()
+                {
+                    agent.tell(&Event::Titled { title });
+                }
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Agent {
+    /// Reports, logs and counts reductions.
+    pub(crate) fn reduced(&self, progress: &mut Progress, receipts: &[Receipt]) {
+        for receipt in receipts {
+            progress.metrics += TokenMetrics::of(receipt);
+            progress.reductions.push(self.tell_reduced(receipt));
+        }
+    }
+
+    pub(crate) fn tell_reduced(&self, receipt: &Receipt) -> ReceiptFigures {
+        metrics::reduced(receipt);
+        let figures = ReceiptFigures::from(receipt);
+        self.tell(&Event::Reduced(figures.clone()));
+        figures
+    }
+}

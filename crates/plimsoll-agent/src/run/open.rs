@@ -1,0 +1,57 @@
+//! Opening a session for an agent.
+
+use std::sync::Arc;
+
+use plimsoll::SessionId;
+use plimsoll_session::SessionBuilder;
+use plimsoll_store::NewSession;
+
+use super::Conversation;
+use crate::agent::Agent;
+use crate::error::AgentError;
+use crate::event::Event;
+use crate::ledger::FileLedger;
+
+impl Agent {
+    /// Open a session of the archive, to run it.
+    pub async fn open(&self, session: &SessionId) -> Result<Conversation, AgentError> {
+        self.open_as(self.builder().session(session.clone())).await
+    }
+
+    async fn open_as(&self, builder: SessionBuilder) -> Result<Conversation, AgentError> {
+        let session = builder.open().await?;
+        self.tell(&Event::Opened {
+            session: session.id().clone(),
+            model: self.model.name.to_string(),
+            agent: self.profile.name.clone(),
+        });
+        // A background task is set up as its parent is, whose user was told.
+        for text in self.notices.iter().filter(|_| self.profile.bounds.is_empty()) {
+            self.tell(&Event::Notice { text: text.clone() });
+        }
+        if let Some(tasks) = &self.tasks {
+            // Tasks whose process has gone are found when their parent is opened, and it is told.
+            Arc::clone(tasks).look_after(session.id().clone()).await?;
+        }
+        let tools = self.profile.tools.clone();
+        let files = session.with_log(move |log| {
+            let files = FileLedger::of_log(log);
+            tools.reopen(log, &files);
+            files
+        });
+        let files = files.await?;
+        Ok(Conversation::new(self.clone(), session, files))
+    }
+
+    /// Begin a session and open it.
+    pub async fn begin(&self, title: &str) -> Result<Conversation, AgentError> {
+        let new = NewSession {
+            title: title.to_owned(),
+            agent: Some(self.profile.name.clone()),
+            model: Some(self.model.name.model.clone()),
+            directory: Some(self.directory.display().to_string()),
+            ..NewSession::default()
+        };
+        self.open_as(self.builder().new_session(new)).await
+    }
+}

@@ -1,0 +1,31 @@
+//! The record of a background task: what is stored, how it changes, and what people and models are told of it.
+//!
+//! Nothing here runs a task; that is [`tasks`](crate::tasks).
+
+mod bounds;
+mod error;
+mod figures;
+mod ids;
+mod notes;
+mod probe;
+mod record;
+mod status;
+mod text;
+mod transcript;
+
+pub use bounds::StoredBound;
+pub use error::TaskError;
+pub use figures::ForkFigures;
+pub(crate) use ids::{PREFIX, SHORTEST, bare, beginning};
+pub use ids::{find_task, short_id};
+pub(crate) use notes::{ENDED, STEER, TOLD_KEY, note_id, take_in, task_reminder};
+pub(crate) use probe::Probe;
+#[doc(hidden)]
+pub use probe::TaskPoint;
+pub use record::{ForkReceipt, ForkWay, Task, TaskChange, TaskData, TaskPhase, TaskProgress, TaskRun};
+pub use status::TaskStatus;
+pub use text::{
+    AGENT_REQUIRED, EndedRun, FORK_AND_RESUME, IGNORED_IN_RESUME, NOTHING_TO_CLEAR, PROMPT_REQUIRED,
+    TaskView, cleared_text, duration_text, ended_text, fork_text, list_text, toast_text,
+};
+pub use transcript::{NO_MESSAGES, TranscriptFilter, transcript_text};

@@ -1,0 +1,29 @@
+//! Names that may have been meant.
+
+/// The names most like the given one, the likest first; none where none is like it.
+pub fn nearest_few<'a>(name: &str, known: &'a [String], most: usize) -> Vec<&'a str> {
+    let wanted = name.to_lowercase();
+    // Every name begins with nothing, and none is like it.
+    if wanted.is_empty() {
+        return Vec::new();
+    }
+    let likeness = |known: &str| {
+        // The beginning of a name, or a name with a date behind it, is as like as can be.
+        let is_begun = known.starts_with(&wanted) || (!known.is_empty() && wanted.starts_with(known));
+        if is_begun { 1.0 } else { strsim::normalized_damerau_levenshtein(&wanted, known) }
+    };
+    let mut scored: Vec<(f64, &str)> = known.iter().map(|name| (likeness(name), name.as_str())).collect();
+    scored.retain(|(likeness, _)| *likeness > 0.6);
+    scored.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(b.1)));
+    scored.into_iter().take(most).map(|(_, name)| name).collect()
+}
+
+/// The name most like the given one, if any is like it at all.
+pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+    // What all names begin with makes none of them likelier.
+    let bare = |name: &str| name.trim_start_matches("PLIMSOLL_").to_lowercase();
+    let wanted = bare(name);
+    let scored = known.map(|known| (strsim::normalized_damerau_levenshtein(&wanted, &bare(known)), known));
+    let best = scored.max_by(|a, b| a.0.total_cmp(&b.0));
+    best.filter(|(likeness, _)| *likeness > 0.6).map(|(_, known)| known)
+}

@@ -1,0 +1,31 @@
+//! Telling a refusal of thoughts that were given back from other bad requests.
+//!
+//! Signatures are good for the account, gateway or region that made them, and sometimes not even for that one: a session
+//! that is sent elsewhere is refused for one thought, and so is every later request of it, because the thought stands where
+//! it stood. Other agents are stuck there for good (anthropics/claude-code 66204, github/copilot-cli 3407, openai/codex
+//! 8119).
+
+use super::Failure;
+use super::overflow::follows;
+
+const CODE: &str = "invalid_encrypted_content"; // OpenAI Responses
+
+/// Sentences that say it; the pieces of a row follow each other.
+const SENTENCES: [&[&str]; 8] = [
+    &["invalid", "signature", "in", "thinking", "block"], // Anthropic, Vertex, Copilot
+    &["invalid", "data", "in", "redacted_thinking"],      // Anthropic
+    &["thinking", "blocks", "cannot be modified"],        // Anthropic
+    &["thinking.signature: field required"],              // Anthropic
+    &["encrypted content", "could not be verified"],      // OpenAI
+    &["corrupted thought signature"],                     // Gemini
+    &["thought signature is not valid"],                  // Vertex
+    &["invalid thought signature"],                       // Gemini
+];
+
+/// Whether the provider refuses thoughts.
+pub(crate) fn are_refused(failure: &Failure) -> bool {
+    let words = failure.message.to_ascii_lowercase();
+    failure.codes.iter().any(|code| code == CODE)
+        || (failure.status.is_none_or(|status| (400..500).contains(&status))
+            && SENTENCES.iter().any(|sentence| follows(&words, sentence)))
+}

@@ -1,0 +1,82 @@
+//! The whole recording as one window, laid out once for all rules.
+//!
+//! Appending never changes what a window showed before, so that the request of any call without a policy is a beginning of
+//! this list.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use plimsoll::{Block, Message, MessageId, Policy, Window, WindowRole};
+
+use super::Recording;
+use super::pieces::{Piece, Pieces, Table};
+
+/// A recording as a list of pieces.
+pub(crate) struct Layout {
+    pub(crate) pieces: Vec<Piece>,
+    /// What a provider charges up to the end of each piece.
+    charged: Vec<u64>,
+    /// Where results of tools stand, with the files that came with them.
+    pub(crate) results: Vec<Range<usize>>,
+    /// How many pieces there are before each message of the session, and how many there are.
+    pub(crate) ends: Vec<usize>,
+    /// For answers that were billed for more than the recording shows, the piece with the rest.
+    hidden: HashMap<MessageId, Piece>,
+    pub(crate) table: Table,
+}
+
+impl Layout {
+    pub(crate) fn of(recording: &Recording) -> Layout {
+        let messages: Vec<Message> = recording.steps.iter().map(|step| step.message.clone()).collect();
+        let window = Window::of(&messages, &Policy::default());
+        let mut pieces = Pieces::of_originals(recording);
+        let (mut list, mut results, mut hidden) = (Vec::new(), Vec::new(), HashMap::new());
+        let mut ends = vec![0; messages.len() + 1];
+        for message in &window.messages {
+            list.push(pieces.role(message.role));
+            let tokens = hidden_of(message.role, message.place, recording);
+            if let (Some(tokens), Some(id)) = (tokens, &message.message)
+                && !hidden.contains_key(id)
+            {
+                let piece = pieces.hidden(tokens);
+                hidden.insert(id.clone(), piece);
+                list.push(piece);
+            }
+            for block in &message.blocks {
+                let start = list.len();
+                pieces.block(block, &mut list);
+                if matches!(block, Block::Result { .. }) {
+                    results.push(start..list.len());
+                }
+            }
+            // What the window itself supplies comes before the message it leads.
+            if let Some(place) = message.place {
+                ends[place + 1] = list.len();
+            }
+        }
+        for place in 1..ends.len() {
+            ends[place] = ends[place].max(ends[place - 1]);
+        }
+        let sum = |sum: &mut u64, piece: &Piece| {
+            *sum = sum.saturating_add(pieces.charged(*piece));
+            Some(*sum)
+        };
+        let charged = list.iter().scan(0, sum).collect();
+        Layout { pieces: list, charged, results, ends, hidden, table: pieces.into_table() }
+    }
+
+    /// What a provider charges for the first `count` pieces.
+    pub(crate) fn charged_to(&self, count: usize) -> u64 {
+        count.checked_sub(1).and_then(|last| self.charged.get(last)).copied().unwrap_or_default()
+    }
+
+    /// The piece of an answer's hidden output.
+    pub(crate) fn hidden(&self, message: &MessageId) -> Option<Piece> {
+        self.hidden.get(message).copied()
+    }
+}
+
+fn hidden_of(role: WindowRole, place: Option<usize>, recording: &Recording) -> Option<u64> {
+    let step = recording.steps.get(place.filter(|_| role == WindowRole::Assistant)?)?;
+    step.call.as_ref().map(|call| call.hidden).filter(|hidden| *hidden > 0)
+}

@@ -1,0 +1,14 @@
+//! Processes that end with everything they have started.
+
+mod environment;
+mod group;
+#[cfg_attr(not(target_os = "linux"), allow(dead_code))]
+mod reaper;
+mod session;
+mod stragglers;
+
+pub use environment::needed_environment;
+pub(crate) use group::Ending;
+pub use group::{ProcessGroup, ProcessWaiter};
+pub(crate) use reaper::Reaper;
+pub(crate) use session::{SessionStarter, withhold_descriptors};

@@ -1,0 +1,182 @@
+//! Landlock for files, signals and memory, seccomp for sockets.
+
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command};
+
+use landlock::{
+    ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, RestrictionStatus,
+    Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, make_bitflags,
+};
+
+use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
+use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+
+use super::{Guard, Rules, filter};
+use crate::process::Reaper;
+
+/// The only devices that are open: they keep nothing. Not the terminal: a command could read what the user types, draw a false
+/// question on it, or disable Ctrl-C.
+const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
+
+/// Features of this kernel.
+pub(super) struct Support {
+    landlock: ABI,
+    seccomp: bool,
+}
+
+impl Support {
+    /// Tries the features on a thread that ends right after.
+    pub(super) fn detect() -> Support {
+        let nothing = Support { landlock: ABI::Unsupported, seccomp: false };
+        std::thread::spawn(Support::probe).join().unwrap_or(nothing)
+    }
+
+    fn probe() -> Support {
+        let all = vec![PathBuf::from("/")];
+        let rules = Rules { read: all.clone(), write: all, network: false, unix_sockets: false };
+        let landlock = match scope().and_then(|_| restrict(&rules)) {
+            Ok(RestrictionStatus {
+                ruleset: RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced,
+                landlock: LandlockStatus::Available { effective_abi, .. },
+                ..
+            }) => effective_abi,
+            Ok(_) | Err(_) => ABI::Unsupported,
+        };
+        let program = filter::program(false, false).ok();
+        let seccomp = program.is_some_and(|program| seccompiler::apply_filter(&program).is_ok());
+        Support { landlock, seccomp }
+    }
+
+    pub(super) fn holds(&self, guard: Guard) -> bool {
+        match guard {
+            Guard::Writes | Guard::Reads | Guard::Memory => self.landlock >= ABI::V1,
+            Guard::Truncation => self.landlock >= ABI::V3,
+            Guard::Network | Guard::UnixSockets => self.seccomp,
+            Guard::Signals | Guard::Processes => self.landlock >= ABI::V6,
+            // Not enforced by the kernel: each command begins a new session.
+            Guard::Terminal => false,
+        }
+    }
+}
+
+/// Starts a command on a thread that restricts itself first.
+pub(super) fn spawn(
+    command: &mut Command,
+    rules: &Rules,
+    support: &Support,
+) -> io::Result<(Child, Option<Reaper>)> {
+    let program = filter::program(rules.network, rules.unix_sockets).map_err(io::Error::other)?;
+    let confined = || -> io::Result<(Child, Option<Reaper>)> {
+        let mut reaper = None;
+        if support.holds(Guard::Signals) {
+            require_enforced(&scope().map_err(io::Error::other)?)?;
+            reaper = Some(Reaper::start()?);
+        }
+        give_up_rights()?;
+        if support.holds(Guard::Writes) {
+            require_enforced(&restrict(rules).map_err(io::Error::other)?)?;
+        }
+        if support.seccomp {
+            seccompiler::apply_filter(&program).map_err(io::Error::other)?;
+        }
+        Ok((command.spawn()?, reaper))
+    };
+    // The restrictions end with the thread; the threads of the host are never touched.
+    std::thread::scope(|scope| {
+        let thread =
+            std::thread::Builder::new().name("plimsoll-sandbox".into()).spawn_scoped(scope, confined)?;
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("the sandbox could not be set up")))
+    })
+}
+
+/// Drops the capabilities of root except those of an owner of every file. With `CAP_PERFMON`, root reads the environment of any
+/// process without Landlock being asked. Running a program does not bring a dropped capability back, because no program gains
+/// privileges here.
+fn give_up_rights() -> io::Result<()> {
+    const KEPT: CapabilitySet = CapabilitySet::CHOWN
+        .union(CapabilitySet::DAC_OVERRIDE)
+        .union(CapabilitySet::FOWNER)
+        .union(CapabilitySet::FSETID)
+        .union(CapabilitySet::SETUID)
+        .union(CapabilitySet::SETGID)
+        .union(CapabilitySet::KILL)
+        .union(CapabilitySet::NET_BIND_SERVICE);
+    let all = capabilities(None)?;
+    let kept = CapabilitySets {
+        effective: all.effective & KEPT,
+        permitted: all.permitted & KEPT,
+        inheritable: all.inheritable & KEPT,
+    };
+    Ok(set_capabilities(None, kept)?)
+}
+
+/// Fails if the kernel enforces less than was detected: a command never runs with less than what was reported.
+fn require_enforced(status: &RestrictionStatus) -> io::Result<()> {
+    match status.ruleset {
+        RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
+        RulesetStatus::NotEnforced => Err(io::Error::other("the sandbox could not be set up")),
+    }
+}
+
+/// Enters the outer scope, in which processes signal nothing outside.
+fn scope() -> Result<RestrictionStatus, RulesetError> {
+    let mut ruleset = Ruleset::default().handle_access(AccessFs::Refer)?.scope(Scope::Signal)?.create()?;
+    // Without this right files could not be moved between directories, not even inside the project.
+    if let Ok(root) = PathFd::new("/") {
+        ruleset = ruleset.add_rule(PathBeneath::new(root, AccessFs::Refer))?;
+    }
+    ruleset.restrict_self()
+}
+
+/// Applies the rules for the command itself, in a scope inside the outer one.
+fn restrict(rules: &Rules) -> Result<RestrictionStatus, RulesetError> {
+    // The newest version that this was tried on. Older kernels enforce what they know, and `Support` says which.
+    let handled = AccessFs::from_write(ABI::V5) | AccessFs::ReadFile;
+    let mut ruleset = Ruleset::default().handle_access(handled)?.scope(Scope::Signal)?;
+    if !rules.network {
+        ruleset = ruleset.handle_access(AccessNet::from_all(ABI::V4))?;
+    }
+    if !rules.unix_sockets {
+        ruleset = ruleset.scope(Scope::AbstractUnixSocket)?;
+    }
+    let mut ruleset = ruleset.create()?;
+    let read = rules.read.iter().map(|path| (path.as_path(), AccessFs::ReadFile.into()));
+    let write = rules.write.iter().map(|path| (path.as_path(), rights_below(path)));
+    for (path, rights) in read.chain(write) {
+        // A path that does not exist cannot be created later either, because its directory is not opened.
+        if let Some(place) = open_place(path) {
+            ruleset = ruleset.add_rule(PathBeneath::new(place, rights))?;
+        }
+    }
+    let rights = make_bitflags!(AccessFs::{ReadFile | WriteFile | Truncate | IoctlDev});
+    for device in DEVICES.iter().filter_map(|path| PathFd::new(path).ok()) {
+        ruleset = ruleset.add_rule(PathBeneath::new(device, rights))?;
+    }
+    ruleset.restrict_self()
+}
+
+/// Opens a path for a rule without following links: one that appeared since the path was resolved would open its target.
+fn open_place(path: &Path) -> Option<OwnedFd> {
+    let path = path.canonicalize().ok()?;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    match openat2(CWD, &path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        // The seccomp filter of a container may not know the call.
+        Err(Errno::NOSYS | Errno::PERM) => openat(CWD, &path, flags | OFlags::NOFOLLOW, Mode::empty()).ok(),
+        opened => opened.ok(),
+    }
+}
+
+/// Returns the rights below a path that commands may write to. They include reading, because a terminal that the user opens would be
+/// of no use otherwise.
+fn rights_below(path: &Path) -> BitFlags<AccessFs> {
+    let all = AccessFs::from_write(ABI::V5) | AccessFs::ReadFile;
+    // Root could create a device in the project that is the disk itself under another name.
+    let mut rights = all & !(AccessFs::MakeChar | AccessFs::MakeBlock);
+    if !path.starts_with("/dev") {
+        rights &= !AccessFs::IoctlDev;
+    }
+    if path.is_dir() { rights } else { rights & AccessFs::from_file(ABI::V5) }
+}

@@ -1,0 +1,105 @@
+//! The temporary directory of commands, and removal of those that killed processes have left.
+//!
+//! A directory is removed with its sandbox. One whose process was killed stays, so later processes look for them: each is locked by
+//! its owner while that lives. A process ID in its name would not do, because a container may share `/tmp` with its host but not the
+//! IDs.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::Path;
+use std::time::{Duration, SystemTime};
+
+use rustix::fs::{FlockOperation, Mode, OFlags, flock};
+use tempfile::TempDir;
+
+/// Prefix of the names, unlike that of any user's directory.
+const PREFIX: &str = "plimsoll-commands-";
+/// Age below which a directory may not be locked yet.
+const YOUNG: Duration = Duration::from_secs(60);
+
+/// A directory that is removed when dropped.
+pub(super) struct TemporaryFolder {
+    folder: TempDir,
+    /// Holds the lock.
+    _lock: File,
+}
+
+impl TemporaryFolder {
+    /// Creates a directory.
+    pub(super) fn make() -> io::Result<TemporaryFolder> {
+        TemporaryFolder::make_in(&std::env::temp_dir())
+    }
+
+    fn make_in(parent: &Path) -> io::Result<TemporaryFolder> {
+        // Files of commands are not for other users of this machine.
+        let private = std::fs::Permissions::from_mode(0o700);
+        let folder = tempfile::Builder::new().prefix(PREFIX).permissions(private).tempdir_in(parent)?;
+        let lock = open(folder.path())?;
+        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(TemporaryFolder { folder, _lock: lock })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.folder.path()
+    }
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
+}
+
+/// Removes directories that killed processes have left, on a new thread.
+pub(super) fn sweep_in_background() {
+    let sweep = || sweep(&std::env::temp_dir(), YOUNG);
+    // If there is no thread now, another process will do it.
+    let _ = std::thread::Builder::new().name("plimsoll-sweep".into()).spawn(sweep);
+}
+
+/// Removes directories of this user whose owners are gone.
+fn sweep(parent: &Path, young: Duration) {
+    let own = rustix::process::getuid().as_raw();
+    for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+            continue;
+        }
+        let Ok(folder) = open(&entry.path()) else { continue };
+        let Ok(about) = folder.metadata() else { continue };
+        let age = about.modified().ok().and_then(|time| SystemTime::now().duration_since(time).ok());
+        if about.uid() != own || age.is_none_or(|age| age < young) {
+            continue;
+        }
+        if flock(&folder, FlockOperation::NonBlockingLockExclusive).is_ok() {
+            tracing::info!(path = %entry.path().display(), "removing what a killed agent has left");
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::{PREFIX, TemporaryFolder, sweep};
+
+    #[test]
+    fn what_has_no_owner_any_more_is_swept_and_nothing_else() {
+        let parent = tempfile::tempdir().unwrap();
+        let living = TemporaryFolder::make_in(parent.path()).unwrap();
+        // As a killed process leaves it: the directory is there, the lock went with the process.
+        let left = parent.path().join(format!("{PREFIX}left"));
+        std::fs::create_dir_all(left.join("deep")).unwrap();
+        std::fs::write(left.join("deep/file"), "x").unwrap();
+        std::fs::create_dir(parent.path().join("plimsoll-mine")).unwrap();
+        std::os::unix::fs::symlink(parent.path(), parent.path().join(format!("{PREFIX}link"))).unwrap();
+        sweep(parent.path(), Duration::from_secs(60));
+        assert!(left.exists(), "it may be about to be locked");
+        sweep(parent.path(), Duration::ZERO);
+        assert!(!left.exists());
+        assert!(living.path().exists() && parent.path().join("plimsoll-mine").exists());
+        let path = living.path().to_owned();
+        drop(living);
+        assert!(!path.exists());
+    }
+}

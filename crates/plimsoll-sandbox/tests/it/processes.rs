@@ -1,0 +1,277 @@
+//! Other processes: signals to them, looks into them, and those that try to outlive their call.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use plimsoll_sandbox::{Guard, Sandbox, SandboxConfig, SandboxMode};
+use rstest::rstest;
+
+use crate::support::{Bystander, Yard, also_as_user, can, has_python};
+
+/// Where the host that is killed works, and what it runs; set only for it.
+const FOLDER: &str = "PLIMSOLL_KILLED_FOLDER";
+const COMMAND: &str = "PLIMSOLL_KILLED_COMMAND";
+
+/// Processes that run `sleep` with this time, which is each test's own.
+fn sleepers(time: &str) -> usize {
+    let entries = std::fs::read_dir("/proc").unwrap().flatten();
+    let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
+    lines.filter(|line| *line == format!("sleep\0{time}\0").into_bytes()).count()
+}
+
+/// A killed process needs a moment to be gone.
+fn await_none(time: &str) -> bool {
+    let until = Instant::now() + Duration::from_secs(5);
+    while Instant::now() < until {
+        if sleepers(time) == 0 {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    false
+}
+
+#[test]
+fn other_processes_cannot_be_signalled() {
+    if !can(&[Guard::Signals]) {
+        return;
+    }
+    let yard = Yard::new();
+    let mut bystander = Bystander::new();
+    let pid = bystander.pid();
+    for command in [
+        format!("kill -9 {pid}"),
+        format!("kill -0 {pid}"),
+        format!("bash -c 'kill -9 {pid}'"),
+        format!("setsid -w bash -c 'kill -9 {pid}'"),
+        format!("env -i bash -c 'kill -9 {pid}'"),
+        format!("unshare -r bash -c 'kill -9 {pid}'"),
+        // That of this process, which is the agent.
+        "kill -9 $PPID".into(),
+        format!("prlimit --pid {pid} --cpu=0:0"),
+    ] {
+        let told = yard.bash(&command);
+        assert!(told.contains("[exit code"), "{command}: {told}");
+    }
+    let told = yard.bash("kill -9 -1; echo on my own");
+    assert!(told.contains("on my own"), "{told}");
+    let told = yard.bash("kill -9 0");
+    assert!(told.contains("ended by signal 9"), "{told}");
+    assert!(bystander.is_alive());
+}
+
+#[test]
+fn priority_and_processors_of_other_processes_cannot_be_changed() {
+    also_as_user("processes::priority_and_processors_of_other_processes_cannot_be_changed");
+    if !can(&[Guard::Network]) || !has_python() {
+        return;
+    }
+    let yard = Yard::new();
+    let bystander = Bystander::new();
+    let scheduling = || {
+        let stat = std::fs::read_to_string(format!("/proc/{}/stat", bystander.pid())).unwrap();
+        let fields: Vec<String> = stat.rsplit_once(") ").unwrap().1.split(' ').map(str::to_owned).collect();
+        let status = std::fs::read_to_string(format!("/proc/{}/status", bystander.pid())).unwrap();
+        let allowed = status.lines().find(|line| line.starts_with("Cpus_allowed:")).unwrap().to_owned();
+        // Priority, nice value, real-time priority and policy.
+        ([15, 16, 37, 38].map(|field| fields[field].clone()), allowed)
+    };
+    let before = scheduling();
+    let program = r#"
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+def attempt(name, *arguments):
+    if libc.syscall(*arguments) < 0:
+        print("refused", name, ctypes.get_errno())
+    else:
+        print("DONE", name)
+parameter = (ctypes.c_int * 1)(0)
+attributes = (ctypes.c_uint32 * 12)(48, 0, 0, 0, 5)
+processors = (ctypes.c_uint64 * 16)(1)
+for name, pid in [("other", PID), ("agent", os.getppid()), ("as 64 bits", PID + (1 << 32))]:
+    attempt(name + " setpriority", 141, 0, pid, 19)
+    attempt(name + " setpriority of a group", 141, 1, pid, 19)
+    attempt(name + " ioprio_set", 251, 1, pid, 3 << 13)
+    attempt(name + " sched_setscheduler", 144, pid, 3, parameter)
+    attempt(name + " sched_setparam", 142, pid, parameter)
+    attempt(name + " sched_setattr", 314, pid, attributes, 0)
+    attempt(name + " sched_setaffinity", 203, pid, 128, processors)
+    attempt(name + " prlimit64", 302, pid, 0, (ctypes.c_uint64 * 2)(1, 1), 0)
+    attempt(name + " migrate_pages", 256, pid, 64, processors, processors)
+    attempt(name + " move_pages", 279, pid, 1, (ctypes.c_uint64 * 1)(0), 0, parameter, 2)
+    attempt(name + " kcmp", 312, os.getpid(), pid, 1, 0, 0)
+    attempt(name + " process_madvise", 440, libc.syscall(434, pid, 0), (ctypes.c_uint64 * 2)(4096, 4096), 1, 20, 0)
+for which in [1, 2]:
+    attempt("setpriority of many", 141, which, 0, 19)
+    attempt("ioprio_set of many", 251, which + 1, 0, 3 << 13)
+"#;
+    let told = yard.python(&program.replace("PID", &bystander.pid().to_string()));
+    if cfg!(target_arch = "x86_64") {
+        assert!(!told.contains("DONE") && told.matches("refused").count() == 40, "{told}");
+    }
+    assert_eq!(scheduling(), before);
+    for (command, expected) in [
+        ("nice -n 5 sh -c nice", "5"),
+        ("ionice -c 3 true && echo done", "done"),
+        ("taskset -c 0 true && echo done", "done"),
+        ("chrt --batch 0 true && echo done", "done"),
+        ("printf 'all:\n\t@echo made\n' > Makefile && nice make", "made"),
+    ] {
+        assert_eq!(yard.bash(command).trim(), expected, "{command}");
+    }
+    // Without the sandbox it is changed, so that the attempts above are real ones.
+    let yard = Yard::with(SandboxConfig::default().mode(SandboxMode::Off));
+    yard.bash(&format!("renice -n 5 -p {}", bystander.pid()));
+    assert_ne!(scheduling(), before);
+}
+
+#[test]
+fn other_processes_cannot_be_looked_into() {
+    if !can(&[Guard::Memory]) {
+        return;
+    }
+    let yard = Yard::new();
+    let bystander = Bystander::new();
+    let pid = bystander.pid();
+    // It is started before its environment is in place.
+    let is_seen = || {
+        let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap();
+        environment.windows(7).any(|seen| seen == b"hunter2")
+    };
+    while !is_seen() {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    for (look, file) in [
+        ("cat", "environ"),
+        ("cat", "mem"),
+        ("cat", "maps"),
+        ("readlink", "fd/0"),
+        ("ls", "cwd/"),
+        ("ls", "root/"),
+        ("readlink", "exe"),
+        ("cat", "auxv"),
+    ] {
+        let told = yard.bash(&format!("{look} /proc/{pid}/{file}"));
+        assert!(told.contains("[exit code") && !told.contains("hunter2"), "{file}: {told}");
+    }
+    assert!(yard.bash("cat /proc/$PPID/environ").contains("[exit code 1]"), "the agent's own");
+    let told = yard.bash("cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n' | grep SECRET");
+    assert!(!told.contains("hunter2"), "{told}");
+    if has_python() {
+        // Attach (16) to the bystander, to the agent and to a child; then take a descriptor of the bystander's (438).
+        let program = format!(
+            "import ctypes, os, time\nlibc = ctypes.CDLL(None, use_errno=True)\nchild = os.fork()\n\
+             if child == 0:\n    time.sleep(60)\n\
+             print(*[libc.ptrace(16, pid, 0, 0) for pid in ({pid}, os.getppid(), child)])\n\
+             print(libc.syscall(438, libc.syscall(434, {pid}, 0), 0, 0))\n"
+        );
+        let told = yard.python(&program);
+        assert_eq!(told.split_whitespace().collect::<Vec<_>>(), ["-1", "-1", "0", "-1"], "{told}");
+    }
+}
+
+#[test]
+fn a_program_gains_no_rights_by_being_run() {
+    if !can(&[Guard::Writes]) {
+        return;
+    }
+    let yard = Yard::new();
+    let told = yard.bash("grep -h NoNewPrivs /proc/self/status; bash -c 'grep Seccomp: /proc/self/status'");
+    assert_eq!(told.split_whitespace().collect::<Vec<_>>(), ["NoNewPrivs:", "1", "Seccomp:", "2"]);
+}
+
+#[rstest]
+#[case::background("sleep T &")]
+#[case::nohup("nohup sleep T &")]
+#[case::session("setsid sleep T &")]
+#[case::session_in_a_subshell("(setsid sleep T &)")]
+#[case::daemon("setsid -f setsid -f sleep T")]
+#[case::without_environment("env -i setsid -f sleep T")]
+#[case::job_of_its_own("set -m; sleep T & disown")]
+#[case::closed_output("setsid -f sleep T <&- >&- 2>&-")]
+#[case::namespace("(unshare -pf setsid sleep T || setsid sleep T) & sleep 0.2")]
+#[case::stopped("setsid -f sleep T; sleep 0.1; pkill -STOP -f 'sleep T'; true")]
+#[case::deaf("setsid -f bash -c 'trap \"\" TERM HUP INT; exec sleep T'; sleep 0.1")]
+fn nothing_outlives_its_call(#[case] command: &str) {
+    static NUMBER: std::sync::atomic::AtomicU32 = std::sync::atomic::AtomicU32::new(0);
+    if !can(&[Guard::Processes]) {
+        return;
+    }
+    let number = NUMBER.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+    let time = format!("31{}.{number}", std::process::id());
+    let yard = Yard::new();
+    let seen = format!(
+        "{}\nfor i in 1 2 3 4 5 6 7 8 9; do pgrep -fx 'sleep {time}' && break; sleep 0.1; done; true",
+        command.replace('T', &time)
+    );
+    let told = yard.bash(&seen);
+    assert!(told.lines().any(|line| line.trim().parse::<u32>().is_ok()), "it did run: {told}");
+    assert!(await_none(&time), "{command}");
+}
+
+#[test]
+fn where_it_is_off_what_kept_its_environment_ends_with_the_call() {
+    let yard = Yard::with(SandboxConfig::default().mode(SandboxMode::Off));
+    let time = format!("32{}", std::process::id());
+    yard.bash(&format!("setsid -f setsid -f sleep {time}; nohup sleep {time} & sleep 0.3"));
+    assert!(cfg!(not(target_os = "linux")) || await_none(&time));
+}
+
+/// A command in the agent's session could open its terminal by `/dev/tty`, whatever it is held to.
+#[rstest]
+#[case::confined(SandboxMode::Auto)]
+#[case::off(SandboxMode::Off)]
+fn a_command_has_a_session_of_its_own_and_no_terminal(#[case] mode: SandboxMode) {
+    let yard = Yard::with(SandboxConfig::default().mode(mode));
+    let told = yard.bash("cat /proc/$$/stat; cat < /dev/tty");
+    let fields: Vec<&str> = told.split_whitespace().collect();
+    assert_eq!((fields[0], fields[6]), (fields[5], "0"), "{told}");
+    assert!(told.contains("[exit code 1]"), "{told}");
+}
+
+#[test]
+fn the_end_of_one_command_leaves_other_commands_alone() {
+    let (one, other) = (Yard::new(), Yard::new());
+    let long = std::thread::spawn(move || one.bash("setsid -f sleep 3600; sleep 1.5; echo alive"));
+    std::thread::sleep(Duration::from_millis(300));
+    for _ in 0..3 {
+        assert_eq!(other.bash("echo short").trim(), "short");
+    }
+    assert_eq!(long.join().unwrap().trim(), "alive");
+}
+
+/// The host that is killed: does nothing unless it was started as one.
+#[test]
+fn the_killed_host() {
+    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let folder = Path::new(&folder);
+    let sandbox = Sandbox::new(SandboxConfig::default());
+    let mut command = sandbox.command("bash", folder, None).unwrap();
+    command.args(["-c", &std::env::var(COMMAND).unwrap()]);
+    let _group = sandbox.spawn(&mut command, folder).unwrap();
+    while !folder.join("started").exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
+    loop {
+        std::thread::park();
+    }
+}
+
+#[test]
+fn what_a_killed_host_had_started_ends_with_it() {
+    if !can(&[Guard::Processes]) {
+        return;
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let time = format!("34{}", std::process::id());
+    let command = format!("setsid -f sleep {time}; sleep {time} & touch started; sleep {time}");
+    let mut host = Command::new(std::env::current_exe().unwrap());
+    host.args(["--exact", "processes::the_killed_host"]).stdin(Stdio::null());
+    host.env(FOLDER, folder.path()).env(COMMAND, command).stdout(Stdio::null()).stderr(Stdio::null());
+    let status = host.status().unwrap();
+    assert!(!status.success(), "it was killed");
+    assert!(folder.path().join("started").exists());
+    assert!(await_none(&time), "what it had started has ended");
+}

@@ -1,0 +1,221 @@
+//! What commands cannot even open for reading: terminals, other devices, private files.
+
+use std::os::fd::AsRawFd;
+use std::process::Command;
+
+use plimsoll_sandbox::{Guard, SandboxConfig, SandboxMode};
+
+use crate::support::{Terminal, Yard, also_as_user, can, has_python};
+
+#[test]
+fn no_way_of_opening_a_terminal_reads_what_is_typed_there() {
+    also_as_user("reads::no_way_of_opening_a_terminal_reads_what_is_typed_there");
+    if !can(&[Guard::Reads, Guard::Memory]) || !has_python() {
+        return;
+    }
+    let terminal = Terminal::open();
+    let yard = Yard::new();
+    for command in [
+        "timeout 2 cat THEIRS",
+        "timeout 2 head -n 1 < THEIRS",
+        "timeout 2 head -n 1 <> THEIRS",
+        "timeout 2 dd if=THEIRS iflag=nonblock count=1",
+        "ln -s THEIRS link && timeout 2 cat link",
+        "cd /dev/pts && timeout 2 cat ./$(basename THEIRS)",
+        "timeout 2 cat /proc/self/root/THEIRS",
+        "timeout 2 cat /proc/self/cwd/../../../../../../THEIRS",
+        "timeout 2 cat /proc/AGENT/fd/NUMBER",
+        "timeout 2 cat /proc/AGENT/root/THEIRS",
+        "exec 3< /dev/pts && timeout 2 cat /proc/self/fd/3/$(basename THEIRS)",
+        "timeout 2 unshare -r cat THEIRS",
+        "timeout 2 unshare -rm cat THEIRS",
+        "timeout 2 unshare -rm bash -c 'mount -t devpts devpts . && cat ./$(basename THEIRS)'",
+        "timeout 2 script -qc 'cat THEIRS' out",
+        "timeout 2 cat /dev/tty",
+        "timeout 2 cat /dev/console",
+        "timeout 2 head -c 1 /dev/ptmx",
+    ] {
+        let command = command
+            .replace("THEIRS", &terminal.path)
+            .replace("AGENT", &std::process::id().to_string())
+            .replace("NUMBER", &terminal.shell.as_raw_fd().to_string());
+        let told = yard.bash(&command);
+        assert!(told.contains("[exit code") && !told.contains("hunter2"), "{command}: {told}");
+        assert!(!told.contains("[exit code 124]"), "opened, and waits for a key: {command}: {told}");
+    }
+    let told = yard.python(
+        &r#"
+import ctypes, os, select
+libc = ctypes.CDLL(None, use_errno=True)
+def attempt(name, opened):
+    try:
+        descriptor = opened()
+        if descriptor < 0:
+            raise OSError(ctypes.get_errno(), "")
+        print("OPENED", name, os.read(descriptor, 100))
+    except OSError as error:
+        print("refused", name, error.errno)
+flags = os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK
+attempt("open", lambda: os.open("THEIRS", flags))
+attempt("open to write as well", lambda: os.open("THEIRS", os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK))
+attempt("openat", lambda: os.open(os.path.basename("THEIRS"), flags, dir_fd=os.open("/dev/pts", os.O_PATH)))
+attempt("reopen", lambda: os.open("/proc/self/fd/%d" % os.open("THEIRS", os.O_PATH), flags))
+how = (ctypes.c_uint64 * 3)(flags, 0, 0)
+attempt("openat2", lambda: libc.syscall(437, -100, b"THEIRS", how, 24))
+attempt("io_uring", lambda: libc.syscall(425, 8, ctypes.create_string_buffer(120)))
+agent = libc.syscall(434, AGENT, 0)
+attempt("descriptor of another process", lambda: libc.syscall(438, agent, NUMBER, 0))
+tree = libc.syscall(428, -100, b"/dev/pts", 1)
+attempt("a copy of the mount", lambda: os.open(os.path.basename("THEIRS"), flags, dir_fd=tree))
+"#
+        .replace("THEIRS", &terminal.path)
+        .replace("AGENT", &std::process::id().to_string())
+        .replace("NUMBER", &terminal.shell.as_raw_fd().to_string()),
+    );
+    assert!(!told.contains("OPENED") && told.matches("refused").count() == 8, "{told}");
+    assert_eq!(terminal.left(), Terminal::TYPED, "all of it is left for the program in that terminal");
+    // Without the sandbox it is read, so that the attempts above are real ones.
+    let terminal = Terminal::open();
+    let yard = Yard::with(SandboxConfig::default().mode(SandboxMode::Off));
+    let told = yard.bash(&format!("timeout 20 head -n 1 {}", terminal.path));
+    assert_eq!(told, Terminal::TYPED);
+}
+
+#[test]
+fn devices_that_keep_nothing_are_open_and_all_others_closed() {
+    also_as_user("reads::devices_that_keep_nothing_are_open_and_all_others_closed");
+    if !can(&[Guard::Reads]) {
+        return;
+    }
+    let yard = Yard::new();
+    let program = "for file in $(find /dev -type c -o -type b); do \
+                   dd if=$file of=/dev/null bs=1 count=0 iflag=nonblock status=none 2>/dev/null && echo $file; done; true";
+    let told = yard.bash(program);
+    let mut open: Vec<&str> = told.lines().collect();
+    open.sort_unstable();
+    assert_eq!(open, ["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"]);
+}
+
+#[test]
+fn what_commands_read_every_day_is_open() {
+    also_as_user("reads::what_commands_read_every_day_is_open");
+    let yard = Yard::new();
+    std::fs::write(yard.outside.join("note"), "seen").unwrap();
+    for (command, expected) in [
+        ("cat OUT/note", "seen"),
+        ("head -c 4 /dev/urandom | wc -c", "4"),
+        ("echo a | cat /dev/stdin", "a"),
+        ("echo a | cat /dev/fd/0", "a"),
+        ("cat /proc/self/fd/0 < OUT/note", "seen"),
+        ("diff <(echo a) <(echo a) && echo same", "same"),
+        ("cat /dev/stdin <<< here", "here"),
+        (
+            "head -c 0 /etc/passwd /proc/self/status /proc/cpuinfo /sys/kernel/uevent_seqnum && echo read",
+            "read",
+        ),
+        ("echo kept > $TMPDIR/a && cat $TMPDIR/a", "kept"),
+        ("git --version > /dev/null && ls / > /dev/null && ls /dev > /dev/null && echo listed", "listed"),
+    ] {
+        let told = yard.bash(command);
+        assert_eq!(told.trim().lines().last().unwrap_or_default(), expected, "{command}: {told}");
+    }
+}
+
+#[test]
+fn terminals_that_the_user_opens_can_be_used() {
+    also_as_user("reads::terminals_that_the_user_opens_can_be_used");
+    if !can(&[Guard::Reads]) || !has_python() {
+        return;
+    }
+    let yard = Yard::with(SandboxConfig::default().write(["/dev/ptmx", "/dev/pts"]));
+    let told = yard.python("import pty, os\npty.spawn(['sh', '-c', 'test -t 0 && echo a terminal'])");
+    assert!(told.contains("a terminal"), "{told}");
+}
+
+#[test]
+fn private_files_can_be_neither_read_nor_locked() {
+    also_as_user("reads::private_files_can_be_neither_read_nor_locked");
+    if !can(&[Guard::Reads]) || !has_python() {
+        return;
+    }
+    let mut yard = Yard::new();
+    for name in ["store.db", "store.db-wal", "beside.txt"] {
+        std::fs::write(yard.outside.join(name), "open").unwrap();
+    }
+    std::fs::create_dir(yard.outside.join("spill")).unwrap();
+    std::fs::write(yard.outside.join("spill/blob"), "an output").unwrap();
+    let private = ["store.db", "store.db-wal", "spill"].map(|name| yard.outside.join(name));
+    yard.confine(SandboxConfig::default().private(private));
+    let told = yard.python(
+        r#"
+import fcntl, os
+for name in ["store.db", "store.db-wal", "spill/blob"]:
+    for path in ["OUT/" + name, "/proc/self/rootOUT/" + name]:
+        try:
+            fcntl.lockf(os.open(path, os.O_RDONLY), fcntl.LOCK_SH, 0, 0)
+            print("LOCKED", name)
+        except OSError as error:
+            print("refused", name, error.errno)
+print(open("OUT/beside.txt").read())
+"#,
+    );
+    assert!(!told.contains("LOCKED") && told.matches("refused").count() == 6, "{told}");
+    assert!(!told.contains(" 2\n"), "the files exist: {told}");
+    assert!(told.trim().ends_with("open"), "{told}");
+}
+
+/// Says that a test runs among mounts of its own, because the same test has started it.
+const OWN_MOUNTS: &str = "PLIMSOLL_TEST_OWN_MOUNTS";
+
+#[test]
+fn what_is_closed_is_closed_by_every_mount_of_it() {
+    if !can(&[Guard::Reads]) {
+        return;
+    }
+    if std::env::var_os(OWN_MOUNTS).is_none() {
+        if !rustix::process::geteuid().is_root() {
+            println!("SKIPPED: only root mounts something");
+            return;
+        }
+        let mut inner = Command::new("unshare");
+        inner.args(["--mount", "--propagation", "private"]).arg(std::env::current_exe().unwrap());
+        inner.args(["--exact", "reads::what_is_closed_is_closed_by_every_mount_of_it", "--nocapture"]);
+        let output = inner.env(OWN_MOUNTS, "1").output().unwrap();
+        let told = String::from_utf8_lossy(&output.stdout);
+        assert!(told.contains("1 passed"), "{told}{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    let (terminal, mut yard) = (Terminal::open(), Yard::new());
+    let folder = yard.folder();
+    let store = folder.join("plimsoll.db");
+    std::fs::write(&store, "sessions").unwrap();
+    for (how, place, point) in [
+        ("--bind", "/dev/pts", "terminals"),
+        ("--rbind", "/dev", "devices"),
+        ("--bind", folder.to_str().unwrap(), "again"),
+    ] {
+        std::fs::create_dir(yard.outside.join(point)).unwrap();
+        let mounted = Command::new("mount").args([how, place]).arg(yard.outside.join(point)).status();
+        assert!(mounted.unwrap().success());
+    }
+    std::fs::write(yard.outside.join("again/open"), "open").unwrap();
+    let name = terminal.path.rsplit('/').next().unwrap();
+    let reads = [
+        format!("timeout 2 cat OUT/terminals/{name}"),
+        format!("timeout 2 cat OUT/devices/pts/{name}"),
+        "timeout 2 head -c 1 OUT/devices/ptmx".to_owned(),
+        "head -c 1 OUT/again/plimsoll.db".to_owned(),
+    ];
+    for is_private in [true, false] {
+        let private = if is_private { vec![store.clone()] } else { Vec::new() };
+        yard.confine(SandboxConfig::default().private(private));
+        for command in &reads {
+            let told = yard.bash(command);
+            // Without being named the database is a file like others, and its other mount shows it.
+            let is_denied = is_private || !command.contains("plimsoll.db");
+            assert_eq!(told.contains("Permission denied"), is_denied, "{command}: {told}");
+        }
+        assert_eq!(yard.bash("cat OUT/again/open"), "open");
+    }
+    assert_eq!(terminal.left(), Terminal::TYPED);
+}

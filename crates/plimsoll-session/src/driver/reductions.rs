@@ -1,0 +1,285 @@
+//! Reductions outside of a climb: prune, pin, compact on demand, undo.
+
+use std::sync::Arc;
+
+use plimsoll::compact::accept::Reply;
+use plimsoll::compact::ladder::{Outcome, Situation, Trigger};
+use plimsoll::compact::request::SummaryRequest;
+use plimsoll::pin::{self, PinTarget};
+use plimsoll::prune::{self, Pressure, PruneChoice, PrunePlan};
+use plimsoll::receipt::{CompactPlan, RangePlan, Stamp};
+use plimsoll::{Log, Message, MessageId, PartId, Plan, Receipt, ReceiptId, Reduction, Scale, Tokens};
+use plimsoll_store::{Search, Selection, StoreError};
+
+use super::Driver;
+use crate::climb::ClimbStep;
+use crate::error::SessionError;
+use crate::usage_scale::UsageScale;
+
+/// Outcome of a prune.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Pruned {
+    /// Old outputs were cleared.
+    Done(Box<Receipt>),
+    /// There is nothing to clear; the plan says why.
+    Nothing(Box<PrunePlan>),
+    /// Clearing would not make the window smaller.
+    NotSmaller,
+}
+
+/// The reductions that would come next.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct NextReductions {
+    /// The outputs that a prune would clear.
+    pub prune: PrunePlan,
+    /// The messages that a summary would replace; `None` if there are too few.
+    pub compaction: Option<CompactPlan>,
+    /// Tokens of the next request before the prune and after it.
+    pub pruned: (Tokens, Tokens),
+    /// Tokens before the compaction and after it, with the longest summary.
+    pub compacted: Option<(Tokens, Tokens)>,
+    /// The messages that the window is made of.
+    pub messages: Vec<Message>,
+}
+
+impl Pruned {
+    /// The receipt, if outputs were cleared.
+    pub fn receipt(self) -> Option<Receipt> {
+        match self {
+            Pruned::Done(receipt) => Some(*receipt),
+            Pruned::Nothing(_) | Pruned::NotSmaller => None,
+        }
+    }
+}
+
+impl Driver {
+    /// Plans the next reductions, without making them.
+    pub fn plan(&self) -> NextReductions {
+        let (prune, compaction) = (self.plan_prune(), self.plan_compaction());
+        let pruned = self.preview(&Plan::Prune(prune.clone()));
+        let compacted = compaction.clone().map(|plan| self.preview(&Plan::Compact(plan)));
+        NextReductions { prune, compaction, pruned, compacted, messages: self.log.messages().to_vec() }
+    }
+
+    fn plan_prune(&self) -> PrunePlan {
+        let policy = &self.settings.policy;
+        // Weighing the window takes longer than the plan itself.
+        let pressure = policy.prune.is_gated().then(|| {
+            let load = self.situation(Trigger::Auto).load(&self.log);
+            Pressure { load: load.tokens, limits: self.limits() }
+        });
+        prune::plan(&self.log, policy, pressure)
+    }
+
+    fn plan_prune_choice(&self, choice: &PruneChoice) -> PrunePlan {
+        let (policy, limits) = (&self.settings.policy, self.limits());
+        if let Some(recorded) = &self.recorded {
+            return recorded.plan_choice(&self.log, policy, choice, limits);
+        }
+        let load = self.situation(Trigger::Auto).load(&self.log);
+        let pressure = Pressure { load: load.tokens, limits };
+        prune::plan_choice(&self.log, policy, choice, Some(pressure))
+    }
+
+    fn plan_compaction(&self) -> Option<CompactPlan> {
+        self.situation(Trigger::Manual).plan_compaction(&self.log)
+    }
+
+    /// Tokens of the next request before a plan and after it, as its receipt would have them. For a compaction that is only
+    /// planned, the longest summary is assumed.
+    fn preview(&self, plan: &Plan) -> (Tokens, Tokens) {
+        let situation = self.situation(Trigger::Auto);
+        let scale = situation.scale(&situation.load(&self.log), &self.log);
+        let before = situation.estimate(&self.log);
+        let after = match plan {
+            Plan::Compact(plan) => (before - plan.tokens) + self.settings.policy.compact.longest_summary(),
+            other => {
+                let mut reduced = self.log.clone();
+                let marked = other.mark(&mut reduced, &ReceiptId::new("rcp_plan"), self.now());
+                marked.map_or(before, |()| situation.estimate(&reduced))
+            }
+        };
+        (scale.request(before), scale.request(after))
+    }
+
+    /// Clears old tool outputs by the policy's rules.
+    pub fn prune(&mut self, reason: &str) -> Result<Pruned, SessionError> {
+        let plan = self.plan_prune();
+        self.stop.check()?;
+        self.apply_prune(plan, reason)
+    }
+
+    /// Clears the chosen tool outputs, whatever the policy's rules are.
+    pub fn prune_choice(&mut self, choice: &PruneChoice, reason: &str) -> Result<Pruned, SessionError> {
+        let plan = self.plan_prune_choice(choice);
+        self.apply_prune(plan, reason)
+    }
+
+    /// Replaces a range of messages by a summary. `None` if the window would not get smaller.
+    pub fn compact_range(&mut self, plan: RangePlan, reason: &str) -> Result<Option<Receipt>, SessionError> {
+        self.apply(Plan::Range(plan), reason)
+    }
+
+    fn apply_prune(&mut self, plan: PrunePlan, reason: &str) -> Result<Pruned, SessionError> {
+        if plan.items.is_empty() {
+            return Ok(Pruned::Nothing(Box::new(plan)));
+        }
+        let done = self.apply(Plan::Prune(plan), reason)?;
+        Ok(done.map_or(Pruned::NotSmaller, |receipt| Pruned::Done(Box::new(receipt))))
+    }
+
+    /// Sets a plan's marks if they make the window smaller.
+    fn apply(&mut self, plan: Plan, reason: &str) -> Result<Option<Receipt>, SessionError> {
+        let (policy, now) = (Arc::clone(&self.settings.policy), self.now());
+        let (situation, scale) = self.scaled();
+        self.stop.check()?;
+        let mut log = self.log.clone();
+        let stamp = Stamp { ids: &mut self.ids, now, policy: &policy, reason };
+        let receipt = plan.apply(&mut log, stamp, |log| situation.estimate(log))?;
+        self.stop.check()?;
+        receipt.map(|receipt| self.keep(receipt.on(scale), log)).transpose()
+    }
+
+    /// Finds what can be pinned under the id of a message, the id of a part, or some words. A message that is out of view is
+    /// read back.
+    pub fn find_pin(&mut self, what: &str) -> Result<PinTarget, SessionError> {
+        let (message, part) = (MessageId::new(what), PartId::new(what));
+        if self.bring(&message)? {
+            return Ok(PinTarget::Message(message));
+        }
+        if self.log.part(&part).is_ok() {
+            return Ok(PinTarget::Part(part));
+        }
+        let words = PinTarget::Words(what.to_owned());
+        if self.log.iter().any(|message| message.text().contains(what)) {
+            return Ok(words);
+        }
+        // Out of view: the newest message that contains it. The beginning of a long text is enough.
+        let pattern = plimsoll::chars::head(what, plimsoll::Chars(200)).to_owned();
+        let search = Search { pattern, literal: true, ..Search::default() };
+        let ask = Selection { lines: None, search: Some(search), most_bytes: 1 << 20, most_matches: 10_000 };
+        let hits = self.archive.store().search(self.session(), &ask)?;
+        match hits.iter().rev().find_map(|hit| hit.message.clone()) {
+            Some(newest) => self.bring(&newest).map(drop)?,
+            None if self.archive.store().part(self.session(), &part).is_ok() => {
+                return Err(SessionError::OutOfView(part));
+            }
+            None => {}
+        }
+        Ok(words)
+    }
+
+    /// Loads a message that is out of view. Returns whether it exists.
+    fn bring(&mut self, id: &MessageId) -> Result<bool, SessionError> {
+        if self.log.place(id).is_ok() {
+            return Ok(true);
+        }
+        let message = match self.archive.store().message(self.session(), id) {
+            Err(StoreError::Missing { .. }) => return Ok(false),
+            other => other?,
+        };
+        // Whatever is out of view comes before all that is in view.
+        let all = std::iter::once(message).chain(self.log.messages().iter().cloned());
+        self.log = Log::from_messages(all);
+        Ok(true)
+    }
+
+    /// Pins text: it stays in view verbatim, whatever is reduced.
+    pub fn pin(&mut self, target: &PinTarget) -> Result<Receipt, SessionError> {
+        let (policy, now) = (Arc::clone(&self.settings.policy), self.now());
+        let plan = pin::plan(&self.log, target, &policy, Some(self.limits()), &*self.meter.counter())?;
+        let (situation, scale) = self.scaled();
+        let mut log = self.log.clone();
+        let receipt = plan.apply(&mut log, &mut self.ids, now, &policy, |log| situation.estimate(log))?;
+        self.keep(receipt.on(scale), log)
+    }
+
+    /// The context of a reduction, and the scale of its receipt.
+    fn scaled(&mut self) -> (Situation, Scale) {
+        let situation = self.situation(Trigger::Auto);
+        let load = situation.load(&self.log);
+        self.keep_scale(&situation, &load);
+        let scale = situation.scale(&load, &self.log);
+        (situation, scale)
+    }
+
+    /// Compacts on demand. `ask` is called for each summary that is needed; without a summariser in the settings it is not
+    /// called.
+    pub fn compact(
+        &mut self,
+        mut ask: impl FnMut(&SummaryRequest) -> Result<Reply, String>,
+    ) -> Result<Outcome, SessionError> {
+        let mut climb = self.begin_compaction(None)?;
+        let climbed = loop {
+            match climb.step()? {
+                ClimbStep::Ask(request) => drop(climb.answer(ask(&request))?),
+                ClimbStep::Done(climbed) => break *climbed,
+            }
+        };
+        let mut outcome = climbed.outcome.clone();
+        outcome.reduction.receipts = self.commit(climbed)?;
+        Ok(outcome)
+    }
+
+    /// Undoes a reduction. Reductions can be undone in any order, each once.
+    pub fn undo(&mut self, receipt: &ReceiptId) -> Result<Receipt, SessionError> {
+        let now = self.now();
+        self.scaled();
+        let mut undone = self.store(|store, claim| store.undo(claim, receipt, now))?;
+        // Messages that an undone pivot replaced come back into view from the store.
+        self.reload()?;
+        if let (Some(before), Some(after)) = (self.recorded.take(), self.usage_scale(&self.log)) {
+            // Later reductions may hide what came back; then the window is unchanged.
+            (undone.before, undone.after) = (before.window, after.window);
+            let (id, before, after_tokens) = (undone.id.clone(), before.window, after.window);
+            self.recorded = Some(after);
+            self.store(|store, claim| store.resize_receipt(claim, &id, before, after_tokens))?;
+        }
+        Ok(undone)
+    }
+
+    /// Stores a receipt whose marks `log` already carries.
+    fn keep(&mut self, receipt: Receipt, log: Log) -> Result<Receipt, SessionError> {
+        let reduction = Reduction { receipts: vec![receipt.clone()], ..Reduction::default() };
+        let (reduction, recorded) = self.told_by_usage(reduction, &log);
+        let receipt = reduction.receipts.first().cloned().unwrap_or(receipt);
+        self.reduce(reduction, self.revision)?;
+        self.recorded = recorded.or(self.recorded.take());
+        self.log = log;
+        Ok(receipt)
+    }
+
+    /// Replaces the sizes of a reduction's receipts by those of the session's usage, if figures are based on it. Returns the
+    /// usage scale afterwards, too. `log` has the reduction.
+    pub(crate) fn told_by_usage(
+        &self,
+        mut reduction: Reduction,
+        log: &Log,
+    ) -> (Reduction, Option<UsageScale>) {
+        let Some(before) = &self.recorded else { return (reduction, None) };
+        let Some(after) = self.usage_scale(log) else { return (reduction, None) };
+        let ends = reduction.receipts.first().zip(reduction.receipts.last());
+        if let Some((first, last)) = ends.map(|(first, last)| (first.before, last.after)) {
+            // Steps in between keep their share of the whole way.
+            let way = first.0 as f64 - last.0 as f64;
+            let real = before.window.0 as f64 - after.window.0 as f64;
+            let tell = |tokens: Tokens| {
+                let share = if way == 0.0 { 0.0 } else { (tokens.0 as f64 - last.0 as f64) / way };
+                Tokens((after.window.0 as f64 + share * real).max(0.0).round() as u64)
+            };
+            for receipt in &mut reduction.receipts {
+                (receipt.before, receipt.after) = (tell(receipt.before), tell(receipt.after));
+            }
+            if let Some(receipt) = reduction.receipts.first_mut() {
+                receipt.before = before.window;
+            }
+        }
+        (reduction, Some(after))
+    }
+
+    /// The usage scale of the session, with `log` in place of the stored messages.
+    fn usage_scale(&self, log: &Log) -> Option<UsageScale> {
+        UsageScale::read(&self.archive, self.session(), log, &self.settings.policy).ok()
+    }
+}

@@ -1,0 +1,7 @@
+//! The number of a session's writes.
+
+use serde::{Deserialize, Serialize};
+
+/// Counts the writes of one session.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Revision(pub u64);

@@ -1,0 +1,218 @@
+//! The check on made-up workspaces.
+#![allow(clippy::unwrap_used)]
+
+use std::path::Path;
+
+use assert_cmd::Command;
+
+const RULES: &str = "hosts = ['app', 'server']\nfor-tests = ['kit']\nonly-for = { shared = ['app'] }\n[only]\nengine = ['redact']\n";
+
+/// A workspace with these files, each crate and the rules present unless the test has its own.
+fn report(files: &[(&str, &str)]) -> (bool, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |path: &str, text: &str| {
+        let path = folder.path().join(path);
+        std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    write("tools/structure/structure.toml", RULES);
+    for name in ["app", "engine", "kit", "redact", "server", "shared"] {
+        write(&format!("crates/{name}/Cargo.toml"), &manifest(name, ""));
+        write(&format!("crates/{name}/src/lib.rs"), "");
+    }
+    for (path, text) in files {
+        write(path, text);
+    }
+    let run = Command::new(env!("CARGO_BIN_EXE_structure")).arg(folder.path()).output().unwrap();
+    assert!(run.status.code().is_some_and(|code| code < 2), "{}", String::from_utf8_lossy(&run.stdout));
+    (run.status.success(), String::from_utf8(run.stdout).unwrap())
+}
+
+fn manifest(name: &str, dependencies: &str) -> String {
+    format!("[package]\nname = '{name}'\n\n{dependencies}")
+}
+
+/// The report of a crate `engine` with these source files.
+fn report_on_source(files: &[(&str, &str)]) -> (bool, String) {
+    let files: Vec<(String, &str)> =
+        files.iter().map(|(path, text)| (format!("crates/engine/src/{path}"), *text)).collect();
+    report(&files.iter().map(|(path, text)| (path.as_str(), *text)).collect::<Vec<_>>())
+}
+
+#[track_caller]
+fn assert_refused((passed, report): (bool, String), lines: &[&str]) {
+    assert!(!passed, "{report}");
+    for line in lines {
+        assert!(report.lines().any(|found| found.trim() == *line), "{line} is missing in:\n{report}");
+    }
+}
+
+#[test]
+fn what_follows_the_map_passes() {
+    let (passed, report) = report(&[
+        ("crates/app/Cargo.toml", &manifest("app", "[dependencies]\nshared.workspace = true\n")),
+        ("crates/shared/Cargo.toml", &manifest("shared", "[dependencies]\nengine = '1'\nserde = '1'\n")),
+        (
+            "crates/engine/Cargo.toml",
+            &manifest("engine", "[dependencies]\nredact = '1'\n[dev-dependencies]\nkit = '1'\n"),
+        ),
+        ("crates/kit/Cargo.toml", &manifest("kit", "[dependencies]\nengine = '1'\n")),
+        ("crates/engine/src/lib.rs", "mod a;\nmod b;\npub use b::B;\npub fn f() { a::f(); }\n"),
+        ("crates/engine/src/a.rs", "use crate::B;\npub fn f() -> B { B }\n"),
+        ("crates/engine/src/b/mod.rs", "mod c;\npub struct B;\n"),
+        ("crates/engine/src/b/c.rs", "use super::B;\nimpl B { fn new() -> crate::b::B { B } }\n"),
+    ]);
+    assert!(passed, "{report}");
+    assert!(report.contains("engine: 2 modules, 0 in cycles\n"), "{report}");
+}
+
+#[test]
+fn a_cycle_of_crates_is_reported() {
+    let on = |name| format!("[target.'cfg(unix)'.dependencies]\n{name} = {{ path = '..' }}\n");
+    let renamed = "[build-dependencies]\nother = { package = 'engine', version = '1' }\n";
+    let report = report(&[
+        ("crates/engine/Cargo.toml", &manifest("engine", &on("redact"))),
+        ("crates/redact/Cargo.toml", &manifest("redact", renamed)),
+    ]);
+    let lines = [
+        "cycle of crates: engine -> redact -> engine",
+        "crates/engine/Cargo.toml:5: `engine` uses `redact`",
+        "crates/redact/Cargo.toml:5: `redact` uses `engine`",
+    ];
+    assert_refused(report, &lines);
+}
+
+#[test]
+fn dependencies_against_the_map_are_reported() {
+    let report = report(&[
+        (
+            "crates/redact/Cargo.toml",
+            &manifest("redact", "[dependencies]\nshared = '1'\nkit = '1'\n[dev-dependencies]\napp = '1'\n"),
+        ),
+        ("crates/engine/Cargo.toml", &manifest("engine", "[dependencies]\nserver = '1'\n")),
+        ("crates/shared/Cargo.toml", &manifest("shared", "[dependencies]\nredact = '1'\n")),
+        ("tools/structure/structure.toml", &format!("{RULES}shared = ['engine']\nnone = []\n")),
+    ]);
+    let lines = [
+        "crates/redact/Cargo.toml:5: `redact` depends on `shared`: it is for app only",
+        "crates/redact/Cargo.toml:6: `redact` depends on `kit`: it is for tests, and belongs under `dev-dependencies`",
+        "crates/redact/Cargo.toml:8: `redact` depends on `app`: it is a host, which no other crate imports",
+        "crates/engine/Cargo.toml:5: `engine` depends on `server`: it is a host, which no other crate imports",
+        "crates/shared/Cargo.toml:5: `shared` depends on `redact`: `only.shared` does not list it",
+        "tools/structure/structure.toml: unknown crate `none`",
+    ];
+    assert_refused(report, &lines);
+}
+
+/// Each of these is a way to use module `a` from `b`, on its second line.
+#[test]
+fn every_way_to_use_a_module_is_seen() {
+    for user in [
+        "\nuse crate::{a::X, c};",
+        "\nuse super::a;",
+        "\nfn f() { use crate::a::X; }",
+        "\nfn f() { crate::a::f(); }",
+        "\nfn f(x: &super::a::X) {}",
+        "\nfn f() { g!(y: crate::a::X, 1) }",
+        "\nfn f() { vec![[self::super::a::f()]]; }",
+        "\n#[serde(with = \"crate::a\")] struct S;",
+        "\nmod inner { fn f() { super::super::a::f() } }",
+        "\nimpl crate::a::T for X {}",
+        // By what the root re-exports, or defines itself with the help of `a`.
+        "\nuse crate::X;",
+        "\nuse super::Renamed;",
+        "\nfn f() { crate::Chained::new() }",
+    ] {
+        let report = report_on_source(&[
+            (
+                "lib.rs",
+                "mod a;\nmod b;\nmod c;\npub use a::X;\npub use self::a::Y as Renamed;\npub use crate::Renamed as Chained;\n",
+            ),
+            ("a.rs", "use crate::b::Z;\npub struct X;\n"),
+            ("b.rs", user),
+            ("c.rs", ""),
+        ]);
+        let lines = [
+            "cycle of modules in engine: a -> b -> a",
+            "crates/engine/src/a.rs:1: `a` uses `b`",
+            "crates/engine/src/b.rs:2: `b` uses `a`",
+        ];
+        assert_refused(report, &lines);
+    }
+}
+
+#[test]
+fn a_cycle_through_what_the_root_defines_is_reported() {
+    let report = report_on_source(&[
+        ("lib.rs", "mod a;\nuse a::X;\nuse std::fmt;\npub struct Root {\n    x: X,\n}\n"),
+        ("a.rs", "pub struct X;\nfn f(root: &crate::Root) -> crate::fmt::Result {}\n"),
+    ]);
+    let lines = [
+        "cycle of modules in engine: a -> lib.rs -> a",
+        "crates/engine/src/a.rs:2: `a` uses `lib.rs`",
+        "crates/engine/src/lib.rs:5: `lib.rs` uses `a`",
+    ];
+    assert_refused(report, &lines);
+}
+
+#[test]
+fn modules_in_files_of_modules_count_for_the_outermost() {
+    let report = report_on_source(&[
+        ("lib.rs", "mod a;\nmod b;\n"),
+        ("a.rs", "mod deep;\n"),
+        ("a/deep/mod.rs", "mod deeper;\n"),
+        ("a/deep/deeper.rs", "\n\nfn f() { crate::b::f() }\n"),
+        ("b/mod.rs", "mod inline { mod file; }\n"),
+        ("b/inline/file.rs", "use crate::a;\n"),
+    ]);
+    let lines = [
+        "crates/engine/src/a/deep/deeper.rs:3: `a` uses `b`",
+        "crates/engine/src/b/inline/file.rs:1: `b` uses `a`",
+    ];
+    assert_refused(report, &lines);
+}
+
+#[test]
+fn tests_may_use_everything() {
+    let (passed, report) = report_on_source(&[
+        ("lib.rs", "mod a;\nmod b;\n#[cfg(test)]\nmod tests;\n"),
+        ("a.rs", "use crate::b;\n#[cfg(test)]\nmod tests { use crate::c; }\n"),
+        (
+            "b.rs",
+            "#[cfg(test)]\nuse crate::a;\nimpl X { #[cfg(test)] fn f() { crate::a::f() } }\n#[cfg(all(test, unix))]\nmod missing;\n",
+        ),
+    ]);
+    assert!(passed, "{report}");
+}
+
+#[test]
+fn what_hides_a_dependency_is_refused() {
+    let report = report_on_source(&[("lib.rs", "mod a;\n"), ("a.rs", "use crate::*;\nuse crate::None;\n")]);
+    let lines = [
+        "crates/engine/src/a.rs:1: `crate::*` cannot be followed, because lib.rs does not name it",
+        "crates/engine/src/a.rs:2: `crate::None` cannot be followed, because lib.rs does not name it",
+    ];
+    assert_refused(report, &lines);
+}
+
+#[test]
+fn the_list_of_unresolved_cycles_can_only_become_shorter() {
+    let source = |unresolved: &str| {
+        report(&[
+            ("tools/structure/structure.toml", &format!("{RULES}[unresolved]\nengine = {unresolved}\n")),
+            ("crates/engine/src/lib.rs", "mod a;\nmod b;\nmod c;\n"),
+            ("crates/engine/src/a.rs", "use crate::b;\n"),
+            ("crates/engine/src/b.rs", "use crate::a;\nuse crate::c;\n"),
+            ("crates/engine/src/c.rs", ""),
+        ])
+    };
+    let (passed, report) = source("['b -> a']");
+    assert!(passed && report.contains("engine: 3 modules, 2 in cycles"), "{report}");
+    assert_refused(source("[]"), &["cycle of modules in engine: a -> b -> a"]);
+    for entry in ["b -> c", "a -> c", "b"] {
+        let line = format!(
+            "tools/structure/structure.toml: `unresolved.engine` lists `{entry}`, which is in no cycle; delete the entry"
+        );
+        assert_refused(source(&format!("['b -> a', '{entry}']")), &[&line]);
+    }
+}
