@@ -101,7 +101,7 @@ impl Dock {
         let board = TaskBoard::new(archive, Arc::new(roster), limits, "the bench");
         let agent = agent.with_tasks(&board);
         let talk = agent.open(&session).await.unwrap();
-        let caller = Caller { agent, session, handle: talk.handle().clone(), part: None };
+        let caller = Caller::new(agent, session, talk.handle().clone());
         Dock { board, caller, size, is_compacted, _talk: talk, _folder: folder }
     }
 

@@ -23,7 +23,8 @@ pub(crate) use groups::{AgentCommand, LookCommand, PassCommand, ReduceCommand, R
 pub(crate) use help::parse;
 pub(crate) use reduce::{CompactArgs, PruneArgs, TruncateArgs};
 pub(crate) use sessions::{
-    ExportArgs, HandoverArgs, ImportArgs, ListArgs, PurgeArgs, SessionsArgs, SessionsCommand, ShowArgs,
+    CheckArgs, ExportArgs, HandoverArgs, ImportArgs, ListArgs, PurgeArgs, SessionsArgs, SessionsCommand,
+    ShowArgs,
 };
 pub(crate) use stored::{PinArgs, RecallArgs, ReceiptsArgs, RevertArgs};
 pub(crate) use tasks::{ClearArgs, OutputArgs, ResumeArgs, TaskFork, TaskList, TasksArgs, TasksCommand};

@@ -88,7 +88,8 @@ impl Host {
         }
         if let Some(loss) = &archive.loss {
             let text = format!("`{}`: {loss}. Some of what was said may be missing", path.display());
-            self.notice(&Notice::new(Level::Warning, text));
+            let hint = Some("`plimsoll sessions check` explains it".to_owned());
+            self.notice(&Notice { hint, ..Notice::new(Level::Warning, text) });
         }
         Ok(OpenStore { archive: Arc::new(archive), path: path.to_owned() })
     }

@@ -7,7 +7,7 @@ use crate::chat::ChatDecoder;
 use crate::decoding::{Context, DecodeError};
 use crate::endpoint::Wire;
 use crate::error::{ProviderError, StreamFault};
-use crate::lanes::Said;
+use crate::lanes::{BYTES_PER_TOKEN, Said};
 use crate::request::Request;
 use crate::responses::ResponsesDecoder;
 use crate::sse::{SseEvent, SseReader, TooLarge};
@@ -17,10 +17,6 @@ pub(crate) const DEFAULT_EVENT_LIMIT: usize = 32 << 20;
 
 /// Maximum size of an answer in bytes, whatever was requested.
 pub(crate) const DEFAULT_ANSWER_LIMIT: usize = 16 << 20;
-
-/// Bytes that an output token may have. The longest tokens of vocabularies are runs of spaces and of the same character, up to
-/// 128 bytes; no text consists of them, and the average of real ones is 3 to 5.
-const BYTES_PER_TOKEN: u64 = 64;
 
 /// Bytes that an answer may have however few tokens were requested: servers exist that do not count reasoning.
 const LEAST_ANSWER_LIMIT: usize = 1 << 20;

@@ -17,7 +17,7 @@ pub(crate) struct Lanes {
 /// Bytes of an answer so far, waiting events included.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Said {
-    /// Bytes that the model wrote: text, reasoning and inputs of calls. Output tokens bound them.
+    /// Bytes that the model wrote: text, reasoning and calls. Output tokens bound them.
     pub(crate) by_model: usize,
     /// Everything else that is kept: signatures, blocks of the provider's own tools, and the parts themselves.
     pub(crate) besides: usize,
@@ -25,6 +25,13 @@ pub(crate) struct Said {
 
 /// Cost of a part in memory and in the store, about. Without it, parts without content would be free.
 const PART_BYTES: usize = 256;
+
+/// Bytes that an output token may have. The longest tokens of vocabularies are runs of spaces and of the same character, up to
+/// 128 bytes; no text consists of them, and the average of real ones is 3 to 5.
+pub(crate) const BYTES_PER_TOKEN: u64 = 64;
+
+/// Output tokens that a call takes at least, for its name and what frames it.
+const CALL_TOKENS: usize = 10;
 
 #[derive(Debug)]
 struct Lane {
@@ -46,7 +53,11 @@ impl Lanes {
             AnswerEvent::Text(text) | AnswerEvent::Thinking(text) | AnswerEvent::CallInput(text) => {
                 self.said.by_model = self.said.by_model.saturating_add(text.len());
             }
-            AnswerEvent::CallBegin { call, tool } => self.note_kept(call.len() + tool.len()),
+            AnswerEvent::CallBegin { call, tool } => {
+                self.said.by_model =
+                    self.said.by_model.saturating_add(CALL_TOKENS * BYTES_PER_TOKEN as usize);
+                self.note_kept(call.len() + tool.len());
+            }
             // What these are made of was noted as it came.
             AnswerEvent::CallReady(_)
             | AnswerEvent::Signature(_)

@@ -1,8 +1,8 @@
 //! Stopping work that takes a while: counting a long history, clearing and cutting it, a summary made of it.
 //!
 //! A session works on its own thread, so a host that merely stops waiting would find it busy at the next call. Instead a dropped
-//! future sets a flag, which is checked between units of work: a counted text, or a rung of the ladder. Unfinished work is
-//! dropped and nothing of it is stored.
+//! future sets a flag, which is checked between units of work: a counted text, a rung of the ladder, a message whose facts are
+//! gathered. Unfinished work is dropped and nothing of it is stored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -51,6 +51,10 @@ impl Counter for Stoppable {
 
     fn count_text(&self, text: &Text) -> Tokens {
         if self.stop.is_set() { Tokens::ZERO } else { self.inner.count_text(text) }
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.is_set()
     }
 
     fn message_overhead(&self) -> Tokens {

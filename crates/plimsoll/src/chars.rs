@@ -19,6 +19,7 @@ use crate::count::Tokens;
 use crate::floor;
 use crate::fnv::Fnv;
 use crate::names;
+use crate::work;
 
 /// A number of UTF-16 code units.
 #[derive(
@@ -36,7 +37,7 @@ impl Chars {
         // Every byte that starts a character is one unit, and a four-byte character is a surrogate pair.
         // Sums of 255 fit a byte, which lets the compiler keep the inner loop in byte-wide vector lanes.
         let mut units = 0u64;
-        for block in text.as_bytes().chunks(127) {
+        for block in work::read(text).as_bytes().chunks(127) {
             let mut in_block = 0u8;
             for &byte in block {
                 in_block += u8::from(byte as i8 >= -0x40) + u8::from(byte >= 0xf0);
@@ -122,7 +123,7 @@ pub fn head(text: &str, limit: Chars) -> &str {
     for (at, character) in text.char_indices() {
         let units = character.len_utf16() as u64;
         if units > left {
-            return &text[..at];
+            return work::read(&text[..at]);
         }
         left -= units;
     }
@@ -138,7 +139,7 @@ pub fn tail(text: &str, limit: Chars) -> &str {
     for (at, character) in text.char_indices().rev() {
         let units = character.len_utf16() as u64;
         if units > left {
-            return &text[at + character.len_utf8()..];
+            return work::read(&text[at + character.len_utf8()..]);
         }
         left -= units;
     }
@@ -261,7 +262,7 @@ impl Text {
 
     /// The text as a string slice.
     pub fn as_str(&self) -> &str {
-        &self.0.string
+        work::read(self.0.string.as_str())
     }
 
     /// Its length in UTF-16 code units. Costs nothing.

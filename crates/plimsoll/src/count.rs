@@ -133,6 +133,12 @@ pub trait Counter: Send + Sync {
     fn file_tokens(&self) -> Tokens {
         FILE_TOKENS
     }
+
+    /// Whether the caller no longer wants a result. Long work asks now and then, and ends early with anything; the caller
+    /// discards it.
+    fn is_stopped(&self) -> bool {
+        false
+    }
 }
 
 /// Providers charge 1,000 to 1,600 for a full-size image.

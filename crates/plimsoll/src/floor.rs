@@ -11,6 +11,7 @@
 use crate::count::Tokens;
 use crate::log::Usage;
 use crate::window::{Block, Window, WindowMessage};
+use crate::work;
 
 /// Weight of a byte in a word; a byte that repeats the one before it weighs a quarter of that.
 const BYTE: u64 = 4;
@@ -23,7 +24,7 @@ const WORDS: u64 = 2;
 /// The fewest tokens that a text can have. Linear in its length.
 pub(crate) fn of_text(text: &str) -> Tokens {
     let (mut words, mut weight, mut before) = (0, 0, b' ');
-    for &byte in text.as_bytes() {
+    for &byte in work::read(text).as_bytes() {
         if byte.is_ascii_whitespace() {
             words += of_word(weight);
             weight = 0;

@@ -5,6 +5,8 @@
 //! was not wanted for fourteen lines. Collisions would do no harm beyond a misplaced cache breakpoint, so nothing
 //! stronger is needed; byte by byte it does about half a gigabyte a second, and texts remember theirs.
 
+use crate::work;
+
 /// A hash in the making.
 #[derive(Clone, Copy)]
 pub(crate) struct Fnv(u64);
@@ -20,7 +22,9 @@ impl Fnv {
 
     #[must_use]
     pub(crate) fn bytes(self, bytes: &[u8]) -> Fnv {
-        Fnv(bytes.iter().fold(self.0, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)))
+        Fnv(work::read(bytes)
+            .iter()
+            .fold(self.0, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)))
     }
 
     /// Add a number; always eight bytes, so that what follows cannot be mistaken for a part of it.

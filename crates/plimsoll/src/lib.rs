@@ -83,6 +83,7 @@ pub mod load;
 pub mod log;
 mod names;
 mod pairs;
+mod pattern;
 pub mod pin;
 pub mod pivot;
 pub mod policy;
@@ -96,6 +97,8 @@ pub mod reduction;
 mod thrift;
 pub mod truncate;
 pub mod window;
+#[doc(hidden)]
+pub mod work;
 
 pub use answer::AnswerEvent;
 pub use cache::CachePlan;

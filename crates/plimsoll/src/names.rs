@@ -10,6 +10,7 @@ use std::collections::BTreeSet;
 
 use crate::chars::{Chars, Text};
 use crate::fnv::Fnv;
+use crate::work;
 
 /// Longest name in bytes. Longer words are data: base64, minified code, random tokens.
 const LONGEST: usize = 120;
@@ -35,7 +36,7 @@ pub(crate) enum NameKind {
 /// Calls `visit` for each name in `text`, in order, repeats included.
 pub(crate) fn each_name<'t>(text: &'t str, mut visit: impl FnMut(&'t str, NameKind)) {
     let mut start = None;
-    let mut chars = text.char_indices().peekable();
+    let mut chars = work::read(text).char_indices().peekable();
     while let Some((at, c)) = chars.next() {
         if is_run_char(c) {
             start.get_or_insert(at);

@@ -291,7 +291,7 @@ struct View<'a> {
     ids: BTreeSet<Cow<'a, str>>,
     /// The last number given to a call id that was taken.
     numbers: BTreeMap<String, u64>,
-    /// Whether the conversation has begun before the first of these messages.
+    /// Whether the conversation has begun: something other than a system message is in it.
     is_opened: bool,
     done: Vec<WindowMessage>,
 }
@@ -312,10 +312,10 @@ impl<'a> View<'a> {
         if blocks.iter().all(|block| matches!(block, Block::Reasoning { .. })) {
             return;
         }
-        let starts = !self.is_opened && self.done.iter().all(|message| message.role == WindowRole::System);
-        if starts && matches!(role, WindowRole::Assistant | WindowRole::Tool) {
+        if !self.is_opened && matches!(role, WindowRole::Assistant | WindowRole::Tool) {
             self.done.push(said(WindowRole::User, OPENING));
         }
+        self.is_opened |= role != WindowRole::System;
         let message = place.map(|place| self.messages[place].info.id.clone());
         self.done.push(WindowMessage { role, message, place, blocks, signed: 0 });
     }

@@ -225,7 +225,10 @@ impl Conversation {
             let text = agent.summary_text(&context, cancel).await;
             session.set_summary_hook(text).await?;
         }
-        let mut compaction = session.begin_compaction(focus).await?;
+        let beginning = session.begin_compaction(focus);
+        let Some(mut compaction) = unless_cancelled(beginning, cancel).await? else {
+            return Ok(Vec::new());
+        };
         let mut time = SummaryTime::of(&agent.policy);
         loop {
             let Some(step) = unless_cancelled(compaction.step(), cancel).await? else {
@@ -321,7 +324,7 @@ pub(crate) fn compaction_figures(receipts: &[Receipt]) -> Vec<ReceiptFigures> {
 }
 
 /// Waits for work of the session; `None` if the run is cancelled meanwhile, which stops the work.
-async fn unless_cancelled<T>(
+pub(super) async fn unless_cancelled<T>(
     work: impl Future<Output = Result<T, SessionError>>,
     cancel: &CancellationToken,
 ) -> Result<Option<T>, AgentError> {

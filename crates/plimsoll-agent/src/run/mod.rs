@@ -30,7 +30,7 @@ use crate::metrics::{self, TokenMetrics};
 use crate::model::Model;
 use crate::report::{RunEnd, RunReport, Stop};
 use crate::spend::{Reached, Spend, SpendMeter};
-use compaction::Precompaction;
+use compaction::{Precompaction, unless_cancelled};
 use guard::Guard;
 use step::StepEnd;
 use title::ask_title;
@@ -275,7 +275,8 @@ impl Conversation {
         self.take_server_tools(cancel).await?;
         let ended = self.steps(progress, cancel).await;
         if let Ok(end) = &ended {
-            let receipt = self.session.end_turn().await?;
+            // A cancelled prune is left to the next turn.
+            let receipt = unless_cancelled(self.session.end_turn(), cancel).await?.flatten();
             self.agent.reduced(progress, receipt.as_slice());
             self.agent.tell(&Event::Ended {
                 end: end.clone(),

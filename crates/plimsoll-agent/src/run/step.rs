@@ -10,7 +10,7 @@ use plimsoll_providers::{AnswerStream, ProviderError, RequestOptions, RetryNotic
 use plimsoll_session::{AnswerEvent, AnswerWriter, Content, FinishedAnswer, Prepared, ToolCall};
 use tokio_util::sync::CancellationToken;
 
-use super::compaction::{SummaryTime, compaction_figures, tell_timed_out};
+use super::compaction::{SummaryTime, compaction_figures, tell_timed_out, unless_cancelled};
 use super::{Conversation, Progress};
 use crate::agent::Agent;
 use crate::error::AgentError;
@@ -187,7 +187,7 @@ impl Conversation {
         let sent = Sent { started, bytes, tokens: request.load.tokens, newest };
         let writer = request.begin_answer(Some(&agent.profile.name)).await?;
         match agent.write_answer(writer, stream, progress, cancel).await? {
-            AnswerOutcome::Finished(answer) => self.finished(*answer, &sent, progress).await,
+            AnswerOutcome::Finished(answer) => self.finished(*answer, &sent, progress, cancel).await,
             AnswerOutcome::BrokenOff { message, error } => {
                 self.broken_off(&message, &error, sent, progress).await
             }
@@ -229,12 +229,14 @@ impl Conversation {
         answer: FinishedAnswer,
         sent: &Sent,
         progress: &mut Progress,
+        cancel: &CancellationToken,
     ) -> Result<StepEnd, AgentError> {
         let FinishedAnswer { message, reason: finish, usage, calls, .. } = answer;
         let cost = usage.as_ref().and_then(|usage| self.agent.model.cost(usage));
         let latency = sent.started.elapsed();
         // After the last word of a turn there may be no further request that a summary would help.
-        let wants_precompaction = !calls.is_empty() && self.session.wants_precompaction().await?;
+        let wants_precompaction = !calls.is_empty()
+            && unless_cancelled(self.session.wants_precompaction(), cancel).await? == Some(true);
         progress.steps += 1;
         (progress.refusals, progress.broken) = (0, 0);
         let text = message.text();

@@ -77,6 +77,9 @@ pub enum TaskError {
         /// Why it cannot be set up.
         error: String,
     },
+    /// The run that launches it was cancelled.
+    #[error("the launch was cancelled")]
+    Cancelled,
     /// Its session cannot be made.
     #[error("Failed to create background session: {0}")]
     NoSession(String),

@@ -102,6 +102,15 @@ pub struct Caller {
     pub handle: SessionHandle,
     /// The call that launches, if a model does.
     pub part: Option<PartId>,
+    /// Cancels a launch that has not stored its task.
+    pub cancel: CancellationToken,
+}
+
+impl Caller {
+    /// A session that launches without a call of its model.
+    pub fn new(agent: Agent, session: SessionId, handle: SessionHandle) -> Caller {
+        Caller { agent, session, handle, part: None, cancel: CancellationToken::new() }
+    }
 }
 
 /// A task to be launched.
@@ -337,6 +346,6 @@ impl TaskBoard {
     pub async fn caller_of(self: &Arc<Self>, session: &SessionId, agent: Agent) -> Result<Caller, TaskError> {
         let own = Agent { archive: Arc::clone(&self.archive), ..agent.clone() };
         let handle = own.builder().session(session.clone()).read().await?;
-        Ok(Caller { agent, session: session.clone(), handle, part: None })
+        Ok(Caller::new(agent, session.clone(), handle))
     }
 }

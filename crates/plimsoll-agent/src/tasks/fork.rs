@@ -47,10 +47,14 @@ impl TaskBoard {
             Some(Err(why)) => (None, Some(why)),
             None => (None, None),
         };
-        match self
-            .fork_session(caller, twin.as_ref().unwrap_or(&agent), new.clone(), launch, twin.is_some())
-            .await
-        {
+        let child = twin.as_ref().unwrap_or(&agent);
+        let forking = self.fork_session(caller, child, new.clone(), launch, twin.is_some());
+        let Some(forked) = caller.cancel.run_until_cancelled(forking).await else {
+            // The session may be stored nevertheless. The launch cancels its task then, and must not do so too early.
+            let _ = caller.handle.with_log(|_| ()).await;
+            return Err(TaskError::Cancelled);
+        };
+        match forked {
             Ok(forked) => {
                 let session = forked.session.id;
                 let receipt = ForkReceipt { tokens: Some(forked.tokens.0), ..ForkReceipt::default() };

@@ -188,6 +188,7 @@ impl Work<'_> {
             session: self.call.session.clone(),
             handle: self.call.record.session().clone(),
             part: Some(self.call.part.clone()),
+            cancel: self.call.cancel.clone(),
         }
     }
 
@@ -243,7 +244,11 @@ impl Work<'_> {
             let task = self.board.launch(&self.caller(), launch).await?;
             self.tell(&task, |view| view.launched()).await
         };
-        Ok(launched.await.unwrap_or_else(|error| format!("Failed to launch background task: {error}")))
+        match launched.await {
+            Err(TaskError::Cancelled) => Err(ToolError::Cancelled),
+            Err(error) => Ok(format!("Failed to launch background task: {error}")),
+            Ok(text) => Ok(text),
+        }
     }
 
     async fn resume(&self, id: &str, prompt: &str, agent: &str, description: &str) -> String {

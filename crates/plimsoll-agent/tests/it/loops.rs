@@ -1,13 +1,14 @@
 //! The loop: steps, limits, refusals, faults and cancelling.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use plimsoll::{Counter, Message, Role, Tokens, ToolStatus, Window};
+use plimsoll::policy::Thrift;
+use plimsoll::{Counter, Limits, Message, Role, ToolStatus, Window};
 use plimsoll_agent::{AgentError, Event, RunEnd, Stop};
 use plimsoll_providers::{ProviderError, Wire};
 use plimsoll_session::Counting;
+use plimsoll_testkit::History;
 use plimsoll_testkit::server::{
     Captured, CapturedPart, Fault, Finish, Gate, ModelServer, Reply, StreamError,
 };
@@ -15,7 +16,7 @@ use rstest::rstest;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::support::{Dock, lines, reader, run};
+use crate::support::{CancellingCounter, Dock, lines, policy, reader, run};
 
 #[rstest]
 #[tokio::test]
@@ -670,36 +671,12 @@ async fn a_cancelled_summary_does_not_stand_in_the_way_of_the_next_turn() {
     panic!("no summary was asked for");
 }
 
-/// Counts characters over four, and cancels the run at the first text of a certain length.
-struct CancellingCounter {
-    cancel: CancellationToken,
-    after: AtomicUsize,
-}
-
-impl Counter for CancellingCounter {
-    fn name(&self) -> &'static str {
-        "cancelling"
-    }
-
-    fn count(&self, text: &str) -> Tokens {
-        if self.cancel.is_cancelled() {
-            self.after.fetch_add(1, Ordering::SeqCst);
-        }
-        if text.len() > 4_000 && text.starts_with("line 0") {
-            self.cancel.cancel();
-            // The loop has to hear of it while this thread counts.
-            std::thread::sleep(Duration::from_millis(100));
-        }
-        Tokens(text.len() as u64 / 4)
-    }
-}
-
 /// Counting a long history took seconds, in which Ctrl-C did nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_is_cancelled_while_its_request_is_prepared() {
     let mut dock = Dock::new(ModelServer::start().unwrap());
     let cancel = CancellationToken::new();
-    let counter = Arc::new(CancellingCounter { cancel: cancel.clone(), after: AtomicUsize::new(0) });
+    let counter = CancellingCounter::at(&cancel, |text| text.len() > 4_000 && text.starts_with("line 0"));
     dock.agent.counting = Counting::Fixed(Arc::clone(&counter) as Arc<dyn Counter>);
     let mut conversation = dock.begin().await;
     conversation.session_mut().prompt(lines(100)).await.unwrap();
@@ -708,7 +685,9 @@ async fn a_run_is_cancelled_while_its_request_is_prepared() {
     }
     let report = conversation.run("Go on.", &cancel).await.unwrap();
     assert_eq!(report.end, RunEnd::Cancelled);
-    let counted = counter.after.load(Ordering::SeqCst);
+    // The session's thread may still be busy.
+    conversation.handle().with_log(|_| ()).await.unwrap();
+    let counted = counter.counted_after();
     assert!(counted < 200, "{counted} of 2,000 texts were counted after that");
     assert_eq!(dock.server.requests().len(), 0);
     // The session is as it was, and goes on.
@@ -718,4 +697,32 @@ async fn a_run_is_cancelled_while_its_request_is_prepared() {
     dock.server.push(Reply::new().text("Here."));
     let mut conversation = dock.agent.open(&session).await.unwrap();
     assert_eq!(conversation.resume(&CancellationToken::new()).await.unwrap().text, "Here.");
+}
+
+/// The window is weighed and pruned after the last word of a turn, which Ctrl-C did not end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_prune_after_a_turn_is_cancelled() {
+    let mut dock = Dock::new(ModelServer::start().unwrap());
+    let cancel = CancellationToken::new();
+    let counter = CancellingCounter::at(&cancel, |text| text == "The last word.");
+    dock.agent.counting = Counting::Fixed(Arc::clone(&counter) as Arc<dyn Counter>);
+    dock.agent.policy = policy(|spec| (spec.prune.after_turn, spec.thrift) = (true, Thrift::Off));
+    dock.agent.model.limits = Some(Limits::new(1_000_000, 4_000));
+    let mut conversation = dock.begin().await;
+    let turn = |history: History, turn: usize| history.user(format!("Turn {turn}")).tool("read", lines(200));
+    for message in (0..30).fold(History::new(), turn).messages() {
+        conversation.session_mut().append(message).await.unwrap();
+    }
+    dock.server.push(Reply::new().text("The last word."));
+    let report = conversation.run("Go on.", &cancel).await.unwrap();
+    assert_eq!((report.text.as_str(), report.reductions.len()), ("The last word.", 0), "{:?}", report.end);
+    // The session's thread may still be busy.
+    conversation.handle().with_log(|_| ()).await.unwrap();
+    assert_eq!(counter.counted_after(), 0, "texts were counted after that");
+    let receipts = |dock: &Dock, session| dock.archive.store().receipts(session, None, 10).unwrap();
+    assert_eq!(receipts(&dock, conversation.session()), []);
+    // The next turn prunes.
+    dock.server.push(Reply::new().text("Another."));
+    let report = run(&mut conversation, "And now?").await;
+    assert_eq!((report.text.as_str(), report.reductions.len()), ("Another.", 1));
 }

@@ -2,10 +2,11 @@
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use plimsoll::{Limits, Message, Policy, PolicySpec, Preset, SessionId};
+use plimsoll::{Counter, Limits, Message, Policy, PolicySpec, Preset, SessionId, Tokens};
 use plimsoll_agent::{Agent, Conversation, Event, Model, RunReport};
 use plimsoll_providers::{ClientOptions, Endpoint, ModelRef, RetryPolicy, Secret, Wire};
 use plimsoll_store::{Archive, Durability, PageRequest};
@@ -171,5 +172,40 @@ pub(crate) fn read_after(before: Reply) -> impl Fn(&Captured) -> Reply + Send + 
             return before.clone().call(format!("call_{}_{made}", request.tokens), "read", input);
         }
         before.clone().text(format!("Read {made} times."))
+    }
+}
+
+/// Counts characters over four, and cancels a run at the first text that is of a kind.
+pub(crate) struct CancellingCounter {
+    cancel: CancellationToken,
+    is_last: fn(&str) -> bool,
+    after: AtomicUsize,
+}
+
+impl CancellingCounter {
+    pub(crate) fn at(cancel: &CancellationToken, is_last: fn(&str) -> bool) -> Arc<CancellingCounter> {
+        Arc::new(CancellingCounter { cancel: cancel.clone(), is_last, after: AtomicUsize::new(0) })
+    }
+
+    /// Texts that were counted after the run was cancelled.
+    pub(crate) fn counted_after(&self) -> usize {
+        self.after.load(Ordering::SeqCst)
+    }
+}
+
+impl Counter for CancellingCounter {
+    fn name(&self) -> &'static str {
+        "cancelling"
+    }
+
+    fn count(&self, text: &str) -> Tokens {
+        if self.cancel.is_cancelled() {
+            self.after.fetch_add(1, Ordering::SeqCst);
+        } else if (self.is_last)(text) {
+            self.cancel.cancel();
+            // The loop has to hear of it while this thread counts.
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        Tokens(text.len() as u64 / 4)
     }
 }

@@ -91,7 +91,11 @@ How long outputs stay is configured:
 
 const CHECK: &str = "\
 Examples:
-  plimsoll sessions check --json | jq -r '.problems[]'";
+  plimsoll sessions check --json | jq -r '.problems[]'
+  plimsoll sessions check --accept
+
+A database that is older than what had been acknowledged, because its `-wal` file was lost or an older copy was put in \
+its place, cannot be mended: restore a backup, or accept the loss. Until then every command warns.";
 
 /// For `sessions`.
 #[derive(Args)]
@@ -138,10 +142,18 @@ pub(crate) enum SessionsCommand {
     Gc,
     /// Look for damage in the database; the exit code is the answer.
     #[command(after_help = CHECK)]
-    Check,
+    Check(CheckArgs),
     /// Destroy content of a stored session for good, such as a secret; without `--yes` show what would go.
     #[command(after_help = PURGE)]
     Purge(PurgeArgs),
+}
+
+/// For `sessions check`.
+#[derive(Args)]
+pub(crate) struct CheckArgs {
+    /// Accept that changes are missing, and stop warning about it.
+    #[arg(long)]
+    pub(crate) accept: bool,
 }
 
 /// For `sessions purge`.

@@ -7,6 +7,7 @@ use plimsoll_host::{Host, Removed};
 use plimsoll_store::Session;
 use serde_json::json;
 
+use crate::args::CheckArgs;
 use crate::error::CommandResult;
 use crate::output::{Output, counted, note, printable};
 use crate::when;
@@ -47,8 +48,16 @@ pub(super) fn gc(host: &Host, output: &mut Output) -> CommandResult {
 }
 
 /// Looks for damage.
-pub(super) fn check(host: &Host, output: &mut Output) -> CommandResult {
+pub(super) fn check(args: &CheckArgs, host: &Host, output: &mut Output) -> CommandResult {
     let opened = host.open_default()?;
+    if args.accept {
+        let accepted = opened.archive.store().accept_losses()?;
+        note(&match accepted {
+            0 => "there is no loss to accept".to_owned(),
+            1 => "1 loss accepted".to_owned(),
+            _ => format!("{accepted} losses accepted"),
+        });
+    }
     let findings = host.during("checking", || opened.archive.check())?;
     let code = if findings.problems.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(1) };
     if output.json {
@@ -73,6 +82,9 @@ pub(super) fn check(host: &Host, output: &mut Output) -> CommandResult {
     if findings.unverified > 0 {
         let parts = counted(findings.unverified as usize, "part");
         output.text(&format!("{parts} not verified: an earlier version stored them without a checksum"))?;
+    }
+    if opened.archive.loss.is_some() && !args.accept {
+        note("hint: restore a backup if there is one; `plimsoll sessions check --accept` ends the warning");
     }
     Ok(code)
 }

@@ -26,6 +26,6 @@ pub(crate) fn run(args: &SessionsArgs, host: &Host, output: &mut Output) -> Comm
         Some(SessionsCommand::Rm { ids, force }) => keep::rm(ids, *force, host, output),
         Some(SessionsCommand::Purge(args)) => purge::run(args, host, output),
         Some(SessionsCommand::Gc) => keep::gc(host, output),
-        Some(SessionsCommand::Check) => keep::check(host, output),
+        Some(SessionsCommand::Check(args)) => keep::check(args, host, output),
     }
 }

@@ -106,7 +106,7 @@ fn a_search_names_the_outputs_that_could_not_be_searched() {
 }
 
 #[test]
-fn a_lost_write_ahead_log_is_told_by_the_next_command_and_by_every_check() {
+fn a_lost_write_ahead_log_is_told_by_every_command_until_it_is_accepted() {
     let home = Home::new();
     let id = stored(&home);
     let folder = home.path.join(".local/share/plimsoll");
@@ -118,12 +118,20 @@ fn a_lost_write_ahead_log_is_told_by_the_next_command_and_by_every_check() {
     for beside in ["plimsoll.db-wal", "plimsoll.db-shm"] {
         let _ = std::fs::remove_file(folder.join(beside));
     }
-    let told = home.run(&["sessions"]);
-    assert!(
-        told.contains("older than what had been acknowledged") && told.contains("may be missing"),
-        "{told}"
-    );
-    assert!(!home.run(&["sessions"]).contains("acknowledged"));
+    for command in
+        [&["sessions"][..], &["sessions"], &["sessions", "show", &id], &["inspect", "--session", &id]]
+    {
+        let told = home.run(command);
+        assert!(told.contains("older than what had been acknowledged"), "{command:?}: {told}");
+        assert!(told.contains("Some of what was said may be missing"), "{told}");
+        assert!(told.contains("hint: `plimsoll sessions check` explains it"), "{told}");
+    }
     let check = home.run(&["sessions", "check"]);
     assert!(check.starts_with("exit: 1") && check.contains("are missing"), "{check}");
+    assert!(check.contains("`plimsoll sessions check --accept` ends the warning"), "{check}");
+    let accepted = home.run(&["sessions", "check", "--accept"]);
+    assert!(accepted.starts_with("exit: 0") && accepted.contains("1 loss accepted"), "{accepted}");
+    assert!(!home.run(&["sessions"]).contains("acknowledged"));
+    let check = home.run(&["sessions", "check"]);
+    assert!(check.starts_with("exit: 0") && check.contains("no problems"), "{check}");
 }

@@ -135,27 +135,38 @@ fn what_a_decoder_holds_back_is_bounded_too(#[case] wire: Wire, #[case] kind: &s
     assert!(fed < 2 << 20, "{fed}");
 }
 
-#[rstest]
-fn parts_without_content_are_bounded(#[values(Wire::Anthropic, Wire::Chat)] wire: Wire) {
-    let mut decoder = Decoder::with_limits(&asking(wire, 8_192), 1 << 20, 1 << 20);
-    for index in 0..100_000 {
+/// The number of calls without an input at which an answer is cut off.
+fn most_calls(mut decoder: Decoder, wire: Wire) -> usize {
+    let cut = (0..100_000).find(|index| {
+        let id = format!("c{index}");
         let event = match wire {
             Wire::Chat => {
-                let call = json!({ "index": index, "id": format!("c{index}"), "function": { "name": "t" } });
+                let call = json!({ "index": index, "id": id, "function": { "name": "t" } });
                 json!({ "choices": [{ "index": 0, "delta": { "tool_calls": [call] } }] })
             }
-            _ => {
-                let block =
-                    json!({ "type": "tool_use", "id": format!("c{index}"), "name": "t", "input": {} });
+            Wire::Anthropic => {
+                let block = json!({ "type": "tool_use", "id": id, "name": "t", "input": {} });
                 json!({ "type": "content_block_start", "index": index, "content_block": block })
             }
+            Wire::Responses => {
+                let item =
+                    json!({ "type": "function_call", "id": id, "call_id": id, "name": "t", "arguments": "" });
+                json!({ "type": "response.output_item.added", "output_index": index, "item": item })
+            }
         };
-        if decoder.push(&data(&event)).iter().any(Result::is_err) {
-            assert!(index < 5_000, "{index}");
-            return;
-        }
-    }
-    panic!("calls without an end");
+        decoder.push(&data(&event)).iter().any(Result::is_err)
+    });
+    cut.expect("calls without an end")
+}
+
+/// Each call is a part of the session, and is settled when the answer is broken off.
+#[rstest]
+fn calls_without_content_are_bounded_by_the_requested_tokens(
+    #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
+) {
+    assert_eq!(most_calls(Decoder::new(&asking(wire, 32_768)), wire), 3_276, "ten tokens each");
+    assert_eq!(most_calls(Decoder::new(&asking(wire, 1)), wire), 1_638, "however few were requested");
+    assert!(most_calls(Decoder::new(&asking(wire, u64::MAX)), wire) < 20_000);
 }
 
 /// Vocabularies have tokens of many bytes, and small limits are exceeded by servers that do not count reasoning.

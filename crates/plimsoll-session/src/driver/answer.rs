@@ -1,6 +1,6 @@
 //! An answer as it streams: each block becomes a part of the log as it arrives.
 
-use plimsoll::log::{Extra, MessageUpdate, ReasoningPart};
+use plimsoll::log::{Extra, MessageUpdate, ReasoningPart, flatten_deep};
 use plimsoll::window::PROVIDER_BLOCK;
 use plimsoll::{
     AnswerEvent, Info, Input, Message, MessageId, Millis, Part, PartBody, PartId, Role, ToolState, Usage,
@@ -214,7 +214,7 @@ impl Driver {
                     }
                 };
                 let mut part = self.log.part(&id)?.clone();
-                part.extra.insert("metadata".into(), metadata);
+                part.extra.insert("metadata".into(), flatten_deep(metadata));
                 self.advance(part)?;
                 Ok(Some(id))
             }
@@ -224,7 +224,7 @@ impl Driver {
                 let (message, id) = (self.writing()?.message.clone(), self.ids.part(now));
                 let mut extra = Extra::default();
                 extra.insert("type".into(), PROVIDER_BLOCK.into());
-                extra.insert("block".into(), value);
+                extra.insert("block".into(), flatten_deep(value));
                 let part = Part { extra, ..Part::new(id.clone(), PartBody::Other(PROVIDER_BLOCK.into())) };
                 self.append_part(&message, part)?;
                 Ok(Some(id))
@@ -305,7 +305,7 @@ impl Driver {
         }
         self.climb = None;
         let open: Vec<PartId> = self.open_calls().into_iter().map(|call| call.part).collect();
-        open.iter().try_for_each(|call| self.fail_call(call, why))
+        self.fail_calls(&open, why)
     }
 
     /// Whether the newest answer was broken off in its text, so that the next request would end with half an answer.
@@ -343,7 +343,7 @@ impl Driver {
         let parts = &self.log[self.log.place(&message)?].parts;
         let open = |part: &&Part| part.as_tool().is_some_and(|tool| !tool.state.status.is_final());
         let open: Vec<PartId> = parts.iter().filter(open).map(|part| part.id.clone()).collect();
-        open.iter().try_for_each(|call| self.fail_call(call, BROKEN_OFF))
+        self.fail_calls(&open, BROKEN_OFF)
     }
 
     pub(crate) fn flush_due(&mut self) -> Result<(), SessionError> {
@@ -446,12 +446,22 @@ impl Driver {
         id: &PartId,
         change: impl FnOnce(&mut ToolState),
     ) -> Result<(), SessionError> {
+        let part = self.changed_call(id, change)?;
+        self.advance(part)
+    }
+
+    /// A call with another state, not stored.
+    pub(super) fn changed_call(
+        &self,
+        id: &PartId,
+        change: impl FnOnce(&mut ToolState),
+    ) -> Result<Part, SessionError> {
         let mut part = self.log.part(id)?.clone();
         match &mut part.body {
             PartBody::Tool(tool) => change(&mut tool.state),
             _ => return Err(SessionError::NotACall(id.clone())),
         }
-        self.advance(part)
+        Ok(part)
     }
 
     /// The calls of the newest answer that are not answered, oldest first.

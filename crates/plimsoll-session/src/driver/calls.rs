@@ -57,14 +57,22 @@ impl Driver {
         Ok(ToolCall { part: part.clone(), tool, driver: self })
     }
 
-    /// Records that a call failed.
-    pub(super) fn fail_call(&mut self, part: &PartId, error: impl Into<Text>) -> Result<(), SessionError> {
+    /// Records that calls failed, in one write: an answer may have thousands.
+    pub(super) fn fail_calls(
+        &mut self,
+        parts: &[PartId],
+        error: impl Into<Text>,
+    ) -> Result<(), SessionError> {
         let (now, error) = (self.now(), error.into());
-        self.advance_call(part, |state| {
-            state.status = ToolStatus::Error;
-            state.error = Some(error);
-            state.time = ToolTime::ran(state.time.start.unwrap_or(now), now);
-        })
+        let failed = parts.iter().map(|part| {
+            self.changed_call(part, |state| {
+                state.status = ToolStatus::Error;
+                state.error = Some(error.clone());
+                state.time = ToolTime::ran(state.time.start.unwrap_or(now), now);
+            })
+        });
+        let failed = failed.collect::<Result<Vec<Part>, SessionError>>()?;
+        if failed.is_empty() { Ok(()) } else { self.advance_all(failed) }
     }
 }
 
@@ -119,7 +127,7 @@ impl ToolCall<'_> {
 
     /// Answers the call with an error: its tool ran and failed.
     pub fn fail(self, error: impl Into<Text>) -> Result<(), SessionError> {
-        self.driver.fail_call(&self.part, error)
+        self.driver.fail_calls(&[self.part], error)
     }
 
     /// Answers the call with an error: its tool did not run. What it has changed is known then: nothing.

@@ -88,17 +88,20 @@ impl Driver {
 
     /// Keeps the scale of the newest usage, which a reduction or an undo is about to make stale.
     pub(super) fn keep_scale(&mut self, situation: &Situation, load: &Load) {
-        if load.usage_of.is_some() || self.reduced.is_some() {
-            self.scale = Some(situation.scale(load, &self.log));
-            self.reduced = None;
+        if load.usage_of.is_none() && self.reduced.is_none() {
+            return;
+        }
+        let scale = situation.scale(load, &self.log);
+        // A scale of figures that were counted after the flag was set would stay wrong.
+        if !self.stop.is_set() {
+            (self.scale, self.reduced) = (Some(scale), None);
         }
     }
 
     pub(super) fn climb_from(&mut self, situation: Situation) -> Result<Climb, SessionError> {
         let load = situation.load(&self.log);
-        // A scale of figures that were counted after the flag was set would stay wrong.
-        self.stop.check()?;
         self.keep_scale(&situation, &load);
+        self.stop.check()?;
         let mut climb = Climb::new(self.log.clone(), self.revision, situation, self.ids.split());
         climb.stop_on(self.stop.clone());
         Ok(climb)
@@ -143,6 +146,7 @@ impl Driver {
 
     /// Writes a reduction to the store.
     pub(super) fn reduce(&mut self, reduction: Reduction, planned_on: Revision) -> Result<(), SessionError> {
+        self.stop.check()?;
         let now = self.now();
         self.store(|store, claim| store.reduce(claim, reduction, Some(planned_on), now))?;
         self.revision = self.archive.store().session(self.session())?.revision;

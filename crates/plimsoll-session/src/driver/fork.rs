@@ -113,23 +113,25 @@ impl Driver {
         let ForkRequest { new, task, at, limits, overhead, identities } = request;
         let now = self.now();
         let new = NewSession { parent: Some(self.session().clone()), ..self.named(new) };
-        let (policy, counter) = (Arc::clone(&self.settings.policy), self.meter.counter());
-        let fixed = overhead.count(&*self.counter());
+        let (policy, counter) = (Arc::clone(&self.settings.policy), self.counter());
+        let fixed = overhead.count(&*counter);
+        self.stop.check()?;
         let child = Child { limits, fixed, task: &task };
         let point = at.as_ref().map_or(Point::Newest, Point::Call);
         let inheritance = match &identities {
             None => {
                 let nobody = Identity { model: String::new(), system: String::new(), tools: String::new() };
                 let parent = Parent { messages: &self.log, policy: &policy, point, identity: &nobody };
-                let digest = parent.digest(&child, &*counter)?;
-                Inheritance::Digest { digest, why: NoHistory::Empty }
+                let digest = parent.digest(&child, &*counter);
+                digest.map(|digest| Inheritance::Digest { digest, why: NoHistory::Empty })
             }
             Some(Identities { parent: identity, child: childs }) => {
                 let parent = Parent { messages: &self.log, policy: &policy, point, identity };
-                history::inherit(&parent, &child, childs, &mut self.ids, now, &*counter)?
+                history::inherit(&parent, &child, childs, &mut self.ids, now, &*counter)
             }
         };
-        match inheritance {
+        self.stop.check()?;
+        match inheritance? {
             Inheritance::History(history) => {
                 let session = self.share(&history, new)?;
                 let tokens = history.tokens;
@@ -138,6 +140,7 @@ impl Driver {
             Inheritance::Digest { digest, why } => {
                 let inherited = digest.message();
                 let tokens = inherited.as_ref().map_or(Tokens::ZERO, |text| counter.count(text));
+                self.stop.check()?;
                 let context = inherited.map(|text| self.synthetic(text));
                 // Without a context there is nothing that the task would have to be set apart from.
                 let task = if context.is_some() { task_text(&task) } else { task };

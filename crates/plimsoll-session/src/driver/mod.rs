@@ -395,10 +395,14 @@ impl Driver {
 
     /// Replaces a part by a later state of it.
     fn advance(&mut self, part: Part) -> Result<(), SessionError> {
+        self.advance_all(vec![part])
+    }
+
+    /// Replaces parts by later states of them, all or none.
+    fn advance_all(&mut self, parts: Vec<Part>) -> Result<(), SessionError> {
         let now = self.now();
-        self.store(|store, claim| store.advance(claim, part.clone(), now))?;
-        self.log.advance(part)?;
-        Ok(())
+        self.store(|store, claim| store.advance_all(claim, parts.clone(), now))?;
+        Ok(parts.into_iter().try_for_each(|part| self.log.advance(part))?)
     }
 }
 

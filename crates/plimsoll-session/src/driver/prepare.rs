@@ -194,9 +194,11 @@ impl Driver {
             let compacts = is_stashed && situation.wants_compaction(&self.log, &load);
             // A prune that only saves money would make a summary useless that is paid for.
             let mut calls = situation.wants_climb(&self.log, &load) && (!is_stashed || compacts);
+            if compacts {
+                self.keep_scale(&situation, &load);
+            }
             self.stop.check()?;
             if compacts && let Some(stashed) = self.take_stashed() {
-                self.keep_scale(&situation, &load);
                 receipts = self.commit_stashed(stashed)?;
                 if !receipts.is_empty() {
                     self.trigger = Trigger::Auto;

@@ -106,6 +106,7 @@ impl Driver {
     /// Clears old tool outputs by the policy's rules.
     pub fn prune(&mut self, reason: &str) -> Result<Pruned, SessionError> {
         let plan = self.plan_prune();
+        self.stop.check()?;
         self.apply_prune(plan, reason)
     }
 
@@ -132,9 +133,11 @@ impl Driver {
     fn apply(&mut self, plan: Plan, reason: &str) -> Result<Option<Receipt>, SessionError> {
         let (policy, now) = (Arc::clone(&self.settings.policy), self.now());
         let (situation, scale) = self.scaled();
+        self.stop.check()?;
         let mut log = self.log.clone();
         let stamp = Stamp { ids: &mut self.ids, now, policy: &policy, reason };
         let receipt = plan.apply(&mut log, stamp, |log| situation.estimate(log))?;
+        self.stop.check()?;
         receipt.map(|receipt| self.keep(receipt.on(scale), log)).transpose()
     }
 

@@ -22,7 +22,8 @@ use crate::inspect::WindowReport;
 /// A handle of an open session, for everything that may happen concurrently with its turn. Clones are cheap and share the session.
 ///
 /// Operations run one after the other, in the order in which they are first polled. Dropping a future does not undo its
-/// operation; operations that only compute are stopped.
+/// operation. Operations that compute for long are stopped, and what they have not stored by then is never stored: inspecting,
+/// planning, pruning, forking, and beginning a compaction.
 #[derive(Clone)]
 pub struct SessionHandle {
     jobs: Jobs,
@@ -60,6 +61,13 @@ impl SessionHandle {
         work: impl FnOnce(&mut Driver) -> Result<T, SessionError> + Send + 'static,
     ) -> Result<T, SessionError> {
         self.jobs.run(work).await
+    }
+
+    pub(super) async fn run_until_dropped<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&mut Driver) -> Result<T, SessionError> + Send + 'static,
+    ) -> Result<T, SessionError> {
+        self.jobs.run_until_dropped(work).await
     }
 
     pub(super) fn send(&self, work: impl FnOnce(&mut Driver) + Send + 'static) -> Result<(), SessionError> {
@@ -157,17 +165,17 @@ impl SessionHandle {
 
     /// Returns the content of the window by kind, tool, file and turn. It reads the whole session.
     pub async fn inspect(&self) -> Result<WindowReport, SessionError> {
-        self.jobs.run_until_dropped(|driver| driver.inspect()).await
+        self.run_until_dropped(|driver| driver.inspect()).await
     }
 
     /// Returns the size of the next request and its distance from the line. It costs as much as the window is long.
     pub async fn load(&self) -> Result<SessionLoad, SessionError> {
-        self.jobs.run_until_dropped(|driver| driver.load()).await
+        self.run_until_dropped(|driver| driver.load()).await
     }
 
     /// Plans the next reductions, without making them.
     pub async fn plan(&self) -> Result<NextReductions, SessionError> {
-        self.jobs.run_until_dropped(|driver| Ok(driver.plan())).await
+        self.run_until_dropped(|driver| Ok(driver.plan())).await
     }
 
     /// Answers a call of the recall tool.
@@ -200,7 +208,7 @@ impl SessionHandle {
     /// Clears old tool outputs: those that are chosen, or else by the policy's rules. `reason` is recorded in the receipt.
     pub async fn prune(&self, choice: Option<PruneChoice>, reason: &str) -> Result<Pruned, SessionError> {
         let reason = reason.to_owned();
-        self.run(move |driver| match choice {
+        self.run_until_dropped(move |driver| match choice {
             Some(choice) => driver.prune_choice(&choice, &reason),
             None => driver.prune(&reason),
         })
@@ -210,7 +218,7 @@ impl SessionHandle {
     /// Creates a child session with this session's context, and with its task as the last message. This session is not
     /// changed.
     pub async fn fork(&self, request: ForkRequest) -> Result<Forked, SessionError> {
-        self.run(move |driver| driver.fork(request)).await
+        self.run_until_dropped(move |driver| driver.fork(request)).await
     }
 
     /// Creates a session that begins with all of this one, shared, and continues on its own. An empty id is replaced by a
@@ -272,7 +280,7 @@ impl SessionHandle {
 
     /// Whether the next request would have to be compacted first.
     pub async fn is_over_line(&self) -> Result<bool, SessionError> {
-        self.jobs.run_until_dropped(|driver| Ok(driver.is_over_line())).await
+        self.run_until_dropped(|driver| Ok(driver.is_over_line())).await
     }
 
     /// Begins a compaction that the user asked for. `focus` is what the summary should keep above all, in the user's words.
@@ -285,7 +293,7 @@ impl SessionHandle {
 
     /// Whether [`begin_precompaction`](SessionHandle::begin_precompaction) would return a compaction.
     pub async fn wants_precompaction(&self) -> Result<bool, SessionError> {
-        self.jobs.run_until_dropped(|driver| Ok(driver.wants_precompaction())).await
+        self.run_until_dropped(|driver| Ok(driver.wants_precompaction())).await
     }
 
     /// Begins a compaction that runs concurrently with the turn, if the window is over the policy's soft line. `None` if the

@@ -223,9 +223,9 @@ impl Session {
         .await
     }
 
-    /// Ends the turn: prunes if the policy prunes after turns.
+    /// Ends the turn: prunes if the policy prunes after turns. Dropping the future leaves that to the next turn.
     pub async fn end_turn(&mut self) -> Result<Option<Receipt>, SessionError> {
-        self.run(Driver::end_turn).await
+        self.run_until_dropped(Driver::end_turn).await
     }
 
     /// Compacts on demand. `ask` sends a summary request to a model; without a summariser in the settings it is not called.

@@ -190,6 +190,57 @@ fn events_in_the_wrong_order_are_refused_and_change_nothing() {
     assert_eq!(driver.log(), &harbour.stored(&driver));
 }
 
+/// A document may hold 127 levels of JSON, and so may the input of a call. Stored inside a part it would be more.
+#[test]
+fn json_that_is_nested_as_deeply_as_can_be_does_not_make_a_session_unreadable() {
+    for levels in [1, 99, 100, 101, 124, 125, 126, 127] {
+        let nested: serde_json::Value =
+            serde_json::from_str(&format!("{}1{}", "[".repeat(levels), "]".repeat(levels))).unwrap();
+        let harbour = Harbour::new();
+        let mut driver = harbour.open("ses_1");
+        driver.prompt("Go on").unwrap();
+        let mut writer = request(&mut driver).begin_answer(None).unwrap();
+        let call = AnswerEvent::CallBegin { call: "call_1".into(), tool: "query".into() };
+        let signature = AnswerEvent::Signature(nested.clone());
+        let block = AnswerEvent::Block(nested.clone());
+        for event in
+            [AnswerEvent::Thinking("So.".into()), signature, call, AnswerEvent::CallReady(nested), block]
+        {
+            writer.write(event).unwrap();
+        }
+        writer.write(finished("tool_use", None)).unwrap();
+        writer.finish().unwrap();
+        let log = harbour.stored(&driver);
+        assert_eq!(&log, driver.log(), "{levels} levels");
+        let document = serde_json::to_string(&json!({ "messages": log.messages() })).unwrap();
+        serde_json::from_str::<serde_json::Value>(&document).unwrap();
+    }
+}
+
+/// Ctrl-C in an answer of thousands of calls waited for a write for each of them.
+#[test]
+fn the_calls_of_a_broken_answer_are_settled_in_one_write() {
+    for calls in [2, 300] {
+        let harbour = Harbour::new();
+        let mut driver = harbour.open("ses_1");
+        driver.prompt("Go on").unwrap();
+        let mut writer = request(&mut driver).begin_answer(None).unwrap();
+        for call in 0..calls {
+            let begin = AnswerEvent::CallBegin { call: format!("call_{call}"), tool: "read".into() };
+            writer.write(begin).unwrap();
+            writer.write(AnswerEvent::CallReady(json!({ "path": "a.rs" }))).unwrap();
+        }
+        let revision = || harbour.archive.store().session(&"ses_1".into()).unwrap().revision.0;
+        let before = revision();
+        writer.abort("The run was cancelled.").unwrap();
+        assert_eq!(revision() - before, 2, "the calls, and the end of the answer");
+        let log = harbour.stored(&driver);
+        assert_eq!(&log, driver.log());
+        let states = log.last().unwrap().parts.iter().map(|part| &part.as_tool().unwrap().state.status);
+        assert_eq!(states.filter(|status| **status == ToolStatus::Error).count(), calls);
+    }
+}
+
 #[test]
 fn a_stream_without_its_last_event_is_no_finished_answer() {
     let harbour = Harbour::new();

@@ -15,6 +15,7 @@ mod outputs;
 mod precompaction;
 mod recall;
 mod reductions;
+mod stop;
 mod support;
 mod turns;
 mod usage;

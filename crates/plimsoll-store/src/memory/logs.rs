@@ -49,23 +49,31 @@ impl Logs for MemoryStore {
         Ok(())
     }
 
-    fn advance(&self, claim: &Claim, part: Part, now: Millis) -> Result<(), StoreError> {
+    fn advance_all(&self, claim: &Claim, parts: Vec<Part>, now: Millis) -> Result<(), StoreError> {
         let mut state = self.state();
         let shared = state.shared(&claim.session);
         let held = state.claimed(claim)?;
-        let (place, before) = held.part(&part.id).ok_or_else(|| StoreError::missing("part", &part.id))?;
-        held.own(place, shared, part.id.as_str())?;
         let mut log = held.log();
-        log.advance(part.clone())?;
-        if log.part(&part.id)? == before {
+        let mut advanced = Vec::new();
+        for part in parts {
+            let (place, _) = held.part(&part.id).ok_or_else(|| StoreError::missing("part", &part.id))?;
+            held.own(place, shared, part.id.as_str())?;
+            let (id, before) = (part.id.clone(), log.part(&part.id)?.clone());
+            log.advance(part)?;
+            if *log.part(&id)? != before {
+                advanced.push((held.messages[place].info.id.clone(), id));
+            }
+        }
+        if advanced.is_empty() {
             return Ok(());
         }
-        let message = held.messages[place].info.id.clone();
         state.update(claim, now, |held| {
             held.messages = log.messages().to_vec();
             Ok(())
         })?;
-        state.note(&claim.session, ChangeKind::Advanced, Some(message), Some(part.id));
+        for (message, part) in advanced {
+            state.note(&claim.session, ChangeKind::Advanced, Some(message), Some(part));
+        }
         Ok(())
     }
 

@@ -6,7 +6,7 @@ use plimsoll::{Log, Message, MessageId, Millis, Part, PartId, Text};
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::chain::Chain;
-use super::feed::Changed;
+use super::feed::{self, Changed};
 use super::pivots::note_summary;
 use super::position::Position;
 use super::read;
@@ -59,29 +59,38 @@ pub(super) fn unshared(
     if shared { Err(crate::shared(what)) } else { Ok(place) }
 }
 
-/// Let a part go forward: text grows, a call starts, answers or fails.
-pub(crate) fn advance(
+/// Let parts go forward: text grows, a call starts, answers or fails.
+pub(crate) fn advance_all(
     connection: &Connection,
     claim: &Claim,
-    part: &Part,
+    parts: &[Part],
     now: Millis,
 ) -> Result<(), StoreError> {
     let chain = Chain::claimed(connection, claim)?;
-    let place = own_part(connection, &chain, &part.id)?;
-    // The log knows what may change; it is asked about this one part of its message.
-    let mut message = read::info(connection, chain.own(), &place)?;
-    message.parts.push(read::part(connection, &claim.session, &part.id)?);
-    let mut log = Log::from_messages([message]);
-    let before = log.part(&part.id)?.clone();
-    log.advance(part.clone())?;
-    let after = log.part(&part.id)?;
-    if *after == before {
-        return Ok(());
-    }
-    update_part(connection, chain.own(), after)?;
-    note_summary(connection, &chain, &log[0].info, &place, now)?;
     let changed = Changed { key: chain.own(), session: &claim.session, now };
-    changed.note(connection, ChangeKind::Advanced, Some(&place.id), Some(part.id.as_str()))
+    let mut revision = None;
+    for part in parts {
+        let place = own_part(connection, &chain, &part.id)?;
+        // The log knows what may change; it is asked about this one part of its message.
+        let mut message = read::info(connection, chain.own(), &place)?;
+        message.parts.push(read::part(connection, &claim.session, &part.id)?);
+        let mut log = Log::from_messages([message]);
+        let before = log.part(&part.id)?.clone();
+        log.advance(part.clone())?;
+        let after = log.part(&part.id)?;
+        if *after == before {
+            continue;
+        }
+        update_part(connection, chain.own(), after)?;
+        note_summary(connection, &chain, &log[0].info, &place, now)?;
+        let revision = match revision {
+            Some(revision) => revision,
+            None => *revision.insert(changed.next_revision(connection)?),
+        };
+        let (message, part) = (Some(place.id.as_str()), Some(part.id.as_str()));
+        feed::add(connection, &claim.session, revision, ChangeKind::Advanced, message, part)?;
+    }
+    Ok(())
 }
 
 /// Write a part anew, with all that it says: deltas are no longer needed.

@@ -117,10 +117,7 @@ impl SqliteStore {
         connection.set_prepared_statement_cache_capacity(128);
         sums::keep(&connection)?;
         restrict(&path);
-        let loss = witness::loss(&path, &connection, clock.now())?;
-        if let Some(loss) = &loss {
-            witness::record(&connection, loss)?;
-        }
+        let loss = witness::unaccepted(&path, &connection, clock.now(), true)?;
         let witness = Witness::open(&path, &connection);
         if let Some(witness) = &witness {
             witness.note(&connection);
@@ -150,7 +147,7 @@ impl SqliteStore {
             );
             return Err(read_only(&why));
         }
-        store.loss = witness::loss(&store.path, &connection, store.clock.now())?;
+        store.loss = witness::unaccepted(&store.path, &connection, store.clock.now(), false)?;
         if let Ok(mut readers) = store.readers.lock() {
             readers.push(connection);
         }
@@ -171,7 +168,8 @@ impl SqliteStore {
         self.copy.as_deref()
     }
 
-    /// What was found to be missing when the database was opened: it is older than what had been acknowledged.
+    /// What is missing, if the database was found to be older than what had been acknowledged and that was not
+    /// [accepted](crate::Upkeep::accept_losses).
     pub fn loss(&self) -> Option<&Loss> {
         self.loss.as_ref()
     }

@@ -12,7 +12,7 @@ use super::read::Detail;
 use super::salvage::ChainReader;
 use super::{
     PATIENCE, SqliteStore, advance, append, check, extend, feed, handles, imports, inbox, leases, purge,
-    read, reduce, search, sessions, spills, tasks, undo,
+    read, reduce, search, sessions, spills, tasks, undo, witness,
 };
 use crate::clock::Clock;
 use crate::counts::PartCounts;
@@ -133,9 +133,9 @@ impl Logs for SqliteStore {
         self.write(move |connection| append::append_part(connection, &claim, &message, &part, now))
     }
 
-    fn advance(&self, claim: &Claim, part: Part, now: Millis) -> Result<(), StoreError> {
+    fn advance_all(&self, claim: &Claim, parts: Vec<Part>, now: Millis) -> Result<(), StoreError> {
         let claim = claim.clone();
-        self.write(move |connection| advance::advance(connection, &claim, &part, now))
+        self.write(move |connection| advance::advance_all(connection, &claim, &parts, now))
     }
 
     fn extend(
@@ -515,6 +515,10 @@ impl Upkeep for SqliteStore {
     ) -> Result<(), StoreError> {
         // One transaction, so that all runs see the same rows.
         self.read(|connection| read(&ChainReader { connection, chain: Chain::of(connection, session)? }))
+    }
+
+    fn accept_losses(&self) -> Result<u64, StoreError> {
+        self.write(witness::accept)
     }
 
     fn check(&self) -> Result<Findings, StoreError> {

@@ -37,8 +37,26 @@ impl Witness {
     }
 }
 
+/// The loss that has to be told: one that is found now, or the newest that was recorded and not accepted.
+pub(super) fn unaccepted(
+    path: &Path,
+    connection: &Connection,
+    now: Millis,
+    may_record: bool,
+) -> Result<Option<Loss>, StoreError> {
+    let found = loss(path, connection, now)?;
+    if let Some(loss) = found.as_ref().filter(|_| may_record) {
+        record(connection, loss)?;
+    }
+    match found {
+        Some(loss) => Ok(Some(loss)),
+        // A damaged table is reported by checks, and must not keep sessions from being read.
+        None => Ok(recorded(connection).ok().and_then(|mut losses| losses.pop())),
+    }
+}
+
 /// Compares a database with the file beside it.
-pub(super) fn loss(path: &Path, connection: &Connection, now: Millis) -> Result<Option<Loss>, StoreError> {
+fn loss(path: &Path, connection: &Connection, now: Millis) -> Result<Option<Loss>, StoreError> {
     // In this order: what is committed meanwhile is in the database by the time it is read.
     let Ok(text) = std::fs::read_to_string(file_of(path)) else { return Ok(None) };
     let Some((database, expected)) = text.split_once(' ') else { return Ok(None) };
@@ -48,8 +66,8 @@ pub(super) fn loss(path: &Path, connection: &Connection, now: Millis) -> Result<
     Ok((is_same && expected > found).then_some(Loss { at: now, expected, found }))
 }
 
-/// Records a loss, so that checks tell it from now on.
-pub(super) fn record(connection: &Connection, loss: &Loss) -> Result<(), StoreError> {
+/// Records a loss, so that it is told from now on.
+fn record(connection: &Connection, loss: &Loss) -> Result<(), StoreError> {
     connection.execute(
         "INSERT INTO loss (at, expected, found) VALUES (?1, ?2, ?3)",
         params![loss.at.0, loss.expected, loss.found],
@@ -64,6 +82,11 @@ pub(super) fn recorded(connection: &Connection) -> rusqlite::Result<Vec<Loss>> {
         Ok(Loss { at: Millis(row.get(0)?), expected: row.get(1)?, found: row.get(2)? })
     })?;
     losses.collect()
+}
+
+/// Forgets the losses that were recorded. Returns how many.
+pub(super) fn accept(connection: &Connection) -> Result<u64, StoreError> {
+    Ok(connection.execute("DELETE FROM loss", [])? as u64)
 }
 
 fn identity(connection: &Connection) -> Result<Option<String>, StoreError> {

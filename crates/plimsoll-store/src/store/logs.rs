@@ -45,7 +45,12 @@ pub trait Logs {
     ) -> Result<(), StoreError>;
 
     /// Let a part go forward: text grows, a call starts, answers or fails.
-    fn advance(&self, claim: &Claim, part: Part, now: Millis) -> Result<(), StoreError>;
+    fn advance(&self, claim: &Claim, part: Part, now: Millis) -> Result<(), StoreError> {
+        self.advance_all(claim, vec![part], now)
+    }
+
+    /// Like [`advance`](Logs::advance) for several parts, all or none, in one revision.
+    fn advance_all(&self, claim: &Claim, parts: Vec<Part>, now: Millis) -> Result<(), StoreError>;
 
     /// Add `more` to the end of a text, of reasoning, or of the raw input of a call that has not started. Writes
     /// the delta and not the text. `from` is the length of what is there already, in bytes: by it a repeated delta is

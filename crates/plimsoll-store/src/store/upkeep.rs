@@ -55,6 +55,11 @@ pub trait Upkeep {
 
     /// Look for damage.
     fn check(&self) -> Result<Findings, StoreError>;
+
+    /// Forgets losses that were recorded: neither opening the database nor a check tells them any more. Returns how many.
+    fn accept_losses(&self) -> Result<u64, StoreError> {
+        Ok(0)
+    }
 }
 
 /// One session, at one moment.

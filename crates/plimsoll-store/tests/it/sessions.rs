@@ -122,6 +122,33 @@ fn a_finished_message_takes_no_more_parts(#[values(false, true)] real: bool) {
     assert_eq!(part.as_tool().unwrap().state.output.as_deref(), Some("README.md"));
 }
 
+#[rstest]
+fn parts_go_forward_together_or_not_at_all(#[values(false, true)] real: bool) {
+    let (fresh, memory) = (fresh(), MemoryStore::new());
+    let store: &dyn Store = if real { &*fresh } else { &memory };
+    let id = session(store, "ses_1");
+    let call = |n: usize, state| {
+        Part::tool(plimsoll::PartId::new(format!("prt_{n}")), format!("call_{n}"), "bash", state)
+    };
+    let mut asking = begun("msg_1", "let me see");
+    asking.parts.extend((0..3).map(|n| call(n, ToolState::pending(json!({})))));
+    store.append(&unleased(&id), vec![asking], NOW).unwrap();
+    let before = (store.message(&id, &"msg_1".into()).unwrap(), store.session(&id).unwrap().revision);
+    let failed = |n: usize| call(n, ToolState::failed(json!({}), "not run"));
+    let missing = vec![failed(0), failed(1), failed(9)];
+    assert!(store.advance_all(&unleased(&id), missing, NOW).is_err());
+    let after = (store.message(&id, &"msg_1".into()).unwrap(), store.session(&id).unwrap().revision);
+    assert_eq!(after, before);
+    let changes = store.newest_change().unwrap();
+    store.advance_all(&unleased(&id), (0..3).map(failed).collect(), NOW).unwrap();
+    assert_eq!(store.session(&id).unwrap().revision.0, before.1.0 + 1, "one revision");
+    let page = store.changes(changes, 10).unwrap().changes;
+    let parts: Vec<&str> = page.iter().filter_map(|change| Some(change.part.as_ref()?.as_str())).collect();
+    assert_eq!(parts, ["prt_0", "prt_1", "prt_2"]);
+    store.advance_all(&unleased(&id), (0..3).map(failed).collect(), NOW).unwrap();
+    assert_eq!(store.session(&id).unwrap().revision.0, before.1.0 + 1, "again changes nothing");
+}
+
 #[test]
 fn odd_text_survives() {
     let store = fresh();

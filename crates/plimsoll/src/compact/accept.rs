@@ -1,6 +1,5 @@
 //! Whether a summariser's answer may take the place of what it summarises.
 
-use regex::Regex;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -10,6 +9,7 @@ use super::prose::{Pattern, matches};
 use crate::chars::Text;
 use crate::count::{Counter, Tokens};
 use crate::log::Usage;
+use crate::pattern::Regex;
 use crate::redact::redact;
 
 /// What came back from the summariser.

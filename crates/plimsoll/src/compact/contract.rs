@@ -7,7 +7,7 @@
 //! pivot to pivot, because the next summary is made from the last one and not from the messages behind it. Pins are
 //! listed too: the window keeps them by itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +19,7 @@ use crate::count::{Counter, Tokens};
 use crate::log::{Message, MessageId};
 use crate::pin::pins;
 use crate::policy::Policy;
+use crate::work;
 
 /// Stands before what is appended to a summary.
 pub const HEADING: &str = "## Kept word for word";
@@ -100,7 +101,7 @@ pub fn complete(
     counter: &dyn Counter,
 ) -> (Text, Vec<ContractItem>) {
     let said = without_section(summary);
-    let mut items = items(terms, policy);
+    let mut items = items(terms, policy, counter);
     let mut carries = normal(said);
     carries.push('\n');
     carries.push_str(&normal(&named_paths(said)));
@@ -127,9 +128,14 @@ fn without_section(summary: &str) -> &str {
     }
 }
 
+/// Items of each kind that are checked, the newest. A summary has room for fewer, and each is looked for in all that it says.
+const MOST_OF_A_KIND: usize = 200;
+
 /// Everything that is checked, in the order of importance, the newest of a kind last.
-fn items(terms: &Terms<'_>, policy: &Policy) -> Vec<ContractItem> {
-    let facts = Facts::gather(terms.replaced, &policy.summary);
+fn items(terms: &Terms<'_>, policy: &Policy, counter: &dyn Counter) -> Vec<ContractItem> {
+    let gather =
+        |messages: &[&Message]| Facts::gather_unless(&|| counter.is_stopped(), messages, &policy.summary);
+    let facts = gather(terms.replaced);
     let item = |kind, text: &str, source: &MessageId| ContractItem {
         kind,
         text: text.to_owned(),
@@ -140,7 +146,7 @@ fn items(terms: &Terms<'_>, policy: &Policy) -> Vec<ContractItem> {
         .map(|(message, _, text)| item(ContractKind::Pin, text, &message.info.id))
         .collect();
     let carried = |kind| terms.carried.iter().filter(move |item| item.kind == kind).cloned();
-    let newer = Facts::gather(terms.in_view, &policy.summary);
+    let newer = gather(terms.in_view);
     // An order that was superseded since would be repeated as a rule.
     let still_holds = |order: &str| !newer.supersedes(order);
     let rules = carried(ContractKind::Instruction)
@@ -160,8 +166,14 @@ fn items(terms: &Terms<'_>, policy: &Policy) -> Vec<ContractItem> {
     items.extend(facts.files.iter().map(|file| item(ContractKind::File, &file.path, &file.source)));
     // The newest saying of the same thing counts.
     let mut seen = BTreeSet::new();
+    let mut counts: BTreeMap<ContractKind, usize> = BTreeMap::new();
     items.reverse();
-    items.retain(|item| !item.text.trim().is_empty() && seen.insert((item.kind, normal(&item.text))));
+    items.retain(|item| {
+        let is_new = !item.text.trim().is_empty() && seen.insert((item.kind, normal(&item.text)));
+        let count = counts.entry(item.kind).or_default();
+        *count += usize::from(is_new);
+        is_new && (item.kind == ContractKind::Pin || *count <= MOST_OF_A_KIND)
+    });
     items.reverse();
     items
 }
@@ -182,14 +194,14 @@ fn named_paths(summary: &str) -> String {
 
 fn is_carried(item: &ContractItem, carries: &str) -> bool {
     let wanted = normal(&item.text);
-    if carries.contains(&wanted) {
+    if work::read(carries).contains(&wanted) {
         return true;
     }
     // A path may be told by its end, as long as that says where it is.
     let mut ends = item.text.rsplitn(3, '/');
     match (item.kind, ends.next(), ends.next()) {
         (ContractKind::File, Some(name), Some(folder)) => {
-            carries.contains(&normal(&format!("{folder}/{name}")))
+            work::read(carries).contains(&normal(&format!("{folder}/{name}")))
         }
         _ => false,
     }

@@ -7,9 +7,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
-use regex::Regex;
-
 use crate::chars::{Chars, head, tail};
+use crate::pattern::Regex;
+use crate::work;
 
 /// A piece of a text that can stand alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,9 +48,9 @@ const MOST_LINES: usize = 4_000;
 /// Take a text apart. Code blocks are left out, and so are rules and empty lines.
 pub(crate) fn pieces(text: &str) -> Vec<Piece> {
     let mut splitter = Splitter::default();
-    let lines = text.lines().count();
+    let lines = work::read(text).lines().count();
     let left_out = if lines > MOST_LINES { MOST_LINES / 2..lines - MOST_LINES / 2 } else { 0..0 };
-    for (number, line) in text.lines().enumerate() {
+    for (number, line) in work::read(text).lines().enumerate() {
         if left_out.contains(&number) {
             splitter.flush();
         } else {
@@ -130,7 +130,7 @@ impl Splitter {
 }
 
 /// Both ends of a text that is too long for a piece.
-fn bounded(text: &str) -> Cow<'_, str> {
+pub(crate) fn bounded(text: &str) -> Cow<'_, str> {
     if text.len() <= LONGEST_PIECE {
         return Cow::Borrowed(text);
     }
@@ -181,7 +181,7 @@ fn list_item(line: &str) -> Option<&str> {
 pub(crate) fn sentences(line: &str) -> Vec<&str> {
     let mut found = Vec::new();
     let mut start = 0;
-    let mut chars = line.char_indices().peekable();
+    let mut chars = work::read(line).char_indices().peekable();
     while let Some((at, c)) = chars.next() {
         let next = chars.peek().map(|(_, next)| *next);
         let ends = match c {
@@ -233,10 +233,10 @@ pub(crate) fn plain(text: &str) -> String {
     let mut out = String::with_capacity(joined.len());
     let mut rest = joined.as_str();
     // Each search begins where the last one ended, so that brackets without an end are read once.
-    while let Some(middle) = rest.find("](") {
+    while let Some(middle) = work::find(rest, "](") {
         let target = middle + 2;
-        let Some(end) = rest[target..].find(')') else { break };
-        match rest[..middle].rfind('[').filter(|open| open + 1 < middle) {
+        let Some(end) = work::find(&rest[target..], ")") else { break };
+        match work::read(&rest[..middle]).rfind('[').filter(|open| open + 1 < middle) {
             Some(open) => {
                 out.push_str(&rest[..open]);
                 out.push_str(&rest[open + 1..middle]);
@@ -307,6 +307,7 @@ pub(crate) fn word_set(text: &str) -> BTreeSet<String> {
 
 /// How much of the smaller set is in the other one.
 pub(crate) fn overlap(one: &BTreeSet<String>, other: &BTreeSet<String>) -> f64 {
+    work::count(one.len().min(other.len()));
     let (small, large) = if one.len() <= other.len() { (one, other) } else { (other, one) };
     let shared = small.iter().filter(|word| large.contains(*word)).count();
     shared as f64 / small.len().max(1) as f64
@@ -351,7 +352,7 @@ pub(crate) fn names(text: &str) -> Vec<&str> {
 
 /// The stretches of a text between words that are too long for names.
 fn without_long_words(text: &str) -> impl Iterator<Item = &str> {
-    let mut rest = text;
+    let mut rest = work::read(text);
     std::iter::from_fn(move || {
         if rest.is_empty() {
             return None;

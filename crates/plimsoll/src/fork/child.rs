@@ -84,13 +84,13 @@ pub(crate) fn fork_for_until(
     let digest = source.digest(&policy.fork);
     let Some(room) = child.room(policy, counter) else { return Ok(digest) };
     let fits = |digest: &Digest| digest.message().is_none_or(|text| message_tokens(&text, counter) <= room);
-    if fits(&digest) {
+    if fits(&digest) || counter.is_stopped() {
         return Ok(digest);
     }
     let plain = sized(&source, &policy.fork, room, counter);
     let is_complete =
         |digest: &Digest| digest.stats.removed_messages == 0 && !digest.stats.compaction_detected;
-    if plain.as_ref().is_ok_and(is_complete) {
+    if plain.as_ref().is_ok_and(is_complete) || counter.is_stopped() {
         return plain;
     }
     summary::digest(&source, policy, room, counter).filter(fits).map_or(plain, Ok)
@@ -115,6 +115,9 @@ pub(super) fn sized(
             return Err(NoRoom { needed, room });
         }
         let preamble = message_tokens(&digest.preamble, counter);
+        if counter.is_stopped() {
+            return Ok(digest);
+        }
         let (has, may_have) = ((needed - preamble).0.max(1), (room - preamble).0);
         let chars = digest.stats.total_chars.min(budget).0;
         // As many chars as the text's own density allows. A smaller digest may be denser, so it is measured again;

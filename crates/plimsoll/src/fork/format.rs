@@ -13,6 +13,7 @@ use crate::chars::{Chars, Text, head};
 use crate::compact::facts::is_typed;
 use crate::log::{Message, Part, PartBody, Role};
 use crate::window::PLACEHOLDER;
+use crate::work;
 
 /// The opening tag.
 pub const OPEN: &str = "<inherited_context>";
@@ -308,7 +309,7 @@ impl Shown<'_> {
 ///
 /// A model is less strict than a parser, so case and blanks do not matter, and neither does how the tag ends.
 fn tags(text: &str) -> impl Iterator<Item = usize> + '_ {
-    let bytes = text.as_bytes();
+    let bytes = work::read(text).as_bytes();
     memchr::memchr_iter(b'<', bytes).map(|at| at + 1).filter(|at| {
         let rest = bytes[*at..].trim_ascii_start();
         let name = rest.strip_prefix(b"/").map_or(rest, <[u8]>::trim_ascii_start);

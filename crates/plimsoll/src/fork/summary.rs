@@ -33,11 +33,14 @@ pub(super) fn digest(
     let (source, prior) = source.without_summary();
     let smallest = sized(&source, &fork, room - most, counter).ok()?;
     let removed = smallest.stats.removed_messages;
-    if removed == 0 && prior.is_none() {
+    if removed == 0 && prior.is_none() || counter.is_stopped() {
         return None;
     }
     let (older, newer) = source.slice.messages.split_at(removed.min(source.slice.messages.len()));
     let summary = extract_before(older, newer, prior.as_ref(), most, &policy.summary, counter);
+    if counter.is_stopped() {
+        return None;
+    }
     let block = block(&summary);
     // What the summary leaves of its share goes to the newest messages.
     let rest = sized(&source, &fork, room - message_tokens(&block, counter), counter).unwrap_or(smallest);

@@ -3,11 +3,10 @@
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
 
-use aho_corasick::{AhoCorasick, packed};
-
 use super::format::{Line, Lines, Results, Shown, Tier};
 use crate::chars::{Chars, Text, head, level, tail};
 use crate::log::{Message, Part, PartBody};
+use crate::pattern::Words;
 use crate::policy::{CutMarker, ForkPolicy, ForkRules};
 use crate::window::{PLACEHOLDER, is_placeholder};
 
@@ -265,31 +264,6 @@ fn call_tiers<'a>(messages: &[&'a Message], policy: &ForkPolicy) -> BTreeMap<&'a
         _ => None,
     });
     separate.collect()
-}
-
-/// Looks for any of a few words. The vectorised search is some twenty times as fast as the automaton, but takes
-/// only so many words and not every machine has it.
-enum Words {
-    Packed(packed::Searcher),
-    Automaton(AhoCorasick),
-    None,
-}
-
-impl Words {
-    fn new(words: &[String]) -> Words {
-        if let Some(packed) = packed::Searcher::new(words) {
-            return Words::Packed(packed);
-        }
-        AhoCorasick::new(words).map_or(Words::None, Words::Automaton)
-    }
-
-    fn any_in(&self, text: &str) -> bool {
-        match self {
-            Words::Packed(packed) => packed.find(text).is_some(),
-            Words::Automaton(automaton) => automaton.is_match(text),
-            Words::None => false,
-        }
-    }
 }
 
 /// Cuts results to the limits of their tiers.

@@ -4,6 +4,7 @@
 //! tool part, a cut beside a part, a `setAside` on a pivot. [`Log`] has no method that takes content away or
 //! changes it, so whatever left the window can be shown again.
 
+mod depth;
 mod extra;
 mod fields;
 mod ids;
@@ -19,6 +20,7 @@ use std::ops::Deref;
 
 use thiserror::Error;
 
+pub use depth::flatten_deep;
 pub use extra::Extra;
 pub use fields::{At, Note, Notes, ShapeError, whole_part};
 pub use ids::{Ids, MessageId, Millis, PartId, ReceiptId, SessionId};

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use super::depth::flatten_deep;
 use super::extra::Extra;
 use super::fields::{At, Notes, Reader, array, keep, name, object, put, set_apart, string, whole};
 use super::ids::Millis;
@@ -110,7 +111,8 @@ struct ResultKeys {
     error: Option<&'static str>,
 }
 
-/// What a tool was given: any JSON, with its compact text made once.
+/// What a tool was given: any JSON, with its compact text made once. JSON that is nested too deeply becomes a string, see
+/// [`flatten_deep`].
 #[derive(Clone)]
 pub struct Input(Arc<InputInner>);
 
@@ -139,7 +141,7 @@ impl Input {
 
 impl From<Value> for Input {
     fn from(value: Value) -> Input {
-        Input(Arc::new(InputInner { value, json: OnceLock::new() }))
+        Input(Arc::new(InputInner { value: flatten_deep(value), json: OnceLock::new() }))
     }
 }
 

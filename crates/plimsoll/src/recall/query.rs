@@ -6,6 +6,7 @@ use thiserror::Error;
 
 use super::NAME;
 use crate::chars::{Chars, head};
+use crate::pattern::Regex;
 
 /// What is wanted of which content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -82,7 +83,7 @@ impl RecallQuery {
 
     /// Whether what is searched for is taken as it is, because it is no regular expression.
     pub fn is_literal(&self) -> bool {
-        self.search.as_ref().is_some_and(|search| regex::Regex::new(search).is_err())
+        self.search.as_ref().is_some_and(|search| Regex::new(search).is_err())
     }
 
     /// Read what a model gave the tool.

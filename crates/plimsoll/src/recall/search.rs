@@ -1,9 +1,8 @@
 //! Searching content line by line, and showing what was found as `grep` does.
 
-use regex::Regex;
-
 use super::answer::{RecallContent, shorten};
 use crate::chars::{Chars, head, tail};
+use crate::pattern::Regex;
 use crate::policy::RecallPolicy;
 
 /// What is looked for.

@@ -279,6 +279,7 @@ proptest! {
         let text = pieces.join("\n");
         let content = RecallContent::new("spill_9c2f", "output of bash", text.as_str());
         let policy = RecallPolicy { context_lines, ..small() };
+        #[allow(clippy::disallowed_types)]
         let pattern = regex::Regex::new(&search).ok();
         let lines = text.strip_suffix('\n').unwrap_or(&text).split('\n');
         let matches = |line: &&str| match &pattern {

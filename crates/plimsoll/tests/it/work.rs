@@ -1,32 +1,35 @@
 //! The work of preparing a request grows with its size and no faster, whatever the size is made of.
 //!
-//! A word of 20,000 zeros once took a minute, because an automaton was built over names of any length. Each step is measured at a
-//! size and at four times that size, in processor time of this thread, which other work on the machine does not change. Four times
-//! the work is linear, sixteen times is quadratic.
+//! A word of 20,000 zeros once took a minute, because an automaton was built over names of any length. Each step is made at a
+//! size and at four times that size, and its work is counted: bytes of text read ([`plimsoll::work`]) and bytes allocated. Four
+//! times the work is linear, sixteen times is quadratic. Either count alone would miss something: a scan inside a loop
+//! allocates nothing, and a table that is too large is not read. Processor time would see both, but differs from run to run.
+//! Counts are the same in every run but for the caches of regular expressions, which threads of a process share.
+
+#![cfg(debug_assertions)]
 
 use plimsoll::compact::accept::Reply;
-use plimsoll::compact::ladder::{Ladder, Situation, Step, Trigger};
+use plimsoll::compact::ladder::{Ladder, Situation, Step};
 use plimsoll::compact::request::Summariser;
 use plimsoll::fork::child::{Child, fork_for};
 use plimsoll::fork::fork;
-use plimsoll::redact::redact;
+use plimsoll::prune::{PruneChoice, plan_choice};
+use plimsoll::redact::redact_messages;
 use plimsoll::{
-    CachePlan, CharCounter, Fixed, Limits, Load, Log, Message, Millis, Part, Policy, Tokens, ToolState,
-    Window, floor, prune,
+    CachePlan, CharCounter, Fixed, Limits, Load, Log, Message, Millis, Policy, Role, Tokens, ToolState,
+    Window, floor, prune, work,
 };
-use plimsoll_testkit::ids;
+use plimsoll_testkit::{History, ids};
 use rstest::rstest;
-use rustix::time::{ClockId, clock_gettime};
-use serde_json::json;
+use serde_json::{Value, json};
 
-/// Bytes of the smaller input.
-const SIZE: usize = 16_000;
+/// Bytes of the smaller text.
+const SIZE: usize = 5_000;
 /// Factor between the two sizes.
 const GROWTH: usize = 4;
-/// Largest factor between the times. Between linear and quadratic, and nearer to quadratic: sorting and caches add to linear.
-const MOST: u64 = 9;
-/// Shorter times are noise, and no hang.
-const LEAST_NANOS: u64 = 10_000_000;
+/// Largest factor between the two counts. Linear work is at 4, in these tests at most at 4.4: below a limit a step may do less
+/// than above it.
+const MOST: u64 = 6;
 
 fn filled(size: usize, mut next: impl FnMut(usize) -> String) -> String {
     let mut text = String::with_capacity(size + 64);
@@ -39,60 +42,113 @@ fn filled(size: usize, mut next: impl FnMut(usize) -> String) -> String {
     text
 }
 
-/// An input of about `size` bytes that is ugly in one way.
+/// A text of about `size` bytes that is ugly in one way.
 fn ugly(kind: &str, size: usize) -> String {
     let base64 =
         |n: usize| char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[n % 64]);
     let random = |n: usize| (n * 2_654_435_761) >> 7;
+    let repeated = |text: &str| text.repeat(size / text.len());
     match kind {
-        "zeros" => "0".repeat(size),
-        "letters" => "a".repeat(size),
-        "spaces" => " ".repeat(size),
-        "empty lines" => "\n".repeat(size),
+        // Long words and long lines.
+        "zeros" => repeated("0"),
+        "letters" => repeated("a"),
         "base64 in a line" => filled(size, |n| base64(random(n)).to_string()),
+        "one deep path" => filled(size, |n| format!("/d{n}")),
+        "dots" => repeated("a.b"),
+        "dashes" => repeated("a-b_"),
+        "camel humps" => repeated("aB1"),
+        "quotes" => repeated("\"'`"),
+        "backslashes" => repeated("\\"),
+        "escaped dots" => repeated("\\."),
+        "brackets" => "[".repeat(size / 2) + &"]".repeat(size / 2),
+        "open links" => "[".repeat(size) + "](x",
+        "open tags" => repeated("<"),
+        "host tags" => repeated("<skill "),
+        "emoji" => repeated("🚢"),
+        "other scripts" => repeated("漢字，"),
+        // White space.
+        "spaces" => repeated(" "),
+        "empty lines" => repeated("\n"),
+        "short lines" => repeated("a b\n"),
+        "wrapped lines" => repeated("so many words that this line is wrapped by an editor at some column\n"),
+        // Many names.
         "distinct names" => filled(size, |n| format!("name_{n}_x ")),
         "distinct paths" => filled(size, |n| format!("src/m{n}/f{n}.rs:{n}\n")),
         "distinct numbers" => filled(size, |n| format!("{} ", 100_003 + random(n) % 900_000)),
-        "one deep path" => filled(size, |n| format!("/d{n}")),
-        "dots" => "a.b".repeat(size / 3),
-        "dashes" => "a-b_".repeat(size / 4),
-        "camel humps" => "aB1".repeat(size / 3),
-        "short lines" => "a b\n".repeat(size / 4),
-        "quotes" => "\"'`".repeat(size / 3),
-        "backslashes" => "\\".repeat(size),
-        "brackets" => "[".repeat(size / 2) + &"]".repeat(size / 2),
-        "open links" => "[".repeat(size) + "](x",
-        "wrapped lines" => {
-            "so many words that this line is wrapped by an editor at some column\n".repeat(size / 68)
-        }
-        "assignments" => "token = ".repeat(size / 8),
-        "addresses" => "https://a:b".repeat(size / 11),
+        "addresses" => repeated("https://a:b"),
+        "local addresses" => filled(size, |n| format!("http://localhost:{} ", 10_000 + n)),
+        "assignments" => repeated("token = "),
+        // What people, models and programs write.
         "headings" => filled(size, |n| format!("## Heading {n}\n- [ ] do {n}\n")),
         "diff" => filled(size, |n| format!("@@ -{n} +{n} @@\n-a{n}\n+b{n}\n")),
+        "patch" => filled(size, |n| format!("*** Begin Patch\n*** Update File: src/f{n}.rs\n+a\n")),
         "errors" => filled(size, |n| format!("error[E{n}]: failed at src/a.rs:{n}:1\n")),
+        "test results" => filled(size, |n| format!("test result: ok. {n} passed; 0 failed\n")),
         "sentences" => filled(size, |n| format!("Never touch file {n}, because it must stay. ")),
-        "other scripts" => "漢字，".repeat(size / 9),
-        "emoji" => "🚢".repeat(size / 4),
+        "messages of a host" => repeated("The user sent the following message: "),
+        "plan of a script" => {
+            filled(size, |n| format!("update_plan({{step: \"do {n}\", status: \"pending\"}}) "))
+        }
+        // Command lines.
+        "commands" => repeated("ls;"),
+        "wrapped commands" => repeated("sudo "),
+        "settings" => filled(size, |n| format!("VAR_{n}=1 ")),
+        "exports" => filled(size, |n| format!("export VAR_{n}=1; ")),
+        "pipes" => format!("cat a.rs{}", repeated(" | head -3")),
+        "here-documents" => repeated("cat <<A <<B\n"),
+        "shells" => repeated("bash -c 'sudo x' ; "),
+        // JSON.
+        "deep JSON" => "{\"a\":[".repeat(size / 14) + &"]}".repeat(size / 14),
+        "wide JSON" => format!("[{}1]", filled(size, |n| format!("{{\"a{n}\":[[{n}]]}},"))),
+        "nested JSON" => {
+            let nested = |_| "[".repeat(100) + "\"a b\"" + &"]".repeat(100) + ",";
+            format!("[{}1]", filled(size, nested))
+        }
         other => panic!("no input `{other}`"),
     }
 }
 
-/// A session in which a text is everything that a text can be: prompt, answer, input and output of a call.
+/// A session in which a text is everything that a text can be: prompt, answer, and the input and output of calls.
 fn session(text: &str) -> Log {
-    let mut messages = Vec::new();
-    let mut names = ids();
-    let mut now = Millis(1_000);
-    for turn in 0..1 {
-        now = Millis(now.0 + 1_000);
-        messages.push(Message::user(names.message(now), names.part(now), text).at(now));
-        let state = ToolState::completed(json!({ "path": "a.rs", "content": text }), text);
-        let call = Part::tool(names.part(now), format!("call_{turn}"), "write", state);
-        messages.push(Message::assistant(names.message(now), vec![call]).at(now));
-        let said = Part::text(names.part(now), text);
-        messages.push(Message::assistant(names.message(now), vec![said]).at(now));
-    }
-    messages.push(Message::user(names.message(now), names.part(now), "And now?").at(now));
-    Log::from_messages(messages)
+    // JSON that is nested too deeply stays the text it is.
+    let value: Value = serde_json::from_str(text).unwrap_or_else(|_| json!({ "text": text }));
+    let history = History::new()
+        .user(text)
+        .tool_with("write", json!({ "path": "a.rs", "content": text }), text)
+        .tool_with("bash", json!({ "command": text }), text)
+        .tool_with("exec", json!({ "code": text }), text)
+        .tool_with("question", json!({ "question": text }), text)
+        .tool_with("server_query", value, text)
+        .think(text, text);
+    Log::from_messages(history.user("And now?").messages())
+}
+
+/// A session of very many messages that are alike.
+fn long(kind: &str, size: usize) -> Log {
+    let failed = |n: usize| {
+        let input = json!({ "command": format!("cargo test case_{n}") });
+        ToolState::failed(input, format!("error: case_{n} failed"))
+    };
+    let next = |history: History, n: usize| match kind {
+        "failed commands" => history.tool_state("bash", failed(n)),
+        "edits" => history.tool_with("edit", json!({ "path": format!("src/m{n}/f{n}.rs") }), "done"),
+        "versions" => {
+            let input = json!({ "command": format!("tool_{n} --version") });
+            history.tool_with("bash", input, format!("tool_{n} 1.{n}"))
+        }
+        "orders" => {
+            history.user(format!("Never touch file_{n}.rs.")).say(format!("I won't touch file_{n}.rs."))
+        }
+        "prompts" => history.user(format!("Look at part {n} of the plan, please")),
+        "answers" => history.say(format!("Part {n} was broken because of `part_{n}`, and is fixed now.")),
+        "system messages" => {
+            history.user(format!("Rule {n}")).change(|message| message.info.role = Some(Role::System))
+        }
+        "reads" => history.tool_with("read", json!({ "path": "a.rs", "offset": n }), format!("line_{n}\n")),
+        other => panic!("no session of `{other}`"),
+    };
+    let history = (0..size / 10).fold(History::new().user("Begin."), next);
+    Log::from_messages(history.say("Done.").user("And now?").messages())
 }
 
 /// A policy that clears whatever it can, so that the smaller input is cleared as the larger one is.
@@ -103,11 +159,11 @@ fn clearing() -> Policy {
 }
 
 /// Climbs to the end; the summariser copies names out of the history.
-fn climb(log: &Log, trigger: Trigger, with_model: bool) {
+fn climb(log: &Log, with_model: bool) {
     let policy = Policy::default();
-    let limits = Limits::new(4_000, 500);
+    let limits = Limits::new(1_500, 300);
     let summariser = with_model.then(|| Summariser::named("small", Limits::new(2_000_000, 8_000)));
-    let situation = Situation { summariser, trigger, ..Situation::new(&policy, limits, Millis(9_000_000)) };
+    let situation = Situation { summariser, ..Situation::new(&policy, limits, Millis(9_000_000)) };
     let said = log.iter().map(Message::text).collect::<Vec<_>>().join(" ");
     let said: String = said.chars().take(4_000).collect();
     let (mut ladder, mut names) = (Ladder::new(log.clone(), situation), ids());
@@ -122,48 +178,57 @@ fn climb(log: &Log, trigger: Trigger, with_model: bool) {
     panic!("the ladder does not end");
 }
 
-type Work = fn(&str);
+type Work = fn(&Log);
 
-/// The steps of preparing a request, each on a fresh session: what was computed once is kept with its text.
+/// The steps of preparing a request, and of what is made of a session besides.
 const STEPS: [(&str, Work); 12] = [
-    ("redact", |text| drop(redact(text))),
-    ("window", |text| drop(Window::of(&session(text), &Policy::default()))),
-    ("floor", |text| {
-        let _ = floor::of_window(&Window::of(&session(text), &Policy::default()));
+    ("redact", |log| drop(redact_messages(&mut log.messages().to_vec()))),
+    ("window", |log| drop(Window::of(log, &Policy::default()))),
+    ("floor", |log| _ = floor::of_window(&Window::of(log, &Policy::default()))),
+    ("load", |log| drop(Load::of(log, &Policy::default(), Fixed::default(), &CharCounter::default()))),
+    ("prune", |log| drop(prune::plan(log, &clearing(), None))),
+    ("prune what was read again", |log| {
+        let choice = PruneChoice { repeated: true, ..PruneChoice::default() };
+        drop(plan_choice(log, &clearing(), &choice, None));
     }),
-    ("load", |text| {
-        drop(Load::of(&session(text), &Policy::default(), Fixed::default(), &CharCounter::default()));
+    ("cache", |log| {
+        let policy = Policy::default();
+        let window = Window::of(log, &policy);
+        let plan = CachePlan::new(&window, log, None, 0, &policy.cache);
+        drop(CachePlan::new(&window, log, Some(&plan.fingerprint), 0, &policy.cache));
     }),
-    ("prune", |text| drop(prune::plan(&session(text), &clearing(), None))),
-    ("cache", |text| {
-        let (log, policy) = (session(text), Policy::default());
-        let window = Window::of(&log, &policy);
-        let plan = CachePlan::new(&window, &log, None, 0, &policy.cache);
-        drop(CachePlan::new(&window, &log, Some(&plan.fingerprint), 0, &policy.cache));
-    }),
-    ("json", |text| {
-        let written = serde_json::to_string(session(text).messages()).unwrap();
+    ("json", |log| {
+        let written = serde_json::to_string(log.messages()).unwrap();
         drop(serde_json::from_str::<Vec<Message>>(&written).unwrap());
     }),
-    ("climb", |text| climb(&session(text), Trigger::Auto, false)),
-    ("climb with a model", |text| climb(&session(text), Trigger::Auto, true)),
-    ("climb after a refusal", |text| climb(&session(text), Trigger::Refused, false)),
-    ("fork", |text| drop(fork(&session(text), &Policy::default().fork))),
-    ("fork for a small child", |text| {
-        let (log, policy) = (session(text), Policy::default());
-        let child = Child { limits: Limits::new(8_000, 2_000), fixed: Fixed::default(), task: "Look." };
-        drop(fork_for(&log, &policy, &child, &policy.count));
+    ("climb", |log| climb(log, false)),
+    ("climb with a model", |log| climb(log, true)),
+    ("fork", |log| drop(fork(log, &Policy::default().fork))),
+    ("fork for a small child", |log| {
+        let policy = Policy::default();
+        let child = Child { limits: Limits::new(1_500, 300), fixed: Fixed::default(), task: "Look." };
+        drop(fork_for(log, &policy, &child, &policy.count));
     }),
 ];
 
-fn nanos(work: impl FnOnce()) -> u64 {
-    let now = || {
-        let time = clock_gettime(ClockId::ThreadCPUTime);
-        time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
-    };
-    let start = now();
-    work();
-    now() - start
+/// Bytes that are read and allocated. Texts keep what was computed of them, so each step gets a session of its own.
+fn measure(step: Work, log: &Log) -> u64 {
+    let read = work::bytes_read();
+    let allocated = allocation_counter::measure(|| step(log)).bytes_total;
+    allocated + work::bytes_read() - read
+}
+
+fn check(session: impl Fn(usize) -> Log) {
+    let mut slow = Vec::new();
+    for (step, work) in STEPS {
+        // Patterns that are compiled and tables that are built once are no work of this step.
+        work(&session(SIZE));
+        let (before, after) = (measure(work, &session(SIZE)), measure(work, &session(SIZE * GROWTH)));
+        if after > MOST * before {
+            slow.push(format!("{step}: {before}, then {after}"));
+        }
+    }
+    assert!(slow.is_empty(), "{}", slow.join("\n"));
 }
 
 #[rstest]
@@ -171,46 +236,67 @@ fn every_step_of_preparing_a_request_is_linear_in_ugly_input(
     #[values(
         "zeros",
         "letters",
-        "spaces",
-        "empty lines",
         "base64 in a line",
-        "distinct names",
-        "distinct paths",
-        "distinct numbers",
         "one deep path",
         "dots",
         "dashes",
         "camel humps",
-        "short lines",
-        "wrapped lines",
         "quotes",
         "backslashes",
+        "escaped dots",
         "brackets",
         "open links",
-        "assignments",
+        "open tags",
+        "host tags",
+        "emoji",
+        "other scripts",
+        "spaces",
+        "empty lines",
+        "short lines",
+        "wrapped lines",
+        "distinct names",
+        "distinct paths",
+        "distinct numbers",
         "addresses",
+        "local addresses",
+        "assignments",
         "headings",
         "diff",
+        "patch",
         "errors",
+        "test results",
         "sentences",
-        "other scripts",
-        "emoji"
+        "messages of a host",
+        "plan of a script",
+        "commands",
+        "wrapped commands",
+        "settings",
+        "exports",
+        "pipes",
+        "here-documents",
+        "shells",
+        "deep JSON",
+        "wide JSON",
+        "nested JSON"
     )]
     kind: &str,
 ) {
-    let (small, large) = (ugly(kind, SIZE), ugly(kind, SIZE * GROWTH));
-    let mut slow = Vec::new();
-    for (step, work) in STEPS {
-        let (mut after, mut before) = (nanos(|| work(&large)), nanos(|| work(&small)));
-        // A page that is touched for the first time or a table that is built once can look like growth. Twice more settles it.
-        for _ in 0..2 {
-            if after > LEAST_NANOS.max(before * MOST) {
-                (after, before) = (after.min(nanos(|| work(&large))), before.max(nanos(|| work(&small))));
-            }
-        }
-        if after > LEAST_NANOS.max(before * MOST) {
-            slow.push(format!("{step}: {before} ns, then {after} ns"));
-        }
-    }
-    assert!(slow.is_empty(), "{}", slow.join("\n"));
+    check(|size| session(&ugly(kind, size)));
+}
+
+#[rstest]
+fn every_step_of_preparing_a_request_is_linear_in_the_number_of_messages(
+    #[values(
+        "failed commands",
+        "edits",
+        "versions",
+        "orders",
+        "prompts",
+        "answers",
+        "system messages",
+        "reads"
+    )]
+    kind: &str,
+) {
+    check(|size| long(kind, size));
 }

@@ -113,8 +113,7 @@ async fn live(
     is_killed: bool,
 ) {
     let session = talk.session().clone();
-    let caller =
-        Caller { agent: agent.clone(), session: session.clone(), handle: talk.handle().clone(), part: None };
+    let caller = Caller::new(agent.clone(), session.clone(), talk.handle().clone());
     let wanted = number(TASKS, 24) as usize / LANES.len();
     // A name that no other run has, in whichever life.
     let mut names = 0;

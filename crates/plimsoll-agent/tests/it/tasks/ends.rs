@@ -286,12 +286,7 @@ async fn a_run_that_loses_its_session_in_the_queue_or_in_a_command_stops() {
     let board = TaskBoard::leasing(board, Duration::from_millis(600));
     let agent: Agent = plain.agent.clone().with_tasks(&board);
     let talk = agent.begin("").await.unwrap();
-    let caller = Caller {
-        agent: agent.clone(),
-        session: talk.session().clone(),
-        handle: talk.handle().clone(),
-        part: None,
-    };
+    let caller = Caller::new(agent.clone(), talk.session().clone(), talk.handle().clone());
     let works = board.launch(&caller, launch("Work")).await.unwrap();
     until("it works", async || board.task(&works.id).await.unwrap().data.progress.tool_calls == 1).await;
     let waits = board.launch(&caller, launch("Wait")).await.unwrap();

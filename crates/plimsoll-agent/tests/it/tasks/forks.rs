@@ -1,16 +1,21 @@
 //! What forked tasks are given, in the requests that the model receives.
 
+use std::sync::Arc;
+
 use plimsoll::fork::history::TASK_INTRODUCTION;
-use plimsoll::{Message, SessionId};
+use plimsoll::{Counter, Message, SessionId};
+use plimsoll_agent::RunEnd;
 use plimsoll_agent::tasks::{ForkFigures, ForkWay, Launch, Task, TaskLimits, TaskStatus};
 use plimsoll_config::AgentFork;
 use plimsoll_providers::Wire;
+use plimsoll_session::Counting;
 use plimsoll_testkit::server::{Captured, CapturedPart, ModelServer, Reply};
 use rstest::rstest;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::support::{TaskDock, is_child, launch, task_call};
-use crate::support::{Dock, lines, run};
+use crate::support::{CancellingCounter, Dock, lines, run};
 
 /// A parent that reads a file, launches a fork and waits; the child says what it was asked.
 fn forking(request: &Captured) -> Reply {
@@ -411,4 +416,24 @@ fn forks_are_counted_by_their_way_with_their_size_and_what_the_budget_cut() {
             largest: largest as u64
         }
     );
+}
+
+/// The digest of a long session took a while, in which Ctrl-C did nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_launch_is_cancelled_while_its_digest_is_made() {
+    let mut plain = Dock::new(ModelServer::answering(forking).unwrap());
+    let cancel = CancellationToken::new();
+    let counter = CancellingCounter::at(&cancel, |text| text.contains("<inherited_context>"));
+    plain.agent.counting = Counting::Fixed(Arc::clone(&counter) as Arc<dyn Counter>);
+    let dock = TaskDock::with(plain, TaskLimits::default(), None);
+    dock.dock.write("chart.txt", "rocks at nine fathoms\n");
+    let mut talk = dock.begin().await;
+    let report = talk.run("Sail to Bergen", &cancel).await.unwrap();
+    assert_eq!(report.end, RunEnd::Cancelled);
+    assert_eq!(counter.counted_after(), 0, "texts were counted after that");
+    assert!(dock.board.tasks(None).await.unwrap().is_empty(), "no task was made");
+    assert_eq!(dock.board.active_here(), 0);
+    // The call has a result, and the session goes on.
+    let report = run(&mut talk, "Without help, then").await;
+    assert_eq!(report.text, "Good.");
 }

@@ -80,12 +80,7 @@ async fn the_parent_killed_at_a_point() {
     agent.policy = policy(|_| {});
     let agent = agent.with_tasks(&board);
     let mut talk = agent.open(&SESSION.into()).await.unwrap();
-    let caller = Caller {
-        agent: agent.clone(),
-        session: talk.session().clone(),
-        handle: talk.handle().clone(),
-        part: None,
-    };
+    let caller = Caller::new(agent.clone(), talk.session().clone(), talk.handle().clone());
     let cancel = CancellationToken::new();
     let task = board.launch(&caller, launch("One")).await.unwrap();
     for round in 0..2 {

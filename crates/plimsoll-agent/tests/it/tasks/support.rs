@@ -64,12 +64,7 @@ impl TaskDock {
     }
 
     pub(crate) fn caller(&self, talk: &Conversation) -> Caller {
-        Caller {
-            agent: self.agent.clone(),
-            session: talk.session().clone(),
-            handle: talk.handle().clone(),
-            part: None,
-        }
+        Caller::new(self.agent.clone(), talk.session().clone(), talk.handle().clone())
     }
 
     pub(crate) async fn launch(&self, talk: &Conversation, prompt: &str) -> Task {

@@ -8,6 +8,7 @@ use super::super::contract;
 use super::super::prose::{Pattern, any_of, matches};
 use super::room::Written;
 use crate::chars::{Chars, level};
+use crate::pattern::Regex;
 
 /// A section with its title.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -111,7 +112,7 @@ fn use_of(title: &str) -> Use {
 /// The text without what a model wrote to itself before its summary, and without orders around it.
 fn without_analysis(text: &str) -> String {
     static ORDER: Pattern = Pattern::new(|| {
-        regex::Regex::new(
+        Regex::new(
             r"(?i)^(?:this session is being continued|the conversation is summari[sz]ed below|please continue|continue (?:the conversation|with the last task|from where)|resume (?:directly|the)|if you need specific details from before|do not (?:acknowledge|recap|mention)|pick up (?:the last task|where)|recent messages are preserved|this summary covers|the following is a summary|another language model started|you have to build on)",
         )
         .ok()

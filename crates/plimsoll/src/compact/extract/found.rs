@@ -9,6 +9,7 @@ use super::super::prose::{
 };
 use super::room::Written;
 use crate::chars::Chars;
+use crate::pattern::Regex;
 use crate::policy::SummaryPolicy;
 
 /// A sentence that may be worth keeping.
@@ -367,7 +368,7 @@ fn score(text: &str, kind: PieceKind) -> f64 {
     });
     // How something is run often stands only in a report: the user runs it.
     static COMMAND: Pattern = Pattern::new(|| {
-        regex::Regex::new(
+        Regex::new(
             r"`(?:npx|npm|pnpm|yarn|bun|node|deno|cargo|make|just|python3?|pip|uv|pytest|go|ruby|bundle|rails|docker|kubectl|php|composer|dotnet|mvn|gradle|curl|git|\./\S+) [^`]+`",
         )
         .ok()
@@ -389,7 +390,7 @@ fn score(text: &str, kind: PieceKind) -> f64 {
         ])
     });
     static ANNOUNCEMENT: Pattern = Pattern::new(|| {
-        regex::Regex::new(
+        Regex::new(
             r"(?i)^(?:(?:now|next|first|then|also),? (?:add|update|create|remove|fix|check|make|find|run|replace)|(?:ok(?:ay)?[,.]? |great[,.!]? |perfect[,.!]? |good[,.!]? |now,? |next,? |first,? |also,? |then,? )*(?:implementing|proceeding|continuing|starting|working on|i['’]m (?:now |also |just )?\w+ing|let me|let's|i'll|i’ll|i will|i'm going|i’m going|now let|here's|here’s|here is|here are|looking at|checking))\b",
         )
         .ok()

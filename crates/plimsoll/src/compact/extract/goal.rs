@@ -5,6 +5,7 @@ use super::super::prose::{Pattern, Piece, PieceKind, matches, pieces, shorten, s
 use super::room::Written;
 use super::said::Words;
 use crate::chars::{Chars, level};
+use crate::pattern::Regex;
 use crate::policy::SummaryPolicy;
 
 /// Label of the first message of the user.
@@ -106,7 +107,7 @@ pub(super) fn write_next(facts: &Facts, is_in_view: bool, room: Chars) -> Writte
 /// Returns the agent's newest announcements, and a question that the user has not answered.
 fn announced(turn: &Turn) -> Vec<String> {
     static NEXT: Pattern = Pattern::new(|| {
-        regex::Regex::new(
+        Regex::new(
             r"(?i)\b(?:next|remaining|remains|still (?:needs?|missing|open|have to|need to)|todo|i['’]?ll|i will|i['’]?m going to|i am going to|let me|let['’]?s|let us|we (?:need to|should|will|have to)|now i|left to do|yet to|to be done|what['’]s left|pending|continue with|continuing with)\b|下一步|接下來|接下来|剩下|próxim|siguiente|als nächstes|ensuite|prochaine",
         )
         .ok()

@@ -63,8 +63,9 @@ pub fn extract_before(
     policy: &SummaryPolicy,
     counter: &dyn Counter,
 ) -> Text {
-    let facts = Facts::gather(history, policy);
-    let all = (!following.is_empty()).then(|| Facts::gather(&[history, following].concat(), policy));
+    let gather = |messages: &[&Message]| Facts::gather_unless(&|| counter.is_stopped(), messages, policy);
+    let facts = gather(history);
+    let all = (!following.is_empty()).then(|| gather(&[history, following].concat()));
     let now = all.as_ref().unwrap_or(&facts);
     let material = Material::collect(&facts, now, history, prior, policy);
     fit(most, counter, |room| material.render(room, policy))
@@ -102,6 +103,9 @@ fn fit(most: Tokens, counter: &dyn Counter, render: impl Fn(Chars) -> String) ->
     let (mut fits, mut exceeds): (u64, Option<u64>) = (0, None);
     let mut room = most.0.saturating_mul(CharCounter::default().chars_per_token);
     for round in 0..ROUNDS {
+        if counter.is_stopped() {
+            return Text::default();
+        }
         let (text, size) = rendered(Chars(room));
         let filled = size.0 as f64 / most.0.max(1) as f64;
         if size <= most {

@@ -10,6 +10,7 @@ use super::super::prose::{
 };
 use super::room::Written;
 use crate::chars::{Chars, level};
+use crate::pattern::Regex;
 use crate::policy::SummaryPolicy;
 
 /// What the user said in one message, made ready to be shortened to any length.
@@ -104,7 +105,7 @@ impl Words {
 /// A sentence in at most so many chars. Where it has to be cut, the words that only lead it in go first.
 fn shorten_piece(text: &str, limit: Chars) -> String {
     static LEADS: Pattern = Pattern::new(|| {
-        regex::Regex::new(
+        Regex::new(
             r"(?i)^(?:(?:ok|okay|alright|hm+|so|well|wait|actually|great|nice|cool|dude|hey|hi|please|pls|just|also|now|and|i think|i guess|i want you to|i would like you to|i'd like you to|can you|could you)[\s,.!:]+)+",
         )
         .ok()
@@ -157,12 +158,19 @@ impl Picked<'_> {
 fn add_best(picked: &mut [Picked], room: Chars, policy: &SummaryPolicy) {
     let count = picked.len();
     let mut taken = vec![0i32; count];
-    // The text that a piece would be shown with, and what that costs beyond what is shown already.
-    let next = |words: &Words, chosen: &[Option<String>], place: usize| {
-        let text = shorten_piece(&words.pieces[place].text, policy.sentence_chars);
+    // The length that a piece would be shown with. It is looked at again and again while pieces are chosen.
+    let length = |piece: &Piece| Chars::of(&shorten_piece(&piece.text, policy.sentence_chars));
+    let lengths: Vec<Vec<Chars>> = picked
+        .iter()
+        .map(|picked| match &picked.shown {
+            Showing::Pieces(_) => picked.words.pieces.iter().map(length).collect(),
+            Showing::Whole | Showing::Cut(_) => Vec::new(),
+        })
+        .collect();
+    // What that costs beyond what is shown already.
+    let cost_of = |at: usize, chosen: &[Option<String>], place: usize| {
         let shown = chosen[place].as_ref().map_or(Chars::ZERO, |text| Chars::of(text) + JOINT);
-        let cost = (Chars::of(&text) + JOINT).saturating_sub(shown);
-        (text, cost)
+        (lengths[at][place] + JOINT).saturating_sub(shown)
     };
     let worth = |at: usize, place: usize, score: i32, cost: Chars, taken: &[i32]| {
         // The newer of two is the likelier to hold.
@@ -176,7 +184,7 @@ fn add_best(picked: &mut [Picked], room: Chars, policy: &SummaryPolicy) {
         let pieces = picked.words.pieces.iter().zip(chosen).enumerate();
         let missing = pieces.filter(|(_, (piece, text))| text.as_ref() != Some(&piece.text));
         queue.extend(missing.map(|(place, _)| {
-            let (_, cost) = next(picked.words, chosen, place);
+            let cost = cost_of(at, chosen, place);
             worth(at, place, picked.words.scores[place], cost, &taken)
         }));
     }
@@ -184,7 +192,7 @@ fn add_best(picked: &mut [Picked], room: Chars, policy: &SummaryPolicy) {
     while let Some(best) = queue.pop() {
         let (_, Reverse(at), Reverse(place)) = best;
         let Picked { words, shown: Showing::Pieces(chosen) } = &mut picked[at] else { continue };
-        let (text, cost) = next(words, chosen, place);
+        let cost = cost_of(at, chosen, place);
         let now = worth(at, place, words.scores[place], cost, &taken);
         if now < best {
             queue.push(now);
@@ -198,7 +206,7 @@ fn add_best(picked: &mut [Picked], room: Chars, policy: &SummaryPolicy) {
         }
         left = left.saturating_sub(cost);
         taken[at] += 1;
-        chosen[place] = Some(text);
+        chosen[place] = Some(shorten_piece(&words.pieces[place].text, policy.sentence_chars));
     }
 }
 
@@ -211,10 +219,7 @@ const COST: Chars = Chars(60);
 /// the ends could be shown.
 fn clauses(piece: Piece) -> Vec<Piece> {
     static SEAM: Pattern = Pattern::new(|| {
-        regex::Regex::new(
-            r"(?i)[,;:] | (?:- |– |— )| (?:and|then|but|so|because|also|which|while) |[，；：、]",
-        )
-        .ok()
+        Regex::new(r"(?i)[,;:] | (?:- |– |— )| (?:and|then|but|so|because|also|which|while) |[，；：、]").ok()
     });
     let Some(seam) = SEAM.as_ref().filter(|_| Chars::of(&piece.text) > LONG_SENTENCE) else {
         return vec![piece];
@@ -509,7 +514,7 @@ fn scores(pieces: &[Piece], open: &[BTreeSet<String>]) -> Vec<i32> {
         ])
     });
     static SETTLED: Pattern = Pattern::new(|| {
-        regex::Regex::new(r"^(?:\d+[.)] )?[\p{L}][\p{L}\p{N} /_-]{1,24}: \S|\S (?:->|→|=>) \S").ok()
+        Regex::new(r"^(?:\d+[.)] )?[\p{L}][\p{L}\p{N} /_-]{1,24}: \S|\S (?:->|→|=>) \S").ok()
     });
     // The sections of the message that an open task speaks of.
     let is_open = |piece: &&Piece| {

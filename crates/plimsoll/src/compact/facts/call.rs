@@ -3,12 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use regex::Regex;
 use serde_json::Value;
 
 use super::super::prose::Pattern;
 use crate::chars::{Chars, head, tail};
 use crate::log::{Message, MessageId, Part, PartBody, ToolResultPart, ToolStatus};
+use crate::pattern::Regex;
 
 /// A call of a tool with what came of it.
 pub(super) struct Call<'a> {

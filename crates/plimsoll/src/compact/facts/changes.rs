@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 
-use regex::Regex;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -12,7 +11,9 @@ use super::call::{Call, Outcome};
 use super::commands::command_lines;
 use super::shell::{self, Program};
 use crate::log::MessageId;
+use crate::pattern::Regex;
 use crate::redact::redact;
+use crate::work;
 
 /// A file that was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -203,7 +204,7 @@ fn edits(call: &Call, found: &mut Vec<(String, Change)>) {
 fn patches(input: &Value, found: &mut Vec<(String, Change)>) {
     match input {
         Value::String(text) => {
-            if text.contains("*** Begin Patch") {
+            if work::read(text).contains("*** Begin Patch") {
                 patch_headers(text, found);
             }
             if text.contains("\n+++ b/") && (text.contains("git apply") || text.contains("patch -p")) {
@@ -224,7 +225,7 @@ fn patch_headers(text: &str, found: &mut Vec<(String, Change)>) {
         ("*** Delete File: ", Change::Deleted),
         ("*** Move to: ", Change::Created),
     ];
-    for (at, _) in text.match_indices("*** ") {
+    for (at, _) in work::read(text).match_indices("*** ") {
         let rest = &text[at..];
         let Some((header, change)) = HEADERS.iter().find(|(header, _)| rest.starts_with(header)) else {
             continue;
@@ -324,6 +325,9 @@ fn shell_changes(line: &str, directory: Option<&str>, found: &mut Vec<(String, C
     }
 }
 
+/// Files that are taken from one script.
+const MOST_SCRIPTED: usize = 50;
+
 /// Files that a script inside a command line opens for writing by their names.
 fn scripted(line: &str) -> Vec<&str> {
     static WRITES: Pattern = Pattern::new(|| {
@@ -337,7 +341,7 @@ fn scripted(line: &str) -> Vec<&str> {
     let writes = ["write_text", "open(", "writeFile"].iter().any(|sign| line.contains(sign));
     let Some(pattern) = WRITES.as_ref().filter(|_| writes) else { return Vec::new() };
     let indirect = line.contains("write_text");
-    let captures = pattern.captures_iter(line);
+    let captures = pattern.captures_iter(line).take(MOST_SCRIPTED);
     let paths = captures.filter_map(|found| match (found.get(1), found.get(2), found.get(3)) {
         (Some(path), ..) | (_, _, Some(path)) => Some(path.as_str()),
         (_, Some(path), _) if indirect => Some(path.as_str()),

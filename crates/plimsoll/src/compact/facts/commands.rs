@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use regex::Regex;
 use serde_json::Value;
 
 use super::super::prose::{Pattern, normal, shorten};
 use super::call::{Call, Outcome, is_named};
+use super::newest::NewestLast;
 use super::shell::{self, Program};
 use crate::chars::{Chars, head, tail};
 use crate::log::MessageId;
+use crate::pattern::Regex;
 use crate::redact::redact;
 
 /// A command that builds, tests or runs something.
@@ -68,7 +69,7 @@ pub struct Commit {
 pub(super) struct Commands {
     runs: BTreeMap<String, CommandRun>,
     errors: BTreeMap<String, (usize, OpenError)>,
-    addresses: Vec<String>,
+    addresses: NewestLast,
     pub(super) commit: Option<Commit>,
     /// Commands that a host runs on while the model does something else, by the host's name for them.
     waiting: BTreeMap<String, String>,
@@ -80,7 +81,7 @@ impl Commands {
     /// `longest` is how much of a command line is kept, `scan` how much of each end of an output is looked at.
     pub(super) fn new(longest: Chars, scan: Chars) -> Commands {
         let (runs, errors, waiting) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
-        Commands { runs, errors, addresses: Vec::new(), commit: None, waiting, longest, scan }
+        Commands { runs, errors, addresses: NewestLast::default(), commit: None, waiting, longest, scan }
     }
 
     /// Take note of what a call ran, and of whether it failed.
@@ -121,7 +122,7 @@ impl Commands {
         let work: Vec<(&Program, u8)> =
             programs.iter().filter_map(|program| Some((program, weight(program)?))).collect();
         for program in &programs {
-            self.note_addresses(&program.text);
+            self.note_addresses(head(&program.text, self.scan));
         }
         if let Some(program) = programs.iter().find(|program| is_git(program, "commit"))
             && call.outcome == Outcome::Ended
@@ -212,9 +213,7 @@ impl Commands {
         });
         let Some(pattern) = LOCAL.as_ref().filter(|_| text.contains("://")) else { return };
         for address in pattern.find_iter(text) {
-            let address = address.as_str().to_owned();
-            self.addresses.retain(|known| *known != address);
-            self.addresses.push(address);
+            self.addresses.add(address.as_str().to_owned(), address.as_str().to_owned());
         }
     }
 
@@ -224,7 +223,7 @@ impl Commands {
         runs.sort_by_key(|run| run.order);
         let mut errors: Vec<(usize, OpenError)> = self.errors.into_values().collect();
         errors.sort_by_key(|(order, _)| *order);
-        (runs, errors.into_iter().map(|(_, error)| error).collect(), self.addresses)
+        (runs, errors.into_iter().map(|(_, error)| error).collect(), self.addresses.finish())
     }
 }
 
@@ -267,6 +266,9 @@ fn is_shell(word: &str) -> bool {
     matches!(name.trim_end_matches(".exe"), "bash" | "sh" | "zsh" | "powershell" | "pwsh" | "cmd")
 }
 
+/// Commands that are taken from one script.
+const MOST_SCRIPTED: usize = 50;
+
 /// The commands in a script of a tool that lets the model program its calls.
 fn scripted(script: &str) -> Vec<String> {
     static COMMANDS: Pattern = Pattern::new(|| {
@@ -276,7 +278,7 @@ fn scripted(script: &str) -> Vec<String> {
         .ok()
     });
     let Some(pattern) = COMMANDS.as_ref() else { return Vec::new() };
-    let found = pattern.captures_iter(script);
+    let found = pattern.captures_iter(script).take(MOST_SCRIPTED);
     let texts = found.filter_map(|found| found.get(1).or(found.get(2)).or(found.get(3)));
     texts.map(|text| unescape(text.as_str())).collect()
 }
@@ -526,7 +528,7 @@ fn ended(call: &Call, last: &Program, scan: Chars) -> Ended {
 /// What test and build programs say of themselves: whether it went well, and how many of what.
 fn verdict(result: &str, scan: Chars) -> (Option<bool>, Option<String>) {
     static RUST: Pattern =
-        Pattern::new(|| Regex::new(r"(?m)^test result: (ok|FAILED)\. (\d+) passed; (\d+) failed").ok());
+        Pattern::new(|| Regex::new(r"^test result: (ok|FAILED)\. (\d+) passed; (\d+) failed").ok());
     static COUNTS: Pattern =
         Pattern::new(|| Regex::new(r"(?i)\b(\d+) (passed|passing|failed|failing|failures|errors?)\b").ok());
     static BROKEN: Pattern = Pattern::new(|| {
@@ -541,7 +543,7 @@ fn verdict(result: &str, scan: Chars) -> (Option<bool>, Option<String>) {
     });
     if let Some(pattern) = RUST.as_ref().filter(|_| result.contains("test result: ")) {
         let (mut passed, mut failed, mut any) = (0u64, 0u64, false);
-        for found in pattern.captures_iter(result) {
+        for found in result.lines().filter_map(|line| pattern.captures(line)) {
             let number = |place: usize| {
                 found.get(place).and_then(|number| number.as_str().parse().ok()).unwrap_or(0u64)
             };

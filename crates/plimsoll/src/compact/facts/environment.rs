@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use regex::Regex;
-
 use super::super::prose::{Pattern, plain, shorten};
 use super::call::{Call, Outcome};
 use super::commands::command_lines;
+use super::newest::NewestLast;
 use super::shell::{self, Program};
 use crate::chars::{Chars, head};
+use crate::pattern::Regex;
 use crate::redact::redact;
 
 /// The environment in which commands ran, as far as the calls show it.
@@ -29,8 +29,8 @@ pub struct Environment {
 pub(super) struct Surroundings {
     directories: BTreeMap<String, usize>,
     branch: Option<String>,
-    variables: Vec<String>,
-    versions: Vec<String>,
+    variables: NewestLast,
+    versions: NewestLast,
     scan: Chars,
 }
 
@@ -78,8 +78,7 @@ impl Surroundings {
             if name.len() < 3 || SHELLS_OWN.contains(&name) || value.contains("$(") || value.contains('`') {
                 continue;
             }
-            self.variables.retain(|known| known.split('=').next() != Some(name));
-            self.variables.push(redact(setting).text);
+            self.variables.add(name.to_owned(), redact(setting).text);
         }
     }
 
@@ -113,9 +112,8 @@ impl Surroundings {
         } else {
             format!("{name} {line}")
         };
-        let key = |version: &str| version.split(' ').next().unwrap_or_default().to_owned();
-        self.versions.retain(|known| key(known) != key(&line));
-        self.versions.push(shorten(&line, LONGEST_VERSION + Chars(20)));
+        let tool = line.split(' ').next().unwrap_or_default().to_owned();
+        self.versions.add(tool, shorten(&line, LONGEST_VERSION + Chars(20)));
     }
 
     /// The environment; of two directories the one that more commands ran in.
@@ -125,8 +123,8 @@ impl Surroundings {
         Environment {
             directory: directory.map(|(path, _)| path),
             branch: self.branch,
-            variables: self.variables,
-            versions: self.versions,
+            variables: self.variables.finish(),
+            versions: self.versions.finish(),
         }
     }
 }

@@ -7,14 +7,13 @@
 
 use std::collections::BTreeSet;
 
-use regex::Regex;
-
 use super::super::prose::{Pattern, PieceKind, any_of, matches, normal, pieces};
 use super::strip::typed_only;
 use super::superseded::Later;
 use super::user::UserWords;
 use crate::chars::Chars;
 use crate::log::MessageId;
+use crate::pattern::Regex;
 use crate::policy::SummaryPolicy;
 
 /// A sentence in which the user laid something down.

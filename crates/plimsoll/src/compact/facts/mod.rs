@@ -13,6 +13,7 @@ mod changes;
 mod commands;
 mod environment;
 mod instructions;
+mod newest;
 mod reads;
 mod shell;
 mod steps;
@@ -73,6 +74,15 @@ pub struct Facts {
 impl Facts {
     /// Gather the facts of a history. Summaries and markers in it are passed over: they are no history.
     pub fn gather(history: &[&Message], policy: &SummaryPolicy) -> Facts {
+        Facts::gather_unless(&|| false, history, policy)
+    }
+
+    /// Like [`gather`](Facts::gather); once `is_stopped` says so, the rest of the history is left out.
+    pub(in crate::compact) fn gather_unless(
+        is_stopped: &dyn Fn() -> bool,
+        history: &[&Message],
+        policy: &SummaryPolicy,
+    ) -> Facts {
         let results = Results::collect(history);
         let scan = policy.result_chars;
         let mut words = user::Gathered::new(policy);
@@ -85,6 +95,9 @@ impl Facts {
         let mut later = superseded::Later::default();
         let (mut number, mut is_waiting) = (0, false);
         for message in history {
+            if is_stopped() {
+                break;
+            }
             if message.info.summary {
                 continue;
             }

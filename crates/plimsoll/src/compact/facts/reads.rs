@@ -9,6 +9,7 @@ use serde_json::Value;
 use super::changes::paths as paths_of_input;
 use super::commands::shell_commands;
 use super::shell::{self, Program};
+use crate::fnv::Fnv;
 
 /// What commands of one call showed of files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -122,8 +123,8 @@ fn lines_asked(input: &Value) -> ReadLines {
             ["offset", "limit", "line", "range", "start", "end"].iter().any(|word| name.contains(word));
         asks && !value.is_null()
     });
-    let picked: String = fields.map(|(name, value)| format!("{name}={value};")).collect();
-    if picked.is_empty() { ReadLines::All } else { ReadLines::Picked(picked) }
+    let words: String = fields.map(|(name, value)| format!("{name}={value};")).collect();
+    if words.is_empty() { ReadLines::All } else { picked(words) }
 }
 
 /// What the commands of a call showed of files; nothing for a call that ran no command.
@@ -131,13 +132,10 @@ pub fn shell_reads(tool: &str, input: &Value) -> ShellReads {
     let mut reads = ShellReads { files: Vec::new(), is_all: true };
     let workdir = ["workdir", "cwd"].iter().find_map(|key| input.get(*key)?.as_str());
     for line in shell_commands(tool, input) {
-        let mut programs = shell::programs(&line);
-        while !programs.is_empty() {
-            // A pipe's programs work on what its first one shows.
-            let end =
-                programs.iter().position(|program| !program.piped).map_or(programs.len(), |last| last + 1);
-            let pipe: Vec<Program> = programs.drain(..end).collect();
-            match read_of(&pipe) {
+        let programs = shell::programs(&line);
+        // A pipe's programs work on what its first one shows.
+        for pipe in programs.chunk_by(|program, _| program.piped) {
+            match read_of(pipe) {
                 Some(mut files) => {
                     files.iter_mut().for_each(|file| {
                         let directory = pipe[0].directory.as_deref();
@@ -158,10 +156,21 @@ fn says_little(program: &Program) -> bool {
     matches!(program.name(), "echo" | "printf" | "pwd" | "true" | ":") && program.writes.is_empty()
 }
 
+/// Longest pipe that is followed.
+const LONGEST_PIPE: usize = 16;
+/// Longest words that tell which lines were picked. Longer ones are told apart by their hash: each file of a command has a
+/// copy of them.
+const LONGEST_WORDS: usize = 200;
+
+fn picked(words: String) -> ReadLines {
+    let is_short = words.len() <= LONGEST_WORDS;
+    ReadLines::Picked(if is_short { words } else { format!("{:016x}", Fnv::of(words.as_bytes())) })
+}
+
 /// The files that a pipe shows, if that is what it does.
 fn read_of(pipe: &[Program]) -> Option<Vec<FileRead>> {
     let (first, filters) = pipe.split_first()?;
-    if pipe.iter().any(|program| !program.writes.is_empty()) {
+    if pipe.len() > LONGEST_PIPE || pipe.iter().any(|program| !program.writes.is_empty()) {
         return None;
     }
     let mut shown = shown_by(first)?;
@@ -174,7 +183,8 @@ fn read_of(pipe: &[Program]) -> Option<Vec<FileRead>> {
         shown.iter_mut().for_each(|file| {
             file.lines = match (&file.lines, &lines) {
                 (ReadLines::All, lines) => lines.clone(),
-                (known, _) => ReadLines::Picked(format!("{known:?} | {}", filter.text)),
+                (ReadLines::Range(first, last), _) => picked(format!("{first},{last} | {}", filter.text)),
+                (ReadLines::Picked(known), _) => picked(format!("{known} | {}", filter.text)),
             };
         });
     }
@@ -226,7 +236,7 @@ fn lines_of(program: &Program) -> Option<(ReadLines, Vec<String>)> {
         let short = options.iter().find_map(|(option, _)| option.strip_prefix('-')?.parse::<u64>().ok());
         value(names).and_then(|value| value.parse().ok()).or(short)
     };
-    let picked = |what: &str| ReadLines::Picked(format!("{name} {what}"));
+    let picked = |what: &str| picked(format!("{name} {what}"));
     Some(match name.as_str() {
         "head" => {
             (count(&["-n"]).map_or(ReadLines::Range(1, 10), |last| ReadLines::Range(1, last)), operands)
@@ -277,7 +287,7 @@ fn sed_range(script: &str) -> Option<ReadLines> {
         None => range.parse().ok().map(|line: u64| (line, line)),
     };
     let lines = numbers.map(|(first, last)| ReadLines::Range(first, last));
-    Some(lines.unwrap_or_else(|| ReadLines::Picked(script.to_owned())))
+    Some(lines.unwrap_or_else(|| picked(script.to_owned())))
 }
 
 /// A program's arguments, options with their values apart from the rest.
@@ -357,6 +367,20 @@ mod tests {
         assert!(ReadLines::All.cover(&first) && !first.cover(&ReadLines::All));
         assert!(ReadLines::Range(1, 80).cover(&ReadLines::Range(20, 30)));
         assert!(!ReadLines::Range(1, 80).cover(&ReadLines::Range(20, 90)));
+    }
+
+    /// Each program of a pipe once doubled the length of what told the lines: 30 of them took a gigabyte.
+    #[test]
+    fn a_long_pipe_takes_no_more_room_than_a_short_one() {
+        let lines = |programs: usize| {
+            let command = format!("cat 'a \"b\".rs'{}", " | sed -n '/\"/p'".repeat(programs));
+            let reads = shell_reads("bash", &json!({ "command": command }));
+            reads.files.first().map(|file| file.lines.clone())
+        };
+        let ReadLines::Picked(short) = lines(2).unwrap() else { panic!("two filters pick lines") };
+        let ReadLines::Picked(long) = lines(15).unwrap() else { panic!("so do fifteen") };
+        assert!(short.len() <= 200 && long.len() <= 200 && short != long);
+        assert_eq!(lines(16), None, "a pipe of seventeen programs is not followed");
     }
 
     #[test]

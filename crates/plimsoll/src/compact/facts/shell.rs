@@ -3,6 +3,8 @@
 //! This is no shell. It knows quotes, separators, redirections, here-documents and PowerShell's here-strings, and
 //! takes everything else for words. Where it errs it names one program or file too few.
 
+use crate::work;
+
 /// One program call of a command line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Program {
@@ -86,9 +88,13 @@ pub(super) fn join(directory: Option<&str>, path: &str) -> String {
 const LONGEST_SETTING: usize = 60;
 /// A shell inside a shell inside a shell is nobody's command line.
 const DEEPEST: usize = 3;
+/// Wrappers and settings that are taken off a command. Each moves all words behind it.
+const MOST_WRAPPERS: usize = 64;
+/// Longest name in a path of Windows.
+const LONGEST_NAME: usize = 255;
 
 fn unwrap(mut program: Program, found: &mut Vec<Program>, depth: usize) {
-    loop {
+    for _ in 0..MOST_WRAPPERS {
         let name = program.name().to_owned();
         let is_setting = |word: &str| {
             let (key, _) = word.split_once('=').unwrap_or_default();
@@ -111,7 +117,7 @@ fn unwrap(mut program: Program, found: &mut Vec<Program>, depth: usize) {
         let skipped = program.words.drain(..skip.min(program.words.len()));
         program.settings.extend(skipped.filter(|word| is_setting(word) && word.len() <= LONGEST_SETTING));
         let first = program.words.first().cloned().unwrap_or_default();
-        if let Some(at) = program.text.find(&first).filter(|_| !first.is_empty()) {
+        if let Some(at) = work::find(work::read(&program.text), &first).filter(|_| !first.is_empty()) {
             program.text.replace_range(..at, "");
         }
     }
@@ -175,7 +181,7 @@ impl<'a> Reader<'a> {
     fn new(line: &'a str) -> Reader<'a> {
         Reader {
             line,
-            chars: line.char_indices().peekable(),
+            chars: work::read(line).char_indices().peekable(),
             found: Vec::new(),
             program: Program::default(),
             word: None,
@@ -249,7 +255,8 @@ impl<'a> Reader<'a> {
 
     /// Whether a backslash before this letter parts two names of a path, as in `C:\Users\.config`, rather than quotes it.
     fn is_in_windows_path(&self, next: char) -> bool {
-        matches!(next, '.' | '_' | '-') && self.word.as_ref().is_some_and(|word| word.contains('\\'))
+        let is_split = |word: &String| word.bytes().rev().take(LONGEST_NAME + 1).any(|byte| byte == b'\\');
+        matches!(next, '.' | '_' | '-') && self.word.as_ref().is_some_and(is_split)
     }
 
     /// PowerShell's `@'` … `'@`, which ends only at the beginning of a line.
@@ -257,7 +264,7 @@ impl<'a> Reader<'a> {
         let Some((_, quote)) = self.chars.next() else { return };
         let end = format!("\n{quote}@");
         let from = self.offset();
-        let skip = self.line[from..].find(&end).map_or(self.line.len() - from, |at| at + end.len());
+        let skip = work::find(&self.line[from..], &end).map_or(self.line.len() - from, |at| at + end.len());
         self.skip_to(from + skip);
         self.word.get_or_insert_default();
     }
@@ -358,7 +365,7 @@ impl<'a> Reader<'a> {
         for end in std::mem::take(&mut self.heredocs) {
             let mut from = self.offset();
             for line in self.line[from..].split_inclusive('\n') {
-                from += line.len();
+                from += work::read(line).len();
                 if line.trim() == end {
                     break;
                 }

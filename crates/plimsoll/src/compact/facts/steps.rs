@@ -43,6 +43,9 @@ impl Steps {
             // What is done again is one step, at its newer place.
             self.newest.retain(|known| *known != step);
             self.newest.push_back(step);
+            if self.newest.len() > self.most {
+                self.newest.pop_front();
+            }
         }
         // Lists of things to do name no code.
         if !call.tool.contains("todo")
@@ -52,9 +55,6 @@ impl Steps {
             let mut names = BTreeSet::new();
             identifiers(call.input, &mut names);
             self.names.push_back(names);
-        }
-        while self.newest.len() > self.most {
-            self.newest.pop_front();
         }
         while self.names.len() > self.most {
             self.names.pop_front();

@@ -3,11 +3,11 @@
 
 use std::sync::LazyLock;
 
-use regex::Regex;
-
 use super::super::prose::{Pattern, matches, normal, shorten};
 use crate::chars::Chars;
+use crate::pattern::Regex;
 use crate::policy::SummaryPolicy;
+use crate::work;
 
 /// Elements whose content the host wrote: they go with all that is in them.
 const HOST_TAGS: &[&str] = &[
@@ -109,7 +109,7 @@ pub(super) fn own_words(text: &str) -> String {
     let text = without_host_elements(text);
     let command = slash_command(&text.command);
     let mut kept: Vec<&str> = Vec::new();
-    for line in text.rest.lines() {
+    for line in work::read(&text.rest).lines() {
         let trimmed = line.trim();
         let host = HOST_STARTS.iter().any(|start| trimmed.starts_with(start));
         let image = trimmed.starts_with("[Image") && trimmed.ends_with(']') && trimmed.len() < 80;
@@ -147,7 +147,9 @@ struct Stripped {
 fn without_host_elements(text: &str) -> Stripped {
     let mut stripped = Stripped { rest: String::with_capacity(text.len()), command: String::new() };
     let mut rest = text;
-    while let Some(open) = rest.find('<') {
+    // Without a `>` in the rest no tag can end there. The rest is searched for one only once.
+    let mut has_ends = true;
+    while let Some(open) = work::find(rest, "<") {
         stripped.rest.push_str(&rest[..open]);
         rest = &rest[open..];
         let inner = rest[1..].strip_prefix('/').unwrap_or(&rest[1..]);
@@ -157,12 +159,15 @@ fn without_host_elements(text: &str) -> Stripped {
             };
             tags.iter().copied().find(starts)
         };
-        let end_of_tag = rest.find('>').map(|at| at + 1);
-        match (name(HOST_TAGS), name(USER_TAGS), end_of_tag) {
+        let (host, user) = (name(HOST_TAGS), name(USER_TAGS));
+        let is_tag = has_ends && (host.is_some() || user.is_some());
+        let end_of_tag = is_tag.then(|| work::find(rest, ">").map(|at| at + 1)).flatten();
+        has_ends &= !is_tag || end_of_tag.is_some();
+        match (host, user, end_of_tag) {
             (Some(tag), _, Some(end)) if !rest.starts_with("</") => {
                 let close = format!("</{tag}>");
                 let content = &rest[end..];
-                let length = content.find(&close);
+                let length = work::find(content, &close);
                 if tag == "command-name" {
                     content[..length.unwrap_or(0)].trim().clone_into(&mut stripped.command);
                 }
@@ -227,7 +232,7 @@ fn blocks<'a>(text: &'a str, policy: &SummaryPolicy) -> Vec<Block<'a>> {
             blocks.extend(lines.into_iter().map(Block::Words));
         }
     };
-    for line in text.lines() {
+    for line in work::read(text).lines() {
         if let Some(lines) = &mut fenced {
             lines.push(line);
             if line.trim_start().starts_with("```") {
@@ -275,7 +280,7 @@ fn is_noise(line: &str) -> bool {
         return false;
     }
     let (mut letters, mut spaces, mut all) = (0usize, 0usize, 0usize);
-    for c in trimmed.chars() {
+    for c in work::read(trimmed).chars() {
         all += 1;
         letters += usize::from(c.is_alphabetic());
         spaces += usize::from(c == ' ');

@@ -3,13 +3,12 @@
 
 use std::collections::BTreeMap;
 
-use regex::Regex;
-
-use super::super::prose::{Pattern, matches, sentences};
+use super::super::prose::{Pattern, bounded, matches, sentences};
 use super::call::{Call, Outcome};
 use super::commands::command_lines;
 use super::shell;
 use super::user::UserWords;
+use crate::pattern::Regex;
 
 /// Everything in a history that may end an order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -73,6 +72,7 @@ impl Later {
         };
         for (place, said) in words.iter().enumerate() {
             for sentence in said.whole.lines().flat_map(sentences) {
+                let sentence = &*bounded(sentence);
                 let lower = sentence.to_lowercase();
                 let is_question = sentence.ends_with(['?', '？']);
                 // "Can you commit it?" asks for it, "did you commit it?" does not.

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use regex::Regex;
 use serde_json::Value;
 
 use super::super::prose::{Pattern, plain};
@@ -10,6 +9,7 @@ use super::call::Call;
 use super::commands::unescape;
 use crate::chars::head;
 use crate::log::MessageId;
+use crate::pattern::Regex;
 use crate::redact::redact;
 
 /// A list of things to do.
@@ -152,6 +152,9 @@ fn clean(text: &str) -> String {
     plain(&redact(text).text)
 }
 
+/// Steps that are taken from one script.
+const MOST_SCRIPTED: usize = 50;
+
 /// A plan inside a script of a tool that lets the model program its calls.
 fn scripted(script: &str) -> Vec<Todo> {
     // The text of a string in any of a script's quotes.
@@ -166,7 +169,7 @@ fn scripted(script: &str) -> Vec<Todo> {
     });
     let find = |pattern: &Pattern, status: usize, texts: [usize; 3]| -> Vec<Todo> {
         let Some(pattern) = pattern.as_ref() else { return Vec::new() };
-        let steps = pattern.captures_iter(script).filter_map(|step| {
+        let steps = pattern.captures_iter(script).take(MOST_SCRIPTED).filter_map(|step| {
             let text = texts.iter().find_map(|place| step.get(*place))?;
             Some(Todo { text: clean(&unescape(text.as_str())), state: state(step.get(status)?.as_str()) })
         });

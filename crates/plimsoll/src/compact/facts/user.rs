@@ -3,7 +3,6 @@
 
 use std::collections::BTreeSet;
 
-use regex::Regex;
 use serde_json::Value;
 
 use super::super::prose::{Pattern, matches, normal, pieces, plain, shorten, shorten_ends};
@@ -12,8 +11,10 @@ use super::steps::end_of_path;
 use super::strip::{is_host_command, is_nod, own_words, without_pastes};
 use crate::chars::{Chars, head, tail};
 use crate::log::{Message, MessageId, Part, PartBody, Role};
+use crate::pattern::Regex;
 use crate::policy::SummaryPolicy;
 use crate::redact::redact;
+use crate::work;
 
 /// Something the user said.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -256,18 +257,20 @@ fn queued(text: &str) -> Vec<String> {
         "\nThis is how the user",
     ];
     // All of them have this in common, so that most texts are searched once.
-    if !text.contains("he user") {
+    if !work::read(text).contains("he user") {
         return Vec::new();
     }
-    let mut found = Vec::new();
-    for sign in SIGNS {
-        for (at, _) in text.match_indices(sign) {
-            let rest = &text[at + sign.len()..];
-            let end = ENDS.iter().filter_map(|end| rest.find(end)).min().unwrap_or(rest.len());
-            found.push(own_words(&rest[..end]));
-        }
-    }
-    found
+    let signs = SIGNS.iter().flat_map(|sign| text.match_indices(sign));
+    let mut signs: Vec<(usize, usize)> = signs.map(|(at, sign)| (at, at + sign.len())).collect();
+    signs.sort_unstable();
+    // A message ends at the next one at the latest, so that no text is read twice.
+    let ends = signs.iter().skip(1).map(|(next, _)| *next).chain([text.len()]);
+    let messages = signs.iter().zip(ends).map(|((_, start), end)| &text[*start..end]);
+    let until_end = |message: &str| {
+        let end = ENDS.iter().filter_map(|end| work::find(message, end)).min();
+        own_words(&message[..end.unwrap_or(message.len())])
+    };
+    messages.map(until_end).collect()
 }
 
 /// What the user answered, each answer with the question it belongs to.
@@ -360,4 +363,16 @@ fn refusal(call: &Call) -> Option<String> {
     let reason = REASON.as_ref()?.captures(head(call.result, Chars(8_000)))?.get(1)?.as_str();
     let reason = reason.split("\n\nNote: The user's next message").next().unwrap_or(reason);
     Some(own_words(reason)).filter(|reason| !reason.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::queued;
+
+    #[test]
+    fn a_queued_message_ends_where_the_next_begins() {
+        let text = "done\nThe user sent the following message: use tabs\n\
+                    New message from the user: and no semicolons\nPlease address this message";
+        assert_eq!(queued(text), ["use tabs", "and no semicolons"]);
+    }
 }
