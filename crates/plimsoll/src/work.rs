@@ -3,8 +3,8 @@
 //! The work of preparing a request has to be linear in its size, whatever the text is. Times would be a poor check: they
 //! differ from run to run, and a test that compares them is either loose or flaky. The count is the same in every run.
 //!
-//! Every loop over a text calls [`read`] with what it may read, and so do [`Text::as_str`](crate::Text::as_str) and
-//! the engine's regular expressions ([`crate::pattern`]), whose loops are not ours. A scan inside a loop is then counted
+//! Every loop over a text calls `read` with what it may read, and so do [`Text::as_str`](crate::Text::as_str) and
+//! the engine's regular expressions (the module `pattern`), whose loops are not ours. A scan inside a loop is then counted
 //! once for each round. Copies and tables are not counted here: the test that uses the count adds the bytes that were
 //! allocated. Only debug builds count.
 
