@@ -56,7 +56,8 @@ fn guards(text: &str) -> Vec<(&str, &str)> {
         let (name, rest) = link.split_once("`](")?;
         Some((name, rest.split_once(')')?.0))
     });
-    parts.filter(|(_, path)| path.ends_with(".rs")).collect()
+    // A link to a file has the path as its text.
+    parts.filter(|(name, path)| path.ends_with(".rs") && !name.contains(['/', '.'])).collect()
 }
 
 /// Returns the rows of all tables, without headers.
