@@ -1,4 +1,4 @@
-# The verbs of the house. `just` alone lists them.
+# `just` without arguments lists the recipes.
 
 default:
     @just --list
@@ -19,6 +19,22 @@ lint:
 # Check that dependencies between crates follow the map, and that modules of a crate do not depend on each other in a circle.
 structure:
     cargo run -q -p structure
+
+# Check spelling.
+typos:
+    tools/checks/typos.sh
+
+# Check licences, sources and banned crates of all dependencies.
+deny:
+    tools/checks/deny.sh
+
+# Print the figures by which the code is compared with other projects.
+measure:
+    tools/checks/measure.py
+
+# Build with the oldest supported compiler (needs `rustup toolchain install 1.95`).
+msrv:
+    cargo +1.95 check --workspace --all-targets
 
 # Documentation, opened.
 docs:
@@ -77,16 +93,20 @@ bench *args:
 
 # Write the JSON Schema of policies into the tree.
 schema:
-    PLIMSOLL_BLESS=1 cargo test -p plimsoll --test it schema
-    PLIMSOLL_BLESS=1 cargo test -p plimsoll-config --test it schema
+    PLIMSOLL_BLESS=1 cargo test -p plimsoll --features schema --test it schema
+    PLIMSOLL_BLESS=1 cargo test -p plimsoll-config --features schema --test it schema
 
 # Write the tables that tokens are counted with, from `bpe-openai` and the Unicode classes of `regex`.
 tables:
     cargo run -q -p plimsoll-tokens --example tables
 
-# Write the replay of the sample session into README.md.
+# Write the output of README.md's marked commands into it.
 readme:
     PLIMSOLL_BLESS=1 cargo test -p plimsoll-cli --test it the_readme_shows
+
+# Write the command reference, `docs/CLI.md`.
+reference:
+    PLIMSOLL_BLESS=1 cargo test -p plimsoll-cli --bin plimsoll the_command_reference_is_current
 
 # Read and write back real sessions, and calibrate on them; PLIMSOLL_CORPUS names their folder.
 corpus:
@@ -137,6 +157,11 @@ codex-resume *args:
 # is missing.
 mcp-recall:
     tools/mcp-recall/run.sh
+
+# `plimsoll serve` driven by OpenCode's SDK and by its stock terminal UI in tmux, against the scripted model; skipped where npm or tmux
+# is missing.
+compat:
+    tools/compat/run.sh
 
 # Build the tarball, the Debian package, the npm package and their checksums into `target/release-VERSION`. Publishes nothing.
 release version *args:

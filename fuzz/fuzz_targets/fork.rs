@@ -1,4 +1,4 @@
-//! Any history: the digest stays within its budget and says how long it is.
+//! Any history: the digest stays within its budget and reports its length.
 #![no_main]
 use libfuzzer_sys::fuzz_target;
 use plimsoll::fork::fork;

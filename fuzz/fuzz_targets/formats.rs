@@ -1,5 +1,5 @@
-//! One format at a time, chosen by the first byte: reading and visiting agree, every window is legal, and a reading can be
-//! taken up wherever an earlier one ended.
+//! One format at a time, chosen by the first byte: reading and visiting agree, every window is legal, and reading can
+//! resume where an earlier one ended.
 #![no_main]
 use std::io::Cursor;
 
@@ -36,7 +36,7 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     assert!(visit.is_ok());
-    // A shorter reading, as of a file that is being written, is gone on with.
+    // Resume after reading a shorter file, as if it were still being written.
     let half = bytes.len() / 2;
     if let Ok(shorter) = visit_as(format, Cursor::new(&bytes[..half]), &mut |_, _| {})
         && let Some(restart) = shorter.restart

@@ -1,4 +1,4 @@
-//! Any text: a policy is read or refused, and one that was read survives JSON.
+//! Any text: a policy is accepted or rejected, and an accepted one survives a round trip through JSON.
 #![no_main]
 use libfuzzer_sys::fuzz_target;
 use plimsoll::Policy;

@@ -1,4 +1,4 @@
-//! Any text: redacting twice changes nothing more.
+//! Any text: redaction is idempotent.
 #![no_main]
 use libfuzzer_sys::fuzz_target;
 use plimsoll_redact::redact;

@@ -1,4 +1,4 @@
-//! Any bytes: what is shown is within the limits, and nothing lost goes unsaid.
+//! Any bytes: the output is within its limits, and everything lost is reported.
 #![no_main]
 use libfuzzer_sys::fuzz_target;
 use plimsoll::truncate::{self, Spill};

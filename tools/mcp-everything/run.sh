@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs the agent against npm's `@modelcontextprotocol/server-everything`, over standard input and output and over HTTP:
-# `just mcp-everything`. Where npm or its registry is missing it is skipped, and says so.
+# Runs the agent with npm's `@modelcontextprotocol/server-everything`, over standard input and output and over HTTP:
+# `just mcp-everything`. Skipped with a message if npm or its registry is not available.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)

@@ -1,4 +1,4 @@
-// `plimsoll mcp` as the official TypeScript SDK sees it, and as Claude Code, Codex and OpenCode use it. See `run.sh`.
+// Tests `plimsoll mcp` with the official TypeScript SDK and with Claude Code, Codex and OpenCode. See `run.sh`.
 
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
@@ -22,7 +22,7 @@ const options = { cwd: project, env, encoding: "utf8", maxBuffer: 1 << 28, timeo
 const binary = path.join(target, "plimsoll");
 const plimsoll = (...args) => execFileSync(binary, args, options);
 
-// The sample, pruned: what is cleared has handles.
+// The pruned sample, in which cleared outputs have handles.
 const sample = path.resolve(import.meta.dirname, "../../examples/session.json");
 const id = plimsoll("sessions", "import", sample).trim();
 plimsoll("prune", "--apply", id);
@@ -41,7 +41,7 @@ assert.ok(!recalled.isError && recalled.content[0].text.startsWith(`[recall ${ha
 const searched = await call("recall", { search: "test" });
 assert.ok(!searched.isError && searched.content[0].text.length < 210_000);
 const none = await call("recall", { handle: "prt_none" });
-assert.ok(none.isError, "a handle that names nothing is an answer that says so");
+assert.ok(none.isError, "an unknown handle is reported in the answer");
 for (const [name, args] of [
     ["forget", {}],
     ["recall", {}],
@@ -55,7 +55,7 @@ for (const [name, args] of [
 await client.close();
 console.log(`SDK: ${tools.length} tools, recalled ${handle}, bad calls get errors`);
 
-// The real tools: the model calls a tool of the server, and is sent what that answers.
+// The real tools: the model calls a tool of the server and receives the answer.
 const claudeKeys = { ANTHROPIC_API_KEY: "x", CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC: "1" };
 const opencodeKeys = {
     OPENCODE_DISABLE_MODELS_FETCH: "1", OPENCODE_DISABLE_AUTOUPDATE: "1", OPENCODE_DISABLE_DEFAULT_PLUGINS: "1",
@@ -71,13 +71,13 @@ const clients = {
         },
     },
     Codex: {
-        // It has the tools of a server in a namespace.
+        // Codex puts the tools of a server in a namespace.
         call: (id, tool, input) => [{ block: { type: "function_call", id: `fc_${id}`, status: "completed", call_id: id,
             namespace: "mcp__plimsoll", name: tool, arguments: JSON.stringify(input) } }],
         run: (url, tool, args) => {
             const provider = `model_providers.f={name="f",base_url="${url}",env_key="K",wire_api="responses"}`;
             const server = `mcp_servers.plimsoll={command=${JSON.stringify(binary)},args=${JSON.stringify(["mcp", ...args])}}`;
-            // Nobody is there to allow the call, and what it starts is ours.
+            // No user is present to allow the call, and the command that it runs is ours.
             execFileSync(codex, ["exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
                 "-c", "model_provider=f", "-c", provider, "-c", server, "-m", "gpt-5.5", question],
                 { ...options, env: { ...env, K: "x" } });
@@ -100,7 +100,7 @@ const clients = {
 const question = "What did that output say?";
 const strings = (value) => typeof value === "string" ? [value] : value && typeof value === "object" ? Object.values(value).flatMap(strings) : [];
 
-// What a tool is sent after its model has called a tool of the server.
+// The request of a tool after its model has called a tool of the server.
 async function answered(client, name, tool, input, args) {
     const { call, before = [], run } = clients[client];
     const [script, log] = [".json", ".jsonl"].map((end) => path.join(work, `${client}-${name}${end}`));

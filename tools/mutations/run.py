@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Breaks production lines one at a time and reports which requirement tests notice.
+"""Breaks lines of the source one at a time and reports which tests of requirements fail.
 
 usage: run.py [FILTER]     only mutations whose requirement or file contains FILTER; `R50..` starts with R50
 
-Each mutation in mutations.txt has four lines: requirements and test filter, crate and file, the text that is
-there, the text that breaks it (⏎ is a line break). A mutation that no test notices is a requirement that no test holds.
+Each mutation in mutations.txt has four lines: requirements and test filter, crate and file, the original text, and the
+text that breaks it (⏎ is a line break). A mutation that survives shows a requirement without an effective test.
 """
 import pathlib, subprocess, sys
 

@@ -1,7 +1,7 @@
-"""Writes a model in the format Q4_0: `quantize.py FROM TO`.
+"""Converts a model to the format Q4_0: `quantize.py FROM TO`.
 
-The package carries Q4_1, which llama.cpp multiplies without its fast kernels on processors that have AVX2 only. Q4_0 is
-read about twice as fast, and what this model says is not what the runs are about.
+The package contains Q4_1, for which llama.cpp has no fast kernels on processors with only AVX2. Q4_0 is about twice as
+fast, and the quality of the model's answers does not matter for these runs.
 """
 
 import ctypes

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Runs sessions with a real model on this machine: `just real-model`. Arguments go to the example `real_model`.
+# Runs sessions with a local model: `just real-model`. Arguments are passed to the example `real_model`.
 #
-#   PLIMSOLL_REAL_MODEL_VENV     where the Python environment is, or is made (default: target/real-model)
-#   PLIMSOLL_REAL_MODEL_THREADS  threads of the model (default: one for each core; on a busy machine 1 is faster, because
-#                                they wait for each other)
+#   PLIMSOLL_REAL_MODEL_VENV     Python environment, created if it does not exist (default: target/real-model)
+#   PLIMSOLL_REAL_MODEL_THREADS  threads of the model (default: one per core; on a busy machine 1 is faster, because
+#                                threads wait for each other)
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -15,8 +15,8 @@ window=8192
 if ! "$venv/bin/python" -c 'import llama_cpp.server.app' 2>/dev/null; then
     echo "building the model's server into $venv, which takes about ten minutes" >&2
     python3 -m venv "$venv"
-    # By default the library is built for the instructions that the compiler believes the machine has, and crashes on
-    # virtual machines that hide some of them. Images are left out; they are a third of the build.
+    # By default the library is built for the instruction set that the compiler detects, and crashes on virtual machines
+    # that hide a part of it. Image support is left out, which saves a third of the build.
     CMAKE_ARGS="-DGGML_NATIVE=OFF -DGGML_AVX=ON -DGGML_AVX2=ON -DGGML_FMA=ON -DGGML_F16C=ON -DLLAVA_BUILD=OFF" \
         "$venv/bin/pip" install -q -r "$tools/requirements.txt"
 fi
@@ -35,7 +35,7 @@ log=$venv/server.log
 "$venv/bin/python" -m llama_cpp.server --model "$model" --n_ctx "$window" --flash_attn true \
     --n_threads "$threads" --n_threads_batch "$threads" --host 127.0.0.1 --port "$port" >"$log" 2>&1 &
 server=$!
-# Not a polite end: the server would first finish an answer that is not wanted any more.
+# SIGKILL, because on SIGTERM the server would first finish its current answer.
 trap 'kill -KILL "$server" 2>/dev/null || true; wait "$server" 2>/dev/null || true' EXIT
 
 for _ in $(seq 240); do

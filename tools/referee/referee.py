@@ -1,4 +1,4 @@
-"""The official SDKs as referee of what Plimsoll sends and of what its scripted model answers.
+"""Checks Plimsoll's requests and the scripted model's answers with the official SDKs.
 
 Three checks, each with a count and every objection:
 
@@ -36,9 +36,9 @@ WHOLE = {"anthropic": Message, "chat": ChatCompletion, "responses": Response}
 
 FOREIGN = ("Invalid `signature`", "Invalid `data`", "could not be verified")
 
-# Blocks that generated histories invent: what a provider sent is given back to it, whether it is known here or not.
+# Blocks invented by generated histories: provider-specific blocks are replayed, whether or not they are known.
 INVENTED = "of_tomorrow"
-# Gone from Anthropic's SDK, because newer models refuse it; older ones take it, and only those are sent it.
+# Removed from Anthropic's SDK because newer models reject it. It is only sent to older models, which accept it.
 OLD_FIELDS = ("temperature",)
 
 objections = []
@@ -49,7 +49,7 @@ def object_to(where, what):
 
 
 def plain(value):
-    """Validated values with their lazy parts read: pydantic validates an `Iterable` only when it is walked through."""
+    """Validated values with their lazy parts read: pydantic validates an `Iterable` only when it is iterated."""
     if isinstance(value, dict):
         return {key: plain(inner) for key, inner in value.items()}
     if isinstance(value, (str, bytes, int, float, bool)) or value is None:
@@ -58,7 +58,7 @@ def plain(value):
 
 
 def differences(sent, read, path=""):
-    """Where the SDK's reading of a request is not the request: what it does not know, it drops."""
+    """Differences between a request and the SDK's parsed form, which drops unknown fields."""
     if isinstance(sent, dict) and isinstance(read, dict):
         for key in sent.keys() | read.keys():
             if key not in read:
@@ -75,7 +75,7 @@ def differences(sent, read, path=""):
 
 
 def known_part(request):
-    """A request without what its SDK cannot know."""
+    """A request without content that its SDK cannot know."""
     body = dict(request["body"])
     if request["wire"] != "anthropic":
         return body
@@ -107,7 +107,7 @@ def check_requests(requests):
 
 
 def check_referee(requests):
-    """A referee that never objects is none: requests that were broken on purpose have to be objected to."""
+    """Checks the referee itself: it must object to requests that were broken on purpose."""
     def breaks(body):
         key = "input" if "input" in body else "messages"
         first, *rest = body[key]
@@ -119,7 +119,7 @@ def check_referee(requests):
 
     broken = []
     for wire in PARAMS:
-        # The Responses API takes a request without input: it may go on from an earlier one.
+        # The Responses API accepts a request without input, because it may continue an earlier one.
         body = next(request["body"] for request in requests if request["wire"] == wire)
         broken += [{"wire": wire, "name": f"broken {at}", "body": each} for at, each in enumerate(breaks(body))
                    if not (wire == "responses" and at == 3)]
@@ -162,7 +162,7 @@ class Model:
 
 
 def check_passage(requests, binary, folder):
-    """The requests through the real clients. The thoughts in them were signed by others, so the model is lenient."""
+    """Sends the requests with the real clients. Their thoughts were signed by others, so the model is lenient."""
     log = Path(folder) / "log.jsonl"
     script = [{"parts": [{"text": "fine"}], "repeat": True}]
     counts = Counter()
@@ -194,7 +194,7 @@ def check_passage(requests, binary, folder):
             for difference in differences(request["body"], came["body"]):
                 object_to(f"{where}, as it arrived", difference)
             for problem in came["problems"]:
-                # Thoughts that another provider signed are refused, and rightly so.
+                # Thoughts signed by another provider are rejected, which is correct.
                 if not any(words in problem for words in FOREIGN):
                     object_to(f"{where}, as it arrived", f"illegal: {problem}")
     return counts
@@ -238,7 +238,7 @@ def post(url, body):
 
 
 def check_shapes(model):
-    """Each event and each whole answer against the SDK's models, which the clients themselves do not insist on."""
+    """Validates each event and each complete answer with the SDK's models, which the clients do not enforce."""
     counts = Counter()
     scripts = {wire: TypeAdapter(kind) for wire, kind in EVENTS.items()}
     for wire, path in PATHS.items():
@@ -246,7 +246,7 @@ def check_shapes(model):
         events = [line.removeprefix("data: ") for line in answer.splitlines() if line.startswith("data: ")]
         for event in events:
             counts[wire] += 1
-            # The clients pass over what only keeps the connection open or ends the stream.
+            # The clients skip events that only keep the connection open or end the stream.
             if event in ("[DONE]", '{"type":"ping"}'):
                 continue
             try:
@@ -319,7 +319,7 @@ def check_helpers(model):
 
 
 def check_errors(binary, folder):
-    """Faults become the exceptions that the SDKs promise."""
+    """Checks that faults raise the exceptions that the SDKs document."""
     def status(code):
         return {"faults": [{"status": {"status": code}}], "repeat": True}
 
@@ -363,7 +363,7 @@ def check_errors(binary, folder):
         events = list(model.openai().responses.create(**small_request("responses", True)))
         expect("responses, window", [event.type for event in events], ["response.created", "response.failed"])
         expect("responses, window", events[-1].response.error.code, "context_length_exceeded")
-    # An error in the middle: the part before it has been read. The Responses API reports it as an event.
+    # An error in the middle: the events before it are delivered. The Responses API reports it as an event.
     script = [{"parts": [{"text": TEXT}], "faults": [{"error_event": {"after": 5, "error": "overloaded"}}], "repeat": True}]
     with Model(binary, folder, script) as model:
         for wire, create in (
@@ -387,15 +387,15 @@ def main():
     binary = sys.argv[2]
     print(f"anthropic {anthropic.__version__}, openai {openai.__version__}")
     print("broken requests that were objected to:", check_referee(requests))
-    print("requests held against the SDKs' parameters:", dict(check_requests(requests)))
+    print("requests checked with the SDKs' parameters:", dict(check_requests(requests)))
     with tempfile.TemporaryDirectory() as folder:
         print("requests sent through the SDKs' clients:", dict(check_passage(requests, binary, folder)))
         with Model(binary, folder, [EVERYTHING]) as model:
-            print("events and answers held against the SDKs' models:", dict(check_shapes(model)))
+            print("events and answers checked with the SDKs' models:", dict(check_shapes(model)))
             check_helpers(model)
             print("answers put together by the SDKs' helpers: 6")
         print("faults that became the SDKs' exceptions:", check_errors(binary, folder))
-    # The same objection to many requests is told once, with the first of them.
+    # The same objection to many requests is printed once, with the first of them.
     kinds, first = Counter(), {}
     for objection in objections:
         kind = re.sub(r"\d+", "N", objection)

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds what a release consists of into target/release-VERSION: a tarball, a Debian package, an npm package and their
-# checksums. Publishes nothing. `--binary FILE` packages an existing binary instead of building one.
+# Builds the files of a release in target/release-VERSION: a tarball, a Debian package, an npm package and checksums.
+# Publishes nothing. `--binary FILE` packages an existing binary instead of building one.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -37,7 +37,7 @@ esac
 out=target/release-$version
 rm -rf "$out"; mkdir -p "$out"
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
-# Files carry the time of the commit, so that the same commit gives the same archive.
+# Files get the time of the commit, so that the same commit produces the same archive.
 stamp=$(git log -1 --format=%ct 2>/dev/null || date +%s)
 
 install -m 755 "$binary" "$work/plimsoll"
@@ -53,7 +53,7 @@ mkdir -p "$work/tar/$name"
 cp -r "$work/plimsoll" "$work/completions" "$work/man" README.md CHANGELOG.md LICENSE-MIT LICENSE-APACHE "$work/tar/$name/"
 tar -C "$work/tar" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$stamp" -cf - "$name" | gzip -n9 > "$out/$name.tar.gz"
 
-# The Debian package. Its one dependency is the C library, at the newest version that a symbol of the binary asks for.
+# The Debian package. Its only dependency is the C library, at the newest version that a symbol of the binary requires.
 glibc=$(objdump -T "$work/plimsoll" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1 | cut -d_ -f2)
 deb=$work/deb
 install -Dm 755 "$work/plimsoll" "$deb/usr/bin/plimsoll"
@@ -83,7 +83,7 @@ Description: context engine and session runtime for LLM agents
 CONTROL
 SOURCE_DATE_EPOCH=$stamp dpkg-deb --root-owner-group --build "$deb" "$out/plimsoll_${version}_$deb_arch.deb" >/dev/null
 
-# The npm package, with the binary inside: nothing is downloaded when it is installed.
+# The npm package contains the binary, so nothing is downloaded during installation.
 npm=$work/npm
 install -Dm 755 "$work/plimsoll" "$npm/bin/plimsoll"
 cp README.md LICENSE-MIT LICENSE-APACHE "$npm/"

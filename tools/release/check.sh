@@ -24,7 +24,7 @@ test -s tar/man/plimsoll.1 && test -s tar/completions/plimsoll.bash && test -s t
 mkdir deb && dpkg-deb -x "$out"/plimsoll_"$version"_*.deb deb
 runs "debian package, unpacked" deb/usr/bin/plimsoll
 if [ "$(id -u)" = 0 ] && command -v dpkg >/dev/null; then
-  # A database of packages of its own: nothing of this machine is changed. The C library is taken as installed.
+  # A separate package database, so that the machine is not changed. `--force-depends`: the C library is not in it.
   mkdir -p root/var/lib/dpkg/info root/var/lib/dpkg/updates && : > root/var/lib/dpkg/status
   dpkg --root="$work/root" --force-depends --force-script-chrootless -i "$out"/plimsoll_"$version"_*.deb >/dev/null 2>&1
   dpkg --root="$work/root" -s plimsoll | grep -q '^Status: install ok installed'

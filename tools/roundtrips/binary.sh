@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Fetches a real tool from npm and prints where its binary is; where that cannot be had it fails, and prints why.
+# Downloads a tool from npm and prints the path of its binary. If that is not possible, fails and prints the reason.
 #
 #   tools/roundtrips/binary.sh opencode|claude-code|codex
 set -euo pipefail
@@ -14,8 +14,8 @@ codex) package=@openai/codex@0.166.0 binary=@openai/codex-linux-x64/vendor/x86_6
 esac
 place=${PLIMSOLL_ROUNDTRIPS:-$root/target/roundtrips}/$tool
 
-[ "$(uname -sm)" = "Linux x86_64" ] || { echo "skipped: the binaries are those of Linux x86_64"; exit 1; }
+[ "$(uname -sm)" = "Linux x86_64" ] || { echo "skipped: the binaries are for Linux x86_64"; exit 1; }
 "$root/tools/npm-install.sh" "$place" "$package"
-# The binary is an optional dependency: npm goes on without it where it cannot be had.
-[ -x "$place/node_modules/$binary" ] || { rm -f "$place/package"; echo "skipped: npm did not bring \`$binary\`"; exit 1; }
+# The binary is an optional dependency, so npm succeeds even if it cannot be downloaded.
+[ -x "$place/node_modules/$binary" ] || { rm -f "$place/package"; echo "skipped: npm did not install \`$binary\`"; exit 1; }
 echo "$place/node_modules/$binary"

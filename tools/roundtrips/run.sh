@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Hands reduced sessions over to a real tool, lets it go on for two turns against the scripted model, and checks what it sends
-# and what comes back: `just opencode-import`, `just claude-resume`, `just codex-resume`.
+# Hands reduced sessions over to a real tool, continues them for two turns with the scripted model, and checks the tool's
+# requests and the resulting sessions: `just opencode-import`, `just claude-resume`, `just codex-resume`.
 #
 #   tools/roundtrips/run.sh opencode|claude-code|codex [--short | --only=FORMAT] [FILE...]
 #
-# `--short` takes three sessions instead of one of every format, `--only` those of one format; FILEs are transcripts to try
-# besides. Where npm or its registry is missing it is skipped, and says so. No other network is used.
+# `--short` uses three sessions instead of one of every format, `--only` those of one format. FILEs are additional
+# transcripts. Skipped with a message if npm or its registry is not available. No other network is used.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)

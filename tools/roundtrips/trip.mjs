@@ -1,5 +1,5 @@
-// One trip for each session: store it, reduce it, hand it over, go on for two turns in the real tool, and compare what
-// the tool sends with the window, and the session it leaves with both. See `run.sh`.
+// For each session: store it, reduce it, hand it over, continue it for two turns in the real tool, and compare the tool's
+// requests with the window, and the resulting session with both. See `run.sh`.
 
 import { execFileSync, spawn } from "node:child_process";
 import * as fs from "node:fs";
@@ -36,7 +36,7 @@ function run(program, args, environment = {}) {
 const plimsoll = (...args) => run(path.join(target, "plimsoll"), ["--store", store, ...args]);
 const json = (...args) => JSON.parse(plimsoll("--json", ...args));
 
-// A reduction that finds nothing to do answers no, which is no fault here.
+// A reduction with nothing to do exits with 1, which is not an error here.
 function reduce(...args) {
     try {
         plimsoll(...args);
@@ -52,7 +52,7 @@ const opencode = {
     OPENCODE_DISABLE_LSP_DOWNLOAD: "1", OPENCODE_DISABLE_EMBEDDED_WEB_UI: "1",
 };
 
-// How the tool goes on with a session, and where it keeps it afterwards.
+// Continues a session in the tool.
 const goOn = {
     opencode: (done, prompt) => run(binary, ["run", "--session", done.session, "--model", "fake/fake-model", prompt], opencode),
     "claude-code": (done, prompt) => run(binary, ["-p", "--resume", done.session, prompt], {
@@ -72,7 +72,7 @@ if (tool === "opencode") {
 }
 
 const strings = (value) => typeof value === "string" ? [value] : value && typeof value === "object" ? Object.values(value).flatMap(strings) : [];
-// Tools trim, and Codex and Chat Completions have arguments as JSON inside a string.
+// Tools trim texts, and Codex and Chat Completions have arguments as JSON in a string.
 const plain = (text) => text.replace(/\\n|\\t|\\|"/g, " ").replace(/\s+/g, " ").trim();
 
 function requests() {
@@ -80,7 +80,7 @@ function requests() {
     return fs.readFileSync(log, "utf8").split("\n").filter(Boolean).map((line) => JSON.parse(line));
 }
 
-// The texts of a conversation in their order; of arguments that are JSON inside a string the values, too.
+// The texts of a conversation in order, including the values of arguments that are JSON in a string.
 function leaves(conversation) {
     const inside = (text) => {
         try {
@@ -93,13 +93,13 @@ function leaves(conversation) {
     return texts.map((text) => ({ whole: plain(text), lines: text.split("\n").map(plain) }));
 }
 
-// What of the window is not in a conversation, or not where it belongs. A short text has to be a text or a line there: an
-// `x` is inside of many. Texts have to come in the order of the window; inputs and outputs stand with their call, which
-// each tool places in its own way.
+// Content of the window that is missing in a conversation, or at the wrong place. A short text must be a text or a line of
+// the conversation, because an `x` is in many. Texts must be in the order of the window. Inputs and outputs are with their
+// call, which each tool places differently.
 function missing(window, conversation) {
     const sent = leaves(conversation);
     const lost = [];
-    // OpenCode gives the thoughts of another model as text, in front of what was said and without a space.
+    // OpenCode sends the thoughts of another model as text, directly before the answer.
     const thoughts = window.messages.flatMap((message) => message.blocks).filter((block) => block.type === "reasoning").map((block) => plain(block.text));
     let from = 0;
     const want = (what, text, isOrdered) => {
@@ -119,14 +119,14 @@ function missing(window, conversation) {
             if (block.type === "result" && !block.cleared) want(`result of ${block.tool}`, block.text);
             const data = block.type === "file" && block.url?.replace(/^data:[^,]*,/, "");
             if (data && !sent.some(({ whole }) => whole === data || whole.endsWith(`,${data}`))) lost.push(`file: ${block.url.slice(0, 80)}`);
-            // OpenCode has its own words for an output that has the mark; read again, it is a placeholder with another handle.
+            // OpenCode has its own placeholder for a cleared output. When read again, the placeholder has another handle.
             if (block.type === "result" && block.cleared) want("placeholder", tool === "opencode" ? "[Old tool result content cleared" : block.text);
         }
     }
     return lost;
 }
 
-// Outputs that were cleared and are sent all the same. A piece from the middle of a long one tells it from others.
+// Cleared outputs that are sent nevertheless. They are recognised by a piece from their middle.
 function leaked(exported, window, request) {
     const sent = strings(request.body).join("\n");
     const shown = strings(window).join("\n");
@@ -143,16 +143,16 @@ function check(name, holds, what) {
     }
 }
 
-// The default keeps a tail that is about as long as the small samples are, or results that the model has not been shown yet, and
-// finds nothing before it to summarise.
+// With the default policy, the small samples fit into the tail, or consist of results that the model has not seen, so there
+// would be nothing to summarise.
 function summarising() {
     const file = path.join(made, "summarising.json");
     fs.writeFileSync(file, JSON.stringify({ compact: { tailShare: 0.25, tailMax: 15000, askedTailShare: 1, minFreedShare: 0 } }));
     return file;
 }
 
-// Put a summary in the place of the third and fourth turn. Gives the texts that were there and are nowhere else: they must
-// not be sent any more.
+// Replaces the third and fourth turn with a summary. Returns texts that are only in these turns, which must not be sent any
+// more.
 const RANGE_SUMMARY = "Two turns were summarised by hand, and this is all that is left of them.";
 const RANGE_ANSWER = `## Goal\n${RANGE_SUMMARY}`;
 function compactRange(name, id) {
@@ -165,16 +165,16 @@ function compactRange(name, id) {
     check(name, shown.includes(RANGE_SUMMARY), "the window has no summary of the range");
     const texts = before.slice(first, last + 1).flatMap((message) => message.blocks).flatMap((block) => strings([block.text, block.input]));
     const gone = texts.flatMap((text) => text.split("\n")).map(plain).filter((line) => line.length > 40 && !shown.includes(line));
-    check(name, gone.length > 10, `only ${gone.length} lines are behind the summary`);
+    check(name, gone.length > 10, `the summary replaced only ${gone.length} lines`);
     return gone;
 }
 
-// How a session is reduced before it is handed over: a summary of a `range`, `prune` by the policy, `clear` all outputs,
-// `compact`, `undo` that again; `own` is a summary that the session came with.
+// Reductions before the handover: summary of a `range`, `prune` by the policy, `clear` all outputs, `compact`, `undo` the
+// last one; `own` means that the session already has a summary.
 function trip(name, file, how) {
     const began = Date.now();
     const has = (what) => how.includes(what);
-    const id = plimsoll("sessions", "import", file, "--again").trim().split("\n")[0];
+    const id = plimsoll("sessions", "import", file, "--duplicate").trim().split("\n")[0];
     const behind = has("range") ? compactRange(name, id) : [];
     if (has("prune")) check(name, reduce("prune", "--apply", id), "nothing was pruned");
     if (has("clear")) check(name, reduce("prune", "--apply", "--keep", "0", id), "nothing was cleared");
@@ -184,7 +184,7 @@ function trip(name, file, how) {
     const hasSummary = has("own") || (has("compact") && !has("undo"));
     check(name, (window.pivot !== null) === hasSummary, `the window has ${window.pivot === null ? "no" : "a"} summary`);
     const original = plimsoll("sessions", "export", id);
-    const done = json("sessions", "handover", id, "--to", tool, ...(tool === "opencode" ? ["--folder", work] : []));
+    const done = json("sessions", "handover", id, "--to", tool, ...(tool === "opencode" ? ["--dir", work] : []));
     check(name, (fs.statSync(done.path).mode & 0o777) === 0o600, `the file is not private: ${done.path}`);
     if (tool === "opencode") check(name, run(binary, ["import", done.path], opencode).includes("Imported session"), "not imported");
     const before = requests().length;
@@ -196,23 +196,23 @@ function trip(name, file, how) {
     const lost = missing(window, last.body.messages ?? last.body.input);
     check(name, lost.length === 0, `${lost.length} not sent, such as ${lost[0]}`);
     const sent = plain(strings(last.body).join("\n"));
-    // A later summary of everything may repeat what the user said there.
+    // A later summary of everything may repeat the user's words in the range.
     const shown = plain(strings(window.messages).join("\n"));
     const hidden = behind.filter((line) => sent.includes(line) && !shown.includes(line));
-    check(name, hidden.length === 0, `${hidden.length} lines behind the summary of a range are sent, such as ${hidden[0]}`);
+    check(name, hidden.length === 0, `${hidden.length} lines that the summary of a range replaced are sent, such as ${hidden[0]}`);
     if (has("range")) check(name, sent.includes(RANGE_SUMMARY), "the summary of the range is not sent");
     const back = leaked(JSON.parse(original), window, last);
     check(name, back.length === 0, `${back.length} cleared outputs are sent`);
-    check(name, plimsoll("sessions", "export", id) === original, "the session it was made from has changed");
+    check(name, plimsoll("sessions", "export", id) === original, "the original session has changed");
 
-    // The session the tool has now, read again: the same window and two turns more.
+    // The resulting session must have the same window and two more turns.
     const kept = tool === "opencode" ? path.join(home, ".local/share/opencode/opencode.db") : done.path;
     const again = json("window", ...(tool === "opencode" ? [kept, "--session", done.session] : [kept]));
     const anew = missing(window, again.messages);
     check(name, anew.length === 0, `${anew.length} not read back, such as ${anew[0]}`);
     const said = strings(again).join("\n");
     PROMPTS.forEach((prompt) => check(name, said.includes(prompt), `the turn \`${prompt}\` was not read back`));
-    // OpenCode has no place for the names of a cleared output: they are in its text, after the placeholder.
+    // OpenCode has no field for the names of a cleared output, so they are in its text, after the placeholder.
     const isCleared = (block) => block.cleared || block.text?.startsWith("[Old tool result content cleared");
     const count = (window) => window.messages.flatMap((message) => message.blocks).filter(isCleared).length;
     const cleared = count(window);
@@ -221,8 +221,8 @@ function trip(name, file, how) {
     console.log(`${name} (${how.join(", ") || "as it is"}): ${window.messages.length} messages, ${cleared} outputs cleared; ${last.tokens} tokens sent; ${seconds} s`);
 }
 
-// A session of every format that is read, made of the samples in the tree. Those of the readers' tests are small: where
-// their outputs are one letter, a long text takes its place.
+// A session of every readable format, made from the samples in the tree. The samples of the readers' tests are small:
+// outputs of one letter are replaced with a long text.
 const root = path.resolve(import.meta.dirname, "../..");
 const sample = path.join(root, "examples/session.json");
 const made = path.join(work, "made");
@@ -232,13 +232,13 @@ const converted = (format) => {
     plimsoll("convert", "--to", format, "--force", "--out", file, sample);
     return file;
 };
-const handed = (to) => json("sessions", "handover", sample, "--to", to, "--folder", made).path;
+const handed = (to) => json("sessions", "handover", sample, "--to", to, "--dir", made).path;
 const lines = (name, records) => {
     const file = path.join(made, name);
     fs.writeFileSync(file, records.map((record) => JSON.stringify(record) + "\n").join(""));
     return file;
 };
-// Codex leaves out an image that is none.
+// Codex leaves out invalid images.
 const PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR42mP4z8AAAAMBAQD3A0FDAAAAAElFTkSuQmCC";
 const grown = (name) => {
     let outputs = 0;
@@ -297,7 +297,7 @@ const trips = [
     ["trae, steps", () => grown("trae-steps.json"), ["clear"]],
     ["aider", () => grown("aider.md"), []],
 ];
-// Files that are named may have nothing to reduce.
+// Files given on the command line may have nothing to reduce.
 const named = files.map((file) => [path.basename(file), () => file, []]);
 const chosen = only ? trips.filter(([name]) => name.startsWith(only)) : short ? trips.slice(0, 3) : trips;
 for (const [name, file, how] of [...chosen, ...named]) {
@@ -307,5 +307,5 @@ for (const [name, file, how] of [...chosen, ...named]) {
         check(name, false, `${error.message}\n${error.stdout ?? ""}`.slice(0, 2_000));
     }
 }
-console.log(failures === 0 ? "every session came through" : `${failures} faults`);
+console.log(failures === 0 ? "all sessions passed" : `${failures} faults`);
 process.exit(failures === 0 ? 0 : 1);

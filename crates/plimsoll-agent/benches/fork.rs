@@ -1,9 +1,10 @@
-//! What it takes to launch a forked task from sessions of 1,000 and 100,000 messages, as a digest and as the history
+//! Cost of launching a forked task from sessions of 1,000 and 100,000 messages, as a digest and as the history
 //! itself. `cargo bench -p plimsoll-agent --bench fork`.
 //!
-//! Measured from the call of the tool to the task's place in the queue: digest or history, session, lease and record. The
-//! sessions take turns, so that a busy machine is as busy for each of them. In one row most of a session lies behind a
-//! summary, as in any session that has been run for long; in the other nothing was ever compacted, as in an import.
+//! Measured from the call of the tool to the task's place in the queue: digest or history, session, lease and record.
+//! The sessions take turns, so that a busy machine is as busy for each of them. In one row most of a session lies
+//! behind a summary, as in any session that has been run for long; in the other nothing was ever compacted, as in an
+//! import.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -23,7 +24,7 @@ use serde_json::json;
 use tempfile::TempDir;
 
 const SIZES: [usize; 2] = [1_000, 100_000];
-/// So many messages of a compacted session are in the window.
+/// Number of messages of a compacted session that are in the window.
 const IN_WINDOW: usize = 100;
 const ROUNDS: usize = 30;
 
@@ -38,7 +39,7 @@ async fn measure() {
         .keep_requests(10)
         .start()
         .unwrap();
-    for (what, is_compacted) in [("most of the session behind a summary", true), ("nothing compacted", false)]
+    for (what, is_compacted) in [("most of the session before a summary", true), ("nothing compacted", false)]
     {
         for way in &[AgentFork::Digest, AgentFork::History] {
             let mut docks = Vec::new();
@@ -127,7 +128,7 @@ impl Dock {
     }
 }
 
-/// A session whose last messages are in the window, and all before them behind a summary if it is compacted.
+/// A session whose last messages are in the window; if it is compacted, a summary replaces all others.
 fn messages(size: usize, is_compacted: bool) -> Vec<Message> {
     let pivot = size - IN_WINDOW;
     let mut messages: Vec<Message> = (0..size).map(message).collect();

@@ -1,8 +1,9 @@
-//! What a turn costs beyond the model's time, in sessions of 10, 1,000 and 100,000 messages. `cargo bench -p plimsoll-agent`.
+//! Cost of a turn without the model's time, in sessions of 10, 1,000 and 100,000 messages. `cargo bench -p
+//! plimsoll-agent`.
 //!
 //! The scripted model answers at once. Its own time, the yardstick, is that of the same request sent by the same client
-//! without a session; what a turn takes more is the overhead. The sessions take turns, so that a busy machine is as busy
-//! for each of them.
+//! without a session; what a turn takes more is the overhead. The sessions take turns, so that a busy machine is as
+//! busy for each of them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -21,7 +22,7 @@ use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
 const SIZES: [usize; 3] = [10, 1_000, 100_000];
-/// So many messages of each session are in the window.
+/// Number of messages of each session that are in the window.
 const IN_WINDOW: usize = 10;
 const ROUNDS: usize = 60;
 
@@ -116,7 +117,7 @@ impl Dock {
     }
 }
 
-/// A session whose last messages are in the window, and all before them behind a summary.
+/// A session whose last messages are in the window; a summary replaces all others.
 fn messages(size: usize) -> Vec<Message> {
     let pivot = size - IN_WINDOW;
     let mut messages: Vec<Message> = (0..size).map(message).collect();

@@ -1,4 +1,4 @@
-//! Asking a person whether a call may be made.
+//! Asks the user whether a call may be made.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,9 +7,9 @@ use plimsoll::{PartId, SessionId};
 use plimsoll_config::PermissionRule;
 use tokio_util::sync::CancellationToken;
 
-/// Asks a person whether a call may be made. A host that has a person at hand gives the agent one.
+/// Asks the user whether a call may be made. Interactive hosts provide one.
 pub trait Asker: Send + Sync {
-    /// Ask. Where the run is cancelled meanwhile the answer does not matter any more.
+    /// Asks a question. If the run is cancelled meanwhile, the answer is ignored.
     fn ask<'a>(
         &'a self,
         question: &'a PermissionQuestion,
@@ -17,46 +17,46 @@ pub trait Asker: Send + Sync {
     ) -> Pin<Box<dyn Future<Output = PermissionAnswer> + Send + 'a>>;
 }
 
-/// What a person is asked.
+/// A question to the user.
 #[derive(Clone, Debug)]
 pub struct PermissionQuestion {
-    /// The session that asks.
+    /// ID of the session.
     pub session: SessionId,
-    /// The agent that makes the call.
+    /// Name of the agent.
     pub agent: String,
-    /// The call's part.
+    /// ID of the call's part.
     pub part: PartId,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// Exactly what would be run, opened, fetched or given to the tool. It comes from a model: control characters in it are not harmless.
+    /// The exact command, path, address or input. It comes from a model, so control characters in it must be escaped.
     pub what: String,
-    /// What would be done in detail, such as the change of a file; all of it, however long.
+    /// Details, such as the change of a file. They are complete, however long.
     pub preview: Option<Preview>,
-    /// Why it is asked.
+    /// Reason for the question.
     pub why: &'static str,
-    /// What [`Always`](PermissionAnswer::Always) would allow from now on.
+    /// Rule that [`Always`](PermissionAnswer::Always) would add.
     pub always: PermissionRule,
 }
 
-/// What a call would do in detail, for a person who is asked.
+/// Details of a call for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Preview {
-    /// A file would be changed: a unified diff.
+    /// A change of a file, as a unified diff.
     Change(String),
-    /// A file would be made: its content. Lines of it may begin as those of a diff do.
+    /// Content of a new file. Its lines may begin like those of a diff.
     Content(String),
 }
 
-/// What a person has answered.
+/// Answer of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PermissionAnswer {
-    /// This call may be made.
+    /// The call is permitted.
     Once,
-    /// This call and all that fit the question's rule may be made, as long as the conversation is open.
+    /// The call and all others that match the question's rule are permitted while the conversation is open.
     Always,
-    /// It may not.
+    /// The call is denied.
     No {
-        /// What the model is told besides.
+        /// Message for the model.
         words: Option<String>,
     },
 }

@@ -1,10 +1,10 @@
-//! Text about the sandbox: for the model, for the user, and for programs that failed in it.
+//! Text about the sandbox for the model, the user, and failed programs.
 
 use std::path::{Path, PathBuf};
 
 use plimsoll_sandbox::{Guard, Sandbox};
 
-/// Describes for the user that commands reach only parts of a project, because files of the user's own in it stay closed.
+/// Describes to the user that commands reach only parts of a project, because the user's own files in it stay closed.
 pub(crate) fn closed_notice(sandbox: &Sandbox, directory: &Path) -> Option<String> {
     if !sandbox.closes_parts_of(directory) {
         return None;
@@ -13,58 +13,58 @@ pub(crate) fn closed_notice(sandbox: &Sandbox, directory: &Path) -> Option<Strin
     let within: Vec<&PathBuf> = closed.iter().filter(|place| place.starts_with(directory)).collect();
     let held = match (sandbox.confinement().holds(Guard::Writes), within.is_empty()) {
         (false, _) => {
-            "changes of them by `write` and `edit` are asked about, but commands can change them".to_owned()
+            "`write` and `edit` ask before they change these, but commands can change them".to_owned()
         }
-        (true, true) => "commands can write nothing there".to_owned(),
+        (true, true) => "commands cannot write there".to_owned(),
         (true, false) => {
-            "commands do not reach them, and so cannot make new files in the folders that lead to them"
+            "commands cannot access these, and so cannot create files in the folders that contain them"
                 .to_owned()
         }
     };
     Some(format!(
-        "`{}` holds files of your own, such as plimsoll's configuration and sessions or what your shell runs when it \
-         starts: {held}; work in a folder of its own to have neither",
+        "`{}` contains your own files, such as Plimsoll's configuration and sessions or files that your shell runs at \
+         start: {held}; work in a subdirectory to avoid this",
         directory.display()
     ))
 }
 
-/// Describes the same for the model, if commands are confined.
+/// Describes the same to the model, if commands are confined.
 pub(crate) fn closed_text_for_model(sandbox: &Sandbox, directory: &Path) -> Option<&'static str> {
     let is_told = sandbox.confinement().holds(Guard::Writes) && sandbox.closes_parts_of(directory);
     is_told.then_some(
-        " In this project commands cannot make new files or folders at the top, only in folders that are there already, \
-         and files of the user's own settings are closed to them.",
+        " In this project commands cannot create files or directories at the top level, only in existing directories, \
+         and cannot access the user's settings.",
     )
 }
 
-/// Describes for the model how commands are confined; empty if they are not.
+/// Describes to the model how commands are confined; empty if they are not.
 pub(crate) fn text_for_model(sandbox: &Sandbox) -> String {
     let (confinement, config) = (sandbox.confinement(), sandbox.config());
     let mut text = String::new();
     if confinement.holds(Guard::Writes) {
         text.push_str(
-            " Commands are confined: writing works in the project's directory and in $TMPDIR and fails elsewhere \
+            " Commands run in a sandbox: they can write in the project directory and in $TMPDIR, and writes elsewhere fail \
              with \"Permission denied\"",
         );
         if !config.write.is_empty() {
             let more: Vec<String> = config.write.iter().map(|path| path.display().to_string()).collect();
-            text.push_str(&format!(", but for {}", more.join(", ")));
+            text.push_str(&format!(", except in {}", more.join(", ")));
         }
         text.push('.');
     }
     match (confinement.holds(Guard::Network), confinement.holds(Guard::UnixSockets)) {
-        (true, true) => text.push_str(" There is no network, not even to this machine."),
-        (true, false) => text.push_str(" There is no network."),
+        (true, true) => text.push_str(" Network access is disabled, including connections to this machine."),
+        (true, false) => text.push_str(" Network access is disabled."),
         (false, _) => {}
     }
     if !text.is_empty() {
-        text.push_str(" Do not work around this; tell the user what you would need.");
+        text.push_str(" Do not work around this; tell the user what you need instead.");
     }
     text
 }
 
-/// Returns what to add to the failure of a hook or a server: that it ran confined, and which settings grant more. `place` is where
-/// the settings are written. `None` if it was not confined.
+/// Returns a hint for the failure of a hook or a server: that it ran confined, and which settings grant more. `place`
+/// says where to write them. `None` if it was not confined.
 pub(crate) fn failure_hint(sandbox: &Sandbox, place: &str) -> Option<String> {
     let settings = [
         (Guard::Network, "`network = true`"),
@@ -88,7 +88,7 @@ mod tests {
     use super::{failure_hint, text_for_model};
 
     #[test]
-    fn of_a_program_that_is_not_confined_nothing_is_said() {
+    fn there_is_no_text_about_an_unconfined_program() {
         let sandbox = Sandbox::new(SandboxConfig::default().mode(SandboxMode::Off));
         assert_eq!(failure_hint(&sandbox, "here"), None);
         assert_eq!(text_for_model(&sandbox), "");

@@ -1,44 +1,47 @@
-//! Why a run did not come to its end.
+//! Errors of a run and of the set-up of an agent.
 
-use plimsoll::compact::accept::Rejection;
-use plimsoll::compact::ladder::Burden;
+use plimsoll::compact::{OverflowBreakdown, Rejection};
+use plimsoll_config::SetupError;
 use plimsoll_providers::{BuildError, ProviderError};
 use plimsoll_session::SessionError;
 use thiserror::Error;
 
-/// Why a run did not come to its end. What was said and done until then is stored, and the session can go on.
+/// Error of a run. Everything up to then is stored, and the session can be continued.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum AgentError {
     /// The session could not be read or written.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The provider gave no answer.
+    /// The provider did not answer.
     #[error(transparent)]
     Provider(#[from] ProviderError),
     /// No request could be built from the window.
     #[error("cannot build the request: {0}")]
     Build(#[from] BuildError),
-    /// No request can be made that fits the model's window.
+    /// The window cannot be reduced enough to fit the model.
     #[error("{0}")]
-    CannotFit(Box<Burden>),
-    /// The provider refused every request as too long, however much it was reduced.
-    #[error("the provider refused {times} requests as too long, and no smaller one could be made: {last}")]
+    CannotFit(Box<OverflowBreakdown>),
+    /// The provider rejected every request as too long.
+    #[error(
+        "the provider rejected {times} requests as too long, and the window could not be reduced further: {last}"
+    )]
     Refused {
-        /// How many.
+        /// Number of rejected requests.
         times: u32,
-        /// What it said last.
+        /// The last error.
         last: String,
     },
-    /// The session had to be summarised, and no summary was taken. The history is unchanged.
+    /// A summary was required, and none was accepted. The history is unchanged.
     #[error("the session could not be summarised: {0}")]
     NotSummarised(Rejection),
-    /// Something inside the process failed that cannot fail, such as a thread that panicked.
+    /// Internal error, such as a thread that panicked.
     #[error("{0}")]
-    Internal(String),
+    Internal(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl AgentError {
-    /// A short name for the kind of error, as scripts and logs want it.
+    /// Returns a short name of the error, for scripts and logs.
     pub fn name(&self) -> &'static str {
         match self {
             AgentError::Session(_) => "SessionError",
@@ -49,5 +52,37 @@ impl AgentError {
             AgentError::NotSummarised(_) => "SummaryError",
             AgentError::Internal(_) => "InternalError",
         }
+    }
+}
+
+/// Reason why an agent cannot be set up.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum AgentSetupError {
+    /// There is no usable model.
+    #[error(transparent)]
+    Model(#[from] SetupError),
+    /// The model's client cannot be created.
+    #[error(transparent)]
+    Client(#[from] ProviderError),
+    /// No agent has this name.
+    #[error("unknown agent `{name}` (available: {})", known.join(", "))]
+    UnknownAgent {
+        /// The name.
+        name: String,
+        /// Available agents.
+        known: Vec<String>,
+    },
+    /// Commands must be confined, and this system cannot confine them.
+    #[error("{0}")]
+    NotConfined(String),
+    /// A setting of the agent refers to a variable or a file that does not exist.
+    #[error(transparent)]
+    BadReference(SetupError),
+}
+
+impl AgentSetupError {
+    pub(crate) fn bad_reference(problem: &str) -> AgentSetupError {
+        AgentSetupError::BadReference(SetupError::BadReference { problem: problem.to_owned() })
     }
 }

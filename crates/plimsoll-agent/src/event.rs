@@ -1,7 +1,7 @@
-//! What happens while an agent runs, as it happens.
+//! Events of a running agent.
 //!
-//! These events are gone once they were told. What is stored (messages, parts, reductions) is told by the store's change
-//! feed too, to readers in any process: see [`Follower`](crate::Follower).
+//! Events are not stored. Stored changes (messages, parts, reductions) also appear in the store's change feed, which
+//! any process can read with [`Follower`](crate::Follower).
 
 use std::fmt;
 use std::path::PathBuf;
@@ -18,378 +18,378 @@ use crate::report::{RevertReport, RunEnd};
 use crate::task::{TaskProgress, TaskStatus};
 use crate::todo::TodoItem;
 
-/// Receives every event of a run. It must not block: the run waits for it.
+/// Receives every event of a run. It must not block, because the run waits for it.
 pub type EventSink = Arc<dyn Fn(&Event) + Send + Sync>;
 
-/// Something that happened in a run.
+/// Event of a run.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum Event {
     /// A session was opened.
     Opened {
-        /// The session.
+        /// ID of the session.
         session: SessionId,
-        /// The model, as `provider/model`.
+        /// Model, as `provider/model`.
         model: String,
-        /// The agent.
+        /// Name of the agent.
         agent: String,
     },
-    /// Something about the set-up that its user should know, told when a session is opened or its servers are there.
+    /// A message about the configuration for the user, sent when a session is opened or its servers have started.
     Notice {
-        /// What, in a sentence.
+        /// The message.
         text: String,
     },
     /// A prompt was stored.
     Prompted {
-        /// Its message.
+        /// ID of the prompt's message.
         message: MessageId,
     },
-    /// The next request was weighed and is ready.
+    /// The next request was counted and is ready.
     Weighed {
-        /// Which step of the run, from 1.
+        /// Number of the step in the run, from 1.
         step: u64,
-        /// What the request weighs.
+        /// Estimated size of the request.
         tokens: Tokens,
-        /// The line it is under, if the model's window is known.
+        /// Limit of the request, if the model's window is known.
         line: Option<Tokens>,
-        /// How much of it the provider's cache should hold, in blocks.
+        /// Number of leading blocks that the provider's cache should contain.
         unchanged_blocks: usize,
     },
-    /// A summary is being asked for.
+    /// A summary is being requested.
     Summarising {
-        /// Which chunk, from 1.
+        /// Number of the chunk, from 1.
         chunk: usize,
-        /// Of how many.
+        /// Number of chunks.
         of: usize,
-        /// What the request weighs.
+        /// Estimated size of the request.
         tokens: Tokens,
-        /// Whether it is prepared beside the running turn.
+        /// Whether it is prepared while the turn continues.
         early: bool,
     },
-    /// A summary was taken, failed or was rejected.
+    /// A summary was accepted, failed or was rejected.
     Summarised {
-        /// Why the call failed or its answer was rejected; `None` if the summary was taken.
+        /// Reason why the request failed or the summary was rejected; `None` if it was accepted.
         error: Option<String>,
-        /// What the provider counted.
+        /// Usage that the provider reported.
         usage: Option<UsageFigures>,
-        /// What it cost, in dollars.
+        /// Cost in dollars.
         cost: Option<f64>,
-        /// Whether it is prepared beside the running turn.
+        /// Whether it is prepared while the turn continues.
         early: bool,
     },
-    /// Something left the window.
+    /// The window was reduced.
     Reduced(ReceiptFigures),
     /// A request was sent.
     Requested {
-        /// Which step of the run, from 1.
+        /// Number of the step in the run, from 1.
         step: u64,
-        /// The model, as `provider/model`.
+        /// Model, as `provider/model`.
         model: String,
     },
-    /// A request failed before anything was said, and is sent again.
+    /// A request failed before the answer began, and is sent again.
     Retrying {
-        /// Which retry, from 1.
+        /// Number of the retry, from 1.
         retry: u32,
-        /// How long until then.
+        /// Delay before the retry.
         wait_ms: u64,
-        /// Why.
+        /// The failure.
         error: String,
     },
-    /// The provider refused a request as too long. The window is reduced, and the request is made again.
+    /// The provider rejected a request as too long. The window is reduced and the request is sent again.
     Refused {
-        /// The window that the provider named.
+        /// The window that the provider named, if any.
         window: Option<Tokens>,
     },
-    /// The provider refused thoughts that were given back to it. The request is made again without them.
+    /// The provider rejected replayed reasoning. The request is sent again without it.
     RefusedThoughts,
-    /// More words of the answer.
+    /// Text of the answer.
     Text {
-        /// The words.
+        /// The added text.
         delta: String,
     },
-    /// More thoughts.
+    /// Reasoning.
     Thinking {
-        /// The thoughts.
+        /// The added reasoning.
         delta: String,
     },
-    /// The answer is whole.
+    /// An answer is complete.
     Answered {
-        /// Its message.
+        /// ID of the answer's message.
         message: MessageId,
-        /// Why the model stopped, in the provider's words.
+        /// The provider's reason for the end of the answer.
         finish: String,
-        /// What the provider counted.
+        /// Usage that the provider reported.
         usage: Option<UsageFigures>,
-        /// What it cost, in dollars.
+        /// Cost in dollars.
         cost: Option<f64>,
-        /// From the request to the end of the answer.
+        /// Time from the request to the end of the answer.
         latency_ms: u64,
     },
-    /// The answer broke off.
+    /// An answer was interrupted.
     BrokenOff {
-        /// Its message.
+        /// ID of the answer's message.
         message: MessageId,
-        /// Why.
+        /// The error.
         error: String,
     },
-    /// A tool begins to work on a call.
+    /// A tool was started for a call.
     CallStarted {
-        /// The call's part.
+        /// ID of the call's part.
         part: PartId,
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// What it was given.
+        /// Input of the call.
         input: Value,
     },
-    /// A call is answered.
+    /// A call has ended.
     CallEnded {
-        /// The call's part.
+        /// ID of the call's part.
         part: PartId,
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// How it ended.
+        /// Outcome of the call.
         status: CallStatus,
-        /// What it printed, in bytes, before layer 1.
+        /// Size of the output in bytes, before truncation.
         bytes: u64,
-        /// What went wrong, if something did; of a command that ran, how it ended if not well, such as `exit code 1`.
+        /// The error, if any. For a command that failed this is its exit, such as `exit code 1`.
         error: Option<String>,
     },
-    /// What a file holds was kept, and the file is about to be changed.
+    /// The content of a file was saved, and the file is about to be changed.
     FileKept {
-        /// The call's part.
+        /// ID of the call's part.
         part: PartId,
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// What brings the content back.
+        /// Handle of the saved content.
         handle: String,
     },
-    /// The list of things to do was written.
+    /// The to-do list was changed.
     Todos {
-        /// The call's part.
+        /// ID of the call's part.
         part: PartId,
-        /// The list as it is now.
+        /// The new list.
         todos: Vec<TodoItem>,
     },
-    /// A file is about to be put back as it was.
+    /// A file is about to be restored.
     Reverting {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
     },
-    /// Files were put back.
+    /// Files were restored.
     Reverted(RevertReport),
-    /// The first command of a conversation is about to run: this is what it is held to.
+    /// The first command of a conversation is about to run.
     Confined {
-        /// The tool that runs it.
+        /// Tool that runs the command.
         tool: String,
-        /// What is enforced and what is not.
+        /// Guards that are enforced and guards that are not.
         #[serde(flatten)]
         confinement: Confinement,
     },
-    /// A person is asked whether a call may be made.
+    /// The user is asked to permit a call.
     Asked {
-        /// The call's part.
+        /// ID of the call's part.
         part: PartId,
-        /// The tool.
+        /// Name of the tool.
         tool: String,
     },
-    /// A person has allowed a call.
+    /// The user permitted a call.
     Permitted {
-        /// The call's part.
+        /// ID of the call's part.
         part: PartId,
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// Whether calls like it are allowed from now on.
+        /// Whether similar calls are permitted from now on.
         always: bool,
     },
-    /// A call was not allowed.
+    /// A call was denied.
     Denied {
-        /// The call's part.
+        /// ID of the call's part.
         part: PartId,
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// What would allow it, in words for a person.
+        /// Hint for the user about how to allow it.
         hint: String,
-        /// The flag that would allow it, if one would.
+        /// Flag that would allow it, if there is one.
         #[serde(skip_serializing_if = "Option::is_none")]
         allow: Option<String>,
-        /// The line of `plimsoll.toml` that would.
+        /// Line of `plimsoll.toml` that would allow it.
         #[serde(skip_serializing_if = "Option::is_none")]
         setting: Option<String>,
-        /// The line of `plimsoll.toml` that is needed besides.
+        /// Further line of `plimsoll.toml` that is needed.
         #[serde(skip_serializing_if = "Option::is_none")]
         also: Option<String>,
-        /// The rule that decided, with where it stands; none where no rule fits.
+        /// Rule that decided, with its source; `None` if no rule matches.
         #[serde(skip_serializing_if = "Option::is_none")]
         rule: Option<String>,
-        /// Whether a person was asked and said no.
+        /// Whether the user was asked and declined.
         asked: bool,
     },
-    /// The same call gave the same result again and again, and the model was told.
+    /// A call returned the same result repeatedly, and the model was warned.
     Repeating {
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// How often.
+        /// Number of times.
         times: u32,
     },
-    /// A hook has changed something, or failed. One that says nothing is not told of.
+    /// A hook changed something or failed. Hooks that return nothing are not reported.
     Hooked {
-        /// The hook.
+        /// Name of the hook.
         hook: String,
-        /// When it was run.
+        /// Event that the hook ran for.
         event: HookEvent,
-        /// What came of it.
+        /// Effect of the hook.
         outcome: HookOutcome,
     },
-    /// Something happened to an MCP server.
+    /// The state of an MCP server changed.
     McpServer {
-        /// The server.
+        /// Name of the server.
         server: String,
-        /// What.
+        /// The change.
         change: McpChange,
     },
-    /// The session has a title.
+    /// The session got a title.
     Titled {
         /// The title.
         title: String,
     },
-    /// A background task was launched, or taken up again.
+    /// A background task was launched or resumed.
     TaskLaunched {
-        /// The task, which is its session.
+        /// ID of the task and of its session.
         task: SessionId,
-        /// The session it works for.
+        /// ID of the parent session.
         parent: SessionId,
-        /// Its agent.
+        /// Name of the task's agent.
         agent: String,
-        /// What it is about.
+        /// Description of the task.
         description: String,
-        /// Whether it was given its parent's context.
+        /// Whether the task received its parent's context.
         forked: bool,
-        /// Which run of it this is, from 1.
+        /// Number of the run, from 1.
         run: u32,
     },
-    /// A background task has come further.
+    /// A background task made progress.
     TaskProgress {
-        /// The task.
+        /// ID of the task and of its session.
         task: SessionId,
-        /// The session it works for.
+        /// ID of the parent session.
         parent: SessionId,
-        /// How far.
+        /// The progress.
         progress: Box<TaskProgress>,
     },
     /// A background task has ended.
     TaskEnded {
-        /// The task.
+        /// ID of the task and of its session.
         task: SessionId,
-        /// The session it works for.
+        /// ID of the parent session.
         parent: SessionId,
-        /// What it is about.
+        /// Description of the task.
         description: String,
-        /// How it ended.
+        /// Final status.
         status: TaskStatus,
-        /// Which run of it, from 1.
+        /// Number of the run, from 1.
         run: u32,
-        /// How long that run took.
+        /// Duration of the run.
         duration_ms: u64,
-        /// What went wrong.
+        /// The error, if any.
         error: Option<String>,
-        /// All tasks of the session in a few lines, for a person.
+        /// Summary of all tasks of the session, for the user.
         toast: String,
     },
-    /// The run is over.
+    /// The run has ended.
     Ended {
-        /// How.
+        /// Reason for the end.
         end: RunEnd,
-        /// How many requests were answered.
+        /// Number of answered requests.
         steps: u64,
-        /// What was charged, summaries included.
+        /// Charged usage, summaries included.
         usage: UsageFigures,
-        /// What it cost in dollars, as far as prices are known.
+        /// Cost in dollars, as far as prices are known.
         cost: f64,
     },
 }
 
-/// What came of a hook.
+/// Effect of a hook.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum HookOutcome {
-    /// It gave a call another input, which is held against the permissions.
+    /// Replaced the input of a call. Permissions are checked against the new input.
     ChangedInput,
-    /// It refused a call.
+    /// Denied a call.
     Refused {
-        /// Why.
+        /// Reason that the hook gave.
         words: String,
     },
-    /// It added to what the model sees of a result.
+    /// Appended text to a result.
     AddedText,
-    /// It replaced what the model sees of a result; the original is kept.
+    /// Replaced a result in the window. The original is stored.
     ReplacedOutput,
-    /// It has a say in how the summary is asked for.
+    /// Changed the summary instructions.
     ChangedSummary,
-    /// It ended the turn after a compaction.
+    /// Ended the turn after a compaction.
     Stopped,
-    /// It failed, and everything goes on as if it were not there.
+    /// Failed. The run continues as if the hook did not exist.
     Failed {
-        /// Why.
+        /// The error.
         error: String,
     },
 }
 
-/// In words that go on from the hook's name.
+/// A phrase that follows the hook's name.
 impl fmt::Display for HookOutcome {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             HookOutcome::ChangedInput => write!(formatter, "changed the input of a call"),
-            HookOutcome::Refused { words } => write!(formatter, "refused a call: {words}"),
-            HookOutcome::AddedText => write!(formatter, "added to a result"),
+            HookOutcome::Refused { words } => write!(formatter, "denied a call: {words}"),
+            HookOutcome::AddedText => write!(formatter, "appended text to a result"),
             HookOutcome::ReplacedOutput => write!(formatter, "replaced a result; the original is kept"),
-            HookOutcome::ChangedSummary => write!(formatter, "changed how the summary is asked for"),
+            HookOutcome::ChangedSummary => write!(formatter, "changed the summary instructions"),
             HookOutcome::Stopped => write!(formatter, "ended the turn after the compaction"),
             HookOutcome::Failed { error } => write!(formatter, "failed: {error}"),
         }
     }
 }
 
-/// What happened to an MCP server.
+/// Change of an MCP server.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "what", rename_all = "camelCase", rename_all_fields = "camelCase")]
 #[non_exhaustive]
 pub enum McpChange {
-    /// It was started or reached.
+    /// Started or connected.
     Started {
-        /// So many tools it has.
+        /// Number of its tools.
         tools: usize,
     },
-    /// It could not be started or reached, or does not answer.
+    /// Failed to start, to connect or to respond.
     Failed {
-        /// Why.
+        /// The error.
         error: String,
     },
-    /// It went away in the middle of a call.
+    /// Exited or disconnected during a call.
     Died {
-        /// What is known about it.
+        /// Diagnostics.
         error: String,
     },
-    /// It had gone away, and was started again for a call.
+    /// Restarted for a call after it had exited.
     Restarted,
-    /// It has other tools since the last turn. They are declared from now on, which the prompt cache has to learn.
+    /// Offers other tools than in the last turn. Declaring them invalidates the prompt cache.
     ToolsChanged {
-        /// Those that came.
+        /// New tools.
         added: Vec<String>,
-        /// Those that went.
+        /// Removed tools.
         removed: Vec<String>,
     },
-    /// One of its tools cannot be declared.
+    /// A tool that cannot be declared.
     LeftOut {
-        /// The tool, by the server's name for it.
+        /// The tool's name on the server.
         tool: String,
-        /// Why.
+        /// The reason.
         reason: String,
     },
 }
 
-/// In words that go on from the server's name.
+/// A phrase that follows the server's name.
 impl fmt::Display for McpChange {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let listed = |names: &[String]| match names {
@@ -397,15 +397,15 @@ impl fmt::Display for McpChange {
             names => names.join(", "),
         };
         match self {
-            McpChange::Started { tools } => write!(formatter, "is there, with {tools} tools"),
+            McpChange::Started { tools } => write!(formatter, "started with {tools} tools"),
             McpChange::Failed { error } => write!(formatter, "cannot be used: {error}"),
-            McpChange::Died { error } => write!(formatter, "went away: {error}"),
-            McpChange::Restarted => write!(formatter, "was started again"),
+            McpChange::Died { error } => write!(formatter, "stopped: {error}"),
+            McpChange::Restarted => write!(formatter, "was restarted"),
             McpChange::ToolsChanged { added, removed } => {
-                write!(formatter, "has other tools now: new {}, gone {}", listed(added), listed(removed))
+                write!(formatter, "changed its tools: added {}, removed {}", listed(added), listed(removed))
             }
             McpChange::LeftOut { tool, reason } => {
-                write!(formatter, "has a tool `{tool}` that is left out: {reason}")
+                write!(formatter, "has a tool `{tool}` that cannot be used: {reason}")
             }
         }
     }

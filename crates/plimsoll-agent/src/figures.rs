@@ -2,33 +2,34 @@
 
 use std::time::Duration;
 
-use plimsoll::receipt::Made;
+use plimsoll::plan::SummaryOrigin;
 use plimsoll::{Plan, Receipt, ReceiptId, Tokens, Usage};
 use serde::{Deserialize, Serialize};
 
-/// How a call ended.
+/// Outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum CallStatus {
-    /// The tool has answered.
+    /// The tool succeeded.
     Completed,
-    /// The tool has failed, or the call made no sense.
+    /// The tool failed, or the input was invalid.
     Failed,
-    /// It was not allowed.
+    /// The call was denied.
     Denied,
     /// The run was cancelled.
     Cancelled,
 }
 
-/// Tokens of one response or of many.
+/// Tokens of one or more responses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
 pub struct UsageFigures {
-    /// Input that had nothing to do with the cache.
+    /// Input that was neither read from nor written to the cache.
     pub input: u64,
-    /// Answers.
+    /// Output.
     pub output: u64,
-    /// Thoughts.
+    /// Reasoning.
     pub reasoning: u64,
     /// Input read from the cache.
     pub cache_read: u64,
@@ -37,12 +38,12 @@ pub struct UsageFigures {
 }
 
 impl UsageFigures {
-    /// Add the figures of one response.
+    /// Adds the usage of a response.
     pub fn add(&mut self, usage: &Usage) {
         self.add_figures(&UsageFigures::from(usage));
     }
 
-    /// Add other figures.
+    /// Adds other figures.
     pub fn add_figures(&mut self, other: &UsageFigures) {
         let UsageFigures { input, output, reasoning, cache_read, cache_write } = *other;
         self.input = self.input.saturating_add(input);
@@ -52,7 +53,7 @@ impl UsageFigures {
         self.cache_write = self.cache_write.saturating_add(cache_write);
     }
 
-    /// All of them together.
+    /// Returns the total.
     pub fn total(&self) -> u64 {
         [self.input, self.output, self.reasoning, self.cache_read, self.cache_write]
             .iter()
@@ -72,48 +73,48 @@ impl From<&Usage> for UsageFigures {
     }
 }
 
-/// The figures of a receipt, without content.
+/// Figures of a receipt, without content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ReceiptFigures {
-    /// The receipt, by which it can be looked at and undone.
+    /// ID of the receipt.
     pub receipt: ReceiptId,
-    /// What was done.
+    /// Kind of the reduction.
     pub kind: ReductionKind,
-    /// How many outputs, messages or other parts of the conversation it concerns.
+    /// Number of affected outputs, messages or other parts.
     pub items: u64,
-    /// Whether what left the window can be brought back; not so of an output that was cut where nothing is spilled.
+    /// Whether the removed content can be recalled. False for a truncated output if the policy does not spill.
     pub kept: bool,
-    /// Whether what left the window should have been kept and could not be; `reason` says why.
+    /// Whether the removed content should have been stored and was not; `reason` explains it.
     pub lost: bool,
-    /// Whether a summary was made without a model.
+    /// Whether the summary was made without a model.
     pub without_model: bool,
     /// Tokens before.
     pub before: Tokens,
     /// Tokens after.
     pub after: Tokens,
-    /// Why.
+    /// Reason for the reduction.
     pub reason: String,
 }
 
-/// What a reduction did.
+/// Kind of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum ReductionKind {
-    /// Layer 1 cut an output.
+    /// Layer 1 truncated an output.
     Truncate,
     /// Layer 2 cleared old outputs.
     Prune,
-    /// Layer 3 put a summary in the place of older messages.
+    /// Layer 3 replaced older messages by a summary.
     Compact,
     /// The last rungs of the ladder.
     Shed,
-    /// Anything else that has a receipt.
+    /// Any other reduction with a receipt.
     Other,
 }
 
 impl ReductionKind {
-    /// Its name in logs and metrics.
+    /// Returns the name for logs and metrics.
     pub fn name(self) -> &'static str {
         match self {
             ReductionKind::Truncate => "truncate",
@@ -142,7 +143,7 @@ impl From<&Receipt> for ReceiptFigures {
             kept: kind != ReductionKind::Truncate || !receipt.handles.is_empty(),
             lost: receipt.handles.is_empty()
                 && matches!(&receipt.plan, Plan::Truncate(plan) if plan.may_spill),
-            without_model: matches!(&receipt.plan, Plan::Compact(plan) if plan.made == Made::WithoutModel),
+            without_model: matches!(&receipt.plan, Plan::Compact(plan) if plan.made == SummaryOrigin::WithoutModel),
             before: receipt.before,
             after: receipt.after,
             reason: receipt.reason.clone(),
@@ -150,7 +151,7 @@ impl From<&Receipt> for ReceiptFigures {
     }
 }
 
-/// A length of time in whole milliseconds.
+/// Returns a duration in whole milliseconds.
 pub(crate) fn millis(length: Duration) -> u64 {
     u64::try_from(length.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,4 +1,4 @@
-//! What is stored, told from the store's change feed: also what other processes wrote.
+//! Follows the store's change feed, including changes by other processes.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -7,25 +7,26 @@ use plimsoll::{Message, Part, SessionId};
 use plimsoll_store::{Archive, Change, ChangeKind, Sequence, Session, StoreError};
 use serde::Serialize;
 
-/// A change with what is there now.
+/// A change, with the current content.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Stored {
-    /// What changed, and its place among all changes.
+    /// The change and its sequence number.
     #[serde(flatten)]
     pub change: Change,
-    /// The part that changed, as it is now.
+    /// Current content of the changed part.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub value: Option<Part>,
-    /// The message that changed, as it is now; where only a part did, only that is given.
+    /// Current content of the changed message. Not set if only a part changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub whole: Option<Message>,
-    /// The session as it is now, where the change is about all of it.
+    /// Current session, if the change affects all of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub about: Option<Session>,
 }
 
-/// Follows the change feed of a store. It blocks, so async hosts call it off their own threads.
+/// Follows the change feed of a store. It blocks, so async hosts call it on another thread.
 pub struct Follower {
     archive: Arc<Archive>,
     session: Option<SessionId>,
@@ -33,19 +34,19 @@ pub struct Follower {
 }
 
 impl Follower {
-    /// Follow what comes from now on, of one session or of all.
+    /// Follows future changes of one session or of all.
     pub fn from_now(archive: Arc<Archive>, session: Option<SessionId>) -> Result<Follower, StoreError> {
         let since = archive.store().newest_change()?;
         Ok(Follower { archive, session, since })
     }
 
-    /// What came since the last call, oldest first, each with what is there now. Of the growth of a text only the last is
-    /// given.
+    /// Returns the changes since the last call, oldest first, with their current content. Several additions to a text
+    /// are returned as one.
     pub fn read(&mut self) -> Result<Vec<Stored>, StoreError> {
         let mut all = Vec::new();
         loop {
             let page = self.archive.store().changes(self.since, 0)?;
-            // A part that is being written changes many times a second, and is given as it is now: once will do.
+            // A part that is being written changes many times a second. Return it once, with its current content.
             let mut last_growth = HashMap::new();
             for (place, change) in page.changes.iter().enumerate() {
                 if let (ChangeKind::Extended, Some(part)) = (change.kind, &change.part) {
@@ -62,7 +63,7 @@ impl Follower {
                     all.push(self.load_current(change.clone())?);
                 }
             }
-            // Only now: what could not be read is read again by the next call.
+            // Only now, so that changes that could not be read are read again by the next call.
             if page.next == self.since {
                 return Ok(all);
             }
@@ -72,8 +73,8 @@ impl Follower {
 
     fn load_current(&self, change: Change) -> Result<Stored, StoreError> {
         let store = self.archive.store();
-        // What was removed or purged meanwhile is no error: the change that did it follows.
-        fn if_there<T>(found: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
+        // Removed or purged content is not an error: the change that removed it follows.
+        fn open_existing<T>(found: Result<T, StoreError>) -> Result<Option<T>, StoreError> {
             match found {
                 Ok(found) => Ok(Some(found)),
                 Err(StoreError::Missing { .. }) => Ok(None),
@@ -82,9 +83,9 @@ impl Follower {
         }
         let session = &change.session;
         let (value, whole, about) = match (&change.part, &change.message) {
-            (Some(part), _) => (if_there(store.part(session, part))?, None, None),
-            (None, Some(message)) => (None, if_there(store.message(session, message))?, None),
-            (None, None) => (None, None, if_there(store.session(session))?),
+            (Some(part), _) => (open_existing(store.part(session, part))?, None, None),
+            (None, Some(message)) => (None, open_existing(store.message(session, message))?, None),
+            (None, None) => (None, None, open_existing(store.session(session))?),
         };
         Ok(Stored { change, value, whole, about })
     }

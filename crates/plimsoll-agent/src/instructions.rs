@@ -1,22 +1,22 @@
-//! The texts of instruction files such as `AGENTS.md`, for the system prompt.
+//! Reads instruction files such as `AGENTS.md` for the system prompt.
 
 use std::collections::HashSet;
 use std::path::Path;
 
 use plimsoll_config::{INSTRUCTION_ENTRIES, RunConfig, read_in_time};
 
-/// So much of all instruction files goes into the system prompt, in bytes; more would leave no room for work.
+/// Maximum size of all instruction files in the system prompt, in bytes. More would leave no room for work.
 const MOST: usize = 200_000;
 
 /// Maximum number of instruction files.
 const MOST_FILES: usize = 200;
 
-/// What instruction files say, and what of it is missing.
+/// Content of instruction files, and notices about missing content.
 pub(crate) struct Instructions {
-    /// The texts, each under the name of its file; none where there is nothing to say.
+    /// The texts, each after the name of its file; `None` if there are none.
     pub(crate) text: Option<String>,
-    /// Files that could not be read, or not whole, in words for a person. A rule that the model was never told is not
-    /// followed, and its author would look for the reason elsewhere.
+    /// Notices about files that were not read completely. The model cannot follow rules that it was not shown, and
+    /// their author should know why.
     pub(crate) notices: Vec<String>,
 }
 
@@ -26,7 +26,7 @@ impl Instructions {
         for source in &run.standing {
             if let Some(problem) = &source.problem {
                 let path = source.folder.join(&source.pattern);
-                notices.push(format!("the model is not told what `{}` says: {problem}", path.display()));
+                notices.push(format!("`{}` is not included in the system prompt: {problem}", path.display()));
             }
         }
         let mut entries = INSTRUCTION_ENTRIES;
@@ -46,14 +46,14 @@ impl Instructions {
         for file in files.into_iter().take(MOST_FILES) {
             let shown = file.display();
             let left = MOST.saturating_sub(all.len());
-            // A few bytes over the limit, so that a char that still fits is not cut.
+            // A few bytes more than the limit, so that a char at the limit is complete.
             match read_in_time(file, MOST as u64 + 4) {
                 // Zero bytes take six bytes each in a request: 200,000 of them were 300,000 tokens.
                 Ok(head) if head.bytes.contains(&0) => {
                     notices.push(format!("`{shown}` is not read: it is a binary file"));
                 }
                 Ok(head) => {
-                    // One stray byte must not cost the rest of the rules.
+                    // One invalid byte must not hide the other rules.
                     let text = String::from_utf8_lossy(&head.bytes);
                     let text = text.trim_end();
                     let end = text.floor_char_boundary(left);
@@ -62,14 +62,14 @@ impl Instructions {
                     }
                     if end < text.len() || head.is_cut() {
                         notices.push(format!(
-                            "the model is told {end} of the {} bytes in `{shown}`: all instructions together may have {MOST}",
+                            "only {end} of the {} bytes of `{shown}` are included in the system prompt: the limit for all instructions is {MOST}",
                             if head.is_cut() { head.size } else { text.len() as u64 }
                         ));
                     }
                 }
                 Err(error) => {
                     notices.push(format!(
-                        "the model is not told what `{shown}` says, which cannot be read: {error}"
+                        "`{shown}` is not included in the system prompt because it cannot be read: {error}"
                     ));
                 }
             }

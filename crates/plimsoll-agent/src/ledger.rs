@@ -1,11 +1,10 @@
-//! What the model knows of files.
+//! File contents that the model has seen.
 //!
-//! A file is changed only as the model last saw it. Contents are compared by their hashes: a time of change may stay the
-//! same where a file was changed, and change where it was not.
+//! A file may be changed only if its content is what the model last saw. Contents are compared by hash, because a
+//! modification time may stay the same when a file changes, and change when it does not.
 //!
-//! A new process goes on with what the log says. Each call that shows or writes a file has the hash of its content in its
-//! part, so what the model saw is known as surely as it was then, and the file is compared with that before it is changed.
-//! Only calls that are still in the window count: what a summary has taken the place of is read again.
+//! A new process restores this from the log: each call that shows or writes a file stores the hash of the content in
+//! its part. Only calls in the window count; after a summary has replaced a call, the file must be read again.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -14,7 +13,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use plimsoll::Message;
 use plimsoll_session::seen_files;
 
-/// The contents of files as the model last saw them, by their hashes.
+/// Hashes of the file contents that the model last saw.
 #[derive(Debug, Default)]
 pub struct FileLedger {
     state: Mutex<LedgerState>,
@@ -23,12 +22,12 @@ pub struct FileLedger {
 #[derive(Debug, Default)]
 struct LedgerState {
     seen: HashMap<PathBuf, [u8; 32]>,
-    /// Folders that may be read although they lie outside the project.
+    /// Folders outside the project that may be read.
     opened: BTreeSet<PathBuf>,
 }
 
 impl FileLedger {
-    /// What the calls of a log have shown and written.
+    /// Restores the contents from the calls of a log.
     pub fn of_log(log: &[Message]) -> FileLedger {
         let ledger = FileLedger::default();
         for (path, hash) in seen_files(log) {
@@ -40,27 +39,27 @@ impl FileLedger {
         ledger
     }
 
-    /// The model has seen a file with content of this hash.
+    /// Records that the model has seen content with this hash.
     pub fn note(&self, path: &Path, hash: [u8; 32]) {
         self.state().seen.insert(path.to_owned(), hash);
     }
 
-    /// The hash of the content that the model last saw.
+    /// Returns the hash of the content that the model last saw.
     pub fn seen(&self, path: &Path) -> Option<[u8; 32]> {
         self.state().seen.get(path).copied()
     }
 
-    /// What the model has seen of a file does not count any more.
+    /// Removes the record of a file.
     pub fn forget(&self, path: &Path) {
         self.state().seen.remove(path);
     }
 
-    /// Let the files of a folder be read, such as those of a skill that the model was given.
+    /// Permits reading the files of a folder, such as those of a skill that the model received.
     pub fn open_folder(&self, folder: &Path) {
         self.state().opened.insert(folder.to_owned());
     }
 
-    /// Whether a path, with links resolved, lies in a folder that was opened.
+    /// Returns whether a path, with links resolved, is in a permitted folder.
     pub fn is_opened(&self, path: &Path) -> bool {
         self.state().opened.iter().any(|folder| path.starts_with(folder))
     }

@@ -1,19 +1,19 @@
 //! # The agent's loop
 //!
-//! A model, its tools and a session: the loop asks the model, runs what it calls, and goes on until the model has nothing
-//! more to call. What goes into a request, what is reduced and when, is decided by [`plimsoll_session`]; this crate adds
-//! the model and the tools, and no context logic of its own.
+//! A model, its tools and a session: the loop asks the model, runs its calls, and continues until the model makes no
+//! more calls. [`plimsoll_session`] decides what goes into a request, and what is reduced and when; this crate adds the
+//! model and the tools, and no context logic of its own.
 //!
 //! | to … | go to |
 //! |---|---|
-//! | set an agent up | [`Agent::configured`], or [`Agent`], [`Model`] and [`Profile`] by hand |
+//! | configure an agent | [`Agent::configured`], or [`Agent`], [`Model`] and [`Profile`] |
 //! | run a session | [`Agent::open`], [`Conversation::run`] |
-//! | let it do more than read | [`parse_allow`], [`Tool`] |
-//! | put files back | [`Conversation::revert`], [`revert`], [`plan_revert`] |
-//! | let it work in the background | [`TaskBoard`], [`Agent::with_tasks`], [`tasks`] |
-//! | change what it does | [`Hooks`], [`CommandHook`] |
-//! | follow what happens | [`Event`] as it happens, [`Follower`] for what is stored |
-//! | count what happened | [`RunReport`], [`metrics`] |
+//! | permit more than reading | [`parse_allow`], [`Tool`] |
+//! | restore files | [`Conversation::revert`], [`revert`], [`plan_revert`] |
+//! | run background tasks | [`TaskBoard`], [`Agent::with_tasks`], [`tasks`] |
+//! | change its behaviour | [`Hooks`], [`CommandHook`] |
+//! | observe it | [`Event`] for live events, [`Follower`] for stored changes |
+//! | get figures | [`RunReport`], [`metrics`] |
 
 mod agent;
 mod ask;
@@ -25,12 +25,12 @@ mod figures;
 mod follow;
 mod hooks;
 mod instructions;
+mod interactive;
 mod ledger;
 mod mcp;
 pub mod metrics;
 mod model;
 mod permissions;
-mod person;
 mod process;
 mod report;
 mod revert;
@@ -50,7 +50,7 @@ pub use agent::{
 };
 pub use ask::{Asker, PermissionAnswer, PermissionQuestion, Preview};
 pub use builtin::DEFAULT_AGENT;
-pub use error::AgentError;
+pub use error::{AgentError, AgentSetupError};
 pub use event::{Event, EventSink, HookOutcome, McpChange};
 pub use figures::{CallStatus, ReceiptFigures, ReductionKind, UsageFigures};
 pub use follow::{Follower, Stored};
@@ -61,14 +61,18 @@ pub use hooks::{
 pub use ledger::FileLedger;
 pub use model::Model;
 pub use permissions::{IdleRule, UnknownTool, idle_rules, require_tool};
-pub use plimsoll_sandbox::{Access, BadRule, Confinement, Guard, Sandbox, Subject, parse_allow};
+pub use plimsoll_sandbox::{
+    Access, BadRule, Confinement, Guard, Sandbox, Subject, parse_allow, restrict_search_paths,
+};
 pub use report::{
-    RevertAction, RevertReport, RevertedFile, RevertedTask, RunEnd, RunReport, Stop, UncoveredCall,
+    RevertAction, RevertReport, RevertedFile, RevertedTask, RunEnd, RunReport, StopReason, UncoveredCall,
 };
 pub use revert::{RevertError, RevertTarget, plan_revert, revert};
 pub use run::{Conversation, title_from_words};
-pub use setup::{AgentSetupError, RunOverrides, agent_description, agent_names};
+pub use setup::{RunOverrides, agent_description, agent_names};
 pub use skills::{SkillEntry, SkillPlace, find_skills, skill_places};
 pub use spend::RunLimits;
+pub use task::{PROMPT_NOTE, is_answered_note};
 pub use tasks::{TaskBoard, TaskLimits};
 pub use todo::{TodoItem, TodoStatus};
+pub use tools::newest_todos;

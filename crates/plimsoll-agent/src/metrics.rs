@@ -1,28 +1,28 @@
-//! What is counted, by the `metrics` crate: a host that installs a recorder has them, others pay next to nothing.
+//! Counters of the `metrics` crate. They cost next to nothing unless the host installs a recorder.
 //!
 //! | name | counts |
 //! |---|---|
 //! | [`TRUNCATIONS`], [`PRUNINGS`], [`COMPACTIONS`], [`SHEDDINGS`] | reductions |
-//! | [`BYTES_TRUNCATED`], [`TOKENS_PRUNED`], [`TOKENS_COMPACTED`] | what left the window by them |
-//! | [`SPILL_FILES`], [`SPILL_BYTES`] | outputs that were kept when they were cut |
-//! | [`REQUESTS`], [`RETRIES`], [`REFUSALS`] | calls of models |
-//! | [`TOKENS_IN`], [`TOKENS_OUT`], [`TOKENS_CACHED`], [`TOKENS_WRITTEN`], [`COST`] | what they were charged for |
+//! | [`BYTES_TRUNCATED`], [`TOKENS_PRUNED`], [`TOKENS_COMPACTED`] | content that they removed from the window |
+//! | [`SPILL_FILES`], [`SPILL_BYTES`] | outputs that were stored when they were truncated |
+//! | [`REQUESTS`], [`RETRIES`], [`REFUSALS`] | requests to models |
+//! | [`TOKENS_IN`], [`TOKENS_OUT`], [`TOKENS_CACHED`], [`TOKENS_WRITTEN`], [`COST`] | their usage and cost |
 //! | [`LATENCY`] | seconds from a request to the end of its answer |
-//! | [`TOOL_CALLS`] | calls of tools, by tool and status |
-//! | [`FORKS`], [`FORKS_CUT`], [`FORK_TOKENS`] | tasks that were given their parent's context, by the way it was given; those of which the budget cut something; what it took of their windows |
+//! | [`TOOL_CALLS`] | tool calls, by tool and status |
+//! | [`FORKS`], [`FORKS_CUT`], [`FORK_TOKENS`] | tasks with their parent's context, by kind of fork; those that the budget cut; the size of that context |
 
 use std::ops::AddAssign;
 use std::time::Duration;
 
 use metrics::{counter, gauge, histogram};
-use plimsoll::receipt::{CompactPlan, RangePlan};
+use plimsoll::plan::{CompactPlan, RangePlan};
 use plimsoll::{Plan, Receipt, Usage};
 use serde::Serialize;
 
 use crate::figures::{CallStatus, ReceiptFigures};
 use crate::task::{ForkReceipt, ForkWay};
 
-/// Outputs that were cut.
+/// Truncated outputs.
 pub const TRUNCATIONS: &str = "plimsoll_truncations_total";
 /// Prunings.
 pub const PRUNINGS: &str = "plimsoll_prunings_total";
@@ -34,21 +34,21 @@ pub const SHEDDINGS: &str = "plimsoll_sheddings_total";
 pub const BYTES_TRUNCATED: &str = "plimsoll_truncated_bytes_total";
 /// Tokens that prunings freed.
 pub const TOKENS_PRUNED: &str = "plimsoll_pruned_tokens_total";
-/// Tokens of messages that summaries stand for.
+/// Tokens of messages that summaries replaced.
 pub const TOKENS_COMPACTED: &str = "plimsoll_compacted_tokens_total";
-/// Outputs that were kept when they were cut.
+/// Outputs that were stored when they were truncated.
 pub const SPILL_FILES: &str = "plimsoll_spill_files_total";
-/// Their size.
+/// Size of those outputs.
 pub const SPILL_BYTES: &str = "plimsoll_spill_bytes_total";
-/// Requests to models that were answered.
+/// Answered requests.
 pub const REQUESTS: &str = "plimsoll_requests_total";
-/// Requests that were sent again.
+/// Retried requests.
 pub const RETRIES: &str = "plimsoll_retries_total";
-/// Requests that a provider refused as too long.
+/// Requests that the provider rejected as too long.
 pub const REFUSALS: &str = "plimsoll_refusals_total";
-/// Input that had nothing to do with a cache.
+/// Input that was neither read from nor written to a cache.
 pub const TOKENS_IN: &str = "plimsoll_input_tokens_total";
-/// Answers and thoughts.
+/// Output, including reasoning.
 pub const TOKENS_OUT: &str = "plimsoll_output_tokens_total";
 /// Input read from a cache.
 pub const TOKENS_CACHED: &str = "plimsoll_cache_read_tokens_total";
@@ -58,17 +58,17 @@ pub const TOKENS_WRITTEN: &str = "plimsoll_cache_write_tokens_total";
 pub const COST: &str = "plimsoll_cost_dollars";
 /// Seconds from a request to the end of its answer.
 pub const LATENCY: &str = "plimsoll_answer_seconds";
-/// Calls of tools.
+/// Tool calls.
 pub const TOOL_CALLS: &str = "plimsoll_tool_calls_total";
 
-/// Tasks that were given their parent's context.
+/// Tasks with their parent's context.
 pub const FORKS: &str = "plimsoll_forks_total";
-/// Those of which the budget cut something.
+/// Those that the budget cut.
 pub const FORKS_CUT: &str = "plimsoll_forks_cut_total";
-/// What their context took of their windows.
+/// Size of that context, in tokens.
 pub const FORK_TOKENS: &str = "plimsoll_fork_tokens";
 
-/// A reduction was made. It is logged with its figures, and without content.
+/// Counts and logs a reduction, without content.
 pub(crate) fn reduced(receipt: &Receipt) {
     let figures = ReceiptFigures::from(receipt);
     tracing::info!(
@@ -90,12 +90,12 @@ pub(crate) fn reduced(receipt: &Receipt) {
     }
 }
 
-/// The token management guide's eight figures, of a run or of one reduction.
+/// Figures of the token management guide, of a run or of one reduction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct TokenMetrics {
-    /// Outputs that were cut as they arrived.
+    /// Truncated outputs.
     pub total_truncations: u64,
     /// Prunings of the window.
     pub total_prunings: u64,
@@ -107,14 +107,14 @@ pub struct TokenMetrics {
     pub tokens_pruned: u64,
     /// Tokens of messages that summaries replace.
     pub tokens_compacted: u64,
-    /// Outputs that were kept when they were cut.
+    /// Outputs that were stored when they were truncated.
     pub spill_files_created: u64,
     /// Bytes of those outputs.
     pub spill_bytes_written: u64,
 }
 
 impl TokenMetrics {
-    /// The figures of one reduction.
+    /// Returns the figures of one reduction.
     pub fn of(receipt: &Receipt) -> TokenMetrics {
         let mut figures = TokenMetrics::default();
         match &receipt.plan {
@@ -136,7 +136,7 @@ impl TokenMetrics {
         figures
     }
 
-    /// Whether nothing was reduced.
+    /// Returns whether nothing was reduced.
     pub fn is_empty(&self) -> bool {
         *self == TokenMetrics::default()
     }
@@ -169,7 +169,7 @@ impl AddAssign for TokenMetrics {
     }
 }
 
-/// A model has answered.
+/// Counts an answer.
 pub(crate) fn answered(model: &str, usage: Option<&Usage>, cost: Option<f64>, latency: Duration) {
     let label = || [("model", model.to_owned())];
     counter!(REQUESTS, &label()).increment(1);
@@ -185,17 +185,17 @@ pub(crate) fn answered(model: &str, usage: Option<&Usage>, cost: Option<f64>, la
     }
 }
 
-/// A request is sent again.
+/// Counts a retry.
 pub(crate) fn retried(model: &str) {
     counter!(RETRIES, "model" => model.to_owned()).increment(1);
 }
 
-/// A provider refused a request as too long.
+/// Counts a request that was rejected as too long.
 pub(crate) fn refused(model: &str) {
     counter!(REFUSALS, "model" => model.to_owned()).increment(1);
 }
 
-/// A call of a tool is answered. Names come from the model and may be anything, so only known tools are named.
+/// Counts a tool call. Names come from the model and may be anything, so only known tools are named.
 pub(crate) fn called(tool: Option<&str>, status: CallStatus) {
     let status = match status {
         CallStatus::Completed => "completed",
@@ -206,7 +206,7 @@ pub(crate) fn called(tool: Option<&str>, status: CallStatus) {
     counter!(TOOL_CALLS, "tool" => tool.unwrap_or("unknown").to_owned(), "status" => status).increment(1);
 }
 
-/// A task was given its parent's context.
+/// Counts a fork.
 pub(crate) fn forked(receipt: &ForkReceipt) {
     let way = match receipt.way {
         ForkWay::Nothing => "nothing",

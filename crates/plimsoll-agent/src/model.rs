@@ -1,4 +1,4 @@
-//! A model that can be asked.
+//! Models that can be asked.
 
 use plimsoll::{Block, CachePlan, Limits, MessageId, Usage, Window};
 use plimsoll_providers::{
@@ -7,24 +7,25 @@ use plimsoll_providers::{
 };
 use plimsoll_tokens::{ModelPrice, ModelTable};
 
-/// A model that can be asked: where it is, and what is known about it.
+/// A model: its client, limits and options.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Model {
-    /// Its name.
+    /// Name.
     pub name: ModelRef,
     /// Sends the requests.
     pub client: Client,
-    /// What it can take and give, where that is known.
+    /// Limits, if known.
     pub limits: Option<Limits>,
-    /// What it costs, where that is known.
+    /// Price, if known.
     pub price: Option<ModelPrice>,
-    /// How it is to answer.
+    /// Options for its answers.
     pub options: RequestOptions,
-    /// The newest message when the provider last refused thoughts. Those up to it are not sent again.
+    /// The newest message when the provider last rejected reasoning. Reasoning up to it is not sent again.
     pub(crate) refused_thoughts: Option<MessageId>,
 }
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Clone, Copy)]
 pub(crate) struct Question<'a> {
     pub(crate) window: &'a Window,
@@ -34,7 +35,7 @@ pub(crate) struct Question<'a> {
     pub(crate) options: &'a RequestOptions,
 }
 
-/// A whole answer, collected from its stream.
+/// A complete answer, collected from its stream.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct CollectedAnswer {
     pub(crate) text: String,
@@ -44,7 +45,7 @@ pub(crate) struct CollectedAnswer {
 }
 
 impl Model {
-    /// A model at an endpoint, with what the table of models knows about it.
+    /// Creates a model at an endpoint, with what the model table knows about it.
     pub fn new(
         name: ModelRef,
         endpoint: Endpoint,
@@ -57,12 +58,12 @@ impl Model {
         Ok(Model { name, client, limits: facts.limits, price: facts.price, options, refused_thoughts: None })
     }
 
-    /// The wire format it speaks.
+    /// Returns the wire format.
     pub fn wire(&self) -> Wire {
         self.client.endpoint().wire
     }
 
-    /// What a response costs in dollars, if the price is known.
+    /// Returns the cost of a response in dollars, if the price is known.
     pub fn cost(&self, usage: &Usage) -> Option<f64> {
         self.price.map(|price| price.cost(usage))
     }
@@ -86,7 +87,7 @@ impl Model {
         Request::build(self.wire(), &prompt)
     }
 
-    /// Send a request and wait for the whole answer.
+    /// Sends a request and waits for the complete answer.
     pub(crate) async fn ask(
         &self,
         request: &Request,
@@ -114,9 +115,9 @@ impl Model {
     }
 }
 
-/// The window without the signatures of thoughts up to and including a message; unchanged if the message is not in it.
-/// Builders of requests leave out thoughts without a signature. The blocks themselves stay, because cache breakpoints name
-/// them by their place.
+/// Returns the window without the signatures of reasoning up to and including a message; unchanged if the message is
+/// not in it. Requests leave out reasoning without a signature. The blocks stay, because cache breakpoints refer to
+/// them by index.
 fn without_signatures(window: &Window, message: &MessageId) -> Window {
     let mut window = window.clone();
     let until = window.messages.iter().rposition(|shown| shown.message.as_ref() == Some(message));

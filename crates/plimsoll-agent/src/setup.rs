@@ -1,21 +1,21 @@
-//! An agent as the configuration has it.
+//! Sets up agents from the configuration.
 
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::{Policy, Tokens};
-use plimsoll_config::{AgentConfig, HookCommand, ProviderKeys, ResolvedModel, RunConfig, SetupError};
+use plimsoll_config::{AgentConfig, HookCommand, ProviderKeys, ResolvedModel, RunConfig};
 use plimsoll_providers::ProviderError;
 use plimsoll_sandbox::{PermissionRule, Permissions, Sandbox, SandboxConfig};
 use plimsoll_session::Counting;
 use plimsoll_store::{Archive, Clock, TakeOver};
 use serde_json::Value;
-use thiserror::Error;
 
 use crate::agent::{Agent, Compaction, Profile, ToolSet};
 use crate::builtin::{BASE_PROMPT, BUILT_IN, DEFAULT_AGENT, over_built_in};
 use crate::confinement::closed_notice;
+use crate::error::AgentSetupError;
 use crate::hooks::{CommandHook, Hooks, hook_notices};
 use crate::instructions::Instructions;
 use crate::model::Model;
@@ -23,27 +23,27 @@ use crate::skills::{SkillEntry, SkillPlace, find_skills, skill_places};
 use crate::spend::RunLimits;
 use crate::tools::{Bash, Skill, Webfetch};
 
-/// Agents that the runtime itself asks, and that are not run.
+/// Agents that the runtime asks itself, and that cannot be run.
 pub(crate) const INTERNAL: [&str; 2] = ["compaction", "title"];
 
-/// What a person wants besides what is configured.
+/// Settings of the user for one run.
 #[derive(Clone, Debug, Default)]
 pub struct RunOverrides {
-    /// The agent's name.
+    /// Name of the agent.
     pub agent: Option<String>,
-    /// The model, as `provider/model`.
+    /// Model, as `provider/model`.
     pub model: Option<String>,
-    /// What is allowed, over all rules of the configuration.
+    /// Rules that override all rules of the configuration.
     pub allow: Vec<PermissionRule>,
 }
 
 impl RunOverrides {
-    /// See whether an agent can be set up, before anything is made for it.
+    /// Checks whether the agent can be set up, before anything is created for it.
     pub fn check(&self, run: &RunConfig) -> Result<(), AgentSetupError> {
         self.resolve(run).map(drop)
     }
 
-    /// The agent that is meant: the one that a person names, or the configuration.
+    /// Returns the name of the agent from the overrides or the configuration.
     fn agent_name<'a>(&'a self, run: &'a RunConfig) -> &'a str {
         self.agent.as_deref().or(run.default_agent.as_deref()).unwrap_or(DEFAULT_AGENT)
     }
@@ -60,33 +60,8 @@ impl RunOverrides {
     }
 }
 
-/// Why no agent can be set up.
-#[derive(Debug, Error)]
-pub enum AgentSetupError {
-    /// There is no model to talk to.
-    #[error(transparent)]
-    Model(#[from] SetupError),
-    /// The model's client cannot be made.
-    #[error(transparent)]
-    Client(#[from] ProviderError),
-    /// There is no such agent.
-    #[error("there is no agent `{name}`: there are {}", known.join(", "))]
-    UnknownAgent {
-        /// The name.
-        name: String,
-        /// Those that there are.
-        known: Vec<String>,
-    },
-    /// Commands must be confined, and this system cannot.
-    #[error("{0}")]
-    NotConfined(String),
-    /// Something that the agent refers to is not there.
-    #[error("{0}")]
-    BadReference(String),
-}
-
 impl Agent {
-    /// An agent with the default policy, the builtin tools and nothing allowed but reading in its directory.
+    /// Creates an agent with the default policy and the built-in tools, which may only read in its directory.
     pub fn new(archive: Arc<Archive>, model: Model, directory: &Path) -> Agent {
         let policy = Arc::new(Policy::default());
         let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
@@ -128,7 +103,7 @@ impl Agent {
         }
     }
 
-    /// An agent as the configuration has it, with a person's overrides.
+    /// Creates an agent from the configuration and overrides.
     pub fn configured(
         archive: Arc<Archive>,
         policy: Policy,
@@ -178,7 +153,7 @@ impl Agent {
             profile.limits.steps = u64::from(steps);
         }
         (profile.limits.tokens, profile.limits.cost) = (run.caps.tokens, run.caps.cost);
-        let compacting = internal_agent(run, "compaction").map_err(AgentSetupError::BadReference)?;
+        let compacting = internal_agent(run, "compaction")?;
         let compaction = match run.resolve_agent_model("compaction") {
             Some(model) => Some(Model::of_agent(model?, &compacting)?),
             None => None,
@@ -190,7 +165,7 @@ impl Agent {
             output: compacting.output.map(Tokens),
         };
         agent.mcp = Arc::new(run.mcp.clone());
-        // A title is not worth a failure.
+        // A missing title is not a reason to fail.
         let is_disabled =
             run.agents.get("title").is_some_and(|agent| agent.disabled || agent.problem.is_some());
         let titling = run.resolve_agent_model("title").or_else(|| run.resolve_small_model());
@@ -201,12 +176,12 @@ impl Agent {
 }
 
 impl Model {
-    /// A model of the configuration by its name, `provider/model`.
+    /// Creates a configured model by its name, `provider/model`.
     pub fn configured(run: &RunConfig, name: &str) -> Result<Model, AgentSetupError> {
         Ok(Model::resolved(run.resolve_model(Some(name))?)?)
     }
 
-    /// A model as the configuration resolves it.
+    /// Creates a model from its resolved configuration.
     pub fn resolved(resolved: ResolvedModel) -> Result<Model, ProviderError> {
         let ResolvedModel { model, endpoint, client, limits, price, .. } = resolved;
         let options = endpoint.request_options();
@@ -214,7 +189,7 @@ impl Model {
         Ok(Model { name: model, client, limits, price, options, refused_thoughts: None })
     }
 
-    /// A model that answers as an agent of the configuration wants it.
+    /// Creates a model with the options of a configured agent.
     fn of_agent(mut resolved: ResolvedModel, agent: &AgentConfig) -> Result<Model, ProviderError> {
         resolved.client.total = agent.timeout.unwrap_or(resolved.client.total);
         let mut model = Model::resolved(resolved)?;
@@ -227,22 +202,22 @@ impl Model {
     }
 }
 
-/// An agent by its name, as the configuration has it over what is built in.
+/// Returns the configuration of an agent, merged over its built-in one.
 fn agent_of(run: &RunConfig, name: &str) -> Result<AgentConfig, AgentSetupError> {
     let own = run.agents.get(name);
     let is_there = own.map_or(BUILT_IN.contains(&name), |agent| !agent.disabled);
     match own {
         Some(AgentConfig { problem: Some(problem), .. }) if is_there => {
-            Err(AgentSetupError::BadReference(problem.clone()))
+            Err(AgentSetupError::bad_reference(problem))
         }
         own if is_there => Ok(over_built_in(name, own.cloned().unwrap_or_default())),
-        // The one that runs where none is named cannot be taken away.
+        // The default agent cannot be disabled.
         _ if name == DEFAULT_AGENT => Ok(over_built_in(name, AgentConfig::default())),
         _ => Err(AgentSetupError::UnknownAgent { name: name.to_owned(), known: agent_names(run) }),
     }
 }
 
-/// The agents that there are: the built-in ones, then those of the configuration.
+/// Returns the names of all agents: built-in ones, then those of the configuration.
 pub fn agent_names(run: &RunConfig) -> Vec<String> {
     let is_on =
         |name: &str| run.agents.get(name).is_none_or(|agent| !agent.disabled) || name == DEFAULT_AGENT;
@@ -251,26 +226,26 @@ pub fn agent_names(run: &RunConfig) -> Vec<String> {
     BUILT_IN.into_iter().chain(others).filter(|name| is_on(name)).map(str::to_owned).collect()
 }
 
-/// What an agent is for, in its own words; empty where it does not say.
+/// Returns the description of an agent; empty if it has none.
 pub fn agent_description(run: &RunConfig, name: &str) -> String {
     agent_of(run, name).ok().and_then(|agent| agent.description).unwrap_or_default()
 }
 
-/// What is set of an agent that the runtime itself asks; a disabled one is as if nothing were set.
-fn internal_agent(run: &RunConfig, name: &str) -> Result<AgentConfig, String> {
+/// Returns the configuration of an internal agent. A disabled one has the defaults.
+fn internal_agent(run: &RunConfig, name: &str) -> Result<AgentConfig, AgentSetupError> {
     match run.agents.get(name).filter(|agent| !agent.disabled) {
-        Some(AgentConfig { problem: Some(problem), .. }) => Err(problem.clone()),
+        Some(AgentConfig { problem: Some(problem), .. }) => Err(AgentSetupError::bad_reference(problem)),
         Some(agent) => Ok(agent.clone()),
         None => Ok(AgentConfig::default()),
     }
 }
 
-/// Where an agent is, which its own prompt does not say.
+/// Returns the part of the system prompt about the agent's environment.
 fn surroundings(directory: &Path) -> String {
     format!("Project directory: {}\nPlatform: {}", directory.display(), std::env::consts::OS)
 }
 
-/// The skills of the home, the project and the configuration.
+/// Returns the skills of the home, the project and the configuration.
 fn skills(run: &RunConfig, project: &Path, home: Option<&Path>) -> Vec<SkillEntry> {
     let configured = run
         .skills

@@ -1,11 +1,10 @@
-//! Skills: folders with a `SKILL.md` that tells how something is done.
+//! Skills: folders with a `SKILL.md` that explains how to do something.
 //!
-//! They are found where other agents keep them, in the home and in the project. What a project's skills say comes with its
-//! checkout. They count without the project being trusted, for the reason that its `AGENTS.md` and its `instructions` do:
-//! they are text below the project that the model may read anyway, they change no rule, and they take effect only when the
-//! model asks for one. Two things keep a hostile checkout from more than that. A file counts only if it lies in the project
-//! once links are followed, so that no private file is shown under a name. And where the user has a skill of the same name,
-//! the user's is given.
+//! They are found where other agents store them, in the home and in the project. A project's skills come with its
+//! checkout. Like its `AGENTS.md` and `instructions`, they are used without trust: the model may read them anyway, they
+//! change no rule, and they have an effect only when the model requests one. Two checks limit a hostile checkout. Its
+//! file must lie in the project after links are resolved, so that no private file is shown under a skill's name. And a
+//! skill of the user has priority over the project's skill with the same name.
 
 use std::collections::BTreeSet;
 use std::io::Read;
@@ -14,27 +13,27 @@ use std::path::{Path, PathBuf};
 use ignore::WalkBuilder;
 use plimsoll_sandbox::open_file;
 
-/// So many skills are offered.
+/// Maximum number of skills.
 const MOST_SKILLS: usize = 50;
-/// So many chars of a description are shown.
+/// Maximum length of a shown description, in chars.
 const DESCRIPTION: usize = 300;
-/// So many chars a name may have.
+/// Maximum length of a name, in chars.
 const NAME: usize = 64;
-/// A longer `SKILL.md` is cut here, in bytes.
+/// Maximum size of a `SKILL.md` in bytes; a longer one is cut.
 const MOST_TEXT: u64 = 200_000;
-/// So much of a file is read to find its name and description.
+/// Number of bytes read to find name and description.
 const HEAD: u64 = 8_192;
-/// So many levels below a place skills are looked for, and so many below a skill its files.
+/// Maximum depth at which skills and their files are searched.
 const DEPTH: usize = 3;
-/// So many files of a skill are named.
+/// Maximum number of listed files of a skill.
 const MOST_FILES: usize = 100;
-/// More entries of a place than this are not looked at.
+/// Maximum number of entries that are searched.
 const MOST_ENTRIES: usize = 5_000;
 
-/// Where a project keeps skills.
+/// Folders of skills in a project.
 const PROJECT: [&str; 5] =
     [".plimsoll/skills", ".opencode/skill", ".opencode/skills", ".claude/skills", ".agents/skills"];
-/// Where a home keeps them.
+/// Folders of skills in a home.
 const HOME: [&str; 8] = [
     ".config/plimsoll/skills",
     ".plimsoll/skills",
@@ -46,33 +45,34 @@ const HOME: [&str; 8] = [
     ".agents/skills",
 ];
 
-/// A folder that skills are looked for in.
+/// A folder that is searched for skills.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkillPlace {
     /// The folder.
     pub folder: PathBuf,
-    /// The directory that its skills must lie in once links are followed; none if they may lie anywhere.
+    /// Directory that its skills must lie in after links are resolved; `None` for any.
     pub within: Option<PathBuf>,
 }
 
-/// A skill that was found.
+/// A skill.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SkillEntry {
-    /// What it is called by.
+    /// Name.
     pub name: String,
-    /// What it is for, in its author's words, shortened.
+    /// Description, shortened.
     pub description: String,
-    /// Its `SKILL.md`, with links resolved.
+    /// `SKILL.md`, with links resolved.
     pub file: PathBuf,
 }
 
 impl SkillEntry {
-    /// Its folder, with links resolved.
+    /// Returns its folder, with links resolved.
     pub fn folder(&self) -> &Path {
         self.file.parent().unwrap_or(&self.file)
     }
 
-    /// Its text without the lines at its head, and whether it was cut.
+    /// Returns its text without the header, and whether it was cut.
     pub(crate) fn text(&self) -> std::io::Result<(String, bool)> {
         let mut bytes = Vec::new();
         open_file(&self.file)?.take(MOST_TEXT + 1).read_to_end(&mut bytes)?;
@@ -82,7 +82,7 @@ impl SkillEntry {
         Ok((split_head(&text).1.trim().to_owned(), is_cut))
     }
 
-    /// The files beside it, relative to its folder, in order; and whether there are more.
+    /// Returns its other files, relative to its folder and sorted, and whether there are more.
     pub(crate) fn files(&self) -> (Vec<String>, bool) {
         let folder = self.folder();
         let walk =
@@ -100,13 +100,13 @@ impl SkillEntry {
     }
 }
 
-/// The places of a home and a project, the heaviest first: what a project has under a name of the user's own is not given.
+/// Returns the folders of a home and a project, those with the highest priority first.
 pub fn skill_places(project: &Path, home: Option<&Path>, configured: Vec<SkillPlace>) -> Vec<SkillPlace> {
     let (users, projects): (Vec<SkillPlace>, Vec<SkillPlace>) =
         configured.into_iter().partition(|place| place.within.is_none());
     let of_home = home.into_iter().flat_map(|home| HOME.map(|folder| home.join(folder)));
     let of_home = of_home.map(|folder| SkillPlace { folder, within: None });
-    // A session in the home itself: its folders are the user's, and found already.
+    // In the home itself its folders are the user's, which are already included.
     let own = Some(project).filter(|project| home.is_none_or(|home| !same(home, project)));
     let of_project = own.into_iter().flat_map(|project| {
         PROJECT.map(|folder| SkillPlace { folder: project.join(folder), within: Some(project.to_owned()) })
@@ -118,17 +118,17 @@ fn same(one: &Path, other: &Path) -> bool {
     one.canonicalize().ok().is_some_and(|one| other.canonicalize().ok() == Some(one))
 }
 
-/// The skills in these places, each name once, in the order of the places.
+/// Returns the skills in these folders, each name once, in the order of the folders.
 pub fn find_skills(places: &[SkillPlace]) -> Vec<SkillEntry> {
     let mut found: Vec<SkillEntry> = Vec::new();
     let mut names = BTreeSet::new();
     for place in places {
         let within = place.within.as_ref().map(|within| within.canonicalize().unwrap_or(within.clone()));
-        // Links are followed, because people link skills into their homes; where they lead is looked at below.
+        // Links are followed, because users link skills into their homes. Their targets are checked below.
         let mut walk = WalkBuilder::new(&place.folder);
         walk.max_depth(Some(DEPTH)).standard_filters(false).follow_links(true).sort_by_file_path(Path::cmp);
         let inside = within.clone();
-        // Nor is a link of a checkout a way to walk the user's other folders.
+        // A link in a checkout must not lead into the user's other folders.
         walk.filter_entry(move |entry| {
             let Some(within) = inside.as_ref().filter(|_| entry.path_is_symlink()) else { return true };
             entry.path().canonicalize().is_ok_and(|real| real.starts_with(within))
@@ -150,7 +150,7 @@ pub fn find_skills(places: &[SkillPlace]) -> Vec<SkillEntry> {
     found
 }
 
-/// The name and the description at the head of a file; none if it has no description.
+/// Reads name and description from the header of a file; `None` without a description.
 fn read_head(found: &Path, file: PathBuf) -> Option<SkillEntry> {
     let mut bytes = Vec::new();
     open_file(&file).ok()?.take(HEAD).read_to_end(&mut bytes).ok()?;
@@ -170,7 +170,7 @@ fn read_head(found: &Path, file: PathBuf) -> Option<SkillEntry> {
     Some(SkillEntry { name, description: shown, file })
 }
 
-/// The lines between `---` at the head of a text, and the rest.
+/// Returns the lines between `---` at the beginning of a text, and the rest.
 fn split_head(text: &str) -> (&str, &str) {
     let text = text.trim_start_matches('\u{feff}');
     let inner = text.strip_prefix("---").and_then(|rest| rest.split_once('\n')).map(|(_, inner)| inner);
@@ -185,12 +185,12 @@ fn split_head(text: &str) -> (&str, &str) {
         }
         at += line.len();
     }
-    // Without an end of the head, none of it is text that was meant to be shown.
+    // If the header does not end, none of the text is shown.
     (inner, "")
 }
 
-/// A field of the head in one line: a plain or quoted text, or one that goes over indented lines. All of YAML is not needed
-/// for two texts, and nothing that a stranger wrote should reach more of a parser than that.
+/// Returns a field of the header as one line: plain or quoted text, or indented lines. A full YAML parser is not needed
+/// for two texts, and untrusted text should not reach one.
 fn field(head: &str, name: &str) -> Option<String> {
     let mut lines = head.lines();
     let first = lines.by_ref().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'))?;
@@ -214,7 +214,7 @@ mod tests {
     use super::{field, split_head};
 
     #[test]
-    fn heads_are_read_as_they_are_written() {
+    fn headers_of_skills_are_parsed() {
         let (head, text) = split_head("---\nname: tides\ndescription: \"Reads: tide tables\"\n---\nDo it.\n");
         assert_eq!(field(head, "name").as_deref(), Some("tides"));
         assert_eq!(field(head, "description").as_deref(), Some("Reads: tide tables"));

@@ -1,10 +1,10 @@
-//! What runs spend, and the limits that this is held against: a run's own and those of the runs that launched it.
+//! Spending of runs, and the limits that apply: a run's own and those of the runs that launched it.
 //!
-//! A run that hands work on would otherwise hand its limit on as well, once for each task. So every run has a meter that
-//! knows the meter of the run that launched it, and what is charged to one is charged to all above it. The limits are
-//! looked at along the same way before each request: a task ends when the run that launched it has spent what it may, also
-//! where that run only waits. Sums over the task records would hold across processes, but a parent that waits makes no
-//! request at which it could look at them, and a task looks at its own alone.
+//! If each task had its own limits only, a run could delegate its whole budget to each of its tasks. So every run has a
+//! meter that refers to the meter of the run that launched it, and charges apply to all of them. All limits are checked
+//! before each request: a task ends when the run that launched it has reached its limit, even if that run only waits.
+//! Sums over task records would work across processes, but a waiting parent makes no requests at which it could check
+//! them, and a task checks only its own.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,21 +13,21 @@ use serde::Serialize;
 
 use crate::figures::UsageFigures;
 
-/// When a run ends at the latest.
+/// Limits of a run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RunLimits {
-    /// After so many answers of the model.
+    /// Maximum number of answers.
     pub steps: u64,
-    /// Once so many tokens were charged.
+    /// Token budget.
     pub tokens: Option<u64>,
-    /// Once it has cost so many dollars, as far as prices are known.
+    /// Cost limit in dollars, as far as prices are known.
     pub cost: Option<f64>,
-    /// A call that gave the same result so many times is told to the model, and ends the run when it is made again; 0 for
-    /// never.
+    /// Number of equal results of a call after which the model is warned. If it repeats the call, the run ends. 0
+    /// disables this.
     pub repeats: u32,
-    /// After so many answers in a row that broke off, the run ends.
+    /// Maximum number of consecutive interrupted answers.
     pub broken_answers: u32,
-    /// After so many requests in a row that the provider refused as too long, the run ends.
+    /// Maximum number of consecutive requests that the provider rejects as too long.
     pub refusals: u32,
 }
 
@@ -37,18 +37,19 @@ impl Default for RunLimits {
     }
 }
 
-/// What was charged.
+/// Charged usage and cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Spend {
     /// Tokens.
     pub usage: UsageFigures,
-    /// Dollars, as far as prices are known.
+    /// Cost in dollars, as far as prices are known.
     pub cost: f64,
 }
 
 impl Spend {
-    /// Whether nothing was charged.
+    /// Returns whether nothing was charged.
     pub fn is_none(&self) -> bool {
         self.usage.total() == 0 && self.cost == 0.0
     }
@@ -62,20 +63,20 @@ impl Spend {
 /// A limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Reached {
-    /// So many tokens.
+    /// The token budget.
     Tokens(u64),
-    /// So many dollars.
+    /// The cost limit, in dollars.
     Cost(f64),
 }
 
-/// What one run has spent, with what the runs of its tasks have.
+/// Spending of a run and its tasks.
 #[derive(Debug)]
 pub struct SpendMeter {
     tokens: Option<u64>,
     cost: Option<f64>,
     /// The run that launched this one.
     above: Option<Arc<SpendMeter>>,
-    /// What the run itself was charged, and what its tasks were.
+    /// Charges of the run itself and of its tasks.
     sums: Mutex<(Spend, Spend)>,
 }
 
@@ -89,7 +90,7 @@ impl SpendMeter {
         self.sums.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Charge the run and all above it.
+    /// Charges the run and all runs above it.
     pub(crate) fn charge(&self, usage: Option<&Usage>, cost: Option<f64>) {
         let usage = usage.map(UsageFigures::from).unwrap_or_default();
         let spend = Spend { usage, cost: cost.unwrap_or_default() };
@@ -101,24 +102,24 @@ impl SpendMeter {
         }
     }
 
-    /// What the run itself was charged.
+    /// Returns the charges of the run itself.
     pub(crate) fn own(&self) -> Spend {
         self.sums().0
     }
 
-    /// What its tasks were charged so far.
+    /// Returns the charges of its tasks.
     pub(crate) fn below(&self) -> Spend {
         self.sums().1
     }
 
-    /// The limit that was reached of this run, or of the nearest above it.
+    /// Returns the limit that this run or the nearest above it has reached.
     pub(crate) fn reached_here_or_above(&self) -> Option<Reached> {
         let (mut spend, below) = *self.sums();
         spend.add(&below);
         reached(self.tokens, self.cost, &spend).or_else(|| self.above.as_ref()?.reached_here_or_above())
     }
 
-    /// The least limit of cost that a charge is held against.
+    /// Returns the lowest cost limit that applies.
     pub(crate) fn least_cost(&self) -> Option<f64> {
         let above = self.above.as_ref().and_then(|above| above.least_cost());
         self.cost.into_iter().chain(above).reduce(f64::min)

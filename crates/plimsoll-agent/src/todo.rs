@@ -1,28 +1,28 @@
-//! Items of the list of things to do.
+//! Items of the to-do list.
 
 use serde::{Deserialize, Serialize};
 
-/// Something to do.
+/// An item.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TodoItem {
-    /// What.
+    /// Description.
     pub content: String,
-    /// How far it is.
+    /// Status.
     #[serde(default)]
     pub status: TodoStatus,
 }
 
-/// How far something to do is.
+/// Status of an item.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TodoStatus {
-    /// Not begun.
+    /// Not started.
     #[default]
     Pending,
-    /// Being done.
+    /// In progress.
     InProgress,
-    /// Done.
+    /// Completed.
     Completed,
-    /// Given up.
+    /// Cancelled.
     Cancelled,
 }

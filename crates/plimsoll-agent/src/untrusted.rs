@@ -1,9 +1,9 @@
-//! Text that comes from outside: from servers and hooks.
+//! Text from outside: from servers and hooks.
 
-/// A text from outside without control characters, cut where it is too long.
+/// Removes control characters and shortens a text.
 ///
-/// Characters that turn the direction of writing or are not seen go too: a person who reads the text, or the request that
-/// it is in, would see another one than the model does.
+/// Invisible characters and those that change the direction of writing are removed too: otherwise the user would see
+/// another text than the model.
 pub(crate) fn clean(text: &str, longest: usize) -> String {
     let is_hidden = |c: char| {
         matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}')
@@ -23,7 +23,7 @@ mod tests {
     use super::clean;
 
     #[test]
-    fn what_is_not_seen_is_taken_out_and_what_is_too_long_is_cut() {
+    fn invisible_characters_are_removed_and_long_texts_are_cut() {
         assert_eq!(clean("a\r\nb\tc\u{1b}[2J\u{202e}\u{e0041}", 20), "a\nb\tc[2J");
         assert_eq!(clean("one two three", 7), "one two […]");
         assert_eq!(clean(" \u{0} ", 7), "");

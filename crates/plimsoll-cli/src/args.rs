@@ -1,10 +1,13 @@
-//! What can be asked.
+//! The command line.
 
 mod agent;
 mod config;
 mod groups;
 mod help;
 mod reduce;
+#[cfg(test)]
+mod reference_tests;
+mod serve;
 mod sessions;
 mod stored;
 mod tasks;
@@ -19,9 +22,12 @@ use crate::style::ColorWhen;
 
 pub(crate) use agent::{ChatArgs, RunArgs};
 pub(crate) use config::{ConfigArgs, ConfigCommand, TrustArgs};
-pub(crate) use groups::{AgentCommand, LookCommand, PassCommand, ReduceCommand, ReturnCommand, SetupCommand};
+pub(crate) use groups::{
+    AgentCommand, ExportCommand, InspectCommand, ReduceCommand, SetupCommand, UndoCommand,
+};
 pub(crate) use help::parse;
 pub(crate) use reduce::{CompactArgs, PruneArgs, TruncateArgs};
+pub(crate) use serve::ServeArgs;
 pub(crate) use sessions::{
     CheckArgs, ExportArgs, HandoverArgs, ImportArgs, ListArgs, PurgeArgs, SessionsArgs, SessionsCommand,
     ShowArgs,
@@ -32,81 +38,98 @@ pub(crate) use transcripts::{
     ConvertArgs, ForkArgs, InputArgs, InspectArgs, McpArgs, PolicyArgs, ReplayArgs, WatchArgs, WindowArgs,
 };
 
-const AFTER: &str = "\
-Exit codes: 0 it is done, 1 the answer is no, 2 it was asked wrongly, 3 it failed.
+/// Heading of the options that every command has.
+const GLOBAL: &str = "Global options";
 
-Configuration, from the lightest to the heaviest:
-  the preset, then the user's `config.toml` (in $XDG_CONFIG_HOME/plimsoll or ~/.config/plimsoll),
-  then `plimsoll.toml` in this directory or above it, then the environment, then flags. What a
-  `plimsoll.toml` could do harm with takes effect after `plimsoll trust`.
+const EXAMPLES: &str = "\
+Examples:
+  plimsoll inspect                          what fills this directory's session
+  plimsoll watch                            the same as a live status line
+  plimsoll replay --context 200k s.jsonl    what other policies would have done
+  plimsoll run \"why does the build fail?\"   run an agent
+  plimsoll recall --grep error              search what left the window
+  plimsoll undo                             undo the newest reduction";
 
-Environment:
-  PLIMSOLL_POLICY            a preset or a policy file
-  PLIMSOLL_CONTEXT           the model's context window in tokens, as 128k
-  PLIMSOLL_STORE             the database of Plimsoll's own sessions
-  PLIMSOLL_<SECTION>_<FIELD> any field of the policy, as PLIMSOLL_PRUNE_PROTECT_TOKENS=30000
-  PLIMSOLL_LOG               what is logged on standard error: error, warn, info, debug
-  NO_COLOR, CLICOLOR_FORCE   no colour; colour also in a pipe
+const NOTES: &str = "\
+Input: FILE is a transcript of a coding agent (OpenCode, Claude Code, Codex, Gemini CLI, goose, Cline, Roo, Kimi, pi, \
+OpenHands, aider and others), plain chat JSON, a database of OpenCode or goose, or the id or id prefix of a session that \
+`plimsoll sessions` lists. The format is detected from the content. `-` reads standard input. Without FILE, the newest \
+session of the current directory is used, and its name is printed. Sessions of other tools are never changed: `--apply` \
+works on sessions stored with `plimsoll sessions import`.
+
+Exit codes: 0 success, 1 negative result, 2 usage error, 3 failure, 130 interrupted.
+
+Configuration, from lowest to highest priority: the preset, the user's `config.toml` (in $XDG_CONFIG_HOME/plimsoll or \
+~/.config/plimsoll), `plimsoll.toml` in this directory or above it, environment variables, flags. Settings in a \
+`plimsoll.toml` that could do harm take effect after `plimsoll trust`.
+
+Environment variables:
+  PLIMSOLL_POLICY    preset or policy file
+  PLIMSOLL_CONTEXT   the model's context window in tokens, such as 128k
+  PLIMSOLL_STORE     database of stored sessions
+  PLIMSOLL_LOG       log level on standard error: error, warn, info or debug
+  PLIMSOLL_<SECTION>_<FIELD>
+                     any field of the policy, such as
+                     PLIMSOLL_PRUNE_PROTECT_TOKENS=30000
+  NO_COLOR           no colour
+  CLICOLOR_FORCE     colour even in a pipe
   CLAUDE_CONFIG_DIR, CODEX_HOME, XDG_DATA_HOME
-                             where Claude Code, Codex, and OpenCode and Plimsoll keep their sessions";
+                     session directories of Claude Code, Codex, and both
+                     OpenCode and Plimsoll";
 
-const SHORTLY: &str = "`plimsoll --help` tells of exit codes, configuration and environment.";
+const SHORT_NOTES: &str =
+    "Run `plimsoll --help` for examples, input formats, exit codes, configuration and environment variables.";
 
-/// See what a context policy does to the sessions you have.
-///
-/// FILE is a transcript of a coding agent (OpenCode, Claude Code, Codex, Gemini CLI, goose, Cline, Roo, Kimi, pi,
-/// OpenHands, aider and others) or plain chat JSON; its format is recognised by content. It may also be a database
-/// of OpenCode or goose, or the beginning of the id of a session that `plimsoll sessions` lists. `-` is standard
-/// input. Without FILE the newest session for the current directory is taken, wherever these tools or Plimsoll keep
-/// it, and the command says which. No session of another tool is ever changed; one that was stored with `plimsoll
-/// sessions import` is where `--apply` says so.
+/// Keep an LLM agent's context window under its limit, and lose nothing.
 #[derive(Parser)]
-#[command(name = "plimsoll", version, arg_required_else_help = true, after_help = SHORTLY, after_long_help = AFTER)]
+#[command(name = "plimsoll", version, arg_required_else_help = true, before_long_help = EXAMPLES,
+    after_help = SHORT_NOTES, after_long_help = NOTES)]
 pub(crate) struct Cli {
-    /// Write JSON for machines instead of text for people.
-    #[arg(short, long, global = true, help_heading = "Everywhere")]
+    /// Print JSON.
+    #[arg(short, long, global = true, help_heading = GLOBAL)]
     pub(crate) json: bool,
 
-    /// Use colour: auto (on a terminal, unless NO_COLOR is set), always or never.
+    /// Colour: auto (default: on a terminal unless NO_COLOR is set), always or never.
     #[arg(
         long,
         global = true,
-        help_heading = "Everywhere",
+        help_heading = GLOBAL,
         value_enum,
         default_value_t,
+        hide_default_value = true,
         hide_possible_values = true,
         value_name = "WHEN"
     )]
     pub(crate) color: ColorWhen,
 
-    /// The database of Plimsoll's own sessions.
-    #[arg(long, global = true, help_heading = "Everywhere", value_name = "FILE")]
+    /// Database of stored sessions.
+    #[arg(long, global = true, help_heading = GLOBAL, value_name = "FILE")]
     pub(crate) store: Option<PathBuf>,
 
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// What to do, by groups: help lists each under its heading, and a command is in the group whose variant it is.
+/// The commands in groups: help lists each group under its heading.
 #[derive(Subcommand)]
 pub(crate) enum Command {
-    /// Work with an agent.
+    /// Run an agent.
     #[command(flatten)]
     Agent(AgentCommand),
-    /// Look at sessions and at what is in their windows.
+    /// Show sessions and windows.
     #[command(flatten)]
-    Look(LookCommand),
-    /// Make room in a window, and say what stays.
+    Inspect(InspectCommand),
+    /// Reduce a window, or protect content from reduction.
     #[command(flatten)]
     Reduce(ReduceCommand),
-    /// Bring back what was reduced or changed.
+    /// Undo reductions and changes.
     #[command(flatten)]
-    Return(ReturnCommand),
-    /// Pass a session on to another agent or tool.
+    Undo(UndoCommand),
+    /// Export a session to another agent or tool.
     #[command(flatten)]
-    Pass(PassCommand),
-    /// Set up the command.
+    Export(ExportCommand),
+    /// Configuration, trust and shell integration.
     #[command(flatten)]
     Setup(SetupCommand),
 }

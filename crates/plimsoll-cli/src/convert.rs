@@ -1,4 +1,4 @@
-//! `plimsoll convert`: the same conversation in another format.
+//! `plimsoll convert`: a transcript in another format.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::args::ConvertArgs;
 use crate::error::CommandResult;
 use crate::output::{Output, counted, note};
 
-/// Reads, writes, and says what the other format has no place for.
+/// Converts a transcript and reports what the target format cannot represent.
 pub(crate) fn run(args: &ConvertArgs, host: &Host, output: &mut Output) -> CommandResult {
     let to = Target::new(args.to, args.out.as_deref(), args.force)?;
     let (_, transcript) = host.input(args.input.spec(), Scope::All)?.read_sound()?;
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &ConvertArgs, host: &Host, output: &mut Output) -> Comma
     Ok(ExitCode::SUCCESS)
 }
 
-/// What is to be written, and where.
+/// Output format and destination.
 pub(crate) struct Target<'a> {
     format: Format,
     /// The file; standard output if `None`.
@@ -30,14 +30,14 @@ pub(crate) struct Target<'a> {
 }
 
 impl Target<'_> {
-    /// A target; a file that exists is refused before any work is done.
+    /// Creates a target. An existing file is rejected before any work is done.
     pub(crate) fn new(format: Format, out: Option<&Path>, force: bool) -> Result<Target<'_>, HostError> {
         let existing = if force { Existing::Replace } else { Existing::Keep };
         out.map_or(Ok(()), |path| require_absent(path, existing))?;
         Ok(Target { format, out, existing })
     }
 
-    /// Has a transcript written, and says what is lost.
+    /// Writes a transcript and reports what is lost.
     pub(crate) fn write(
         &self,
         host: &Host,
@@ -61,8 +61,9 @@ impl Target<'_> {
     }
 }
 
-/// The number of messages that were written, and of how many. A request has a message for each result of a tool.
+/// Formats the number of written messages. Request formats have one message per tool result, so it can differ from the
+/// session's.
 fn written_messages(count: usize, of: usize) -> String {
     let messages = counted(count, "message");
-    if count == of { messages } else { format!("{messages}, made of {} of the session,", Tokens(of as u64)) }
+    if count == of { messages } else { format!("{messages} ({} in the session)", Tokens(of as u64)) }
 }

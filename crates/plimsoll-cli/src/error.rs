@@ -8,12 +8,12 @@ use plimsoll_host::{ErrorKind, HostError};
 use crate::output::printable;
 use crate::style::{ERROR, HINT, paint};
 
-/// What a command comes to.
+/// Result of a command.
 pub(crate) type CommandResult = Result<ExitCode, HostError>;
 
-/// Whether the reader of our output is gone.
+/// Whether the reader of standard output has closed it.
 pub(crate) fn is_closed_pipe(error: &HostError) -> bool {
-    // An error about another pipe says which.
+    // An error about another pipe has its own message.
     let is_plain = std::error::Error::source(error).is_some_and(|io| io.to_string() == error.message());
     is_plain && error.io_kind() == Some(io::ErrorKind::BrokenPipe)
 }
@@ -32,7 +32,7 @@ pub(crate) fn print_all_but_worst(mut errors: Vec<HostError>) -> Option<HostErro
     worst
 }
 
-/// Formats an error with colours, a line or several.
+/// Formats an error with its hints and colours.
 pub(crate) fn error_text(error: &HostError) -> String {
     let mut text = match error.kind() {
         ErrorKind::Negative => String::new(),

@@ -1,8 +1,8 @@
-//! `plimsoll fork`: a history as context for another agent.
+//! `plimsoll fork`: a session's history as context for another agent.
 
 use std::process::ExitCode;
 
-use plimsoll::fork::history::task_text;
+use plimsoll::fork::task_text;
 use plimsoll::{Counter, Plan, Tokens};
 use plimsoll_host::{Host, HostError, MaxCounter};
 use serde_json::{Value, json};
@@ -12,7 +12,7 @@ use crate::error::CommandResult;
 use crate::output::{Output, counted, note, percent};
 use crate::tasks;
 
-/// Prints a digest of a session, or runs a task that knows it.
+/// Prints a digest of a session, or runs a task with its context.
 pub(crate) fn run(args: &ForkArgs, host: &Host, output: &mut Output) -> CommandResult {
     if let Some(prompt) = &args.run {
         return tasks::fork(args, prompt, host, output);
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &ForkArgs, host: &Host, output: &mut Output) -> CommandR
     let messages = host.transcript(args.input.spec())?.messages;
     let task = args.child_task.as_deref().map(str::trim);
     if task == Some("") {
-        return Err(HostError::usage("`--task` has no text"));
+        return Err(HostError::usage("`--task` is empty"));
     }
     let task = task.map(task_text);
     let forked = host.fork_digest(messages, task.as_deref(), args.redact, &config)?;
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &ForkArgs, host: &Host, output: &mut Output) -> CommandR
         return Ok(ExitCode::SUCCESS);
     }
     let Some(message) = digest.message() else {
-        note("there is no history to give");
+        note("the session has no history to fork");
         return Ok(ExitCode::from(1));
     };
     let message = match &task {
@@ -48,7 +48,7 @@ pub(crate) fn run(args: &ForkArgs, host: &Host, output: &mut Output) -> CommandR
     output.text(&message)?;
     output.flush()?;
     if args.redact {
-        note(&format!("replaced {}", counted(redacted, "secret")));
+        note(&format!("redacted {}", counted(redacted, "secret")));
     }
     if args.stats {
         let (tokens, context) = (MaxCounter(config.policy.count).count(&message), Tokens(config.context));

@@ -1,4 +1,4 @@
-//! Ctrl-C and requests to end: leases are released first, so that the next command need not wait until they expire.
+//! Signals: leases are released before the process exits, so that the next command need not wait until they expire.
 
 use std::sync::{Arc, Mutex, Once, PoisonError};
 
@@ -10,7 +10,7 @@ use tokio_util::sync::CancellationToken;
 /// The exit code of a command that was interrupted, as in shells.
 pub(crate) const INTERRUPTED_CODE: u8 = 130;
 
-/// What ends by itself when it is cancelled, and then releases what it holds.
+/// Cancelled at the first interrupt instead of exiting; whatever owns it cleans up and releases its leases.
 static CANCEL: Mutex<Option<CancellationToken>> = Mutex::new(None);
 static LEASES: Mutex<Option<Arc<Leases>>> = Mutex::new(None);
 static WATCH: Once = Once::new();
@@ -42,15 +42,15 @@ fn watch() {
     WATCH.call_once(|| {
         let mut kinds = vec![SIGINT, SIGTERM];
         kinds.extend((!ignores_hang_up()).then_some(SIGHUP));
-        // Without a handler the lease expires by itself, which is all that would be lost.
+        // Without a handler, the lease expires by itself; nothing else is lost.
         let Ok(mut signals) = Signals::new(kinds) else { return };
         let watch = move || signals.forever().for_each(|_| end());
         drop(std::thread::Builder::new().name("plimsoll-signals".into()).spawn(watch));
     });
 }
 
-/// Whether this process was started so that it ignores a hang-up, as `nohup` does. It continues to: a handler would undo
-/// that. Only Linux tells without unsafe code; elsewhere a hang-up ends the command.
+/// Whether this process ignores hang-ups, as under `nohup`. Then it must not install a handler, which would undo that. Only
+/// Linux exposes this without unsafe code; elsewhere a hang-up ends the command.
 pub(crate) fn ignores_hang_up() -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

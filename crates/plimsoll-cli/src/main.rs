@@ -1,6 +1,6 @@
 //! The `plimsoll` command: parse, call, render.
 //!
-//! Exit codes: 0 it is done, 1 the answer is no, 2 it was asked wrongly, 3 it failed.
+//! Exit codes: 0 success, 1 negative result, 2 usage error, 3 failure.
 
 mod args;
 mod chat;
@@ -24,6 +24,7 @@ mod reduce;
 mod replay;
 mod revert;
 mod run;
+mod serve;
 mod sessions;
 mod stdin;
 mod style;
@@ -39,21 +40,21 @@ use std::process::ExitCode;
 use plimsoll_host::{Environment, Host, HostError};
 
 use args::{
-    AgentCommand, Cli, Command, LookCommand, PassCommand, ReduceCommand, ReturnCommand, SetupCommand,
+    AgentCommand, Cli, Command, ExportCommand, InspectCommand, ReduceCommand, SetupCommand, UndoCommand,
 };
 use error::CommandResult;
 use output::Output;
 
 fn main() -> ExitCode {
     let cli = args::parse();
-    cli.color.hold();
+    cli.color.apply();
     begin_log();
     interrupt::survive_file_size_limit();
     let mut output = Output::new(cli.json);
     match dispatch(&cli, &mut output).and_then(|code| output.flush().map(|()| code).map_err(HostError::from))
     {
         Ok(code) => code,
-        // The reader has read enough.
+        // `head` and pagers close the pipe early; that is not a failure.
         Err(error) if error::is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             error::print_error(&error);
@@ -62,20 +63,20 @@ fn main() -> ExitCode {
     }
 }
 
-/// Log on standard error what the variable asks for: a level, of our own crates alone. What others log may hold headers.
+/// Logs to standard error at the level of `PLIMSOLL_LOG`. Other crates are excluded: they may log request headers.
 fn begin_log() {
     let Ok(level) = std::env::var("PLIMSOLL_LOG") else { return };
     let filter = tracing_subscriber::EnvFilter::new(format!("off,plimsoll={}", level.trim()));
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    // A second log in one process cannot be; the first one goes on.
+    // Fails only if a subscriber is already installed; that one stays.
     let _ = log.with_ansi(false).try_init();
 }
 
-/// This process as a host: its directory and variables, its terminal, its signals.
+/// Builds the host from this process: its directory, variables, terminal and signals.
 fn this_host(cli: &Cli) -> Result<Host, HostError> {
     let directory = std::env::current_dir()
-        .map_err(|error| HostError::failed(format!("cannot tell the current directory: {error}")))?;
-    // A variable that is not text is none of ours.
+        .map_err(|error| HostError::failed(format!("cannot determine the current directory: {error}")))?;
+    // Variables that are not UTF-8 cannot be settings of ours.
     let text = |(name, value): (std::ffi::OsString, std::ffi::OsString)| {
         Some((name.into_string().ok()?, value.into_string().ok()?))
     };
@@ -90,14 +91,15 @@ fn dispatch(cli: &Cli, output: &mut Output) -> CommandResult {
         Command::Agent(command) => match command {
             AgentCommand::Run(args) => run::run(args, host, output),
             AgentCommand::Chat(args) => chat::run(args, host, output),
+            AgentCommand::Serve(args) => serve::run(args, host, output),
             AgentCommand::Tasks(args) => tasks::run(args, host, output),
         },
-        Command::Look(command) => match command {
-            LookCommand::Sessions(args) => sessions::run(args, host, output),
-            LookCommand::Inspect(args) => inspect::run(args, host, output),
-            LookCommand::Watch(args) => watch::run(args, host, output),
-            LookCommand::Window(args) => window::run(args, host, output),
-            LookCommand::Replay(args) => replay::replay(args, host, output),
+        Command::Inspect(command) => match command {
+            InspectCommand::Sessions(args) => sessions::run(args, host, output),
+            InspectCommand::Inspect(args) => inspect::run(args, host, output),
+            InspectCommand::Watch(args) => watch::run(args, host, output),
+            InspectCommand::Window(args) => window::run(args, host, output),
+            InspectCommand::Replay(args) => replay::replay(args, host, output),
         },
         Command::Reduce(command) => match command {
             ReduceCommand::Prune(args) => reduce::prune(args, host, output),
@@ -107,16 +109,16 @@ fn dispatch(cli: &Cli, output: &mut Output) -> CommandResult {
             ReduceCommand::Pins { session } => pins::list(session.as_deref(), host, output),
             ReduceCommand::Unpin { receipt, force } => pins::unpin(receipt, *force, host, output),
         },
-        Command::Return(command) => match command {
-            ReturnCommand::Receipts(args) => receipts::list(args, host, output),
-            ReturnCommand::Undo { what, force } => receipts::undo(what.as_deref(), *force, host, output),
-            ReturnCommand::Recall(args) => recall::run(args, host, output),
-            ReturnCommand::Revert(args) => revert::run(args, host, output),
+        Command::Undo(command) => match command {
+            UndoCommand::Receipts(args) => receipts::list(args, host, output),
+            UndoCommand::Undo { what, force } => receipts::undo(what.as_deref(), *force, host, output),
+            UndoCommand::Recall(args) => recall::run(args, host, output),
+            UndoCommand::Revert(args) => revert::run(args, host, output),
         },
-        Command::Pass(command) => match command {
-            PassCommand::Fork(args) => fork::run(args, host, output),
-            PassCommand::Convert(args) => convert::run(args, host, output),
-            PassCommand::Mcp(args) => mcp::run(args, host),
+        Command::Export(command) => match command {
+            ExportCommand::Fork(args) => fork::run(args, host, output),
+            ExportCommand::Convert(args) => convert::run(args, host, output),
+            ExportCommand::Mcp(args) => mcp::run(args, host),
         },
         Command::Setup(command) => match command {
             SetupCommand::Config(args) => config::run(args, host, output),

@@ -1,4 +1,4 @@
-//! What a shell and `man` need to know about the command.
+//! Shell completions and manual pages.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use crate::args::Cli;
 use crate::error::CommandResult;
 use crate::output::{Output, note};
 
-/// A completion script for a shell.
+/// Prints a completion script.
 pub(crate) fn completions(shell: Shell, output: &mut Output) -> CommandResult {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Cli::command(), "plimsoll", &mut script);
@@ -26,7 +26,7 @@ pub(crate) fn completions(shell: Shell, output: &mut Output) -> CommandResult {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The main page to standard output, or one page a command into a directory.
+/// Prints the main page, or writes one page per command into a directory.
 pub(crate) fn man(directory: Option<&Path>, output: &mut Output) -> CommandResult {
     let mut main = Cli::command();
     main.build();
@@ -62,13 +62,23 @@ fn pages_of(command: clap::Command, name: &str, pages: &mut Vec<(String, Vec<u8>
         let name = format!("{name}-{}", inner.get_name());
         pages_of(inner, &name, pages)?;
     }
-    // A page is named after the command as a whole: `man plimsoll-inspect`.
+    // `man plimsoll-inspect`
     let named = command.display_name(name.to_owned()).disable_help_subcommand(true);
     pages.push((name.to_owned(), page(named)?));
     Ok(())
 }
 
 fn page(command: clap::Command) -> Result<Vec<u8>, HostError> {
+    // `clap_mangen` ignores `before_help`, which has our examples.
+    let text = [
+        command.get_before_long_help().or(command.get_before_help()),
+        command.get_after_long_help().or(command.get_after_help()),
+    ];
+    let text: Vec<String> = text.into_iter().flatten().map(ToString::to_string).collect();
+    let command = match text.is_empty() {
+        true => command,
+        false => command.after_long_help(text.join("\n\n")),
+    };
     let mut page = Vec::new();
     Man::new(command).section("1").render(&mut page)?;
     Ok(page)

@@ -1,4 +1,4 @@
-//! Standard output, for people or for machines.
+//! Standard output as text or JSON.
 
 use std::io::{self, BufWriter, IsTerminal, Stdout, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,14 +13,14 @@ use serde_json::ser::{Formatter, Serializer};
 use crate::style::{self, HEADING, paint};
 use crate::wrap::wrap;
 
-/// Where a width is not known, a page is this wide.
+/// Width of a page if the terminal's is unknown.
 const WIDTH: usize = 80;
-/// Notes are not wrapped on a terminal that says it is narrower than this.
+/// Minimum terminal width for wrapping notes.
 const NARROWEST: usize = 20;
 
-/// Where a command's answer goes.
+/// Destination of a command's result.
 pub(crate) struct Output {
-    /// Whether machines read it.
+    /// Whether to print JSON.
     pub(crate) json: bool,
     to: BufWriter<Stdout>,
     is_terminal: bool,
@@ -28,7 +28,7 @@ pub(crate) struct Output {
 }
 
 impl Output {
-    /// Standard output, coloured as was decided before.
+    /// Standard output, coloured according to the global choice.
     pub(crate) fn new(json: bool) -> Output {
         let stdout = io::stdout();
         let choice = anstream::AutoStream::choice(&stdout);
@@ -40,44 +40,44 @@ impl Output {
         }
     }
 
-    /// A value as JSON, one line.
+    /// Prints a value as one line of JSON.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> io::Result<()> {
         write_json(&mut self.to, value)
     }
 
-    /// Text written by a model, with a newline at its end. Control characters are removed even if the output is a pipe: it is
+    /// Prints text written by a model, with a final newline. Control characters are removed even in a pipe: the text is
     /// meant for reading, and often ends up on a terminal.
     pub(crate) fn words(&mut self, text: &str) -> io::Result<()> {
         self.line(&printable(text))
     }
 
-    /// Content, with a newline at its end. A terminal is spared what it would obey; a pipe gets everything.
+    /// Prints content with a final newline. Control characters are removed on a terminal; a pipe gets everything.
     pub(crate) fn text(&mut self, text: &str) -> io::Result<()> {
         if self.is_terminal { self.line(&printable(text)) } else { self.line(text) }
     }
 
-    /// What the command itself wrote and painted. Text of a transcript must have gone through [`printable`].
+    /// Prints text that the command composed and coloured. Text of a transcript must have gone through [`printable`].
     pub(crate) fn painted(&mut self, text: &str) -> io::Result<()> {
         let styled = self.styled(text);
         self.line(&styled)
     }
 
-    /// Painted text as it goes out: without its colours where none are wanted.
+    /// Returns painted text, without its colours if they are off.
     pub(crate) fn styled(&self, text: &str) -> String {
         if self.coloured { text.to_owned() } else { anstream::adapter::strip_str(text).to_string() }
     }
 
-    /// Whether a person sees it as it is written.
+    /// Whether standard output is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// A report with headings and bars.
+    /// Prints a report with headings and bars.
     pub(crate) fn report(&mut self, text: &str) -> io::Result<()> {
         self.painted(&style::report(text))
     }
 
-    /// A table, no wider than the page.
+    /// Prints a table, no wider than the page.
     pub(crate) fn table(&mut self, table: &Table) -> io::Result<()> {
         for line in table.lines(self.width()) {
             self.painted(&line)?;
@@ -85,7 +85,7 @@ impl Output {
         Ok(())
     }
 
-    /// A table, or its rows as a few lines each where names make it wider than the page.
+    /// Prints a table, or each row as several lines if names make it wider than the page.
     pub(crate) fn table_or_stacks(&mut self, table: &Table) -> io::Result<()> {
         for line in table.lines_or_stacks(self.width()) {
             self.painted(&line)?;
@@ -93,31 +93,31 @@ impl Output {
         Ok(())
     }
 
-    /// Bytes as they are.
+    /// Prints bytes unchanged.
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.to.write_all(bytes)
     }
 
-    /// Where bytes go that are made bit by bit.
+    /// Returns the underlying writer.
     pub(crate) fn writer(&mut self) -> &mut dyn Write {
         &mut self.to
     }
 
-    /// Everything out.
+    /// Flushes the buffer.
     pub(crate) fn flush(&mut self) -> io::Result<()> {
         self.to.flush()
     }
 
-    /// How wide the page is.
+    /// Width of the page.
     pub(crate) fn width(&self) -> usize {
-        let known = console::Term::stdout().size_checked().filter(|_| self.is_terminal);
-        let known = known.map(|(_, columns)| usize::from(columns));
-        // What is piped to a pager is read on a terminal all the same, and shells say how wide that is if asked to.
-        let said = || std::env::var("COLUMNS").ok()?.parse().ok();
-        known.or_else(said).map_or(WIDTH, |columns: usize| columns.clamp(40, 1_000))
+        let terminal = console::Term::stdout().size_checked().filter(|_| self.is_terminal);
+        let terminal = terminal.map(|(_, columns)| usize::from(columns));
+        // Output that is piped to a pager is still read on a terminal; shells can export its width.
+        let variable = || std::env::var("COLUMNS").ok()?.parse().ok();
+        terminal.or_else(variable).map_or(WIDTH, |columns: usize| columns.clamp(40, 1_000))
     }
 
-    /// How many rows and columns there are, for what is drawn on a terminal.
+    /// Rows and columns of the terminal.
     pub(crate) fn size(&self) -> (usize, usize) {
         let known = console::Term::stdout().size_checked();
         known.map_or((24, WIDTH), |(rows, columns)| (usize::from(rows), usize::from(columns)))
@@ -155,7 +155,7 @@ impl Formatter for Escaping {
     }
 }
 
-/// Rows under headings.
+/// A table with headings.
 pub(crate) struct Table {
     columns: Vec<Column>,
     rows: Vec<Vec<String>>,
@@ -164,41 +164,41 @@ pub(crate) struct Table {
 /// A column of a table.
 #[derive(Clone, Copy)]
 pub(crate) struct Column {
-    /// What stands over it.
+    /// Heading.
     pub(crate) heading: &'static str,
-    /// What it holds.
+    /// Kind of content.
     pub(crate) holds: Holds,
 }
 
-/// What a column holds, and so how it is set.
+/// Kind of content of a column, which decides its layout.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Holds {
     /// Names, which are never cut.
     Names,
-    /// Numbers, which stand at the right.
+    /// Numbers, right-aligned.
     Numbers,
-    /// Words, which give way where the page is too narrow, down to this width.
+    /// Text, which is cut on a narrow page, down to this width.
     Words(usize),
 }
 
 impl Table {
-    /// An empty table.
+    /// Creates a table without rows.
     pub(crate) fn new(columns: Vec<Column>) -> Table {
         Table { columns, rows: Vec::new() }
     }
 
-    /// An empty table with these headings.
+    /// Creates a table without rows from headings.
     pub(crate) fn of<const N: usize>(columns: [(&'static str, Holds); N]) -> Table {
         Table::new(columns.map(|(heading, holds)| Column { heading, holds }).to_vec())
     }
 
-    /// One more row, a cell for each column.
+    /// Adds a row with a cell for each column.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
         let one_line = |cell: String| printable(&cell).split_whitespace().collect::<Vec<_>>().join(" ");
         self.rows.push(cells.into_iter().map(one_line).collect());
     }
 
-    /// Its lines on a page of this width, painted.
+    /// Formats the table for a page of this width.
     pub(crate) fn lines(&self, width: usize) -> Vec<String> {
         let widths = self.widths(width);
         let headings: Vec<String> = self.columns.iter().map(|column| column.heading.to_owned()).collect();
@@ -207,8 +207,8 @@ impl Table {
         lines
     }
 
-    /// Its lines on a page of this width or, where it is too wide for that even with its words cut, each row as a few
-    /// lines of its own: names are copied, and one that is broken over two lines cannot be.
+    /// Formats the table for a page of this width. If it does not fit even with its text cut, each row becomes several lines:
+    /// names are copied, and a name that wraps cannot be.
     pub(crate) fn lines_or_stacks(&self, page: usize) -> Vec<String> {
         if self.fits_with_words_cut(page) {
             return self.lines(page);
@@ -216,7 +216,7 @@ impl Table {
         self.rows.iter().flat_map(|row| self.stack(row, page)).collect()
     }
 
-    /// A row as lines of at most this width, as long as no name is wider; all but the first set in.
+    /// Formats a row as lines of at most this width, unless a name is longer; all but the first are indented.
     fn stack(&self, row: &[String], page: usize) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         for (column, cell) in self.columns.iter().zip(row).filter(|(_, cell)| !cell.trim().is_empty()) {
@@ -240,12 +240,12 @@ impl Table {
         lines
     }
 
-    /// Whether it stands on a page of this width with nothing cut.
+    /// Whether the table fits a page of this width with nothing cut.
     pub(crate) fn fits(&self, page: usize) -> bool {
         line_width(&self.widths(usize::MAX)) <= page
     }
 
-    /// Whether it stands on a page of this width if words give way.
+    /// Whether the table fits a page of this width if text is cut.
     pub(crate) fn fits_with_words_cut(&self, page: usize) -> bool {
         line_width(&self.widths(page)) <= page
     }
@@ -265,8 +265,8 @@ impl Table {
         let gaps = 2 * widths.len().saturating_sub(1);
         let mut over = (widths.iter().sum::<usize>() + gaps).saturating_sub(page);
         while over > 0 {
-            let gives = |(at, column): &(usize, &Column)| matches!(column.holds, Holds::Words(least) if widths[*at] > least);
-            let words = self.columns.iter().enumerate().filter(gives);
+            let shrinks = |(at, column): &(usize, &Column)| matches!(column.holds, Holds::Words(least) if widths[*at] > least);
+            let words = self.columns.iter().enumerate().filter(shrinks);
             let Some((widest, _)) = words.max_by_key(|(at, _)| widths[*at]) else { break };
             widths[widest] -= 1;
             over -= 1;
@@ -288,36 +288,36 @@ impl Table {
     }
 }
 
-/// How wide a line with columns of these widths is.
+/// Width of a line with columns of these widths.
 fn line_width(columns: &[usize]) -> usize {
     columns.iter().sum::<usize>() + 2 * columns.len().saturating_sub(1)
 }
 
 static MUTED: AtomicBool = AtomicBool::new(false);
 
-/// Say nothing beside the output from now on, for what is done again and again and was told of the first time.
+/// Suppresses notes from now on, for work that repeats and whose notes were printed the first time.
 pub(crate) fn mute_notes() {
     MUTED.store(true, Ordering::Relaxed);
 }
 
-/// Whether nothing is said beside the output.
+/// Whether notes are suppressed.
 pub(crate) fn are_notes_muted() -> bool {
     MUTED.load(Ordering::Relaxed)
 }
 
-/// A word to the person beside the output, which may be piped elsewhere.
+/// Prints a note to the user on standard error, because standard output may be piped.
 pub(crate) fn note(text: &str) {
     if are_notes_muted() {
         return;
     }
     let text = printable(text);
     let columns = console::Term::stderr().size_checked().map(|(_, columns)| usize::from(columns));
-    // A terminal breaks a long line in the middle of a word; what is piped stays one line, for scripts.
+    // A terminal breaks a long line within a word. In a pipe a note stays one line, for scripts.
     let text = match columns.filter(|columns| *columns >= NARROWEST && io::stderr().is_terminal()) {
         Some(columns) => wrap(&text, columns - 1, 2),
         None => text,
     };
-    // A closed standard error has no reader.
+    // If standard error is closed, the note cannot be shown.
     let _ = writeln!(anstream::stderr(), "{text}");
 }
 
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_stand_under_each_other_and_fit_the_page() {
+    fn columns_are_aligned_and_fit_the_page() {
         let lines: Vec<String> =
             table().lines(40).iter().map(|line| anstream::adapter::strip_str(line).to_string()).collect();
         assert_eq!(lines[0], "NAME        N  TITLE");

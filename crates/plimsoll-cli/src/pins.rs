@@ -1,4 +1,4 @@
-//! `plimsoll pin`, `pins` and `unpin`: text of stored sessions that stays in view word for word.
+//! `plimsoll pin`, `pins` and `unpin`: text of stored sessions that stays in the window verbatim.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use crate::output::{Holds, Output, Table, note};
 use crate::plans::Page;
 use crate::receipts;
 
-/// Pins a message, a part or some words.
+/// Pins a message, a part or text.
 pub(crate) fn pin(args: &PinArgs, host: &Host, output: &mut Output) -> CommandResult {
     let config = host.config(&args.policy.flags())?;
     // The budget is a share of the session's window.
@@ -26,11 +26,11 @@ pub(crate) fn pin(args: &PinArgs, host: &Host, output: &mut Output) -> CommandRe
     let page = Page { contents: &contents, width: output.width(), handles: true };
     output.painted(&page.receipt(&receipt, &[]))?;
     output.flush()?;
-    note(&format!("unpin it with `plimsoll unpin {}`", receipt.id));
+    note(&format!("remove it with `plimsoll unpin {}`", receipt.id));
     Ok(ExitCode::SUCCESS)
 }
 
-/// Lists what is pinned.
+/// Lists the pins of a session.
 pub(crate) fn list(session: Option<&str>, host: &Host, output: &mut Output) -> CommandResult {
     let config = host.config(&Flags::default())?;
     let opened = host.open_store(&config)?;
@@ -42,7 +42,7 @@ pub(crate) fn list(session: Option<&str>, host: &Host, output: &mut Output) -> C
     }
     note(&format!("pins of `{}`, {}", session.id, session.title));
     if pins.is_empty() {
-        note("nothing is pinned; `plimsoll pin SESSION TEXT` pins something");
+        note("no pins; add one with `plimsoll pin SESSION TEXT`");
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::of([
@@ -62,12 +62,12 @@ pub(crate) fn list(session: Option<&str>, host: &Host, output: &mut Output) -> C
     Ok(ExitCode::SUCCESS)
 }
 
-/// Unpins what a receipt pinned.
+/// Removes a pin.
 pub(crate) fn unpin(receipt: &str, force: bool, host: &Host, output: &mut Output) -> CommandResult {
     let (_, found) = host.open_default()?.receipt(receipt)?;
     if !matches!(found.plan, Plan::Pin(_)) {
-        let why = format!("receipt `{}` pinned nothing: {}", found.id, found.plan);
-        return Err(HostError::usage(why).hint("`plimsoll undo` undoes reductions"));
+        let why = format!("receipt `{}` is not a pin: {}", found.id, found.plan);
+        return Err(HostError::usage(why).hint("use `plimsoll undo` to undo a reduction"));
     }
     receipts::undo(Some(found.id.as_str()), force, host, output)
 }

@@ -1,19 +1,22 @@
-//! Plans and receipts for people: what leaves the window by file, command and turn, and what the window is then.
+//! Plans and receipts as text: what leaves the window by file, command and turn, and its size afterwards.
 //!
-//! A part's id says nothing to a reader. It is shown only where something can be done with it: in a receipt, to recall what
-//! is out of the window. JSON has all ids.
+//! Part ids are only shown in receipts, where they are handles to recall content. JSON has all ids.
 
-use plimsoll::compact::contract::ContractFate;
+use plimsoll::compact::ContractFate;
+use plimsoll::plan::{CompactPlan, CutItem, ShedPlan};
 use plimsoll::prune::{Cleared, PruneItem, PrunePlan};
-use plimsoll::receipt::{CompactPlan, CutItem, ShedPlan};
 use plimsoll::{MessageId, PartId, Plan, Receipt, Tokens};
 use plimsoll_host::{PartSubject, PlanContents, WindowSizes};
 use serde_json::{Value, json};
 
 use crate::inspect::cut_middle;
 use crate::output::{Column, Holds, Table, counted, percent, printable};
+use crate::wrap::wrap;
 
-/// The turn of a message, in words.
+/// Width of the names of rows, with the space around them.
+const ROW: usize = 14;
+
+/// Formats the turn of a message.
 fn turn_of(contents: &PlanContents, id: &MessageId) -> String {
     match contents.turn(id) {
         Some(0) => "before the first turn".to_owned(),
@@ -32,7 +35,7 @@ fn format_sizes(sizes: WindowSizes) -> String {
     format!("{before} → {at_most}{after} tokens{}", share.unwrap_or_default())
 }
 
-/// How a plan is shown.
+/// Contents and layout of a plan.
 pub(crate) struct Page<'a> {
     pub(crate) contents: &'a PlanContents,
     pub(crate) width: usize,
@@ -41,37 +44,43 @@ pub(crate) struct Page<'a> {
 }
 
 impl Page<'_> {
-    /// A plan that was not applied.
+    /// Formats a row, wrapped to the page with its text aligned.
+    fn row(&self, name: &str, text: &str) -> String {
+        let text = wrap(&printable(text), self.width.saturating_sub(ROW), 0);
+        format!("  {name:<10}  {}", text.replace('\n', &format!("\n{:ROW$}", "")))
+    }
+
+    /// Formats a plan that was not applied.
     pub(crate) fn plan(&self, plan: &Plan, sizes: WindowSizes) -> String {
         if matches!(plan, Plan::Prune(plan) if plan.items.is_empty()) {
             return plan.to_string();
         }
-        let mut lines = vec![plan.title(), row("window", &format_sizes(sizes))];
+        let mut lines = vec![plan.title(), self.row("window", &format_sizes(sizes))];
         lines.extend(self.about(plan, sizes));
         lines.join("\n")
     }
 
-    /// A receipt. `more` are rows about it that only its reader knows.
+    /// Formats a receipt. `more` are additional rows.
     pub(crate) fn receipt(&self, receipt: &Receipt, more: &[(&str, String)]) -> String {
         let sizes = WindowSizes::of(receipt);
         let undo = if receipt.undoes.is_some() { "undo " } else { "" };
         let mut lines = vec![
             receipt.id.to_string(),
-            row("what", &format!("{undo}{}", receipt.plan.title())),
-            row("window", &format_sizes(sizes)),
-            row("reason", &receipt.reason),
-            row("policy", &receipt.policy),
+            self.row("what", &format!("{undo}{}", receipt.plan.title())),
+            self.row("window", &format_sizes(sizes)),
+            self.row("reason", &receipt.reason),
+            self.row("policy", &receipt.policy),
         ];
-        // Of an output that was cut as it came, these are its own sizes.
+        // For an output that was truncated on arrival, these are the sizes of the output.
         if matches!(receipt.plan, Plan::Truncate(_)) {
-            lines[2] = row("output", &format_sizes(sizes));
+            lines[2] = self.row("output", &format_sizes(sizes));
         }
-        lines.extend(more.iter().map(|(name, text)| row(name, text)));
+        lines.extend(more.iter().map(|(name, text)| self.row(name, text)));
         lines.extend(self.about(&receipt.plan, sizes));
         let named = matches!(receipt.plan, Plan::Prune(_) | Plan::Shed(_));
         if !named {
             let handles = plimsoll_store::handles(receipt);
-            lines.extend(handles.iter().map(|handle| row("recall", handle)));
+            lines.extend(handles.iter().map(|handle| self.row("recall", handle)));
         }
         lines.join("\n")
     }
@@ -83,27 +92,27 @@ impl Page<'_> {
             Plan::Range(plan) => {
                 let (first, last) = (turn_of(self.contents, &plan.first), turn_of(self.contents, &plan.last));
                 let messages = counted(plan.messages as usize, "message");
-                let mut lines = vec![row("summarised", &format!("{messages}, {first} to {last}"))];
+                let mut lines = vec![self.row("summarised", &format!("{messages}, {first} to {last}"))];
                 if self.handles {
-                    lines.push(row("messages", &format!("{} to {}", plan.first, plan.last)));
+                    lines.push(self.row("messages", &format!("{} to {}", plan.first, plan.last)));
                 }
-                lines.push(row("stays", "everything before and after"));
+                lines.push(self.row("stays", "everything before and after"));
                 lines
             }
             Plan::Shed(plan) => self.shed(plan),
-            // They name no part of the window, or one text that the reader has just given.
+            // Other plans name no part of the window, or a text that the user has just given.
             other => other.detail().lines().skip(1).map(str::to_owned).collect(),
         }
     }
 
     fn prune(&self, plan: &PrunePlan, sizes: WindowSizes) -> Vec<String> {
-        let mut lines = vec![row("because", &plan.explain())];
+        let mut lines = vec![self.row("because", &plan.explain())];
         if let Some(choice) = &plan.choice {
-            lines.push(row("chosen", &choice.to_string()));
+            lines.push(self.row("chosen", &choice.to_string()));
         }
         if plan.too_short > 0 {
             let short = counted(plan.too_short as usize, "output");
-            lines.push(row("stay", &format!("{short}, too short to be worth clearing")));
+            lines.push(self.row("skipped", &format!("{short}, too short to be worth clearing")));
         }
         let freed = sizes.shares(plan.items.iter().map(|item| item.tokens));
         let rows = plan.items.iter().zip(freed).map(|(item, freed)| Row::of_item(item, freed.to_string()));
@@ -118,24 +127,30 @@ impl Page<'_> {
             (first, last) if first == last => first,
             (first, last) => format!("{first} to {last}"),
         };
-        let mut lines = vec![row("summarised", &format!("{}, {range}", messages(plan.messages)))];
+        let mut lines = vec![self.row("summarised", &format!("{}, {range}", messages(plan.messages)))];
         lines.push(match &plan.tail_start {
-            Some(start) => {
-                row("stays", &format!("{}, from {}", messages(plan.tail_messages), turn_of(contents, start)))
-            }
-            None => row("stays", "nothing before the summary"),
+            Some(start) => self.row(
+                "stays",
+                &format!("{}, from {}", messages(plan.tail_messages), turn_of(contents, start)),
+            ),
+            None => self.row("stays", "nothing before the summary"),
         });
         if let Some(prompt) = &plan.prompt {
-            lines.push(row("prompt", &format!("that of {} stays in view", turn_of(contents, prompt))));
+            lines.push(
+                self.row(
+                    "prompt",
+                    &format!("the prompt of {} stays in the window", turn_of(contents, prompt)),
+                ),
+            );
         }
         if plan.merges_summary {
-            lines.push(row("merges", "the summary before"));
+            lines.push(self.row("merges", "the previous summary"));
         }
         if !plan.contract.is_empty() {
             let of = |fate| plan.contract.iter().filter(|item| item.fate == fate).count();
             let [found, added, left] =
                 [ContractFate::Found, ContractFate::Added, ContractFate::LeftOut].map(of);
-            lines.push(row("contract", &format!("{found} found, {added} added, {left} left out")));
+            lines.push(self.row("contract", &format!("{found} found, {added} added, {left} left out")));
         }
         lines.extend(self.table("CHARS", plan.cut.iter().map(Row::of_cut)));
         lines
@@ -149,7 +164,7 @@ impl Page<'_> {
         self.table("BECOMES", cleared.chain(cut).chain(hidden).chain(unpinned))
     }
 
-    /// Parts under headings, each with one figure or word.
+    /// Formats parts as a table, each with one figure or word.
     fn table<'p>(&self, heading: &'static str, rows: impl Iterator<Item = Row<'p>>) -> Vec<String> {
         let mut columns = vec![
             Column { heading: "TURN", holds: Holds::Numbers },
@@ -179,7 +194,7 @@ impl Page<'_> {
         for (PartSubject { turn, kind, about, .. }, handle, figure) in rows {
             let turn = if turn == 0 { String::new() } else { turn.to_string() };
             let handle = self.handles.then_some(handle);
-            // The end of a path tells it from others; of a command it is the beginning.
+            // The end of a path identifies it; the beginning of a command does.
             let about = if about.contains(' ') { about } else { cut_middle(&about, room) };
             table.row([turn, kind, about, figure].into_iter().chain(handle));
         }
@@ -195,7 +210,7 @@ impl Page<'_> {
     }
 }
 
-/// A part in a table, with one figure or word.
+/// A part in a table, with a figure or word.
 struct Row<'p> {
     part: &'p PartId,
     is_input: bool,
@@ -220,17 +235,13 @@ impl<'p> Row<'p> {
     }
 }
 
-fn row(name: &str, text: &str) -> String {
-    format!("  {name:<10}  {}", printable(text))
-}
-
-/// A plan as JSON, with the sizes of the window, and the turn and subject of each item.
+/// Converts a plan to JSON, with the sizes of the window, and the turn and subject of each item.
 pub(crate) fn as_json(plan: &PrunePlan, sizes: WindowSizes, contents: &PlanContents) -> Value {
     let mut value = json!(plan);
     value["window"] = json!({ "before": sizes.before, "after": sizes.after, "line": sizes.line });
-    for (item, told) in plan.items.iter().zip(value["items"].as_array_mut().into_iter().flatten()) {
+    for (item, fields) in plan.items.iter().zip(value["items"].as_array_mut().into_iter().flatten()) {
         let PartSubject { turn, about, .. } = contents.part(&item.part);
-        (told["turn"], told["about"]) = (turn.into(), about.into());
+        (fields["turn"], fields["about"]) = (turn.into(), about.into());
     }
     value
 }

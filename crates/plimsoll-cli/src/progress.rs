@@ -1,5 +1,5 @@
-//! Notices and progress on standard error. Progress is shown for what takes over half a second, only on a terminal, and is
-//! gone before the result comes.
+//! Notices and progress on standard error. Progress is shown for work that takes over half a second, only on a terminal, and
+//! is cleared before the result is printed.
 
 use std::io::{self, IsTerminal};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,10 @@ use plimsoll_host::{Notice, Progress, Reporter, Work};
 
 use crate::output::{are_notes_muted, note, printable};
 
-/// Work that ends sooner is not shown.
+/// Delay before progress is shown.
 const PATIENCE: Duration = Duration::from_millis(500);
 const TICK: Duration = Duration::from_millis(100);
-/// Whether there is a bar already.
+/// Whether a bar exists.
 static SHOWN: AtomicBool = AtomicBool::new(false);
 
 /// Reports on standard error.
@@ -33,22 +33,22 @@ impl Reporter for Terminal {
             Work::Items(all) => (Some(all), "{spinner} {msg}  {wide_bar}  {pos} of {len}"),
             _ => (None, "{spinner} {msg}"),
         };
-        Box::new(Bar::start(what, all, template, is_wanted()))
+        Box::new(Bar::start(what, all, template, is_visible()))
     }
 }
 
-/// Work under way. Dropping it clears the line.
+/// Progress of running work. Dropping it clears the line.
 struct Bar {
     bar: ProgressBar,
-    /// The thread that shows the bar when patience ends, and a channel whose end tells it that all is done.
+    /// Thread that shows the bar after the delay, and the channel that stops it.
     waiting: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl Bar {
-    fn start(what: &str, all: Option<u64>, template: &str, wanted: bool) -> Bar {
+    fn start(what: &str, all: Option<u64>, template: &str, visible: bool) -> Bar {
         let bar = ProgressBar::with_draw_target(all, ProgressDrawTarget::hidden());
-        // Of several kinds of work at once, the first is shown.
-        if !wanted || SHOWN.swap(true, Ordering::AcqRel) {
+        // Of concurrent work, only the first is shown.
+        if !visible || SHOWN.swap(true, Ordering::AcqRel) {
             return Bar { bar, waiting: None };
         }
         if let Ok(style) = ProgressStyle::with_template(template) {
@@ -90,15 +90,15 @@ impl Drop for Bar {
         if let Some((waiting, waiter)) = self.waiting.take() {
             SHOWN.store(false, Ordering::Release);
             drop(waiting);
-            // It cannot fail, and if it did there would only be no bar.
+            // The thread cannot panic; if it did, only the bar would be missing.
             let _ = waiter.join();
         }
         self.bar.finish_and_clear();
     }
 }
 
-/// Whether it can be seen.
-fn is_wanted() -> bool {
+/// Whether progress can be seen.
+fn is_visible() -> bool {
     io::stderr().is_terminal()
         && !are_notes_muted()
         && std::env::var_os("TERM").is_none_or(|term| term != "dumb")

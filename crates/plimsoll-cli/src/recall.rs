@@ -1,4 +1,4 @@
-//! `plimsoll recall`: what is out of the window, brought back or searched.
+//! `plimsoll recall`: shows or searches content outside the window.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -12,16 +12,16 @@ use crate::error::CommandResult;
 use crate::output::{Output, counted, note, printable};
 use crate::style::{QUIET, paint};
 
-/// The exit code if something could not be searched, whether or not the rest matches: as in `grep`, it must not be taken for
-/// a negative result.
+/// Exit code if some content could not be searched, whether or not the rest matched: as in `grep`, this must not be mistaken
+/// for a negative result.
 const UNSEARCHED: u8 = 3;
 
-/// Brings content back, or searches it.
+/// Shows content, or searches it.
 pub(crate) fn run(args: &RecallArgs, host: &Host, output: &mut Output) -> CommandResult {
     let opened = host.open_default()?;
     let mut handle = args.handle.clone();
     if let Some(receipt) = args.handle.as_deref().filter(|handle| is_receipt_id(handle)) {
-        // By a receipt, its only handle, or a list of all.
+        // A receipt with one handle recalls it; with several it lists them.
         let (receipt, handles) = opened.receipt_handles(receipt)?;
         let [one] = handles.as_slice() else {
             if output.json {
@@ -29,7 +29,7 @@ pub(crate) fn run(args: &RecallArgs, host: &Host, output: &mut Output) -> Comman
                 return Ok(ExitCode::SUCCESS);
             }
             let count = counted(handles.len(), "handle");
-            note(&format!("`{}` has {count}; `plimsoll recall` shows one", receipt.id));
+            note(&format!("`{}` has {count}; pass one to `plimsoll recall`", receipt.id));
             handles.iter().try_for_each(|handle| output.text(&printable(handle)))?;
             return Ok(ExitCode::SUCCESS);
         };
@@ -37,11 +37,11 @@ pub(crate) fn run(args: &RecallArgs, host: &Host, output: &mut Output) -> Comman
     }
     let search = args.grep.as_ref().map(|pattern| Search {
         pattern: pattern.clone(),
-        literal: args.literal,
+        literal: args.fixed_strings,
         ignore_case: args.ignore_case,
         context: args.context_lines,
     });
-    let request = RecallRequest { handle, lines: args.lines, search, max_bytes: args.most };
+    let request = RecallRequest { handle, lines: args.lines, search, max_bytes: args.max_bytes };
     let Some(handle) = request.handle.as_deref() else {
         return search_session(&opened, args, &request, host, output);
     };
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &RecallArgs, host: &Host, output: &mut Output) -> Comman
     }
 }
 
-/// Searches what is out of the window of a session.
+/// Searches the content outside the window of a session.
 fn search_session(
     opened: &OpenStore,
     args: &RecallArgs,
@@ -67,7 +67,7 @@ fn search_session(
     output: &mut Output,
 ) -> CommandResult {
     if args.session.is_some() && request.search.is_none() {
-        return Err(HostError::usage("a session is searched with `--grep PATTERN`"));
+        return Err(HostError::usage("recalling from a session needs a handle or `--grep PATTERN`"));
     }
     let session = opened.session_or_newest(args.session.as_deref(), host)?;
     if args.session.is_none() {
@@ -99,8 +99,8 @@ fn answer(
     }
     output.flush()?;
     if answer.has_more {
-        // The answer says how a model goes on; a user has flags for it.
-        note("there is more: `--lines A-B` or `--grep` chooses, `--most BYTES` gives more at once");
+        // The answer says how a model continues; the user has flags for it.
+        note("output truncated; select with `--lines A-B` or `--grep`, or raise `--max-bytes`");
     }
     Ok(match (answer.is_partial, answer.is_negative) {
         (true, _) => ExitCode::from(UNSEARCHED),
@@ -109,7 +109,7 @@ fn answer(
     })
 }
 
-/// Standard output for bytes as they are.
+/// Standard output for unmodified bytes.
 struct Bytes<'a>(&'a mut Output);
 
 impl Write for Bytes<'_> {
@@ -149,25 +149,25 @@ fn recall(
     output.flush()?;
     let all = Tokens(found.all_lines);
     if let (Some((first, _)), true) = (request.lines, found.lines.is_empty() && !is_search) {
-        note(&format!("there is no line {first}: it has {all}"));
+        note(&format!("line {first} does not exist: the content has {all} lines"));
         return Ok(ExitCode::from(1));
     }
     if is_search && found.matches == 0 {
-        note(&format!("nothing matches in {all} lines"));
+        note(&format!("no match in {all} lines"));
     }
     if found.lossy {
-        note("bytes that are not UTF-8 are shown as `\u{fffd}`; `--raw` writes them as they are");
+        note("bytes that are not UTF-8 are shown as `\u{fffd}`; `--raw` writes them unchanged");
     }
     if found.cut {
         let most = Tokens(request.max_bytes as u64);
         note(&format!(
-            "cut after {most} bytes; `--most BYTES` gives more, `--lines A-B` or `--grep` a part of it"
+            "truncated after {most} bytes; raise `--max-bytes`, or select with `--lines A-B` or `--grep`"
         ));
     }
     Ok(code)
 }
 
-/// Lines with their numbers: `12:` where it matches, `12-` around it, and `--` where some are left out.
+/// Prints lines with their numbers: `12:` for a match, `12-` for context, and `--` for a gap.
 fn lines(recalled: &Recalled, output: &mut Output) -> Result<(), HostError> {
     let mut before: Option<u64> = None;
     for line in &recalled.lines {

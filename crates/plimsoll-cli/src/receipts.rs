@@ -1,4 +1,4 @@
-//! `plimsoll receipts` and `plimsoll undo`: what was done to stored sessions, and undoing it.
+//! `plimsoll receipts` and `plimsoll undo`: reductions of stored sessions, and undoing them.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use crate::when;
 /// Maximum number of characters of a title that are shown with a session's id.
 const TITLE: usize = 40;
 
-/// Lists receipts, or shows everything about one.
+/// Lists receipts, or shows one in full.
 pub(crate) fn list(args: &ReceiptsArgs, host: &Host, output: &mut Output) -> CommandResult {
     let opened = host.open_default()?;
     if let Some(id) = args.id.as_deref().filter(|id| is_receipt_id(id)) {
@@ -32,7 +32,7 @@ pub(crate) fn list(args: &ReceiptsArgs, host: &Host, output: &mut Output) -> Com
     }
     note(&format!("receipts of `{}`, {}", session.id, session.title));
     if receipts.is_empty() {
-        note("nothing was done to it yet");
+        note("no receipts: nothing was reduced yet");
         return Ok(ExitCode::SUCCESS);
     }
     output.table(&table(&receipts, &opened.short_receipt_ids(&receipts)?))?;
@@ -61,7 +61,7 @@ fn one(opened: &OpenStore, id: &str, output: &mut Output) -> CommandResult {
 fn as_json(receipt: &Receipt, undone: Option<&ReceiptId>) -> Value {
     let mut value = json!(receipt);
     value["undoneBy"] = json!(undone);
-    // As they are typed.
+    // In the form that `plimsoll recall` accepts.
     value["handles"] = json!(plimsoll_store::handles(receipt));
     value
 }
@@ -96,7 +96,7 @@ fn short_of(id: &ReceiptId, short: &BTreeMap<ReceiptId, String>) -> String {
     short.get(id).cloned().unwrap_or_else(|| id.to_string())
 }
 
-/// Undoes a reduction: the one that is named, or the newest of a session.
+/// Undoes a reduction: the given one, or the newest of a session.
 pub(crate) fn undo(what: Option<&str>, force: bool, host: &Host, output: &mut Output) -> CommandResult {
     let Undone { session, receipt, undo, .. } = host.undo(what, force)?;
     if output.json {

@@ -1,9 +1,9 @@
-//! `plimsoll prune` and `plimsoll compact`: shown, or applied to a stored session with receipts.
+//! `plimsoll prune` and `plimsoll compact`: plans, or reductions of a stored session.
 
 use std::io::{self, IsTerminal, Write};
 use std::process::{Command, ExitCode};
 
-use plimsoll::compact::accept::Reply;
+use plimsoll::compact::Reply;
 use plimsoll::{Plan, Receipt};
 use plimsoll_host::{
     EditSummary, Flags, Host, HostConfig, HostError, PlanContents, RangeRequest, Reduced, StoredSession,
@@ -16,7 +16,7 @@ use crate::error::CommandResult;
 use crate::output::{Output, note, printable};
 use crate::plans::{self, Page};
 
-/// Maximum number of lines of a receipt that are shown when it is made.
+/// Maximum number of lines of a new receipt that are shown.
 const LINES: usize = 20;
 
 /// Shows which old tool outputs would be cleared, or clears them.
@@ -48,15 +48,15 @@ fn note_other_tools(tools: &[(String, usize)]) {
     if !tools.is_empty() {
         let named: Vec<String> =
             tools.iter().map(|(tool, count)| format!("`{}` ({count})", printable(tool))).collect();
-        note(&format!("hint: outputs that may go are of {}", named.join(", ")));
+        note(&format!("hint: prunable outputs belong to {}", named.join(", ")));
     }
 }
 
-/// Shows which messages a summary would replace, or makes it.
+/// Shows which messages a summary would replace, or creates the summary.
 pub(crate) fn compact(args: &CompactArgs, host: &Host, output: &mut Output) -> CommandResult {
     if args.apply && !args.offline && args.model.is_none() && args.command.is_none() {
         return Err(HostError::usage("`--apply` needs a summary").hint(
-            "`--model PROVIDER/MODEL` or `--command CMD` makes one, `--offline` does without a model",
+            "add `--model PROVIDER/MODEL`, `--command CMD`, or `--offline` for a summary without a model",
         ));
     }
     let flags = Flags { model: args.model.clone(), ..args.input.policy.flags() };
@@ -115,7 +115,7 @@ fn compact_without_model(args: &CompactArgs, host: &Host, output: &mut Output) -
     }
     match whole.summarise_offline(policy, host)? {
         Summary::Made(plan, summary) => show_summary(&summary, &json!(plan), output),
-        // A window that is over its line is made smaller in other ways if no summary helps.
+        // If no summary helps, a window over its line is reduced in other ways.
         Summary::OtherPlans(plans) if output.json => {
             output.json(&json!({ "summary": null, "plans": plans }))?;
             Ok(ExitCode::SUCCESS)
@@ -161,11 +161,11 @@ fn compact_range(
     Ok(ExitCode::SUCCESS)
 }
 
-/// The stored session that was named, or the newest of the current directory.
+/// Returns the stored session that the arguments name, or the newest one of the current directory.
 fn stored(args: &InputArgs, config: &HostConfig, host: &Host) -> Result<StoredSession, HostError> {
     let only = || {
-        HostError::usage("`--apply` changes stored sessions alone")
-            .hint("`plimsoll sessions import FILE` stores one, and prints its id")
+        HostError::usage("`--apply` works on stored sessions only")
+            .hint("run `plimsoll sessions import FILE` to store the session; it prints the id")
     };
     let id = match (&args.file, &args.session) {
         (Some(file), None) if file.as_os_str() != "-" && !file.exists() => {
@@ -212,7 +212,7 @@ fn show_reduced(stored: &StoredSession, reduced: Reduced, output: &mut Output) -
     }
 }
 
-/// Shows receipts, and how to undo them.
+/// Prints receipts and how to undo them.
 fn show_receipts(stored: &StoredSession, done: &[Receipt], output: &mut Output) -> CommandResult {
     let session = &stored.session;
     if output.json {
@@ -226,28 +226,28 @@ fn show_receipts(stored: &StoredSession, done: &[Receipt], output: &mut Output) 
         let mut lines: Vec<&str> = text.lines().collect();
         let more = lines.len().saturating_sub(LINES);
         lines.truncate(LINES);
-        let rest = format!("  … and {more} more, with handles: `plimsoll receipts {}`", receipt.id);
+        let rest = format!("  … {more} more lines; all with handles: `plimsoll receipts {}`", receipt.id);
         lines.extend((more > 0).then_some(rest.as_str()));
         output.painted(&lines.join("\n"))?;
     }
     output.flush()?;
-    // The last done is the first to be undone.
+    // The newest is undone first.
     let undo: Vec<String> =
         done.iter().rev().map(|receipt| format!("`plimsoll undo {}`", receipt.id)).collect();
-    note(&format!("undo it with {}", undo.join(", then ")));
+    note(&format!("undo with {}", undo.join(", then ")));
     Ok(ExitCode::SUCCESS)
 }
 
-/// The user's editor.
+/// Returns the user's editor.
 fn editor(host: &Host) -> Result<String, HostError> {
     let named = ["VISUAL", "EDITOR"].into_iter().find_map(|name| host.env.variable(name));
     named.map(str::to_owned).filter(|editor| !editor.trim().is_empty()).ok_or_else(|| {
         HostError::usage("`--edit` needs an editor")
-            .hint("name one in VISUAL or EDITOR: `EDITOR=nano plimsoll compact …`")
+            .hint("set VISUAL or EDITOR: `EDITOR=nano plimsoll compact …`")
     })
 }
 
-/// Lets the user edit a summary.
+/// Opens a summary in the user's editor.
 fn edit_summary(reply: Reply, editor: &str, host: &Host) -> Result<Reply, HostError> {
     let failed = |error: io::Error| {
         HostError::failed(format!("cannot edit the summary: {}", reason(&error))).caused_by(error)
@@ -255,22 +255,24 @@ fn edit_summary(reply: Reply, editor: &str, host: &Host) -> Result<Reply, HostEr
     let mut file = tempfile::Builder::new().prefix("plimsoll-").suffix(".md").tempfile().map_err(failed)?;
     writeln!(file, "{}", reply.text.trim_end()).map_err(failed)?;
     file.flush().map_err(failed)?;
-    // An editor may come with flags, so the shell takes it apart; the file is passed beside it.
-    let mut command = Command::new("sh");
+    // EDITOR may contain flags, so a shell splits it; the file is a separate argument.
+    let mut command = Command::new("/bin/sh");
     command.args(["-c", &format!("{editor} \"$1\""), "plimsoll"]).arg(file.path());
     command.current_dir(&host.env.directory);
+    // An agent's command may have written an `editor` of its own to `.venv/bin`.
+    plimsoll_agent::restrict_search_paths(&mut command, &host.env.directory);
     if !io::stdout().is_terminal() {
-        // What is printed may be piped elsewhere; an editor draws on the terminal that errors go to.
+        // Standard output may be piped; standard error is likely the terminal that the editor can draw on.
         command.stdout(io::stderr());
     }
     let status = command.status().map_err(failed)?;
     if !status.success() {
-        return Err(HostError::failed(format!("cannot edit the summary: `{editor}` ended with {status}")));
+        return Err(HostError::failed(format!("cannot edit the summary: `{editor}` failed with {status}")));
     }
-    // Editors may put another file in its place, so it is opened by its name.
+    // Editors may replace the file instead of writing to it, so it is reopened by name.
     let text = std::fs::read_to_string(file.path()).map_err(failed)?;
     match text.trim() {
-        "" => Err(HostError::negative("the summary was emptied, and nothing was done")),
+        "" => Err(HostError::negative("the summary is empty; nothing was changed")),
         text => Ok(Reply { text: text.to_owned(), is_edited: true, ..reply }),
     }
 }

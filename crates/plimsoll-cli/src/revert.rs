@@ -1,4 +1,4 @@
-//! `plimsoll revert`: files as they were before a turn of a stored session.
+//! `plimsoll revert`: restores files to their state before a turn of a stored session.
 
 use std::process::ExitCode;
 
@@ -13,7 +13,7 @@ use crate::output::{Output, printable};
 /// Maximum number of characters of a call that are shown.
 const CALL: usize = 200;
 
-/// Puts files back, or says what that would do.
+/// Restores files, or shows what would be restored.
 pub(crate) fn run(args: &RevertArgs, host: &Host, output: &mut Output) -> CommandResult {
     let target = match (args.turn, args.undo) {
         (Some(turn), _) => RevertTarget::Turn(turn),
@@ -32,22 +32,22 @@ pub(crate) fn run(args: &RevertArgs, host: &Host, output: &mut Output) -> Comman
     Ok(if is_whole { ExitCode::SUCCESS } else { ExitCode::from(1) })
 }
 
-/// Says what was put back, what was not and why, and what nothing is known of.
+/// Formats which files were restored, which were not and why, and which calls have unknown effects.
 pub(crate) fn format_report(report: &RevertReport, is_plan: bool) -> String {
     let is_whole = report.files.iter().all(|file| file.problem.is_none());
     let what = match (report.undoes_revert, is_plan, report.changes() || is_whole, is_whole) {
-        (false, false, false, _) => "nothing was put back to what it was before",
-        (false, true, false, _) => "nothing would be put back to what it was before",
-        (true, false, false, _) => "nothing was taken back of the revert to before",
-        (true, true, false, _) => "nothing would be taken back of the revert to before",
-        (false, false, true, false) => "not all files are as they were before",
-        (false, true, true, false) => "not all files would be as they were before",
-        (true, false, true, false) => "taken back in part: the revert to before",
-        (true, true, true, false) => "would take back in part: the revert to before",
-        (false, false, true, true) => "files are as they were before",
-        (false, true, true, true) => "files would be as they were before",
-        (true, false, true, true) => "taken back: the revert to before",
-        (true, true, true, true) => "would take back: the revert to before",
+        (false, false, false, _) => "no file was restored to its state before",
+        (false, true, false, _) => "no file would be restored to its state before",
+        (true, false, false, _) => "nothing was undone of the revert to before",
+        (true, true, false, _) => "nothing would be undone of the revert to before",
+        (false, false, true, false) => "some files were restored to their state before",
+        (false, true, true, false) => "some files would be restored to their state before",
+        (true, false, true, false) => "partly undone: the revert to before",
+        (true, true, true, false) => "would partly undo the revert to before",
+        (false, false, true, true) => "files are in their state before",
+        (false, true, true, true) => "files would be in their state before",
+        (true, false, true, true) => "undone: the revert to before",
+        (true, true, true, true) => "would undo the revert to before",
     };
     let mut text = format!("{what} turn {} of {}: {}\n", report.turn, report.session, report.prompt);
     for file in &report.files {
@@ -59,18 +59,20 @@ pub(crate) fn format_report(report: &RevertReport, is_plan: bool) -> String {
         text.push_str(&format!("  {action}  {}", file.path.display()));
         match (&file.problem, file.action) {
             (Some(problem), RevertAction::Left) => text.push_str(&format!(": {problem}")),
-            // It goes back to what something else wrote, and no further.
-            (Some(problem), _) => text.push_str(&format!(", not as far as the turn: {problem}")),
-            (None, RevertAction::Left) => text.push_str(": it is so already"),
+            // Restored to a version that something else wrote after the turn began.
+            (Some(problem), _) => {
+                text.push_str(&format!(", but not to its state before the turn: {problem}"));
+            }
+            (None, RevertAction::Left) => text.push_str(": already in that state"),
             (None, _) => {}
         }
         text.push('\n');
     }
-    let (gone, there): (Vec<&RevertedTask>, Vec<&RevertedTask>) =
+    let (gone, existing): (Vec<&RevertedTask>, Vec<&RevertedTask>) =
         report.tasks.iter().partition(|task| task.is_gone);
     for (tasks, words) in [
-        (there, "with what these background tasks changed:"),
-        (gone, "what these background tasks did is not known, their sessions are gone:"),
+        (existing, "including changes of these background tasks:"),
+        (gone, "changes of these background tasks are unknown, because their sessions were removed:"),
     ] {
         if !tasks.is_empty() {
             text.push_str(&format!("{words}\n"));
@@ -78,14 +80,14 @@ pub(crate) fn format_report(report: &RevertReport, is_plan: bool) -> String {
         for task in tasks {
             let about: String = task.description.chars().take(CALL).collect();
             let at_work = match task.is_active && is_plan {
-                true => " (still at work, which has to end first)",
+                true => " (still running; it must end first)",
                 false => "",
             };
             text.push_str(&format!("  turn {}  {}  {about}{at_work}\n", task.turn, task.id));
         }
     }
     if !report.uncovered.is_empty() {
-        text.push_str("what these calls did is not covered:\n");
+        text.push_str("effects of these calls are unknown:\n");
         for call in &report.uncovered {
             let input: String = call.input.chars().take(CALL).collect();
             let rest = if input.len() < call.input.len() { " …" } else { "" };

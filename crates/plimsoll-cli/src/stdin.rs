@@ -1,4 +1,4 @@
-//! What standard input is: a file, a pipe with text, a terminal.
+//! Detection of standard input: a file, a pipe with text, or a terminal.
 
 use std::io;
 
@@ -11,13 +11,13 @@ pub(crate) fn is_redirected_file() -> bool {
     let input = std::os::windows::io::AsHandle::as_handle(&io::stdin()).try_clone_to_owned();
     let Ok(mut input) = input.map(std::fs::File::from) else { return false };
     let Ok(metadata) = input.metadata() else { return false };
-    // One that was read to its end by another command before has nothing for this one. One that was empty from the
-    // beginning was meant: a session of the directory in its place would be shown as what it is not.
+    // A file that an earlier command in the same shell read to its end has nothing for this one. An empty file was meant as
+    // input: falling back to a session of the directory would show something else.
     let has_more = |at: u64| metadata.len() == 0 || at < metadata.len();
     metadata.is_file() && io::Seek::stream_position(&mut input).is_ok_and(has_more)
 }
 
-/// Whether a pipe has text that can be read: most likely a session that was meant to be.
+/// Whether a pipe has text to read: most likely a session that was meant as input.
 pub(crate) fn has_piped_text() -> bool {
     #[cfg(unix)]
     {

@@ -1,20 +1,20 @@
-//! Colour, lightly: only as a help, and only where it is wanted.
+//! Colours and styles.
 
 use anstyle::{AnsiColor, Style};
 use clap::ValueEnum;
 
-/// A heading.
+/// Style of a heading.
 pub(crate) const HEADING: Style = Style::new().bold();
-/// A bar.
+/// Style of a bar.
 pub(crate) const BAR: Style = AnsiColor::Cyan.on_default();
-/// What is beside the matter.
+/// Style of secondary text.
 pub(crate) const QUIET: Style = Style::new().dimmed();
-/// The word before an error.
+/// Style of `error:`.
 pub(crate) const ERROR: Style = AnsiColor::Red.on_default().bold();
-/// The word before a next step.
+/// Style of `hint:`.
 pub(crate) const HINT: Style = AnsiColor::Green.on_default().bold();
 
-/// When to colour.
+/// When to use colour.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ColorWhen {
     /// On a terminal, unless NO_COLOR is set.
@@ -27,8 +27,8 @@ pub(crate) enum ColorWhen {
 }
 
 impl ColorWhen {
-    /// Hold to it from now on.
-    pub(crate) fn hold(self) {
+    /// Applies the choice to the process.
+    pub(crate) fn apply(self) {
         match self {
             ColorWhen::Auto => anstream::ColorChoice::Auto,
             ColorWhen::Always => anstream::ColorChoice::Always,
@@ -38,13 +38,12 @@ impl ColorWhen {
     }
 }
 
-/// Text in a style.
+/// Applies a style to text.
 pub(crate) fn paint(style: Style, text: &str) -> String {
     if text.is_empty() { String::new() } else { format!("{style}{text}{style:#}") }
 }
 
-/// A plain report with its headings and bars painted. A heading is a line that is not indented and has an empty one
-/// before it.
+/// Paints the headings and bars of a plain report. A heading is a line without indentation after an empty line.
 pub(crate) fn report(text: &str) -> String {
     let mut painted = String::new();
     let mut after_empty = false;
@@ -76,7 +75,10 @@ mod tests {
         let plain = "first line\n\nBy tool\n  10  ███   read\n\nGrowth\n  1  █  hi\n";
         let painted = report(plain);
         assert!(painted.contains("\u{1b}[1mBy tool\u{1b}[0m") && painted.contains("\u{1b}[36m███\u{1b}[0m"));
-        assert!(painted.starts_with("first line\n"), "what has no empty line before it is no heading");
+        assert!(
+            painted.starts_with("first line\n"),
+            "a line without an empty line before it is not a heading"
+        );
         assert_eq!(anstream::adapter::strip_str(&painted).to_string(), plain);
     }
 }

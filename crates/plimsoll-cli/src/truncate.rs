@@ -1,4 +1,4 @@
-//! `plimsoll truncate`: a tool's output, cut as layer 1 would.
+//! `plimsoll truncate`: a tool's output, truncated as layer 1 would.
 
 use std::io;
 use std::process::ExitCode;
@@ -12,7 +12,7 @@ use crate::args::TruncateArgs;
 use crate::error::CommandResult;
 use crate::output::{Output, note};
 
-/// Cuts what comes on standard input.
+/// Truncates standard input.
 pub(crate) fn run(args: &TruncateArgs, host: &Host, output: &mut Output) -> CommandResult {
     let policy = host.config(&args.policy.flags())?.policy;
     let spill_dir = args.spill_dir.as_deref().filter(|_| policy.truncate.spill);
@@ -44,16 +44,16 @@ pub(crate) fn run(args: &TruncateArgs, host: &Host, output: &mut Output) -> Comm
     Ok(ExitCode::SUCCESS)
 }
 
-/// Says what of an output was dropped, and how to keep it the next time.
-fn dropped(plan: &TruncatePlan, spill: &Spill, asked: bool) -> Option<String> {
+/// Formats what was dropped from an output, and how to keep it next time.
+fn dropped(plan: &TruncatePlan, spill: &Spill, has_spill_dir: bool) -> Option<String> {
     if !plan.loses() {
         return None;
     }
     let hint = match spill {
         Spill::Saved(_) => return None,
-        Spill::Failed(why) => format!("the whole could not be kept: {why}"),
-        Spill::Off if asked => "the policy keeps no outputs; `truncate.spill = true` does".to_owned(),
-        Spill::Off => "`--spill-dir DIR` keeps the whole output".to_owned(),
+        Spill::Failed(why) => format!("the full output could not be stored: {why}"),
+        Spill::Off if has_spill_dir => "the policy stores no outputs; set `truncate.spill = true`".to_owned(),
+        Spill::Off => "use `--spill-dir DIR` to store the full output".to_owned(),
     };
     let lines = plan.original_lines.saturating_sub(plan.kept_lines);
     let bytes = plan.original_bytes.saturating_sub(plan.kept_bytes);

@@ -1,4 +1,4 @@
-//! `plimsoll watch`: one line that says how far a session is from the line, kept up to date while it is written.
+//! `plimsoll watch`: a status line that shows how full a session's window is, updated while the session is written.
 
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -12,13 +12,13 @@ use crate::error::CommandResult;
 use crate::interrupt;
 use crate::output::{self, Output, printable};
 
-/// At every so many looks it is looked for a newer session of the directory, where none was named.
+/// Number of checks after which a newer session of the directory is looked for.
 const LOOK_AROUND: u32 = 5;
 
-/// A session that could not be read so often in a row is not there any more.
+/// Number of consecutive failed reads after which the session counts as gone.
 const MOST_FAILED: u32 = 5;
 
-/// One line for a status bar. The session comes last, because it is cut if the page is narrow.
+/// Formats the status line. The session comes last, because a narrow page cuts the end.
 fn status_line(status: &WindowStatus, width: usize) -> String {
     let about = if status.measured { "" } else { "about " };
     let far = match (status.percent, status.line) {
@@ -37,105 +37,104 @@ fn status_line(status: &WindowStatus, width: usize) -> String {
     console::truncate_str(&one_line, width, "…").into_owned()
 }
 
-/// Shows the status once, or whenever it changes until Ctrl-C.
+/// Prints the status once, or whenever it changes until Ctrl-C.
 pub(crate) fn run(args: &WatchArgs, host: &Host, output: &mut Output) -> CommandResult {
     let config = host.config(&args.input.policy.flags())?;
     let spec = || args.input.spec();
     let mut follower = Follower::new(host, &config, &spec);
-    let mut view = View { output, told: None, is_open: false };
-    view.tell(&follower.read()?)?;
+    let mut view = View { output, shown: None, is_open: false };
+    view.update(&follower.read()?)?;
     if args.once {
         view.end()?;
         return Ok(ExitCode::SUCCESS);
     }
-    // What was said of the session once is not said again at each reading.
+    // Notes about the session are printed once, not at each reading.
     output::mute_notes();
     let cancel = CancellationToken::new();
     interrupt::cancel_first(cancel.clone());
     let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build()?;
-    let kept = runtime.block_on(keep(args, &mut follower, &mut view, &cancel));
+    let result = runtime.block_on(follow(args, &mut follower, &mut view, &cancel));
     view.end()?;
-    kept.map(|()| ExitCode::SUCCESS)
+    result.map(|()| ExitCode::SUCCESS)
 }
 
-/// Keep the line up to date until it is cancelled, nothing reads it any more, or the session is gone.
-async fn keep(
+/// Updates the line until cancelled, the pipe is closed, or the session is gone.
+async fn follow(
     args: &WatchArgs,
     follower: &mut Follower<'_>,
     view: &mut View<'_>,
     cancel: &CancellationToken,
 ) -> Result<(), HostError> {
-    let every = Duration::from_secs_f64(args.every);
-    let mut looked = Instant::now();
+    let interval = Duration::from_secs_f64(args.interval);
+    let mut last_search = Instant::now();
     let mut failed = 0;
     loop {
         tokio::select! {
             biased;
             () = cancel.cancelled() => return Ok(()),
-            () = tokio::time::sleep(every) => {}
+            () = tokio::time::sleep(interval) => {}
         }
         if view.is_left() {
             return Ok(());
         }
         view.redraw()?;
-        let is_due = looked.elapsed() >= every * LOOK_AROUND;
+        let is_due = last_search.elapsed() >= interval * LOOK_AROUND;
         if is_due {
-            looked = Instant::now();
+            last_search = Instant::now();
         }
         match follower.look(is_due) {
             None => {}
             Some(Ok(status)) => {
                 failed = 0;
-                view.tell(&status)?;
+                view.update(&status)?;
             }
-            // What is being replaced, or cannot be read for a moment, is looked at again the next time.
+            // A file that is being replaced, or cannot be read for a moment, is tried again next time.
             Some(Err(_)) if failed < MOST_FAILED => failed += 1,
             Some(Err(error)) => return Err(error),
         }
     }
 }
 
-/// The line as it stands on a terminal, or the lines that went into a pipe.
+/// Status line on a terminal, or lines in a pipe.
 struct View<'a> {
     output: &'a mut Output,
-    told: Option<(WindowStatus, usize)>,
-    /// Whether a line stands on the terminal that was not ended.
+    shown: Option<(WindowStatus, usize)>,
+    /// Whether the current line on the terminal has no newline yet.
     is_open: bool,
 }
 
 impl View<'_> {
-    /// Write the line if it is another one.
-    fn tell(&mut self, now: &WindowStatus) -> Result<(), HostError> {
+    /// Prints the status if it changed.
+    fn update(&mut self, now: &WindowStatus) -> Result<(), HostError> {
         let width = self.output.width();
-        if self.told.as_ref().is_some_and(|(told, _)| told == now) {
+        if self.shown.as_ref().is_some_and(|(shown, _)| shown == now) {
             return Ok(());
         }
         if self.output.json {
             self.output.json(now)?;
         } else if self.output.is_terminal() {
-            // Over the line before it, so that one line stays. The last column stays free: some terminals go on to the
-            // next line behind it.
+            // Overwrites the previous line. The last column stays empty, because some terminals wrap when it is written.
             let line = status_line(now, width.saturating_sub(1));
             self.output.bytes(format!("\r\u{1b}[2K{line}").as_bytes())?;
             self.is_open = true;
         } else {
             self.output.text(&status_line(now, width))?;
         }
-        self.told = Some((now.clone(), width));
+        self.shown = Some((now.clone(), width));
         Ok(self.output.flush()?)
     }
 
-    /// Write the line again if the terminal has another width now.
+    /// Prints the line again if the width of the terminal changed.
     fn redraw(&mut self) -> Result<(), HostError> {
         let width = self.output.width();
-        match self.told.take_if(|(_, told)| *told != width && self.is_open) {
-            Some((told, _)) => self.tell(&told),
+        match self.shown.take_if(|(_, shown)| *shown != width && self.is_open) {
+            Some((shown, _)) => self.update(&shown),
             None => Ok(()),
         }
     }
 
-    /// Whether the other end of the pipe was closed. Nothing is written while a session rests, so that a failed write does
-    /// not tell.
+    /// Whether the other end of the pipe was closed. While a session does not change nothing is written, so a failed write
+    /// would not show it.
     fn is_left(&self) -> bool {
         let stdout = std::io::stdout();
         let mut watched = [PollFd::new(&stdout, PollFlags::empty())];
@@ -172,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn the_line_fits_its_page_and_the_terminal_obeys_nothing_in_it() {
+    fn the_line_fits_its_page_and_has_no_terminal_controls() {
         let line = status_line(&status(62_000), 200);
         assert!(
             line.starts_with(

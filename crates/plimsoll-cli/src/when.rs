@@ -1,4 +1,4 @@
-//! Times for people.
+//! Relative times.
 
 use plimsoll::Millis;
 pub(crate) use plimsoll_host::utc;
@@ -9,7 +9,7 @@ pub(crate) fn now() -> Millis {
     Clock::default().now()
 }
 
-/// How long ago, in the largest unit that says something.
+/// Formats a duration in its largest useful unit.
 pub(crate) fn age(millis: u64) -> String {
     let minutes = millis / 60_000;
     match (minutes, minutes / 60, minutes / (60 * 24)) {
@@ -22,7 +22,7 @@ pub(crate) fn age(millis: u64) -> String {
     }
 }
 
-/// How long ago a time is, in a sentence.
+/// Formats how long ago a time was, for sentences.
 pub(crate) fn ago(at: Millis) -> String {
     match age_of(at).as_str() {
         "now" => "just now".to_owned(),
@@ -30,7 +30,7 @@ pub(crate) fn ago(at: Millis) -> String {
     }
 }
 
-/// How long ago a time is, in a table.
+/// Formats how long ago a time was, for tables.
 pub(crate) fn age_of(at: Millis) -> String {
     age(now().0.saturating_sub(at.0))
 }
@@ -40,12 +40,12 @@ mod tests {
     use super::age;
 
     #[test]
-    fn ages_are_told_in_the_largest_unit_that_says_something() {
+    fn ages_are_shown_in_the_largest_useful_unit() {
         let minute = 60_000;
         let ages =
             [0, 59_000, 5 * minute, 90 * minute, 47 * 60 * minute, 3 * 1440 * minute, 100 * 1440 * minute];
-        let told: Vec<String> = ages.iter().map(|millis| age(*millis)).collect();
-        assert_eq!(told, ["now", "now", "5 min", "1 h", "47 h", "3 d", "3 mo"]);
+        let texts: Vec<String> = ages.iter().map(|millis| age(*millis)).collect();
+        assert_eq!(texts, ["now", "now", "5 min", "1 h", "47 h", "3 d", "3 mo"]);
         assert_eq!(age(3 * 365 * 1440 * minute), "3 y");
     }
 }

@@ -1,4 +1,4 @@
-//! `plimsoll window`: exactly what the model would be given now.
+//! `plimsoll window`: the window exactly as the model would receive it.
 
 use std::process::ExitCode;
 
@@ -14,11 +14,11 @@ use crate::error::CommandResult;
 use crate::output::{Output, counted, note, printable};
 use crate::style::{HEADING, QUIET, paint};
 
-/// Shows the window, or prints it as a request.
+/// Prints the window, or a request with it.
 pub(crate) fn run(args: &WindowArgs, host: &Host, output: &mut Output) -> CommandResult {
     let config = host.config(&args.input.policy.flags())?;
     let policy = &config.policy;
-    // A request needs what is in view. Its size is told by usage, and the only usage may be behind a summary.
+    // A request only needs the visible messages. The window's size comes from recorded usage, which may precede a summary.
     let input = host.input(args.input.spec(), Scope::All)?;
     let (transcript, _counts) = match args.request {
         Some(_) => (input.read(Extent::InView)?, None),
@@ -49,17 +49,17 @@ pub(crate) fn run(args: &WindowArgs, host: &Host, output: &mut Output) -> Comman
         }
         output.text("")?;
     }
-    // The pipe may be closed by now, and then there is nothing to add.
+    // Fails here if the pipe is closed, before the note is printed.
     output.flush()?;
     let line = report.percent().zip(report.line);
     let line = line.map(|(percent, line)| format!(", {percent} % of the line at {line}"));
     let known = match hidden.zip(unseen) {
         Some((hidden, unseen)) => {
-            format!("{tokens} tokens as usage tells, {} of them not in the file", hidden + unseen)
+            format!("{tokens} tokens by recorded usage, {} of them not in the file", hidden + unseen)
         }
-        None => format!("about {tokens} tokens by characters over four"),
+        None => format!("about {tokens} tokens at 4 characters per token"),
     };
-    // A request has a message for each result of a tool, so they are more than the session has.
+    // A request has one message per tool result, so the count can exceed the session's.
     let messages = counted(window.messages.len(), "message");
     note(&format!("a request of {messages}, {known}{}", line.unwrap_or_default()));
     Ok(ExitCode::SUCCESS)

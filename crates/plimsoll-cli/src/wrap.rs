@@ -1,9 +1,9 @@
-//! Lines that are broken at words.
+//! Word wrapping.
 
 use console::measure_text_width;
 
-/// Text on lines of at most `width` columns, broken at spaces; lines after the first are moved in by `hang`. A word longer
-/// than a line stays whole, so that ids can be copied.
+/// Wraps text at spaces to `width` columns. Lines after the first are indented by `hang`. A word longer than a line is
+/// not broken, so that ids can be copied.
 pub(crate) fn wrap(text: &str, width: usize, hang: usize) -> String {
     let mut lines = Vec::new();
     for line in text.split('\n') {
@@ -28,7 +28,7 @@ pub(crate) fn wrap(text: &str, width: usize, hang: usize) -> String {
     lines.join("\n")
 }
 
-/// One line of text as a paragraph: lines that follow are indented as the first, by at least two columns, and the last ends.
+/// Wraps a line of text as a paragraph with a final newline. Lines that follow keep its indentation, at least two columns.
 pub(crate) fn wrapped(text: &str, width: usize) -> String {
     let hang = if text.starts_with(' ') { 0 } else { 2 };
     wrap(text, width, hang) + "\n"

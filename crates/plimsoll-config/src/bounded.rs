@@ -15,6 +15,7 @@ const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The beginning of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct FileHead {
     /// The bytes that were read.
     pub bytes: Vec<u8>,
@@ -36,13 +37,13 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<FileHead> {
     // Checked before opening, because opening some devices has side effects.
     require_regular(&std::fs::metadata(path)?)?;
     let file = open(path)?;
-    // It may have been swapped since.
+    // The file may have been replaced since the check.
     let about = file.metadata()?;
     require_regular(&about)?;
     let size = about.len();
     let mut bytes = Vec::new();
     file.take(most.min(size)).read_to_end(&mut bytes)?;
-    // A file that shrank while it was read is not cut.
+    // A file that shrank while it was read is not truncated.
     let size = if (bytes.len() as u64) < most.min(size) { bytes.len() as u64 } else { size };
     Ok(FileHead { bytes, size })
 }
@@ -112,7 +113,7 @@ mod tests {
 
     #[cfg(unix)]
     #[test]
-    fn devices_pipes_and_folders_are_refused_also_behind_links() {
+    fn devices_pipes_and_folders_are_rejected_also_through_links() {
         let folder = tempfile::tempdir().unwrap();
         let pipe = folder.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
@@ -124,7 +125,7 @@ mod tests {
         }
     }
 
-    /// Their type is a regular file of size 0, but reading them blocks or never ends.
+    /// Such files are regular and have size 0, but reading them blocks or never ends.
     #[cfg(target_os = "linux")]
     #[test]
     fn files_without_a_size_are_empty() {
@@ -136,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn a_read_that_does_not_end_is_given_up() {
+    fn a_read_that_does_not_end_times_out() {
         let (release, blocked) = mpsc::channel::<()>();
         let read = in_time(Duration::from_millis(20), move || {
             let _ = blocked.recv();

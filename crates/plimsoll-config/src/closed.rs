@@ -1,14 +1,14 @@
-//! Places of the user's own that an agent does not change by a rule for all files, and that its commands do not reach: where
-//! Plimsoll keeps what it knows and is told, and what shells and other programs run when they start.
+//! Paths of the user that an agent may not change by a rule for all files, and that its commands cannot reach:
+//! Plimsoll's own data and configuration, and files that shells and other programs run or read when they start.
 //!
-//! They matter where they lie in a project, that is where a person works in their home. A rule that allows writing was written for
-//! the work there, and not for `~/.bashrc`.
+//! They matter if they are inside a project, that is, if the user works in their home directory. A rule that allows
+//! writing is meant for the work there, not for `~/.bashrc`.
 
 use std::path::{Path, PathBuf};
 
 use crate::environment::Environment;
 
-/// What programs run or trust when they start, below the home.
+/// Paths in the home directory that programs run or trust when they start.
 const IN_HOME: [&str; 39] = [
     ".bash_aliases",
     ".bash_login",
@@ -51,42 +51,48 @@ const IN_HOME: [&str; 39] = [
     ".local/share/applications",
 ];
 
-/// What lies beside a database: its own files and the prompts of the chat.
+/// Suffixes of the files of a database.
+const SIDE_FILES: [&str; 5] = ["", "-wal", "-shm", "-journal", "-newest"];
+
+/// Files next to the database: the history of the chat and the record of trust.
 const BESIDE_STORE: [&str; 3] = ["chat-history", "trust.json", "trust.lock"];
 
-/// What Plimsoll keeps of sessions: the database with its journals, what lies beside it, and the folder of the user's data.
-/// `spills` is the folder for outputs beside the database. All of it as absolute paths, whether it is there or not.
+/// Returns the paths where Plimsoll stores sessions: the database with its journals and the files next to it, and the
+/// folder of the user's data. `spills` is the folder for outputs next to the database. All paths are absolute; they may
+/// not exist yet.
 pub(crate) fn private_places(env: &Environment, store: Option<&Path>, spills: &str) -> Vec<PathBuf> {
     let mut own: Vec<PathBuf> = env.data_folder().into_iter().collect();
     if let Some(store) = store {
         let folder = store.parent().unwrap_or(Path::new(""));
-        let name = store.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let journals = ["", "-wal", "-shm", "-journal"].map(|end| folder.join(format!("{name}{end}")));
+        // SQLite keeps its journals beside the file that a link leads to.
+        for database in with_target(store) {
+            let name = database.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            own.extend(SIDE_FILES.map(|end| database.with_file_name(format!("{name}{end}"))));
+        }
         let spills = if spills.is_empty() { "spill" } else { spills };
-        own.extend(journals);
         own.extend(BESIDE_STORE.iter().chain([&spills]).map(|name| folder.join(name)));
     }
     outermost(own.iter().flat_map(|path| with_target(path)))
 }
 
-/// All places of the user's own, the private ones among them.
+/// Returns all closed paths, including the private ones.
 pub(crate) fn closed_places(env: &Environment, private: &[PathBuf]) -> Vec<PathBuf> {
     let folders = [env.config_folder(), env.below_home(".config/opencode")];
     let own = folders.into_iter().flatten().flat_map(|path| with_target(&path));
-    // A dotfile that is a link stays what it is: the repository it leads to is a project like others.
-    // Nor is the configuration of an editor closed to those who work on just that.
+    // If a dotfile is a link, the repository it points to stays open, because it is a project like others. The
+    // configuration of an editor is also open if it is the project itself.
     let project = env.directory.canonicalize().unwrap_or_else(|_| env.directory.clone());
     let started = IN_HOME.iter().filter_map(|name| env.below_home(name)).map(|path| below_links(&path));
     let started = started.filter(|path| !project.starts_with(path));
     outermost(own.chain(started).chain(private.iter().cloned()))
 }
 
-/// A place, and what it leads to: a link to a folder of our own is not a way round it.
+/// Returns a path and its link target: a link to a closed folder must not be a way around it.
 fn with_target(path: &Path) -> Vec<PathBuf> {
     [below_links(path)].into_iter().chain(path.canonicalize().ok()).collect()
 }
 
-/// The absolute ones of these paths, without those that lie in another of them.
+/// Returns the absolute paths that are not inside another one of them.
 fn outermost(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     let mut all: Vec<PathBuf> = paths.filter(|path| path.is_absolute()).collect();
     all.sort();
@@ -96,7 +102,7 @@ fn outermost(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
     all
 }
 
-/// A path with the links of the folders above it resolved, as far as they are there.
+/// Resolves links in the existing part of a path's parent.
 fn below_links(path: &Path) -> PathBuf {
     let above = path.ancestors().skip(1).find_map(|folder| Some((folder, folder.canonicalize().ok()?)));
     let Some((folder, real)) = above else { return path.to_owned() };

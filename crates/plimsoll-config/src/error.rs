@@ -1,4 +1,4 @@
-//! Why there is no configuration: what is wrong, where, and what to do.
+//! Errors of the configuration: the problem, its place, and what to do.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,18 +9,19 @@ use thiserror::Error;
 
 const SCHEMA: &str = "`plimsoll config --schema` describes all fields";
 
-/// Why the layers make no configuration.
+/// Why the configuration cannot be loaded.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// A file cannot be read.
     #[error("cannot read `{}`: {source}", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
-    /// A file is neither TOML nor JSON, whichever its name says.
+    /// A file is not valid TOML or JSON, whichever its name indicates.
     #[error("{}{}: not valid {language}: {message}", path.display(), place(*at))]
     Syntax {
         /// The file.
@@ -29,72 +30,65 @@ pub enum ConfigError {
         at: Option<(usize, usize)>,
         /// `TOML` or `JSON`.
         language: &'static str,
-        /// What the parser says.
+        /// Message of the parser. The error itself is not kept as a `source`, because it quotes the line, which may contain a
+        /// key.
         message: String,
     },
-    /// A file has a key that is no setting.
-    #[error("{origin}: there is no setting `{key}`")]
+    /// A file has an unknown key.
+    #[error("{origin}: unknown setting `{key}`")]
     UnknownKey {
-        /// Where.
+        /// Location of the key.
         origin: Origin,
         /// The key.
         key: String,
-        /// The key that may have been meant.
+        /// The most similar known key.
         nearest: Option<String>,
     },
-    /// The environment has a variable that looks like one of ours and is none.
-    #[error("the environment has `{name}`, which is no setting")]
-    UnknownVariable {
-        /// The variable.
-        name: String,
-        /// The variable that may have been meant.
-        nearest: Option<String>,
-    },
-    /// A setting has a value that it cannot have.
+    /// A setting has an invalid value.
     #[error("{origin}: {problem}")]
     Value {
-        /// Where.
+        /// Location of the value.
         origin: Origin,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// A variable has a text that its field cannot have.
+    /// A variable has a value that is invalid for its field.
     #[error("{0}")]
     Variable(#[source] PolicyError),
-    /// The fields make no policy.
+    /// The merged fields are not a valid policy.
     #[error("{}{problem}", origin.as_ref().map(|origin| format!("{origin}: ")).unwrap_or_default())]
     Policy {
-        /// Where the field comes from that is at fault, if it is one and not the preset's.
+        /// Location of the invalid field, unless it comes from the preset.
         origin: Option<Origin>,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// A policy was named that is neither a preset nor a file.
+    /// The named policy is neither a preset nor a file.
     #[error("{}{source}", before(origin))]
     UnknownPolicy {
-        /// Who named it.
+        /// Location of the name.
         origin: Origin,
-        /// Which presets there are.
+        /// Lists the presets.
         source: PolicyError,
     },
-    /// `preset` names no preset.
+    /// `preset` is not the name of a preset.
     #[error("{origin}: {source}")]
     UnknownPreset {
-        /// Where.
+        /// Location of the name.
         origin: Origin,
-        /// Which presets there are.
+        /// Lists the presets.
         source: PolicyError,
     },
-    /// A policy file has a setting of the store.
-    #[error("{}: a policy says nothing about the store, and this has `{field}`", path.display())]
+    /// A policy file contains a setting of the store.
+    #[error("{}: a policy file cannot set `{field}`, which belongs to the store", path.display())]
     StoreInPolicy {
         /// The file.
         path: PathBuf,
         /// The setting.
         field: &'static str,
     },
-    /// A policy file has a setting of a run.
-    #[error("{}: a policy says nothing about a run, and this has `{field}`", path.display())]
+    /// A policy file contains a setting of a run.
+    #[error("{}: a policy file cannot set `{field}`, which belongs to runs", path.display())]
     RunInPolicy {
         /// The file.
         path: PathBuf,
@@ -104,18 +98,11 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    /// What to do about it.
+    /// Returns what the user can do about the error.
     pub fn hint(&self) -> Option<String> {
-        let meant = |nearest: &Option<String>, otherwise: &str| match nearest {
-            Some(name) => format!("did you mean `{name}`?"),
-            None => otherwise.to_owned(),
-        };
         Some(match self {
-            ConfigError::UnknownKey { nearest, .. } => meant(nearest, SCHEMA),
-            ConfigError::UnknownVariable { nearest, .. } => meant(
-                nearest,
-                "`plimsoll config` lists all fields; `prune.minTokens` is `PLIMSOLL_PRUNE_MIN_TOKENS`",
-            ),
+            ConfigError::UnknownKey { nearest: Some(name), .. } => format!("did you mean `{name}`?"),
+            ConfigError::UnknownKey { .. } => SCHEMA.to_owned(),
             ConfigError::Policy { .. } => SCHEMA.to_owned(),
             ConfigError::UnknownPolicy { .. } => "or give the path of a policy file".to_owned(),
             ConfigError::UnknownPreset { .. } => "`policy` takes the path of a policy file".to_owned(),
@@ -134,7 +121,7 @@ fn place(at: Option<(usize, usize)>) -> String {
     at.map(|(line, column)| format!(":{line}:{column}")).unwrap_or_default()
 }
 
-/// A flag was typed a moment ago and need not be named.
+/// Omits a flag as the origin: the user has just typed it.
 fn before(origin: &Origin) -> String {
     if matches!(origin, Origin::Flag(_)) { String::new() } else { format!("{origin}: ") }
 }

@@ -1,4 +1,4 @@
-//! A configuration or policy file: TOML with the place of every value, or JSON.
+//! Reads a configuration or policy file: TOML with the line of every key, or JSON.
 
 use std::collections::BTreeMap;
 use std::io::{self, Read};
@@ -22,39 +22,39 @@ use crate::paths::folder;
 use crate::run::{RunLayer, RunSource, SECTIONS, Tree};
 use crate::store::StoreLayer;
 
-/// A file comes with a checkout, and must not fill the memory of whatever looks at it.
+/// Maximum size of a file. It may come with a checkout and must not fill the memory of a command that reads it.
 const MOST_BYTES: u64 = 1_000_000;
 
-/// What a file says.
+/// Content of a file.
 #[derive(Debug)]
 pub(crate) struct ConfigFile {
     pub(crate) path: PathBuf,
-    /// The blake3 hash of its bytes, by which a change is noticed.
+    /// BLAKE3 hash of the content, by which changes are detected.
     pub(crate) hash: String,
-    /// The policy it names, and where.
+    /// The policy that the file names, and where.
     pub(crate) policy: Option<(String, Origin)>,
-    /// The context window it names.
+    /// The context window that the file sets.
     pub(crate) context: Option<u64>,
-    /// What it says about the store,
+    /// Settings of the store.
     pub(crate) store: StoreLayer,
-    /// and those settings as they are written.
+    /// Settings of the store as written in the file.
     pub(crate) store_values: Vec<(String, Value)>,
     /// The fields of a policy.
     pub(crate) fields: Map<String, Value>,
-    /// What it says about a run.
+    /// Settings of a run.
     pub(crate) run: Tree,
-    /// Why that part of it cannot be used.
+    /// Why the settings of a run cannot be used.
     pub(crate) problem: Option<Arc<ConfigError>>,
-    /// Where the paths of its instructions are meant from.
+    /// Directory that relative paths of instructions start from.
     pub(crate) base: PathBuf,
-    /// What it says that has no effect.
+    /// Keys that have no effect.
     pub(crate) notices: Vec<Notice>,
-    /// The lines of all keys of a TOML or OpenCode file, by path.
+    /// Lines of all keys of a TOML or OpenCode file, by path.
     lines: BTreeMap<String, usize>,
 }
 
 impl ConfigFile {
-    /// Read a file, as TOML, as JSON or as OpenCode's by its name.
+    /// Reads a file as TOML, JSON or OpenCode's format, depending on its name.
     pub(crate) fn read(path: &Path) -> Result<ConfigFile, ConfigError> {
         if opencode::is_own_name(path) {
             return Ok(ConfigFile::read_opencode(path));
@@ -62,7 +62,7 @@ impl ConfigFile {
         ConfigFile::of_text(&read_text(path)?, path)
     }
 
-    /// Reads a policy file that the user has named for this one command, which may be a pipe (`--policy <(generate)`).
+    /// Reads a policy file that the user named for this command. It may be a pipe (`--policy <(generate)`).
     pub(crate) fn read_named(path: &Path) -> Result<ConfigFile, ConfigError> {
         if path.is_file() {
             return ConfigFile::read(path);
@@ -78,8 +78,8 @@ impl ConfigFile {
         ConfigFile::parse(text, path, is_toml)
     }
 
-    /// Read a file of OpenCode's. What is wrong with it is kept as the reason why no run can stand on it: it is another
-    /// tool's, and must not stop what needs no model.
+    /// Reads a file of OpenCode. An error in it is kept as the reason why no agent can run: the file belongs to another
+    /// tool and must not stop commands that need no model.
     pub(crate) fn read_opencode(path: &Path) -> ConfigFile {
         let text = read_text(path);
         let mut file = ConfigFile::empty(path, text.as_deref().unwrap_or_default());
@@ -125,7 +125,7 @@ impl ConfigFile {
         Ok(file)
     }
 
-    /// What the file says, as a layer of the configuration. It has a preset where the file names one, or has the guide's section.
+    /// Converts the file into a layer. The layer has a preset if the file names one or contains the guide's section.
     pub(crate) fn layer(&self) -> Result<Layer, ConfigError> {
         let mut value = self.fields.clone();
         let preset = self.policy.as_ref().filter(|(name, _)| name.parse::<Preset>().is_ok());
@@ -158,16 +158,16 @@ impl ConfigFile {
         }
     }
 
-    /// Where fields are. What stands in no line, because it was written out from a name or from the guide's section,
-    /// is in the file as a whole.
+    /// Returns the origin of each field. Fields that were expanded from a name or from the guide's section have no
+    /// line, so their origin is the whole file.
     fn fields_at(&self, fields: &Map<String, Value>) -> BTreeMap<String, Origin> {
         let fields = fields.iter().flat_map(|(key, value)| leaves(key, value));
         fields.map(|(field, _)| (field.clone(), self.place(&field))).collect()
     }
 
-    /// Where a key is; the file as a whole where it stands in no line.
+    /// Returns the origin of a key, or the whole file if the key has no line.
     pub(crate) fn place(&self, field: &str) -> Origin {
-        // What is inside a list or an inline table has the line of what it is in.
+        // A key inside a list or an inline table has the line of that.
         let mut known = field;
         loop {
             if let Some(line) = self.lines.get(known) {
@@ -196,7 +196,7 @@ impl ConfigFile {
         path: &str,
     ) -> Result<Map<String, Value>, ConfigError> {
         let mut fields = Map::new();
-        // Of the rules of permissions the last that matches decides, so they stay in the order they are written in.
+        // The last matching permission rule decides, so rules keep the order in which they are written.
         let mut entries: Vec<_> = table.iter().collect();
         entries.sort_by_key(|(key, _)| key.span().start);
         for (key, value) in entries {
@@ -229,7 +229,7 @@ impl ConfigFile {
             }
             DeValue::Table(table) => return Ok(Value::Object(self.table(text, table, path)?)),
         }
-        .map_err(|found| self.wrong(path, format!("`{path}`: {found} is no value of any setting")))
+        .map_err(|found| self.wrong(path, format!("`{path}`: {found} is not a valid value for any setting")))
     }
 
     fn json(&self, text: &str) -> Result<Map<String, Value>, ConfigError> {
@@ -275,7 +275,7 @@ impl ConfigFile {
                 return Err(self.wrong(key, format!("`{key}`: expected the name of a preset or a file")));
             };
             if self.policy.is_some() {
-                let problem = "`policy` and `preset` say the same; leave one out".to_owned();
+                let problem = "`policy` and `preset` are the same setting; remove one".to_owned();
                 return Err(ConfigError::Value { origin, problem });
             }
             if let ("preset", Err(source)) = (key, name.parse::<Preset>()) {
@@ -298,7 +298,7 @@ impl ConfigFile {
         let own = own.filter_map(|key| Some((key.to_owned(), self.fields.shift_remove(key)?)));
         let fields: Vec<(String, Value)> =
             own.chain(spills.into_iter().map(|(key, value)| (format!("spills.{key}"), value))).collect();
-        // A path in a file is meant from where the file is.
+        // Relative paths in a file start from the file's directory.
         let folder = self.path.parent().unwrap_or(Path::new(".")).to_owned();
         for (field, value) in fields {
             let set = self.store.set(&field, &value, &folder);
@@ -318,7 +318,7 @@ impl ConfigFile {
     }
 }
 
-/// The text of a regular file.
+/// Reads the text of a regular file.
 fn read_text(path: &Path) -> Result<String, ConfigError> {
     checked_text(path, read_in_time(path, MOST_BYTES + 1).map(|head| head.bytes))
 }
@@ -328,13 +328,13 @@ fn checked_text(path: &Path, read: io::Result<Vec<u8>>) -> Result<String, Config
     let bytes = read.map_err(unreadable)?;
     if bytes.len() as u64 > MOST_BYTES {
         let origin = Origin::File { path: path.to_owned(), line: None };
-        let problem = "larger than 1,000,000 bytes, which no configuration is".to_owned();
+        let problem = "larger than 1,000,000 bytes, the maximum for a configuration file".to_owned();
         return Err(ConfigError::Value { origin, problem });
     }
     String::from_utf8(bytes).map_err(|error| unreadable(io::Error::new(io::ErrorKind::InvalidData, error)))
 }
 
-/// Every path below a section.
+/// Returns every path in a section.
 fn paths_below(above: &[String], fields: &Map<String, Value>) -> Vec<Vec<String>> {
     let mut paths = Vec::new();
     for (name, value) in fields {
@@ -347,7 +347,7 @@ fn paths_below(above: &[String], fields: &Map<String, Value>) -> Vec<Vec<String>
     paths
 }
 
-/// Line and column of a byte, counted from 1.
+/// Returns the line and column of a byte, counted from 1.
 fn place(text: &str, at: usize) -> (usize, usize) {
     let before = text.get(..at).unwrap_or(text);
     let line_start = before.rfind('\n').map_or(0, |end| end + 1);

@@ -1,4 +1,4 @@
-//! What needs trust, taken out of a layer.
+//! Removes settings that need trust from a layer.
 
 use std::path::Path;
 
@@ -13,25 +13,26 @@ use crate::risk::{self, Risk};
 use crate::run::settle::hook_value;
 use crate::run::{RunLayer, SECTIONS, mask, rule_key};
 
-/// A setting that takes effect in a trusted project alone.
+/// A setting that only takes effect in a trusted project.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct GuardedSetting {
-    /// Its key.
+    /// Key of the setting.
     pub key: String,
-    /// Its value as it is written.
+    /// Value as written in the file.
     pub value: Value,
-    /// Where it stands.
+    /// Location of the setting.
     pub origin: Origin,
 }
 
 impl GuardedSetting {
-    /// Whether it is about a run of an agent, and no matter to what needs no model.
+    /// Whether the setting only matters to runs of an agent.
     pub fn is_about_run(&self) -> bool {
         self.key.split('.').next().is_some_and(|section| SECTIONS.contains(&section))
     }
 }
 
-/// Everything that a policy file sets.
+/// Returns all settings of a policy file.
 pub(crate) fn all_settings(file: &ConfigFile) -> Vec<GuardedSetting> {
     let preset = file.policy.iter().map(|(name, _)| ("preset".to_owned(), name.as_str().into()));
     let context = file.context.iter().map(|tokens| ("context".to_owned(), (*tokens).into()));
@@ -40,7 +41,7 @@ pub(crate) fn all_settings(file: &ConfigFile) -> Vec<GuardedSetting> {
     all.map(|(key, value)| GuardedSetting { origin: file.place(&key), key, value }).collect()
 }
 
-/// Take out of a layer what needs trust about a run.
+/// Removes settings of a run that need trust.
 fn guard_run(layer: &mut RunLayer, directory: &Path, guard: &mut impl FnMut(String, Value)) {
     for (path, value) in layer.values.leaves() {
         if risk::of_run(&path, &value) == Risk::NeedsTrust {
@@ -64,12 +65,13 @@ fn guard_run(layer: &mut RunLayer, directory: &Path, guard: &mut impl FnMut(Stri
         }
         is_harmless
     });
-    // All hooks are commands that are run; the table says so too.
+    // All hooks are commands, and all need trust; the table has the same entry.
     for hook in layer.hooks.drain(..) {
         guard("hooks".to_owned(), mask::reviewed(&["hooks".to_owned()], &hook_value(&hook)));
     }
     layer.instructions.retain_mut(|source| {
-        // A link inside the project may still lead out of it, so what is found is held to the project as well.
+        // A link inside the project may point out of it, so the files that are found are restricted to the project as
+        // well.
         source.within = Some(directory.to_owned());
         let is_harmless = risk::of_instruction(&source.pattern) == Risk::Harmless;
         if !is_harmless {
@@ -87,14 +89,14 @@ fn guard_run(layer: &mut RunLayer, directory: &Path, guard: &mut impl FnMut(Stri
     });
 }
 
-/// Take out of a layer what needs trust.
+/// Removes settings that need trust.
 pub(crate) fn take_guarded(layer: &mut Layer, file: &ConfigFile, directory: &Path) -> Vec<GuardedSetting> {
     let mut guarded = Vec::new();
     let mut guard = |key: String, value: Value| {
         guarded.push(GuardedSetting { origin: file.place(&key), key, value });
     };
     if !file.store_values.is_empty() {
-        // All settings of the store need trust; a test holds the table to that.
+        // All settings of the store need trust; a test checks that the table agrees.
         file.store_values.iter().for_each(|(key, value)| guard(key.clone(), value.clone()));
         layer.store = Default::default();
     }
@@ -103,7 +105,7 @@ pub(crate) fn take_guarded(layer: &mut Layer, file: &ConfigFile, directory: &Pat
     let mut kept = Map::new();
     for (section, value) in std::mem::take(&mut layer.overrides.fields) {
         match value {
-            // A fork policy by its name is as harmless as a preset, and its lists are its own.
+            // The name of a fork policy is as harmless as a preset, and its lists are not the checkout's.
             Value::Object(fields) if section != "fork" || !names_fork => {
                 let (harmless, needs_trust): (Vec<_>, Vec<_>) = fields
                     .into_iter()
@@ -112,7 +114,7 @@ pub(crate) fn take_guarded(layer: &mut Layer, file: &ConfigFile, directory: &Pat
                 guarded.for_each(|(name, value)| guard(format!("{section}.{name}"), value));
                 kept.insert(section, Value::Object(harmless.into_iter().collect()));
             }
-            // A section that is none is refused by the policy's own check, which says more.
+            // Unknown sections are left to the policy's own check, which has a better message.
             value if risk::of_key("", &section).is_none() => drop(kept.insert(section, value)),
             value if risk::of_value("", &section, &value) == Risk::Harmless => {
                 kept.insert(section, value);

@@ -1,4 +1,4 @@
-//! What one of the layers says.
+//! Content of a single layer.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use crate::error::ConfigError;
 use crate::run::RunLayer;
 use crate::store::StoreLayer;
 
-/// What one of the layers says.
+/// Content of a single layer.
 #[derive(Debug, Default)]
 pub(crate) struct Layer {
-    /// Set if this is a policy that was named, under that name; else these are single settings.
+    /// Name of the policy, if the layer is a named policy; `None` for single settings.
     pub(crate) chosen: Option<String>,
     pub(crate) overrides: Overrides,
     pub(crate) context: Option<u64>,
@@ -22,19 +22,19 @@ pub(crate) struct Layer {
     pub(crate) origins: BTreeMap<String, Origin>,
 }
 
-/// The error with the place of the value it is about.
+/// Converts a policy error, adding the location of the invalid value.
 pub(crate) fn placed(error: &PolicyError, origins: &BTreeMap<String, Origin>) -> ConfigError {
     let origin = match error {
         PolicyError::Field { field, .. } => origins.get(field).filter(|origin| **origin != Origin::BuiltIn),
         _ => None,
     };
     let mut problem = error.to_string();
-    // Words of programmers for people.
+    // Replaces serde's terms.
     for (theirs, ours) in [
         ("expected u64", "expected a whole number"),
         ("expected u32", "expected a whole number"),
         ("expected f64", "expected a number"),
-        ("unknown variant", "there is no choice"),
+        ("unknown variant", "unknown choice"),
         ("invalid type: ", "found "),
         ("invalid value: ", "found "),
     ] {

@@ -1,4 +1,4 @@
-//! What each layer says, and all of them laid over each other.
+//! Reads each layer and merges them.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,10 +19,10 @@ use crate::paths::folder;
 use crate::run::{self, RunConfig, RunLayer};
 use crate::store::{self, STORE_FIELDS, StoreConfig, StoreLayer};
 
-/// The context window where nothing names one.
+/// Default context window.
 const CONTEXT: u64 = 200_000;
 
-/// What all layers say together.
+/// The merged layers.
 pub(crate) struct Merged {
     pub(crate) policy: Policy,
     pub(crate) context: u64,
@@ -33,7 +33,7 @@ pub(crate) struct Merged {
     pub(crate) origins: BTreeMap<String, Origin>,
 }
 
-/// Lay the layers over each other, the lightest first, and check what comes of it.
+/// Merges the layers, lowest priority first, and validates the result.
 pub(crate) fn merge(layers: Vec<Layer>, env: &Environment) -> Result<Merged, ConfigError> {
     let mut all = Overrides::default();
     let built_in = ["context"].into_iter().chain(STORE_FIELDS);
@@ -64,21 +64,21 @@ pub(crate) fn merge(layers: Vec<Layer>, env: &Environment) -> Result<Merged, Con
     Ok(Merged { policy, context, store, run, chosen, preset, origins })
 }
 
-/// A file's own fields, and under them the policy that it names.
+/// Returns a file's own fields and, below them, the policy that it names.
 pub(crate) fn file_layers(file: &ConfigFile) -> Result<Vec<Layer>, ConfigError> {
     let named = match &file.policy {
-        // A path in a file is meant from where the file is.
+        // Relative paths in a file start from the file's directory.
         Some((name, origin)) => Some(named(name, origin.clone(), folder(&file.path))?),
         None => None,
     };
     Ok(stacked(named, file.layer()?, &file.path))
 }
 
-/// The policy that a file names, under the file's own fields.
+/// Places the policy that a file names below the file's own fields.
 pub(crate) fn stacked(named: Option<Layer>, mut own: Layer, path: &Path) -> Vec<Layer> {
     let mut layers: Vec<Layer> = named.into_iter().collect();
     match own.overrides.preset.take() {
-        // The guide's section stands on a preset of its own.
+        // The guide's section has its own preset.
         Some(preset) if layers.is_empty() => {
             layers.push(of_preset(preset, Origin::File { path: path.to_owned(), line: None }));
         }
@@ -88,7 +88,7 @@ pub(crate) fn stacked(named: Option<Layer>, mut own: Layer, path: &Path) -> Vec<
     layers
 }
 
-/// The policy that a layer names: a preset, or the fields of a file.
+/// Returns the policy that a layer names: a preset, or the fields of a file.
 fn named(name: &str, origin: Origin, folder: &Path) -> Result<Layer, ConfigError> {
     let source = match name.parse::<Preset>() {
         Ok(preset) => return Ok(of_preset(preset, origin)),
@@ -105,11 +105,11 @@ fn named(name: &str, origin: Origin, folder: &Path) -> Result<Layer, ConfigError
     of_policy_file(name, origin, &file)
 }
 
-/// The fields of a policy file, under the name it was given by.
+/// Returns the fields of a policy file under the name by which it was selected.
 pub(crate) fn of_policy_file(name: &str, origin: Origin, file: &ConfigFile) -> Result<Layer, ConfigError> {
     if let Some((further, origin)) = file.policy.as_ref().filter(|(name, _)| name.parse::<Preset>().is_err())
     {
-        let problem = format!("a policy file builds on a preset, and `{further}` is none");
+        let problem = format!("a policy file must build on a preset, and `{further}` is not one");
         return Err(ConfigError::Value { origin: origin.clone(), problem });
     }
     if let Some(field) = file.store.fields().next() {
@@ -130,9 +130,8 @@ pub(crate) fn of_preset(preset: Preset, origin: Origin) -> Layer {
     Layer { chosen: Some(preset.name().to_owned()), overrides, origins, ..Layer::default() }
 }
 
-/// What the environment says about the policy as a whole and the context window.
+/// Returns the variables that set the policy and the context window.
 pub(crate) fn environment_policy(env: &Environment) -> Result<Vec<Layer>, ConfigError> {
-    names::check_variables(env)?;
     let mut layers = Vec::new();
     if let Some(name) = env.variable(POLICY) {
         layers.push(named(name, Origin::Variable(POLICY.to_owned()), &env.directory)?);
@@ -150,7 +149,7 @@ pub(crate) fn environment_policy(env: &Environment) -> Result<Vec<Layer>, Config
     Ok(layers)
 }
 
-/// What the environment says about single fields.
+/// Returns the variables that set fields of the policy.
 pub(crate) fn environment_fields(preset: Preset, env: &Environment) -> Result<Layer, ConfigError> {
     let opencode = preset.name().starts_with("opencode");
     let settings = Setting::all(opencode, |name| env.variable(name).map(str::to_owned));
@@ -164,7 +163,7 @@ pub(crate) fn environment_fields(preset: Preset, env: &Environment) -> Result<La
     Ok(Layer { overrides: Setting::overrides(&settings), origins, ..Layer::default() })
 }
 
-/// What the environment says about the store.
+/// Returns the variables that set fields of the store.
 pub(crate) fn environment_store(env: &Environment) -> Result<Layer, ConfigError> {
     let mut layer = Layer::default();
     for (name, field) in store::VARIABLES.into_iter().zip(store::SETTINGS) {
@@ -180,12 +179,12 @@ pub(crate) fn environment_store(env: &Environment) -> Result<Layer, ConfigError>
     Ok(layer)
 }
 
-/// What the environment says about a run.
+/// Returns the variables that set fields of a run.
 pub(crate) fn environment_run(env: &Environment) -> Result<Layer, ConfigError> {
     Ok(Layer { run: run::environment_layer(env)?, ..Layer::default() })
 }
 
-/// What flags say.
+/// Returns the layers of flags.
 pub(crate) fn flag_layers(flags: &Flags, env: &Environment) -> Result<Vec<Layer>, ConfigError> {
     let origin = |field: &str, flag| BTreeMap::from([(field.to_owned(), Origin::Flag(flag))]);
     let mut layers = Vec::new();

@@ -1,7 +1,7 @@
-//! The record of what its user trusts: projects by their directories, with the hashes of their files.
+//! The record of trusted projects: their directories with the hashes of their files.
 //!
-//! One private file in the user's data folder, written whole or not at all. What cannot be read, or could have been
-//! written by another user, trusts nothing.
+//! It is one private file in the user's data folder, which is replaced atomically. If it cannot be read, or another
+//! user could have written it, nothing is trusted.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use crate::environment::Environment;
 
 const VERSION: u32 = 1;
 
-/// What is trusted.
+/// The record of trusted projects.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Ledger {
@@ -22,64 +22,67 @@ pub struct Ledger {
     trusted: Vec<TrustedProject>,
 }
 
-/// A project that is trusted as long as its files are these.
+/// A project that is trusted as long as these are its files.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct TrustedProject {
-    /// Its directory, by its canonical path.
+    /// Canonical path of the directory.
     pub directory: PathBuf,
     /// Its `plimsoll.toml` with the policy file that it names, OpenCode's files, and the files inside the project that
     /// they refer to.
     pub files: Vec<TrustedFile>,
 }
 
-/// A file with its content.
+/// A file and its content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct TrustedFile {
-    /// Its canonical path.
+    /// Canonical path.
     pub path: PathBuf,
-    /// The blake3 hash of its content.
+    /// BLAKE3 hash of the content.
     pub hash: String,
 }
 
-/// Why what is trusted can not be told, or not be changed.
+/// Why the record cannot be read or changed.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum LedgerError {
-    /// There is no place for it.
-    #[error("cannot tell where to record what is trusted: there is no home directory")]
+    /// The user has no home directory.
+    #[error("cannot record trust: no home directory")]
     NoHome,
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("cannot read `{}`: {source}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
-    /// It cannot be written.
+    /// The file cannot be written.
     #[error("cannot write `{}`: {source}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         source: io::Error,
     },
-    /// It is not what this version writes.
+    /// The file was not written by this version, or was changed.
     #[error("`{}` is damaged: {problem}", path.display())]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem.
         problem: String,
     },
-    /// Other users may write to it.
+    /// Other users can write to the file.
     #[error("`{}` can be written by other users, so nothing in it is trusted", path.display())]
     Exposed {
         /// The file.
         path: PathBuf,
     },
-    /// A directory's name is not text, and cannot be recorded.
+    /// A directory's name is not UTF-8, which the record requires.
     #[error("the path `{}` is not UTF-8 and cannot be recorded", path.display())]
     NotUtf8 {
         /// The path.
@@ -88,7 +91,7 @@ pub enum LedgerError {
 }
 
 impl LedgerError {
-    /// What to do about it, before what was asked for is tried again.
+    /// Returns what to do before trying again.
     pub fn remedy(&self) -> String {
         match self {
             LedgerError::NoHome => "set HOME, or XDG_DATA_HOME to an absolute path".to_owned(),
@@ -98,7 +101,7 @@ impl LedgerError {
             }
             LedgerError::Damaged { path, .. } => format!("remove `{}`", path.display()),
             LedgerError::Exposed { path } => {
-                format!("look whether all of it is yours, `chmod 600 '{}'`", path.display())
+                format!("check that all entries are yours, then `chmod 600 '{}'`", path.display())
             }
             LedgerError::NotUtf8 { .. } => "rename the directory".to_owned(),
         }
@@ -106,7 +109,7 @@ impl LedgerError {
 }
 
 impl Ledger {
-    /// What is trusted; nothing if nothing ever was.
+    /// Reads the record; an empty one if it does not exist.
     pub fn read(env: &Environment) -> Result<Ledger, LedgerError> {
         let path = place(env)?;
         let file = match File::open(&path) {
@@ -124,23 +127,23 @@ impl Ledger {
         let damaged = |problem: String| LedgerError::Damaged { path: path.clone(), problem };
         let ledger: Ledger = serde_json::from_str(&text).map_err(|error| damaged(error.to_string()))?;
         if ledger.version != VERSION {
-            return Err(damaged(format!("it is of version {}, and this is {VERSION}", ledger.version)));
+            return Err(damaged(format!("its version is {}, expected {VERSION}", ledger.version)));
         }
         Ok(ledger)
     }
 
-    /// All that is trusted, by directory.
+    /// Returns all trusted projects, by directory.
     pub fn projects(&self) -> &[TrustedProject] {
         &self.trusted
     }
 
-    /// The files with which a directory is trusted.
+    /// Returns the files of a trusted directory.
     pub(crate) fn files(&self, directory: &Path) -> Option<&[TrustedFile]> {
         let found = self.trusted.iter().find(|project| project.directory == directory);
         found.map(|project| project.files.as_slice())
     }
 
-    /// Trust a directory no more; says whether it was trusted.
+    /// Removes trust from a directory. Returns whether it was trusted.
     pub fn revoke(env: &Environment, directory: &Path) -> Result<bool, LedgerError> {
         if Ledger::read(env)?.files(directory).is_none() {
             return Ok(false);
@@ -149,8 +152,8 @@ impl Ledger {
         Ok(true)
     }
 
-    /// Change what is trusted, one process at a time: of two that read before either writes, the later would undo what
-    /// the earlier revoked.
+    /// Changes the record under a lock. Of two processes that read before either writes, the later one would otherwise
+    /// restore what the earlier one revoked.
     pub(crate) fn change(
         env: &Environment,
         change: impl FnOnce(&mut Vec<TrustedProject>),
@@ -178,7 +181,7 @@ fn place(env: &Environment) -> Result<PathBuf, LedgerError> {
     Ok(env.data_folder().ok_or(LedgerError::NoHome)?.join("trust.json"))
 }
 
-/// Write by way of a temporary file beside it, which the user alone can read.
+/// Writes to a temporary file that only the user can read, and renames it.
 fn write_whole(path: &Path, folder: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut file = tempfile::Builder::new().prefix(".trust-").tempfile_in(folder)?;
     file.write_all(bytes)?;
@@ -186,7 +189,7 @@ fn write_whole(path: &Path, folder: &Path, bytes: &[u8]) -> io::Result<()> {
     file.persist(path).map(drop).map_err(|error| error.error)
 }
 
-/// Make a folder for the user alone, with those above it. One that is there stays as it is.
+/// Creates a private folder and its parents. An existing one is left unchanged.
 fn make_private(folder: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
@@ -195,7 +198,7 @@ fn make_private(folder: &Path) -> io::Result<()> {
     builder.create(folder)
 }
 
-/// Whether other users may write to it.
+/// Whether other users can write to a file.
 #[cfg(unix)]
 fn is_exposed(file: &File) -> io::Result<bool> {
     use std::os::unix::fs::PermissionsExt;

@@ -1,17 +1,16 @@
-//! Configuration: one policy, one context window, one store and what a run stands on, out of layers, each value with its
+//! Configuration: one policy, one context window, one store and the settings for runs, merged from layers. Each value knows its
 //! origin.
 //!
-//! From the lightest to the heaviest: the preset, the user's files, the project's files, the environment, flags. It is
-//! the order of git, cargo and uv: what is nearer to the work wins. The user's and the project's own are a `config.toml`
-//! and a `plimsoll.toml`; under each of them lie the `opencode.json` files of that level.
+//! The layers, lowest priority first: the preset, the user's files, the project's files, the environment, flags. This is the
+//! order of git, cargo and uv: what is closer to the work wins. The user's file is `config.toml`, the project's is
+//! `plimsoll.toml`. OpenCode's `opencode.json` files of each level have a lower priority than ours of the same level.
 //!
-//! Any layer may name a policy, and the heaviest that does so decides: another policy is not used at all. A preset is
-//! what everything else is laid over. The fields of a policy file have the weight of the layer that named it, just
-//! under that layer's own.
+//! Any layer may name a policy, and only the one in the highest layer is used. A preset is below everything else. The fields of
+//! a policy file have the priority of the layer that named it, just below that layer's own fields.
 //!
-//! A project's file comes with a checkout. Until its user trusts it, it sets only what cannot hurt (`risk.rs` says what
-//! that is, key by key); the rest is left out and told of in [`Config::left_out`]. Trust is for a directory and the content of the
-//! files concerned, kept in a [`Ledger`] in the user's own data folder.
+//! A project's file comes with a checkout. Until the user trusts it, it may only make harmless settings (`risk.rs` classifies
+//! each key); the others are ignored and listed in [`Config::left_out`]. Trust is for a directory and the content of its files. It
+//! is recorded in a [`Ledger`] in the user's data folder.
 //!
 //! ```
 //! use plimsoll_config::{Config, Flags, Origin, Environment};
@@ -34,8 +33,8 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The crate reads files and writes the ledger. It has no terminal, prints nothing, and reads neither variables nor the
-//! current directory of its process: [`Environment`] are passed in.
+//! The crate reads files and writes the ledger. It prints nothing and reads neither the variables nor the current directory of
+//! its process: the caller passes an [`Environment`].
 
 mod bounded;
 mod closed;
@@ -56,6 +55,7 @@ mod project;
 mod review;
 mod risk;
 mod run;
+#[cfg(feature = "schema")]
 mod schema;
 mod store;
 
@@ -76,7 +76,7 @@ pub use flags::Flags;
 pub use guard::GuardedSetting;
 pub use ledger::{Ledger, LedgerError, TrustedFile, TrustedProject};
 pub use nearest::{nearest, nearest_few};
-pub use notice::Notice;
+pub use notice::{Notice, UnknownVariable};
 pub use plimsoll_sandbox::{
     Action, Grants, Origin, PermissionRule, Permissions, SandboxConfig, SandboxMode, matches,
 };
@@ -89,36 +89,38 @@ pub use run::{
 };
 pub use store::{Durability, STORE_FIELDS, SpillAge, StoreConfig};
 
-/// What all layers together say.
+/// The merged configuration.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct Config {
     /// The policy.
     pub policy: Policy,
-    /// The model's context window, in tokens.
+    /// Context window of the model in tokens.
     pub context: u64,
-    /// Where Plimsoll keeps sessions, and how.
+    /// Location and settings of the store.
     pub store: StoreConfig,
-    /// What a run of an agent stands on; or why that part of the configuration cannot be used, which is no matter to
-    /// what needs no model.
+    /// Settings for runs of an agent, or why they cannot be used. Commands that need no model work without them.
     pub run: Result<RunConfig, Arc<ConfigError>>,
-    /// The policy's name as it was given: a preset, or a file.
+    /// Name of the selected policy: a preset or a file.
     pub chosen: String,
-    /// What files of projects say and are not trusted to say, the farthest project first.
+    /// Settings of projects that are ignored because the project is not trusted, outermost project first.
     pub left_out: Vec<LeftOut>,
-    /// What files say that has no effect here.
+    /// Settings that have no effect.
     pub notices: Vec<Notice>,
+    /// Environment variables that look like settings and are ignored.
+    pub unknown_variables: Vec<UnknownVariable>,
     preset: Preset,
     origins: BTreeMap<String, Origin>,
 }
 
 impl Config {
-    /// Loads what holds in this environment, with these flags.
+    /// Loads the configuration for an environment and flags.
     pub fn load(flags: &Flags, env: &Environment) -> Result<Config, ConfigError> {
         let mut layers = Vec::new();
         let mut notices = opencode::unread(env);
         for path in opencode::user_files(env) {
             let mut file = ConfigFile::read_opencode(&path);
-            // OpenCode looks for the user's instructions in the project at hand.
+            // OpenCode looks for the user's instructions in the current project.
             file.base = env.directory.clone();
             layers.push(file.layer()?);
             notices.extend(file.notices);
@@ -142,7 +144,7 @@ impl Config {
         layers.extend(own);
         layers.extend(layers::environment_policy(env)?);
         let asked = layers::flag_layers(flags, env)?;
-        // OpenCode's own variables count where one of its presets is followed, whichever layer chose it.
+        // OpenCode's own variables count if one of its presets is used, whichever layer selected it.
         let chosen = layers.iter().chain(&asked).rev().find_map(|layer| layer.overrides.preset);
         layers.push(layers::environment_fields(chosen.unwrap_or(Preset::Plimsoll), env)?);
         layers.push(layers::environment_store(env)?);
@@ -157,41 +159,53 @@ impl Config {
             run.sandbox.private = private;
             notices.extend(run.take_ignored());
         }
-        Ok(Config { left_out, notices, ..config })
+        let unknown_variables = names::unknown_variables(env);
+        Ok(Config { left_out, notices, unknown_variables, ..config })
     }
 
     fn of(merged: Merged) -> Config {
         let Merged { policy, context, store, run, chosen, preset, origins } = merged;
-        let (left_out, notices) = (Vec::new(), Vec::new());
-        Config { policy, context, store, run, chosen, left_out, notices, preset, origins }
+        Config {
+            policy,
+            context,
+            store,
+            run,
+            chosen,
+            left_out: Vec::new(),
+            notices: Vec::new(),
+            unknown_variables: Vec::new(),
+            preset,
+            origins,
+        }
     }
 
-    /// What one file says by itself, as if it were trusted.
+    /// Loads a single file, as if it were trusted.
     pub fn of_file(path: &Path, env: &Environment) -> Result<Config, ConfigError> {
         let file = ConfigFile::read(path)?;
         let config = Config::of(layers::merge(layers::file_layers(&file)?, env)?);
         Ok(Config { notices: file.notices, ..config })
     }
 
-    /// Where a value comes from: a field of the policy by its path, `policy`, `context`, or one of [`STORE_FIELDS`].
+    /// Returns the origin of a value: a policy field by its path, `policy`, `context`, or one of [`STORE_FIELDS`].
     pub fn origin(&self, field: &str) -> Origin {
         let preset = || Origin::Preset(self.preset.name());
         self.origins.get(field).cloned().unwrap_or_else(preset)
     }
 
-    /// The JSON Schema of a configuration file: the fields of a policy, the store, and what a run stands on.
+    /// Returns the JSON Schema of a configuration file: policy, store and runs.
+    #[cfg(feature = "schema")]
     pub fn schema() -> Value {
         schema::config_schema()
     }
 
-    /// Every field of the policy by its path, with its value.
+    /// Returns every field of the policy by its path, with its value.
     pub fn fields(&self) -> Vec<(String, Value)> {
-        // A policy is plain data, and always can be written.
+        // A policy is plain data, so serialising it cannot fail.
         names::leaves("", &serde_json::to_value(&self.policy).unwrap_or_default())
     }
 }
 
-/// The user's own file, if there is one.
+/// Returns the user's own file, if it exists.
 fn user_file(env: &Environment) -> Option<PathBuf> {
     env.config_folder().map(|folder| folder.join("config.toml")).filter(|file| file.is_file())
 }

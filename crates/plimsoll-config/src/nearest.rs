@@ -1,14 +1,14 @@
-//! Names that may have been meant.
+//! Suggestions for misspelt names.
 
-/// The names most like the given one, the likest first; none where none is like it.
+/// Returns the names that are most similar to `name`, best first.
 pub fn nearest_few<'a>(name: &str, known: &'a [String], most: usize) -> Vec<&'a str> {
     let wanted = name.to_lowercase();
-    // Every name begins with nothing, and none is like it.
+    // Every name begins with the empty string.
     if wanted.is_empty() {
         return Vec::new();
     }
     let likeness = |known: &str| {
-        // The beginning of a name, or a name with a date behind it, is as like as can be.
+        // A prefix of a name, and a name followed by a date, are perfect matches.
         let is_begun = known.starts_with(&wanted) || (!known.is_empty() && wanted.starts_with(known));
         if is_begun { 1.0 } else { strsim::normalized_damerau_levenshtein(&wanted, known) }
     };
@@ -18,9 +18,9 @@ pub fn nearest_few<'a>(name: &str, known: &'a [String], most: usize) -> Vec<&'a 
     scored.into_iter().take(most).map(|(_, name)| name).collect()
 }
 
-/// The name most like the given one, if any is like it at all.
+/// Returns the most similar name, if any is similar at all.
 pub fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    // What all names begin with makes none of them likelier.
+    // The common prefix of all variables would make any of them look similar.
     let bare = |name: &str| name.trim_start_matches("PLIMSOLL_").to_lowercase();
     let wanted = bare(name);
     let scored = known.map(|known| (strsim::normalized_damerau_levenshtein(&wanted, &bare(known)), known));

@@ -1,22 +1,22 @@
-//! Places of files that several modules look into.
+//! Paths that several modules use.
 
 use std::path::{Path, PathBuf};
 
 use crate::environment::Environment;
 
-/// The folder that a file is in.
+/// Returns the folder of a file.
 pub(crate) fn folder(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("."))
 }
 
-/// The folder of OpenCode's user configuration.
+/// Returns OpenCode's folder for user configuration.
 pub(crate) fn opencode_user_folder(env: &Environment) -> Option<PathBuf> {
     let folder = env.path("XDG_CONFIG_HOME").or_else(|| env.below_home(".config"));
     folder.map(|folder| folder.join("opencode"))
 }
 
-/// The directories whose files OpenCode reads: up to the root of the repository, or of the file system where there is
-/// none; the farthest first.
+/// Returns the directories whose files OpenCode reads: from the root of the repository (or of the file system, outside
+/// of one) down to the current directory.
 pub(crate) fn project_directories(directory: &Path) -> Vec<&Path> {
     let mut directories: Vec<&Path> = Vec::new();
     for directory in directory.ancestors() {

@@ -1,10 +1,10 @@
-//! A project's own configuration, and what of it takes effect.
+//! A project's configuration, and which part of it takes effect.
 //!
-//! A project is a directory with a `plimsoll.toml` or files of OpenCode's, by its canonical path: the same project under
-//! a link to its directory is trusted, and a link in another directory to a trusted file is not. The latter matters
-//! because relative paths are meant from where the file was found.
+//! A project is a directory with a `plimsoll.toml` or OpenCode's files, identified by its canonical path. The same
+//! project through a link to its directory is trusted, but a link in another directory to a trusted file is not,
+//! because relative paths start from the directory in which the file was found.
 //!
-//! The files of one directory are trusted together. Of those above it, each directory is a project of its own.
+//! The files of one directory are trusted together. Each directory above it is a separate project.
 
 use std::collections::BTreeSet;
 use std::path::{Component, Path, PathBuf};
@@ -29,73 +29,74 @@ use crate::run::reference;
 
 const FILE_NAME: &str = "plimsoll.toml";
 
-/// The files of a project, read, with the policy file that its `plimsoll.toml` names.
+/// The files of a project, with the policy file that its `plimsoll.toml` names.
 #[derive(Debug)]
 pub struct Project {
-    /// By its canonical path.
+    /// Canonical path.
     directory: PathBuf,
-    /// As it was found.
+    /// Path before resolving links.
     found: PathBuf,
     file: Option<ConfigFile>,
     policy: NamedPolicy,
     opencode: Vec<ConfigFile>,
 }
 
-/// What of a project's files takes effect.
+/// The part of a project's files that takes effect.
 pub(crate) struct ProjectLayers {
-    /// OpenCode's, the lightest first.
+    /// OpenCode's files, lowest priority first.
     pub(crate) opencode: Vec<Layer>,
-    /// Those of its `plimsoll.toml`, heavier than OpenCode's of any directory.
+    /// Layers of its `plimsoll.toml`, which have a higher priority than OpenCode's files in any directory.
     pub(crate) own: Vec<Layer>,
-    /// What is left out.
+    /// The settings that are ignored.
     pub(crate) left_out: Option<LeftOut>,
 }
 
 /// The policy that a project names.
 #[derive(Debug)]
 enum NamedPolicy {
-    /// None.
+    /// The project names no policy.
     Unnamed,
     /// A preset.
     Preset(Preset),
     /// A file inside the project's directory, read by its canonical path.
     Inside(Box<ConfigFile>),
-    /// A file elsewhere. It is not opened before the project is trusted: a path of a checkout's choosing may be a
-    /// device that never ends.
+    /// A file elsewhere. It is not opened before the project is trusted: the checkout chooses the path, which may be an
+    /// endless device.
     Outside(PathBuf),
 }
 
-/// What a project's files say and are not trusted to say.
+/// Settings of a project that is not trusted to make them.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct LeftOut {
-    /// The project's files that say it.
+    /// The project's files that contain them.
     pub files: Vec<PathBuf>,
     /// The directory to trust.
     pub directory: PathBuf,
     /// Why it is not trusted.
     pub why: Distrust,
-    /// What is left out.
+    /// The ignored settings.
     pub settings: Vec<GuardedSetting>,
 }
 
 /// Why a project is not trusted.
 #[derive(Debug)]
 pub enum Distrust {
-    /// It never was.
+    /// The user has not trusted it.
     NotTrusted,
-    /// It was, and one of its files is another since.
+    /// A file has changed since the user trusted it.
     Changed,
-    /// What is trusted cannot be read, so nothing is.
+    /// The record of trust cannot be read, so nothing is trusted.
     NoLedger(LedgerError),
 }
 
-/// More files than any configuration refers to.
+/// Maximum number of files that a configuration may refer to.
 const MOST_REFERENCES: usize = 100;
-/// So much of a file that is referred to is held against what was trusted, in bytes.
+/// Maximum bytes of a referenced file that are hashed.
 const MOST_REFERENCED: u64 = 16 << 20;
 
 impl Project {
-    /// The file of the nearest project, upwards from a directory.
+    /// Returns the file of the nearest project, upwards from a directory.
     pub fn nearest_file(directory: &Path) -> Option<PathBuf> {
         let of_opencode = project_directories(directory);
         directory.ancestors().find_map(|directory| {
@@ -104,12 +105,12 @@ impl Project {
         })
     }
 
-    /// The file that makes a directory a project: its `plimsoll.toml`, or one of OpenCode's.
+    /// Returns the file that makes a directory a project: its `plimsoll.toml`, or one of OpenCode's.
     pub fn file_in(directory: &Path) -> Option<PathBuf> {
         own_file(directory).or_else(|| opencode::files_in(directory).into_iter().next())
     }
 
-    /// The directory of a project, by itself or by one of its files.
+    /// Returns the directory of a project from the directory or one of its files.
     pub fn folder_of(path: &Path) -> &Path {
         match path.is_file() {
             false => path,
@@ -118,7 +119,7 @@ impl Project {
         }
     }
 
-    /// Read a project by its directory or one of its files, with the policy file that it names if that is inside.
+    /// Reads a project from its directory or one of its files, with the policy file that it names if that is inside.
     pub fn read(path: &Path) -> Result<Project, ConfigError> {
         let found = Project::folder_of(path);
         let unreadable = |source| ConfigError::Unreadable { path: found.to_owned(), source };
@@ -132,8 +133,8 @@ impl Project {
         Ok(Project { directory, found: found.to_owned(), file, policy, opencode })
     }
 
-    /// The projects whose files take effect in a directory, the farthest first, each with whether its `plimsoll.toml`
-    /// is among them: that of the nearest is, those above it are not.
+    /// Returns the projects whose files take effect in a directory, outermost first. The flag says whether the
+    /// `plimsoll.toml` counts, which is only the case for the nearest project.
     pub(crate) fn in_effect(env: &Environment) -> Result<Vec<(Project, bool)>, ConfigError> {
         let nearest = env.directory.ancestors().find(|directory| own_file(directory).is_some());
         let mut directories = match opencode::skips_projects(env) {
@@ -148,34 +149,35 @@ impl Project {
         directories.into_iter().map(read).collect()
     }
 
-    /// What its files say that has no effect.
+    /// Returns the settings of its files that have no effect.
     pub(crate) fn notices(&self) -> impl Iterator<Item = &Notice> {
         self.opencode.iter().flat_map(|file| &file.notices)
     }
 
-    /// What trusting it would mean. A policy file outside is read for this.
+    /// Returns what trusting the project would mean. This reads a policy file outside of it.
     pub fn review(&self, env: &Environment) -> Result<Review, ConfigError> {
         let outside = match &self.policy {
             NamedPolicy::Outside(path) => Some(read_outside(path)?),
             _ => None,
         };
         let (_, mut settings) = self.harmless(true)?;
-        // Of a file outside nothing takes effect before, so all of it does then.
+        // Before trust nothing in a file outside takes effect, so all of it is new.
         settings.extend(outside.iter().flat_map(all_settings));
         if let (Some(file), Some((name, origin))) = (&outside, self.named_policy()) {
-            // What is wrong with it is said now, not after it was trusted.
+            // Errors in the file are reported now and not after it was trusted.
             layers::of_policy_file(name, origin.clone(), file)?;
         }
         let files = self.records(outside.as_ref(), env);
         Ok(Review { directory: self.directory.clone(), files, settings })
     }
 
-    /// Why the project is not trusted, by what a ledger says; nothing if it is.
+    /// Returns why the project is not trusted according to a ledger; `None` if it is.
     pub fn distrust(&self, ledger: &Ledger, env: &Environment) -> Option<Distrust> {
         self.trusted_policy(ledger, env).err()
     }
 
-    /// The layers that take effect, and what is left out. Without `with_own` its `plimsoll.toml` is not looked at.
+    /// Returns the layers that take effect and the ignored settings. Without `with_own` its `plimsoll.toml` is not
+    /// read.
     pub(crate) fn layers(&self, env: &Environment, with_own: bool) -> Result<ProjectLayers, ConfigError> {
         let (harmless, settings) = self.harmless(with_own)?;
         if settings.is_empty() {
@@ -192,7 +194,7 @@ impl Project {
                 };
                 let files: Vec<PathBuf> =
                     self.files().map(|file| &file.path).filter(is_named).cloned().collect();
-                // What a policy file of the project says, the project says.
+                // Settings of the project's policy file count as the project's.
                 let files = if files.is_empty() {
                     self.file.iter().map(|file| file.path.clone()).collect()
                 } else {
@@ -204,7 +206,7 @@ impl Project {
         }
     }
 
-    /// Everything that its files say.
+    /// Returns all settings of its files.
     fn all(&self, outside: Option<&ConfigFile>, with_own: bool) -> Result<ProjectLayers, ConfigError> {
         let own = match self.file.as_ref().filter(|_| with_own) {
             Some(file) => {
@@ -217,7 +219,7 @@ impl Project {
         Ok(ProjectLayers { opencode, own, left_out: None })
     }
 
-    /// What of it is harmless, and what is not.
+    /// Splits the settings into harmless and guarded ones.
     fn harmless(&self, with_own: bool) -> Result<(ProjectLayers, Vec<GuardedSetting>), ConfigError> {
         let mut guarded = Vec::new();
         let mut own = Vec::new();
@@ -242,7 +244,7 @@ impl Project {
             guarded.extend(take_guarded(&mut layer, file, &self.directory));
             opencode.push(layer);
         }
-        // By the files as they were read, and in each by line.
+        // In the order in which the files were read, and by line within each.
         guarded.sort_by_key(|setting| match &setting.origin {
             Origin::File { path, line } => {
                 let place = self.files().position(|file| file.path == *path);
@@ -253,7 +255,7 @@ impl Project {
         Ok((ProjectLayers { opencode, own, left_out: None }, guarded))
     }
 
-    /// Its own files, without the policy file.
+    /// Returns its files except the policy file.
     fn files(&self) -> impl Iterator<Item = &ConfigFile> {
         self.file.iter().chain(&self.opencode)
     }
@@ -262,7 +264,7 @@ impl Project {
         self.file.as_ref()?.policy.as_ref()
     }
 
-    /// The policy it names as a layer, with the file that it is read from.
+    /// Returns the policy it names as a layer, with the file that it is read from.
     fn policy_layer<'a>(
         &'a self,
         outside: Option<&'a ConfigFile>,
@@ -279,11 +281,11 @@ impl Project {
         Ok(Some((layers::of_policy_file(name, origin.clone(), file)?, Some(file))))
     }
 
-    /// The policy file outside of the project, if the project is trusted and names one.
+    /// Returns the policy file outside of the project, if the project is trusted and names one.
     fn trusted_policy(&self, ledger: &Ledger, env: &Environment) -> Result<Option<ConfigFile>, Distrust> {
         let files = ledger.files(&self.directory).ok_or(Distrust::NotTrusted)?;
-        // The project's own files come first: only if they are those that were trusted, the paths they name are ones
-        // that its user has seen, and may be opened.
+        // The project's own files are checked first: only if they are unchanged has the user seen the paths that they
+        // name, which may then be opened.
         if !self.files().all(|file| files.contains(&self.record(file))) {
             return Err(Distrust::Changed);
         }
@@ -297,7 +299,7 @@ impl Project {
         Ok(outside)
     }
 
-    /// Everything that trust is for.
+    /// Returns all files that trust covers.
     fn records(&self, outside: Option<&ConfigFile>, env: &Environment) -> Vec<TrustedFile> {
         let policy = if let NamedPolicy::Inside(file) = &self.policy { Some(&**file) } else { outside };
         let policy = policy.map(|file| TrustedFile { path: file.path.clone(), hash: file.hash.clone() });
@@ -311,13 +313,13 @@ impl Project {
         TrustedFile { path: self.directory.join(below), hash: file.hash.clone() }
     }
 
-    /// The files inside the project that its settings refer to as `{file:PATH}`, or name in a command. They come with the
-    /// checkout like the settings; those outside are the user's own, as a key is, and may change.
+    /// Returns the files inside the project that its settings refer to with `{file:PATH}` or name in a command. They
+    /// are part of the checkout like the settings. Files outside belong to the user, like a key, and may change.
     fn references(&self, env: &Environment) -> Vec<TrustedFile> {
         let mut paths = BTreeSet::new();
         for file in self.files() {
             for (path, value) in file.run.leaves() {
-                // A command is trusted for what it does, which is in the script that it names.
+                // Trust in a command covers the script that it names.
                 let words = command_words(&path, &value).into_iter().map(|word| self.directory.join(word));
                 paths.extend(words.filter(|path| path.is_file()).filter_map(|path| path.canonicalize().ok()));
                 let written = reference::files(&value);
@@ -333,14 +335,14 @@ impl Project {
     }
 }
 
-/// What a file of a project says.
+/// Returns the settings of a project's file.
 fn project_layer(file: &ConfigFile) -> Result<Layer, ConfigError> {
     let mut layer = file.layer()?;
     layer.run.hold_to_project();
     Ok(layer)
 }
 
-/// The words of the commands that a setting would run.
+/// Returns the words of the commands that a setting would run.
 fn command_words<'v>(path: &[String], value: &'v Value) -> Vec<&'v str> {
     let words = |command: &'v Value| command.as_array().into_iter().flatten().filter_map(Value::as_str);
     match path {
@@ -353,7 +355,7 @@ fn command_words<'v>(path: &[String], value: &'v Value) -> Vec<&'v str> {
     }
 }
 
-/// The `plimsoll.toml` of a directory.
+/// Returns the `plimsoll.toml` of a directory.
 fn own_file(directory: &Path) -> Option<PathBuf> {
     Some(directory.join(FILE_NAME)).filter(|file| file.is_file())
 }
@@ -371,7 +373,8 @@ impl NamedPolicy {
                 Ok(NamedPolicy::Inside(Box::new(ConfigFile::read(&canonical)?)))
             }
             Ok(_) => Ok(NamedPolicy::Outside(path)),
-            // Nothing is there. A name that cannot lead outside is a mistake, and told as one.
+            // The file does not exist. If the name cannot lead outside, this is an ordinary mistake and reported as
+            // such.
             Err(_) if Path::new(name).components().all(|part| matches!(part, Component::Normal(_))) => {
                 Err(ConfigError::UnknownPolicy { origin: origin.clone(), source })
             }
@@ -380,7 +383,7 @@ impl NamedPolicy {
     }
 }
 
-/// A policy file elsewhere, read by its canonical path.
+/// Reads a policy file elsewhere by its canonical path.
 fn read_outside(path: &Path) -> Result<ConfigFile, ConfigError> {
     let canonical = path.canonicalize();
     ConfigFile::read(&canonical.map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?)

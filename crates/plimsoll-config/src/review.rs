@@ -1,4 +1,4 @@
-//! What trusting a project would mean.
+//! Preview of trusting a project.
 
 use std::path::PathBuf;
 
@@ -8,19 +8,20 @@ use crate::environment::Environment;
 use crate::guard::GuardedSetting;
 use crate::ledger::{Ledger, LedgerError, TrustedFile, TrustedProject};
 
-/// What trusting a project would mean: what would take effect, and the files it is about.
+/// Preview of trusting a project: the settings that would take effect, and the files they come from.
 #[derive(Debug, Serialize)]
+#[non_exhaustive]
 pub struct Review {
-    /// The project's directory, by its canonical path.
+    /// Canonical path of the project's directory.
     pub directory: PathBuf,
-    /// The files as they were when their settings were read.
+    /// The files when their settings were read.
     pub files: Vec<TrustedFile>,
-    /// What would take effect.
+    /// Settings that would take effect.
     pub settings: Vec<GuardedSetting>,
 }
 
 impl Ledger {
-    /// Trust a project with the files that were reviewed, in place of others it may have been trusted with.
+    /// Trusts a project with the files that were reviewed. They replace previously trusted ones.
     pub fn trust(env: &Environment, review: &Review) -> Result<(), LedgerError> {
         let paths = review.files.iter().map(|file| &file.path).chain([&review.directory]);
         if let Some(path) = paths.into_iter().find(|path| path.to_str().is_none()) {

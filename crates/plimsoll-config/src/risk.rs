@@ -1,18 +1,19 @@
-//! Which settings a checkout may make without being trusted.
+//! Classifies which settings a checkout may make without being trusted.
 //!
-//! A project's file comes with a checkout, and a checkout may be hostile. What it sets before its user trusts it must
+//! A project's file comes with a checkout, and a checkout may be hostile. Before the user trusts it, its settings must
 //! not be able to
 //!
-//! - write or read at a place of its choosing, or run anything,
-//! - destroy or fail to keep what cannot be brought back,
-//! - put words before the model, or take from it words that the user or the host laid down,
-//! - repeat calls that are paid for without bound.
+//! - write or read at a path of its choice, or run anything,
+//! - destroy or fail to keep what cannot be restored,
+//! - add text that the model reads, or remove text that the user or the host has set,
+//! - repeat billed calls without a bound.
 //!
-//! Numbers and fixed choices that only decide how much of a session is in view can make work slower or dearer. They
-//! lose nothing: the log keeps everything, and `plimsoll config` shows where each comes from. The name of a preset is
-//! harmless too, even where the preset chooses what a single field may not: presets are whole, published behaviours.
+//! Numbers and fixed choices that only decide how much of a session the window shows can make work slower or more
+//! expensive. They lose nothing: the log keeps everything, and `plimsoll config` shows the origin of each. The name of
+//! a preset is harmless too, even if the preset makes a choice that a single field may not: presets are complete,
+//! published behaviours.
 //!
-//! Every key stands in [`TABLE`], or in [`RUN`] if it is about a run of an agent; tests hold both against the schemas. A
+//! Every key is in [`TABLE`], or in [`RUN`] if it belongs to runs of an agent; tests compare both with the schemas. A
 //! key that is missing needs trust, and so does a reference `{env:NAME}` or `{file:PATH}` in any value.
 
 use plimsoll_sandbox::Action;
@@ -21,29 +22,29 @@ use serde_json::Value;
 use crate::run::InstructionSource;
 use Risk::{Harmless, NeedsTrust};
 
-/// What a setting could do in the hands of a hostile checkout.
+/// Potential harm of a setting in a hostile checkout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Risk {
-    /// Nothing that hurts.
+    /// None.
     Harmless,
-    /// It takes effect in a trusted project alone.
+    /// Takes effect only in a trusted project.
     NeedsTrust,
 }
 
-/// Every key of a configuration or policy file: its risk, its section (none for the top level), its names.
+/// Every key of a configuration or policy file: its risk, its section (empty for the top level), its names.
 ///
-/// `policy` is harmless as the name of a preset and as a file inside the project, which is held to this table itself;
-/// a file outside needs trust ([`crate::Project`]). The guide's `TokenManagement` section and a named fork policy are
-/// written out as policy fields before they are looked up, so the section as such has no risk of its own.
+/// `policy` is harmless as the name of a preset, and as a file inside the project, to which this table applies as well.
+/// A file outside needs trust ([`crate::Project`]). The guide's `TokenManagement` section and a named fork policy are
+/// expanded into policy fields before they are looked up, so the section itself has no entry.
 const TABLE: &[(Risk, &str, &[&str])] = &[
     (Harmless, "", &["policy", "preset", "context", "TokenManagement"]),
-    // A path: the user's private sessions would be written into the checkout, or over a file of the user's.
+    // A path: the user's private sessions would be written into the checkout, or over another file.
     (NeedsTrust, "", &["store"]),
     // The weaker choice loses acknowledged writes in a power cut.
     (NeedsTrust, "", &["durability"]),
-    // `gc` destroys what these let go of, across all projects that share the database; `keep` fills the disk.
+    // `gc` destroys what these settings expire, in all projects that share the database; `keep` fills the disk.
     (NeedsTrust, "spills", &["keep", "age", "mostBytes"]),
-    // Free text that receipts carry, and by which a policy could pass for another.
+    // Free text that receipts contain, and by which a policy could pass for another.
     (NeedsTrust, "", &["name"]),
     (Harmless, "count", &["charsPerToken", "rounding", "fileTokens", "resultOverhead"]),
     (
@@ -63,7 +64,7 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
             "notice",
         ],
     ),
-    // Without the spill, what is cut from an output is gone for good; the directory is a path.
+    // Without the spill, the text that is cut from an output is lost; the directory is a path.
     (NeedsTrust, "truncate", &["spill", "spillDirectory", "spillAs"]),
     // A list of free text. It decides which end of an output is cut off, so an error at its end could be hidden.
     (NeedsTrust, "truncate", &["terminalTools"]),
@@ -92,7 +93,8 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
             "gateHeadroom",
         ],
     ),
-    // What is protected is instructions, as those of a skill; a shorter list takes them from the model's view.
+    // The protected tools return instructions, such as those of a skill; a shorter list would remove them from the
+    // window.
     (NeedsTrust, "prune", &["protectedTools"]),
     (Harmless, "", &["thrift"]),
     (Harmless, "names", &["enabled", "share", "maxTokens", "indexShare", "indexTokens"]),
@@ -152,11 +154,11 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
             "extractiveLeast",
         ],
     ),
-    // The model reads it as the user's words.
+    // The model reads this text as the user's.
     (NeedsTrust, "compact", &["continueText"]),
-    // As a system message, a summary of what the checkout's own files said would have the host's authority.
+    // As a system message, a summary of the checkout's own files would have the host's authority.
     (NeedsTrust, "compact", &["summaryAs"]),
-    // How often a call that is paid for is made again after it failed, and for how long; none of them has an upper bound.
+    // Number and duration of retries of a billed call, which have no upper bound.
     (NeedsTrust, "compact", &["retries", "breaker", "maxSeconds"]),
     (
         Harmless,
@@ -190,10 +192,10 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
             "resultChars",
         ],
     ),
-    // The contract carries the user's standing instructions into every summary. A budget of 0 is off as well.
+    // The contract carries the user's standing instructions into every summary. A budget of 0 also disables it.
     (NeedsTrust, "contract", &["enabled", "maxTokens", "maxShare"]),
     (Harmless, "shed", &["enabled", "minPartChars", "headShare", "rounds"]),
-    // A pin beyond the budget is refused aloud; none that is set is lost.
+    // A pin over the budget is rejected with an error; existing pins are not lost.
     (Harmless, "pin", &["maxTokens", "maxShare"]),
     (
         Harmless,
@@ -229,21 +231,24 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
             "rules",
         ],
     ),
-    // Lists of free text that decide what of a result is cut, as `truncate.terminalTools`.
+    // Lists of free text that decide which part of a result is cut, like `truncate.terminalTools`.
     (NeedsTrust, "fork", &["errorPatterns", "headTailKeywords", "uncutTools"]),
 ];
 
-/// Every key about a run of an agent, with `*` for the names that people choose.
+/// Every key of a run, with `*` for names that users choose.
 ///
-/// Rules of permissions, switches of tools, instructions and skills are judged by what they say ([`of_rule`], [`of_switch`],
-/// [`of_instruction`]): to forbid something is harmless, and takes effect at once.
+/// Permission rules, tool switches, instructions and skills are judged by their content ([`of_rule`], [`of_switch`],
+/// [`of_instruction`]): forbidding something is harmless and takes effect at once.
+///
+/// The default for everything that is not listed must be trust, because a new setting would otherwise be harmless until
+/// someone reviews it.
 pub(crate) const RUN: &[(RunRisk, &str)] = &[
-    // Another provider would be told the conversation, and a dearer model is paid for by the user.
+    // Another provider would receive the conversation, and the user pays for a more expensive model.
     (RunRisk::NeedsTrust, "model"),
     (RunRisk::NeedsTrust, "small_model"),
-    // Another agent has other rules and other words.
+    // Another agent has other rules and another prompt.
     (RunRisk::NeedsTrust, "default_agent"),
-    // A checkout that raises them spends the user's money.
+    // A checkout that raises these limits spends the user's money.
     (RunRisk::NeedsTrust, "max_steps"),
     (RunRisk::NeedsTrust, "max_cost"),
     (RunRisk::NeedsTrust, "max_tokens"),
@@ -251,29 +256,29 @@ pub(crate) const RUN: &[(RunRisk, &str)] = &[
     (RunRisk::ByContent, "skills"),
     (RunRisk::ByContent, "permissions.*"),
     (RunRisk::ByContent, "permissions.*.*"),
-    // The conversation and the key go where these say.
+    // These decide who receives the conversation and the key.
     (RunRisk::NeedsTrust, "providers.*.api"),
     (RunRisk::NeedsTrust, "providers.*.base_url"),
     (RunRisk::NeedsTrust, "providers.*.key"),
     (RunRisk::NeedsTrust, "providers.*.headers.*"),
-    // Long ones hold up the user, short ones make every request fail and be paid for again.
+    // Long timeouts block the user, short ones make every request fail and be billed again.
     (RunRisk::NeedsTrust, "providers.*.timeout"),
     (RunRisk::NeedsTrust, "providers.*.idle_timeout"),
     (RunRisk::NeedsTrust, "providers.*.connect_timeout"),
-    // Another model than the one that was asked for.
+    // A different model than the one that was requested.
     (RunRisk::NeedsTrust, "providers.*.models.*.id"),
     // Free text that is shown in place of the model's own name.
     (RunRisk::NeedsTrust, "providers.*.models.*.name"),
-    // Numbers that decide how much of a session is in view, as `context` and `overflow.models`.
+    // Numbers that decide how much of a session the window shows, like `context` and `overflow.models`.
     (RunRisk::Harmless, "providers.*.models.*.context"),
     (RunRisk::Harmless, "providers.*.models.*.input"),
     (RunRisk::Harmless, "providers.*.models.*.output"),
-    // What `max_cost` is held against.
+    // `max_cost` is computed from these prices.
     (RunRisk::NeedsTrust, "providers.*.models.*.price.input"),
     (RunRisk::NeedsTrust, "providers.*.models.*.price.output"),
     (RunRisk::NeedsTrust, "providers.*.models.*.price.cache_read"),
     (RunRisk::NeedsTrust, "providers.*.models.*.price.cache_write"),
-    // Words before the model, and what it is given to work with.
+    // Text for the model, and its tools.
     (RunRisk::NeedsTrust, "agents.*.description"),
     (RunRisk::NeedsTrust, "agents.*.prompt"),
     (RunRisk::NeedsTrust, "agents.*.model"),
@@ -283,15 +288,15 @@ pub(crate) const RUN: &[(RunRisk, &str)] = &[
     (RunRisk::NeedsTrust, "agents.*.timeout"),
     (RunRisk::NeedsTrust, "agents.*.temperature"),
     (RunRisk::NeedsTrust, "agents.*.top_p"),
-    // Any field of a request, tools of the provider's own among them.
+    // Any field of a request, including the provider's own tools.
     (RunRisk::NeedsTrust, "agents.*.options.**"),
     (RunRisk::NeedsTrust, "agents.*.mode"),
     (RunRisk::ByContent, "agents.*.permission.*"),
     (RunRisk::ByContent, "agents.*.permission.*.*"),
     (RunRisk::NeedsTrust, "agents.*.fork"),
-    // An agent of the user's that guards something could be taken away.
+    // Could disable an agent that the user has set up as a guard.
     (RunRisk::NeedsTrust, "agents.*.disable"),
-    // A command that is run, or an address that is told things; and a server that the user switched off.
+    // A command that is run, or a URL that receives data; and a server that the user disabled.
     (RunRisk::NeedsTrust, "mcp.*.command"),
     (RunRisk::NeedsTrust, "mcp.*.environment.*"),
     (RunRisk::NeedsTrust, "mcp.*.cwd"),
@@ -299,20 +304,20 @@ pub(crate) const RUN: &[(RunRisk, &str)] = &[
     (RunRisk::NeedsTrust, "mcp.*.headers.*"),
     (RunRisk::NeedsTrust, "mcp.*.enabled"),
     (RunRisk::NeedsTrust, "mcp.*.timeout"),
-    // What the command may do beyond what commands may. `sandbox` has no effect in a project's file at all.
+    // Additional permissions of the command. `sandbox` has no effect in a project's file at all.
     (RunRisk::NeedsTrust, "mcp.*.sandbox"),
     (RunRisk::NeedsTrust, "mcp.*.network"),
     (RunRisk::NeedsTrust, "mcp.*.unix_sockets"),
     (RunRisk::NeedsTrust, "mcp.*.write"),
-    // To confine more is harmless; to confine less lets a command that was allowed do what the user did not mean.
+    // More confinement is harmless; less would let an allowed command do what the user did not mean.
     (RunRisk::ByContent, "sandbox.mode"),
     (RunRisk::NeedsTrust, "sandbox.write"),
     (RunRisk::ByContent, "sandbox.network"),
     (RunRisk::ByContent, "sandbox.unix_sockets"),
-    // Hosts: servers of the user's own network trust every request that reaches them. A proxy is told every address.
+    // Hosts: servers in the user's network trust every request that reaches them. A proxy receives every URL.
     (RunRisk::NeedsTrust, "webfetch.hosts"),
     (RunRisk::NeedsTrust, "webfetch.proxy"),
-    // Each task is a session of its own that is paid for.
+    // Each task is a separate session that is billed.
     (RunRisk::NeedsTrust, "tasks.at_once"),
     (RunRisk::NeedsTrust, "tasks.depth"),
     (RunRisk::NeedsTrust, "tasks.steps"),
@@ -324,18 +329,18 @@ pub(crate) const RUN: &[(RunRisk, &str)] = &[
     (RunRisk::NeedsTrust, "hooks"),
 ];
 
-/// What a setting of a run could do in the hands of a hostile checkout.
+/// Potential harm of a setting of a run in a hostile checkout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RunRisk {
-    /// Nothing that hurts.
+    /// None.
     Harmless,
-    /// It takes effect in a trusted project alone.
+    /// Takes effect only in a trusted project.
     NeedsTrust,
-    /// It depends on what it says.
+    /// Depends on the value.
     ByContent,
 }
 
-/// The risk of a setting of a run with this value.
+/// Returns the risk of a setting of a run with this value.
 pub(crate) fn of_run(path: &[String], value: &Value) -> Risk {
     let row = RUN.iter().find(|(_, pattern)| fits(pattern, path));
     match row {
@@ -346,25 +351,25 @@ pub(crate) fn of_run(path: &[String], value: &Value) -> Risk {
     }
 }
 
-/// The risk of a rule: to forbid something widens nothing.
+/// Returns the risk of a rule. `deny` never widens permissions.
 pub(crate) fn of_rule(action: Action) -> Risk {
-    // To ask is narrower than to allow and wider than to deny; which of them it replaces cannot be told here.
+    // `ask` is narrower than `allow` and wider than `deny`; which of them it replaces is not known here.
     if action == Action::Deny { Harmless } else { NeedsTrust }
 }
 
-/// The risk of a switch: an agent without a tool does less.
+/// Returns the risk of a switch. Removing a tool is harmless.
 pub(crate) fn of_switch(on: bool) -> Risk {
     if on { NeedsTrust } else { Harmless }
 }
 
-/// The risk of instructions: those of the project itself are read as its `AGENTS.md` is; others are the user's files. It is
-/// that of a folder of skills as well: a skill is text that the model is given when it asks.
+/// Returns the risk of instructions. Those in the project are read like its `AGENTS.md`; others are files of the user.
+/// The same applies to a folder of skills, whose text the model can load.
 pub(crate) fn of_instruction(pattern: &str) -> Risk {
     let is_harmless = InstructionSource::stays_below(pattern) && !has_reference(&pattern.into());
     if is_harmless { Harmless } else { NeedsTrust }
 }
 
-/// Whether a path is of a pattern; `**` is any names to the end.
+/// Whether a path matches a pattern; `**` matches any names to the end.
 fn fits(pattern: &str, path: &[String]) -> bool {
     let mut names = path.iter();
     for part in pattern.split('.') {
@@ -379,7 +384,7 @@ fn fits(pattern: &str, path: &[String]) -> bool {
     names.next().is_none()
 }
 
-/// The names that may stand at the end of a path about a run; none where any name may.
+/// Returns the names that are allowed at the end of a path; `None` if any name is.
 pub(crate) fn run_names(above: &[String]) -> Option<Vec<&'static str>> {
     let mut names = Vec::new();
     for (_, pattern) in RUN {
@@ -398,15 +403,14 @@ pub(crate) fn run_names(above: &[String]) -> Option<Vec<&'static str>> {
     Some(names)
 }
 
-/// The risk of a key by its section and name, the section empty for the top level; none for a key that is not in the
-/// table.
+/// Returns the risk of a key by its section (empty for the top level) and name; `None` if it is not in the table.
 pub(crate) fn of_key(section: &str, name: &str) -> Option<Risk> {
     let row = TABLE.iter().find(|(_, of, names)| *of == section && names.contains(&name));
     row.map(|(risk, ..)| *risk)
 }
 
-/// The risk of a key with this value. A reference needs trust wherever it stands: it takes something of the user's to
-/// where the value goes.
+/// Returns the risk of a key with this value. A reference needs trust anywhere: it sends something of the user's to
+/// where the value is used.
 pub(crate) fn of_value(section: &str, name: &str, value: &Value) -> Risk {
     if has_reference(value) { NeedsTrust } else { of_key(section, name).unwrap_or(NeedsTrust) }
 }
@@ -421,6 +425,7 @@ fn has_reference(value: &Value) -> bool {
 }
 
 #[cfg(test)]
+#[cfg(feature = "schema")]
 mod tests {
     use std::collections::BTreeSet;
 
@@ -432,7 +437,7 @@ mod tests {
     use crate::names::KEYS;
     use crate::store::{SETTINGS, SPILLS};
 
-    /// Every key that a file may have: what the schema describes, and what a configuration file has beside it.
+    /// Returns every key that a file may have: those of the schema, and the additional ones of a configuration file.
     fn keys() -> BTreeSet<(String, String)> {
         let schema = Policy::schema();
         let resolve = |value: &Value| {
@@ -467,7 +472,7 @@ mod tests {
             })
             .collect();
         let unique: BTreeSet<_> = classified.iter().cloned().collect();
-        assert_eq!(unique.len(), classified.len(), "a key stands in the table twice");
+        assert_eq!(unique.len(), classified.len(), "duplicate key in the table");
         let known = keys();
         assert!(known.len() > 130, "the schema was not read: {known:?}");
         let missing: Vec<_> = known.difference(&unique).collect();
@@ -476,7 +481,7 @@ mod tests {
         assert!(stale.is_empty(), "classified, but no key: {stale:?}");
     }
 
-    /// Every path that the schema describes, `*` for the names that people choose.
+    /// Returns every path in the schema, with `*` for names that users choose.
     fn paths(schema: &Value, at: &Value, path: &str, found: &mut BTreeSet<String>) {
         if let Some(name) = at.get("$ref").and_then(Value::as_str) {
             let inner = schema.pointer(name.trim_start_matches('#')).unwrap();
@@ -504,11 +509,11 @@ mod tests {
         let schema = crate::run::schema();
         let mut known = BTreeSet::new();
         paths(&schema, &schema, "", &mut known);
-        // An action for everything is the rule `*`, and is judged as one.
+        // An action for everything is the rule `*` and is judged as such.
         known.remove("permissions");
         known.remove("agents.*.permission");
         let classified: BTreeSet<String> = RUN.iter().map(|(_, path)| (*path).to_owned()).collect();
-        assert_eq!(classified.len(), RUN.len(), "a key stands in the table twice");
+        assert_eq!(classified.len(), RUN.len(), "duplicate key in the table");
         let missing: Vec<_> = known.difference(&classified).collect();
         assert!(missing.is_empty(), "not classified; say in `risk.rs` what a checkout could do: {missing:?}");
         let stale: Vec<_> = classified.difference(&known).collect();
@@ -538,7 +543,7 @@ mod tests {
             let value = &policy[&section][&name];
             if of_key(&section, &name) == Some(Risk::Harmless) && !section.is_empty() {
                 assert!(!value.is_array(), "{section}.{name} is a list");
-                // A fixed choice refuses what it does not know; free text takes anything.
+                // A fixed choice rejects unknown values; free text accepts any.
                 let free = Overrides {
                     preset: None,
                     fields: Map::from_iter([(section.clone(), json!({ &name: "any text at all" }))]),
@@ -549,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn the_guides_section_is_looked_up_as_the_fields_it_sets() {
+    fn keys_of_the_guides_section_are_classified_by_the_fields_they_set() {
         let schema = Policy::schema();
         let section = schema["properties"]["TokenManagement"]["properties"].as_object().unwrap();
         assert!(section.len() > 10);

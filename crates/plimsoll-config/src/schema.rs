@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::run;
 
-/// The schema of a policy with the settings of the store and of a run beside its fields.
+/// Returns the schema of a policy, extended by the settings of the store and of runs.
 pub(crate) fn config_schema() -> Value {
     let mut schema = Policy::schema();
     let mut run = run::schema();
@@ -20,24 +20,24 @@ pub(crate) fn config_schema() -> Value {
     };
     add(&mut schema, "$defs", definitions);
     let own = json!({
-        "policy": { "type": "string", "description": "A preset, or a policy file." },
+        "policy": { "type": "string", "description": "A preset or a policy file." },
         "context": {
             "anyOf": [{ "type": "integer", "minimum": 1 }, { "type": "string", "pattern": "^[0-9][0-9_,.]*[kKmM]?$" }],
-            "description": "The context window, in tokens: `128000` or `\"128k\"`.",
+            "description": "Context window in tokens: `128000` or `\"128k\"`.",
         },
-        "store": { "type": "string", "description": "The database, from where this file is." },
+        "store": { "type": "string", "description": "Path of the database, relative to this file." },
         "durability": {
             "enum": ["process", "power"],
-            "description": "What an acknowledged write survives: the death of the process, or a power cut.",
+            "description": "What an acknowledged write survives: a crash of the process, or a power cut.",
         },
         "spills": {
             "type": "object",
             "additionalProperties": false,
-            "description": "How long spilled outputs stay.",
+            "description": "How long spilled outputs are kept.",
             "properties": {
-                "keep": { "type": "boolean", "description": "Whether they stay whatever their age." },
-                "age": { "type": "string", "description": "How long they stay: `7d`, `12h`, `30m`." },
-                "mostBytes": { "type": "integer", "minimum": 0, "description": "Most bytes of all of them." },
+                "keep": { "type": "boolean", "description": "Whether they are kept regardless of age." },
+                "age": { "type": "string", "description": "Maximum age: `7d`, `12h`, `30m`." },
+                "mostBytes": { "type": "integer", "minimum": 0, "description": "Maximum bytes of all spilled outputs." },
             },
         },
     });

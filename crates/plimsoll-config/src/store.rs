@@ -1,4 +1,4 @@
-//! Settings of the store: where it is, what its writes survive, how long spilled outputs stay.
+//! Settings of the store: its path, the durability of writes, the retention of spilled outputs.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::environment::Environment;
 
-/// What can be said, and the variables that say it.
+/// The settings, and the variables that set them.
 pub(crate) const SETTINGS: [&str; 5] =
     ["store", "durability", "spills.keep", "spills.age", "spills.mostBytes"];
 pub(crate) const VARIABLES: [&str; 5] = [
@@ -17,12 +17,12 @@ pub(crate) const VARIABLES: [&str; 5] = [
     "PLIMSOLL_SPILLS_AGE",
     "PLIMSOLL_SPILLS_MOST_BYTES",
 ];
-/// The fields of the section.
+/// Fields of the section `spills`.
 pub(crate) const SPILLS: [&str; 3] = ["keep", "age", "mostBytes"];
-/// The settings of the store as they are shown: to keep spills is to give them no age.
+/// Settings of the store for display. `spills.keep` is shown as an unlimited age.
 pub const STORE_FIELDS: [&str; 4] = ["store", "durability", "spills.age", "spills.mostBytes"];
 
-/// What one layer says about the store.
+/// Settings of the store in a single layer.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoreLayer {
     path: Option<PathBuf>,
@@ -32,12 +32,12 @@ pub(crate) struct StoreLayer {
 }
 
 impl StoreLayer {
-    /// One that says nothing but where it is.
+    /// Creates a layer that only sets the path.
     pub(crate) fn at(path: PathBuf) -> StoreLayer {
         StoreLayer { path: Some(path), ..StoreLayer::default() }
     }
 
-    /// Take one setting; relative paths are meant from `folder`.
+    /// Sets a field; relative paths start from `folder`.
     pub(crate) fn set(&mut self, field: &str, value: &Value, folder: &Path) -> Result<(), String> {
         match field {
             "store" => {
@@ -53,7 +53,7 @@ impl StoreLayer {
                 });
             }
             "spills.keep" | "spills.age" if self.age.is_some() => {
-                return Err("`keep` and `age` say how long spills stay; leave one out".to_owned());
+                return Err("`keep` and `age` say how long spills stay; remove one".to_owned());
             }
             "spills.keep" => {
                 let keep = value.as_bool().ok_or_else(|| format!("expected true or false, found {value}"))?;
@@ -74,14 +74,14 @@ impl StoreLayer {
         Ok(())
     }
 
-    /// The fields it sets, by the names they are shown under.
+    /// Returns the fields that the layer sets, by their display names.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &'static str> + use<> {
         let set =
             [self.path.is_some(), self.durability.is_some(), self.age.is_some(), self.most_bytes.is_some()];
         STORE_FIELDS.into_iter().zip(set).filter_map(|(field, set)| set.then_some(field))
     }
 
-    /// It, and where it is silent what a lighter layer says.
+    /// Falls back to a layer with lower priority.
     pub(crate) fn over(self, lighter: StoreLayer) -> StoreLayer {
         StoreLayer {
             path: self.path.or(lighter.path),
@@ -92,43 +92,44 @@ impl StoreLayer {
     }
 }
 
-/// Where Plimsoll keeps sessions, and how: plain values, which the caller turns into those of the store it opens.
+/// Path and settings of the store, as plain values that the caller converts to those of the store it opens.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StoreConfig {
-    /// The database; nothing where nothing names one and there is no home.
+    /// Path of the database; `None` if it is not set and there is no home directory.
     pub path: Option<PathBuf>,
     /// What an acknowledged write survives.
     pub durability: Durability,
-    /// How old spilled outputs may get.
+    /// Maximum age of spilled outputs.
     pub spill_age: SpillAge,
-    /// Most bytes of all spilled outputs; the store's own limit where it is not set.
+    /// Maximum bytes of all spilled outputs; the store's default if it is not set.
     pub spill_bytes: Option<u64>,
 }
 
 /// What an acknowledged write survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// The death of the process.
+    /// A crash of the process.
     #[default]
     Process,
     /// A power cut.
     Power,
 }
 
-/// How old spilled outputs may get.
+/// Maximum age of spilled outputs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SpillAge {
-    /// As old as the store lets them by itself.
+    /// The store's default.
     #[default]
     Default,
-    /// Any age.
+    /// Unlimited.
     Any,
-    /// No older than this.
+    /// At most this age.
     AtMost(Millis),
 }
 
 impl StoreLayer {
-    /// All layers together, with the default place where none names one and the home in a path that begins with `~`.
+    /// Returns the merged settings, with the default path if none is set, and the home directory for `~`.
     pub(crate) fn settle(self, env: &Environment) -> StoreConfig {
         let path = match self.path {
             Some(path) => match path.strip_prefix("~") {

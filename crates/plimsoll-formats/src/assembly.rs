@@ -1,9 +1,9 @@
-//! Putting a log together: messages with ids, calls with their results, compactions as pivots.
+//! Assembles a log: messages with ids, calls with their results, compactions as pivots.
 //!
-//! A message is handed on as soon as nothing can change it any more: its response is complete, its calls are
-//! answered, and another message has begun behind it. Only those that still wait are held, with all behind them,
-//! because messages leave in their order. A call that nobody answers would hold everything; so when what is held
-//! behind a message exceeds a limit, it goes as it is, and an answer that comes yet is kept on its own.
+//! A message is emitted as soon as nothing can change it: its response is complete, its calls have results, and a later
+//! message has begun. Messages leave in order, so an incomplete one holds back all later ones. A call without a result
+//! would hold back everything. If the held messages exceed a limit, the first one is therefore emitted incomplete, and
+//! a late result is kept as a separate part.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -16,93 +16,95 @@ use plimsoll::{
 };
 use serde_json::Value;
 
+use crate::field_errors::FieldErrors;
 use crate::file_text::words_of;
 use crate::format::Format;
 use crate::hash::{HashMap64, HashSet64, Hasher};
 use crate::json::object;
-use crate::misfits::Misfits;
 use crate::restart::Restart;
 
-/// How many bytes of records may wait behind a message that is not complete.
+/// Maximum bytes of records that may wait after an incomplete message.
+///
+/// Without the limit, a call that never gets a result would hold the rest of the file in memory.
 pub(crate) const MOST_HELD: usize = 16 << 20;
 
-/// How many records an answer that nothing asked for waits for its call. Writers that sort by time write a result
-/// before the record of its call, but only by a few.
+/// Maximum records that a result without a call waits for its call. Writers that sort by time write a result before its
+/// call, but only by a few records.
 const MOST_EARLY: usize = 200;
 
-/// A log being put together.
+/// A log that is being assembled.
 pub(crate) struct Assembly<'s> {
     sink: &'s mut dyn FnMut(Message),
-    /// The messages that were not handed on yet, and how many were.
-    held: VecDeque<Held>,
+    /// Messages that were not emitted yet, and the number of those that were.
+    held: VecDeque<PendingMessage>,
     gone: usize,
     most_held: usize,
-    /// Bytes of all records behind the first message that is held.
+    /// Bytes of all records after the first held message.
     behind: usize,
-    /// The position and the size of the record that is being read.
+    /// Position and size of the current record.
     now: usize,
     until: usize,
     bytes: usize,
     hasher: Hasher,
     ids: HashSet64,
-    /// How often a name was wanted again, so that no number is tried twice.
+    /// Number of times a name was wanted again, so that no number is tried twice.
     again: HashMap64<u64>,
-    /// Calls that wait, by their id, oldest first.
+    /// Calls that wait for a result, by id, oldest first.
     calls: HashMap<String, VecDeque<(usize, usize)>>,
-    /// Answers that came before their calls, by the call's id: the message and the part that keep them.
+    /// Results that came before their calls, by the call's id: the message and the part that contain them.
     early: HashMap<String, (usize, PartId)>,
-    /// The newest message of a user.
+    /// The newest user message.
     turn: usize,
-    /// Responses that may go on, by their id.
+    /// Responses that may continue, by id.
     responses: HashMap64<usize>,
     session: Option<SessionId>,
-    /// The newest turn of the user that was handed on.
+    /// The newest emitted user message that begins a turn.
     user: Option<MessageId>,
-    /// What in the record that is being read is not what it should be, and the first message the record goes into.
-    pub(crate) misfits: Misfits,
+    /// Invalid values in the current record, and the first message that the record belongs to.
+    pub(crate) field_errors: FieldErrors,
     touched: Option<usize>,
     restarts: Restarts,
 }
 
-/// Where reading can be taken up again.
+/// Positions at which reading can be resumed.
 #[derive(Default)]
 struct Restarts {
-    /// The record that is being read, until a message begins with it.
+    /// Offset of the current record, until a message begins with it.
     offered: Option<u64>,
-    /// The farthest record so far: records are not always read in the order of the file.
+    /// Offset of the last record so far: records are not always read in the order of the file.
     farthest: u64,
     newest: Option<(u64, usize, MessageId, Option<MessageId>)>,
 }
 
 impl Restarts {
-    fn see(&mut self, offset: u64) {
+    fn advance(&mut self, offset: u64) {
         self.farthest = self.farthest.max(offset);
         self.newest.take_if(|newest| offset < newest.0);
     }
 }
 
-struct Held {
+struct PendingMessage {
     message: Message,
-    /// Up to this position records may add to it.
+    /// Position up to which records may add to the message.
     until: usize,
-    /// How many of its calls wait.
+    /// Number of its calls that wait for a result.
     waiting: usize,
     bytes: usize,
     response: Option<u64>,
 }
 
-/// What a tool answered.
+/// Result of a tool.
 #[derive(Default)]
 pub(crate) struct Answer {
     pub(crate) text: String,
     pub(crate) is_error: bool,
     pub(crate) attachments: Vec<Value>,
     pub(crate) at: Option<Millis>,
-    /// Goes beside the output.
+    /// Fields in addition to the output.
     pub(crate) extra: Extra,
 }
 
-/// What there is to know about a compaction.
+/// Data of a compaction.
 #[derive(Default)]
 pub(crate) struct Compaction {
     pub(crate) marker: Option<String>,
@@ -113,7 +115,7 @@ pub(crate) struct Compaction {
 }
 
 impl<'s> Assembly<'s> {
-    /// A log whose messages go to `sink`; at most about `most_held` bytes wait behind one that is not complete.
+    /// Creates a log whose messages go to `sink`. At most about `most_held` bytes wait after an incomplete message.
     pub(crate) fn new(sink: &'s mut dyn FnMut(Message), most_held: usize) -> Assembly<'s> {
         Assembly {
             sink,
@@ -133,13 +135,13 @@ impl<'s> Assembly<'s> {
             responses: HashMap64::default(),
             session: None,
             user: None,
-            misfits: Misfits::default(),
+            field_errors: FieldErrors::default(),
             touched: None,
             restarts: Restarts::default(),
         }
     }
 
-    /// Go on where an earlier reading can be taken up again.
+    /// Continues at a restart of an earlier reading.
     pub(crate) fn resume(&mut self, from: Option<&Restart>) {
         if let Some(Restart { place, user, session, .. }) = from {
             (self.gone, self.turn) = (*place, *place);
@@ -147,27 +149,27 @@ impl<'s> Assembly<'s> {
         }
     }
 
-    /// The record at this byte is read next, and reading can be taken up with it if a message begins there while no other
-    /// waits for anything.
+    /// Announces the record at this offset. Reading can be resumed there if a message begins with it and no other
+    /// message waits for anything.
     pub(crate) fn offer_restart(&mut self, offset: u64) {
         let restarts = &mut self.restarts;
         restarts.offered = (offset >= restarts.farthest).then_some(offset);
-        restarts.see(offset);
+        restarts.advance(offset);
     }
 
-    /// The record at this byte is read next, and reading cannot be taken up with it, nor behind it if it stands before.
+    /// Announces the record at this offset, at which reading cannot be resumed, nor at an earlier one that follows it.
     pub(crate) fn pass_restart(&mut self, offset: u64) {
         let restarts = &mut self.restarts;
         restarts.offered = None;
-        restarts.see(offset);
+        restarts.advance(offset);
     }
 
-    /// Whether reading can be taken up with the record at this byte, and with none behind it so far.
+    /// Whether reading can be resumed at this offset, and at no later one so far.
     pub(crate) fn restarts_at(&self, offset: u64) -> bool {
         self.restarts.newest.as_ref().is_some_and(|newest| newest.0 == offset)
     }
 
-    /// Where reading can be taken up again, as near to the end as possible.
+    /// Returns the last position at which reading can be resumed.
     pub(crate) fn restart(&self, format: Format) -> Option<Restart> {
         let (offset, place, message, user) = self.restarts.newest.clone()?;
         let session = self.session.clone();
@@ -178,8 +180,8 @@ impl<'s> Assembly<'s> {
         self.session = id.map(SessionId::new);
     }
 
-    /// A record begins: its position, its size, and the last position at which its message may be added to.
-    /// Messages that are complete by now are handed on, but none from `open` on.
+    /// Begins a record with its position, its size, and the last position at which its message may be extended. Emits
+    /// messages that are complete by now, except from `open` on.
     pub(crate) fn record(&mut self, now: usize, bytes: usize, until: usize, open: Option<usize>) {
         (self.now, self.bytes, self.until) = (now, bytes, until);
         self.touched = None;
@@ -194,17 +196,17 @@ impl<'s> Assembly<'s> {
         }
     }
 
-    /// A record ends: note what was not as it should be, and keep it with the message the record went into.
+    /// Ends a record: reports its invalid values, and keeps them with the message it belongs to.
     pub(crate) fn settle(&mut self, notes: &mut Notes) {
-        if self.misfits.is_empty() {
+        if self.field_errors.is_empty() {
             return;
         }
         let message = self.touched.filter(|place| self.holds(*place));
         let extra = message.map(|place| &mut self.held[place - self.gone].message.info.extra);
-        self.misfits.tell(notes, extra);
+        self.field_errors.report(notes, extra);
     }
 
-    /// Begin a message; returns its place. Nobody knows who speaks in one without a role.
+    /// Begins a message and returns its index. The role may be unknown.
     pub(crate) fn begin(
         &mut self,
         role: impl Into<Option<Role>>,
@@ -227,14 +229,20 @@ impl<'s> Assembly<'s> {
         if let Some(at) = at {
             message = message.at(at);
         }
-        self.held.push_back(Held { message, until: self.until, waiting: 0, bytes: 0, response: None });
+        self.held.push_back(PendingMessage {
+            message,
+            until: self.until,
+            waiting: 0,
+            bytes: 0,
+            response: None,
+        });
         self.charge(place);
         place
     }
 
     fn note_restart(&mut self, place: usize, id: &MessageId) {
         let Some(offset) = self.restarts.offered.take() else { return };
-        let is_settled = |held: &Held| held.waiting == 0 && held.until < self.now;
+        let is_settled = |held: &PendingMessage| held.waiting == 0 && held.until < self.now;
         if self.held.iter().all(is_settled) {
             let held = self.held.iter().rev().map(|held| &held.message);
             let user = held.filter(|message| message.starts_turn()).map(|message| &message.info.id).next();
@@ -243,7 +251,7 @@ impl<'s> Assembly<'s> {
         }
     }
 
-    /// The name, or the name with a number if it is taken.
+    /// Returns the name, with a number if it is taken.
     fn free(&mut self, wanted: String) -> String {
         let name = self.hasher.hash(&wanted);
         if self.ids.insert(name) {
@@ -259,7 +267,7 @@ impl<'s> Assembly<'s> {
         }
     }
 
-    /// The size of the record counts for the first message it touches.
+    /// Counts the size of the record for the first message it belongs to.
     fn charge(&mut self, place: usize) {
         self.touched.get_or_insert(place);
         let bytes = std::mem::take(&mut self.bytes);
@@ -274,17 +282,17 @@ impl<'s> Assembly<'s> {
         self.gone + self.held.len()
     }
 
-    /// Whether the message can still be added to.
+    /// Whether the message can still be extended.
     pub(crate) fn holds(&self, place: usize) -> bool {
         (self.gone..self.len()).contains(&place)
     }
 
-    /// The message a response goes into, if it can still be added to.
+    /// Returns the message of a response, if it can still be extended.
     pub(crate) fn response(&self, id: &str) -> Option<usize> {
         self.responses.get(&self.hasher.hash(id)).copied().filter(|place| self.holds(*place))
     }
 
-    /// Remember which message a response goes into.
+    /// Sets the message of a response.
     pub(crate) fn set_response(&mut self, id: &str, place: usize) {
         let id = self.hasher.hash(id);
         self.responses.insert(id, place);
@@ -300,7 +308,7 @@ impl<'s> Assembly<'s> {
         &self.held[place - self.gone].message
     }
 
-    /// Say when the message was last written to.
+    /// Sets the time of the last write to the message.
     pub(crate) fn completed(&mut self, place: usize, at: Option<Millis>) {
         if let Some(at) = at {
             self.info(place).time.get_or_insert_default().completed = Some(at);
@@ -320,13 +328,13 @@ impl<'s> Assembly<'s> {
         self.held[place - self.gone].message.parts.last_mut().map(|part| &mut part.body)
     }
 
-    /// What was said. An empty text is no part.
+    /// Adds text, unless it is empty.
     pub(crate) fn text(&mut self, place: usize, text: impl Into<Text>) {
-        self.said(place, text, false);
+        self.user_text(place, text, false);
     }
 
-    /// What was said, by the host rather than by a person if it is `synthetic`.
-    pub(crate) fn said(&mut self, place: usize, text: impl Into<Text>, synthetic: bool) {
+    /// Adds text of the user, or of the host if it is `synthetic`.
+    pub(crate) fn user_text(&mut self, place: usize, text: impl Into<Text>, synthetic: bool) {
         let text = text.into();
         if !text.is_empty() {
             let synthetic = synthetic.then_some(true);
@@ -334,7 +342,7 @@ impl<'s> Assembly<'s> {
         }
     }
 
-    /// What was thought, with the provider's own data about it.
+    /// Adds reasoning with the provider's own data.
     pub(crate) fn reasoning(&mut self, place: usize, text: impl Into<Text>, metadata: Option<Value>) {
         let text = text.into();
         if !text.is_empty() || metadata.is_some() {
@@ -345,12 +353,12 @@ impl<'s> Assembly<'s> {
 
     pub(crate) fn file(&mut self, place: usize, file: FilePart) {
         match words_of(&file) {
-            Some(words) => self.said(place, words, true),
+            Some(words) => self.user_text(place, words, true),
             None => drop(self.part(place, PartBody::File(file))),
         }
     }
 
-    /// A tool call that waits for its answer.
+    /// Adds a tool call that waits for its result.
     pub(crate) fn call(&mut self, place: usize, id: Option<&str>, tool: &str, input: Value) {
         let held = &mut self.held[place - self.gone];
         let index = held.message.parts.len();
@@ -360,7 +368,7 @@ impl<'s> Assembly<'s> {
             str::to_owned,
         );
         let waiting = self.calls.entry(call_id.clone()).or_default();
-        // Nothing answers a call from before the user spoke, once its id is given again.
+        // When an id is reused, calls with it from before the last user message no longer get a result.
         let left =
             waiting.iter().take_while(|(earlier, _)| *earlier < self.turn && self.turn < place).count();
         let left: Vec<_> = waiting.drain(..left).collect();
@@ -373,18 +381,18 @@ impl<'s> Assembly<'s> {
         let call = call_id.clone();
         self.part(place, PartBody::Tool(ToolPart { call_id, tool, state: ToolState::pending(input) }));
         if let Some(answer) = early.and_then(|(kept, part)| self.take_early(kept, &part)) {
-            // It was asked for just now, so it waits.
+            // The call was just added, so it takes the result.
             let _ = self.answer(&call, answer);
         }
     }
 
-    /// Take an answer that came before its call out of the message that kept it.
+    /// Removes a result that came before its call from the message that kept it.
     fn take_early(&mut self, place: usize, part: &PartId) -> Option<Answer> {
         let message = &mut self.held.get_mut(place.checked_sub(self.gone)?)?.message;
         let at = message.info.time.as_ref().and_then(|time| time.created);
         let index = message.parts.iter().position(|kept| kept.id == *part)?;
-        // Calls in the same message are known by their index, so the last part only may go. Answers are kept in
-        // messages of their own, where they are the last.
+        // Calls in the same message are known by their index, so only the last part may be removed. Such results are
+        // the last part of a separate message.
         if index + 1 != message.parts.len() {
             return None;
         }
@@ -400,8 +408,8 @@ impl<'s> Assembly<'s> {
         }
     }
 
-    /// The oldest call of that id that waits.
-    fn asked(&mut self, call: &str) -> Option<(usize, usize)> {
+    /// Returns the oldest waiting call with that id.
+    fn oldest_waiting(&mut self, call: &str) -> Option<(usize, usize)> {
         let waiting = self.calls.get_mut(call)?;
         let held = self.gone..self.gone + self.held.len();
         let asked = std::iter::from_fn(|| waiting.pop_front()).find(|(place, _)| held.contains(place));
@@ -411,9 +419,9 @@ impl<'s> Assembly<'s> {
         asked
     }
 
-    /// Give the oldest call of that id its answer. Hands the answer back if nobody waits for it.
+    /// Adds the result to the oldest waiting call with that id. Returns the result if there is no such call.
     pub(crate) fn answer(&mut self, call: &str, answer: Answer) -> Option<Answer> {
-        let Some((place, index)) = self.asked(call) else { return Some(answer) };
+        let Some((place, index)) = self.oldest_waiting(call) else { return Some(answer) };
         self.charge(place);
         self.answered(place);
         let message = &mut self.held[place - self.gone].message;
@@ -434,7 +442,8 @@ impl<'s> Assembly<'s> {
         None
     }
 
-    /// Answer a call, or if there is no such call keep the answer as a part of the message `host` makes.
+    /// Adds the result to its call. If there is no such call, keeps the result as a part of the message that `host`
+    /// creates.
     pub(crate) fn answer_or_keep(
         &mut self,
         call: &str,
@@ -455,7 +464,7 @@ impl<'s> Assembly<'s> {
         }
     }
 
-    /// The newest call of the last message that waits for an answer.
+    /// Returns the newest waiting call of the last message.
     pub(crate) fn waiting(&self) -> Option<String> {
         self.held.back()?.message.parts.iter().rev().find_map(|part| {
             let tool = part.as_tool()?;
@@ -463,7 +472,7 @@ impl<'s> Assembly<'s> {
         })
     }
 
-    /// A pivot: the marker, and the summary that answers it.
+    /// Adds a pivot: the marker, and the summary that answers it.
     pub(crate) fn compaction(&mut self, compaction: Compaction) {
         let Compaction { marker, summary, at, text, part } = compaction;
         let marker = self.begin(Role::User, marker, at);
@@ -478,17 +487,17 @@ impl<'s> Assembly<'s> {
         info.parent_id = Some(parent);
     }
 
-    /// Hand on all that is left.
+    /// Emits the remaining messages.
     pub(crate) fn finish(mut self) {
         while !self.held.is_empty() {
             self.hand_on(self.held.len() == 1);
         }
     }
 
-    /// Hand on the first message. One that nobody put anything into is left out; an answer that the source says
-    /// nothing about is finished, except a last one that may still be written.
+    /// Emits the first message. Empty ones are left out. An answer without a finish reason counts as finished, unless
+    /// it is the last one, which may still be written.
     fn hand_on(&mut self, is_last: bool) {
-        let Some(Held { mut message, response, .. }) = self.held.pop_front() else { return };
+        let Some(PendingMessage { mut message, response, .. }) = self.held.pop_front() else { return };
         let place = self.gone;
         self.gone += 1;
         self.behind -= self.held.front().map_or(0, |first| first.bytes);

@@ -1,4 +1,4 @@
-//! Content blocks as Anthropic and OpenAI write them, and what becomes of them.
+//! Reads content blocks of Anthropic and OpenAI.
 
 use std::borrow::Cow;
 
@@ -7,19 +7,19 @@ use plimsoll::{Millis, Text, Tokens, Usage};
 use serde_json::{Value, json};
 
 use crate::assembly::{Answer, Assembly};
+use crate::field_errors::FieldErrors;
 use crate::file_text::words_of;
 use crate::json::Json;
-use crate::misfits::Misfits;
 
-/// How many bytes of a tool's structured result are kept beside the output the model was shown.
+/// Maximum bytes of a tool's structured result that are kept in addition to the output that the model saw.
 const SMALL: usize = 2_000;
 
-/// What Anthropic's blocks are known by, where they do not say.
+/// Fields that identify the kind of a block without `type`.
 const SHAPES: [(&str, &str); 4] =
     [("tool_use_id", "tool_result"), ("input", "tool_use"), ("thinking", "thinking"), ("text", "text")];
 
-/// Content as a list of blocks, whether it came as one or as a text. Of what is neither the JSON becomes a text.
-pub(crate) fn blocks<'a>(content: Json<'a>, misfits: &mut Misfits, at: &At) -> Vec<Json<'a>> {
+/// Returns content as a list of blocks, whether it is a list or a text. Other values become a text with their JSON.
+pub(crate) fn blocks<'a>(content: Json<'a>, field_errors: &mut FieldErrors, at: &At) -> Vec<Json<'a>> {
     match content {
         Json::Null => Vec::new(),
         text @ Json::Text(_) => vec![text_block(text)],
@@ -29,17 +29,19 @@ pub(crate) fn blocks<'a>(content: Json<'a>, misfits: &mut Misfits, at: &At) -> V
                 let at = &At::Index(at, index);
                 match item {
                     block @ Json::Object(_) => Some(block),
-                    Json::Null => misfits.is_object(&Json::Null, at).then_some(Json::Null),
-                    other => Some(text_block(Json::Text(misfits.as_text(other, at, "an object").into()))),
+                    Json::Null => field_errors.is_object(&Json::Null, at).then_some(Json::Null),
+                    other => {
+                        Some(text_block(Json::Text(field_errors.as_text(other, at, "an object").into())))
+                    }
                 }
             });
             read.collect()
         }
         block @ Json::Object(_) => {
-            misfits.alone(&block, at);
+            field_errors.single_block(&block, at);
             vec![block]
         }
-        other => vec![text_block(Json::Text(misfits.as_text(other, at, "a string or a list").into()))],
+        other => vec![text_block(Json::Text(field_errors.as_text(other, at, "a string or a list").into()))],
     }
 }
 
@@ -48,11 +50,11 @@ fn text_block(text: Json) -> Json {
     Json::Object(vec![(Cow::Borrowed("type"), kind), (Cow::Borrowed("text"), text)])
 }
 
-/// The texts of some content, joined by newlines, and the files in it.
+/// Returns the texts in some content, joined by newlines, and its files.
 pub(crate) fn flatten(content: Json) -> (String, Vec<Value>) {
     let (mut texts, mut files) = (Vec::new(), Vec::new());
     gather(content, &mut texts, &mut files);
-    // The common case is one text, which need not be copied.
+    // Usually there is one text, which need not be copied.
     let text = if texts.len() == 1 { texts.pop().unwrap_or_default().into_owned() } else { texts.join("\n") };
     (text, files)
 }
@@ -78,7 +80,7 @@ fn gather<'a>(content: Json<'a>, texts: &mut Vec<Cow<'a, str>>, files: &mut Vec<
             } else if let Some(key) = ["text", "content"].into_iter().find(|key| block.get(key).is_some()) {
                 gather(block.take(key), texts, files);
             } else {
-                // Nothing is known about this block, but the model was shown it.
+                // The block is of an unknown kind, but the model saw it.
                 texts.push(Cow::Owned(block.into_value().to_string()));
             }
         }
@@ -86,7 +88,7 @@ fn gather<'a>(content: Json<'a>, texts: &mut Vec<Cow<'a, str>>, files: &mut Vec<
     }
 }
 
-/// The file in a block, in any of the ways providers write one. One whose content cannot be read is none.
+/// Reads the file in a block, in any of the providers' formats. `None` if its content cannot be read.
 pub(crate) fn file(block: &Json) -> Option<FilePart> {
     file_of(block).filter(|file| {
         let holders = [Some(block), block.get("source"), block.get("file")];
@@ -102,7 +104,7 @@ fn file_of(block: &Json) -> Option<FilePart> {
     let data = |mime: &str, data: &str| Some(Text::from(format!("data:{mime};base64,{data}")));
     match block.text("type")? {
         "image" | "document" => {
-            // pi writes the data beside the type, Anthropic puts it under `source`.
+            // pi writes the data next to the type, Anthropic inside `source`.
             let source = block.get("source").unwrap_or(block);
             let mime = ["media_type", "mimeType", "mediaType"].into_iter().find_map(|key| source.string(key));
             let url = match (source.text("data"), source.text("url")) {
@@ -110,7 +112,7 @@ fn file_of(block: &Json) -> Option<FilePart> {
                     data(mime.as_deref().unwrap_or("application/octet-stream"), bytes)
                 }
                 (Some(words), _) => Some(Text::from(format!("data:text/plain,{words}"))),
-                // A document may be given as blocks of its own.
+                // A document may consist of blocks.
                 (None, _) if source.get("content").is_some() => {
                     let (words, _) = flatten(source.get("content").cloned().unwrap_or_default());
                     Some(Text::from(format!("data:text/plain,{words}")))
@@ -131,7 +133,7 @@ fn file_of(block: &Json) -> Option<FilePart> {
         "file" | "input_file" => {
             let file = block.get("file").unwrap_or(block);
             let url = file.text("file_data").or_else(|| file.text("url"));
-            // Cline writes the words of a file beside its path.
+            // Cline writes the text of a file next to its path.
             let words = file.text("content").map(|words| format!("data:text/plain,{words}"));
             let mime = file.string("mime").or_else(|| words.as_ref().map(|_| "text/plain".to_owned()));
             let filename = file.string("filename").or_else(|| file.string("path"));
@@ -141,15 +143,15 @@ fn file_of(block: &Json) -> Option<FilePart> {
     }
 }
 
-/// Anthropic's usage.
-pub(crate) fn anthropic_usage(usage: &Json, misfits: &mut Misfits, at: &At) -> Usage {
-    let mut number = |key: &str| Tokens(misfits.number(usage, at, key).unwrap_or(0));
+/// Reads Anthropic's usage.
+pub(crate) fn anthropic_usage(usage: &Json, field_errors: &mut FieldErrors, at: &At) -> Usage {
+    let mut number = |key: &str| Tokens(field_errors.number(usage, at, key).unwrap_or(0));
     let mut tokens = Usage::new(number("input_tokens"), number("output_tokens"));
     tokens.cache_read = number("cache_read_input_tokens");
     tokens.cache_write = number("cache_creation_input_tokens");
-    if let Some(written) = misfits.object(usage, at, "cache_creation") {
+    if let Some(written) = field_errors.object(usage, at, "cache_creation") {
         let at = &At::Key(at, "cache_creation");
-        let mut number = |key: &str| Tokens(misfits.number(written, at, key).unwrap_or(0));
+        let mut number = |key: &str| Tokens(field_errors.number(written, at, key).unwrap_or(0));
         let (minutes, hour) = (number("ephemeral_5m_input_tokens"), number("ephemeral_1h_input_tokens"));
         tokens.cache_write = tokens.cache_write.max(minutes + hour);
         tokens.cache_write_hour = hour;
@@ -157,7 +159,7 @@ pub(crate) fn anthropic_usage(usage: &Json, misfits: &mut Misfits, at: &At) -> U
     tokens
 }
 
-/// Why the model stopped, in OpenCode's words.
+/// Converts a stop reason to OpenCode's.
 pub(crate) fn finish(reason: &str) -> &str {
     match reason {
         "end_turn" | "stop_sequence" | "stop" => "stop",
@@ -168,7 +170,7 @@ pub(crate) fn finish(reason: &str) -> &str {
     }
 }
 
-/// What a tool was given: a string of JSON as its value, a blank one as nothing; what is no JSON stays a string.
+/// Reads a tool's input: a JSON string as its value, a blank one as empty. Invalid JSON stays a string.
 pub(crate) fn arguments(given: Json) -> Value {
     match given {
         Json::Text(text) if text.trim().is_empty() => json!({}),
@@ -177,23 +179,23 @@ pub(crate) fn arguments(given: Json) -> Value {
     }
 }
 
-/// Put a block of the model into the message at `place`. Gives the kind back if it is not known.
+/// Adds a block of the model to the message at `place`. Returns the kind if it is unknown.
 pub(crate) fn push_assistant_block(
     log: &mut Assembly,
     place: usize,
     mut block: Json,
     at: &At,
 ) -> Result<(), String> {
-    let kind = log.misfits.kind(&block, at, "type", &SHAPES).unwrap_or_default().to_owned();
+    let kind = log.field_errors.kind(&block, at, "type", &SHAPES).unwrap_or_default().to_owned();
     match kind.as_str() {
         "text" | "output_text" => {
-            let text = log.misfits.take_words(&mut block, at, "text");
+            let text = log.field_errors.take_words(&mut block, at, "text");
             log.text(place, text);
         }
         "thinking" => {
-            let signature = log.misfits.text(&block, at, "signature");
+            let signature = log.field_errors.text(&block, at, "signature");
             let metadata = signature.map(|signature| json!({ "anthropic": { "signature": signature } }));
-            let text = log.misfits.take_words(&mut block, at, "thinking");
+            let text = log.field_errors.take_words(&mut block, at, "thinking");
             log.reasoning(place, text, metadata);
         }
         "redacted_thinking" => {
@@ -202,14 +204,14 @@ pub(crate) fn push_assistant_block(
         }
         "tool_use" | "server_tool_use" => {
             let input = block.take("input").into_value();
-            let id = log.misfits.text(&block, at, "id");
-            let name = log.misfits.text(&block, at, "name").unwrap_or_default();
+            let id = log.field_errors.text(&block, at, "id");
+            let name = log.field_errors.text(&block, at, "name").unwrap_or_default();
             log.call(place, id, name, input);
         }
-        // The provider's own tools answer in the same message.
+        // The provider's own tools have their results in the same message.
         kind if kind.ends_with("_tool_result") => {
             let (text, attachments) = flatten(block.take("content"));
-            let call = log.misfits.text(&block, at, "tool_use_id").unwrap_or_default();
+            let call = log.field_errors.text(&block, at, "tool_use_id").unwrap_or_default();
             log.answer_or_keep(call, Answer { text, attachments, ..Answer::default() }, |_| place);
         }
         _ => match file(&block) {
@@ -220,35 +222,35 @@ pub(crate) fn push_assistant_block(
     Ok(())
 }
 
-/// A block of a user's message, and what is known about it besides.
+/// A block of a user message and its context.
 pub(crate) struct UserBlock<'a> {
     pub(crate) block: Json<'a>,
-    /// When it was said.
+    /// Time of the message.
     pub(crate) time: Option<Millis>,
-    /// The host wrote it, not a person.
+    /// Whether the host wrote the block and not the user.
     pub(crate) is_synthetic: bool,
-    /// What a tool gave the host; the first result takes it.
+    /// The structured result that the host recorded; the first result takes it.
     pub(crate) structured: Option<&'a mut Value>,
 }
 
-/// Put a block of the user where it belongs: a result goes to its call, everything else into the message that `begin`
-/// begins or has begun. Gives the kind back if it is not known.
+/// Adds a block of the user: a result to its call, anything else to the message that `begin` returns. Returns the kind
+/// if it is unknown.
 pub(crate) fn push_user_block(
     log: &mut Assembly,
     UserBlock { mut block, time, is_synthetic, structured }: UserBlock,
     at: &At,
     mut begin: impl FnMut(&mut Assembly) -> usize,
 ) -> Result<(), String> {
-    match log.misfits.kind(&block, at, "type", &SHAPES) {
+    match log.field_errors.kind(&block, at, "type", &SHAPES) {
         Some("tool_result") => {
             let structured = structured.map(Value::take).unwrap_or_default();
-            let (call, answer) = tool_result(block, time, structured, &mut log.misfits, at);
+            let (call, answer) = tool_result(block, time, structured, &mut log.field_errors, at);
             log.answer_or_keep(&call, answer, begin);
         }
         Some("text") => {
             let place = begin(log);
-            let text = log.misfits.take_words(&mut block, at, "text");
-            log.said(place, text, is_synthetic);
+            let text = log.field_errors.take_words(&mut block, at, "text");
+            log.user_text(place, text, is_synthetic);
         }
         kind => match file(&block) {
             Some(file) => {
@@ -261,7 +263,7 @@ pub(crate) fn push_user_block(
     Ok(())
 }
 
-/// A tool's structured result, if it is worth its place: it repeats the output at length more often than not.
+/// Returns a tool's structured result if it is small: most repeat the output at length.
 pub(crate) fn small(structured: &Json) -> Value {
     match structured {
         Json::Raw(raw) if raw.len() <= SMALL && raw.starts_with('{') => {
@@ -271,20 +273,20 @@ pub(crate) fn small(structured: &Json) -> Value {
     }
 }
 
-/// The answer in a `tool_result` block, with the call it answers.
+/// Returns the result in a `tool_result` block and the id of its call.
 fn tool_result(
     mut block: Json,
     time: Option<Millis>,
     structured: Value,
-    misfits: &mut Misfits,
+    field_errors: &mut FieldErrors,
     at: &At,
 ) -> (String, Answer) {
     let (text, attachments) = flatten(block.take("content"));
-    let is_error = misfits.is(&block, at, "is_error");
+    let is_error = field_errors.is(&block, at, "is_error");
     let mut extra = Extra::default();
     if !structured.is_null() {
         extra.insert("toolUseResult".into(), structured);
     }
-    let call = misfits.string(&block, at, "tool_use_id").unwrap_or_default();
+    let call = field_errors.string(&block, at, "tool_use_id").unwrap_or_default();
     (call, Answer { text, is_error, attachments, at: time, extra })
 }

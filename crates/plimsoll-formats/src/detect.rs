@@ -1,4 +1,4 @@
-//! How to tell formats apart by their content.
+//! Detects a format by its content.
 
 use std::borrow::Cow;
 
@@ -6,15 +6,15 @@ use crate::format::Format;
 use crate::json::{Json, Take};
 use crate::signs;
 
-/// How every SQLite database begins.
+/// First bytes of every SQLite database.
 const SQLITE: &[u8] = b"SQLite format 3\0";
 
 impl Format {
-    /// The format a value belongs to: a whole document, or one record of a line format.
+    /// Returns the format of a value: a whole document, or a record of a line format.
     pub(crate) fn of(value: &Json) -> Option<Format> {
         match value {
             Json::List(items) => signs::of_list(items).or_else(|| Format::of_list(items)),
-            // The tools' own fields are looked for first: their records may also look like messages of a chat.
+            // A tool's own fields are checked first: its records may also look like messages of a chat.
             Json::Object(_) => signs::of_object(value)
                 .or_else(|| Format::of_document(value))
                 .or_else(|| Format::of_record(value)),
@@ -34,7 +34,7 @@ impl Format {
 
     fn of_document(value: &Json) -> Option<Format> {
         let has = |key: &str| value.get(key).is_some();
-        // A message on a line of its own.
+        // A message on its own line.
         if is_chat_message(value) {
             return Format::of_list(std::slice::from_ref(value));
         }
@@ -49,7 +49,7 @@ impl Format {
             || tools.is_some_and(|tool| tool.get("input_schema").is_some())
             || value.text("model").is_some_and(|model| model.starts_with("claude"));
         let Some(messages) = list("messages") else {
-            // A request whose beginning is so long that its messages are not in sight.
+            // A request whose beginning is so long that its messages are not visible yet.
             let is_request = has("model") || has("max_tokens");
             let is_openai = tools.is_some_and(|tool| tool.get("function").is_some());
             return match (is_anthropic, is_openai) {
@@ -63,7 +63,7 @@ impl Format {
         if is_log || (first.is_none() && has("info")) {
             return Some(Format::OpencodeExport);
         }
-        // The cheaper question first.
+        // The cheaper check first.
         let is_openai = messages.iter().any(speaks_openai);
         let is_anthropic = !is_openai && (is_anthropic || messages.iter().any(speaks_anthropic));
         Some(if is_anthropic { Format::AnthropicMessages } else { Format::OpenaiChat })
@@ -100,7 +100,7 @@ impl Format {
     }
 }
 
-/// Whether this is a message of a chat and nothing else: records of other tools name a role, too.
+/// Whether this is only a message of a chat: records of other tools have a role, too.
 fn is_chat_message(value: &Json) -> bool {
     const ROLES: [&str; 6] = ["user", "assistant", "system", "developer", "tool", "function"];
     let has = |key: &str| value.get(key).is_some();
@@ -142,12 +142,12 @@ fn is_anthropic(block: &Json) -> bool {
     }
 }
 
-/// Whether a file that begins with these bytes is a SQLite database.
+/// Whether a file with this beginning is a SQLite database.
 pub(crate) fn is_sqlite(beginning: &[u8]) -> bool {
     beginning.starts_with(SQLITE)
 }
 
-/// The format of a transcript that begins with these bytes; some ten thousand are enough, fewer often do.
+/// Detects the format of a transcript by its first bytes. About ten thousand are enough.
 ///
 /// ```
 /// use plimsoll_formats::{Format, detect};
@@ -155,17 +155,17 @@ pub(crate) fn is_sqlite(beginning: &[u8]) -> bool {
 /// assert_eq!(detect(b"hello"), None);
 /// ```
 pub fn detect(beginning: &[u8]) -> Option<Format> {
-    // Whose database it is, its tables tell; see `database`.
+    // The tables show whose database it is; see `database`.
     if is_sqlite(beginning) {
         return Some(Format::OpencodeDatabase);
     }
     let beginning = beginning.strip_prefix(b"\xef\xbb\xbf").unwrap_or(beginning);
-    // A document may span lines, so the first value is tried before the lines are; and lines are tried one by
-    // one, because the first of them may be broken or of an unknown kind.
+    // A document may span lines, so the first value is tried before the lines. All lines are tried, because the first
+    // may be broken or of an unknown kind.
     let format = |text| Format::of(&Json::parse(&first_value(text)?).ok()?);
     let lines = || beginning.split(|byte| *byte == b'\n').take(200);
     match format(beginning).or_else(|| lines().find_map(format)) {
-        // The context of Kimi is messages of a chat but for a few records, which need not come first.
+        // Kimi's context consists of messages of a chat and a few other records, which need not come first.
         Some(Format::OpenaiChat) if lines().any(|line| format(line) == Some(Format::Kimi)) => {
             Some(Format::Kimi)
         }
@@ -174,8 +174,7 @@ pub fn detect(beginning: &[u8]) -> Option<Format> {
     }
 }
 
-/// The first JSON value in `text`. If it is not there to its end, what is there is closed behind the last
-/// element that is complete.
+/// Returns the first JSON value in `text`. A truncated value is closed after its last complete element.
 pub(crate) fn first_value(text: &[u8]) -> Option<Cow<'_, str>> {
     let text = text.trim_ascii_start();
     if !matches!(text.first(), Some(b'{' | b'[')) {
@@ -198,7 +197,7 @@ pub(crate) fn first_value(text: &[u8]) -> Option<Cow<'_, str>> {
             b'"' => in_string = true,
             b'{' | b'[' => {
                 closers.push(if byte == b'{' { b'}' } else { b']' });
-                // Deeper than any format looks, and deeper than the parser goes.
+                // Deeper than any format requires, and deeper than the parser goes.
                 if closers.len() > 100 {
                     break;
                 }

@@ -1,4 +1,4 @@
-//! One JSON document with a list of messages in it, which are read one by one.
+//! A JSON document with a list of messages, which are read one by one.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -11,33 +11,35 @@ use serde_json::Value;
 
 use crate::error::FormatError;
 use crate::format::Format;
-use crate::json::{Filter, Json, Take, problem, told};
+use crate::json::{Filter, Json, Take, error_text, problem};
 use crate::json::{Key, Wanted, mended, parse};
 use crate::transcript::Transcript;
 
-/// A document over this many bytes is refused: unlike lines it has to be held as a whole.
+/// Maximum size of a document. Unlike lines, it must be held as a whole.
+///
+/// Line formats have no such limit, because only their incomplete messages are in memory.
 pub const MAX_DOCUMENT: u64 = 1 << 30;
 
-/// The text of a document.
+/// Text of a document.
 pub(crate) struct Document {
     format: Format,
     text: String,
-    /// What is wrong with lines, where the messages stood on a line each.
+    /// Problems of lines, if the messages were on one line each.
     broken: Vec<(u64, String)>,
     torn: bool,
 }
 
 impl Document {
-    /// Hold what `input` has, which is about `size` bytes if that is known.
+    /// Reads a document from `input`, which has about `size` bytes if that is known.
     pub(crate) fn hold(format: Format, input: impl Read, size: u64) -> Result<Document, FormatError> {
-        // One byte more, so that the end is found without growing.
+        // One byte more, so that the end is found without growing the buffer.
         let mut bytes = Vec::with_capacity(size.min(MAX_DOCUMENT) as usize + 1);
         let read = input.take(MAX_DOCUMENT + 1).read_to_end(&mut bytes)?;
         if read as u64 > MAX_DOCUMENT {
             return Err(FormatError::TooLarge { format, limit: MAX_DOCUMENT });
         }
         let text = String::from_utf8(bytes).map_err(|error| {
-            // Found as part of the JSON, it has a line and a column.
+            // As part of the JSON, the fault has a line and a column.
             let source = serde_json::from_slice::<Value>(error.as_bytes()).err();
             let source = source.unwrap_or_else(|| serde_json::Error::custom("not UTF-8"));
             FormatError::Json { format, source }
@@ -47,8 +49,8 @@ impl Document {
         if document.text().trim_ascii().is_empty() { Err(FormatError::Empty) } else { Ok(document.joined()) }
     }
 
-    /// The document as one list, if it is lines with a message each. Such files are made by hand and by scripts that
-    /// copy messages out of other files; one broken line does not cost the others.
+    /// Joins lines with one message each into a list. Such files are made by hand, or by scripts that copy messages
+    /// from other files. One broken line does not invalidate the others.
     fn joined(self) -> Document {
         if !self.text().trim_ascii_start().lines().next().is_some_and(is_message) {
             return self;
@@ -68,20 +70,20 @@ impl Document {
                     list.push_str(line);
                 }
                 Err(_) if number + 1 == count && !ends => torn = true,
-                Err(error) => broken.push((number as u64 + 1, told(&error))),
+                Err(error) => broken.push((number as u64 + 1, error_text(&error))),
             }
         }
         list.push(']');
         Document { text: list, broken, torn, ..self }
     }
 
-    /// Say what was wrong with lines.
+    /// Reports problems of lines.
     pub(crate) fn note_lines(&self, transcript: &mut Transcript) {
         self.broken.iter().for_each(|(line, problem)| transcript.broken_line(*line, problem.clone()));
         transcript.torn = self.torn;
     }
 
-    /// The text, without a mark of its encoding.
+    /// Returns the text without a byte-order mark.
     pub(crate) fn text(&self) -> &str {
         self.text.strip_prefix('\u{feff}').unwrap_or(&self.text)
     }
@@ -90,12 +92,12 @@ impl Document {
         FormatError::Json { format: self.format, source }
     }
 
-    /// What can be told without looking into the messages: which fields there are, and what they are about.
+    /// Returns the fields outside of the messages.
     pub(crate) fn outline(&self) -> Result<Json<'_>, FormatError> {
         Json::parse_some(self.text(), outline).map_err(|source| self.json_error(source))
     }
 
-    /// The fields of the document that `filter` asks for; nothing of a document that is a list.
+    /// Returns the fields of the document that `filter` selects; empty if the document is a list.
     pub(crate) fn header(&self, filter: Filter) -> Result<Json<'_>, FormatError> {
         if self.is_list() {
             return Ok(Json::Null);
@@ -103,7 +105,7 @@ impl Document {
         Json::parse_some(self.text(), filter).map_err(|source| self.json_error(source))
     }
 
-    /// Where the list under `key` is: there, or the document itself.
+    /// Returns the location of the list under `key`, or of the document itself.
     pub(crate) fn list<'k>(&self, key: &'k str) -> At<'k> {
         if self.is_list() { At::Root } else { At::Key(&At::Root, key) }
     }
@@ -113,8 +115,8 @@ impl Document {
         self.text().trim_ascii_start().starts_with('[')
     }
 
-    /// Read the items of the list under `key`, or of the document if it is a list itself, one after the other.
-    /// Returns what the document says about its session.
+    /// Reads the items of the list under `key`, or of the document if it is a list, one by one. Returns the document's
+    /// other fields.
     pub(crate) fn each<'a>(
         &'a self,
         format: Format,
@@ -126,7 +128,7 @@ impl Document {
             index += 1;
             read(index - 1, message).map_err(|problem| wrong = Some(problem)).is_ok()
         };
-        let each = Each { key, found: &mut found, item: &mut item };
+        let each = EachItem { key, found: &mut found, item: &mut item };
         let about = parse(self.text(), each);
         if let Some(problem) = wrong {
             let field = if self.is_list() { "" } else { key };
@@ -141,15 +143,15 @@ impl Document {
     }
 }
 
-/// Whether a line is a message by itself, rather than a document with a list of them.
+/// Whether a line is a message and not a document with a list of them.
 fn is_message(line: &str) -> bool {
     const LISTS: [&str; 7] =
         ["messages", "trajectory", "history", "info", "conversation", "steps", "agent_steps"];
     if !line.starts_with('{') {
         return false;
     }
-    // The output of an evaluation has a run of an agent on each line. Any other record with a list is known by the name of
-    // the list, and the line, which may be the whole document, need not be read to its end.
+    // The output of an evaluation has a run of an agent on each line. Any other record with a list is identified by the
+    // list's name, so that the line, which may be the whole document, need not be parsed.
     let has = |name: &str| memmem::find(line.as_bytes(), name.as_bytes()).is_some();
     let may_be_run = has("instance_id") && has("history");
     let (mut has_list, mut has_id, mut has_history) = (false, false, false);
@@ -159,13 +161,13 @@ fn is_message(line: &str) -> bool {
         has_history |= name == "history";
         may_be_run || !has_list
     };
-    parse(line, Names(&mut go_on)).is_ok() && ((has_id && has_history) || !has_list)
+    parse(line, FieldNames(&mut go_on)).is_ok() && ((has_id && has_history) || !has_list)
 }
 
-/// Goes through the names of an object's fields until it is told to stop.
-struct Names<'f>(&'f mut dyn FnMut(&str) -> bool);
+/// Visits the names of an object's fields until the function returns `false`.
+struct FieldNames<'f>(&'f mut dyn FnMut(&str) -> bool);
 
-impl<'a> DeserializeSeed<'a> for Names<'_> {
+impl<'a> DeserializeSeed<'a> for FieldNames<'_> {
     type Value = ();
 
     fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<(), D::Error> {
@@ -173,7 +175,7 @@ impl<'a> DeserializeSeed<'a> for Names<'_> {
     }
 }
 
-impl<'a> Visitor<'a> for Names<'_> {
+impl<'a> Visitor<'a> for FieldNames<'_> {
     type Value = ();
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -191,18 +193,18 @@ impl<'a> Visitor<'a> for Names<'_> {
     }
 }
 
-/// Goes through a document and hands on the items of one list.
-struct Each<'k, 'f, 'a> {
-    /// The field the list stands under, if the document is an object.
+/// Visits the items of one list in a document.
+struct EachItem<'k, 'f, 'a> {
+    /// Field of the list, if the document is an object.
     key: &'k str,
-    /// What was found there.
+    /// Kind of the value that was found there.
     found: &'f mut &'static str,
-    /// Takes an item; says whether to go on.
+    /// Receives an item; returns whether to continue.
     item: &'f mut dyn FnMut(Json<'a>) -> bool,
 }
 
-impl<'a> DeserializeSeed<'a> for Each<'_, '_, 'a> {
-    /// What the document says about its session.
+impl<'a> DeserializeSeed<'a> for EachItem<'_, '_, 'a> {
+    /// The document's other fields.
     type Value = Json<'a>;
 
     fn deserialize<D: Deserializer<'a>>(self, deserializer: D) -> Result<Json<'a>, D::Error> {
@@ -210,7 +212,7 @@ impl<'a> DeserializeSeed<'a> for Each<'_, '_, 'a> {
     }
 }
 
-impl<'a> Visitor<'a> for Each<'_, '_, 'a> {
+impl<'a> Visitor<'a> for EachItem<'_, '_, 'a> {
     type Value = Json<'a>;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -243,7 +245,7 @@ impl<'a> Visitor<'a> for Each<'_, '_, 'a> {
     }
 }
 
-/// The list itself, or whatever stands in its place.
+/// The list, or the value in its place.
 struct Items<'f, 'a> {
     found: &'f mut &'static str,
     item: &'f mut dyn FnMut(Json<'a>) -> bool,
@@ -265,7 +267,7 @@ impl<'a> Visitor<'a> for Items<'_, 'a> {
     }
 
     fn visit_seq<A: SeqAccess<'a>>(self, list: A) -> Result<(), A::Error> {
-        Each { key: "", found: self.found, item: self.item }.visit_seq(list).map(drop)
+        EachItem { key: "", found: self.found, item: self.item }.visit_seq(list).map(drop)
     }
 
     fn visit_map<A: MapAccess<'a>>(self, mut object: A) -> Result<(), A::Error> {
@@ -304,7 +306,7 @@ impl<'a> Visitor<'a> for Items<'_, 'a> {
     }
 }
 
-/// What tells formats apart, and what they say about the session.
+/// Selects fields that distinguish formats or describe the session.
 fn outline(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
     match key {
         "messages" | "trajectory" | "history" | "tools" if depth == 0 => Take::Whole,

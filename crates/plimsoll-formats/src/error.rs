@@ -1,57 +1,58 @@
-//! Why a transcript could not be read or written.
+//! Errors of reading and writing transcripts.
 
 use thiserror::Error;
 
 use crate::format::Format;
-use crate::json::told;
+use crate::json::error_text;
 
-/// Why a transcript could not be read or written: what, where, and what to do.
+/// Why a transcript cannot be read or written: the problem, its place, and what to do.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum FormatError {
-    /// The input could not be read at all.
+    /// An I/O error.
     #[error("cannot read the transcript: {0}")]
     Io(#[from] std::io::Error),
-    /// There is nothing to read.
+    /// The input is empty.
     #[error("the transcript is empty")]
     Empty,
-    /// The content is of no known format.
-    #[error("this is no transcript of a known format{hint}; known are: {}", Format::names())]
+    /// The content is not of a known format.
+    #[error("not a transcript of a known format{hint}; known formats: {}", Format::names())]
     Unrecognised {
-        /// What it looks like instead, if that can be told; starts with a space or a comma.
+        /// The most similar format, if there is one; starts with a space or a comma.
         hint: String,
     },
     /// A document is not JSON, or is nested too deeply.
-    #[error("{format}: not valid JSON at line {}, column {}: {}", source.line(), source.column(), told(.source))]
+    #[error("{format}: not valid JSON at line {}, column {}: {}", source.line(), source.column(), error_text(.source))]
     Json {
-        /// What it was read as.
+        /// Assumed format.
         format: Format,
-        /// What is wrong with it.
+        /// The parser's error.
         source: serde_json::Error,
     },
-    /// A document is JSON of another shape.
+    /// A document is JSON of another structure.
     #[error("{format}: {at}: {problem}")]
     Shape {
-        /// What it was read as.
+        /// Assumed format.
         format: Format,
-        /// The place, as in `messages[3].content`.
+        /// The location, such as `messages[3].content`.
         at: String,
-        /// What was expected and what was found.
+        /// The expected and the actual value.
         problem: String,
     },
-    /// Not one line could be read.
+    /// No line could be read.
     #[error("{format}: no line could be read; line {line}: {problem}")]
     Lines {
-        /// What it was read as.
+        /// Assumed format.
         format: Format,
         /// The first line that could not be read, counted from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The problem of that line.
         problem: String,
     },
-    /// A document is larger than what is held in memory.
+    /// A document exceeds the size limit.
     #[error("{format}: the document is over {limit} bytes; split it or export fewer messages")]
     TooLarge {
-        /// What it was read as.
+        /// Assumed format.
         format: Format,
         /// The limit in bytes.
         limit: u64,
@@ -59,31 +60,31 @@ pub enum FormatError {
     /// The database could not be opened or read.
     #[error(transparent)]
     Database(Box<dyn std::error::Error + Send + Sync>),
-    /// The file is no database of sessions that can be read.
+    /// The file is not a readable database of sessions.
     #[error("{0}")]
     NotSessions(String),
-    /// A database was handed over as a stream.
+    /// A database was passed as a stream.
     #[error("a database cannot be read from a stream; give the path of the file")]
     NeedsPath,
-    /// There are records and not one message among them.
+    /// There are records, but no messages among them.
     #[error("this looks like {format}, but nothing in it is a message: {found}")]
     NoMessages {
-        /// What it was read as.
+        /// Assumed format.
         format: Format,
-        /// What was found instead.
+        /// The records that were found.
         found: String,
     },
-    /// The file has no session of that name.
-    #[error("{format}: there is no session {}; {near}", named(.id))]
+    /// The file has no session with that id.
+    #[error("{format}: no session {}; {near}", named(.id))]
     NoSession {
-        /// What it was read as.
+        /// Assumed format.
         format: Format,
-        /// The id that was asked for; nothing if it was the newest.
+        /// The requested id; `None` for the newest session.
         id: Option<String>,
-        /// Sessions that may have been meant, in words.
+        /// Similar sessions, as text.
         near: String,
     },
-    /// There is no writer for this format.
+    /// The format has no writer.
     #[error("{0} can be read but not written; write {export}, {openai} or {anthropic}",
         export = Format::OpencodeExport, openai = Format::OpenaiChat, anthropic = Format::AnthropicMessages)]
     NotWritable(Format),

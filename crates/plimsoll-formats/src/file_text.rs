@@ -5,7 +5,8 @@ use base64::prelude::BASE64_STANDARD as BASE64;
 use plimsoll::Text;
 use plimsoll::log::FilePart;
 
-/// A text file as text. A window shows none as a file: with OpenCode, whose rule that is, the words stand beside it.
+/// Returns the content of a text file. OpenCode's windows, whose rule this is, have such files as text next to the file
+/// part.
 pub(crate) fn words_of(file: &FilePart) -> Option<String> {
     file.mime.as_deref().filter(|mime| mime.starts_with("text/plain"))?;
     let named = file.filename.as_deref().unwrap_or("text");

@@ -11,11 +11,11 @@ use thiserror::Error;
 #[serde(into = "&'static str", try_from = "String")]
 #[non_exhaustive]
 pub enum Format {
-    /// What `opencode export` writes: `{ info, messages }`.
+    /// Output of `opencode export`: `{ info, messages }`.
     OpencodeExport,
-    /// The list that OpenCode's `GET /session/{id}/message` answers with: `[{ info, parts }]`.
+    /// Response of OpenCode's `GET /session/{id}/message`: `[{ info, parts }]`.
     OpencodeMessages,
-    /// OpenCode's own SQLite database, `opencode.db`; see the module `database`.
+    /// OpenCode's SQLite database, `opencode.db`; see the module `database`.
     OpencodeDatabase,
     /// Claude Code's JSONL under `~/.claude/projects`.
     ClaudeCode,
@@ -31,7 +31,7 @@ pub enum Format {
     AnthropicMessages,
     /// Gemini CLI's chats under `~/.gemini/tmp`: JSONL, or one document in older versions.
     GeminiCli,
-    /// goose's sessions: its database, the JSONL of older versions, or what `goose session export` writes.
+    /// goose's sessions: its database, the JSONL of older versions, or the output of `goose session export`.
     Goose,
     /// Cline's and Roo's `api_conversation_history.json`, and Cline's newer `*.messages.json`.
     Cline,
@@ -39,7 +39,7 @@ pub enum Format {
     Openhands,
     /// Kimi's `wire.jsonl` and `context.jsonl`.
     Kimi,
-    /// Events of Anthropic's Managed Agents, a line each.
+    /// Events of Anthropic's Managed Agents, one per line.
     ManagedAgents,
     /// Trae agent's trajectories.
     Trae,
@@ -48,7 +48,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All of them.
+    /// All formats.
     pub const ALL: [Format; 17] = [
         Format::OpencodeExport,
         Format::OpencodeMessages,
@@ -69,7 +69,7 @@ impl Format {
         Format::Aider,
     ];
 
-    /// The format's name on the command line and in messages.
+    /// The name of the format on the command line and in messages.
     pub fn name(self) -> &'static str {
         match self {
             Format::OpencodeExport => "opencode-export",
@@ -92,7 +92,7 @@ impl Format {
         }
     }
 
-    /// Whether it is written line by line, so that it can be read while it grows.
+    /// Whether the format is written line by line, so that it can be read while it grows.
     pub fn is_lines(self) -> bool {
         matches!(self, Format::ClaudeCode | Format::Codex | Format::Pi | Format::Kimi | Format::ManagedAgents)
     }
@@ -108,11 +108,12 @@ impl fmt::Display for Format {
     }
 }
 
-/// A name that is no format's.
+/// A name that is not the name of a format.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("there is no format `{name}`; known are: {}", Format::names())]
+#[error("unknown format `{name}`; known formats: {}", Format::names())]
+#[non_exhaustive]
 pub struct UnknownFormat {
-    /// The name.
+    /// The unknown name.
     pub name: String,
 }
 

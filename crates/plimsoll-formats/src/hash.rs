@@ -1,12 +1,12 @@
-//! Names as numbers: what has to be remembered of each record is eight bytes, however long its name.
+//! Names as 64-bit numbers, so that each record needs only eight bytes, however long its name is.
 //!
-//! The key is random for each reading, so that no file can be made in which names collide; that two of a million
-//! do by chance is less likely than one in ten million.
+//! The hash key is random for each reading, so that no file can be constructed in which names collide. The probability
+//! that two of a million collide by chance is below one in ten million.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher, BuildHasherDefault, RandomState};
 
-/// Turns names into numbers, never into zero.
+/// Hashes names to numbers other than zero.
 #[derive(Default)]
 pub(crate) struct Hasher(RandomState);
 
@@ -17,15 +17,15 @@ impl Hasher {
 }
 
 /// A set of such numbers.
-pub(crate) type HashSet64 = HashSet<u64, BuildHasherDefault<Plain>>;
+pub(crate) type HashSet64 = HashSet<u64, BuildHasherDefault<IdentityHasher>>;
 /// A map from such numbers.
-pub(crate) type HashMap64<T> = HashMap<u64, T, BuildHasherDefault<Plain>>;
+pub(crate) type HashMap64<T> = HashMap<u64, T, BuildHasherDefault<IdentityHasher>>;
 
-/// Takes the numbers as they are: they are hashes already.
+/// Returns the number itself: it is already a hash.
 #[derive(Default)]
-pub(crate) struct Plain(u64);
+pub(crate) struct IdentityHasher(u64);
 
-impl std::hash::Hasher for Plain {
+impl std::hash::Hasher for IdentityHasher {
     fn finish(&self) -> u64 {
         self.0
     }

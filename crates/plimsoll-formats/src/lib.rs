@@ -1,7 +1,7 @@
-//! Transcripts of other agents, read into Plimsoll's log and written from it.
+//! Reads transcripts of other agents into Plimsoll's log, and writes them.
 //!
-//! People have sessions on disk: Claude Code's JSONL, Codex' rollouts, `opencode export`, pi's JSONL, SWE-agent's
-//! trajectories, plain requests to OpenAI or Anthropic. [`read`] takes any of them, knows it by its content, and
+//! Users have sessions on disk: Claude Code's JSONL, Codex' rollouts, `opencode export`, pi's JSONL, SWE-agent's
+//! trajectories, plain requests to OpenAI or Anthropic. [`read`] accepts any of them, detects its format by its content, and
 //! returns a [`Transcript`]: one list of [`plimsoll::Message`], the same whatever tool wrote it.
 //!
 //! ```
@@ -30,28 +30,28 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! ## What a reader promises
+//! ## Guarantees of readers
 //!
-//! - **Nothing vanishes silently.** A kind of record that is not known is counted in [`Transcript::skipped`], one
-//!   that is known but holds nothing a model was shown in [`Transcript::unused`].
-//! - **A session being written can be read.** A last line without its end sets [`Transcript::torn`].
-//! - **One bad line does not cost the session.** A line that is no JSON object or no UTF-8 is counted as [`BROKEN`],
-//!   the first of them is kept in [`Transcript::broken`] with its number, and reading goes on. It is an error only if
-//!   no line at all could be read.
-//! - **One bad value costs nothing else.** A field whose value is not what it should be is named in
-//!   [`Transcript::notes`] with its place and what became of it, and everything around it is read.
-//! - **Memory is bounded.** [`visit`] hands on each message as soon as it is complete. Of line formats it holds a few
-//!   numbers for each record and what is not complete yet; a line over [`MAX_LINE`] bytes is skipped without being
-//!   held; a document is held as text and refused over [`MAX_DOCUMENT`] bytes. [`read`] is the same, collected.
+//! - **Nothing vanishes silently.** An unknown kind of record is counted in [`Transcript::skipped`], one
+//!   that is known but contains nothing that the model saw in [`Transcript::unused`].
+//! - **A session being written can be read.** A truncated last line sets [`Transcript::torn`].
+//! - **One bad line does not invalidate the session.** A line that is not a JSON object or not UTF-8 is counted as [`BROKEN`],
+//!   the first of them is kept in [`Transcript::broken`] with its number, and reading continues. It is an error only if
+//!   no line could be read.
+//! - **One bad value does not affect others.** A field with an invalid value is reported in
+//!   [`Transcript::notes`] with its location and how it was handled, and everything around it is read.
+//! - **Memory is bounded.** [`visit`] passes on each message once it is complete. For line formats it keeps a few
+//!   numbers per record and the incomplete messages; a line over [`MAX_LINE`] bytes is skipped without being held. A
+//!   document is held as text and rejected over [`MAX_DOCUMENT`] bytes. [`read`] collects the messages.
 //! - **Every call is paired** with its result in one `tool` part, compactions are
-//!   [pivots](plimsoll::pivot), and every message and part has an id: the source's where it has one, otherwise
-//!   one made from the place.
+//!   [pivots](plimsoll::pivot), and every message and part has an id: the source's if it has one, otherwise
+//!   one derived from its position.
 //!
-//! **Invariant:** this crate opens no files and knows no directories; it reads from what it is given. There is one
+//! **Invariant:** this crate opens no files and knows no directories; the caller passes readers. There is one
 //! exception: a database cannot be read from a stream, so `database` (with the feature `opencode-db`, on by default) opens the
 //! file at a path.
 //!
-//! `docs/FORMATS.md` tells what each format carries and what is lost on conversion.
+//! `docs/FORMATS.md` lists the content of each format and what is lost on conversion.
 
 mod assembly;
 mod blocks;
@@ -60,12 +60,12 @@ pub mod database;
 mod detect;
 mod document;
 mod error;
+mod field_errors;
 mod file_text;
 mod format;
 mod hash;
 mod json;
 mod lines;
-mod misfits;
 mod nearest;
 mod read;
 mod recorded;
@@ -87,5 +87,5 @@ pub use restart::Restart;
 pub use time::rfc3339_of as rfc3339;
 pub use transcript::{BrokenLine, Chain, SessionInfo, Transcript};
 pub use write::{
-    EachMessage, Lost, NewSession, write, write_counting, write_session, write_to, write_window,
+    ConversionLoss, EachMessage, NewSession, write, write_counting, write_session, write_to, write_window,
 };

@@ -1,38 +1,38 @@
-//! JSON Lines, one at a time, never more than one in memory.
+//! Reads JSON Lines with at most one line in memory.
 
 use std::fmt;
 use std::io::{self, BufRead, Seek};
 
 use memchr::memchr;
 
-use crate::json::{Json, told};
+use crate::json::{Json, error_text};
 use crate::transcript::{BrokenLine, Transcript};
 
-/// A line longer than this is skipped and counted; nothing of it is held.
+/// Maximum length of a line. Longer ones are skipped and counted, without being held.
 pub const MAX_LINE: usize = 256 << 20;
-/// Under this name broken lines are counted in [`Transcript::skipped`].
+/// Key of broken lines in [`Transcript::skipped`].
 pub const BROKEN: &str = "broken line";
-/// A buffer that was needed for a long line does not stay longer than this.
+/// Maximum size of the buffer between lines.
 const ROOM: usize = 1 << 20;
 
-/// Reads lines, counts the broken ones, and notices a torn end.
+/// Reads lines, counts broken ones, and notices a truncated last line.
 pub(crate) struct Lines<R> {
     input: R,
     limit: usize,
     buffer: Vec<u8>,
     number: u64,
-    /// How many bytes of the input are behind us.
+    /// Number of bytes that were read.
     position: u64,
-    /// How many lines were JSON objects.
+    /// Number of lines that were JSON objects.
     pub(crate) good: u64,
 }
 
-/// Where a line stands.
+/// Position of a line.
 #[derive(Clone, Copy)]
 pub(crate) struct Place {
-    /// Its number, counted from 1.
+    /// Number of the line, counted from 1.
     pub(crate) line: u64,
-    /// The byte it begins with.
+    /// Offset of its first byte.
     pub(crate) offset: u64,
 }
 
@@ -43,16 +43,16 @@ impl fmt::Display for Place {
 }
 
 /// What is wrong with a line.
-pub(crate) enum Fault {
-    /// It is not JSON.
+pub(crate) enum LineFault {
+    /// The line is not JSON.
     Json(serde_json::Error),
-    /// It is JSON of another shape.
+    /// The line is JSON of another structure.
     Shape(String),
 }
 
-impl From<serde_json::Error> for Fault {
-    fn from(error: serde_json::Error) -> Fault {
-        Fault::Json(error)
+impl From<serde_json::Error> for LineFault {
+    fn from(error: serde_json::Error) -> LineFault {
+        LineFault::Json(error)
     }
 }
 
@@ -68,21 +68,21 @@ impl<R: BufRead> Lines<R> {
         Lines { input, limit: MAX_LINE, buffer: Vec::new(), number: 0, position: 0, good: 0 }
     }
 
-    /// Hand every line that starts like an object to `read`. What is wrong is noted in `transcript`.
+    /// Passes every line that starts like an object to `read`. Faults are recorded in `transcript`.
     pub(crate) fn each(
         &mut self,
         transcript: &mut Transcript,
-        read: impl FnMut(&str, Place, &mut Transcript) -> Result<(), Fault>,
+        read: impl FnMut(&str, Place, &mut Transcript) -> Result<(), LineFault>,
     ) -> io::Result<()> {
         self.each_wanted(transcript, |_| true, read)
     }
 
-    /// The same for the lines that are `wanted`; others are not even held to be text.
+    /// Like [`each`](Lines::each), only for `wanted` lines. Others are not even checked to be text.
     pub(crate) fn each_wanted(
         &mut self,
         transcript: &mut Transcript,
         mut wanted: impl FnMut(&[u8]) -> bool,
-        mut read: impl FnMut(&str, Place, &mut Transcript) -> Result<(), Fault>,
+        mut read: impl FnMut(&str, Place, &mut Transcript) -> Result<(), LineFault>,
     ) -> io::Result<()> {
         loop {
             let offset = self.position;
@@ -114,9 +114,9 @@ impl<R: BufRead> Lines<R> {
             };
             let done = if line.starts_with('{') { read(line, place, transcript) } else { other(line) };
             match done {
-                Err(Fault::Json(_)) if unfinished => transcript.torn = true,
-                Err(Fault::Json(error)) => transcript.broken_line(place.line, told(&error)),
-                Err(Fault::Shape(problem)) => {
+                Err(LineFault::Json(_)) if unfinished => transcript.torn = true,
+                Err(LineFault::Json(error)) => transcript.broken_line(place.line, error_text(&error)),
+                Err(LineFault::Shape(problem)) => {
                     self.good += u64::from(line.starts_with('{'));
                     transcript.broken_line(place.line, problem);
                 }
@@ -127,7 +127,7 @@ impl<R: BufRead> Lines<R> {
 
     fn fill(&mut self) -> io::Result<Line> {
         self.buffer.clear();
-        // One huge line must not hold its memory for the rest of the file.
+        // A huge line must not keep its memory for the rest of the file.
         self.buffer.shrink_to(ROOM);
         let mut any = false;
         let mut too_long = false;
@@ -165,44 +165,44 @@ impl<R: BufRead> Lines<R> {
 }
 
 impl<R: BufRead + Seek> Lines<R> {
-    /// Go back to the first line.
+    /// Returns to the first line.
     pub(crate) fn rewind(&mut self) -> io::Result<()> {
         self.input.seek_relative((self.position as i64).wrapping_neg())?;
         (self.position, self.number, self.good) = (0, 0, 0);
         Ok(())
     }
 
-    /// The line that begins at this byte, once more.
+    /// Reads the line at this offset again.
     pub(crate) fn again(&mut self, offset: u64) -> io::Result<&str> {
-        // A short way ahead stays within what is buffered.
+        // A short seek ahead stays inside the buffer.
         self.input.seek_relative(offset.wrapping_sub(self.position) as i64)?;
         self.position = offset;
         self.fill()?;
-        // Should the file have changed meanwhile, what stands there now is no JSON and is noted as such.
+        // If the file has changed meanwhile, the text is not JSON and is reported as such.
         Ok(text(&self.buffer).unwrap_or_default())
     }
 }
 
-/// The line as text, without what surrounds it.
+/// Returns the line as text, trimmed.
 fn text(line: &[u8]) -> Result<&str, String> {
     let line = line.strip_prefix(b"\xef\xbb\xbf").unwrap_or(line).trim_ascii();
-    std::str::from_utf8(line).map_err(|error| format!("not UTF-8 behind byte {}", error.valid_up_to()))
+    std::str::from_utf8(line).map_err(|error| format!("not UTF-8 after byte {}", error.valid_up_to()))
 }
 
-/// What to say about a line that is no object.
-fn other(line: &str) -> Result<(), Fault> {
+/// Returns the fault of a line that is not an object.
+fn other(line: &str) -> Result<(), LineFault> {
     let found = Json::parse(line)?;
-    Err(Fault::Shape(format!("expected an object, found {}", found.describe())))
+    Err(LineFault::Shape(format!("expected an object, found {}", found.describe())))
 }
 
 impl Transcript {
-    /// Count a line that could not be read.
+    /// Counts a line that could not be read.
     pub(crate) fn broken_line(&mut self, line: u64, problem: String) {
         self.skip(BROKEN);
         self.note_broken(line, problem);
     }
 
-    /// Keep the problem if it is the first in the file.
+    /// Keeps the problem if it is the first in the file.
     fn note_broken(&mut self, line: u64, problem: String) {
         if self.broken.as_ref().is_none_or(|first| line < first.line) {
             self.broken = Some(BrokenLine { line, problem });

@@ -1,26 +1,26 @@
-//! What to say about a file that is of no known format: which one it comes nearest to, and what is missing.
+//! Describes a file of an unknown format: the most similar format, and what is missing for it.
 
 use serde::de::IgnoredAny;
 
 use crate::detect::first_value;
 use crate::format::Format;
-use crate::json::{Json, told};
+use crate::json::{Json, error_text};
 use crate::signs::AIDER;
 
-/// How many fields of a record are named.
+/// Maximum number of fields of a record that are listed.
 const MOST_FIELDS: usize = 6;
 
-/// How much of a file that begins like this is known.
+/// Which part of a file is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Seen {
-    /// All of it.
+pub(crate) enum Extent {
+    /// The whole file.
     Whole,
     /// Only its beginning.
     Beginning,
 }
 
-/// What a file that begins like this is instead; begins with a comma, or is empty if nothing can be told.
-pub(crate) fn nearest(beginning: &[u8], seen: Seen) -> String {
+/// Describes the file; begins with a comma, or is empty if there is nothing to say.
+pub(crate) fn nearest(beginning: &[u8], seen: Extent) -> String {
     match beginning {
         [0xff, 0xfe, ..] | [0xfe, 0xff, ..] | [b'{' | b'[', 0, ..] => {
             return ", it looks like UTF-16 (convert it to UTF-8)".into();
@@ -39,10 +39,10 @@ pub(crate) fn nearest(beginning: &[u8], seen: Seen) -> String {
     if let Some(Err(error)) = first {
         let (line, column) = (error.line(), error.column());
         if !error.is_eof() {
-            let why = told(&error);
+            let why = error_text(&error);
             return format!(", it starts like JSON but is none at line {line}, column {column}: {why}");
         }
-        if seen == Seen::Whole {
+        if seen == Extent::Whole {
             broken = format!(", its JSON breaks off at line {line}, column {column}");
         }
     }
@@ -58,7 +58,7 @@ pub(crate) fn nearest(beginning: &[u8], seen: Seen) -> String {
     }
 }
 
-/// A text that is no JSON: only aider's history is.
+/// Describes text that is not JSON: only aider's format is text.
 fn like_text(text: &[u8]) -> String {
     if text.contains(&0)
         || std::str::from_utf8(&text[..text.len().min(1000)]).is_err_and(|e| e.error_len().is_some())
@@ -75,7 +75,7 @@ fn like_text(text: &[u8]) -> String {
         return ", it is a stream of events as providers answer with: it has one answer and not the conversation"
             .into();
     }
-    // Prose has commas as well, but hardly as many in one line as in the next.
+    // Prose contains commas as well, but rarely the same number in consecutive lines.
     let separators =
         |line: &[u8]| [b',', b';', b'\t'].map(|it| line.iter().filter(|byte| **byte == it).count());
     if separators(first).iter().any(|count| *count > 1) && separators(first) == separators(second) {
@@ -91,7 +91,7 @@ fn like_text(text: &[u8]) -> String {
     format!(", it is {what} nearest is {}, but no line begins with `{}`", Format::Aider, AIDER.trim_end())
 }
 
-/// JSON that says nothing of a conversation where a format would.
+/// Describes JSON that has no conversation where a format has one.
 fn like_json(value: &Json, is_lines: bool) -> String {
     let has = |key: &str| value.get(key).is_some();
     if value.get("log").is_some_and(|log| log.get("entries").is_some()) {
@@ -163,7 +163,7 @@ fn by_record(record: &Json) -> (Format, String) {
     }
 }
 
-/// What a value has in place of the field that is missing.
+/// Lists the fields of a value in which one is missing.
 fn fields(value: &Json) -> String {
     match value {
         Json::Object(fields) if fields.is_empty() => "nor any other field".into(),
@@ -171,7 +171,7 @@ fn fields(value: &Json) -> String {
     }
 }
 
-/// The names of a value's fields.
+/// Returns the names of a value's fields.
 fn names(value: &Json) -> String {
     let Json::Object(fields) = value else { return value.describe().to_owned() };
     if fields.is_empty() {

@@ -1,30 +1,30 @@
-//! What providers counted, as a file records it.
+//! Recorded usage of responses.
 
 use std::sync::Arc;
 
 use plimsoll::{Message, Tokens, Usage};
 use serde::{Deserialize, Serialize};
 
-/// What a file records of its responses, oldest first. A response that is written down in several records is one.
+/// Recorded usage of responses, oldest first. A response with several records counts once.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Recorded {
     responses: Vec<Packed>,
     models: Vec<Arc<str>>,
 }
 
-/// A response as it is held. There may be hundreds of thousands in a file, so it is kept small.
+/// A response in compact form, because a file may contain hundreds of thousands.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "(u32, [u32; 5], f64)", into = "(u32, [u32; 5], f64)")]
 struct Packed {
-    /// The place of the model in the list, from 1; 0 for none.
+    /// Index of the model in the list, from 1; 0 for none.
     model: u32,
-    /// Input, output, read, written, written for an hour. No request comes near the largest number.
+    /// Input, output, cache reads, cache writes, writes for an hour. No request comes near the largest number.
     counts: [u32; 5],
-    /// Dollars; below zero for none.
+    /// Cost in dollars; negative for none.
     cost: f64,
 }
 
-// As a list: the names of the fields would be most of what is written.
+// Serialised as a list, because field names would be most of the output.
 impl From<(u32, [u32; 5], f64)> for Packed {
     fn from((model, counts, cost): (u32, [u32; 5], f64)) -> Packed {
         Packed { model, counts, cost }
@@ -37,32 +37,33 @@ impl From<Packed> for (u32, [u32; 5], f64) {
     }
 }
 
-/// What was counted for one response.
+/// Usage of a response.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct RecordedResponse {
-    /// The model that answered, if the file says.
+    /// The model that answered, if it is recorded.
     pub model: Option<Arc<str>>,
     /// Input that was neither read from nor written to the cache.
     pub input: Tokens,
-    /// The answer, reasoning included.
+    /// Output, including reasoning.
     pub output: Tokens,
-    /// Input read from the cache.
+    /// Cache reads.
     pub cache_read: Tokens,
-    /// Input written to the cache.
+    /// Cache writes.
     pub cache_write: Tokens,
-    /// What of `cache_write` was written for an hour.
+    /// Part of `cache_write` that was written for an hour.
     pub cache_write_hour: Tokens,
-    /// What it cost in dollars, where the tool that wrote the file says so itself.
+    /// Cost in dollars, if the tool recorded it.
     pub cost: Option<f64>,
 }
 
 impl RecordedResponse {
-    /// All input of the request: what is in the window, and what the host sends with it.
+    /// Returns all input of the request: the window, and what the host adds.
     pub fn request(&self) -> Tokens {
         self.input + self.cache_read + self.cache_write
     }
 
-    /// These figures in the engine's type.
+    /// Converts to the engine's type.
     pub fn usage(&self) -> Usage {
         let mut usage = Usage::new(self.input, self.output);
         (usage.cache_read, usage.cache_write) = (self.cache_read, self.cache_write);
@@ -72,7 +73,7 @@ impl RecordedResponse {
 }
 
 impl Recorded {
-    /// The responses that something was counted for.
+    /// Returns the responses with any usage.
     pub fn responses(&self) -> impl ExactSizeIterator<Item = RecordedResponse> + DoubleEndedIterator {
         self.responses.iter().map(|packed| {
             let [input, output, cache_read, cache_write, cache_write_hour] =
@@ -90,17 +91,17 @@ impl Recorded {
         })
     }
 
-    /// How many responses there are.
+    /// Returns the number of responses.
     pub fn len(&self) -> usize {
         self.responses.len()
     }
 
-    /// Whether nothing was counted.
+    /// Whether there is no response.
     pub fn is_empty(&self) -> bool {
         self.responses.is_empty()
     }
 
-    /// Take the usage of a response; one that counts nothing is no record. Returns its place.
+    /// Adds the usage of a response, unless it is zero. Returns its index.
     pub fn add(&mut self, model: Option<&str>, usage: &Usage, cost: Option<f64>) -> Option<usize> {
         let counts = counts(usage);
         if counts.iter().all(|count| *count == 0) {
@@ -111,7 +112,7 @@ impl Recorded {
         Some(self.responses.len() - 1)
     }
 
-    /// Adds the responses of a later record of the same session.
+    /// Adds the responses of a later part of the same session.
     pub fn append(&mut self, later: &Recorded) {
         for (packed, response) in later.responses.iter().zip(later.responses()) {
             let model = response.model.map_or(0, |model| self.number(&model));
@@ -119,12 +120,12 @@ impl Recorded {
         }
     }
 
-    /// Leaves out all responses but the first `count`.
+    /// Keeps only the first `count` responses.
     pub fn truncate(&mut self, count: usize) {
         self.responses.truncate(count);
     }
 
-    /// Take what a message says of itself.
+    /// Adds the usage in a message.
     pub fn add_message(&mut self, message: &Message) {
         if let Some(usage) = &message.info.tokens {
             let cost = message.info.cost.as_ref().and_then(serde_json::Number::as_f64);
@@ -132,8 +133,8 @@ impl Recorded {
         }
     }
 
-    /// Another record of a response that was taken before. Writers repeat the usage with each record, and some write
-    /// the first of them while the answer is still being counted: the one with the most output stands.
+    /// Updates a response from another of its records. Writers repeat the usage in each record, and some write the
+    /// first one before the answer is fully counted, so the one with the most output counts.
     pub(crate) fn again(&mut self, place: usize, usage: &Usage) {
         let counts = counts(usage);
         if let Some(known) = self.responses.get_mut(place).filter(|known| counts[1] >= known.counts[1]) {
@@ -141,7 +142,7 @@ impl Recorded {
         }
     }
 
-    /// Leave out the responses of which `is_ours` does not hold, by place.
+    /// Keeps only responses for which `is_ours` returns true for their index.
     pub(crate) fn retain(&mut self, is_ours: impl Fn(usize) -> bool) {
         let mut place = 0;
         self.responses.retain(|_| {
@@ -150,7 +151,7 @@ impl Recorded {
         });
     }
 
-    /// The number of a model. Sessions have few, and mostly the one of the response before.
+    /// Returns the number of a model. Sessions have few, and usually the model of the previous response.
     fn number(&mut self, model: &str) -> u32 {
         let known = self.models.iter().rposition(|known| &**known == model);
         let place = known.unwrap_or_else(|| {

@@ -1,9 +1,9 @@
-//! Where the reading of a session that is being written can be taken up again.
+//! Positions at which reading a growing session can be resumed.
 //!
-//! The readers of trees and of turns that can be taken back go through a file from its beginning, because a later line
-//! may change what an earlier one means. Mostly it does not: what is appended goes on from the last record. So a reading
-//! says where nothing before can change any more ([`Restart`]), and [`visit_from`](crate::visit_from) reads from there. Where a later line
-//! does reach back, it says so, and the file has to be read from its beginning.
+//! Trees and rollbacks require reading a file from its beginning, because a later line may change the meaning of an
+//! earlier one. Usually it does not: appended records continue from the last one. A reading therefore returns a
+//! position before which nothing changes any more ([`Restart`]), and [`visit_from`](crate::visit_from) reads from
+//! there. If a later line does refer back, that is reported, and the file must be read from its beginning.
 
 use std::sync::Arc;
 
@@ -13,27 +13,27 @@ use serde_json::Value;
 
 use crate::format::Format;
 
-/// The record with which a message begins, where no message before it waits for anything. Claude Code's, Codex' and pi's
-/// sessions have one as soon as something was said.
+/// A record that begins a message, with no earlier message waiting for anything. Claude Code's, Codex' and pi's
+/// sessions have one after the first message.
 ///
-/// It can be stored and used by a later process.
+/// A restart can be stored and used by a later process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Restart {
     pub(crate) format: Format,
     pub(crate) offset: u64,
     pub(crate) message: MessageId,
-    /// How many messages came before: those without a name of their own are numbered.
+    /// Number of earlier messages, because messages without an id are numbered.
     pub(crate) place: usize,
     pub(crate) session: Option<SessionId>,
-    /// The newest turn of the user before.
+    /// The newest earlier user message that begins a turn.
     pub(crate) user: Option<MessageId>,
-    /// What Codex' reader knows from earlier records: the model, and the newest count of tokens.
+    /// State of Codex' reader: the model, and the newest count of tokens.
     pub(crate) model: Option<String>,
     pub(crate) counted: Option<Arc<Value>>,
 }
 
 impl Restart {
-    /// The byte of the file with which the record begins.
+    /// Offset of the record in the file.
     pub fn offset(&self) -> u64 {
         self.offset
     }

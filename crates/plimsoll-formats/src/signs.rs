@@ -1,12 +1,12 @@
-//! What the formats of single tools are known by: fields that only that tool writes.
+//! Recognises the formats of single tools by fields that only that tool writes.
 
 use crate::format::Format;
 use crate::json::Json;
 
-/// How every chat in aider's history begins.
+/// First line of every chat in aider's history.
 pub(crate) const AIDER: &str = "# aider chat started at ";
 
-/// The kinds of messages in Kimi's `wire.jsonl`.
+/// Kinds of messages in Kimi's `wire.jsonl`.
 pub(crate) const KIMI_WIRE: [&str; 9] = [
     "TurnBegin",
     "TurnEnd",
@@ -19,7 +19,7 @@ pub(crate) const KIMI_WIRE: [&str; 9] = [
     "SubagentEvent",
 ];
 
-/// The tool that wrote a list, or the lines of a file gathered in one.
+/// Returns the tool that wrote a list, or the lines of a file collected in one.
 pub(crate) fn of_list(items: &[Json]) -> Option<Format> {
     let first = items.first()?;
     if let Some(format) = of_record(first) {
@@ -29,7 +29,7 @@ pub(crate) fn of_list(items: &[Json]) -> Option<Format> {
     (is_chat(first) && items.iter().any(is_cline_message)).then_some(Format::Cline)
 }
 
-/// The tool that wrote a document or a record.
+/// Returns the tool that wrote a document or a record.
 pub(crate) fn of_object(value: &Json) -> Option<Format> {
     let has = |key: &str| value.get(key).is_some();
     let list = |key: &str| value.get(key).and_then(Json::as_list);
@@ -54,7 +54,7 @@ pub(crate) fn of_object(value: &Json) -> Option<Format> {
     of_record(value)
 }
 
-/// The tool that wrote a record of its own, or a document by its fields alone.
+/// Returns the tool of a record, or of a document, by its own fields.
 fn of_record(value: &Json) -> Option<Format> {
     type Check = fn(&Json) -> bool;
     let checks: [(Format, Check); 5] = [
@@ -75,7 +75,7 @@ fn is_gemini(value: &Json) -> bool {
         || has("id") && has("content") && value.text("type") == Some("gemini")
 }
 
-/// Who speaks is the type of a message; records of Claude Code with such a type name their session, too.
+/// The role is the type of a message. Claude Code's records with such a type also have a session id.
 fn is_gemini_message(message: &Json) -> bool {
     matches!(message.text("type"), Some("user" | "gemini" | "info" | "warning" | "error"))
         && ["role", "uuid", "sessionId", "message"].iter().all(|key| message.get(key).is_none())
@@ -91,7 +91,7 @@ fn is_goose(value: &Json) -> bool {
     is_session || is_message
 }
 
-/// Cline's messages are Anthropic's with a few fields more.
+/// Cline's messages are Anthropic's with a few more fields.
 pub(crate) fn is_cline_message(message: &Json) -> bool {
     ["ts", "modelInfo", "metrics", "condenseId", "condenseParent"]
         .iter()

@@ -1,4 +1,4 @@
-//! Times as transcripts write them: RFC 3339, or a number of seconds or milliseconds.
+//! Times in transcripts: RFC 3339, or a number of seconds or milliseconds.
 
 use jiff::Timestamp;
 use jiff::civil::DateTime;
@@ -7,13 +7,13 @@ use plimsoll::Millis;
 
 use crate::json::Json;
 
-/// The time in a JSON value, if it is one.
+/// Returns the time in a JSON value.
 pub(crate) fn millis(value: Option<&Json>) -> Option<Millis> {
     match value? {
         Json::Text(text) => rfc3339(text),
         Json::Number(number) => {
             let number = number.as_f64()?;
-            // Seconds stay below this until the year 5138, milliseconds are above it since 1973.
+            // Seconds stay below this until the year 5138; milliseconds have been above it since 1973.
             let millis = if number < 1e11 { number * 1000.0 } else { number };
             (0.0..1e17).contains(&millis).then_some(Millis(millis as u64))
         }
@@ -25,7 +25,7 @@ pub(crate) fn millis(value: Option<&Json>) -> Option<Millis> {
 pub(crate) fn rfc3339(text: &str) -> Option<Millis> {
     let time = match text.parse::<Timestamp>() {
         Ok(time) => time,
-        // A date alone is not a time.
+        // A date without a time does not count.
         Err(_) if text.len() <= "2026-04-01".len() => return None,
         Err(_) => text.parse::<DateTime>().ok()?.to_zoned(TimeZone::UTC).ok()?.timestamp(),
     };

@@ -1,4 +1,4 @@
-//! What a reader returns.
+//! The result of reading.
 
 use std::collections::BTreeMap;
 
@@ -9,77 +9,77 @@ use crate::format::Format;
 use crate::recorded::Recorded;
 use crate::restart::Restart;
 
-/// A session as some tool wrote it down.
+/// A session as a tool has written it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Transcript {
-    /// What it was read from.
+    /// Format of the source.
     pub format: Format,
-    /// What the file says about the session.
+    /// Metadata of the session.
     pub info: SessionInfo,
     /// The conversation, oldest first.
     pub messages: Vec<Message>,
-    /// Sessions of sub-agents that stand in the same file.
+    /// Sessions of sub-agents in the same file.
     pub side_chains: Vec<Transcript>,
-    /// Sessions that stand in the same file and have nothing to do with this one, which is the newest. They are not
-    /// read; `unused` counts their records.
+    /// Unrelated, older sessions in the same file. They are not read; `unused` counts their records.
     pub other_sessions: Vec<SessionInfo>,
-    /// What providers counted for each response in the file, also for those on branches that were left behind, in
-    /// turns that were taken back, and of sub-agents: all of them were paid for.
+    /// Usage of each response in the file, including abandoned branches, turns that were rolled back, and sub-agents,
+    /// because all of them were billed.
     pub recorded: Recorded,
     /// What was not understood, by kind: unknown records, broken lines, faults in the tree.
     pub skipped: BTreeMap<String, u64>,
-    /// Records that are known and hold nothing a model was shown: snapshots, progress, branches left behind.
+    /// Known records without anything that the model saw: snapshots, progress, abandoned branches.
     pub unused: BTreeMap<String, u64>,
-    /// Values that are not what they should be; what they stand in was read all the same.
+    /// Invalid values. The records that contain them were read.
     pub notes: Notes,
-    /// The first line that could not be read, if any.
+    /// The first line that could not be read.
     pub broken: Option<BrokenLine>,
-    /// The last line was cut off: the session is being written, or its writer died.
+    /// Whether the last line is truncated: the session is being written, or its writer died.
     pub torn: bool,
-    /// Where reading can be taken up again when the file has grown; see [`visit_from`](crate::visit_from).
+    /// Position to resume from when the file has grown; see [`visit_from`](crate::visit_from).
     pub restart: Option<Restart>,
 }
 
-/// What a file says about its session. All of it can be missing.
+/// Metadata of a session. Any of it can be missing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SessionInfo {
-    /// The session's id.
+    /// Id of the session.
     pub id: Option<String>,
-    /// The id of the session that it works for, for the session of a sub-agent or task.
+    /// Id of the parent, for the session of a sub-agent or task.
     pub parent: Option<String>,
-    /// Its title.
+    /// Title.
     pub title: Option<String>,
-    /// The directory the agent worked in.
+    /// Directory of the agent.
     pub directory: Option<String>,
-    /// The model, the last one if it changed.
+    /// The model; the last one if it changed.
     pub model: Option<String>,
-    /// The version of the tool that wrote it.
+    /// Version of the tool.
     pub version: Option<String>,
-    /// When it began.
+    /// Start of the session.
     pub started: Option<Millis>,
-    /// When it was last written to.
+    /// Last update.
     pub updated: Option<Millis>,
-    /// The model's context window, where the file records one.
+    /// Context window of the model, if it is recorded.
     pub context: Option<Tokens>,
-    /// What the session was recorded in first, if that is not what it is read from now, as for one in a store.
+    /// Original format of the session, if it differs from that of the source, as for an imported one in a store.
     pub tool: Option<Format>,
 }
 
-/// Which conversation of a file a visited message belongs to.
+/// The conversation that a visited message belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Chain {
     /// The session itself.
     Main,
-    /// The sub-agent of this place in [`Transcript::side_chains`].
+    /// The sub-agent with this index in [`Transcript::side_chains`].
     Side(usize),
 }
 
 /// A line that could not be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BrokenLine {
-    /// Its number, counted from 1.
+    /// Number of the line, counted from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// The problem.
     pub problem: String,
 }
 
@@ -111,19 +111,19 @@ impl Transcript {
 }
 
 impl SessionInfo {
-    /// Take note of what a message says about its session.
+    /// Reads a message's metadata of its session.
     pub(crate) fn note(&mut self, message: &Message) {
         let info = &message.info;
-        self.seen(info.time.as_ref().and_then(|time| time.created));
-        self.seen(info.time.as_ref().and_then(|time| time.completed));
+        self.note_time(info.time.as_ref().and_then(|time| time.created));
+        self.note_time(info.time.as_ref().and_then(|time| time.completed));
         self.model = info.model_id.clone().or(self.model.take());
         if self.id.is_none() {
             self.id = info.session_id.as_ref().map(ToString::to_string);
         }
     }
 
-    /// Take note of a time something happened at.
-    pub(crate) fn seen(&mut self, at: Option<Millis>) {
+    /// Updates start and end with the time of an event.
+    pub(crate) fn note_time(&mut self, at: Option<Millis>) {
         let Some(at) = at else { return };
         self.started = Some(self.started.map_or(at, |known| known.min(at)));
         self.updated = Some(self.updated.map_or(at, |known| known.max(at)));

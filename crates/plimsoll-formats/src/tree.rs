@@ -1,42 +1,42 @@
-//! Records that name their parent: which of them are the session.
+//! Trees of records that refer to their parents: determines which records are the session.
 //!
-//! Of each record a few numbers are kept, so that a file of a million records takes some tens of megabytes.
+//! Only a few numbers are kept per record, so that a file with a million records needs some tens of megabytes.
 
 use crate::transcript::Transcript;
 
-/// What a record says about its parent.
+/// Parent of a record.
 pub(crate) enum Parent {
-    /// Nothing: a conversation starts here.
+    /// None: a conversation starts here.
     Root,
-    /// It is the record of this name.
+    /// The record with this name.
     Named(u64),
-    /// The format has no tree here: it is the record before.
+    /// The previous record: the format has no tree here.
     Before,
 }
 
-/// Gathers the names of records and their parents, by place in the file.
+/// Collects the names of records and of their parents, by position in the file.
 #[derive(Default)]
 pub(crate) struct Names {
-    /// The name and place of each record that has a name.
+    /// Name and position of each record with a name.
     names: Vec<(u64, u32)>,
     parents: Vec<Parent>,
 }
 
 impl Names {
-    /// Add the next record of the file.
+    /// Adds the next record of the file.
     pub(crate) fn add(&mut self, name: Option<u64>, parent: Parent) {
         let place = self.parents.len() as u32;
         self.names.extend(name.map(|name| (name, place)));
         self.parents.push(parent);
     }
 
-    /// The tree, and the places of records that are repeated later.
+    /// Returns the tree, and the positions of records that are repeated later.
     pub(crate) fn resolve(mut self, wanted: &[u64]) -> (Tree, Vec<u32>, Vec<Option<u32>>) {
         self.names.sort_unstable();
         let names = &self.names;
         let same = names.windows(2).filter(|pair| pair[0].0 == pair[1].0);
         let repeated = same.map(|pair| pair[0].1).collect();
-        // The last of a name stands.
+        // The last record of a name counts.
         let place = |name: u64| {
             let end = names.partition_point(|entry| entry.0 <= name);
             let (found, place) = *names.get(end.checked_sub(1)?)?;
@@ -54,12 +54,12 @@ impl Names {
 
 /// The record has no parent.
 const ROOT: u32 = u32::MAX;
-/// Its parent is the record before.
+/// The parent is the previous record.
 const BEFORE: u32 = u32::MAX - 1;
-/// Its parent is not in the file.
+/// The parent is not in the file.
 const MISSING: u32 = u32::MAX - 2;
 
-/// The place of each record's parent.
+/// Position of each record's parent.
 pub(crate) struct Tree {
     links: Vec<u32>,
 }
@@ -69,19 +69,19 @@ impl Tree {
         self.links.len()
     }
 
-    /// The parent, if it has one in the file.
+    /// Returns the parent, if it is in the file.
     pub(crate) fn parent(&self, place: u32) -> Option<u32> {
         let link = self.links[place as usize];
         (link < MISSING).then_some(link)
     }
 
-    /// `places` in the order of the conversation: that of the file, except that a record written before its
-    /// parent, as happens to results of calls made in parallel, goes right behind it.
+    /// Sorts `places` into the order of the conversation: that of the file, except that a record before its parent,
+    /// such as the result of a parallel call, directly follows its parent.
     pub(crate) fn order(&self, places: &mut [u32], keys: &mut Vec<u32>) {
         keys.resize(self.len(), 0);
         places.iter().for_each(|place| keys[*place as usize] = *place);
         for &place in places.iter() {
-            // Those that come later have no key yet but their place.
+            // Later records have no key yet except their position.
             let after = self.parent(place).map_or(place, |parent| keys[parent as usize].max(parent));
             keys[place as usize] = after.max(place);
         }
@@ -89,8 +89,8 @@ impl Tree {
         places.iter().for_each(|place| keys[*place as usize] = 0);
     }
 
-    /// The parent's place among `all`, which ascends. A parent that is not in the file is replaced by the record
-    /// before, because losing all that was said earlier would be worse.
+    /// Returns the parent's index in the ascending list `all`. A parent that is not in the file is replaced by the
+    /// previous record, because losing everything before would be worse.
     fn parent_among(&self, place: u32, all: &[u32], faults: &mut Transcript) -> Option<u32> {
         let before = || all[..all.partition_point(|other| *other < place)].last().copied();
         match self.links[place as usize] {
@@ -104,8 +104,8 @@ impl Tree {
         }
     }
 
-    /// Mark the places from the beginning of the conversation to `leaf`, all of them among `all`, which ascends.
-    /// A cycle ends the walk and is counted.
+    /// Marks the records from the beginning of the conversation to `leaf`, all of them in the ascending list `all`. A
+    /// cycle ends the walk and is counted.
     pub(crate) fn path(&self, leaf: u32, all: &[u32], marks: &mut [bool], faults: &mut Transcript) {
         let mut next = Some(leaf);
         while let Some(place) = next {
@@ -117,7 +117,8 @@ impl Tree {
         }
     }
 
-    /// For each place of which `inside` holds, the place where its chain begins; chains do not leave those.
+    /// Returns, for each record for which `inside` holds, the first record of its chain; chains do not leave these
+    /// records.
     pub(crate) fn roots(&self, inside: impl Fn(u32) -> bool) -> Vec<u32> {
         const UNKNOWN: u32 = u32::MAX;
         const WALKED: u32 = u32::MAX - 1;
@@ -128,7 +129,7 @@ impl Tree {
             let root = loop {
                 match roots[last as usize] {
                     UNKNOWN => {}
-                    // Back at a record of this walk: a cycle begins where it was noticed.
+                    // The walk returned to one of its records: a cycle begins here.
                     WALKED => break chain.last().copied().unwrap_or(last),
                     root => break root,
                 }

@@ -1,4 +1,4 @@
-//! An agent as options and configuration want it: for runs, conversations and background tasks.
+//! Agents built from options and configuration: for runs, conversations and background tasks.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ pub struct AgentOptions {
     pub session: Option<String>,
     /// Continue the newest session of the current directory.
     pub resume: bool,
-    /// Rules of what is allowed, such as `bash:cargo *`.
+    /// Permission rules, such as `bash:cargo *`.
     pub allow: Vec<String>,
     /// Take the session over even if another process is running it.
     pub force: bool,
@@ -48,7 +48,7 @@ impl AgentOptions {
     }
 }
 
-/// Configuration and options that agents are made from.
+/// Configuration and options that agents are built from.
 pub struct AgentSetup {
     /// Models, agents and permissions.
     pub run: Arc<RunConfig>,
@@ -59,8 +59,18 @@ pub struct AgentSetup {
 }
 
 impl Host {
-    /// Loads the configuration, and checks that an agent can be made from it.
+    /// Loads the configuration, and checks that an agent can be built from it.
     pub fn agent_setup(&self, options: AgentOptions) -> Result<AgentSetup, HostError> {
+        let setup = self.agent_setup_without_model(options)?;
+        if !setup.options.continues() {
+            // A missing model is reported before a database is created.
+            setup.overrides().check(&setup.run)?;
+        }
+        Ok(setup)
+    }
+
+    /// Loads the configuration, for a host whose clients name the model later.
+    pub fn agent_setup_without_model(&self, options: AgentOptions) -> Result<AgentSetup, HostError> {
         let network = options.allow.iter().any(|rule| rule == NETWORK);
         let (config, run) = self.run_config(&Flags { network, ..options.flags.clone() })?;
         let allow = options.allow.iter().filter(|rule| *rule != NETWORK);
@@ -70,16 +80,11 @@ impl Host {
         // A rule for this run that can match nothing is a mistake.
         for rule in &allow {
             require_tool(&rule.tool, &run).map_err(|error| {
-                let hint = format!("there are {}", error.known.join(", "));
+                let hint = format!("available tools: {}", error.known.join(", "));
                 HostError::usage(error.to_string()).hint(hint)
             })?;
         }
-        let setup = AgentSetup { run: Arc::new(run), host: self.clone(), config, options, allow };
-        if !setup.options.continues() {
-            // A missing model is reported before a database is created.
-            setup.overrides().check(&setup.run)?;
-        }
-        Ok(setup)
+        Ok(AgentSetup { run: Arc::new(run), host: self.clone(), config, options, allow })
     }
 }
 
@@ -164,7 +169,7 @@ impl AgentSetup {
             .collect()
     }
 
-    /// Makes an agent for sessions of a database.
+    /// Builds an agent for sessions of a database.
     pub fn agent(&self, opened: &OpenStore, overrides: &RunOverrides) -> Result<Agent, HostError> {
         let mut made = Agent::configured(
             Arc::clone(&opened.archive),
@@ -181,12 +186,9 @@ impl AgentSetup {
             made.model.limits = Some(limits);
         }
         if made.profile.limits.cost.is_some() && made.model.price.is_none() {
-            let message = format!(
-                "the price of `{}` is not known, so no cost can be held against a limit",
-                made.model.name
-            );
+            let message = format!("a cost limit needs the price of `{}`, which is unknown", made.model.name);
             return Err(HostError::usage(message).hint(
-                "set its prices under `[providers.NAME.models.ID]`, or use `--max-tokens` in place of `--max-cost`",
+                "set its prices under `[providers.NAME.models.ID]`, or use `--max-tokens` instead of `--max-cost`",
             ));
         }
         made.holder = holder();
@@ -194,7 +196,7 @@ impl AgentSetup {
         Ok(made)
     }
 
-    /// Makes the board that runs background tasks in this process. `asker` and `events` are for tasks that are resumed
+    /// Creates the board that runs background tasks in this process. `asker` and `events` are for tasks that are resumed
     /// without their parent.
     pub fn board(
         &self,
@@ -215,11 +217,11 @@ impl AgentSetup {
         let limits = TaskLimits::from(&self.run.tasks);
         let archive = Arc::clone(&opened.archive);
         let board = TaskBoard::new(archive, Arc::new(roster), limits, &holder());
-        TaskBoard::knowing_gone(board, holder_is_gone)
+        TaskBoard::with_liveness_check(board, holder_is_gone)
     }
 
-    /// Returns the agent that works in a session. A task has its own, with the permissions that those above it bound,
-    /// whichever host opens it. A running task is not opened.
+    /// Returns the agent for a session. A task has its own, with permissions bounded by its ancestors', whichever host opens
+    /// it. A running task is an error.
     pub async fn agent_in(
         &self,
         board: &Arc<TaskBoard>,
@@ -237,15 +239,17 @@ impl AgentSetup {
             Err(error) => return Err(error.into()),
         };
         if task.status.is_active() {
-            let error = HostError::negative(format!("`{id}` is a background task that is at work"));
+            let error = HostError::negative(format!("`{id}` is a background task that is still running"));
             return Err(error.hint(format!(
-                "`plimsoll tasks steer {id} \"…\"` says something to it; once it has ended you can talk to it"
+                "send it a message with `plimsoll tasks steer {id} \"…\"`, or continue it once it has ended"
             )));
         }
         if let Some(named) = self.options.agent.as_ref().filter(|named| **named != task.data.agent) {
             let own = &task.data.agent;
             let message = format!("`{id}` is a background task of agent `{own}`, not of `{named}`");
-            return Err(HostError::usage(message).hint("a task keeps its agent; leave `--agent` out"));
+            return Err(
+                HostError::usage(message).hint("the agent of a task cannot be changed; omit `--agent`")
+            );
         }
         let mut own = board.agent_of(&task).await?;
         if self.options.flags.model.is_some() {
@@ -257,14 +261,15 @@ impl AgentSetup {
         Ok(own)
     }
 
-    /// Opens a session; reported if the process that ran it was killed.
+    /// Opens a session. If the process that ran it was killed, a note is reported.
     pub async fn open_conversation(&self, agent: &Agent, id: &SessionId) -> Result<Conversation, AgentError> {
         let conversation = agent.open(id).await?;
         let lease = conversation.handle().lease().await?;
         if let Some(holder) = lease.taken_from.filter(|holder| holder_is_gone(holder)) {
             let holder = holder_name(&holder);
-            self.host
-                .note(format!("`{holder}` ran this session and is gone; it goes on from what was stored"));
+            self.host.note(format!(
+                "`{holder}`, which ran this session, was killed; continuing from what was stored"
+            ));
         }
         Ok(conversation)
     }
@@ -291,24 +296,24 @@ fn task_model(opened: &OpenStore, session: &SessionId) -> Option<String> {
     Some(Task::try_from(record).ok()?.data.model)
 }
 
-/// Converts an error of an agent, with a next step; `go_on` is the command that continues.
-pub fn agent_failed(error: AgentError, go_on: &str) -> HostError {
+/// Converts an error of an agent, with a next step; `resume` is the command that continues.
+pub fn agent_failed(error: AgentError, resume: &str) -> HostError {
     let hint = match &error {
         AgentError::Session(SessionError::Store(StoreError::Leased { .. })) => {
-            Some("`--force` takes it over".to_owned())
+            Some("pass `--force` to take it over".to_owned())
         }
         AgentError::Session(SessionError::Store(StoreError::Fenced { session, .. })) => {
-            Some(match go_on.strip_suffix(" --continue") {
-                Some(command) => format!("`{command} --session {session} --force` takes it back"),
-                None => format!("`/resume {session}` takes it back"),
+            Some(match resume.strip_suffix(" --continue") {
+                Some(command) => format!("take it back with `{command} --session {session} --force`"),
+                None => format!("take it back with `/resume {session}`"),
             })
         }
         AgentError::Provider(plimsoll_providers::ProviderError::Auth { .. }) => {
             Some("`plimsoll config` shows where the key comes from".to_owned())
         }
-        AgentError::Provider(_) => Some(format!("nothing is lost: `{go_on}` goes on")),
+        AgentError::Provider(_) => Some(format!("everything so far is stored; continue with `{resume}`")),
         AgentError::NotSummarised(_) => Some(format!(
-            "the history is unchanged: `{go_on}` asks for a summary again, and the policy `plimsoll` can do without a model"
+            "the history is unchanged; retry with `{resume}`, or use the policy `plimsoll`, which can summarise without a model"
         )),
         _ => None,
     };

@@ -27,7 +27,7 @@ pub struct HostConfig {
     pub context: u64,
     /// Whether a flag, a variable or a file names `context`; otherwise it is built in.
     pub is_context_named: bool,
-    /// Where sessions are stored, and how.
+    /// Settings of the store.
     pub store: StoreSettings,
     /// Prices of configured models.
     pub prices: BTreeMap<String, Price>,
@@ -35,7 +35,7 @@ pub struct HostConfig {
     provider_limits: BTreeSet<String>,
 }
 
-/// Where sessions are stored, and how.
+/// Location, durability and retention of the store.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StoreSettings {
@@ -43,7 +43,7 @@ pub struct StoreSettings {
     pub path: Option<PathBuf>,
     /// Durability of acknowledged writes.
     pub durability: Durability,
-    /// How long spilled outputs are kept.
+    /// Retention of spilled outputs.
     pub retention: Retention,
 }
 
@@ -66,10 +66,17 @@ impl Host {
         Ok((config, run?))
     }
 
-    /// Loads the layers of the configuration with their origins.
+    /// Loads the layers of the configuration with their origins. Unknown environment variables are reported once.
     pub fn layers(&self, flags: &Flags) -> Result<Config, HostError> {
         let flags = Flags { store: self.store.clone(), ..flags.clone() };
-        Ok(Config::load(&flags, &self.env)?)
+        let config = Config::load(&flags, &self.env)?;
+        self.variables_reported.call_once(|| {
+            for variable in &config.unknown_variables {
+                let text = escaped(&variable.to_string());
+                self.notice(&Notice { hint: Some(variable.hint()), ..Notice::new(Level::Warning, text) });
+            }
+        });
+        Ok(config)
     }
 
     /// Reports once which settings of untrusted projects are left out, of those that matter.
@@ -100,7 +107,7 @@ impl Host {
             }
         }
         for (file, keys) in files {
-            self.note(format!("`{file}`: no effect here: {}", keys.join(", ")));
+            self.note(format!("`{file}`: settings without effect: {}", keys.join(", ")));
         }
         for rule in config.run.iter().flat_map(plimsoll_agent::idle_rules) {
             self.note(escaped(&rule.to_string()));
@@ -157,10 +164,10 @@ fn prices(run: &RunConfig) -> impl Iterator<Item = (String, Price)> {
 impl StoreSettings {
     /// Settings of the store under a policy: the preset of the guide has the guide's seven days.
     pub fn new(store: &plimsoll_config::StoreConfig, policy: &Policy) -> StoreSettings {
-        let usual = Retention::default();
+        let default = Retention::default();
         let age = match store.spill_age {
             SpillAge::Default if policy.name == Preset::Openfork.name() => Retention::GUIDE.age,
-            SpillAge::Default => usual.age,
+            SpillAge::Default => default.age,
             SpillAge::Any => None,
             SpillAge::AtMost(age) => Some(age),
         };
@@ -168,7 +175,7 @@ impl StoreSettings {
             plimsoll_config::Durability::Process => Durability::Process,
             plimsoll_config::Durability::Power => Durability::Power,
         };
-        let retention = Retention { age, most_bytes: store.spill_bytes.or(usual.most_bytes) };
+        let retention = Retention { age, most_bytes: store.spill_bytes.or(default.most_bytes) };
         StoreSettings { path: store.path.clone(), durability, retention }
     }
 }
@@ -186,13 +193,13 @@ fn short_keys<'a>(settings: impl Iterator<Item = &'a GuardedSetting>) -> Vec<Str
     keys
 }
 
-/// Says what is left out, why, and what to type.
+/// Formats the settings that are ignored, why, and the next step.
 fn left_out_notice(left_out: &LeftOut, keys: &str, env: &Environment) -> Notice {
     let LeftOut { files, directory, why, .. } = left_out;
     let names = files.iter().map(|file| format!("`{}`", escaped(&env.short(file)))).collect::<Vec<_>>();
     let (names, is) = (names.join(" and "), if files.len() > 1 { "are" } else { "is" });
     let directory = shell_word(directory, env);
-    let next = format!("`plimsoll config` shows them, `plimsoll trust {directory}` lets them take effect");
+    let next = format!("review them with `plimsoll config`, apply them with `plimsoll trust {directory}`");
     let (why, next) = match why {
         Distrust::NotTrusted => (format!("{names} {is} not trusted"), next),
         Distrust::Changed => (format!("{names} or a file it names changed since it was trusted"), next),
@@ -200,5 +207,5 @@ fn left_out_notice(left_out: &LeftOut, keys: &str, env: &Environment) -> Notice 
             (ledger_message(error), format!("{}, then `plimsoll trust {directory}`", error.remedy()))
         }
     };
-    Notice { hint: Some(next), ..Notice::new(Level::Note, format!("{why}; left out: {keys}")) }
+    Notice { hint: Some(next), ..Notice::new(Level::Note, format!("{why}; ignored: {keys}")) }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll::compact::request::Summariser;
+use plimsoll::compact::Summariser;
 use plimsoll::{Limits, SessionId};
 use plimsoll_session::blocking::Driver;
 use plimsoll_session::{Figures, Session as OpenSession, SessionBuilder, SessionError, SessionModel};
@@ -18,7 +18,7 @@ use crate::store::OpenStore;
 /// Duration of leases.
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
 
-/// How a stored session is driven by a host that makes no requests.
+/// Options to drive a stored session without making requests.
 #[derive(Clone, Default)]
 pub(crate) struct DriveOptions {
     /// Take the session over if another process is running it.
@@ -131,14 +131,14 @@ impl OpenStore {
     ) -> Result<(Lease, SessionBuilder), HostError> {
         let lease = match builder.take_lease() {
             Err(SessionError::Store(error @ StoreError::Leased { .. })) => {
-                return Err(HostError::from(error).hint("`--force` takes it over"));
+                return Err(HostError::from(error).hint("pass `--force` to take it over"));
             }
             other => other?,
         };
         // Before the session is read, which can take seconds: an interrupt meanwhile releases it too.
         host.leases.hold(&self.archive, &lease);
         if let Some(holder) = taken_from_living(&lease) {
-            host.note(format!("`{}` was taken from `{holder}`, whose writes are refused now", session.id));
+            host.note(format!("took over `{}` from `{holder}`, which can no longer write to it", session.id));
         }
         Ok((lease, builder))
     }
@@ -160,7 +160,7 @@ impl OpenStore {
         let lease = lease.map_err(|error| with_hint(error, hint))?;
         host.leases.hold(&self.archive, &lease);
         if let Some(hit) = taken_from_living(&lease) {
-            host.note(format!("`{session}` was being run by `{hit}`, which cannot write to it any more"));
+            host.note(format!("took over `{session}` from `{hit}`, which can no longer write to it"));
         }
         Ok(lease)
     }

@@ -17,7 +17,7 @@ use plimsoll_store::StoreError;
 /// Maximum number of sessions that are listed if an id is ambiguous.
 const LISTED: usize = 10;
 
-/// Why something was not done.
+/// Error of a host operation.
 ///
 /// A command maps [`HostError::kind`] to its exit code, a server to a status. The message is one or several plain lines, each
 /// hint names a next step.
@@ -142,20 +142,20 @@ impl From<StoreError> for HostError {
                 let message =
                     format!("the content of `{handle}` expired at {at}; the window still shows:\n{shown}");
                 HostError::negative(message)
-                    .hint("`[spills] keep = true` in `plimsoll.toml` keeps what is spilled from now on")
+                    .hint("to keep future spilled outputs, set `keep = true` under `[spills]` in `plimsoll.toml`")
                     .caused_by(error)
             }
             StoreError::Lost { .. } | StoreError::Undo(UndoError::Final(_)) => {
                 HostError::of(ErrorKind::Negative, error)
             }
             StoreError::Ambiguous { ref handle, ref candidates } => {
-                HostError::usage(format!("`{handle}` is the beginning of several handles"))
-                    .hint(format!("give one of them whole: {}", candidates.join(", ")))
+                HostError::usage(format!("handle `{handle}` is ambiguous"))
+                    .hint(format!("candidates: {}", candidates.join(", ")))
                     .caused_by(error)
             }
             StoreError::Missing { .. } | StoreError::Refused(_) => HostError::of(ErrorKind::Usage, error),
             StoreError::Damaged { .. } => HostError::of(ErrorKind::Failure, error).hint(
-                "`plimsoll sessions check` lists all damage, `plimsoll sessions export ID --salvage` writes what can be read",
+                "list all damage with `plimsoll sessions check`, or export what is readable with `plimsoll sessions export ID --salvage`",
             ),
             StoreError::Io { what, source } => {
                 HostError::failed(format!("{what}: {}", reason(&source))).caused_by(source)
@@ -172,7 +172,7 @@ impl From<SessionError> for HostError {
             SessionError::Log(error) => error.into(),
             SessionError::Pin(_) => HostError::of(ErrorKind::Negative, error),
             SessionError::OutOfView(_) => {
-                HostError::of(ErrorKind::Usage, error).hint("`plimsoll recall` names the message of a part")
+                HostError::of(ErrorKind::Usage, error).hint("`plimsoll recall` shows the message of a part")
             }
             other => HostError::of(ErrorKind::Failure, other),
         }
@@ -223,14 +223,13 @@ impl From<AgentSetupError> for HostError {
     fn from(error: AgentSetupError) -> HostError {
         let hint = match &error {
             AgentSetupError::Model(error) => Some(error.hint()),
-            AgentSetupError::UnknownAgent { .. } => Some(
-                "agents are described under `[agents.NAME]` of the configuration, or in `opencode.json`"
-                    .to_owned(),
-            ),
-            AgentSetupError::NotConfined(_) => {
-                Some("`--sandbox auto` confines commands as far as this system can".to_owned())
+            AgentSetupError::UnknownAgent { .. } => {
+                Some("configure agents under `[agents.NAME]`, or in `opencode.json`".to_owned())
             }
-            AgentSetupError::BadReference(_) | AgentSetupError::Client(_) => None,
+            AgentSetupError::NotConfined(_) => {
+                Some("`--sandbox auto` confines commands as far as this system allows".to_owned())
+            }
+            _ => None,
         };
         let is_failure = matches!(error, AgentSetupError::Client(_));
         let kind = if is_failure { ErrorKind::Failure } else { ErrorKind::Usage };
@@ -243,11 +242,12 @@ impl From<RevertError> for HostError {
         match error {
             RevertError::Nothing | RevertError::NoRevert => HostError::of(ErrorKind::Negative, error),
             RevertError::NoTurn { .. } => HostError::of(ErrorKind::Usage, error)
-                .hint("turns are counted by your prompts: `plimsoll sessions show SESSION` has them"),
-            RevertError::TasksAtWork(_) => HostError::of(ErrorKind::Negative, error)
-                .hint("wait for them, or end them: `plimsoll tasks cancel ID`, in a chat `/tasks cancel ID`"),
+                .hint("turns are counted by prompts; `plimsoll sessions show SESSION` lists them"),
+            RevertError::TasksAtWork(_) => HostError::of(ErrorKind::Negative, error).hint(
+                "wait for them, or cancel them: `plimsoll tasks cancel ID`, in a chat `/tasks cancel ID`",
+            ),
             RevertError::Session(error) => error.into(),
-            RevertError::Internal(error) => HostError::failed(error),
+            error => HostError::of(ErrorKind::Failure, error),
         }
     }
 }
@@ -255,29 +255,28 @@ impl From<RevertError> for HostError {
 impl From<TaskError> for HostError {
     fn from(error: TaskError) -> HostError {
         match error {
-            TaskError::NotFound(id) => {
-                HostError::usage(format!("no background task has an id that begins with `{id}`"))
-                    .hint("`plimsoll tasks --all --cleared` lists them")
-            }
+            TaskError::NotFound(id) => HostError::usage(format!("unknown background task `{id}`"))
+                .hint("`plimsoll tasks --all --cleared` lists all tasks"),
             TaskError::Ambiguous { given, candidates } => {
                 let list: String = candidates.iter().map(|candidate| format!("\n  {candidate}")).collect();
-                HostError::usage(format!("more than one background task begins with `{given}`:{list}"))
-                    .hint("give more of the id")
+                HostError::usage(format!("task id `{given}` is ambiguous:{list}"))
+                    .hint("pass a longer prefix of the id")
             }
-            TaskError::NotRunning { status } => HostError::negative(format!(
-                "the task is {status}; only one that is at work can be cancelled"
-            )),
+            TaskError::NotRunning { status } => {
+                HostError::negative(format!("the task is {status}; only a running task can be cancelled"))
+            }
             TaskError::NotSteerable { status } => {
-                HostError::negative(format!("the task is {status}; only one that is at work can be steered"))
-                    .hint("`plimsoll tasks resume` takes it up again with a further prompt")
+                HostError::negative(format!("the task is {status}; only a running task can be steered"))
+                    .hint("continue it with `plimsoll tasks resume`")
             }
-            TaskError::ResumePending => HostError::negative("a resume of the task waits in line already")
-                .hint("`plimsoll tasks steer` says something to the run that is under way, `cancel` ends it"),
+            TaskError::ResumePending => HostError::negative("a resume of the task is already queued").hint(
+                "send a message to the current run with `plimsoll tasks steer`, or stop it with `cancel`",
+            ),
             TaskError::SessionGone => HostError::negative(
-                "the session of the task was removed, so it cannot go on; its result is kept",
+                "the session of the task was removed, so it cannot be resumed; its result is still stored",
             ),
             TaskError::TooDeep { .. } => HostError::of(ErrorKind::Negative, error)
-                .hint("`depth` under `[tasks]` of the configuration is the limit"),
+                .hint("the limit is `depth` under `[tasks]` in the configuration"),
             TaskError::Agent(_) => HostError::of(ErrorKind::Usage, error),
             TaskError::Store(error) => error.into(),
             TaskError::Session(error) => error.into(),
@@ -286,7 +285,7 @@ impl From<TaskError> for HostError {
     }
 }
 
-/// Creates an error for an id that several sessions begin with.
+/// Creates an error for an ambiguous prefix of a session id.
 pub(crate) fn ambiguous<'a>(id: &str, candidates: impl Iterator<Item = (&'a str, &'a str)>) -> HostError {
     let mut list: Vec<String> = candidates.map(|(id, what)| format!("\n  {id}  {what}")).collect();
     let more = list.len().saturating_sub(LISTED);
@@ -294,11 +293,11 @@ pub(crate) fn ambiguous<'a>(id: &str, candidates: impl Iterator<Item = (&'a str,
     if more > 0 {
         list.push(format!("\n  … and {more} more"));
     }
-    HostError::usage(format!("more than one session begins with `{id}`:{}", list.concat()))
-        .hint("give more of the id")
+    HostError::usage(format!("session id `{id}` is ambiguous:{}", list.concat()))
+        .hint("pass a longer prefix of the id")
 }
 
-/// Returns why an operation on a file failed, without the system's number of the error.
+/// Returns why an operation on a file failed, without the error number of the operating system.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let text = text.split(" (os error ").next().unwrap_or_default();

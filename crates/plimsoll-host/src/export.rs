@@ -1,10 +1,10 @@
-//! A conversation in another format.
+//! Export of transcripts to files of other formats.
 
 use std::io::Write;
 use std::path::Path;
 
 use plimsoll::{Log, Tokens};
-use plimsoll_formats::{EachMessage, Format, FormatError, Lost, Transcript};
+use plimsoll_formats::{ConversionLoss, EachMessage, Format, FormatError, Transcript};
 use plimsoll_import::{ImportError, OnDamage};
 use plimsoll_store::{Damage, Session};
 
@@ -27,12 +27,12 @@ pub struct Exported {
     pub damage: Vec<Damage>,
 }
 
-/// Refuses a file that exists, unless it may be replaced.
+/// Rejects an existing file, unless it may be replaced.
 pub fn require_absent(path: &Path, existing: Existing) -> Result<(), HostError> {
     if existing == Existing::Keep && path.exists() { Err(exists(path)) } else { Ok(()) }
 }
 
-/// Writes a file with what `put` writes, whole or not at all.
+/// Writes a file atomically with the output of `put`.
 pub fn write_file<T>(
     path: &Path,
     existing: Existing,
@@ -52,9 +52,13 @@ fn io_error(error: &HostError) -> Option<&std::io::Error> {
 /// Writes a transcript.
 pub fn export(format: Format, transcript: Transcript, out: &mut dyn Write) -> Result<Exported, HostError> {
     let unknown: u64 = transcript.skipped.values().sum();
-    let mut lost: Vec<Lost> = Vec::new();
-    lost.extend(Lost::new(unknown as usize, "record not understood", "records not understood"));
-    lost.extend(Lost::new(transcript.side_chains.len(), "sub-agent's session", "sub-agents' sessions"));
+    let mut lost: Vec<ConversionLoss> = Vec::new();
+    lost.extend(ConversionLoss::new(unknown as usize, "record not understood", "records not understood"));
+    lost.extend(ConversionLoss::new(
+        transcript.side_chains.len(),
+        "sub-agent's session",
+        "sub-agents' sessions",
+    ));
     let log = Log::from_messages(transcript.messages);
     let each: EachMessage<'_, ImportError> = &mut |sink| {
         log.iter().cloned().for_each(sink);
@@ -85,13 +89,13 @@ impl OpenStore {
         out.write_all(b"\n")?;
         let tasks = self.children(&session.id)?;
         let receipts = self.receipts(&session.id);
-        // A salvage names those that cannot be read in the list of damage.
+        // A salvage lists unreadable receipts as damage.
         let receipts = if on_damage == OnDamage::Salvage { receipts.unwrap_or_default() } else { receipts? };
         let spills = self.spills(&session.id)?;
-        let beside = [(tasks.len(), "task"), (receipts.len(), "receipt"), (spills.len(), "spilled output")];
-        let beside = beside.into_iter().filter(|(count, _)| *count > 0);
-        let beside = beside.map(|(count, noun)| counted(count, noun));
-        let lost = exported.lost.iter().map(lost_in_words).chain(beside).collect();
+        let others = [(tasks.len(), "task"), (receipts.len(), "receipt"), (spills.len(), "spilled output")];
+        let others = others.into_iter().filter(|(count, _)| *count > 0);
+        let others = others.map(|(count, noun)| counted(count, noun));
+        let lost = exported.lost.iter().map(lost_in_words).chain(others).collect();
         Ok(Exported { written: exported.written, messages: exported.messages, lost, damage: exported.damage })
     }
 }
@@ -102,7 +106,7 @@ fn failed(error: ImportError, format: Format) -> HostError {
             let shown = HostError::usage(error.to_string()).caused_by(error);
             match format {
                 Format::ClaudeCode | Format::Codex => shown.hint(format!(
-                    "`plimsoll sessions handover SESSION --to {format}` writes a session that it goes on with"
+                    "`plimsoll sessions handover SESSION --to {format}` writes a session that it can continue"
                 )),
                 _ => shown,
             }
@@ -114,11 +118,11 @@ fn failed(error: ImportError, format: Format) -> HostError {
 
 /// The error for a file that would be overwritten.
 fn exists(path: &Path) -> HostError {
-    HostError::usage(format!("`{}` is there already", path.display()))
-        .hint("give another name, or `--force` to write over it")
+    HostError::usage(format!("`{}` already exists", path.display()))
+        .hint("choose another name, or pass `--force` to overwrite it")
 }
 
-fn lost_in_words(lost: &Lost) -> String {
+fn lost_in_words(lost: &ConversionLoss) -> String {
     match lost.count {
         1 => format!("1 {}", lost.one),
         count => format!("{} {}", Tokens(count as u64), lost.more),

@@ -1,9 +1,8 @@
 //! A session's history as context for another agent.
 
-use plimsoll::fork::Digest;
-use plimsoll::fork::child::{Child, fork_for};
+use plimsoll::fork::{Child, Digest, fork_for};
 use plimsoll::redact::redact_messages;
-use plimsoll::{CharCounter, Counter, Fixed, Limits, Message, Tokens};
+use plimsoll::{CharCounter, Counter, Limits, Message, RequestOverhead, Tokens};
 use plimsoll_tokens::Bpe;
 
 use crate::config::HostConfig;
@@ -32,11 +31,11 @@ impl Host {
         let HostConfig { policy, context, .. } = config;
         let redacted = if redact { redact_messages(&mut messages).len() } else { 0 };
         let limits = Limits::new(*context, 0);
-        let child = Child { limits, fixed: Fixed::default(), task: task.unwrap_or("") };
+        let child = Child { limits, fixed: RequestOverhead::default(), task: task.unwrap_or("") };
         let counter = MaxCounter(policy.count);
         let digest = self.during("forking", || {
             let digest = plimsoll::fork::fork(&messages, &policy.fork);
-            // No text has more tokens than bytes. Most digests fit by that alone and need not be counted.
+            // No text has more tokens than bytes, so most digests fit without being counted.
             let most =
                 digest.message().map(|message| Tokens(message.len() as u64) + counter.message_overhead());
             match child.room(policy, &policy.count) {

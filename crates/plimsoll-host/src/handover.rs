@@ -5,10 +5,10 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use plimsoll::compact::ladder::Situation;
+use plimsoll::compact::CompactionContext;
 use plimsoll::policy::Thrift;
-use plimsoll::{BelievedUsage, Limits, Log, Millis, Policy, Receipt, SessionId, Tokens, Window};
-use plimsoll_formats::{Format, Lost, NewSession, Transcript, write_counting, write_session};
+use plimsoll::{Limits, Log, Millis, Policy, Receipt, SessionId, Tokens, UsageTrust, Window};
+use plimsoll_formats::{ConversionLoss, Format, NewSession, Transcript, write_counting, write_session};
 use plimsoll_import::{Scope, Tool};
 use plimsoll_session::{Climb, UsageScale};
 use plimsoll_store::random_ids;
@@ -30,7 +30,7 @@ pub struct HandoverRequest {
     pub input: InputSpec,
     /// The tool that continues it.
     pub to: Tool,
-    /// Write below this folder instead of the tool's own.
+    /// Folder to write below, instead of the tool's own.
     pub folder: Option<PathBuf>,
     /// Do not reduce it.
     pub as_is: bool,
@@ -49,7 +49,7 @@ pub struct Handover {
     /// The command that continues it there; `None` if the tool would not find it.
     pub command: Option<String>,
     /// Content that the format cannot represent.
-    pub lost: Vec<Lost>,
+    pub lost: Vec<ConversionLoss>,
     /// How the copy was reduced, if it had to be.
     pub reduced: Option<Fitted>,
     /// Whether it is made from a stored session.
@@ -77,7 +77,7 @@ impl Host {
         let flags = input.flags.clone();
         let (origin, mut transcript) = self.input(input, Scope::All)?.read_sound()?;
         if transcript.messages.is_empty() {
-            return Err(HostError::negative("there is nothing in the session to go on with"));
+            return Err(HostError::negative("the session is empty: nothing to hand over"));
         }
         let config = self.config(&flags)?;
         let reduced = self.fit(&mut transcript, &config, to, flags.context, as_is)?;
@@ -110,9 +110,9 @@ impl Host {
     ) -> Result<Option<Fitted>, HostError> {
         let figures = RecordedFigures::of(&transcript.recorded);
         let mut limits = SessionWindow::of(transcript, &figures, config, asked).limits;
-        if let (None, Some(usual)) = (asked, usual_window(to)) {
-            limits.context = limits.context.min(usual);
-            limits.input = limits.input.map(|input| input.min(usual));
+        if let (None, Some(default)) = (asked, default_window(to)) {
+            limits.context = limits.context.min(default);
+            limits.input = limits.input.map(|input| input.min(default));
         }
         let policy = &config.policy;
         let mut log = Log::from_messages(std::mem::take(&mut transcript.messages));
@@ -122,7 +122,7 @@ impl Host {
         let fitted = match line {
             None => None,
             Some(line) if as_is => {
-                self.note(format!("{before} tokens are over the line at {}", line.at));
+                self.note(format!("the window exceeds the line ({before} of {} tokens)", line.at));
                 None
             }
             Some(line) => {
@@ -131,11 +131,13 @@ impl Host {
                 let after = UsageScale::shown(&log, policy).window;
                 if line.is_over(after) {
                     let message = format!(
-                        "{before} tokens are over the line at {}, and the policy `{}` leaves {after}",
+                        "the window exceeds the line ({before} of {} tokens), and the policy `{}` only reduces it to {after}",
                         line.at, policy.name
                     );
-                    let hint = "`--as-is` hands it over unchanged, `--context` names a larger window";
-                    let more = if policy.shed.enabled { "" } else { ", `--policy plimsoll` reduces more" };
+                    let hint =
+                        "hand it over unchanged with `--as-is`, or set a larger window with `--context`";
+                    let more =
+                        if policy.shed.enabled { "" } else { ", or reduce more with `--policy plimsoll`" };
                     return Err(HostError::negative(message).hint(format!("{hint}{more}")));
                 }
                 Some(Fitted { before, after, line: line.at, receipts })
@@ -216,11 +218,8 @@ impl Host {
     fn own_folder(&self, tool: Tool) -> Result<PathBuf, HostError> {
         let mut folders = self.places().folders.into_iter().filter(|(of, _)| *of == tool);
         folders.next().map(|(_, folder)| folder).ok_or_else(|| {
-            HostError::usage(format!(
-                "cannot tell where {} keeps its sessions: there is no home directory",
-                tool.name()
-            ))
-            .hint("name the folder with `--folder DIR`")
+            HostError::usage(format!("cannot find the sessions of {}: no home directory", tool.name()))
+                .hint("pass the directory with `--dir DIR`")
         })
     }
 }
@@ -230,11 +229,11 @@ struct Written {
     session: String,
     path: PathBuf,
     command: Option<String>,
-    lost: Vec<Lost>,
+    lost: Vec<ConversionLoss>,
 }
 
-/// The window of the models that a tool usually runs; `None` if it depends on the model that is chosen there.
-fn usual_window(tool: Tool) -> Option<Tokens> {
+/// Context window of the models that a tool usually runs; `None` if it depends on the model chosen there.
+fn default_window(tool: Tool) -> Option<Tokens> {
     match tool {
         Tool::ClaudeCode => Some(Tokens(200_000)),
         Tool::Codex => Some(Tokens(272_000)),
@@ -250,15 +249,15 @@ fn reduced(
     scale: &UsageScale,
     now: Millis,
 ) -> Result<Vec<Receipt>, HostError> {
-    // Only what has to leave: what would save money is the next host's to decide.
+    // Only reduces what does not fit; whether to save money is up to the next agent.
     let mut spec = policy.clone().into_spec();
     spec.thrift = Thrift::Off;
     let policy = Policy::new(spec).unwrap_or_else(|_| policy.clone());
-    let mut situation = Situation::new(&policy, limits, now);
-    scale.weigh_in(&mut situation);
+    let mut context = CompactionContext::new(&policy, limits, now);
+    scale.weigh_in(&mut context);
     // Weighed as `scale` is: the usage of another tool's last answer may be of another window.
-    situation.believed = BelievedUsage::Own;
-    let climbed = climb_alone(Climb::of_log(log.clone(), situation, random_ids()))?;
+    context.believed = UsageTrust::Own;
+    let climbed = climb_alone(Climb::of_log(log.clone(), context, random_ids()))?;
     climbed.outcome.reduction.commit(log)?;
     Ok(climbed.outcome.reduction.receipts)
 }
@@ -281,10 +280,8 @@ fn save(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
         files::keep(file, path, Existing::Keep)
     };
     saved().map_err(|error| match error.kind() {
-        std::io::ErrorKind::AlreadyExists => {
-            HostError::usage(format!("`{}` is there already", path.display()))
-                .hint("remove it, or name another place with `--folder DIR`")
-        }
+        std::io::ErrorKind::AlreadyExists => HostError::usage(format!("`{}` already exists", path.display()))
+            .hint("remove it, or pass another directory with `--dir DIR`"),
         _ => HostError::failed(format!("cannot write `{}`: {}", path.display(), reason(&error)))
             .caused_by(error),
     })

@@ -11,7 +11,7 @@ use plimsoll_store::Clock;
 use crate::leases::Leases;
 use crate::report::{Level, Notice, Progress, Reporter, Silent, Work};
 
-/// Where a host runs, and where what it has to say goes. Cheap to clone.
+/// Environment of a host, and destination of its notices. Cheap to clone.
 #[derive(Clone)]
 pub struct Host {
     /// The directory, home and variables.
@@ -22,9 +22,11 @@ pub struct Host {
     pub leases: Arc<Leases>,
     reporter: Arc<dyn Reporter>,
     clock: Clock,
-    /// Done when it was reported which settings of an untrusted project are left out: some functions load the
+    /// Makes the notice about ignored settings of an untrusted project appear once, although some functions load the
     /// configuration again.
     pub(crate) left_out_reported: Arc<Once>,
+    /// Done when unknown environment variables were reported.
+    pub(crate) variables_reported: Arc<Once>,
 }
 
 impl Host {
@@ -37,6 +39,7 @@ impl Host {
             reporter: Arc::new(Silent),
             clock: Clock::default(),
             left_out_reported: Arc::new(Once::new()),
+            variables_reported: Arc::new(Once::new()),
         }
     }
 
@@ -74,7 +77,7 @@ impl Host {
         &self.env.directory
     }
 
-    /// A path for users, with `~` for the home.
+    /// Formats a path with `~` for the home directory.
     pub fn short(&self, path: &Path) -> String {
         self.env.short(path)
     }

@@ -1,10 +1,10 @@
-//! Transcripts become stored sessions.
+//! Import of transcripts into the store.
 
 use std::path::{Path, PathBuf};
 
 use plimsoll::SessionId;
 use plimsoll_config::Flags;
-use plimsoll_import::{Because, ImportError, ImportOptions, InsteadOf, Outcome, Report, Scope};
+use plimsoll_import::{ImportError, ImportOptions, InsteadOf, NewSessionReason, Outcome, Report, Scope};
 use plimsoll_store::{Session, random_ids};
 
 use crate::config::HostConfig;
@@ -37,7 +37,7 @@ impl<'a> Importer<'a> {
             if survey.is_empty() {
                 return Err(refused(ImportError::Empty, name));
             }
-            // Only now: what cannot be read creates no database.
+            // Only now, so that an unreadable transcript creates no database.
             let opened = match &self.opened {
                 Some(opened) => opened,
                 None => self.opened.insert(self.host.open_or_create(self.config)?),
@@ -86,15 +86,17 @@ impl Host {
     }
 }
 
-/// Why a transcript was not stored.
+/// Converts the reason why a transcript was not stored.
 fn refused(error: ImportError, name: &str) -> HostError {
     match error {
-        ImportError::Empty => HostError::negative(format!("nothing of {name} was stored")),
+        ImportError::Empty => HostError::negative(format!("nothing to store: {name} is empty")),
         ImportError::Removed { .. } => {
-            HostError::negative(error.to_string()).hint("`--again` stores it under new ids")
+            HostError::negative(error.to_string()).hint("store it under new ids with `--duplicate`")
         }
-        ImportError::Taken { id } => HostError::negative(format!("{name} is stored already, as `{id}`"))
-            .hint("`--again` stores it once more under new ids; `plimsoll sessions rm` removes it"),
+        ImportError::IdTaken { id } => HostError::negative(format!("{name} is already stored as `{id}`"))
+            .hint(
+                "store it again under new ids with `--duplicate`, or remove it with `plimsoll sessions rm`",
+            ),
         ImportError::Io(_) | ImportError::Format(_) | ImportError::Unsettled => {
             HostError::failed(format!("cannot import {name}: {error}")).caused_by(error)
         }
@@ -102,11 +104,11 @@ fn refused(error: ImportError, name: &str) -> HostError {
     }
 }
 
-/// Says what was done, in a sentence.
+/// Formats what was stored.
 fn format_report(report: &Report, name: &str, host: &Host) -> String {
     let mut text = match (report.outcome, &report.instead_of) {
-        (Outcome::Unchanged, _) => return format!("{name} is stored already, as `{}`", report.id),
-        (Outcome::Updated, _) => format!("brought `{}` up to date with {name}: {}", report.id, added(report)),
+        (Outcome::Unchanged, _) => return format!("{name} is already stored as `{}`", report.id),
+        (Outcome::Updated, _) => format!("updated `{}` from {name}: {}", report.id, added(report)),
         (Outcome::Stored, None) => format!("stored {name}: {}", counted(report.messages, "message")),
         (Outcome::Stored, Some(instead_of)) => {
             let count = counted(report.messages, "message");
@@ -127,7 +129,7 @@ fn format_report(report: &Report, name: &str, host: &Host) -> String {
         text.push_str(&format!("; {} without an answer", counted(interrupted as usize, "call")));
     }
     if report.is_open {
-        text.push_str("; its last message is unfinished, the next import goes on with it");
+        text.push_str("; its last message is incomplete, and the next import will update it");
     }
     let is_new = report.outcome == Outcome::Stored;
     let elsewhere = report.directory.as_deref().filter(|own| is_new && Path::new(own) != host.directory());
@@ -137,14 +139,14 @@ fn format_report(report: &Report, name: &str, host: &Host) -> String {
     text
 }
 
-/// Says what is new in a session that was stored before.
+/// Formats what is new in a session that was already stored.
 fn added(report: &Report) -> String {
     let of_tasks = |task: &&Report| task.outcome == Outcome::Updated;
     let in_tasks: usize = report.tasks.iter().filter(of_tasks).map(|task| task.added).sum();
     let mut added = match (report.added, report.has_grown) {
-        (0, true) => "its last message went on".to_owned(),
+        (0, true) => "last message extended".to_owned(),
         (count, false) => format!("{} added", counted(count, "message")),
-        (count, true) => format!("{} added, and the one before went on", counted(count, "message")),
+        (count, true) => format!("{} added, last message extended", counted(count, "message")),
     };
     if in_tasks > 0 {
         added.push_str(&format!(", {} added to its sub-agents", counted(in_tasks, "message")));
@@ -152,16 +154,14 @@ fn added(report: &Report) -> String {
     added
 }
 
-/// Says why the session that was stored before could not be updated.
+/// Explains why the stored session could not be updated.
 fn because(instead_of: &InsteadOf) -> String {
     let session = &instead_of.session;
     match instead_of.because {
-        Because::Diverged => format!("`{session}` is no longer its beginning"),
-        Because::Continued => format!("`{session}` was continued here"),
-        Because::Shared => {
-            format!(
-                "the last message of `{session}` went on, and a session forked from it shares that message"
-            )
+        NewSessionReason::Diverged => format!("`{session}` is no longer a prefix of it"),
+        NewSessionReason::Continued => format!("`{session}` was continued here"),
+        NewSessionReason::Shared => {
+            format!("the last message of `{session}` was extended, and a fork shares that message")
         }
     }
 }

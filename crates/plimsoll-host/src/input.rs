@@ -9,7 +9,8 @@ use plimsoll_config::Flags;
 use plimsoll_formats::database::Database;
 use plimsoll_formats::{Chain, FormatError, Transcript};
 use plimsoll_import::{
-    Drift, Extent, FileKind, Found, ImportError, Kept, KeptCounts, OnRead, Scope, Source, Survey, row_with_id,
+    Drift, Extent, FileKind, Found, ImportError, KeptCounts, OnRead, Scope, SessionStorage, Source, Survey,
+    row_with_id,
 };
 use plimsoll_store::Session;
 
@@ -23,7 +24,8 @@ use crate::soundness::{check, report_if_empty};
 use crate::store::OpenStore;
 use crate::words::counted;
 
-const HINT: &str = "give a transcript, the id of a session (`plimsoll sessions --all` lists them), or `-` for standard input";
+const HINT: &str =
+    "pass a transcript, a session id (see `plimsoll sessions --all`), or `-` for standard input";
 
 /// A transcript to read.
 pub struct InputSpec {
@@ -157,7 +159,7 @@ impl Host {
             Some(located) => self.input_found(located),
             None => {
                 let session = described(id, scope);
-                Err(HostError::usage(format!("there is neither a file {name} nor a {session}")).hint(HINT))
+                Err(HostError::usage(format!("no file {name} and no {session}")).hint(HINT))
             }
         }
     }
@@ -173,7 +175,7 @@ impl Host {
                 let count = counted(all.len(), "session");
                 let newest = all.into_iter().find(|session| session.parent.is_none());
                 let newest = newest.ok_or_else(|| HostError::failed(format!("{name} has no session")))?;
-                self.info(format!("took the newest of {count} in {name}: `{}`", newest.id));
+                self.info(format!("using the newest of {count} in {name}: `{}`", newest.id));
                 newest
             }
         };
@@ -198,7 +200,7 @@ impl Host {
             None => rows.iter().find(|row| !row.is_sub_agent).and_then(|row| row.info.id.clone()),
         };
         if let (None, Some(id)) = (session, &id) {
-            self.info(format!("took the newest of {} in {name}: `{id}`", counted(rows.len(), "session")));
+            self.info(format!("using the newest of {} in {name}: `{id}`", counted(rows.len(), "session")));
         }
         Ok(self.input_of(name, Source::Row(database, id)))
     }
@@ -208,7 +210,7 @@ impl Host {
         let Located { found, opened, source } = located;
         let name = self.session_name(&found);
         self.info(format!("{}: {name}", found.tool.name()));
-        if let (Some(opened), Kept::Stored(session)) = (opened, &found.kept) {
+        if let (Some(opened), SessionStorage::Stored(session)) = (opened, &found.kept) {
             if let Some(source) = source {
                 self.report_if_stale(&source, &opened, &session.id);
             }
@@ -237,20 +239,20 @@ impl Host {
         let newer = match drift {
             None => return,
             Some(Drift::Longer { messages: 0 }) => {
-                format!("the last message of {tool}'s session is longer than in this stored copy")
+                format!("the last message of {tool}'s session is longer than in the stored copy")
             }
             Some(Drift::Longer { messages }) => {
                 format!(
-                    "the session of {tool} has {} more than this stored copy",
+                    "the session of {tool} has {} more than the stored copy",
                     counted(messages, "message")
                 )
             }
             Some(Drift::Diverged) => {
-                format!("the session of {tool} is no longer what this copy was stored from")
+                format!("the session of {tool} has diverged from the stored copy")
             }
         };
         self.note(format!(
-            "{newer}; `plimsoll sessions import {named}` updates it, `{named}` names the original"
+            "{newer}; update it with `plimsoll sessions import {named}`, or read the original as `{named}`"
         ));
     }
 }
@@ -342,7 +344,7 @@ impl Origin {
     fn source(&mut self) -> Source<'_> {
         match self {
             Origin::Stored(opened, session) => Source::Stored(opened.archive.store(), session.clone()),
-            // It is used once.
+            // The source is consumed once.
             Origin::Source(source) => std::mem::replace(source, Source::Stream(Box::new(io::empty()))),
         }
     }

@@ -5,14 +5,14 @@ use std::sync::Arc;
 
 use plimsoll::SessionId;
 use plimsoll_config::{Flags, nearest};
-use plimsoll_import::{Found, Kept, Places, Scope, Search, Tool, projects_around};
+use plimsoll_import::{Found, Places, Scope, Search, SessionStorage, Tool, projects_around};
 use plimsoll_store::{Filter, Session, StoreError};
 
 use crate::error::{HostError, ambiguous};
 use crate::host::Host;
 use crate::store::OpenStore;
 
-/// Maximum number of sessions that are looked at to say that a prefix is ambiguous.
+/// Maximum number of candidates for an ambiguous prefix.
 const LIKE: u64 = 100;
 
 /// All sessions of a scope, and the database that Plimsoll's own are in.
@@ -21,7 +21,7 @@ pub struct Lookup {
     pub search: Search,
     /// The database, if it exists and is in the scope.
     pub opened: Option<Arc<OpenStore>>,
-    /// Descriptions of what could not be read.
+    /// Descriptions of unreadable directories and databases.
     problems: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ pub struct Located {
 }
 
 impl Host {
-    /// Looks for sessions where tools keep them.
+    /// Searches the session directories of all tools in scope.
     pub fn lookup(&self, scope: Scope) -> Lookup {
         let search = Search::new(&self.places(), scope);
         let problems = search.problems.iter();
@@ -52,7 +52,7 @@ impl Host {
         lookup
     }
 
-    /// Where tools keep their sessions.
+    /// Session directories of the tools.
     pub fn places(&self) -> Places {
         Places::new(self.env.home.as_deref(), |name| self.env.variable(name).map(str::to_owned))
     }
@@ -63,8 +63,8 @@ impl Host {
         lookup.report_problems(self);
         let found = lookup.search.newest(self.directory(), self.env.home.as_deref()).ok_or_else(|| {
             let directory = self.short(self.directory());
-            HostError::usage(format!("found no session of any known tool for `{directory}`")).hint(
-                "`plimsoll sessions --all` lists what there is; or give a transcript, or `-` for standard input",
+            HostError::usage(format!("no session of any known tool found for `{directory}`")).hint(
+                "list all sessions with `plimsoll sessions --all`, or pass a transcript, or `-` for standard input",
             )
         })?;
         Ok(lookup.located(found))
@@ -85,8 +85,8 @@ impl Host {
     pub fn session_name(&self, found: &Found) -> String {
         let path = self.short(&found.path);
         match found.kept {
-            Kept::Row(_) | Kept::Stored(_) => format!("`{}` in `{path}`", found.id),
-            Kept::File => format!("`{path}`"),
+            SessionStorage::Row(_) | SessionStorage::Stored(_) => format!("`{}` in `{path}`", found.id),
+            SessionStorage::File => format!("`{path}`"),
         }
     }
 }
@@ -96,7 +96,8 @@ impl Lookup {
         let Some(opened) = host.open_existing(&host.config(&Flags::default())?)? else {
             // A database that was named is expected to exist.
             let named = host.store.as_ref();
-            self.problems.extend(named.map(|path| format!("there is no database `{}` yet", path.display())));
+            self.problems
+                .extend(named.map(|path| format!("database `{}` does not exist yet", path.display())));
             return Ok(());
         };
         self.search.add_store(opened.archive.store(), &opened.path)?;
@@ -104,13 +105,13 @@ impl Lookup {
         Ok(())
     }
 
-    /// Reports what could not be read.
+    /// Reports unreadable directories and databases.
     pub fn report_problems(&self, host: &Host) {
         self.problems.iter().for_each(|problem| host.note(problem.as_str()));
     }
 
     fn located(self, found: Found) -> Located {
-        let is_stored = matches!(found.kept, Kept::Stored(_));
+        let is_stored = matches!(found.kept, SessionStorage::Stored(_));
         let source = if is_stored { self.search.source_of(&found) } else { None };
         Located { found, opened: self.opened.filter(|_| is_stored), source }
     }
@@ -149,48 +150,48 @@ impl OpenStore {
             }
         }
         let directory = host.short(host.directory());
-        Err(HostError::usage(format!("no session of `{directory}` is stored")).hint(
-            "name one: `plimsoll sessions --tool plimsoll --all` lists them, `plimsoll sessions import FILE` adds one",
+        Err(HostError::usage(format!("no stored session for `{directory}`")).hint(
+            "list stored sessions with `plimsoll sessions --tool plimsoll --all`, or store one with `plimsoll sessions import FILE`",
         ))
     }
 }
 
-/// Describes the session that an id was to name, for a message that there is none.
+/// Describes the session that an unknown id refers to.
 pub(crate) fn described(id: &str, scope: Scope) -> String {
     match scope.narrow(id) {
-        (Scope::Only(tool), id) => format!("session of {} whose id begins with `{id}`", tool.name()),
-        (_, id) => format!("session whose id begins with `{id}`"),
+        (Scope::Only(tool), id) => format!("session of {} with id `{id}`", tool.name()),
+        (_, id) => format!("session with id `{id}`"),
     }
 }
 
-/// Creates an error for an id that no session begins with.
+/// Creates an error for an unknown session id.
 pub(crate) fn none_with(id: &str) -> HostError {
-    HostError::usage(format!("no session has an id that begins with `{id}`"))
+    HostError::usage(format!("unknown session id `{id}`"))
 }
 
-/// Creates an error for an id that no stored session begins with.
+/// Creates an error for an id that is not stored.
 fn not_stored(id: &str, all: &[Session], host: &Host) -> HostError {
     let other = host.session_with_id(id, Scope::Others);
     if let ((Scope::Only(tool), _), Ok(None)) = (Scope::Others.narrow(id), &other) {
-        return HostError::usage(format!("there is no {}", described(id, Scope::Others)))
-            .hint(format!("`plimsoll sessions --tool {} --all` lists them", tool.key()));
+        return HostError::usage(format!("no {}", described(id, Scope::Others)))
+            .hint(format!("list its sessions with `plimsoll sessions --tool {} --all`", tool.key()));
     }
-    let error = HostError::usage(format!("no stored session has an id that begins with `{id}`"));
+    let error = HostError::usage(format!("no stored session with id `{id}`"));
     if let Some(Located { found, .. }) = other.ok().flatten() {
         let tool = found.tool.name();
-        return error.hint(format!("{tool} has one: `plimsoll sessions import {}` stores it", found.id));
+        return error.hint(format!("{tool} has one; store it with `plimsoll sessions import {}`", found.id));
     }
     match nearest(id, all.iter().map(|session| session.id.as_str())) {
         Some(near) => error.hint(format!("did you mean `{near}`?")),
-        None => error.hint("`plimsoll sessions --tool plimsoll --all` lists them"),
+        None => error.hint("list stored sessions with `plimsoll sessions --tool plimsoll --all`"),
     }
 }
 
-/// Reports that a session which continues here was in another directory.
+/// Reports that a session that continues here was started in another directory.
 pub(crate) fn report_if_elsewhere(session: &Session, host: &Host) {
     let elsewhere = session.directory.as_deref().filter(|own| Path::new(own) != host.directory());
     if let Some(directory) = elsewhere {
         let directory = host.short(directory.as_ref());
-        host.note(format!("the session was in `{directory}` so far; it goes on in this directory"));
+        host.note(format!("the session was started in `{directory}` and continues in this directory"));
     }
 }

@@ -1,4 +1,4 @@
-//! Plans for users: the turn and subject of each part, and the size of the window before and after.
+//! Details of plans: the turn and subject of each part, and the size of the window before and after.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,7 +18,7 @@ pub struct PlanContents {
     turns: BTreeMap<MessageId, u32>,
 }
 
-/// A part in words.
+/// Description of a part.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct PartSubject {
@@ -164,7 +164,7 @@ impl WindowSizes {
         let scale = UsageScale::shown(log, policy);
         let line = policy.overflow.line(limits).map(|line| line.at);
         let before = scale.window;
-        // A summary that is not written yet.
+        // The summary is not written yet, so only its maximum size is known.
         let replaced = match plan {
             Plan::Compact(plan) => Some(plan.tokens),
             Plan::Range(plan) if plan.text.is_empty() => Some(plan.tokens),

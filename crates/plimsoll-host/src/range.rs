@@ -1,9 +1,7 @@
-//! A summary in the place of messages anywhere in the window.
+//! Compaction of a range of messages anywhere in the window.
 
-use plimsoll::compact::accept::{Bounds, Reply, accept};
-use plimsoll::compact::range::{RangeError, RangeSelection, select_range};
-use plimsoll::compact::request::Measured;
-use plimsoll::receipt::{Made, RangePlan};
+use plimsoll::compact::{Bounds, Measured, RangeError, RangeSelection, Reply, accept, select_range};
+use plimsoll::plan::{RangePlan, SummaryOrigin};
 use plimsoll::{Limits, Log, Policy, Receipt, Text, Tokens};
 
 use crate::config::HostConfig;
@@ -15,11 +13,11 @@ use crate::summarise::{EditSummary, SummarySource};
 
 /// A range of messages, and how it is summarised.
 pub struct RangeRequest<'a> {
-    /// The first message, by its id or the beginning of it.
+    /// Id or prefix of the first message.
     pub from: &'a str,
     /// The last message.
     pub to: &'a str,
-    /// Who makes the summary.
+    /// Source of the summary.
     pub source: &'a SummarySource,
     /// Lets the user change the summary.
     pub edit: Option<EditSummary<'a>>,
@@ -30,7 +28,7 @@ impl WholeSession {
     pub fn plan_range(&self, range: &RangeRequest<'_>, policy: &Policy) -> Result<RangePlan, HostError> {
         let ranged = Ranged { range, policy, limits: self.limits };
         let selection = ranged.select(&self.log)?;
-        let plan = ranged.plan(&self.log, &selection, &Text::default(), (Made::ByModel, 1));
+        let plan = ranged.plan(&self.log, &selection, &Text::default(), (SummaryOrigin::ByModel, 1));
         Ok(RangePlan { text: Text::default(), ..plan })
     }
 
@@ -60,7 +58,7 @@ impl StoredSession {
         let receipt = driver.compact_range(plan, "a person chose these messages")?;
         driver.close()?;
         receipt.ok_or_else(|| {
-            HostError::negative("the window would not get smaller by the summary, and nothing was done")
+            HostError::negative("the summary would not make the window smaller; nothing was changed")
         })
     }
 }
@@ -78,15 +76,21 @@ impl Ranged<'_> {
         select_range(log, (self.range.from, self.range.to), policy, &policy.count).map_err(|error| {
             let hint = match &error {
                 RangeError::Torn { nearest_from, nearest_to, .. } => {
-                    format!("`--from {nearest_from} --to {nearest_to}` keeps them together")
+                    format!("use `--from {nearest_from} --to {nearest_to}` to keep them together")
                 }
-                _ => "`plimsoll window --json` names the messages that are in the window".to_owned(),
+                _ => "list the messages in the window with `plimsoll window --json`".to_owned(),
             };
             HostError::usage(error.to_string()).hint(hint).caused_by(error)
         })
     }
 
-    fn plan(&self, log: &Log, range: &RangeSelection, summary: &Text, made: (Made, u64)) -> RangePlan {
+    fn plan(
+        &self,
+        log: &Log,
+        range: &RangeSelection,
+        summary: &Text,
+        made: (SummaryOrigin, u64),
+    ) -> RangePlan {
         let policy = self.policy;
         let line = policy.overflow.line(self.limits).map_or(self.limits.context, |line| line.at);
         range.plan(log, summary, made, (policy, line), &policy.count)
@@ -114,7 +118,7 @@ impl Ranged<'_> {
                 host.during("summarising", || range.extract(log, policy, &policy.count).to_string());
             let extracted = Reply { is_extracted: true, ..Reply::finished(extracted) };
             let summary = take(&edited(extracted)?, range.tokens)?;
-            let plan = self.plan(log, &range, &summary, (Made::WithoutModel, 0));
+            let plan = self.plan(log, &range, &summary, (SummaryOrigin::WithoutModel, 0));
             return Ok((summary, plan));
         }
         let summariser = source.summariser(self.limits);
@@ -132,8 +136,8 @@ impl Ranged<'_> {
                 false => take(&reply, job.chunk_tokens(chunk, &policy.count) + before.unwrap_or_default())?,
             });
         }
-        let summary = summary.ok_or_else(|| HostError::failed("there is nothing to summarise"))?;
-        let plan = self.plan(log, &range, &summary, (Made::ByModel, job.chunks() as u64));
+        let summary = summary.ok_or_else(|| HostError::failed("nothing to summarise"))?;
+        let plan = self.plan(log, &range, &summary, (SummaryOrigin::ByModel, job.chunks() as u64));
         Ok((summary, plan))
     }
 }

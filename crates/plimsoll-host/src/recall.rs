@@ -1,4 +1,4 @@
-//! Recall of content that is out of the window, and revert of files.
+//! Recall of content outside the window, and revert of files.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::error::HostError;
 use crate::host::Host;
 use crate::store::OpenStore;
 
-/// Shortest beginning of an id: words are shorter.
+/// Minimum length of an id prefix: words are shorter.
 const SHORTEST_ID: usize = 12;
 
 /// Content to recall.
@@ -60,14 +60,14 @@ impl RecallRequest {
         Ok(Some(if search.ignore_case { format!("(?i){pattern}") } else { pattern }))
     }
 
-    /// Why it was not brought back.
+    /// Converts the reason why nothing was recalled.
     fn refused(&self, error: StoreError) -> HostError {
         match (error, &self.search) {
             (StoreError::Refused(why), Some(search)) if why.starts_with("invalid pattern") => {
                 invalid(&search.pattern, &why)
             }
             (error @ StoreError::Missing { .. }, _) => HostError::usage(error.to_string())
-                .hint("handles are in what the window shows in place of content, and in `plimsoll receipts`"),
+                .hint("the window shows handles in place of content, and `plimsoll receipts` lists them"),
             (error, _) => error.into(),
         }
     }
@@ -107,7 +107,7 @@ impl OpenStore {
         Ok(RecallText { text: answer.text, has_more: answer.next.is_some(), is_negative, is_partial })
     }
 
-    /// Brings content back, with what is known of it.
+    /// Returns content with its description.
     pub fn recall(
         &self,
         scope: Scope<'_>,
@@ -131,7 +131,7 @@ impl OpenStore {
         copied.map(drop).map_err(|error| self.not_recalled(error, request))
     }
 
-    /// Searches everything of a session that is out of its window.
+    /// Searches all content of a session outside its window.
     pub fn search_content(
         &self,
         session: &SessionId,
@@ -158,15 +158,14 @@ impl OpenStore {
     pub fn receipt_handles(&self, id: &str) -> Result<(Receipt, Vec<String>), HostError> {
         let (_, receipt) = self.receipt(id)?;
         match plimsoll_store::handles(&receipt) {
-            handles if handles.is_empty() => Err(HostError::negative(format!(
-                "nothing can be recalled by `{}`: {}",
-                receipt.id, receipt.plan
-            ))),
+            handles if handles.is_empty() => {
+                Err(HostError::negative(format!("receipt `{}` has no handles: {}", receipt.id, receipt.plan)))
+            }
             handles => Ok((receipt, handles)),
         }
     }
 
-    /// Why a handle names nothing.
+    /// Explains why a handle was not found.
     fn not_recalled(&self, error: StoreError, request: &RecallRequest) -> HostError {
         let is_session = |handle: &str| {
             self.sessions().is_ok_and(|all| all.iter().any(|session| session.id.as_str().starts_with(handle)))
@@ -174,7 +173,7 @@ impl OpenStore {
         match (&error, request.handle.as_deref()) {
             (StoreError::Missing { .. }, Some(handle)) if is_session(handle) => {
                 HostError::usage(format!("`{handle}` is a session, not a handle"))
-                    .hint(format!("`plimsoll recall --session {handle} --grep PATTERN` searches it"))
+                    .hint(format!("search it with `plimsoll recall --session {handle} --grep PATTERN`"))
             }
             _ => request.refused(error),
         }
@@ -207,7 +206,8 @@ impl Host {
 }
 
 fn invalid(pattern: &str, why: &str) -> HostError {
-    // The last line says what is wrong, those before it draw it.
+    // The last line is the message; the lines before it draw the position.
     let problem = why.lines().last().unwrap_or(why).trim_start_matches("error: ");
-    HostError::usage(format!("invalid pattern `{pattern}`: {problem}")).hint("`--literal` takes it as it is")
+    HostError::usage(format!("invalid pattern `{pattern}`: {problem}"))
+        .hint("use `--fixed-strings` to search for literal text")
 }

@@ -21,10 +21,10 @@ const PREFIX: &str = "rcp_";
 const SHORTEST: usize = PREFIX.len() + 12;
 /// Maximum number of receipts that are listed if an id is ambiguous.
 const LISTED: usize = 10;
-/// Maximum number of forks of forks that are looked at.
+/// Maximum depth of forks of forks.
 const MOST_FORKS: usize = 100;
 
-/// Whether a text is the id of a receipt, or the beginning of one.
+/// Whether a text is a receipt id or prefix.
 pub fn is_receipt_id(text: &str) -> bool {
     text.starts_with(PREFIX)
 }
@@ -69,15 +69,15 @@ impl Host {
         };
         if matches!(receipt.plan, Plan::Truncate(_)) {
             let handle = plimsoll_store::handles(&receipt).pop().unwrap_or_else(|| "HANDLE".to_owned());
-            let message = format!("`{}` is of an output that was cut as it came", receipt.id);
+            let message = format!("`{}` truncated an output on arrival and cannot be undone", receipt.id);
             return Err(HostError::negative(message)
-                .hint(format!("the whole of it is kept: `plimsoll recall {handle}` shows it")));
+                .hint(format!("the full output is stored: `plimsoll recall {handle}`")));
         }
         let session = opened.archive.store().session(&session)?;
         let options = DriveOptions { force, ..DriveOptions::default() };
         let mut driver = opened.drive(&session, &config, options, self)?;
         let undo = match driver.undo(&receipt.id) {
-            // It was undone before, and by what.
+            // The error names the receipt that undid it.
             Err(SessionError::Store(error @ StoreError::Undone { .. })) => {
                 return Err(HostError::negative(error.to_string()).caused_by(error));
             }
@@ -106,12 +106,12 @@ impl OpenStore {
             let receipts = found.iter().map(|(_, receipt)| receipt);
             let list: String =
                 receipts.map(|receipt| format!("\n  {}  {}", receipt.id, receipt.plan.title())).collect();
-            return Err(HostError::usage(format!("more than one receipt begins with `{id}`:{list}"))
-                .hint("give more of the id"));
+            return Err(HostError::usage(format!("receipt id `{id}` is ambiguous:{list}"))
+                .hint("pass a longer prefix of the id"));
         }
         found.pop().ok_or_else(|| {
-            HostError::usage(format!("no receipt has an id that begins with `{id}`"))
-                .hint("`plimsoll receipts SESSION` lists those of a session")
+            HostError::usage(format!("unknown receipt `{id}`"))
+                .hint("list the receipts of a session with `plimsoll receipts SESSION`")
         })
     }
 
@@ -143,12 +143,12 @@ impl OpenStore {
         let found = receipts.iter().rev().find(is_open).cloned();
         found.map(|receipt| (session.id.clone(), receipt)).ok_or_else(|| {
             HostError::negative(format!("session `{}` has nothing to undo", session.id)).hint(
-                "name another session or a receipt: `plimsoll undo SESSION`, `plimsoll receipts SESSION`",
+                "undo in another session with `plimsoll undo SESSION`, or list receipts with `plimsoll receipts SESSION`",
             )
         })
     }
 
-    /// Returns as much of each id as names one receipt in the whole database: any of them can be typed.
+    /// Abbreviates ids to prefixes that are unique in the whole database, because any receipt can be named.
     pub fn short_receipt_ids(&self, receipts: &[Receipt]) -> Result<BTreeMap<ReceiptId, String>, HostError> {
         let store = self.archive.store();
         let short = |id: &ReceiptId| -> Result<String, HostError> {
@@ -202,7 +202,7 @@ impl OpenStore {
     ) -> Result<(Vec<PinnedText>, Tokens), HostError> {
         let limits = self.limits(session, config, None)?;
         let log = self.archive.store().window(&session.id)?;
-        let pinned = pin::pins(&log).map(|(message, part, text)| {
+        let pinned = plimsoll::log::pins(&log).map(|(message, part, text)| {
             let holds = |effect: &Effect| matches!(effect, Effect::Pin(pinned) if pinned == text);
             let mark = part.marks.iter().find(|mark| mark.is_active() && holds(&mark.effect));
             PinnedText {

@@ -136,10 +136,10 @@ pub enum WindowSource {
 }
 
 impl WindowSource {
-    /// The words that are shown after the size.
+    /// Short text that is shown after the size.
     pub fn words(self) -> &'static str {
         match self {
-            WindowSource::Asked => "as asked for",
+            WindowSource::Asked => "as requested",
             WindowSource::Policy => "the policy's",
             WindowSource::Recorded => "as recorded",
             WindowSource::Model => "the model's",
@@ -168,9 +168,9 @@ impl SessionWindow {
         Ok(SessionWindow::of(&transcript, &figures, config, asked))
     }
 
-    /// The window of a session: what was asked for, else what the policy says of its model, else what the file
-    /// records, else what is known of the model, else what is configured or the default. What is not the session's own
-    /// gives way to a guess where more was sent and answered than it has room for.
+    /// The window of a session, from the first available source: the user, the policy's entry for its model, the file, the
+    /// model table, the configuration, the default. A size from the last three that is too small for a recorded exchange is
+    /// replaced by a guess.
     pub fn of(
         transcript: &Transcript,
         figures: &RecordedFigures,
@@ -209,8 +209,8 @@ impl SessionWindow {
         }
     }
 
-    /// The same window, or a guess if it has no room for what a session took: a size that models have, above that. A size
-    /// that is not known also has to have room for the error by which rebuilt requests are too large.
+    /// Returns this window, or a guess if it is too small for what a session used: the next larger size that models have. An
+    /// unknown size also needs room for the error of rebuilt requests, which can be too large.
     pub(crate) fn with_room_for(self, taken: Tokens) -> SessionWindow {
         let needed = if self.source.is_unknown() { rebuilt_at_most(taken) } else { taken };
         if needed <= self.limits.context {

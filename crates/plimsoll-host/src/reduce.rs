@@ -2,13 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::compact::ladder::{Outcome, Situation, Trigger};
-use plimsoll::compact::request::Summariser;
+use plimsoll::compact::{CompactionContext, Outcome, Summariser, Trigger};
 use plimsoll::count::window_message_tokens;
-use plimsoll::pivot::Visible;
+use plimsoll::pivot::VisibleRange;
+use plimsoll::plan::CompactPlan;
 use plimsoll::prune::{self, Pressure, PruneChoice, PrunePlan, PruneReason};
-use plimsoll::receipt::CompactPlan;
-use plimsoll::{Fixed, Load, Log, Millis, Plan, Policy, Receipt, Role, Tokens, Window, WindowRole};
+use plimsoll::{Load, Log, Millis, Plan, Policy, Receipt, RequestOverhead, Role, Tokens, Window, WindowRole};
 use plimsoll_session::{Pruned, UsageScale};
 
 use crate::config::HostConfig;
@@ -36,7 +35,7 @@ impl WholeSession {
         {
             return scale.plan_choice(&self.log, policy, choice, self.limits);
         }
-        let load = Load::of(&self.log, policy, Fixed::default(), &policy.count);
+        let load = Load::of(&self.log, policy, RequestOverhead::default(), &policy.count);
         let pressure = Some(Pressure { load: load.tokens, limits: self.limits });
         match choice {
             Some(choice) => prune::plan_choice(&self.log, policy, choice, pressure),
@@ -46,18 +45,20 @@ impl WholeSession {
 
     /// Plans a compaction; `None` if there is too little to summarise.
     pub fn plan_compaction(&self, policy: &Policy) -> Option<CompactPlan> {
-        self.situation(policy, Some(Summariser::own(self.limits))).plan_compaction(&self.log)
+        self.context(policy, Some(Summariser::own(self.limits))).plan_compaction(&self.log)
     }
 
-    /// The situation of a compaction that the user asked for. The clock only stamps what is appended, and that is not kept.
-    pub(crate) fn situation(&self, policy: &Policy, summariser: Option<Summariser>) -> Situation {
-        let situation =
-            Situation { trigger: Trigger::Manual, ..Situation::new(policy, self.limits, Millis(0)) };
-        let mut situation = Situation { summariser, ..situation };
+    /// Context of a compaction requested by the user. The time only stamps appended messages, which are discarded here.
+    pub(crate) fn context(&self, policy: &Policy, summariser: Option<Summariser>) -> CompactionContext {
+        let context = CompactionContext {
+            trigger: Trigger::Manual,
+            ..CompactionContext::new(policy, self.limits, Millis(0))
+        };
+        let mut context = CompactionContext { summariser, ..context };
         if let Some(scale) = UsageScale::of(&self.log, policy) {
-            scale.weigh_in(&mut situation);
+            scale.weigh_in(&mut context);
         }
-        situation
+        context
     }
 }
 
@@ -74,7 +75,7 @@ impl StoredSession {
             let mut driver = self.drive(config, force, None, host)?;
             let pruned = match choice {
                 Some(choice) => driver.prune_choice(choice, &format!("a person chose: {choice}"))?,
-                None => driver.prune("a person asked for it")?,
+                None => driver.prune("requested by the user")?,
             };
             let reduced = match pruned {
                 Pruned::Done(receipt) => Reduced::Done(vec![*receipt], None),
@@ -82,9 +83,10 @@ impl StoredSession {
                     let others = other_tools(&plan, driver.log(), &config.policy);
                     Reduced::Nothing(Plan::Prune(*plan).to_string(), others)
                 }
-                Pruned::NotSmaller => {
-                    Reduced::Nothing("prune nothing: the window would not get smaller".to_owned(), Vec::new())
-                }
+                Pruned::NotSmaller => Reduced::Nothing(
+                    "nothing pruned: the window would not get smaller".to_owned(),
+                    Vec::new(),
+                ),
             };
             driver.close()?;
             Ok(reduced)
@@ -112,13 +114,13 @@ impl StoredSession {
 /// Returns the result of a compaction.
 pub(crate) fn compacted(
     receipts: Vec<Receipt>,
-    verdict: &plimsoll::compact::ladder::Verdict,
+    verdict: &plimsoll::compact::FitResult,
     nothing: String,
 ) -> Reduced {
     if receipts.is_empty() {
         return Reduced::Nothing(nothing, Vec::new());
     }
-    let fits = *verdict == plimsoll::compact::ladder::Verdict::Fits;
+    let fits = *verdict == plimsoll::compact::FitResult::Fits;
     Reduced::Done(receipts, (!fits).then(|| verdict.to_string()))
 }
 
@@ -143,6 +145,6 @@ pub fn too_little(log: &Log, policy: &Policy) -> String {
     let said = || window.messages.iter().filter(|message| message.role != WindowRole::System);
     let tokens: Tokens = said().map(|message| window_message_tokens(message, &policy.count)).sum();
     let is_said = |place: &&usize| log[**place].info.role != Some(Role::System);
-    let messages = counted(Visible::of(log).places.iter().filter(is_said).count(), "message");
-    format!("there is too little to summarise: {messages}, {tokens} tokens")
+    let messages = counted(VisibleRange::of(log).places.iter().filter(is_said).count(), "message");
+    format!("too little to summarise: {messages}, {tokens} tokens")
 }

@@ -48,9 +48,9 @@ impl fmt::Display for Notice {
     }
 }
 
-/// Takes what a host has to say. The default takes nothing.
+/// Receives notices and progress of a host. The default implementation ignores them.
 pub trait Reporter: Send + Sync {
-    /// Takes a notice.
+    /// Receives a notice.
     fn notice(&self, notice: &Notice) {
         let _ = notice;
     }
@@ -84,7 +84,7 @@ pub trait Progress: Send + Sync {
     /// Counts an item as done.
     fn step(&self) {}
 
-    /// There are more items than was known.
+    /// Adds items to the expected number.
     fn more(&self, count: u64) {
         let _ = count;
     }
@@ -95,7 +95,7 @@ pub trait Progress: Send + Sync {
     }
 }
 
-/// Takes nothing.
+/// Ignores everything.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Silent;
 

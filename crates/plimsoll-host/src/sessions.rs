@@ -1,4 +1,4 @@
-//! The list of sessions there are, each weighed as every command shows it.
+//! The list of sessions, each weighed like in every other command.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ pub struct ListRequest {
     pub flags: Flags,
 }
 
-/// The sessions there are.
+/// A list of sessions.
 #[non_exhaustive]
 pub struct SessionList {
     /// The sessions, newest first.

@@ -27,17 +27,17 @@ pub(crate) fn check(transcript: &Transcript, name: &str, strict: bool, host: &Ho
     let (wrong, notes) = (wrong_values(&all), all.first());
     if strict && !unknown.is_empty() {
         let message = format!("{name} has records of unknown kinds: {unknown}");
-        return Err(HostError::failed(message).hint("leave out `--strict` to go on without them"));
+        return Err(HostError::failed(message).hint("omit `--strict` to skip them"));
     }
     if let (true, Some(Note { at, problem, .. })) = (strict, notes.first()) {
         let message = format!("{name} has {wrong}, the first at {at}: {problem}");
-        return Err(HostError::failed(message).hint("leave out `--strict` to go on with them noted"));
+        return Err(HostError::failed(message).hint("omit `--strict` to read the rest"));
     }
     if !unknown.is_empty() {
         let broken = transcript.broken.as_ref();
         let place = broken.map(|broken| format!(" (line {}: {})", broken.line, problem(&broken.problem)));
         let place = place.unwrap_or_default();
-        host.note(format!("{name} has records that were not understood: {unknown}{place}"));
+        host.note(format!("{name} has records of unknown kinds: {unknown}{place}"));
     }
     if !notes.is_empty() {
         host.note(format!("{name} has {wrong}:"));
@@ -56,12 +56,12 @@ pub(crate) fn check(transcript: &Transcript, name: &str, strict: bool, host: &Ho
             more => format!(" and {more} more"),
         };
         host.note(format!(
-            "{name} holds {all}; this is `{own}`, without {}{more} (`--session` picks another)",
+            "{name} contains {all}; using `{own}`, not {}{more} (choose another with `--session`)",
             ids[..ids.len().min(SHOWN)].join(", ")
         ));
     }
     if transcript.torn {
-        host.note(format!("the last line of {name} is cut off; the session may still be being written"));
+        host.note(format!("the last line of {name} is incomplete; the session may still be written to"));
     }
     Ok(())
 }
@@ -69,8 +69,8 @@ pub(crate) fn check(transcript: &Transcript, name: &str, strict: bool, host: &Ho
 /// Formats the number of wrong values.
 fn wrong_values(notes: &Notes) -> String {
     match notes.count() {
-        1 => "1 value that is not what should be there".to_owned(),
-        count => format!("{count} values that are not what should be there"),
+        1 => "1 invalid value".to_owned(),
+        count => format!("{count} invalid values"),
     }
 }
 

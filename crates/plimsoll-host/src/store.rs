@@ -46,8 +46,8 @@ impl Host {
     pub fn open_store(&self, config: &HostConfig) -> Result<OpenStore, HostError> {
         self.open_existing(config)?.ok_or_else(|| {
             let place = config.store.path.as_deref().map(|path| format!(" at `{}`", self.short(path)));
-            let message = format!("there is no database of sessions yet{}", place.unwrap_or_default());
-            HostError::usage(message).hint("`plimsoll sessions import FILE` makes one")
+            let message = format!("no session database{} yet", place.unwrap_or_default());
+            HostError::usage(message).hint("create one with `plimsoll sessions import FILE`")
         })
     }
 
@@ -59,12 +59,12 @@ impl Host {
     /// Opens the configured database, and creates it if it does not exist.
     pub fn open_or_create(&self, config: &HostConfig) -> Result<OpenStore, HostError> {
         let Some(path) = &config.store.path else {
-            return Err(HostError::usage("cannot tell where to keep sessions: there is no home directory")
-                .hint("name a database with `--store FILE` or PLIMSOLL_STORE"));
+            return Err(HostError::usage("cannot store sessions: no home directory")
+                .hint("set the database with `--store FILE` or PLIMSOLL_STORE"));
         };
         if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
             files::private_folder(folder).map_err(|error| {
-                HostError::failed(format!("cannot make `{}`: {}", folder.display(), reason(&error)))
+                HostError::failed(format!("cannot create `{}`: {}", folder.display(), reason(&error)))
                     .caused_by(error)
             })?;
         }
@@ -81,14 +81,14 @@ impl Host {
         archive.retention = config.store.retention;
         if let Some(copy) = &archive.copy {
             self.note(format!(
-                "`{}` was of an older version and has been upgraded; it is kept as `{}`",
+                "upgraded `{}` from an older version; a backup is at `{}`",
                 path.display(),
                 copy.display()
             ));
         }
         if let Some(loss) = &archive.loss {
-            let text = format!("`{}`: {loss}. Some of what was said may be missing", path.display());
-            let hint = Some("`plimsoll sessions check` explains it".to_owned());
+            let text = format!("`{}`: {loss}. Some messages may be missing", path.display());
+            let hint = Some("run `plimsoll sessions check` for details".to_owned());
             self.notice(&Notice { hint, ..Notice::new(Level::Warning, text) });
         }
         Ok(OpenStore { archive: Arc::new(archive), path: path.to_owned() })
@@ -101,7 +101,7 @@ impl OpenStore {
         self.archive.store().sessions(&Filter { all: true, ..Filter::default() })
     }
 
-    /// Refuses a session of which something is not what was written: nothing altered leaves the store as if it were sound.
+    /// Rejects a session with wrong checksums, so that altered content is never exported as if it were intact.
     pub fn require_sound(&self, id: &SessionId) -> Result<(), HostError> {
         let damage = self.archive.store().damage(id)?;
         if damage.is_empty() { Ok(()) } else { Err(damaged(ImportError::Damaged { damage }, id)) }
@@ -118,7 +118,7 @@ impl OpenStore {
         Ok(spills)
     }
 
-    /// Returns the tasks of a session and theirs in turn, those of a task before it.
+    /// Returns the tasks of a session recursively, children before their parent.
     pub fn tasks_below(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
         let mut found = Vec::new();
         for task in self.children(session)? {
@@ -136,7 +136,7 @@ impl OpenStore {
 
 /// The error for a damaged session.
 pub(crate) fn damaged(error: ImportError, id: &SessionId) -> HostError {
-    let hint = format!("`plimsoll sessions export {id} --salvage` writes what can be read");
+    let hint = format!("export what is readable with `plimsoll sessions export {id} --salvage`");
     HostError::failed(error.to_string()).hint(hint).caused_by(error)
 }
 

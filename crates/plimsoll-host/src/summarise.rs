@@ -3,10 +3,9 @@
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
-use plimsoll::compact::accept::Reply;
-use plimsoll::compact::request::{Summariser, SummaryForm, SummaryRequest};
+use plimsoll::compact::{Reply, Summariser, SummaryForm, SummaryRequest};
 use plimsoll::pivot::Pivot;
-use plimsoll::receipt::CompactPlan;
+use plimsoll::plan::CompactPlan;
 use plimsoll::{Limits, Log, Plan, Policy, Tokens};
 use plimsoll_agent::Model;
 use plimsoll_config::Flags;
@@ -25,7 +24,7 @@ const SHOWN: u64 = 500;
 /// An extracted summary needs no window of a summariser, so all of the history is one request.
 const NO_LIMIT: u64 = 1 << 40;
 
-/// Who makes a summary.
+/// Source of summaries.
 #[non_exhaustive]
 pub enum SummarySource {
     /// A model.
@@ -100,15 +99,15 @@ impl WholeSession {
         policy: &Policy,
         host: &Host,
     ) -> Result<Summary, HostError> {
-        let situation = self.situation(policy, Some(source.summariser(self.limits)));
-        let climb = Climb::of_log(self.log.clone(), situation, random_ids());
+        let context = self.context(policy, Some(source.summariser(self.limits)));
+        let climb = Climb::of_log(self.log.clone(), context, random_ids());
         self.summary_of(source.climb(climb, edit, host)?)
     }
 
     /// Makes the summary that is possible without a model. The climb is made as if it were applied, and not kept: a summary
     /// that is as long as what it replaces is rejected during the climb.
     pub fn summarise_offline(&self, policy: &Policy, host: &Host) -> Result<Summary, HostError> {
-        let climb = Climb::of_log(self.log.clone(), self.situation(policy, None), random_ids());
+        let climb = Climb::of_log(self.log.clone(), self.context(policy, None), random_ids());
         let climbed = host.during("summarising", || climb_alone(climb))?;
         let receipts = climbed.outcome.reduction.receipts.iter();
         let others: Vec<Plan> = receipts.map(|receipt| receipt.plan.clone()).collect();
@@ -147,7 +146,7 @@ impl SummarySource {
         match self {
             SummarySource::Model(model, _) => format!("`{}`", model.name),
             SummarySource::Command(command) => format!("`{command}`"),
-            SummarySource::Offline => "yours".to_owned(),
+            SummarySource::Offline => "the edited text".to_owned(),
         }
     }
 
@@ -180,8 +179,8 @@ impl SummarySource {
 
     /// The error for a summary that was not made.
     pub(crate) fn failed(&self, why: &str) -> HostError {
-        HostError::failed(format!("no summary of {}: {why}", self.name()))
-            .hint("nothing was changed; `--offline` makes one without a model")
+        HostError::failed(format!("no summary from {}: {why}", self.name()))
+            .hint("nothing was changed; `--offline` summarises without a model")
     }
 
     /// Climbs with summaries of the model or command, or with the one that is extracted. Only the last one is edited: only
@@ -211,9 +210,7 @@ impl SummarySource {
             match climb.step()? {
                 ClimbStep::Ask(request) => {
                     let Some(text) = climb.offline().map(|text| text.to_string()) else {
-                        return Err(HostError::negative(
-                            "there is too little to make a summary of without a model",
-                        ));
+                        return Err(HostError::negative("too little to summarise without a model"));
                     };
                     let extracted = Reply { is_extracted: true, ..Reply::finished(text) };
                     climb.answer(Ok(edited(&request, extracted)?))?;
@@ -242,17 +239,18 @@ fn text_of(request: &SummaryRequest) -> String {
 fn run(command: &str, request: &str) -> Result<String, HostError> {
     let failed =
         |error: io::Error| HostError::failed(format!("cannot run it: {}", reason(&error))).caused_by(error);
-    let mut child = Command::new("sh")
+    // By its path: `PATH` may contain a directory of a project that an agent's commands write to.
+    let mut child = Command::new("/bin/sh")
         .args(["-c", command])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .map_err(failed)?;
-    let given = child.stdin.take();
+    let stdin = child.stdin.take();
     let output = std::thread::scope(|scope| {
-        // It may answer before it has read everything, or read nothing at all.
-        scope.spawn(move || given.map(|mut given| given.write_all(request.as_bytes())));
+        // The command may answer before it has read everything, or read nothing.
+        scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(request.as_bytes())));
         child.wait_with_output()
     });
     let output = output.map_err(failed)?;
@@ -260,7 +258,7 @@ fn run(command: &str, request: &str) -> Result<String, HostError> {
         let said = String::from_utf8_lossy(&output.stderr);
         let said = plimsoll::chars::tail(said.trim(), plimsoll::Chars(SHOWN)).to_owned();
         let said = if said.is_empty() { String::new() } else { format!(": {said}") };
-        return Err(HostError::failed(format!("it ended with {}{said}", output.status)));
+        return Err(HostError::failed(format!("it failed with {}{said}", output.status)));
     }
     Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
 }

@@ -1,4 +1,4 @@
-//! Background tasks of all processes on the same database, seen and reached from a host that runs none itself.
+//! Background tasks of all processes on the same database, for a host that runs none itself.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -7,7 +7,7 @@ use std::sync::Arc;
 use plimsoll::SessionId;
 use plimsoll_agent::tasks::{RosterAgent, Task, TaskError, find_task};
 use plimsoll_agent::{TaskBoard, TaskLimits};
-use plimsoll_import::Kept;
+use plimsoll_import::SessionStorage;
 use plimsoll_store::Filter;
 use tokio::runtime::Runtime;
 
@@ -27,7 +27,7 @@ pub struct TaskSession {
     pub runtime: Runtime,
 }
 
-/// Which tasks are wanted.
+/// Filter for tasks.
 #[derive(Clone, Debug, Default)]
 pub struct TaskFilter {
     /// Tasks of this session only.
@@ -45,12 +45,12 @@ pub struct TaskFilter {
 impl TaskSession {
     /// Opens the tasks of a database.
     pub fn new(opened: OpenStore) -> Result<TaskSession, HostError> {
-        let nobody = |_: &str, _: Option<&str>| -> Result<RosterAgent, String> {
-            Err("no task is run by this command".to_owned())
+        let no_agents = |_: &str, _: Option<&str>| -> Result<RosterAgent, String> {
+            Err("this command runs no tasks".to_owned())
         };
         let archive = Arc::clone(&opened.archive);
-        let board = TaskBoard::new(archive, Arc::new(nobody), TaskLimits::default(), &holder());
-        let board = TaskBoard::knowing_gone(board, plimsoll_store::holder_is_gone);
+        let board = TaskBoard::new(archive, Arc::new(no_agents), TaskLimits::default(), &holder());
+        let board = TaskBoard::with_liveness_check(board, plimsoll_store::holder_is_gone);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
         Ok(TaskSession { opened, board, runtime })
     }
@@ -61,9 +61,9 @@ impl TaskSession {
     }
 
     /// Finds the task with this id or prefix; returns it and all tasks.
-    pub fn find(&self, given: &str) -> Result<(Task, Vec<Task>), HostError> {
+    pub fn find(&self, id: &str) -> Result<(Task, Vec<Task>), HostError> {
         let tasks = self.tasks()?;
-        let task = find_task(&tasks, given)?.clone();
+        let task = find_task(&tasks, id)?.clone();
         Ok((task, tasks))
     }
 
@@ -123,15 +123,15 @@ impl Host {
             InputSource::Session(id) => Ok(id),
             InputSource::File(_, Some(_)) | InputSource::Stream(..) => {
                 Err(HostError::usage("`--run` takes one session").hint(
-                    "`plimsoll sessions import FILE --session ID` stores one of a database; name it by its id then",
+                    "store a session of a database with `plimsoll sessions import FILE --session ID`, and pass its id",
                 ))
             }
             InputSource::Newest => {
                 let found = self.newest_session()?.found;
                 self.info(format!("{}: {}", found.tool.name(), self.session_name(&found)));
                 Ok(match found.kept {
-                    Kept::Stored(_) => found.id,
-                    Kept::Row(_) | Kept::File => format!("{}:{}", found.tool.key(), found.id),
+                    SessionStorage::Stored(_) => found.id,
+                    SessionStorage::Row(_) | SessionStorage::File => format!("{}:{}", found.tool.key(), found.id),
                 })
             }
         }
@@ -147,11 +147,11 @@ impl Host {
         let shown = self.short(&own);
         if !own.is_dir() {
             let id = &task.id;
-            let message = format!("the task works in `{shown}`, and there is no such directory");
+            let message = format!("the task works in `{shown}`, which does not exist");
             return Err(HostError::negative(message)
-                .hint(format!("`plimsoll run --session {id} \"…\"` goes on with its session here")));
+                .hint(format!("continue its session here with `plimsoll run --session {id} \"…\"`")));
         }
-        self.note(format!("the task works in `{shown}`, and goes on there"));
+        self.note(format!("the task works in `{shown}` and continues there"));
         Ok(self.at(own))
     }
 }

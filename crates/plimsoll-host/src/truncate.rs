@@ -1,4 +1,4 @@
-//! A tool's output, held in bounded memory while it is cut as layer 1 would.
+//! A tool's output, held in bounded memory while it is truncated as layer 1 would.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -45,7 +45,7 @@ impl HeldOutput {
 
     fn add(&mut self, piece: &[u8], spill_dir: Option<&Path>) {
         self.hash.update(piece);
-        // The next piece may be the one by which it is no longer whole.
+        // The next piece may be the one that no longer fits in memory.
         let long = self.ends.held().1.len() > PIECE;
         if let (None, Some(folder), true) = (&self.whole, spill_dir, long) {
             self.whole = Some(self.written(folder));
@@ -58,9 +58,9 @@ impl HeldOutput {
         self.ends.push(piece);
     }
 
-    /// Keeps the whole output. If that fails, the output is still cut and says that the rest is lost.
+    /// Stores the full output. If that fails, the output is still truncated, and the error is in the result.
     pub fn spill(&mut self, folder: &Path) -> Spill {
-        // Named by content, so that running twice keeps one file.
+        // Named by content, so that running twice creates one file.
         let path = folder.join(format!("{}.txt", self.hash.finalize().to_hex()));
         let whole = self.whole.take().unwrap_or_else(|| self.written(folder));
         match whole.and_then(|file| files::keep(file, &path, Existing::Replace)) {

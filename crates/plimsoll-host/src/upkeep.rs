@@ -1,4 +1,4 @@
-//! Removing and purging stored sessions, and what is known about one.
+//! Removal, purging and details of stored sessions.
 
 use plimsoll::{Message, SessionId};
 use plimsoll_formats::Recorded;
@@ -14,7 +14,7 @@ use crate::recorded::RecordedFigures;
 use crate::store::OpenStore;
 
 /// Next step if another process runs a session that is to be removed.
-const REMOVE: &str = "`--force` removes it all the same";
+const REMOVE: &str = "pass `--force` to remove it anyway";
 
 /// A session that was removed.
 #[derive(Debug)]
@@ -94,7 +94,7 @@ impl OpenStore {
         let planned = host.during("searching", || self.archive.plan_purge(session, target));
         let report = planned.map_err(|error| match error {
             StoreError::Refused(why) => {
-                // The last line says what is wrong, those before it draw it.
+                // The last line is the message; the lines before it draw the position.
                 let (first, last) = (why.lines().next().unwrap_or(&why), why.lines().last().unwrap_or(&why));
                 HostError::usage(match first == last {
                     true => why.clone(),
@@ -118,17 +118,17 @@ impl OpenStore {
         force: bool,
         host: &Host,
     ) -> Result<plimsoll::Receipt, HostError> {
-        let lease = self.lease(session, force, "`--force` purges it all the same", host)?;
+        let lease = self.lease(session, force, "pass `--force` to purge it anyway", host)?;
         let purged = host.during("destroying", || self.archive.purge(&lease.claim(), target, host.now()));
         self.archive.store().release(&lease)?;
-        let Purged { receipt, unfinished } = purged?;
+        let Purged { receipt, unfinished, .. } = purged?;
         if let Some(why) = &unfinished {
-            host.note(format!("not finished: {why}"));
+            host.note(format!("the purge is incomplete: {why}"));
         }
         Ok(receipt)
     }
 
-    /// Returns what is known about a session, with its newest messages.
+    /// Returns the details of a session, with its newest messages.
     pub fn details(&self, session: Session, messages: u64) -> Result<SessionDetails, StoreError> {
         let store: &dyn Store = self.archive.store();
         let is_fork =

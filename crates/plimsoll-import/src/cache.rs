@@ -1,11 +1,11 @@
-//! The figures of transcripts that were read before, so that a list of sessions reads only what changed since.
+//! Cached figures of transcripts, so that a list of sessions reads only what has changed.
 //!
-//! Each transcript has a small file in a folder of the user's cache: what it was found to be, its size, modification time and
-//! a checksum of its end at that time, and where reading can be taken up if it has only grown since. One that changed in
-//! another way is read anew and its entry replaced, as is one that is damaged, of another version or of another policy. Only
-//! figures and the title are stored, nothing else that a session says.
+//! Each transcript has a small file in the user's cache directory: its figures, its size, its modification time, a
+//! checksum of its end, and where reading can resume if it has only grown. A transcript that changed in another way is
+//! read again and its entry replaced; so is an entry that is damaged, or of another version or policy. Only figures and
+//! the title are stored, no other content.
 //!
-//! Nothing here fails: if the folder cannot be read or written, transcripts are read as if there were none.
+//! Nothing here fails: if the directory cannot be read or written, transcripts are read without a cache.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 use crate::resume::Resume;
 use crate::weighed::Weighed;
 
-/// Changes whenever other figures are made of the same transcript, or are stored in another form.
+/// Changes whenever the figures or the format change.
 const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "/2");
 /// Bytes of a transcript's end that the checksum covers.
 const END: u64 = 4 << 10;
@@ -27,19 +27,19 @@ const MAX_ENTRY: u64 = 16 << 20;
 /// Maximum number of entries; above it the older half is removed.
 const MAX_ENTRIES: usize = 20_000;
 
-/// Figures of transcripts in a folder, for one policy.
+/// Cached figures of transcripts, for one policy.
 #[derive(Clone, Debug)]
 pub struct WeighedCache {
     folder: PathBuf,
     policy: String,
 }
 
-/// A transcript at a time.
+/// State of a transcript at some time.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Stamp {
     size: u64,
     modified: u128,
-    /// Checksum of the last bytes. The time alone is too coarse: a file can be replaced within one tick.
+    /// Checksum of the last bytes. Times are too coarse: a file can be replaced within one tick.
     end: String,
 }
 
@@ -53,29 +53,29 @@ struct Entry {
     resume: Option<Box<Resume>>,
 }
 
-/// What is known of a transcript.
+/// A cached transcript.
 pub(crate) enum Known {
-    /// It is as it was.
+    /// The transcript is unchanged.
     Same(Weighed),
-    /// It is longer than it was, and nothing else shows that it changed.
+    /// The transcript is longer, and nothing else shows that it changed.
     Grown(Weighed, Box<Resume>),
 }
 
 impl Stamp {
-    /// Takes the stamp of a file. To be taken before the file is read: what is written meanwhile then makes it differ.
+    /// Reads the state of a file. Must be called before the file is read, so that later writes make it differ.
     pub(crate) fn of(path: &Path) -> Option<Stamp> {
         let metadata = path.metadata().ok()?;
         let modified = metadata.modified().ok()?.duration_since(SystemTime::UNIX_EPOCH).ok()?.as_nanos();
         Some(Stamp { size: metadata.len(), modified, end: checksum(path, metadata.len())? })
     }
 
-    /// Whether a file still has what it had then, and more behind it.
+    /// Whether a file still has its earlier content, with more after it.
     fn is_beginning_of(&self, path: &Path, now: &Stamp) -> bool {
         self.size < now.size && checksum(path, self.size).is_some_and(|end| end == self.end)
     }
 }
 
-/// Checksum of the last bytes of a file that ends at `size`.
+/// Checksum of the last bytes before `size`.
 fn checksum(path: &Path, size: u64) -> Option<String> {
     let mut file = File::open(path).ok()?;
     let length = size.min(END);
@@ -86,7 +86,7 @@ fn checksum(path: &Path, size: u64) -> Option<String> {
 }
 
 impl WeighedCache {
-    /// A cache in a folder, which is created with the first entry.
+    /// A cache in a directory, which is created with the first entry.
     pub fn new(folder: PathBuf, policy: &Policy) -> WeighedCache {
         let policy = serde_json::to_vec(policy).unwrap_or_default();
         WeighedCache { folder, policy: blake3::hash(&policy).to_hex().to_string() }
@@ -97,7 +97,7 @@ impl WeighedCache {
         self.folder.join(format!("{}.json", &name.as_str()[..32]))
     }
 
-    /// What is known of a transcript that is as it was or has only grown.
+    /// Returns the figures of a transcript that is unchanged or has only grown.
     pub(crate) fn get(&self, path: &Path, stamp: &Stamp) -> Option<Known> {
         let mut text = Vec::new();
         File::open(self.place(path)).ok()?.take(MAX_ENTRY).read_to_end(&mut text).ok()?;
@@ -133,13 +133,13 @@ impl WeighedCache {
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.recursive(true).create(&self.folder).ok()?;
-        // Renamed into place, so another process reads the old entry or the new one.
+        // Renamed into place, so that other processes read either the old entry or the new one.
         let mut file = tempfile::NamedTempFile::new_in(&self.folder).ok()?;
         file.write_all(&text).ok()?;
         file.persist(self.place(path)).ok().map(drop)
     }
 
-    /// Removes the older half of the entries if there are too many: transcripts are deleted, and their entries stay.
+    /// Removes the older half of the entries if there are too many: the entries of deleted transcripts stay.
     pub(crate) fn sweep(&self) {
         let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
         let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();

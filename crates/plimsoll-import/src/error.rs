@@ -1,4 +1,4 @@
-//! Why a session was not found, opened or imported.
+//! Errors of finding, opening and importing sessions.
 
 use std::io;
 
@@ -7,15 +7,16 @@ use plimsoll_formats::FormatError;
 use plimsoll_store::{Damage, StoreError};
 use thiserror::Error;
 
-/// Why a session was not found, opened or imported.
+/// Error of finding, opening or importing a session.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ImportError {
-    /// More than one session has an id that begins so.
+    /// The id is a prefix of several session ids.
     #[error("more than one session begins with `{id}`")]
     Ambiguous {
-        /// What was asked for.
+        /// The id as the caller gave it.
         id: String,
-        /// The ids, and what tells them apart: a tool or a title.
+        /// The matching ids, with what distinguishes them: a tool or a title.
         candidates: Vec<(String, String)>,
     },
     /// A file could not be read.
@@ -24,31 +25,31 @@ pub enum ImportError {
     /// A transcript could not be read.
     #[error(transparent)]
     Format(#[from] FormatError),
-    /// The store refused or failed.
+    /// The store rejected the operation or failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Something of a stored session is not as it was written.
+    /// Records of a stored session are damaged.
     #[error("{}{}", .damage.first().map(ToString::to_string).unwrap_or_default(), more_problems(.damage))]
     Damaged {
-        /// What.
+        /// The damaged records.
         damage: Vec<Damage>,
     },
     /// There are no messages to import.
     #[error("there is nothing in it to import")]
     Empty,
-    /// The session's id is in use, and nothing is recorded of an import under it.
-    #[error("a session `{id}` is stored, and it is not known to come from there")]
-    Taken {
+    /// The session's id is used by a session that was not imported from this source.
+    #[error("session `{id}` already exists from another source")]
+    IdTaken {
         /// The id.
         id: SessionId,
     },
-    /// The session was removed, but its id is still in use.
+    /// The session was removed, but a fork still uses its id.
     #[error("`{id}` was removed, and a session that was forked from it still needs it")]
     Removed {
         /// The id.
         id: SessionId,
     },
-    /// The source changed while it was read, or the store between every plan and its import.
+    /// The source changed while it was read, or the store changed between every plan and its import.
     #[error("it changed while it was imported; try again")]
     Unsettled,
 }
@@ -61,7 +62,7 @@ fn more_problems(damage: &[Damage]) -> String {
     }
 }
 
-/// Why something with a file failed, without the system's number for it.
+/// Describes a file error without the number of the operating system.
 pub(crate) fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let told = text.split(" (os error ").next().unwrap_or_default();

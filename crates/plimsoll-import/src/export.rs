@@ -1,36 +1,36 @@
-//! Stored sessions, written in formats of other tools.
+//! Exporting stored sessions in formats of other tools.
 
 use std::io::Write;
 
-use plimsoll_formats::{EachMessage, Format, Lost, write_to};
+use plimsoll_formats::{ConversionLoss, EachMessage, Format, write_to};
 use plimsoll_store::{Damage, Session, SessionReader, Store};
 
 use crate::error::ImportError;
 use crate::stored::about;
 
-/// What is done about a session that is damaged.
+/// How an export handles a damaged session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnDamage {
-    /// Nothing altered leaves the store as if it were sound: nothing is written.
+    /// Write nothing, so that altered content never leaves the store as if it were sound.
     Refuse,
-    /// What can still be read is written, and the rest is listed.
+    /// Write what is still readable, and list the rest.
     Salvage,
 }
 
-/// What was written of a session.
+/// Result of an export.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Exported {
-    /// Messages that were written. A request has a message for each result of a tool.
+    /// Number of messages that were written. A request has a message for each result of a tool.
     pub written: usize,
-    /// Messages of the session that could be read.
+    /// Number of readable messages of the session.
     pub messages: usize,
-    /// What the format has no place for.
-    pub lost: Vec<Lost>,
-    /// What is not as it was written to the store.
+    /// Content that the format cannot represent.
+    pub lost: Vec<ConversionLoss>,
+    /// Damage of the session.
     pub damage: Vec<Damage>,
 }
 
-/// Writes a stored session, which is held against its checksums first. What other processes write meanwhile is not part of it.
+/// Writes a stored session after verifying its checksums. Concurrent writes of other processes are not part of it.
 pub fn export(
     store: &dyn Store,
     session: &Session,

@@ -1,7 +1,7 @@
-//! The sessions that agents keep: which is the newest for a directory, which has an id.
+//! Finding sessions: the newest of a directory, or by id.
 //!
-//! What a session says of its own directory decides, not the name of its folder. Sessions of sub-agents are found by
-//! their ids alone.
+//! A session belongs to the directory that it records, not to the one that its folder is named after. Sessions of
+//! sub-agents are only found by id.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::keeping::stem;
 use crate::places::{self, Beginning, FilePlace, Places, Problem};
 use crate::tool::Tool;
 
-/// So many of the newest files are looked into; older ones are hardly what is meant by the newest session.
+/// Number of newest files that are opened; older ones are unlikely to be meant by "the newest session".
 const MOST: usize = 500;
 
 /// A session that was found.
@@ -23,44 +23,44 @@ const MOST: usize = 500;
 pub struct Found {
     /// The tool that wrote it.
     pub tool: Tool,
-    /// Its id.
+    /// Id.
     pub id: String,
-    /// Its file, or the database it is in.
+    /// Session file, or the database that contains it.
     pub path: PathBuf,
-    /// The directory the agent worked in.
+    /// Working directory of its agent.
     pub directory: Option<String>,
-    /// When it was last written to, in milliseconds since 1970.
+    /// Time of the last write, in milliseconds since 1970.
     pub changed: u64,
-    /// The stored session that it was handed over from.
+    /// The stored session that it was exported from.
     pub origin: Option<String>,
-    /// How it is kept there.
-    pub kept: Kept,
+    /// Storage.
+    pub kept: SessionStorage,
 }
 
-/// How a session is kept.
+/// Storage of a session.
 #[derive(Clone, Debug)]
-pub enum Kept {
-    /// As a file of its own.
+pub enum SessionStorage {
+    /// A separate file.
     File,
-    /// In the database of a tool, which says this about it.
+    /// A row of a tool's database.
     Row(Box<SessionRow>),
     /// In Plimsoll's store.
     Stored(Box<Session>),
 }
 
-/// Whose sessions are looked for.
+/// Tools whose sessions are searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Those of every tool.
+    /// Every tool.
     All,
-    /// Those of every tool but Plimsoll.
+    /// Every tool except Plimsoll.
     Others,
-    /// Those of one tool.
+    /// One tool.
     Only(Tool),
 }
 
 impl Scope {
-    /// Whether sessions of a tool are looked for.
+    /// Whether sessions of a tool are searched.
     pub fn holds(self, tool: Tool) -> bool {
         match self {
             Scope::All => true,
@@ -69,7 +69,7 @@ impl Scope {
         }
     }
 
-    /// The scope and the id that `TOOL:ID` stands for; an id alone is looked for in this scope.
+    /// Parses `TOOL:ID`; an id without a tool is searched in this scope.
     ///
     /// ```
     /// use plimsoll_import::{Scope, Tool};
@@ -85,9 +85,9 @@ impl Scope {
     }
 }
 
-/// Something that may be a session.
+/// A possible session.
 enum Candidate {
-    /// A file, not opened yet.
+    /// A file that was not opened yet.
     File(FilePlace),
     /// A row of a database.
     Row(Box<Found>),
@@ -115,19 +115,19 @@ impl Candidate {
         }
     }
 
-    /// Whether it is a sub-agent's, as far as can be told without opening it.
+    /// Whether it belongs to a sub-agent, as far as is known without opening it.
     fn is_sub_agent(&self) -> bool {
         match self {
             Candidate::File(FilePlace { tool, path, .. }) => keeping::is_sub_agent(*tool, path),
             Candidate::Row(found) => match &found.kept {
-                Kept::File => false,
-                Kept::Row(row) => row.is_sub_agent,
-                Kept::Stored(session) => session.parent.is_some(),
+                SessionStorage::File => false,
+                SessionStorage::Row(row) => row.is_sub_agent,
+                SessionStorage::Stored(session) => session.parent.is_some(),
             },
         }
     }
 
-    /// Whether its id may begin with this.
+    /// Whether its id may start with `id`.
     fn may_have(&self, id: &str) -> bool {
         match self {
             Candidate::File(file) => keeping::may_have(file.tool, &file.path, id),
@@ -135,36 +135,44 @@ impl Candidate {
         }
     }
 
-    /// Open it. Nothing if it cannot be opened or is a sub-agent's after all.
+    /// Opens it. `None` if it cannot be opened or belongs to a sub-agent.
     fn open(&self) -> Option<Found> {
         match self {
             Candidate::Row(found) => Some(found.as_ref().clone()),
             Candidate::File(FilePlace { tool, path, changed }) => {
                 let beginning = Beginning::of(path)?;
                 let id = match tool {
-                    // A session that was resumed starts with records of the one before, under its id.
+                    // A resumed session starts with records of the previous one, under that one's id.
                     Tool::ClaudeCode => None,
                     _ => keeping::id_of(*tool, path).or(beginning.id),
                 };
                 let id = id.unwrap_or_else(|| stem(path).to_owned());
                 let directory = beginning.directory.or_else(|| keeping::directory_of(*tool, path));
                 let (tool, path, changed) = (*tool, path.clone(), *changed);
-                Some(Found { tool, id, path, directory, changed, origin: beginning.origin, kept: Kept::File })
+                Some(Found {
+                    tool,
+                    id,
+                    path,
+                    directory,
+                    changed,
+                    origin: beginning.origin,
+                    kept: SessionStorage::File,
+                })
             }
         }
     }
 }
 
-/// Everything there is, newest first.
+/// All sessions, newest first.
 #[derive(Default)]
 pub struct Search {
     candidates: Vec<Candidate>,
-    /// What could not be looked into.
+    /// Places that could not be searched.
     pub problems: Vec<Problem>,
 }
 
 impl Search {
-    /// Look into the places of other tools.
+    /// Searches the places of other tools.
     pub fn new(places: &Places, scope: Scope) -> Search {
         let mut search = Search::default();
         let mut files = Vec::new();
@@ -189,7 +197,7 @@ impl Search {
                 return self.problems.push(Problem { path, why });
             }
         };
-        // goose takes the files of older versions into its database and leaves them where they are.
+        // goose imports the files of older versions into its database and leaves them in place.
         let ids: HashSet<&str> = rows.iter().filter_map(|row| row.info.id.as_deref()).collect();
         self.candidates.retain(|known| match known {
             Candidate::File(file) => file.tool != tool || !ids.contains(stem(&file.path)),
@@ -199,18 +207,18 @@ impl Search {
             let Some(id) = row.info.id.clone() else { continue };
             let changed = row.info.updated.or(row.info.started).map_or(0, |at| at.0);
             let directory = row.info.directory.clone();
-            let kept = Kept::Row(Box::new(row));
+            let kept = SessionStorage::Row(Box::new(row));
             let found = Found { tool, id, path: path.to_owned(), directory, changed, origin: None, kept };
             self.candidates.push(Candidate::Row(Box::new(found)));
         }
     }
 
-    /// Add the sessions of a store, which is at a path.
+    /// Adds the sessions of a store at a path.
     pub fn add_store(&mut self, store: &dyn Store, path: &Path) -> Result<(), StoreError> {
         for session in store.sessions(&Filter { all: true, ..Filter::default() })? {
             let (id, path) = (session.id.to_string(), path.to_owned());
             let (directory, changed) = (session.directory.clone(), session.updated.0);
-            let kept = Kept::Stored(Box::new(session));
+            let kept = SessionStorage::Stored(Box::new(session));
             let found = Found { tool: Tool::Plimsoll, id, path, directory, changed, origin: None, kept };
             self.candidates.push(Candidate::Row(Box::new(found)));
         }
@@ -222,13 +230,13 @@ impl Search {
         self.candidates.sort_by(|a, b| b.changed().cmp(&a.changed()).then_with(|| b.path().cmp(a.path())));
     }
 
-    /// The sessions of a directory or of all, newest first. Files are opened as they are asked for.
+    /// Sessions of a directory, or all, newest first. Files are opened lazily.
     pub fn sessions<'a>(&'a self, directory: Option<&'a Path>) -> impl Iterator<Item = Found> + 'a {
         of_directory(&self.candidates, directory)
     }
 
-    /// The newest session of a directory, or of the nearest one above it that has any: agents are started at the top
-    /// of a project and asked about from inside. What is above `home`, and `home` itself, is no project.
+    /// The newest session of a directory, or of its nearest parent that has any: agents are started at the top of a
+    /// project and asked about from inside. `home` and its parents are not projects.
     pub fn newest(&self, directory: &Path, home: Option<&Path>) -> Option<Found> {
         let newest = &self.candidates[..self.candidates.len().min(MOST)];
         let above: Vec<&Path> = projects_around(directory, home).skip(1).collect();
@@ -247,7 +255,8 @@ impl Search {
         nearest.map(|(_, found)| found)
     }
 
-    /// The directory whose sessions are meant in another: that one where it has any, or the nearest above that has.
+    /// The directory whose sessions count as those of `directory`: itself if it has any, or the nearest parent that
+    /// does.
     pub fn project(&self, directory: &Path, home: Option<&Path>) -> Option<PathBuf> {
         if self.sessions(Some(directory)).next().is_some() {
             return Some(directory.to_owned());
@@ -255,11 +264,11 @@ impl Search {
         self.newest(directory, home)?.directory.map(PathBuf::from)
     }
 
-    /// The sessions whose ids are this or begin with it; where one is exactly this, that one alone. `TOOL:ID` names the
-    /// tool. Of a session that was stored the stored one is taken: only it can have been reduced since.
+    /// Sessions whose ids start with `id`; if one matches exactly, only that one. `TOOL:ID` selects a tool. Of a
+    /// session that was imported, the stored copy is returned, because only that one can have been reduced since.
     pub fn with_id(&self, id: &str) -> Vec<Found> {
         let (scope, id) = Scope::All.narrow(id);
-        // Every tool writes the id into the name of the file, so only a few need to be opened.
+        // Every tool writes the id into the file name, so only a few files need to be opened.
         let named = self.candidates.iter().filter(|it| scope.holds(it.tool()) && it.may_have(id));
         let found: Vec<Found> =
             named.filter_map(Candidate::open).filter(|found| found.id.starts_with(id)).collect();
@@ -272,7 +281,7 @@ impl Search {
         found.iter().filter(|one| is_stored(one) || !twin(one)).cloned().collect()
     }
 
-    /// The one session with this id, or whose id begins with it.
+    /// The only session whose id is or starts with `id`.
     pub fn one(&self, id: &str) -> Result<Option<Found>, ImportError> {
         let mut found = self.with_id(id);
         if found.len() > 1 {
@@ -282,17 +291,17 @@ impl Search {
         Ok(found.pop())
     }
 
-    /// The session of another tool that a stored one is a copy of, by its id.
+    /// The session of another tool that a stored one was imported from, by id.
     pub fn source_of(&self, stored: &Found) -> Option<Found> {
         let named =
             self.candidates.iter().filter(|it| it.tool() != Tool::Plimsoll && it.may_have(&stored.id));
         named.filter_map(Candidate::open).find(|found| found.id == stored.id)
     }
 
-    /// The ids of sessions in databases, and the names of files, which have the ids in them.
+    /// Ids of sessions in databases, and names of files, which contain the ids.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.candidates.iter().filter_map(|candidate| match candidate {
-            // Gemini CLI writes only the beginning of an id, which tells no two apart.
+            // Gemini CLI writes only the start of an id, which does not distinguish sessions.
             Candidate::File(file) if file.tool == Tool::Gemini => None,
             Candidate::File(file) => Some(keeping::name_of(file.tool, &file.path)),
             Candidate::Row(found) => Some(found.id.as_str()),
@@ -300,8 +309,8 @@ impl Search {
     }
 }
 
-/// A directory, and those above it that can be the project it is in, the nearest first. What is above `home`, and `home`
-/// itself, is no project.
+/// A directory, and its parents that can be the project it belongs to, nearest first. `home` and its parents are not
+/// projects.
 ///
 /// ```
 /// use std::path::Path;
@@ -327,7 +336,7 @@ fn of_directory<'a>(
     })
 }
 
-/// The one row of a database with this id, or whose id begins with it.
+/// The only row of a database whose id is or starts with `id`.
 pub fn row_with_id(rows: &[SessionRow], id: &str) -> Result<Option<String>, ImportError> {
     let ids: Vec<&str> = rows.iter().filter_map(|row| row.info.id.as_deref()).collect();
     if ids.contains(&id) {

@@ -1,38 +1,37 @@
-//! Importing: a source becomes a stored session with those of its sub-agents, or brings one up to date.
+//! Importing: a source becomes a stored session with those of its sub-agents, or extends one.
 //!
-//! A source is read twice. The [`Survey`] tells what it is and whether a stored copy is its beginning; the second reading
-//! writes. A file that is there already is read once, and one that is new costs a second parse, which is a small part of
-//! storing it. In return everything about the session is known before its first message is written, and a source of any
-//! size is held piece by piece.
+//! A source is read twice. The [`Survey`] determines what it is and whether a stored copy is its beginning; the second
+//! pass writes. An unchanged file is read once. A new one costs a second parse, which is a small part of storing it. In
+//! return, everything about the session is known before its first message is written, and a source of any size is held
+//! in pieces.
 
 use plimsoll::{Ids, LogError, Millis, SessionId};
-use plimsoll_store::store::ABANDONED;
-use plimsoll_store::{ImportRecord, Imported, Store, StoreError};
+use plimsoll_store::{ABANDONED, ImportRecord, Imported, Store, StoreError};
 
 use crate::error::ImportError;
 use crate::names::{self, UNIQUE};
-use crate::report::{Because, ImportOptions, InsteadOf, Outcome, Report};
+use crate::report::{ImportOptions, InsteadOf, NewSessionReason, Outcome, Report};
 use crate::source::{OnRead, Source};
+use crate::state::ImportState;
 use crate::survey::{Relation, Survey};
-use crate::taken::Taken;
 use crate::write::{Target, Writing, Written};
 
-/// How often an import is planned anew because others were faster.
+/// Number of times that an import is planned again after concurrent changes.
 const ATTEMPTS: usize = 16;
 
-/// How a source differs from the copy of it that is stored.
+/// How a source differs from its stored copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Drift {
     /// The source has more than the copy.
     Longer {
-        /// Messages that the copy lacks; 0 if only its last one has grown, or a sub-agent's session has.
+        /// Number of messages that the copy lacks; 0 if only its last one has grown, or a sub-agent's session has.
         messages: usize,
     },
-    /// The copy is not its beginning any more.
+    /// The copy is no longer its beginning.
     Diverged,
 }
 
-/// What is to be done.
+/// Plan of an import.
 enum Plan {
     Unchanged(Vec<ImportRecord>),
     Update(Vec<ImportRecord>),
@@ -40,11 +39,11 @@ enum Plan {
 }
 
 impl Survey {
-    /// Import the source that was surveyed.
+    /// Imports the surveyed source.
     ///
-    /// A new session is stored whole or not at all, and of several imports at once one stores it and the others find it
-    /// there. What a large source has grown by is added in pieces, after each of which the session is a beginning of the
-    /// source. A session that is run by another process is not brought up to date: [`StoreError::Leased`].
+    /// A new session is stored whole or not at all. One of several concurrent imports stores it, and the others find
+    /// it. A large addition to an existing session is stored in pieces; after each, the session is a beginning of the
+    /// source. A session that another process runs is not extended: [`StoreError::Leased`].
     pub fn import(
         &self,
         source: &mut Source<'_>,
@@ -87,17 +86,20 @@ impl Survey {
                     return Ok(*report);
                 }
                 Ok(Written::Not(Imported::Shared)) => {
-                    refused.extend(root.map(|session| InsteadOf { session, because: Because::Shared }));
+                    refused
+                        .extend(root.map(|session| InsteadOf { session, because: NewSessionReason::Shared }));
                 }
                 Ok(Written::Diverged) => {
-                    refused.extend(root.map(|session| InsteadOf { session, because: Because::Diverged }));
+                    refused.extend(
+                        root.map(|session| InsteadOf { session, because: NewSessionReason::Diverged }),
+                    );
                 }
                 Ok(Written::Not(_)) => {}
                 Err(ImportError::Store(StoreError::Log(LogError::Duplicate { kind: "session", id }))) => {
                     let id = SessionId::new(id);
                     if is_new && writing.root() == Some(&id) && store.import_of(&id)?.is_empty() {
                         return Err(match store.session(&id) {
-                            Ok(_) => ImportError::Taken { id },
+                            Ok(_) => ImportError::IdTaken { id },
                             Err(_) => ImportError::Removed { id },
                         });
                     }
@@ -109,8 +111,8 @@ impl Survey {
         Err(ImportError::Unsettled)
     }
 
-    /// What the store's records call the source: the tool and its id, or for transcripts without one the file, or what
-    /// is in it.
+    /// Key of the source in the store's records: the tool and its id, or for transcripts without one the file or its
+    /// content.
     fn key(&self, options: &ImportOptions<'_>) -> String {
         let file = options.origin.and_then(|path| path.canonicalize().ok());
         match (self.own_id(), file) {
@@ -144,10 +146,10 @@ impl Survey {
                 }
                 Err(error) => return Err(error.into()),
             }
-            // Another process may have stored it between the two looks; then it is its import that is found.
+            // Another process may have stored it between the two lookups; then its import is found.
             groups.extend(Some(store.import_of(&own)?).filter(|group| !group.is_empty()));
             if groups.is_empty() {
-                return Err(ImportError::Taken { id: own });
+                return Err(ImportError::IdTaken { id: own });
             }
         }
         let mut best: Option<(usize, Vec<ImportRecord>)> = None;
@@ -161,37 +163,38 @@ impl Survey {
                 }
                 (_, Relation::Same) => return Ok(Plan::Unchanged(group)),
                 (Some(refused), _) => refused.because,
-                (None, Relation::Other) => Because::Diverged,
-                (None, Relation::Longer) if self.is_continued(&group) => Because::Continued,
+                (None, Relation::Other) => NewSessionReason::Diverged,
+                (None, Relation::Longer) if self.is_continued(&group) => NewSessionReason::Continued,
                 (None, Relation::Longer) => {
-                    let count = taken_of(&group).iter().map(|taken| taken.messages).sum();
+                    let count = states_of(&group).iter().map(|taken| taken.messages).sum();
                     if best.as_ref().is_none_or(|(most, _)| count > *most) {
                         best = Some((count, group));
                     }
                     continue;
                 }
             };
-            // The newest session that is the source's beginning says most, then the newest at all.
-            if because != Because::Diverged || why.as_ref().is_none_or(|it| it.because == Because::Diverged) {
+            // The newest session that is the source's beginning has the best reason, otherwise the newest of all.
+            if because != NewSessionReason::Diverged
+                || why.as_ref().is_none_or(|it| it.because == NewSessionReason::Diverged)
+            {
                 why = Some(InsteadOf { session: root, because });
             }
         }
         if let Some((_, group)) = best {
             return Ok(Plan::Update(group));
         }
-        // Content without an id of its own has another one once it has diverged.
+        // Content without an id gets another derived id once it has diverged.
         let is_free =
             self.own_id().is_none() && matches!(store.session(&own), Err(StoreError::Missing { .. }));
         let id = if is_free { own } else { ids.session(options.now) };
         Ok(Plan::New { id, keeps_ids: false, instead_of: why })
     }
 
-    /// How the source differs from the copy of it that is stored as a session; `None` if it does not, or if the session
-    /// was not imported.
+    /// How the source differs from its stored copy; `None` if it does not, or if the session was not imported.
     pub fn drift_from(&self, store: &dyn Store, session: &SessionId) -> Result<Option<Drift>, ImportError> {
         let group = store.import_of(session)?;
         let main = group.iter().find(|record| record.conversation.is_empty());
-        let Some(taken) = main.and_then(|record| Taken::parse(&record.state)) else { return Ok(None) };
+        let Some(taken) = main.and_then(|record| ImportState::parse(&record.state)) else { return Ok(None) };
         Ok(match self.relation(&group) {
             Relation::Same => None,
             Relation::Longer => {
@@ -205,7 +208,7 @@ impl Survey {
         let mut all = if self.conversations.len() > group.len() { Relation::Longer } else { Relation::Same };
         for record in group {
             let conversation = self.conversations.iter().find(|it| it.key == record.conversation);
-            let taken = Taken::parse(&record.state);
+            let taken = ImportState::parse(&record.state);
             match conversation.zip(taken).map(|(conversation, taken)| conversation.relation_to(&taken)) {
                 Some(Relation::Same) => {}
                 Some(Relation::Longer) => all = Relation::Longer,
@@ -215,8 +218,8 @@ impl Survey {
         all
     }
 
-    /// Whether the source tells another window than the store knows: the session was stored by a version that did not
-    /// keep it, or it changed without a message. One that was continued in the store is left alone.
+    /// Whether the source records another context window than the store: an older version did not store it, or it
+    /// changed without a message. A session that was continued in the store is left alone.
     fn has_other_window(&self, store: &dyn Store, group: &[ImportRecord]) -> Result<bool, ImportError> {
         if group.iter().any(|record| record.is_continued) {
             return Ok(false);
@@ -225,18 +228,18 @@ impl Survey {
         Ok(session.tool.is_none() || info.context.is_some_and(|context| session.context != Some(context)))
     }
 
-    /// Whether a conversation that has to be added to was continued in the store.
+    /// Whether a conversation that has to be extended was continued in the store.
     fn is_continued(&self, group: &[ImportRecord]) -> bool {
         group.iter().any(|record| {
             let conversation = self.conversations.iter().find(|it| it.key == record.conversation);
             let is_same = conversation
-                .zip(Taken::parse(&record.state))
+                .zip(ImportState::parse(&record.state))
                 .is_some_and(|(conversation, taken)| conversation.relation_to(&taken) == Relation::Same);
             record.is_continued && (!is_same || record.conversation.is_empty())
         })
     }
 
-    /// Where the conversations of a new session go.
+    /// The target sessions of a new import.
     fn targets_new(
         &self,
         store: &dyn Store,
@@ -253,7 +256,7 @@ impl Survey {
         Ok(targets)
     }
 
-    /// Where the conversations of a session go that was imported before.
+    /// The target sessions of an import that exists.
     fn targets_of(
         &self,
         store: &dyn Store,
@@ -266,7 +269,7 @@ impl Survey {
         let mut targets = Vec::new();
         for (place, conversation) in self.conversations.iter().enumerate() {
             let record = group.iter().find(|record| record.conversation == conversation.key);
-            let before = record.and_then(|record| Some((record, Taken::parse(&record.state)?)));
+            let before = record.and_then(|record| Some((record, ImportState::parse(&record.state)?)));
             targets.push(match before {
                 Some((record, taken)) => Target {
                     key: conversation.key.clone(),
@@ -284,7 +287,7 @@ impl Survey {
         Ok(targets)
     }
 
-    /// The id that the tool gave a sub-agent, if it is one that no other file has.
+    /// The id that the tool gave a sub-agent, if no other file has it.
     fn side_id(&self, place: usize, root: &SessionId) -> Option<SessionId> {
         let own = self.transcript.side_chains.get(place.checked_sub(1)?)?.info.id.clone();
         own.filter(|id| id.len() >= UNIQUE && *id != root.as_str()).map(SessionId::new)
@@ -299,7 +302,7 @@ impl Survey {
         taken_ids: &[SessionId],
         options: &ImportOptions<'_>,
     ) -> Result<Target, ImportError> {
-        // It may have been imported by itself before.
+        // It may have been imported separately before.
         let own = own.filter(|id| !taken_ids.contains(id) && store.session(id).is_err());
         let started = self.transcript.info.started.unwrap_or_default().min(options.now);
         let id = own.unwrap_or_else(|| names::session_of(root, &self.conversations[place].key, started));
@@ -314,7 +317,7 @@ impl Survey {
         options: &ImportOptions<'_>,
     ) -> Result<Target, ImportError> {
         let conversation = &self.conversations[place];
-        // Names that a tool drew are in the store only if this session, or one it goes on from, is.
+        // Random ids only exist in the store if this session does, or one that it continues.
         let first = &conversation.first;
         let is_named = first.len() >= UNIQUE && store.owner(first).is_ok();
         let base = self.transcript.info.started.unwrap_or(options.now).min(options.now);
@@ -322,7 +325,7 @@ impl Survey {
         Ok(Target { key, id, is_renamed, base, before: None })
     }
 
-    /// Say that everything is there.
+    /// Report of an unchanged source.
     fn unchanged(&self, store: &dyn Store, group: &[ImportRecord]) -> Result<Report, ImportError> {
         let session = store.session(&group[0].root)?;
         Ok(Report {
@@ -346,7 +349,7 @@ fn roots(records: &[ImportRecord]) -> Vec<SessionId> {
     groups(records.to_vec()).into_iter().map(|group| group[0].root.clone()).collect()
 }
 
-/// The records of each session, that of the session itself first.
+/// Groups records by session, that of the session itself first.
 fn groups(records: Vec<ImportRecord>) -> Vec<Vec<ImportRecord>> {
     let mut groups: Vec<Vec<ImportRecord>> = Vec::new();
     for record in records {
@@ -358,6 +361,6 @@ fn groups(records: Vec<ImportRecord>) -> Vec<Vec<ImportRecord>> {
     groups
 }
 
-fn taken_of(group: &[ImportRecord]) -> Vec<Taken> {
-    group.iter().filter_map(|record| Taken::parse(&record.state)).collect()
+fn states_of(group: &[ImportRecord]) -> Vec<ImportState> {
+    group.iter().filter_map(|record| ImportState::parse(&record.state)).collect()
 }

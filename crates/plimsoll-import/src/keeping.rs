@@ -1,4 +1,4 @@
-//! How each tool names the files of its sessions, and where it says which directory a session was for.
+//! File names of each tool's sessions, and where the tool records a session's directory.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,18 +7,18 @@ use serde_json::Value;
 
 use crate::tool::Tool;
 
-/// A document over this many bytes is not opened to learn a session's id.
+/// Documents larger than this are not opened to find a session's id.
 const MOST_BYTES: u64 = 4 << 20;
-/// The file of Cline and Roo with the messages of a task.
+/// Cline's and Roo's file with the messages of a task.
 const TASK: &str = "api_conversation_history.json";
-/// How Cline's newer files end.
+/// Suffix of Cline's newer files.
 const MESSAGES: &str = ".messages.json";
 
 pub(crate) fn stem(path: &Path) -> &str {
     path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default()
 }
 
-/// Whether a tool keeps a session in a file of this name.
+/// Whether a tool stores sessions in files with this name.
 pub(crate) fn is_session(tool: Tool, path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     let ends = |ending: &str| name.ends_with(ending);
@@ -33,13 +33,13 @@ pub(crate) fn is_session(tool: Tool, path: &Path) -> bool {
     }
 }
 
-/// Whether a file is a sub-agent's, as far as its place tells.
+/// Whether a file belongs to a sub-agent, by its path.
 pub(crate) fn is_sub_agent(tool: Tool, path: &Path) -> bool {
     let is_inside = |folder: &str| path.components().any(|part| part.as_os_str() == folder);
     match tool {
-        // Those of a session stand in a folder of its name.
+        // Those of a session are in a directory with its name.
         Tool::Gemini => folder(path, 0) != "chats",
-        // Kimi Code has a folder for each agent, the session's own being `main`.
+        // Kimi Code has a directory for each agent; the session's own is `main`.
         Tool::Kimi => is_inside("subagents") || is_inside("agents") && folder(path, 0) != "main",
         Tool::Cline => {
             path.file_name().is_none_or(|name| name != TASK) && name_of(tool, path) != folder(path, 0)
@@ -48,7 +48,7 @@ pub(crate) fn is_sub_agent(tool: Tool, path: &Path) -> bool {
     }
 }
 
-/// What a session is called by its place: its id, or for some tools a name with the id in it.
+/// Name of a session by its path: its id, or for some tools a name that contains the id.
 pub(crate) fn name_of(tool: Tool, path: &Path) -> &str {
     match tool {
         Tool::Cline => match path.file_name().and_then(|name| name.to_str()) {
@@ -61,7 +61,7 @@ pub(crate) fn name_of(tool: Tool, path: &Path) -> &str {
     }
 }
 
-/// Whether the session in a file may have an id that begins with this.
+/// Whether the session in a file may have an id that starts with `id`.
 pub(crate) fn may_have(tool: Tool, path: &Path, id: &str) -> bool {
     let name = name_of(tool, path);
     // Gemini CLI writes only the first eight characters of the id into the name.
@@ -70,7 +70,7 @@ pub(crate) fn may_have(tool: Tool, path: &Path, id: &str) -> bool {
     name.contains(id) || is_longer
 }
 
-/// The id of the session, where the tool does not write it into the first lines of the file.
+/// Id of the session, if the tool does not write it into the first lines of the file.
 pub(crate) fn id_of(tool: Tool, path: &Path) -> Option<String> {
     match tool {
         Tool::Gemini if path.extension().is_some_and(|ending| ending == "json") => {
@@ -81,7 +81,7 @@ pub(crate) fn id_of(tool: Tool, path: &Path) -> Option<String> {
     }
 }
 
-/// The directory a session was for, where the tool says so in another file.
+/// Directory of a session, if the tool records it in another file.
 pub(crate) fn directory_of(tool: Tool, path: &Path) -> Option<String> {
     match tool {
         Tool::Gemini => {
@@ -100,7 +100,7 @@ pub(crate) fn directory_of(tool: Tool, path: &Path) -> Option<String> {
     }
 }
 
-/// Roo says in a file of each task which directory it was for, Cline in one list of all tasks.
+/// Roo records the directory in a file of each task, Cline in one list of all tasks.
 fn task_directory(path: &Path) -> Option<String> {
     let task = path.parent()?;
     if let Some(item) = json(&task.join("history_item.json")) {
@@ -112,8 +112,8 @@ fn task_directory(path: &Path) -> Option<String> {
     own["cwdOnTaskInitialization"].as_str().map(str::to_owned)
 }
 
-/// Kimi CLI hashes the directory into the name of a folder and notes the last session of each directory; all sessions of
-/// a folder are of one directory. Kimi Code keeps an index.
+/// Kimi CLI hashes the directory into a folder name and records the last session of each directory; all sessions of a
+/// folder have the same directory. Kimi Code has an index.
 fn kimi_directory(path: &Path) -> Option<String> {
     let session = if folder(path, 1) == "agents" { path.ancestors().nth(3)? } else { path.parent()? };
     let home = session.ancestors().nth(3)?;
@@ -132,7 +132,7 @@ fn kimi_directory(path: &Path) -> Option<String> {
     own.and_then(|own| own["path"].as_str().map(str::to_owned))
 }
 
-/// The name of the folder that a file is in, or of one above it.
+/// Name of the directory that contains a file, or of a parent of it.
 fn folder(path: &Path, above: usize) -> &str {
     let folder = path.ancestors().nth(above + 1).and_then(Path::file_name);
     folder.and_then(|name| name.to_str()).unwrap_or_default()

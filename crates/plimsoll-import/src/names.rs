@@ -1,23 +1,23 @@
-//! Names for what is imported, so that a handle means one thing in the whole store.
+//! Ids of imported messages and parts, so that a handle is unique in the whole store.
 //!
-//! A name that was drawn at random is kept. One that was only counted up within its file (`msg_000001`) is in other files
-//! too, so another is made from the session's id and the name in the file. The same message gets the same name on every
-//! import, which is how a grown file finds the message that went on, and why no table of names is needed.
+//! A random id is kept. An id that only counts within its file (`msg_000001`) exists in other files as well, so it is
+//! replaced by one that is derived from the session's id and the id in the file. The same message gets the same id on
+//! every import. That is how the message that has grown is found, and why no table of ids is needed.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
 use plimsoll::{Ids, Message, MessageId, Millis, PartBody, PartId, SessionId};
 
-/// A name shorter than this was counted up within its file.
+/// Ids shorter than this only count within their file.
 pub(crate) const UNIQUE: usize = 16;
 
-/// Names the messages of one conversation, in their order.
+/// Assigns the ids of one conversation, in the order of its messages.
 pub(crate) struct Namer {
     session: SessionId,
     is_renamed: bool,
     base: Millis,
-    /// Hashes of the names that were seen. 64 bits suffice: a clash makes a fresh name where an own one would have done.
+    /// Hashes of known ids. 64 bits suffice: a collision replaces an id that could have been kept.
     hashes: RandomState,
     messages: HashSet<u64>,
     parts: HashSet<u64>,
@@ -30,14 +30,14 @@ impl Namer {
         Namer { session, is_renamed, base, hashes, messages, parts, place: 0 }
     }
 
-    /// Name the next message and its parts, and whatever of the messages before it mentions.
+    /// Assigns the ids of the next message and its parts, and of what it refers to.
     pub(crate) fn name(&mut self, message: &mut Message) {
         self.place += 1;
         let own = message.info.id.as_str();
         let is_new = self.messages.insert(self.hashes.hash_one(own));
         let is_short = own.len() < UNIQUE;
         let name = if own.is_empty() || !is_new {
-            // Nothing can mention it, so its place will do.
+            // Nothing can refer to it, so its position will do.
             MessageId::new(drawn("msg", self.base, &[self.session.as_str(), own, &self.place.to_string()]))
         } else {
             self.renamed(own)
@@ -65,8 +65,8 @@ impl Namer {
         }
     }
 
-    /// The name of a message that has this name in the file. The message's own time is no part of it: a message that
-    /// mentions it does not know that time.
+    /// The new id of a message. It does not depend on the message's own time, because a message that refers to it does
+    /// not know that time.
     fn renamed(&self, own: &str) -> MessageId {
         if !self.is_renamed && own.len() >= UNIQUE {
             return MessageId::new(own);
@@ -82,7 +82,7 @@ impl Namer {
     }
 }
 
-/// A name that looks like any other and is the same for the same words.
+/// An id that looks like any other, derived from these words.
 fn drawn(kind: &str, at: Millis, words: &[&str]) -> String {
     let mut hasher = blake3::Hasher::new();
     for word in [kind].iter().chain(words) {
@@ -102,7 +102,7 @@ fn drawn(kind: &str, at: Millis, words: &[&str]) -> String {
     }
 }
 
-/// The id of a sub-agent's session that has none of its own.
+/// The id of a sub-agent's session that has none.
 pub(crate) fn session_of(parent: &SessionId, conversation: &str, at: Millis) -> SessionId {
     SessionId::new(drawn("ses", at, &[parent.as_str(), conversation]))
 }

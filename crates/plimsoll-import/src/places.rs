@@ -1,4 +1,4 @@
-//! Where tools keep their sessions on a machine, and what the beginning of a file says about the session in it.
+//! Where tools store their sessions, and what the start of a file says about its session.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -10,33 +10,33 @@ use serde_json::Value;
 use crate::keeping;
 use crate::tool::Tool;
 
-/// How many lines may stand before the one that names the directory, and how many bytes.
+/// Number of lines, and of bytes, that are searched for the one that names the directory.
 const LINES: usize = 20;
 const BYTES: u64 = 4 << 20;
-/// Codex keeps sessions by year, month and day.
+/// Depth of Codex's directories by year, month and day.
 const DEPTH: u32 = 5;
-/// VS Code and editors made of it, as their folders are called.
+/// Directory names of VS Code and editors based on it.
 const EDITORS: [&str; 5] = ["Code", "Code - Insiders", "VSCodium", "Cursor", "Windsurf"];
-/// Where their servers on other machines and in containers keep data.
+/// Data directories of their remote servers.
 const SERVERS: [&str; 5] =
     [".vscode-server", ".vscode-server-insiders", ".vscodium-server", ".cursor-server", ".windsurf-server"];
-/// Cline and Roo, as extensions are called.
+/// Extension ids of Cline and Roo.
 const EXTENSIONS: [&str; 2] = ["saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline"];
 
-/// The folders and the databases that tools keep sessions in. A plain value: the caller says what its environment is.
+/// Directories and databases of tools. A plain value: the caller passes in the environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
-    /// Folders with files of sessions, and whose they are.
+    /// Directories with session files, by tool.
     pub folders: Vec<(Tool, PathBuf)>,
-    /// Databases of sessions, and whose they are.
+    /// Databases of sessions, by tool.
     pub databases: Vec<(Tool, PathBuf)>,
 }
 
 impl Places {
-    /// The usual places below a home, or where these variables say: `CLAUDE_CONFIG_DIR`, `CODEX_HOME`, `XDG_DATA_HOME`,
-    /// `XDG_CONFIG_HOME`, `APPDATA`, `VSCODE_APPDATA`, `GEMINI_CLI_HOME`, `GOOSE_PATH_ROOT`, `CLINE_DIR`,
-    /// `KIMI_CODE_HOME`. Those of every system are named: a place that is not there has no sessions.
-    /// Relative paths are not taken: they would mean another place in every directory.
+    /// The default places below a home directory, or those that these variables set: `CLAUDE_CONFIG_DIR`, `CODEX_HOME`,
+    /// `XDG_DATA_HOME`, `XDG_CONFIG_HOME`, `APPDATA`, `VSCODE_APPDATA`, `GEMINI_CLI_HOME`, `GOOSE_PATH_ROOT`,
+    /// `CLINE_DIR`, `KIMI_CODE_HOME`. Those of all operating systems are included; a place that does not exist has no
+    /// sessions. Relative paths are ignored, because they would mean another place in every directory.
     ///
     /// ```
     /// use plimsoll_import::{Places, Tool};
@@ -70,7 +70,7 @@ impl Places {
             (Tool::Opencode, data.map(|data| data.join("opencode").join("opencode.db"))),
             (Tool::Goose, goose.map(|folder| folder.join("sessions.db"))),
         ];
-        // Settings of programs: on Linux, macOS and Windows, and where VS Code is told to keep its own.
+        // Application data on Linux, macOS and Windows, and VS Code's own setting.
         let settings = [
             place("XDG_CONFIG_HOME", ".config"),
             home.map(|home| home.join("Library/Application Support")),
@@ -90,7 +90,7 @@ impl Places {
     }
 }
 
-/// A file that may be a session, not opened yet.
+/// A file that may contain a session, not opened yet.
 #[derive(Clone, Debug)]
 pub(crate) struct FilePlace {
     pub(crate) tool: Tool,
@@ -98,16 +98,17 @@ pub(crate) struct FilePlace {
     pub(crate) changed: u64,
 }
 
-/// A place that could not be looked into.
+/// A place that could not be searched.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Problem {
-    /// The folder or database.
+    /// The directory or database.
     pub path: PathBuf,
-    /// Why not.
+    /// The error.
     pub why: String,
 }
 
-/// The files below a folder that may be sessions; says what cannot be looked into.
+/// Finds the files below a directory that may contain sessions. Adds what cannot be searched to `problems`.
 pub(crate) fn files(folder: &Path, tool: Tool, found: &mut Vec<FilePlace>, problems: &mut Vec<Problem>) {
     collect(folder, tool, DEPTH, found, problems);
 }
@@ -115,7 +116,7 @@ pub(crate) fn files(folder: &Path, tool: Tool, found: &mut Vec<FilePlace>, probl
 fn collect(folder: &Path, tool: Tool, depth: u32, found: &mut Vec<FilePlace>, problems: &mut Vec<Problem>) {
     let entries = match std::fs::read_dir(folder) {
         Ok(entries) => entries,
-        // A place that is not there has no sessions.
+        // A place that does not exist has no sessions.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
         Err(error) => {
             let (path, why) = (folder.to_owned(), crate::error::reason(&error));
@@ -140,16 +141,16 @@ fn millis(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// What the first records of a file say.
+/// Content of the first records of a file.
 pub(crate) struct Beginning {
     pub(crate) id: Option<String>,
     pub(crate) directory: Option<String>,
-    /// The stored session that it was handed over from.
+    /// The stored session that it was exported from.
     pub(crate) origin: Option<String>,
 }
 
 impl Beginning {
-    /// Of a file that can be opened and is not a sub-agent's.
+    /// Reads the start of a file. `None` if it cannot be opened or belongs to a sub-agent.
     pub(crate) fn of(path: &Path) -> Option<Beginning> {
         let file = File::open(path).ok()?;
         let lines = BufReader::new(file.take(BYTES)).lines().take(LINES).map_while(Result::ok);

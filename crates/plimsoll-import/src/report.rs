@@ -1,86 +1,88 @@
-//! How a source is to be imported, and what came of it.
+//! Options and results of an import.
 
 use std::path::Path;
 
 use plimsoll::{Millis, SessionId};
 use serde::Serialize;
 
-/// How a source is to be imported.
+/// Options of an import.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ImportOptions<'a> {
-    /// The file it is read from. A transcript without an id of its own is known again by it.
+    /// The file that is read. It identifies a transcript that has no id.
     pub origin: Option<&'a Path>,
-    /// The directory of sessions that do not say where their agent worked.
+    /// Directory for sessions that do not record one.
     pub directory: Option<&'a str>,
-    /// Store it once more under new ids, whatever is there.
+    /// Store it again under new ids, even if it exists.
     pub again: bool,
-    /// The time it is.
+    /// Current time.
     pub now: Millis,
 }
 
-/// What came of an import.
+/// Result of an import.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Report {
-    /// The session.
+    /// Id of the session.
     pub id: SessionId,
     /// The session that started it as a task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
-    /// What was done.
+    /// Outcome.
     pub outcome: Outcome,
-    /// Why a new session was made although one was imported from there before.
+    /// Why a new session was created although one was imported before.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub instead_of: Option<InsteadOf>,
-    /// Its title.
+    /// Title.
     pub title: String,
-    /// The directory its agent worked in.
+    /// Working directory of its agent.
     pub directory: Option<String>,
-    /// How many messages the source has of it.
+    /// Number of its messages in the source.
     pub messages: usize,
-    /// How many of them were added now.
+    /// Number of messages that were added now.
     pub added: usize,
-    /// Whether the last message that was there before has gone on.
+    /// Whether the last known message has grown.
     pub has_grown: bool,
-    /// Calls that had no answer although the conversation went on; they are marked as interrupted.
+    /// Number of open calls that the conversation passed over; they are marked as interrupted.
     pub interrupted: u64,
-    /// Whether its last message may still be being written; the next import lets it go on.
+    /// Whether its last message may still be incomplete; the next import can extend it.
     pub is_open: bool,
-    /// The sessions of its sub-agents, those that were there already only where something was added.
+    /// The sessions of its sub-agents; existing ones only if something was added.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<Report>,
 }
 
-/// What an import did.
+/// Outcome of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Outcome {
-    /// A session was stored.
+    /// A new session was stored.
     Stored,
-    /// It was stored already, all of it.
+    /// The stored session already has everything.
     Unchanged,
-    /// A stored session was brought up to date.
+    /// A stored session was extended.
     Updated,
 }
 
-/// The session that could not be brought up to date.
+/// A session that could not be extended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct InsteadOf {
-    /// The session.
+    /// Id.
     pub session: SessionId,
-    /// Why not.
-    pub because: Because,
+    /// The reason.
+    pub because: NewSessionReason,
 }
 
-/// Why a stored session could not be brought up to date.
+/// Why a stored session could not be extended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub enum Because {
-    /// What was imported is not the beginning of the source any more.
+pub enum NewSessionReason {
+    /// The copy is no longer the beginning of the source.
     Diverged,
-    /// It was continued in the store.
+    /// The copy was continued in the store.
     Continued,
-    /// Its last message has gone on, and a session that was forked from it shares that message.
+    /// The last message has grown, but a fork shares that message.
     Shared,
 }

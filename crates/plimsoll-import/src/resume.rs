@@ -1,5 +1,5 @@
-//! Transcripts that are read again when they have grown: Claude Code, Codex and pi append to their files, and what was read
-//! before need not be read again unless a new record reaches back.
+//! Resuming transcripts that have grown: Claude Code, Codex and pi append to their files, so that known messages are
+//! not read again unless a new record refers back to them.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use crate::error::ImportError;
 use crate::weighed::{Checkpoint, Weighed, Weighing};
 
-/// Maximum number of messages between the place where reading can be taken up and the end.
+/// Maximum number of messages between the resume point and the end.
 const MAX_TAIL: usize = 512;
 
-/// Where reading can be taken up, and what is known of the session up to there.
+/// A resume point, and the figures up to it.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Resume {
     restart: Restart,
@@ -35,7 +35,7 @@ pub(crate) fn read(path: &Path, policy: &Policy) -> Result<(Weighed, Option<Resu
     reading.end(path, policy, &info, recorded, restart)
 }
 
-/// Reads what a transcript has gained. `None` if something of it reaches back, or it cannot be read: then it has to be read
+/// Reads what was added to a transcript. `None` if it refers back or cannot be read: then the transcript must be read
 /// from its beginning.
 pub(crate) fn read_on(
     path: &Path,
@@ -47,7 +47,7 @@ pub(crate) fn read_on(
     let mut reading = Reading { before: before.into(), tail: VecDeque::new() };
     let gained = visit_from(&restart, open(path).ok()?, &mut |chain, message| reading.add(chain, message));
     let gained = gained.ok()??;
-    // A session of Claude Code that was resumed has several ids.
+    // A resumed session of Claude Code has several ids.
     let is_other = gained.info.id.is_some() && gained.info.id != id;
     if is_other && gained.format != Format::ClaudeCode {
         return None;
@@ -66,7 +66,7 @@ pub(crate) fn read_on(
     reading.end(path, policy, &info, recorded, Some(gained.restart.unwrap_or(restart))).ok()
 }
 
-/// A session while it is read. Where reading can be taken up again is only known at the end, so the newest messages wait.
+/// Reads a session. The resume point is only known at the end, so the newest messages are held.
 struct Reading {
     before: Weighing,
     tail: VecDeque<Message>,
@@ -113,7 +113,7 @@ impl Reading {
     }
 }
 
-/// Number of responses that are recorded from a restart on. `None` if what is read from there are not so many messages.
+/// Number of responses that are recorded after a resume point. `None` if there is another number of messages.
 fn responses_from(path: &Path, restart: &Restart, messages: usize) -> Option<usize> {
     let mut count = 0;
     let rest =

@@ -1,17 +1,17 @@
-//! Ids as short as they can be shown.
+//! Unambiguous short ids.
 
 use crate::find::Search;
 
-/// Shortens ids so that each still names one session. Made once for a list: an id is compared with its neighbours among all
-/// ids in order, and not with every other.
+/// Shortens ids so that each still names one session. Created once for a list: an id is compared with its neighbours in
+/// sorted order, not with every other id.
 pub struct ShortIds<'a> {
-    /// The ids there are, sorted. Of a file that was not opened it is its name from the start and from each word on: tools
+    /// The sorted ids. A file that was not opened contributes its name, from the start and from each word on: tools
     /// write the id into it.
     ids: Vec<&'a str>,
 }
 
 impl Search {
-    /// The ids of everything that was found.
+    /// Collects the ids of everything that was found.
     pub fn short_ids(&self) -> ShortIds<'_> {
         let mut ids: Vec<&str> = self.names().flat_map(words).collect();
         ids.sort_unstable();
@@ -27,10 +27,10 @@ fn words(name: &str) -> impl Iterator<Item = &str> {
 }
 
 impl ShortIds<'_> {
-    /// As much of a session's id as tells it from all others, but at least `least` bytes after its prefix.
+    /// The shortest unambiguous start of a session's id, but at least `least` bytes after its prefix.
     pub fn of<'a>(&self, id: &'a str, least: usize) -> &'a str {
         let from = id.find('_').map_or(0, |end| end + 1) + least;
-        // The same session may be there twice: with the tool that wrote it, and stored. Its names begin with the id.
+        // The same session may exist twice: as a file and stored. Both names start with the id.
         let place = self.ids.partition_point(|other| *other < id);
         let before = self.ids.get(..place).and_then(<[&str]>::last);
         let after = self.ids.iter().skip(place).find(|other| !other.starts_with(id));
@@ -40,7 +40,7 @@ impl ShortIds<'_> {
     }
 }
 
-/// The number of bytes that two ids begin with in common.
+/// Number of leading bytes that two ids have in common.
 fn shared(a: &str, b: &str) -> usize {
     a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count()
 }

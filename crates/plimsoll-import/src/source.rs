@@ -1,4 +1,4 @@
-//! A session that was found and not read yet.
+//! Sources of transcripts.
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Cursor, Read, Seek, SeekFrom};
@@ -10,25 +10,25 @@ use plimsoll_formats::{Chain, Transcript};
 use plimsoll_store::{Session, Store};
 
 use crate::error::ImportError;
-use crate::find::{Found, Kept};
+use crate::find::{Found, SessionStorage};
 use crate::stored::{self, Extent};
 
-/// Every SQLite database begins with this, and Plimsoll's have this at this place.
+/// Start of every SQLite database, and Plimsoll's application id at its offset.
 const SQLITE: &[u8] = b"SQLite format 3\0";
 const OURS: &[u8] = b"Plim";
 const HEADER: usize = 72;
 const BUFFER: usize = 1 << 16;
 
-/// Told how many bytes of a source have been read.
+/// Progress callback, with the number of bytes read so far.
 pub type OnRead<'a> = &'a dyn Fn(u64);
 
-/// Where a transcript is read from.
+/// A source of a transcript.
 pub enum Source<'s> {
     /// A file.
     File(File),
     /// Something that can be read only once, such as standard input.
     Stream(Box<dyn Read + 's>),
-    /// One session of a file or stream that may hold several, by its id or the beginning of it.
+    /// One session of a file or stream that may contain several, by its id or a prefix of it.
     Session(Box<Source<'s>>, String),
     /// A session of a tool's database: the one with this id, or the newest.
     Row(Database, Option<String>),
@@ -36,19 +36,19 @@ pub enum Source<'s> {
     Stored(&'s dyn Store, Box<Session>),
 }
 
-/// What a path turned out to be.
+/// Kind of a path.
 pub enum FileKind {
     /// A directory.
     Directory,
-    /// A database of Plimsoll's.
+    /// A Plimsoll store.
     Store,
-    /// Another database; OpenCode's or goose's if it is a database of sessions.
+    /// Another database; OpenCode's or goose's if it contains sessions.
     Database,
     /// A file that may be a transcript.
     Transcript(Source<'static>),
 }
 
-/// Open a path, and tell what it is by its first bytes.
+/// Opens a path, and determines its kind by its first bytes.
 pub fn open(path: &Path) -> io::Result<FileKind> {
     let mut file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -69,16 +69,20 @@ pub fn open(path: &Path) -> io::Result<FileKind> {
 }
 
 impl<'s> Source<'s> {
-    /// A session that was found. Those of a store are read from the one that is given.
+    /// The source of a session that was found. Stored sessions are read from `store`.
     pub fn of(found: &Found, store: Option<&'s dyn Store>) -> Result<Source<'s>, ImportError> {
         match (&found.kept, store) {
-            (Kept::Stored(session), Some(store)) => Ok(Source::Stored(store, session.clone())),
-            (Kept::Row(_), _) => Ok(Source::Row(Database::open(&found.path)?, Some(found.id.clone()))),
-            (Kept::File | Kept::Stored(_), _) => Ok(Source::File(File::open(&found.path)?)),
+            (SessionStorage::Stored(session), Some(store)) => Ok(Source::Stored(store, session.clone())),
+            (SessionStorage::Row(_), _) => {
+                Ok(Source::Row(Database::open(&found.path)?, Some(found.id.clone())))
+            }
+            (SessionStorage::File | SessionStorage::Stored(_), _) => {
+                Ok(Source::File(File::open(&found.path)?))
+            }
         }
     }
 
-    /// How many bytes there are to read, where that is known.
+    /// Number of bytes to read, if it is known.
     pub fn size(&self) -> Option<u64> {
         match self {
             Source::File(file) => file.metadata().ok().map(|metadata| metadata.len()),
@@ -87,7 +91,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Read it, all of it or what the window is made of. Only a stored session can tell the two apart.
+    /// Reads everything, or what the window is made of. Only a stored session distinguishes the two.
     pub fn read(self, extent: Extent, on_read: OnRead<'_>) -> Result<Transcript, ImportError> {
         Ok(match self {
             Source::Stored(store, session) => stored::transcript(store, &session, extent)?,
@@ -112,8 +116,8 @@ impl<'s> Source<'s> {
         })
     }
 
-    /// Visit it message by message, the session first and then its sub-agents; it can be visited again. The transcript
-    /// has everything but the messages.
+    /// Visits the messages one by one, first those of the session, then those of its sub-agents. Can be repeated. The
+    /// transcript has everything except the messages.
     pub fn visit(
         &mut self,
         on_read: OnRead<'_>,
@@ -144,20 +148,20 @@ impl<'s> Source<'s> {
             Source::Stored(store, session) => {
                 stored::visit(*store, session, &mut |message| sink(Chain::Main, message))?
             }
-            // It was spooled above.
+            // It was copied to a file above.
             Source::Stream(_) => return Err(ImportError::Unsettled),
         })
     }
 }
 
-/// All that a reader has, in a file that goes when it is closed.
+/// Copies a reader to a temporary file.
 fn spooled(reader: &mut dyn Read) -> io::Result<File> {
     let mut file = tempfile::tempfile()?;
     io::copy(reader, &mut file)?;
     Ok(file)
 }
 
-/// A reader that tells how far it is.
+/// A reader that reports its progress.
 struct Counted<'a, R> {
     inner: R,
     at: u64,
@@ -190,13 +194,13 @@ impl<R: Seek> Seek for Counted<'_, R> {
         Ok(at)
     }
 
-    // Asking for the place must not cost a reader its buffer.
+    // Querying the position must not discard a reader's buffer.
     fn stream_position(&mut self) -> io::Result<u64> {
         self.inner.stream_position()
     }
 
-    // Nor must a short way: readers of trees go from record to record, and the default seeks, which fills the buffer anew
-    // for each. A session of 100 MB was read 25 times over by that.
+    // Nor must a short seek: readers of trees seek from record to record, and the default implementation refills the
+    // buffer each time. A session of 100 MB was read 25 times because of that.
     fn seek_relative(&mut self, offset: i64) -> io::Result<()> {
         self.inner.seek_relative(offset)?;
         self.go_on(self.at.saturating_add_signed(offset));

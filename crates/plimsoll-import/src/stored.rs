@@ -7,17 +7,17 @@ use plimsoll_formats::{Format, Recorded, SessionInfo, Transcript};
 use plimsoll_session::each_message;
 use plimsoll_store::{Archive, CountWatch, Session, Store, StoreError};
 
-/// How much of a session is wanted.
+/// How much of a session is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Extent {
-    /// Everything that was said.
+    /// All messages.
     Whole,
-    /// What the window is made of.
+    /// The messages that the window is made of.
     InView,
 }
 
-/// Keeps the exact counts that are made of a session's texts: they are stored when this is dropped, so that nothing is
-/// counted again the next time.
+/// Collects exact token counts of a session's texts, and stores them when it is dropped, so that nothing is counted
+/// again.
 pub struct KeptCounts {
     archive: Arc<Archive>,
     session: SessionId,
@@ -25,7 +25,7 @@ pub struct KeptCounts {
 }
 
 impl KeptCounts {
-    /// Watches over the messages of a stored session.
+    /// Watches the messages of a stored session.
     pub fn new(archive: &Arc<Archive>, session: &SessionId, messages: &[Message]) -> KeptCounts {
         KeptCounts { archive: Arc::clone(archive), session: session.clone(), watch: CountWatch::of(messages) }
     }
@@ -37,7 +37,7 @@ impl Drop for KeptCounts {
     }
 }
 
-/// A session as a transcript.
+/// Reads a session as a transcript.
 pub fn transcript(store: &dyn Store, session: &Session, extent: Extent) -> Result<Transcript, StoreError> {
     let mut messages = Vec::new();
     let about = match extent {
@@ -52,7 +52,7 @@ pub fn transcript(store: &dyn Store, session: &Session, extent: Extent) -> Resul
     Ok(Transcript { messages, ..about })
 }
 
-/// A session message by message, oldest first. The transcript has everything but them.
+/// Passes the messages of a session to `sink`, oldest first. Returns the transcript without them.
 pub fn visit(
     store: &dyn Store,
     session: &Session,
@@ -66,7 +66,7 @@ pub fn visit(
     Ok(read.end())
 }
 
-/// What is learned about a session while its messages go by.
+/// Metadata that is collected while messages are read.
 struct Reading {
     about: Transcript,
     is_continued_here: bool,
@@ -79,14 +79,14 @@ impl Reading {
 
     fn note(&mut self, message: &Message) {
         self.about.recorded.add_message(message);
-        // A summary is no answer: who makes one does not go on with the session.
+        // A summary is not an answer: its model may be another one.
         if message.is_assistant() && !message.info.summary {
             self.is_continued_here = message.is_asked_here();
         }
     }
 
-    /// The transcript without messages. The window of the tool that recorded a session is not that of the agent that
-    /// has gone on with it.
+    /// The transcript without messages. The recorded context window of a tool does not apply once another agent has
+    /// continued the session.
     fn end(mut self) -> Transcript {
         if self.is_continued_here {
             (self.about.info.context, self.about.info.tool) = (None, None);
@@ -95,7 +95,7 @@ impl Reading {
     }
 }
 
-/// A session as a transcript that has no messages yet.
+/// A session as a transcript without messages.
 pub fn about(session: &Session) -> Transcript {
     let info = SessionInfo {
         id: Some(session.id.to_string()),
@@ -107,11 +107,11 @@ pub fn about(session: &Session) -> Transcript {
         started: Some(session.created),
         updated: Some(session.updated),
         context: session.context,
-        // A version of Plimsoll that knows more formats may have stored it.
+        // A later version of Plimsoll may have stored a format that is unknown here.
         tool: session.tool.as_deref().and_then(|tool| tool.parse().ok()),
     };
     Transcript {
-        // The log has OpenCode's shape.
+        // The log has OpenCode's format.
         format: Format::OpencodeMessages,
         info,
         messages: Vec::new(),

@@ -1,46 +1,46 @@
-//! A first reading of a source: what it is, and the digests that tell whether a stored copy is its beginning. Holds 16 bytes
-//! for each message, and the last message of each conversation.
+//! The first pass over a source: its metadata, and digests that decide whether a stored copy is its beginning. Holds 16
+//! bytes for each message, and the last message of each conversation.
 
 use plimsoll::{Message, Millis, SessionId};
 use plimsoll_formats::{Chain, Format, Transcript};
 
 use crate::error::ImportError;
 use crate::source::{OnRead, Source};
-use crate::taken::{Digest, MessageDigest, Running, Taken, hex};
+use crate::state::{Digest, ImportState, MessageDigest, Running, hex};
 use crate::text::FirstPrompt;
 
-/// What a source was found to hold.
+/// Content of a source, without the messages.
 pub struct Survey {
-    /// Everything but the messages: what the source says about its sessions, and what of it was not understood.
+    /// Metadata of its sessions, and what could not be parsed.
     pub transcript: Transcript,
     /// The session, then its sub-agents.
     pub(crate) conversations: Vec<Surveyed>,
 }
 
-/// A conversation, surveyed.
+/// A conversation of a surveyed source.
 pub(crate) struct Surveyed {
-    /// Which one of the source it is; empty for the session itself.
+    /// Key of the conversation in the source; empty for the session itself.
     pub(crate) key: String,
-    /// The digest of the first message, of the first two, and so on.
+    /// The digests of the first message, of the first two, and so on.
     digests: Vec<Digest>,
-    /// The name of the first message.
+    /// Id of the first message.
     pub(crate) first: String,
     last: Option<Message>,
 }
 
-/// How a conversation relates to what was taken of it before.
+/// Relation of a conversation to what was imported of it before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
-    /// It is the same.
+    /// Both are equal.
     Same,
-    /// What was taken is its beginning, as far as can be told without reading it again.
+    /// What was imported is its beginning, as far as is known without reading it again.
     Longer,
-    /// What was taken is not its beginning.
+    /// What was imported is not its beginning.
     Other,
 }
 
 impl Survey {
-    /// Read a source without keeping it.
+    /// Reads a source without storing it.
     pub fn of(source: &mut Source<'_>, on_read: OnRead<'_>) -> Result<Survey, ImportError> {
         let mut readings: Vec<Reading> = vec![Reading::default()];
         let transcript = source.visit(on_read, &mut |chain, message| {
@@ -66,7 +66,7 @@ impl Survey {
         Ok(Survey { conversations: surveyed.collect(), transcript })
     }
 
-    /// How many messages the session has, those of sub-agents not counted.
+    /// Number of messages of the session, without those of sub-agents.
     pub fn messages(&self) -> usize {
         self.conversations.first().map_or(0, Surveyed::count)
     }
@@ -81,7 +81,7 @@ impl Survey {
         self.transcript.info.id.as_deref().filter(|id| !id.is_empty())
     }
 
-    /// An id for a session that has none: the same for the same messages.
+    /// An id for a session that has none, derived from its messages.
     pub(crate) fn content_id(&self) -> SessionId {
         let mut hasher = blake3::Hasher::new();
         for conversation in &self.conversations {
@@ -90,7 +90,7 @@ impl Survey {
         SessionId::new(format!("ses_{}", &hasher.finalize().to_hex().as_str()[..26]))
     }
 
-    /// What the records of the store call the tool. OpenCode's formats are of one tool.
+    /// Name of the tool in the store's records. OpenCode has several formats.
     pub(crate) fn tool(&self) -> &'static str {
         match self.transcript.format {
             Format::OpencodeExport | Format::OpencodeMessages | Format::OpencodeDatabase => "opencode",
@@ -104,7 +104,7 @@ impl Surveyed {
         self.digests.len()
     }
 
-    pub(crate) fn relation_to(&self, taken: &Taken) -> Relation {
+    pub(crate) fn relation_to(&self, taken: &ImportState) -> Relation {
         let after = |count: usize| match count.checked_sub(1) {
             None => Some(hex(&Running::default().digest())),
             Some(place) => self.digests.get(place).map(hex),
@@ -123,13 +123,13 @@ impl Surveyed {
                 let goes_on = self.last.as_ref().and_then(|message| last.changes_to(message)).is_some();
                 if goes_on { Relation::Longer } else { Relation::Other }
             }
-            // The message in question is not at hand; it is compared when it comes by again.
+            // The message in question was not kept; it is compared in the second pass.
             std::cmp::Ordering::Greater => Relation::Longer,
         }
     }
 }
 
-/// The place of a conversation among all of a source.
+/// Index of a conversation in its source.
 pub(crate) fn place_of(chain: Chain) -> usize {
     match chain {
         Chain::Main => 0,
@@ -154,11 +154,11 @@ impl Reading {
     }
 }
 
-/// What a conversation turns out to be while it is read for good.
+/// Figures of a conversation during the second pass.
 #[derive(Default)]
 pub(crate) struct Tally {
     running: Running,
-    /// The digest of all messages but the newest.
+    /// Digest of all messages except the newest.
     closed: Option<Digest>,
     pub(crate) count: usize,
     pub(crate) prompt: FirstPrompt,
@@ -168,7 +168,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    /// Take in the next message; gives its size in bytes.
+    /// Adds the next message. Returns its size in bytes.
     pub(crate) fn push(&mut self, message: &Message) -> usize {
         let json = serde_json::to_vec(message).unwrap_or_default();
         self.closed = Some(self.running.digest());
@@ -182,19 +182,19 @@ impl Tally {
         json.len()
     }
 
-    /// The digest of all messages but the newest, and that of all.
+    /// Digests of all messages except the newest, and of all messages.
     pub(crate) fn digests(&self) -> (String, String) {
         let closed = self.closed.unwrap_or_else(|| Running::default().digest());
         (hex(&closed), hex(&self.running.digest()))
     }
 
-    /// This is the last one.
+    /// Records the last message.
     pub(crate) fn end(&mut self, message: &Message) {
         self.last = Some(MessageDigest::of(message));
     }
 
-    pub(crate) fn taken(&self, is_renamed: bool, base: Millis) -> Taken {
+    pub(crate) fn state(&self, is_renamed: bool, base: Millis) -> ImportState {
         let (closed, whole) = self.digests();
-        Taken { messages: self.count, closed, whole, last: self.last.clone(), is_renamed, base: base.0 }
+        ImportState { messages: self.count, closed, whole, last: self.last.clone(), is_renamed, base: base.0 }
     }
 }

@@ -1,19 +1,19 @@
-//! Titles: a few printable words of what was said.
+//! Titles: the first printable words of a session.
 
-use plimsoll::compact::facts::typed_words;
+use plimsoll::facts::typed_words;
 use plimsoll::{Message, first_words};
 use serde::{Deserialize, Serialize};
 
-/// Longest title that is made of a prompt.
+/// Maximum length of a title that is made of a prompt.
 pub(crate) const TITLE: usize = 80;
-/// So many prompts are looked at for one that a person wrote.
+/// Number of prompts that are searched for one that the user typed.
 const PROMPTS: usize = 20;
 
-/// Finds the first words that the user typed, message by message; the first words of the host if the user typed none.
+/// Finds the first words that the user typed; if there are none, the host's first words.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct FirstPrompt {
     seen: usize,
-    /// What the host put first, in case there is nothing else.
+    /// The host's first words, in case the user typed none.
     first: Option<String>,
     found: Option<String>,
 }
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn a_title_is_made_of_what_a_person_typed() {
+    fn a_title_consists_of_words_that_the_user_typed() {
         let skill = "Base directory for this skill: /skills/review\n\n# Review";
         let cases: [(&[(&str, bool)], &str); 6] = [
             (

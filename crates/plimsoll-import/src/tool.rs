@@ -1,8 +1,8 @@
-//! Tools that keep sessions.
+//! Tools whose sessions are supported.
 
 use serde::Serialize;
 
-/// A tool that keeps sessions.
+/// A tool whose sessions are supported.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tool {
@@ -27,7 +27,7 @@ pub enum Tool {
 }
 
 impl Tool {
-    /// All of them.
+    /// All tools.
     pub const ALL: [Tool; 9] = [
         Tool::Opencode,
         Tool::ClaudeCode,
@@ -40,7 +40,7 @@ impl Tool {
         Tool::Plimsoll,
     ];
 
-    /// Its name for people.
+    /// Display name.
     pub fn name(self) -> &'static str {
         match self {
             Tool::Opencode => "OpenCode",
@@ -55,7 +55,7 @@ impl Tool {
         }
     }
 
-    /// Its name in arguments and records.
+    /// Name in arguments and records.
     pub fn key(self) -> &'static str {
         match self {
             Tool::Opencode => "opencode",

@@ -1,5 +1,5 @@
-//! What a session holds: messages, tokens, a title. Sessions are read side by side, and of a transcript that was read before
-//! only what is new.
+//! Figures of sessions: messages, tokens, title. Sessions are read in parallel, and of a transcript that was read
+//! before, only what was added.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -11,13 +11,13 @@ use plimsoll_store::Store;
 
 use crate::cache::{Known, Stamp, WeighedCache};
 use crate::error::ImportError;
-use crate::find::{Found, Kept};
+use crate::find::{Found, SessionStorage};
 use crate::resume;
 use crate::stored;
 use crate::weighed::{Weighed, Weighing};
 
-/// Weighs sessions, those of a store from the one that is given; `on_done` is called after each. Figures of files that did
-/// not change come from `cache`, and those of others go there. What could not be read has an error in its place.
+/// Weighs sessions, stored ones from `store`; `on_done` is called after each. Figures of unchanged files come from
+/// `cache`, and others are stored there. A session that could not be read has an error in its place.
 pub fn weigh_all(
     found: &[Found],
     store: Option<&dyn Store>,
@@ -37,9 +37,11 @@ pub fn weigh_all(
                     found.get(at).map(|session| (at, session))
                 } {
                     let weighed = match (&session.kept, store) {
-                        (Kept::Stored(stored), Some(store)) => weigh_stored(store, stored, policy),
-                        (Kept::Row(_), _) => weigh_row(session, policy),
-                        (Kept::File | Kept::Stored(_), _) => weigh_file(session, policy, cache, &has_new),
+                        (SessionStorage::Stored(stored), Some(store)) => weigh_stored(store, stored, policy),
+                        (SessionStorage::Row(_), _) => weigh_row(session, policy),
+                        (SessionStorage::File | SessionStorage::Stored(_), _) => {
+                            weigh_file(session, policy, cache, &has_new)
+                        }
                     };
                     on_done();
                     if let Ok(mut done) = done.lock() {

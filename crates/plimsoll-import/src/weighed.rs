@@ -1,38 +1,37 @@
-//! The weight of a session, with what a list shows of it.
+//! Figures of a session for a list.
 
 use plimsoll::{Message, Policy, Tokens, first_words};
 use plimsoll_formats::{Recorded, SessionInfo};
-use plimsoll_session::WindowScale;
-use plimsoll_tokens::{MeterCheckpoint, WindowMeter, records_usage};
+use plimsoll_session::{UsageGate, WindowScale};
+use plimsoll_tokens::{MeterCheckpoint, WindowMeter};
 use serde::{Deserialize, Serialize};
 
 use crate::error::ImportError;
 use crate::text::{FirstPrompt, TITLE};
 
-/// A session, weighed.
+/// Figures of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Weighed {
-    /// How many messages it has.
+    /// Number of messages.
     pub messages: usize,
-    /// What is in the window now.
+    /// Current size of the window.
     pub window: Tokens,
-    /// Whether recorded usage tells so, rather than characters.
+    /// Whether `window` is based on recorded usage instead of characters.
     pub is_measured: bool,
-    /// What people call it, or the first words of it.
+    /// Title, or the first words of the session.
     pub title: String,
     /// The model, the last one if it changed.
     pub model: Option<String>,
-    /// When it began, in milliseconds since 1970.
+    /// Time of its start, in milliseconds since 1970.
     pub started: Option<u64>,
-    /// What its providers counted.
+    /// Usage that its providers reported.
     pub recorded: Recorded,
 }
 
-/// A session being weighed, message by message. Messages are held until one records usage: a session without any is told by
-/// characters, and a vocabulary is of no use for it.
+/// Weighs a session message by message.
 #[derive(Clone)]
 pub(crate) struct Weighing {
-    waiting: Option<Vec<Message>>,
+    gate: UsageGate,
     meter: WindowMeter,
     messages: usize,
     prompt: FirstPrompt,
@@ -41,7 +40,7 @@ pub(crate) struct Weighing {
 impl Default for Weighing {
     fn default() -> Weighing {
         Weighing {
-            waiting: Some(Vec::new()),
+            gate: UsageGate::unlimited(),
             meter: WindowMeter::default(),
             messages: 0,
             prompt: FirstPrompt::default(),
@@ -49,7 +48,7 @@ impl Default for Weighing {
     }
 }
 
-/// The state of a [`Weighing`], as it is stored. It has figures and the title, and nothing else that was said.
+/// The state of a [`Weighing`], as it is stored: figures and the title, no other content.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
     meter: MeterCheckpoint,
@@ -59,7 +58,7 @@ pub(crate) struct Checkpoint {
 
 impl From<Checkpoint> for Weighing {
     fn from(Checkpoint { meter, messages, prompt }: Checkpoint) -> Weighing {
-        Weighing { waiting: None, meter: meter.into(), messages, prompt }
+        Weighing { gate: UsageGate::opened(), meter: meter.into(), messages, prompt }
     }
 }
 
@@ -67,22 +66,17 @@ impl Weighing {
     pub(crate) fn add(&mut self, message: Message) {
         self.messages += 1;
         self.prompt.see(&message);
-        let Some(waiting) = &mut self.waiting else { return self.meter.add(&message) };
-        let is_known = records_usage(&message);
-        waiting.push(message);
-        if is_known {
-            self.waiting.take().into_iter().flatten().for_each(|message| self.meter.add(&message));
-        }
+        self.gate.pass(message).for_each(|message| self.meter.add(&message));
     }
 
-    /// The state to go on from; `None` if no usage is known, or something is still to take effect.
+    /// The state to resume from; `None` if no usage is known, or a change is still to take effect.
     pub(crate) fn checkpoint(&self) -> Option<Checkpoint> {
-        let meter = self.meter.checkpoint().filter(|_| self.waiting.is_none())?;
+        let meter = self.meter.checkpoint().filter(|_| self.gate.is_open())?;
         Some(Checkpoint { meter, messages: self.messages, prompt: self.prompt.clone() })
     }
 
-    /// What all of it comes to. The window is measured as `plimsoll inspect` measures it: by the usage that the session
-    /// records, and by characters alone if it records none. `whole` reads the messages again, which few sessions need.
+    /// Returns the figures. The window is measured as `plimsoll inspect` does: by recorded usage, and by characters if
+    /// there is none. `whole` reads the messages again, which few sessions need.
     pub(crate) fn end(
         self,
         policy: &Policy,
@@ -90,12 +84,9 @@ impl Weighing {
         recorded: Recorded,
         whole: impl FnOnce() -> Result<Vec<Message>, ImportError>,
     ) -> Result<Weighed, ImportError> {
-        let (waiting, scale) = (self.waiting, WindowScale::new(self.meter.read(), policy));
-        let window = scale.tokens_of(policy, || match waiting {
-            // Without usage every message is still held.
-            Some(messages) => Ok(messages),
-            None => whole(),
-        })?;
+        let (gate, scale) = (self.gate, WindowScale::new(self.meter.read(), policy));
+        // Without usage every message is still held.
+        let window = scale.tokens_of(policy, || if gate.is_open() { whole() } else { Ok(gate.waiting()) })?;
         let title = info.title.as_deref().map(|title| first_words(title, TITLE));
         Ok(Weighed {
             messages: self.messages,

@@ -1,4 +1,4 @@
-//! The second reading of a source: its messages get their names and go into the store.
+//! The second pass over a source: messages get their ids and are stored.
 
 use plimsoll::{Message, Millis, Part, SessionId, ToolStatus, first_words};
 use plimsoll_formats::Transcript;
@@ -10,48 +10,48 @@ use crate::error::ImportError;
 use crate::names::Namer;
 use crate::report::{ImportOptions, Outcome, Report};
 use crate::source::{OnRead, Source};
+use crate::state::{ImportState, MessageDigest};
 use crate::survey::{Tally, place_of};
-use crate::taken::{MessageDigest, Taken};
 
-/// A piece that is written at once: so many bytes of messages. One transaction of it takes some 30 ms, during which others
-/// wait to write. What becomes a new session is staged piece by piece and shown as a whole. What is added to a session that
-/// is there is stored piece by piece: after each the session is what an import of a shorter file would have left, so
-/// one that is killed in the middle is gone on with by the next import. To stage these too would mean to move them into
-/// the session in the end, and moving rows takes a transaction about as long as writing them.
+/// Number of bytes that are written at once. One transaction of this size takes some 30 ms, during which other writers
+/// wait. A new session is staged in pieces and becomes visible as a whole. An existing session is extended in pieces:
+/// after each, it is what an import of a shorter file would have left, so the next import continues one that was
+/// killed. Staging these as well would mean moving the rows into the session at the end, and a transaction that moves
+/// rows takes about as long as one that writes them.
 const PIECE: usize = 4 << 20;
-/// Longest title that a source gives.
+/// Maximum length of a title from the source.
 const TITLE: usize = 400;
 
-/// Where a conversation goes.
+/// The session that a conversation is stored as.
 pub(crate) struct Target {
-    /// Which one of the source it is.
+    /// Key of the conversation in the source.
     pub(crate) key: String,
-    /// Its session.
+    /// Id of the session.
     pub(crate) id: SessionId,
     pub(crate) is_renamed: bool,
     pub(crate) base: Millis,
-    /// What its record says, if it was imported before.
-    pub(crate) before: Option<(String, Taken)>,
+    /// The stored state, if it was imported before.
+    pub(crate) before: Option<(String, ImportState)>,
 }
 
-/// What came of writing.
+/// Result of writing.
 pub(crate) enum Written {
     Stored(Box<Report>),
     Not(Imported),
-    /// What was imported before is not the beginning of the source.
+    /// The earlier import is not the beginning of the source.
     Diverged,
 }
 
-/// An import under way.
+/// A running import.
 pub(crate) struct Writing<'a> {
     store: &'a dyn Store,
     source: &'a str,
     known: Option<Vec<SessionId>>,
-    /// Where pieces of new sessions go before the import is whole.
+    /// Name of the stage for pieces of new sessions.
     stage: String,
     is_staged: bool,
     options: &'a ImportOptions<'a>,
-    strands: Vec<Strand>,
+    writers: Vec<ConversationWriter>,
     /// Bytes of messages that are held.
     held: usize,
     failed: Option<StoreError>,
@@ -59,16 +59,16 @@ pub(crate) struct Writing<'a> {
     refused: Option<Imported>,
 }
 
-/// A conversation that is being written.
-struct Strand {
+/// Writes one conversation.
+struct ConversationWriter {
     target: Target,
     namer: Namer,
     tally: Tally,
-    /// The newest message: until the next one comes it may be the last, which stays open.
+    /// The newest message. It may be the last one, which stays open, until another arrives.
     newest: Option<(Message, (String, String))>,
-    /// How many messages were passed on.
+    /// Number of messages that were passed on.
     passed: usize,
-    /// The last of them as the source has it, and its digests.
+    /// The last of them as it is in the source, and its digests.
     last: Option<(Message, (String, String))>,
     staged: u64,
     messages: Vec<Message>,
@@ -89,31 +89,31 @@ impl<'a> Writing<'a> {
         targets: Vec<Target>,
         options: &'a ImportOptions<'a>,
     ) -> Writing<'a> {
-        let strands = targets.into_iter().map(Strand::new).collect();
+        let writers = targets.into_iter().map(ConversationWriter::new).collect();
         let (is_staged, held, failed, refused) = (false, 0, None, None);
-        Writing { store, source, known, stage, is_staged, options, strands, held, failed, refused }
+        Writing { store, source, known, stage, is_staged, options, writers, held, failed, refused }
     }
 
-    /// The session that is stored.
+    /// Id of the stored session.
     pub(crate) fn root(&self) -> Option<&SessionId> {
-        self.strands.first().map(|strand| &strand.target.id)
+        self.writers.first().map(|writer| &writer.target.id)
     }
 
-    /// Read the source and store it.
+    /// Reads the source and stores it.
     pub(crate) fn run(
         &mut self,
         source: &mut Source<'_>,
         on_read: OnRead<'_>,
     ) -> Result<Written, ImportError> {
         let transcript = source.visit(on_read, &mut |chain, message| {
-            // A sub-agent that came since the survey is for the next import.
+            // A sub-agent that was added since the survey is left to the next import.
             let goes_on = self.failed.is_none() && self.refused.is_none();
-            if goes_on && place_of(chain) < self.strands.len() {
+            if goes_on && place_of(chain) < self.writers.len() {
                 self.take(place_of(chain), message);
             }
         })?;
-        for strand in &mut self.strands {
-            strand.end();
+        for writer in &mut self.writers {
+            writer.end();
         }
         if let Some(error) = self.failed.take() {
             return Err(error.into());
@@ -121,20 +121,20 @@ impl<'a> Writing<'a> {
         if let Some(refused) = self.refused {
             return Ok(Written::Not(refused));
         }
-        if self.strands.iter().any(|strand| strand.has_diverged) {
+        if self.writers.iter().any(|writer| writer.has_diverged) {
             return Ok(Written::Diverged);
         }
         self.commit(&transcript)
     }
 
-    /// Let go of what was staged.
+    /// Deletes what was staged.
     pub(crate) fn discard(&self) -> Result<(), StoreError> {
         if self.is_staged { self.store.unstage(&self.stage) } else { Ok(()) }
     }
 
     fn take(&mut self, place: usize, message: Message) {
-        let strand = &mut self.strands[place];
-        self.held += strand.push(message);
+        let writer = &mut self.writers[place];
+        self.held += writer.push(message);
         if self.held >= PIECE {
             self.held = 0;
             match self.stage_new().and_then(|()| self.store_added()) {
@@ -145,18 +145,18 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Stage what is held of new sessions.
+    /// Stages the held messages of new sessions.
     fn stage_new(&mut self) -> Result<(), StoreError> {
-        // Those come first in the import, behind the session itself.
+        // New conversations come first in the import, after the session itself.
         let mut conversation = 0;
-        for (place, strand) in self.strands.iter_mut().enumerate() {
-            if strand.target.before.is_some() && place > 0 {
+        for (place, writer) in self.writers.iter_mut().enumerate() {
+            if writer.target.before.is_some() && place > 0 {
                 continue;
             }
-            if strand.target.before.is_none() && !strand.messages.is_empty() {
+            if writer.target.before.is_none() && !writer.messages.is_empty() {
                 self.is_staged = true;
-                let (after, messages) = (strand.staged, std::mem::take(&mut strand.messages));
-                strand.staged += messages.len() as u64;
+                let (after, messages) = (writer.staged, std::mem::take(&mut writer.messages));
+                writer.staged += messages.len() as u64;
                 let stage = self.stage.clone();
                 self.store.stage(StagedPiece { stage, conversation, after, messages })?;
             }
@@ -165,18 +165,19 @@ impl<'a> Writing<'a> {
         Ok(())
     }
 
-    /// Store what is held of sessions that are there.
+    /// Stores the held messages of existing sessions.
     fn store_added(&mut self) -> Result<Imported, StoreError> {
-        let is_added_to = |strand: &Strand| strand.target.before.is_some() && strand.holds_something();
-        let has_diverged = self.strands.iter().any(|strand| strand.has_diverged);
-        if has_diverged || !self.strands.iter().any(is_added_to) {
+        let is_added_to =
+            |writer: &ConversationWriter| writer.target.before.is_some() && writer.holds_something();
+        let has_diverged = self.writers.iter().any(|writer| writer.has_diverged);
+        if has_diverged || !self.writers.iter().any(is_added_to) {
             return Ok(Imported::Stored);
         }
         let (mut conversations, mut states) = (Vec::new(), Vec::new());
-        for (place, strand) in self.strands.iter_mut().enumerate() {
-            // The session itself leads every import.
-            if place == 0 || is_added_to(strand) {
-                let Some((piece, taken)) = strand.piece(self.options.now) else { continue };
+        for (place, writer) in self.writers.iter_mut().enumerate() {
+            // The session itself is the first conversation of every import.
+            if place == 0 || is_added_to(writer) {
+                let Some((piece, taken)) = writer.piece(self.options.now) else { continue };
                 states.push((place, piece.state.clone(), taken));
                 conversations.push(piece);
             }
@@ -185,7 +186,7 @@ impl<'a> Writing<'a> {
         let stored = self.store.import(Import { source, known, stage: None, conversations })?;
         if stored == Imported::Stored {
             for (place, state, taken) in states {
-                self.strands[place].target.before = Some((state, taken));
+                self.writers[place].target.before = Some((state, taken));
             }
         }
         Ok(stored)
@@ -194,24 +195,24 @@ impl<'a> Writing<'a> {
     fn commit(&mut self, transcript: &Transcript) -> Result<Written, ImportError> {
         let mut reports: Vec<Report> = Vec::new();
         let (mut conversations, mut added_to) = (Vec::new(), Vec::new());
-        for (place, strand) in self.strands.iter_mut().enumerate() {
+        for (place, writer) in self.writers.iter_mut().enumerate() {
             let chain = match place.checked_sub(1) {
                 None => Some(transcript),
                 Some(side) => transcript.side_chains.get(side),
             };
             let (Some(chain), root) = (chain, reports.first()) else { return Err(ImportError::Unsettled) };
-            let mut new = strand.session(chain, root, self.options);
-            let mut report = strand.report(&new);
+            let mut new = writer.session(chain, root, self.options);
+            let mut report = writer.report(&new);
             if place > 0 && report.outcome == Outcome::Unchanged {
                 continue;
             }
-            if strand.target.before.is_some() {
-                // What people or an earlier import said about it stays.
+            if writer.target.before.is_some() {
+                // Metadata that a user or an earlier import set is kept.
                 let known = self.store.session(&new.session.id)?;
                 (report.title, report.directory) = (known.title, known.directory);
             }
-            new.messages = std::mem::take(&mut strand.messages);
-            let is_new = place == 0 || strand.target.before.is_none();
+            new.messages = std::mem::take(&mut writer.messages);
+            let is_new = place == 0 || writer.target.before.is_none();
             if is_new {
                 conversations.push(new);
             } else {
@@ -236,10 +237,10 @@ impl<'a> Writing<'a> {
     }
 }
 
-impl Strand {
-    fn new(target: Target) -> Strand {
+impl ConversationWriter {
+    fn new(target: Target) -> ConversationWriter {
         let namer = Namer::new(target.id.clone(), target.is_renamed, target.base);
-        Strand {
+        ConversationWriter {
             target,
             namer,
             tally: Tally::default(),
@@ -257,7 +258,7 @@ impl Strand {
         }
     }
 
-    /// Take in the next message; gives its size in bytes.
+    /// Adds the next message. Returns its size in bytes.
     fn push(&mut self, message: Message) -> usize {
         let bytes = self.tally.push(&message);
         let digests = self.tally.digests();
@@ -267,7 +268,7 @@ impl Strand {
         bytes
     }
 
-    /// There are no more.
+    /// Handles the end of the source.
     fn end(&mut self) {
         if let Some((last, digests)) = self.newest.take() {
             self.tally.end(&last);
@@ -277,7 +278,7 @@ impl Strand {
         self.has_diverged |= self.passed < before;
     }
 
-    /// Pass a message on to the store, with the digests of all messages before it and of those and itself.
+    /// Passes a message on, with the digests of all messages before it and up to it.
     fn pass_on(&mut self, mut message: Message, digests: &(String, String), is_last: bool) {
         let place = self.passed;
         self.passed += 1;
@@ -289,7 +290,7 @@ impl Strand {
             None => (0, None),
         };
         if place + 1 < count {
-            // It is stored already; only its name may be mentioned later.
+            // It is already stored; later messages may refer to its id.
             self.namer.name(&mut message);
             return;
         }
@@ -331,11 +332,11 @@ impl Strand {
         !self.messages.is_empty() || self.grown.is_some()
     }
 
-    /// What is held for a session that is there, and what was taken of the source with it.
-    fn piece(&mut self, now: Millis) -> Option<(Conversation, Taken)> {
+    /// The held messages of an existing session, and its state after them.
+    fn piece(&mut self, now: Millis) -> Option<(Conversation, ImportState)> {
         let (before, known) = self.target.before.as_ref()?;
         let taken = match self.last.as_ref().filter(|_| self.holds_something()) {
-            Some((last, (closed, whole))) => Taken {
+            Some((last, (closed, whole))) => ImportState {
                 messages: self.passed,
                 closed: closed.clone(),
                 whole: whole.clone(),
@@ -358,7 +359,7 @@ impl Strand {
         Some((piece, taken))
     }
 
-    /// The session this becomes; its messages are not in it yet.
+    /// The session to create, without its messages.
     fn session(
         &mut self,
         chain: &Transcript,
@@ -366,7 +367,7 @@ impl Strand {
         options: &ImportOptions<'_>,
     ) -> Conversation {
         let info = &chain.info;
-        // What a file says of times to come cannot be, and a store keeps none from the end of time.
+        // A source's times may be in the future; the store's may not.
         let started = info.started.or(self.tally.first_time).unwrap_or(options.now).min(options.now);
         let updated = info.updated.or(self.tally.last_time).unwrap_or(started).min(options.now);
         let title = info.title.as_deref().map(|title| first_words(title, TITLE)).filter(|it| !it.is_empty());
@@ -391,7 +392,7 @@ impl Strand {
         Conversation {
             session,
             conversation: self.target.key.clone(),
-            state: self.tally.taken(self.target.is_renamed, self.target.base).render(),
+            state: self.tally.state(self.target.is_renamed, self.target.base).render(),
             before: self.target.before.as_ref().map(|(state, _)| state.clone()),
             staged: self.staged,
             grown: self.grown.take(),
@@ -425,7 +426,7 @@ impl Strand {
     }
 }
 
-/// Mark the calls of a message that have no answer as interrupted; gives their places.
+/// Marks the open calls of a message as interrupted. Returns their indexes.
 fn settle(message: &mut Message) -> Vec<usize> {
     let open = message.parts.iter().enumerate().filter(|(_, part)| is_open(part));
     let open: Vec<usize> = open.map(|(place, _)| place).collect();

@@ -1,4 +1,4 @@
-//! Sending a request and following its answer.
+//! Sends requests and streams their answers.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock};
@@ -16,21 +16,21 @@ use crate::request::Request;
 use crate::retry::{RetryPolicy, asked_wait, chance};
 use crate::tls;
 
-/// How long to wait and how often to try.
+/// Timeouts, limits and retries.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ClientOptions {
-    /// The longest time to connect.
+    /// Timeout of the connection.
     pub connect: Duration,
-    /// The longest time without a byte, from the request on. A model on this machine may read a long prompt for
-    /// minutes before it answers.
+    /// Maximum time without a byte, from the request on. A model on this machine may read a long prompt for minutes
+    /// before it answers.
     pub idle: Duration,
-    /// The longest time of one try, from the request to the end of the answer.
+    /// Maximum time of one attempt, from the request to the end of the answer.
     pub total: Duration,
-    /// The largest event, in bytes.
+    /// Maximum size of an event in bytes.
     pub event_limit: usize,
-    /// Maximum size of an answer in bytes. An answer that is far longer than its request allows is cut off earlier.
+    /// Maximum size of an answer in bytes. An answer that far exceeds the requested tokens is cut off earlier.
     pub answer_limit: usize,
-    /// When to send a request again.
+    /// When to retry.
     pub retry: RetryPolicy,
 }
 
@@ -47,39 +47,40 @@ impl Default for ClientOptions {
     }
 }
 
-/// A request is about to be sent again.
+/// Notice that a request is about to be retried.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct RetryNotice {
-    /// Which retry, counted from one.
+    /// Number of the retry, counted from one.
     pub retry: u32,
-    /// How long until then.
+    /// Wait before the retry.
     pub wait: Duration,
-    /// Why.
+    /// Error of the previous attempt.
     pub error: ProviderError,
 }
 
-/// Sends requests to one endpoint. Cloning it shares its connections.
+/// Sends requests to one endpoint. Clones share its connections.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// Made for the first request: the certificates of the system are read for it, some 150 files. Of the models of a session
-    /// most are never asked.
+    /// Created for the first request: creating it reads about 150 files of system certificates, and most models of a
+    /// session are never called.
     http: Arc<OnceLock<reqwest::Client>>,
     endpoint: Endpoint,
     headers: HeaderMap,
     options: ClientOptions,
 }
 
-/// The body of an error that is read; the rest says no more.
+/// Maximum bytes of an error's body that are read.
 const ERROR_BODY_LIMIT: usize = 64 << 10;
 
 impl Client {
-    /// A client of an endpoint.
+    /// Creates a client for an endpoint.
     pub fn new(endpoint: Endpoint, options: ClientOptions) -> Result<Client, ProviderError> {
         let mut headers = HeaderMap::new();
         for (name, value) in endpoint.all_headers() {
             let bad = || ProviderError::BadRequest {
                 status: None,
-                message: format!("the value of header `{name}` holds characters that cannot be sent"),
+                message: format!("the value of header `{name}` contains characters that cannot be sent"),
             };
             let mut value = HeaderValue::from_str(value.expose()).map_err(|_| bad())?;
             value.set_sensitive(true);
@@ -93,7 +94,7 @@ impl Client {
         if let Some(http) = self.http.get() {
             return Ok(http);
         }
-        // The process may have chosen a provider of cryptography already; then that one is used.
+        // If the process has already installed a cryptography provider, that one is used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let made = reqwest::Client::builder()
             .connect_timeout(self.options.connect)
@@ -106,16 +107,16 @@ impl Client {
         Ok(self.http.get_or_init(|| made))
     }
 
-    /// Where the requests go.
+    /// The endpoint that receives the requests.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Send a request; gives its answer as soon as the model has begun to say something, or why it has not.
+    /// Sends a request. Returns when the model's first content arrives, or with the error if none does.
     ///
-    /// A request that fails before that is sent again as the [`RetryPolicy`] has it, and `on_retry` is told. Later
-    /// failures come from [`AnswerStream::next`]: what was said already cannot be taken back. Dropping the future or
-    /// the answer ends the request.
+    /// A request that fails before that is retried according to the [`RetryPolicy`], and `on_retry` is called. Later
+    /// failures come from [`AnswerStream::next`]: content that was already passed on cannot be withdrawn, so they are
+    /// never retried. Dropping the future or the answer cancels the request.
     pub async fn stream(
         &self,
         request: &Request,
@@ -134,8 +135,8 @@ impl Client {
             );
             if is_silent {
                 silent += 1;
-                // Once may be a passing failure, and a third time would say no more. The question has its price, and the
-                // servers that need it are run by people themselves.
+                // The first silent failure may be transient, and a third question would learn nothing more. The
+                // question costs a request, and the servers that need it are local ones.
                 if silent == 2 && request.wire() == Wire::Chat && self.endpoint.is_near() {
                     error = self.hidden_overflow(request).await.unwrap_or(error);
                 }
@@ -148,10 +149,10 @@ impl Client {
         }
     }
 
-    /// One try, up to the first content.
+    /// Makes one attempt, up to the first content.
     async fn begin(&self, request: &Request, body: Vec<u8>) -> Result<AnswerStream, ProviderError> {
         let started = Instant::now();
-        let clock = Clock { started, last_byte: started, options: self.options };
+        let clock = Deadlines { started, last_byte: started, options: self.options };
         let post = self.http()?.post(self.endpoint.url());
         let sending = post.headers(self.headers.clone()).body(body).send();
         let response = clock.limit(sending).await?.map_err(|error| network(&self.endpoint, error))?;
@@ -160,20 +161,20 @@ impl Client {
             return Err(self.refusal(status, response, &clock).await);
         }
         let kind = header(response.headers(), "content-type").unwrap_or_default();
-        // A page of a proxy or a whole JSON answer; a server that names no type is believed.
+        // A proxy's page or a complete JSON answer. A server that sends no content type is assumed to stream.
         if ["text/html", "application/json"].iter().any(|other| kind.starts_with(other)) {
             return Err(self.no_stream(kind, response, &clock).await);
         }
         let ClientOptions { event_limit, answer_limit, .. } = self.options;
         let decoder = Decoder::with_limits(request, event_limit, answer_limit);
         let endpoint = self.endpoint.clone();
-        let clock = Clock { last_byte: Instant::now(), ..clock };
+        let clock = Deadlines { last_byte: Instant::now(), ..clock };
         let mut answer =
             AnswerStream { response, decoder, endpoint, clock, ready: VecDeque::new(), ended: false };
         while !answer.ready.iter().any(|event| !matches!(event, Ok(event) if !event.is_content())) {
             answer.fill().await;
         }
-        // An error is reported here, so that it can be retried, only if nothing was said before it.
+        // An error is reported here, and can be retried, only if no content came before it.
         let is_content = |event: &Result<AnswerEvent, _>| matches!(event, Ok(event) if event.is_content());
         match answer.ready.iter().find(|event| is_content(event) || event.is_err()) {
             Some(Err(error)) => Err(error.clone()),
@@ -181,12 +182,12 @@ impl Client {
         }
     }
 
-    /// Why streams end before their first event, if it is because the request is too long.
+    /// Finds out whether streams end before their first event because the request is too long.
     ///
-    /// llama-cpp-python begins to stream, with status 200, before it looks at the length of the prompt: its overflow is a
-    /// stream without events, or a connection that breaks off, as a passing failure is. Asked for a whole answer, the
-    /// server tells. The answer is limited to one token, because it is not used; if it is no overflow, the stream is tried
-    /// again as before.
+    /// llama-cpp-python begins to stream with status 200 before it checks the length of the prompt. An overflow then
+    /// looks like a transient failure: a stream without events, or a broken connection. Asked for a complete answer,
+    /// the server reports the overflow. The answer is limited to one token because it is not used. If there is no
+    /// overflow, the stream is retried as before.
     async fn hidden_overflow(&self, request: &Request) -> Option<ProviderError> {
         let mut body = request.to_json();
         let fields = body.as_object_mut()?;
@@ -196,9 +197,9 @@ impl Client {
             if fields.contains_key("max_completion_tokens") { "max_completion_tokens" } else { "max_tokens" };
         fields.insert(limit.into(), 1.into());
         let started = Instant::now();
-        let clock = Clock { started, last_byte: started, options: self.options };
+        let clock = Deadlines { started, last_byte: started, options: self.options };
         let mut sent = None;
-        // The server closes the connection of the stream, which may be the one that the first try is sent on.
+        // The server closes the stream's connection, and the first attempt may be sent on it.
         for _ in 0..2 {
             let sending = self.http().ok()?.post(self.endpoint.url()).headers(self.headers.clone());
             sent = clock.limit(sending.body(body.to_string()).send()).await.ok()?.ok();
@@ -215,7 +216,7 @@ impl Client {
         matches!(error, ProviderError::Overflow { .. }).then_some(error)
     }
 
-    async fn refusal(&self, status: u16, response: reqwest::Response, clock: &Clock) -> ProviderError {
+    async fn refusal(&self, status: u16, response: reqwest::Response, clock: &Deadlines) -> ProviderError {
         let wait = asked_wait(|name| header(response.headers(), name), SystemTime::now());
         let body = read_some(response, clock).await;
         let error = ProviderError::from(Failure::of_body(status, &body, wait));
@@ -229,8 +230,8 @@ impl Client {
         }
     }
 
-    /// Gateways answer with a success and an error in its body.
-    async fn no_stream(&self, kind: String, response: reqwest::Response, clock: &Clock) -> ProviderError {
+    /// Handles an answer that is not a stream: gateways answer with a success status and an error in the body.
+    async fn no_stream(&self, kind: String, response: reqwest::Response, clock: &Deadlines) -> ProviderError {
         let body = read_some(response, clock).await;
         match serde_json::from_slice::<serde_json::Value>(&body) {
             Ok(value) if value.get("error").is_some_and(|error| !error.is_null()) => {
@@ -241,22 +242,23 @@ impl Client {
     }
 }
 
-/// An answer as it streams.
+/// A streaming answer.
 ///
-/// Waiting in [`next`](AnswerStream::next) can be broken off and taken up again, as in `select!`, without losing
-/// anything. Dropping it ends the request.
+/// [`next`](AnswerStream::next) is cancellation-safe, so it can be used in `select!`. Dropping the stream cancels the
+/// request.
 #[derive(Debug)]
 pub struct AnswerStream {
     response: reqwest::Response,
     decoder: Decoder,
     endpoint: Endpoint,
-    clock: Clock,
+    clock: Deadlines,
     ready: VecDeque<Result<AnswerEvent, ProviderError>>,
     ended: bool,
 }
 
 impl AnswerStream {
-    /// The next event of the answer; `None` after its end. The last is [`AnswerEvent::Finished`] or an error.
+    /// Returns the next event of the answer, or `None` after its end. The last event is [`AnswerEvent::Finished`] or an
+    /// error.
     pub async fn next(&mut self) -> Option<Result<AnswerEvent, ProviderError>> {
         while self.ready.is_empty() && !self.ended {
             self.fill().await;
@@ -265,17 +267,19 @@ impl AnswerStream {
         Some(event.map_err(|error| error.map_text(|text| self.endpoint.strip_keys(text))))
     }
 
-    /// Wait for more bytes and decode them.
+    /// Waits for more bytes and decodes them.
     async fn fill(&mut self) {
         let chunk = self.clock.limit(self.response.chunk()).await;
         match chunk {
             Ok(Ok(Some(bytes))) => {
                 self.clock.last_byte = Instant::now();
-                self.ready.extend(self.decoder.push(&bytes));
+                let decoded = self.decoder.push(&bytes);
+                self.enqueue(decoded);
                 self.ended = self.decoder.is_over();
             }
             Ok(Ok(None)) => {
-                self.ready.extend(self.decoder.finish());
+                let decoded = self.decoder.finish();
+                self.enqueue(decoded);
                 self.ended = true;
             }
             Ok(Err(error)) => {
@@ -288,17 +292,32 @@ impl AnswerStream {
             }
         }
     }
+
+    /// Queues decoded events. A usage report replaces the one before it. A request only counts as answered once there is
+    /// content, so a server that streams nothing but usage would otherwise grow the queue without bound.
+    fn enqueue(&mut self, decoded: Vec<Result<AnswerEvent, ProviderError>>) {
+        for event in decoded {
+            if let (Some(Ok(newest @ AnswerEvent::Usage(_))), Ok(AnswerEvent::Usage(_))) =
+                (self.ready.back_mut(), &event)
+                && let Ok(event) = event
+            {
+                *newest = event;
+                continue;
+            }
+            self.ready.push_back(event);
+        }
+    }
 }
 
-/// The time-outs of one try. They are moments rather than lengths, so that waiting again does not prolong them.
+/// Deadlines of one attempt. They are points in time, not durations, so that waiting again does not extend them.
 #[derive(Clone, Copy, Debug)]
-struct Clock {
+struct Deadlines {
     started: Instant,
     last_byte: Instant,
     options: ClientOptions,
 }
 
-impl Clock {
+impl Deadlines {
     async fn limit<F: IntoFuture>(&self, work: F) -> Result<F::Output, ProviderError> {
         let ClientOptions { idle, total, .. } = self.options;
         let (idle_at, total_at) = (moment(self.last_byte, idle), moment(self.started, total));
@@ -308,14 +327,14 @@ impl Clock {
     }
 }
 
-/// A moment; a length that no clock can show means never, which a century is.
+/// Returns a point in time. A duration that cannot be added to a clock is treated as a century.
 fn moment(from: Instant, length: Duration) -> Instant {
     const CENTURY: Duration = Duration::from_secs(100 * 365 * 24 * 3_600);
     from + length.min(CENTURY)
 }
 
-/// The beginning of a body, as far as it comes.
-async fn read_some(mut response: reqwest::Response, clock: &Clock) -> Vec<u8> {
+/// Reads the beginning of a body, as far as it arrives.
+async fn read_some(mut response: reqwest::Response, clock: &Deadlines) -> Vec<u8> {
     let mut body = Vec::new();
     while body.len() < ERROR_BODY_LIMIT
         && let Ok(Ok(Some(bytes))) = clock.limit(response.chunk()).await
@@ -332,33 +351,33 @@ fn header(headers: &HeaderMap, name: &str) -> Option<String> {
 
 fn network(endpoint: &Endpoint, error: reqwest::Error) -> ProviderError {
     let (is_builder, url) = (error.is_builder(), endpoint.shown_url());
-    // The address in the error is the one that was sent, with a query that may be a key.
+    // The error's URL is the one that was sent, with a query that may contain a key.
     let error = error.without_url();
     if let Some(message) = tls::problem(&error) {
         return ProviderError::Tls { message: endpoint.strip_keys(&format!("{message} ({url})")) };
     }
-    let told = causes(&error);
+    let output = causes(&error);
     let outer = error.to_string();
-    let inner = told.strip_prefix(outer.as_str()).unwrap_or_default();
+    let inner = output.strip_prefix(outer.as_str()).unwrap_or_default();
     let message = endpoint.strip_keys(&format!("{outer} for url ({url}){inner}"));
-    // An address that is none does not become one by trying again.
+    // Retrying does not help if the URL is invalid.
     match is_builder {
         true => ProviderError::BadRequest { status: None, message },
         false => ProviderError::Network { message },
     }
 }
 
-/// An error with its causes; the outermost alone says only that something failed.
+/// Formats an error with its causes; the outermost one only says that something failed.
 fn causes(error: &dyn std::error::Error) -> String {
-    let mut told = error.to_string();
+    let mut output = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {
         let text = inner.to_string();
-        if !told.contains(&text) {
-            told.push_str(": ");
-            told.push_str(&text);
+        if !output.contains(&text) {
+            output.push_str(": ");
+            output.push_str(&text);
         }
         cause = inner.source();
     }
-    told
+    output
 }

@@ -1,38 +1,40 @@
-//! From the bytes of a stream to events, whatever the wire.
+//! Decodes the bytes of a stream into events, for all wire formats.
 
 use plimsoll::AnswerEvent;
 
 use crate::anthropic::AnthropicDecoder;
 use crate::chat::ChatDecoder;
-use crate::decoding::{Context, DecodeError};
+use crate::decoding::{DecodeContext, DecodeError};
 use crate::endpoint::Wire;
 use crate::error::{ProviderError, StreamFault};
-use crate::lanes::{BYTES_PER_TOKEN, Said};
+use crate::lanes::{AnswerBytes, BYTES_PER_TOKEN};
 use crate::request::Request;
 use crate::responses::ResponsesDecoder;
 use crate::sse::{SseEvent, SseReader, TooLarge};
 
-/// The largest event that is read. The closing event of the Responses API repeats the whole answer.
+/// Maximum size of an event in bytes. The closing event of the Responses API repeats the whole answer.
 pub(crate) const DEFAULT_EVENT_LIMIT: usize = 32 << 20;
 
-/// Maximum size of an answer in bytes, whatever was requested.
+/// Maximum size of an answer in bytes, regardless of the requested tokens.
+///
+/// A server that ignores the output limit would otherwise fill the memory and the disk.
 pub(crate) const DEFAULT_ANSWER_LIMIT: usize = 16 << 20;
 
-/// Bytes that an answer may have however few tokens were requested: servers exist that do not count reasoning.
+/// Minimum for the limit on an answer's bytes, even if few tokens were requested: some servers do not count reasoning.
 const LEAST_ANSWER_LIMIT: usize = 1 << 20;
 
 /// Decodes the stream of one answer.
 ///
-/// Bytes may come in any pieces. After an error, and after [`AnswerEvent::Finished`], nothing more is decoded.
+/// Bytes may be split at any position. After an error or [`AnswerEvent::Finished`], nothing more is decoded.
 #[derive(Debug)]
 pub struct Decoder {
     sse: SseReader,
     wire: WireDecoder,
-    /// Maximum bytes that the model may write.
+    /// Maximum bytes of the model's content.
     words_limit: usize,
     /// Maximum bytes of the whole answer.
     answer_limit: usize,
-    /// How many events of the stream were read, for messages.
+    /// Number of events that were read, for messages.
     read: u64,
     is_over: bool,
 }
@@ -45,17 +47,17 @@ enum WireDecoder {
 }
 
 impl Decoder {
-    /// A decoder for the answer to a request.
+    /// Creates a decoder for the answer to a request.
     pub fn new(request: &Request) -> Decoder {
         Decoder::with_limits(request, DEFAULT_EVENT_LIMIT, DEFAULT_ANSWER_LIMIT)
     }
 
-    /// A decoder that refuses events of more than `event_limit` bytes, and cuts off an answer of more than `answer_limit`
-    /// bytes. An answer that is much longer than the output tokens that were requested is cut off earlier: the server
-    /// ignores the limit or streams without an end.
+    /// Creates a decoder that rejects events of more than `event_limit` bytes and cuts off an answer of more than
+    /// `answer_limit` bytes. An answer that far exceeds the requested output tokens is cut off earlier: the server
+    /// ignores the limit or never ends its stream.
     pub fn with_limits(request: &Request, event_limit: usize, answer_limit: usize) -> Decoder {
         let (provider, model) = (request.provider.clone(), request.model.clone());
-        let context = Context { provider, model, tools: request.tools.clone() };
+        let context = DecodeContext { provider, model, tools: request.tools.clone() };
         let wire = match request.wire() {
             Wire::Anthropic => WireDecoder::Anthropic(AnthropicDecoder::new(context)),
             Wire::Chat => WireDecoder::Chat(ChatDecoder::new(context)),
@@ -67,12 +69,12 @@ impl Decoder {
         Decoder { sse: SseReader::new(event_limit), wire, words_limit, answer_limit, read: 0, is_over: false }
     }
 
-    /// Whether the answer has come to its end, well or not.
+    /// Whether the answer has ended, successfully or not.
     pub fn is_over(&self) -> bool {
         self.is_over
     }
 
-    /// Decode more bytes. An error is the last thing that comes.
+    /// Decodes more bytes. An error is the last item.
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Result<AnswerEvent, ProviderError>> {
         let mut decoded = Vec::new();
         if self.is_over {
@@ -89,14 +91,14 @@ impl Decoder {
         decoded
     }
 
-    /// The stream has ended. An answer that did not is an error.
+    /// Ends the stream. An answer without its closing event is an error.
     pub fn finish(&mut self) -> Vec<Result<AnswerEvent, ProviderError>> {
         let mut decoded = Vec::new();
         if self.is_over {
             return decoded;
         }
-        // Some servers leave out the empty line after the last event. What is left of a cut one cannot be decoded,
-        // and then the cut is what there is to report.
+        // Some servers omit the empty line after the last event. If the remainder is a truncated event, it cannot be
+        // decoded, and the truncation is what is reported.
         if let Some(event) = self.sse.finish() {
             self.event(&event, &mut decoded);
             if matches!(decoded.last(), Some(Err(ProviderError::Stream(_)))) {
@@ -148,12 +150,12 @@ impl Decoder {
         }
     }
 
-    /// The limit that the answer exceeds, if it does.
+    /// Returns the limit that the answer exceeds.
     fn exceeded(&self) -> Option<usize> {
-        let Said { by_model, besides } = match &self.wire {
-            WireDecoder::Anthropic(wire) => wire.said(),
-            WireDecoder::Chat(wire) => wire.said(),
-            WireDecoder::Responses(wire) => wire.said(),
+        let AnswerBytes { by_model, besides } = match &self.wire {
+            WireDecoder::Anthropic(wire) => wire.bytes_so_far(),
+            WireDecoder::Chat(wire) => wire.bytes_so_far(),
+            WireDecoder::Responses(wire) => wire.bytes_so_far(),
         };
         if by_model > self.words_limit {
             return Some(self.words_limit);

@@ -1,20 +1,20 @@
-//! What the decoders of all wires need.
+//! Helpers of the decoders of all wire formats.
 
 use plimsoll::AnswerEvent;
 
 use crate::error::ProviderError;
 use crate::names::ToolNames;
 
-/// What a wire's decoder needs to know of the request.
+/// Fields of the request that a decoder needs.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Context {
+pub(crate) struct DecodeContext {
     pub(crate) provider: String,
     pub(crate) model: String,
     pub(crate) tools: ToolNames,
 }
 
-impl Context {
-    /// The event that signs a thought, with the model that made it.
+impl DecodeContext {
+    /// Returns the event that signs a block of reasoning, with the model that produced it.
     pub(crate) fn sign(&self, mut own: serde_json::Value) -> AnswerEvent {
         own["model"] = self.model.as_str().into();
         AnswerEvent::Signature(crate::lanes::named(&self.provider, &own))
@@ -24,13 +24,13 @@ impl Context {
 /// Why an event could not be decoded.
 #[derive(Debug)]
 pub(crate) enum DecodeError {
-    /// It is not what the wire format allows.
+    /// The event violates the wire format.
     Malformed(String),
-    /// It is the provider's report of an error.
+    /// The event is the provider's report of an error.
     Provider(ProviderError),
 }
 
-/// Read an event. Syntax errors name line and column, never the text, which may hold anything.
+/// Parses an event. Errors contain line and column, never the text, which may contain anything.
 pub(crate) fn parse<T: serde::de::DeserializeOwned>(data: &str) -> Result<T, DecodeError> {
     serde_json::from_str(data).map_err(|error| {
         let what = match error.classify() {
@@ -42,7 +42,8 @@ pub(crate) fn parse<T: serde::de::DeserializeOwned>(data: &str) -> Result<T, Dec
     })
 }
 
-/// An event that was kept as a raw value though its kind is known is malformed; one of an unknown kind is passed over.
+/// Returns an error for an event of a known kind that was kept as a raw value: it is malformed. Unknown kinds are
+/// skipped.
 pub(crate) fn check_unknown(value: &serde_json::Value, known: &[&str]) -> Result<(), DecodeError> {
     match value.get("type").and_then(serde_json::Value::as_str) {
         Some(kind) if known.contains(&kind) => {

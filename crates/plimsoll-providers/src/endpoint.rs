@@ -1,4 +1,4 @@
-//! Which provider, which model, and where.
+//! Which provider and model a request goes to, and at which URL.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -21,7 +21,7 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// The address of the provider that the wire format comes from.
+    /// The base URL of the vendor that defined the wire format.
     pub fn default_url(self) -> &'static str {
         match self {
             Wire::Anthropic => ANTHROPIC_URL,
@@ -30,33 +30,34 @@ impl Wire {
     }
 }
 
-/// A model of a provider: `provider/model`. The model's own name may hold further slashes.
+/// A model of a provider: `provider/model`. The model's own name may contain more slashes.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ModelRef {
-    /// The provider, such as `anthropic`, `openai`, `openai-chat`, or one of the configuration.
+    /// The provider: `anthropic`, `openai`, `openai-chat`, or one of the configuration.
     pub provider: String,
-    /// The model as the provider names it.
+    /// The provider's name of the model.
     pub model: String,
 }
 
-/// What is wrong with a model's name or an address.
+/// An invalid model name or URL, or a missing key.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum EndpointError {
-    /// It is not of the form `provider/model`.
+    /// The name is not of the form `provider/model`.
     #[error("`{0}` does not name a model: write `provider/model`, such as `anthropic/claude-sonnet-4-6`")]
     NotAModel(String),
-    /// No such provider is known without configuration.
+    /// The provider is neither built in nor configured.
     #[error("unknown provider `{0}`: known are `anthropic`, `openai` and `openai-chat`")]
     UnknownProvider(String),
-    /// There is no key.
+    /// The key is missing.
     #[error("no key for `{provider}`: set `{variable}`")]
     NoKey {
         /// The provider.
         provider: String,
-        /// The variable that would hold it.
+        /// The variable that the key is read from.
         variable: &'static str,
     },
-    /// The base URL is none.
+    /// The base URL is invalid.
     #[error("`{0}` is not a base URL: it must start with `http://` or `https://`")]
     NotAUrl(String),
 }
@@ -80,20 +81,20 @@ impl fmt::Display for ModelRef {
     }
 }
 
-/// Where requests are sent, and with which key. `Debug` shows no secrets, nor those in the address.
+/// URL and key for requests. `Debug` shows no secrets, including those in the URL.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Endpoint {
-    /// The wire format that is spoken there.
+    /// The wire format.
     pub wire: Wire,
-    /// The address that the paths of the API are added to, without a slash at its end and without a query.
+    /// Base URL that the paths of the API are appended to, without a trailing slash or query.
     pub base_url: String,
-    /// Query of every request, without the question mark. A secret: gateways accept keys in it.
+    /// Query of every request, without the question mark. It is a secret because gateways accept keys in it.
     pub query: Option<Secret>,
-    /// The key; servers on this machine need none.
+    /// The key; local servers need none.
     pub key: Option<Secret>,
-    /// Further headers. Values are secrets: gateways are given their keys in them.
+    /// Additional headers. Values are secrets because gateways receive keys in them.
     pub headers: Vec<(String, Secret)>,
-    /// Secrets within the path of the address, which are left out of errors and logs.
+    /// Secrets in the URL's path, which are removed from errors and logs.
     pub hidden: Vec<Secret>,
 }
 
@@ -113,30 +114,30 @@ impl fmt::Debug for Endpoint {
 
 const ANTHROPIC_URL: &str = "https://api.anthropic.com";
 const OPENAI_URL: &str = "https://api.openai.com/v1";
-/// The version of the Messages API that is spoken here.
+/// Version of the Messages API.
 pub(crate) const ANTHROPIC_VERSION: &str = "2023-06-01";
 
 impl Endpoint {
-    /// The endpoint at an address. A query of the address is added to each request after the path of the API; a fragment
-    /// is dropped, because it is never sent.
+    /// Creates an endpoint. A query in the URL is appended to each request after the API's path. A fragment is dropped,
+    /// because it is never sent.
     pub fn new(wire: Wire, base_url: &str, key: Option<Secret>) -> Result<Endpoint, EndpointError> {
         let address = base_url.trim().split('#').next().unwrap_or_default();
         let (address, query) = address.split_once('?').unwrap_or((address, ""));
         let base_url = address.trim_end_matches('/').to_owned();
         let lower = base_url.to_ascii_lowercase();
         if !(lower.starts_with("http://") || lower.starts_with("https://")) {
-            // An address that is none may be a key in the wrong place.
+            // The invalid URL may be a key that was entered in the wrong place.
             return Err(EndpointError::NotAUrl(plimsoll::redact::redact(&base_url).text));
         }
         let query = (!query.is_empty()).then(|| Secret::new(query));
         Ok(Endpoint { wire, base_url, query, key, headers: Vec::new(), hidden: Vec::new() })
     }
 
-    /// The endpoint of a provider that is known without configuration, with the variables of its official SDK:
-    /// `ANTHROPIC_API_KEY`, `ANTHROPIC_AUTH_TOKEN`, `ANTHROPIC_BASE_URL`, `OPENAI_API_KEY`, `OPENAI_BASE_URL`.
+    /// Creates the endpoint of a built-in provider from the variables of its official SDK: `ANTHROPIC_API_KEY`,
+    /// `ANTHROPIC_AUTH_TOKEN`, `ANTHROPIC_BASE_URL`, `OPENAI_API_KEY`, `OPENAI_BASE_URL`.
     ///
-    /// `lookup` gives the value of a variable. Empty ones count as unset, as in the SDKs. A key is only missing where
-    /// requests go to the provider itself.
+    /// `lookup` returns the value of a variable. Empty ones count as unset, as in the SDKs. A missing key is an error
+    /// only if requests go to the provider itself.
     pub fn from_variables(
         provider: &str,
         lookup: impl Fn(&str) -> Option<String>,
@@ -165,7 +166,7 @@ impl Endpoint {
         Ok(endpoint)
     }
 
-    /// The address that requests are posted to, with the query. For messages there is [`Endpoint::shown_url`].
+    /// Returns the URL that requests are posted to, with the query. Use [`Endpoint::shown_url`] for messages.
     pub fn url(&self) -> String {
         match &self.query {
             Some(query) => format!("{}?{}", self.path(), query.expose()),
@@ -173,13 +174,13 @@ impl Endpoint {
         }
     }
 
-    /// The address that requests are posted to, without the query and other secrets, for errors and logs.
+    /// Returns the URL that requests are posted to without its query and other secrets, for errors and logs.
     pub fn shown_url(&self) -> String {
         self.strip_keys(&self.path())
     }
 
-    /// As the official SDKs build it: Anthropic's base URL is without `/v1`, OpenAI's with it. An Anthropic base URL
-    /// that ends in `/v1`, as other tools want it, is taken for what was meant.
+    /// Returns the API's path, built as in the official SDKs: Anthropic's base URL excludes `/v1`, OpenAI's includes
+    /// it. A trailing `/v1` of an Anthropic base URL, which other tools require, is tolerated.
     fn path(&self) -> String {
         let base = self.base_url.trim_end_matches('/');
         match self.wire {
@@ -195,13 +196,13 @@ impl Endpoint {
         host.split('/').next().unwrap_or_default().to_ascii_lowercase()
     }
 
-    /// Whether the server is on this machine or in its network, where people run models of their own.
+    /// Whether the server is on this machine or in its network, where users run their own models.
     pub(crate) fn is_near(&self) -> bool {
         is_near(&self.host())
     }
 
-    /// Options that suit the server. Other servers than OpenAI's own know only the old name of the answer's limit. A
-    /// server on this machine or in this network is mostly one that runs an open model by its template.
+    /// Returns options that fit the server. Servers other than OpenAI's know only the old name of the output limit. A
+    /// local server usually runs an open model with its own chat template.
     pub fn request_options(&self) -> RequestOptions {
         let host = self.host();
         let is_openai = ["openai.com", "openai.azure.com"].iter().any(|own| {
@@ -214,7 +215,7 @@ impl Endpoint {
         RequestOptions { max_tokens_field, wordless_content, ..RequestOptions::default() }
     }
 
-    /// The headers of a request, in lower case.
+    /// Returns the headers of a request, in lower case.
     pub(crate) fn all_headers(&self) -> Vec<(String, Secret)> {
         let mut headers = vec![
             ("content-type".to_owned(), Secret::new("application/json")),
@@ -239,7 +240,7 @@ impl Endpoint {
         headers
     }
 
-    /// A text without the keys that are sent here. Servers echo addresses in their errors, so the query is removed too,
+    /// Removes the keys of this endpoint from a text. Servers echo URLs in their errors, so the query is removed too,
     /// as a whole and value by value.
     pub(crate) fn strip_keys(&self, text: &str) -> String {
         let mut text = text.to_owned();
@@ -260,7 +261,7 @@ impl Endpoint {
     }
 }
 
-/// Whether a host, with or without its port, is this machine or one of this network.
+/// Whether a host, with or without a port, is this machine or in its network.
 fn is_near(host: &str) -> bool {
     let host = match host.strip_prefix('[') {
         Some(six) => six.split(']').next().unwrap_or_default(),
@@ -269,7 +270,7 @@ fn is_near(host: &str) -> bool {
     match host.parse::<IpAddr>() {
         Ok(IpAddr::V4(four)) => four.is_loopback() || four.is_private() || four.is_link_local(),
         Ok(IpAddr::V6(six)) => six.is_loopback() || six.is_unique_local() || six.is_unicast_link_local(),
-        // A name without a dot is one of the network's own, such as the service of a container.
+        // A name without a dot belongs to the local network, such as the service of a container.
         Err(_) => !host.contains('.') || [".local", ".localhost"].iter().any(|end| host.ends_with(end)),
     }
 }

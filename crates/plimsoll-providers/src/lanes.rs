@@ -1,7 +1,7 @@
-//! One block at a time, in the order in which the blocks began.
+//! Emits one block at a time, in the order in which the blocks began.
 //!
-//! The wires name the block that a delta belongs to, and some servers do write parallel calls in turns. Events of the
-//! oldest open block go out at once; those of younger ones wait until it is closed.
+//! A delta names the block that it belongs to, and some servers interleave parallel calls. Events of the oldest open
+//! block are emitted at once. Those of later blocks wait until it is closed.
 
 use std::collections::VecDeque;
 
@@ -11,26 +11,28 @@ use serde_json::{Value, json};
 #[derive(Debug, Default)]
 pub(crate) struct Lanes {
     lanes: VecDeque<Lane>,
-    said: Said,
+    bytes: AnswerBytes,
 }
 
-/// Bytes of an answer so far, waiting events included.
+/// Bytes of an answer so far, including waiting events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Said {
-    /// Bytes that the model wrote: text, reasoning and calls. Output tokens bound them.
+pub(crate) struct AnswerBytes {
+    /// Bytes of the model's content: text, reasoning and calls. Output tokens bound them.
     pub(crate) by_model: usize,
-    /// Everything else that is kept: signatures, blocks of the provider's own tools, and the parts themselves.
+    /// All other bytes: signatures, blocks of the provider's own tools, and the fixed cost of parts.
     pub(crate) besides: usize,
 }
 
-/// Cost of a part in memory and in the store, about. Without it, parts without content would be free.
+/// Approximate cost of a part in memory and in the store. Without it, parts without content would be free.
 const PART_BYTES: usize = 256;
 
-/// Bytes that an output token may have. The longest tokens of vocabularies are runs of spaces and of the same character, up to
-/// 128 bytes; no text consists of them, and the average of real ones is 3 to 5.
+/// Maximum bytes that an output token is assumed to have. The longest tokens of vocabularies are runs of spaces or of
+/// one character, up to 128 bytes; no text consists of them, and the average of real text is 3 to 5.
 pub(crate) const BYTES_PER_TOKEN: u64 = 64;
 
-/// Output tokens that a call takes at least, for its name and what frames it.
+/// Minimum output tokens of a call, for its name and frame.
+///
+/// Without a minimum, an endless answer of calls without content would never be cut off.
 const CALL_TOKENS: usize = 10;
 
 #[derive(Debug)]
@@ -41,24 +43,24 @@ struct Lane {
 }
 
 impl Lanes {
-    /// A block begins.
+    /// Opens a block.
     pub(crate) fn open(&mut self, key: u64) {
         self.note_kept(PART_BYTES);
         self.lanes.push_back(Lane { key, is_closed: false, waiting: Vec::new() });
     }
 
-    /// Something is added to a block that is open.
+    /// Adds an event to an open block.
     pub(crate) fn write(&mut self, key: u64, event: AnswerEvent, out: &mut Vec<AnswerEvent>) {
         match &event {
             AnswerEvent::Text(text) | AnswerEvent::Thinking(text) | AnswerEvent::CallInput(text) => {
-                self.said.by_model = self.said.by_model.saturating_add(text.len());
+                self.bytes.by_model = self.bytes.by_model.saturating_add(text.len());
             }
             AnswerEvent::CallBegin { call, tool } => {
-                self.said.by_model =
-                    self.said.by_model.saturating_add(CALL_TOKENS * BYTES_PER_TOKEN as usize);
+                self.bytes.by_model =
+                    self.bytes.by_model.saturating_add(CALL_TOKENS * BYTES_PER_TOKEN as usize);
                 self.note_kept(call.len() + tool.len());
             }
-            // What these are made of was noted as it came.
+            // The content of these events was counted when it arrived.
             AnswerEvent::CallReady(_)
             | AnswerEvent::Signature(_)
             | AnswerEvent::Block(_)
@@ -73,17 +75,17 @@ impl Lanes {
         }
     }
 
-    /// Counts bytes that a decoder keeps and that are not words of the model.
+    /// Counts bytes that a decoder keeps and that are not content of the model.
     pub(crate) fn note_kept(&mut self, bytes: usize) {
-        self.said.besides = self.said.besides.saturating_add(bytes);
+        self.bytes.besides = self.bytes.besides.saturating_add(bytes);
     }
 
-    /// Bytes of the answer so far.
-    pub(crate) fn said(&self) -> Said {
-        self.said
+    /// Returns the bytes of the answer so far.
+    pub(crate) fn bytes_so_far(&self) -> AnswerBytes {
+        self.bytes
     }
 
-    /// A block is whole.
+    /// Closes a block.
     pub(crate) fn close(&mut self, key: u64, out: &mut Vec<AnswerEvent>) {
         if let Some(lane) = self.lanes.iter_mut().find(|lane| lane.key == key && !lane.is_closed) {
             lane.is_closed = true;
@@ -97,8 +99,8 @@ impl Lanes {
     }
 }
 
-/// A call's input from its JSON. What is no JSON is passed on as a string: the model's mistake is answered by the
-/// tool, and is no fault of the stream.
+/// Parses a call's input. Invalid JSON is passed on as a string: it is the model's mistake, which the tool reports to
+/// it, and not a fault of the stream.
 pub(crate) fn parse_input(json: &str) -> Value {
     if json.trim().is_empty() {
         return json!({});
@@ -106,7 +108,7 @@ pub(crate) fn parse_input(json: &str) -> Value {
     serde_json::from_str(json).unwrap_or_else(|_| Value::String(json.to_owned()))
 }
 
-/// A value under the provider's name.
+/// Wraps a value in an object under the provider's name.
 pub(crate) fn named(provider: &str, value: &Value) -> Value {
     json!({ provider: value })
 }

@@ -1,19 +1,19 @@
 //! # Model providers for Plimsoll
 //!
 //! The wire formats of Anthropic Messages, OpenAI Chat Completions and OpenAI Responses, typed both ways: a client
-//! builds requests and decodes streams with them, a test server or a proxy does the opposite.
+//! builds requests and decodes streams with them, and a test server or a proxy does the reverse.
 //!
 //! | to … | go to |
 //! |---|---|
 //! | read or write a provider's JSON | [`anthropic::wire`], [`chat::wire`], [`responses::wire`] |
 //! | turn a [`plimsoll::Window`] into a request | [`Prompt`], [`Request`] |
 //! | turn the bytes of a stream into events | [`Decoder`], [`AnswerEvent`] |
-//! | know what went wrong | [`ProviderError`] |
+//! | classify an error | [`ProviderError`] |
 //! | send a request and follow its answer | [`Client`], [`AnswerStream`] |
-//! | find out where to send it | [`ModelRef`], [`Endpoint`] |
+//! | choose the endpoint | [`ModelRef`], [`Endpoint`] |
 //!
-//! There are no sessions, no agent and no configuration files here, and nothing reads the environment but the proxy
-//! variables that the HTTP library follows.
+//! The crate knows nothing about sessions, agents or configuration files. It reads no environment variables, except that the
+//! HTTP library reads the proxy variables.
 //!
 //! ```
 //! use plimsoll::{Message, Policy, Window};
@@ -79,5 +79,5 @@ pub use request::{Body, Request};
 pub use retry::RetryPolicy;
 pub use secret::Secret;
 
-/// Fields that are not known here, kept as they came.
+/// Unknown fields, kept unchanged.
 pub type Extra = serde_json::Map<String, serde_json::Value>;

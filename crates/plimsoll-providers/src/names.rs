@@ -1,23 +1,26 @@
-//! Names as providers take them, and the way back.
+//! Names and ids that providers accept, and their mapping back.
 
 use std::collections::{HashMap, HashSet};
 
-/// The longest name of a tool that every provider takes.
+use plimsoll::window::legal_name;
+
+/// Maximum length of a tool's name that every provider accepts.
 const TOOL_LIMIT: usize = 64;
 
-/// How call ids have to look.
+/// Format of call ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct IdRule {
-    /// The longest id.
+    /// Maximum length.
     pub(crate) limit: usize,
-    /// Letters and digits only, and exactly as long as the limit.
+    /// Whether only letters and digits are allowed, and exactly `limit` of them.
     pub(crate) exact: bool,
 }
 
-/// Call ids in a request: letters, digits, `_` and `-`, within the provider's length; different ids stay different.
+/// Maps call ids to ids that the provider accepts: letters, digits, `_` and `-`, within its maximum length. Different
+/// ids stay different.
 ///
-/// A name depends on the id and on those before it, never on what comes later: the beginning of a request stays as it
-/// was while the conversation grows.
+/// The new id depends on the id and on earlier ones, never on later ones. The beginning of a request therefore stays
+/// byte-identical while the conversation grows, as the prompt cache requires.
 pub(crate) struct IdMap {
     rule: IdRule,
     given: HashMap<String, String>,
@@ -29,7 +32,7 @@ impl IdMap {
         IdMap { rule, given: HashMap::new(), taken: HashSet::new() }
     }
 
-    /// The id to write for `id`, always the same one.
+    /// Returns the new id for `id`; always the same one.
     pub(crate) fn id(&mut self, id: &str) -> String {
         if let Some(given) = self.given.get(id) {
             return given.clone();
@@ -42,8 +45,8 @@ impl IdMap {
             } else {
                 id.bytes().all(is_legal)
             };
-        // An id that does not fit is replaced by a hash of itself rather than cut: ids of one provider often differ
-        // only in their last letters.
+        // An id that does not fit is replaced by its hash and not shortened: ids of one provider often differ only in
+        // their last characters.
         let hashed = |round: u64| match exact {
             true => base36(hash(id, round), limit),
             false => format!("call_{}", base36(hash(id, round), 12)),
@@ -59,7 +62,8 @@ impl IdMap {
     }
 }
 
-/// FNV-1a: stable across builds, unlike the hashers of the standard library.
+/// FNV-1a. Unlike the hashers of the standard library it is the same in every process, so a resumed session sends the
+/// same request.
 fn hash(text: &str, round: u64) -> u64 {
     let bytes = text.bytes().chain(round.to_le_bytes());
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
@@ -79,15 +83,9 @@ fn is_legal(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-'
 }
 
-fn legal(name: &str) -> String {
-    let letters = name.chars().map(|c| if c.is_ascii() && is_legal(c as u8) { c } else { '_' });
-    let plain: String = letters.take(TOOL_LIMIT).collect();
-    if plain.is_empty() { "unknown".into() } else { plain }
-}
-
-/// Names of tools as the provider knows them, and what they are called here.
+/// Maps names of tools to the provider's names and back.
 ///
-/// Tools of MCP servers are named `server.tool` or longer than providers allow.
+/// Tools of MCP servers may be named `server.tool`, or have longer names than providers allow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ToolNames {
     to_wire: HashMap<String, String>,
@@ -95,12 +93,12 @@ pub struct ToolNames {
 }
 
 impl ToolNames {
-    /// The provider's name for a tool, always the same one.
+    /// Returns the provider's name for a tool; always the same one.
     pub(crate) fn wire(&mut self, tool: &str) -> String {
         if let Some(name) = self.to_wire.get(tool) {
             return name.clone();
         }
-        let plain = legal(tool);
+        let plain = legal_name(tool, TOOL_LIMIT);
         let mut free = plain.clone();
         let mut number = 1u64;
         while self.from_wire.contains_key(&free) {
@@ -113,7 +111,7 @@ impl ToolNames {
         free
     }
 
-    /// What a tool is called here that the provider names so; an unknown name is passed on.
+    /// Returns the tool with this provider's name. An unknown name is returned unchanged.
     pub fn own(&self, wire: &str) -> String {
         self.from_wire.get(wire).cloned().unwrap_or_else(|| wire.to_owned())
     }

@@ -1,4 +1,4 @@
-//! From a prompt to a request on one of the wires.
+//! Builds a request from a prompt for one of the wire formats.
 
 use serde_json::Value;
 
@@ -7,16 +7,16 @@ use crate::names::ToolNames;
 use crate::prompt::{BuildError, Prompt};
 use crate::{anthropic, chat, responses};
 
-/// A request, with what is needed to read its answer.
+/// A request, with what is needed to decode its answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// What is sent.
+    /// The body.
     pub body: Body,
-    /// The provider's name.
+    /// Name of the provider.
     pub provider: String,
     /// The model.
     pub model: String,
-    /// What the tools are called on the wire.
+    /// Mapping of tool names.
     pub tools: ToolNames,
 }
 
@@ -32,9 +32,8 @@ pub enum Body {
 }
 
 impl Request {
-    /// Build the request for a prompt. Whatever the window holds, the provider's rules are kept: an answer that was
-    /// made by another provider loses its signatures, call ids are adapted, files the provider has no place for are
-    /// named instead.
+    /// Builds the request for a prompt. The result obeys the provider's rules for any window: reasoning of another
+    /// provider is omitted, call ids are adapted, and files that cannot be sent are mentioned by name.
     pub fn build(wire: Wire, prompt: &Prompt<'_>) -> Result<Request, BuildError> {
         prompt.window.check()?;
         prompt.check_choice()?;
@@ -48,7 +47,7 @@ impl Request {
         Ok(Request { body, provider, model, tools })
     }
 
-    /// The wire format it is written in.
+    /// The wire format.
     pub fn wire(&self) -> Wire {
         match self.body {
             Body::Anthropic(_) => Wire::Anthropic,
@@ -57,7 +56,7 @@ impl Request {
         }
     }
 
-    /// The longest answer in tokens, if the request sets one.
+    /// Maximum tokens of the answer, if the request sets it.
     pub fn max_tokens(&self) -> Option<u64> {
         match &self.body {
             Body::Anthropic(body) => Some(body.max_tokens),
@@ -73,11 +72,11 @@ impl Request {
             Body::Chat(body) => serde_json::to_value(body),
             Body::Responses(body) => serde_json::to_value(body),
         };
-        // None of these types has keys that are not strings, the one thing that cannot be written.
+        // Serialising cannot fail: all keys of these types are strings.
         value.unwrap_or_default()
     }
 
-    /// The body as it is sent.
+    /// The body as bytes.
     pub fn to_bytes(&self) -> Vec<u8> {
         let bytes = match &self.body {
             Body::Anthropic(body) => serde_json::to_vec(body),

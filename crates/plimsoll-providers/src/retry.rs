@@ -1,21 +1,21 @@
-//! When to send a request again.
+//! Decides when a request is retried.
 
 use std::hash::{BuildHasher, RandomState};
 use std::time::{Duration, SystemTime};
 
 use crate::error::ProviderError;
 
-/// When to send a request again.
+/// When a request is retried.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RetryPolicy {
-    /// How often at most, after the first time.
+    /// Maximum number of retries.
     pub retries: u32,
-    /// The first wait; each further one is twice as long.
+    /// First wait; each further one is twice as long.
     pub base: Duration,
-    /// The longest wait that is chosen here.
+    /// Maximum wait, unless the provider asks for more.
     pub longest: Duration,
-    /// The longest wait that a provider may ask for. If it asks for more, its error is reported at once: a person
-    /// decides better than a process that hangs for an hour.
+    /// Maximum wait that a provider may ask for. If it asks for more, the error is reported at once: the user can
+    /// decide better than a process that hangs for an hour.
     pub longest_asked: Duration,
 }
 
@@ -31,23 +31,24 @@ impl Default for RetryPolicy {
 }
 
 impl RetryPolicy {
-    /// Never.
+    /// A policy without retries.
     pub fn never() -> RetryPolicy {
         RetryPolicy { retries: 0, ..RetryPolicy::default() }
     }
 
-    /// How long to wait after a failure before the next try; none if there is to be none. `tried` counts the retries
-    /// so far, `chance` is between 0 and 1.
+    /// Returns the wait before the next attempt, or `None` if the error must not be retried. `tried` is the number of
+    /// retries so far, `chance` is between 0 and 1.
     pub fn wait(&self, error: &ProviderError, tried: u32, chance: f64) -> Option<Duration> {
         if tried >= self.retries || !error.is_transient() {
             return None;
         }
         let spread = chance.clamp(0.0, 1.0);
         match error.retry_after() {
-            // Never before the time asked for, and not all at the same moment after it.
+            // At least the requested time, plus jitter, so that waiting clients do not all return at the same moment.
             Some(asked) if asked <= self.longest_asked => Some(asked + asked.mul_f64(0.1 * spread)),
             Some(_) => None,
             None => {
+                // Between 75 and 100 % of the wait, so that clients that failed together do not retry together.
                 let doubled = self.base.saturating_mul(2u32.saturating_pow(tried)).min(self.longest);
                 Some(doubled.mul_f64(0.75 + 0.25 * spread))
             }
@@ -55,15 +56,16 @@ impl RetryPolicy {
     }
 }
 
-/// A number between 0 and 1. The standard library's hasher keys are random, which is all that jitter needs.
+/// Returns a random number between 0 and 1. The standard library's hasher keys are random, which is sufficient for
+/// jitter.
 pub(crate) fn chance() -> f64 {
     RandomState::new().hash_one(0u8) as f64 / u64::MAX as f64
 }
 
-/// The wait that the headers of an answer ask for: `retry-after-ms`, or `retry-after` in seconds or as a date.
+/// Returns the wait that the headers of an answer request: `retry-after-ms`, or `retry-after` in seconds or as a date.
 ///
-/// A date is compared with the answer's own `date`, so a wrong clock on this machine does not matter; `now` is for servers
-/// that send none. A date that has passed asks for nothing, and the usual wait applies.
+/// A date is compared with the answer's own `date`, so a wrong clock on this machine does not matter; `now` is used if
+/// the server sends none. A date in the past is ignored, and the usual wait applies.
 pub(crate) fn asked_wait(header: impl Fn(&str) -> Option<String>, now: SystemTime) -> Option<Duration> {
     let number = |name: &str| header(name)?.trim().parse::<f64>().ok();
     let date = |name: &str| httpdate::parse_http_date(header(name)?.trim()).ok();
@@ -81,7 +83,7 @@ mod tests {
     use super::asked_wait;
 
     fn wait(headers: &[(&str, &str)]) -> Option<Duration> {
-        // Half a minute after the date of the examples.
+        // 30 seconds after the date of the examples.
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(784_111_777 + 30);
         let find =
             |name: &str| headers.iter().find(|(own, _)| *own == name).map(|(_, value)| (*value).to_owned());

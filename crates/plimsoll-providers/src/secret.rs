@@ -1,4 +1,4 @@
-//! Keys that are never shown.
+//! Keys that are never displayed.
 
 use std::fmt;
 
@@ -7,19 +7,19 @@ use std::fmt;
 pub struct Secret(String);
 
 impl Secret {
-    /// Keep a key. White space around it, as files and shells leave it, is no part of it.
+    /// Creates a secret. White space around it, which files and shells leave, is removed.
     pub fn new(key: impl AsRef<str>) -> Secret {
         Secret(key.as_ref().trim().to_owned())
     }
 
-    /// The key itself, for the header it is sent in.
+    /// Returns the key itself, for the header it is sent in.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// A text without this key, and without anything else that looks like one.
+    /// Returns a text without this key and without anything else that looks like a key.
     ///
-    /// Providers quote the key they were given, in full or in part, and a gateway's address may carry one.
+    /// Providers quote the key they received, in full or in part, and a gateway's URL may contain one.
     pub(crate) fn strip_from(&self, text: &str) -> String {
         let without = if self.0.len() < 4 { text.to_owned() } else { text.replace(&self.0, "[key]") };
         plimsoll::redact::redact(&without).text

@@ -1,22 +1,22 @@
-//! Server-sent events: from bytes to events, in whatever pieces the bytes come.
+//! Reads server-sent events from bytes that may be split at any position.
 //!
-//! A reader of our own rather than a crate's, because of three needs that none of them meets together: a cap on the
-//! size of an event, linear time however small the pieces are, and knowing at the end whether an event is unfinished.
-//! It takes bytes and gives events, without any stream or runtime, so that a property can feed it any chunking.
+//! No existing crate has all of these: a limit on the size of an event, linear time for small pieces
+//! (`eventsource-stream` is quadratic), and knowing at the end whether an event is incomplete. The reader takes bytes
+//! and returns events, without a stream or runtime, so that a property can feed it any chunking.
 
 /// An event of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SseEvent {
-    /// Its name, if it has one.
+    /// Name of the event, if it has one.
     pub event: Option<String>,
-    /// Its data; lines are joined by line feeds.
+    /// Data of the event; lines are joined by line feeds.
     pub data: String,
 }
 
-/// An event is larger than allowed.
+/// Error for an event that is too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TooLarge {
-    /// The cap, in bytes.
+    /// The limit in bytes.
     pub limit: usize,
 }
 
@@ -26,23 +26,23 @@ const BOM: &[u8] = b"\xef\xbb\xbf";
 #[derive(Clone, Debug)]
 pub struct SseReader {
     limit: usize,
-    /// The line that is being read.
+    /// The current line.
     line: Vec<u8>,
-    /// The last line ended in a carriage return, so a line feed that follows belongs to it.
+    /// Whether the last line ended in a carriage return, so that a following line feed belongs to it.
     after_cr: bool,
-    /// A byte-order mark is allowed before the first line only.
+    /// Whether this is the first line, where a byte-order mark is allowed.
     first_line: bool,
     event: Option<String>,
     data: Option<Vec<u8>>,
 }
 
 impl SseReader {
-    /// A reader that refuses events of more than `limit` bytes.
+    /// Creates a reader that rejects events of more than `limit` bytes.
     pub fn new(limit: usize) -> SseReader {
         SseReader { limit, line: Vec::new(), after_cr: false, first_line: true, event: None, data: None }
     }
 
-    /// Read more bytes, adding the events that they complete to `events`.
+    /// Reads more bytes and adds the events that they complete to `events`.
     pub fn push(&mut self, mut bytes: &[u8], events: &mut Vec<SseEvent>) -> Result<(), TooLarge> {
         while !bytes.is_empty() {
             if std::mem::take(&mut self.after_cr) && bytes[0] == b'\n' {
@@ -64,7 +64,7 @@ impl SseReader {
         Ok(())
     }
 
-    /// The event that the stream ended in, if it did not end between two.
+    /// Returns the incomplete event at the end of the stream, if there is one.
     pub fn finish(&mut self) -> Option<SseEvent> {
         if !self.line.is_empty() {
             self.end_line();
@@ -97,7 +97,7 @@ impl SseReader {
                 None => self.data = Some(value.to_vec()),
             },
             b"event" => self.event = Some(String::from_utf8_lossy(value).into_owned()),
-            // Comments have an empty field name; ids and retry times do not matter here.
+            // Comments have an empty field name. Ids and retry times are not needed here.
             _ => {}
         }
         None

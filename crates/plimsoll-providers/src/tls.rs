@@ -1,6 +1,6 @@
-//! Failures of secure connections: recognised among the causes of a network error, with what to do about each.
+//! Recognises failures of secure connections among the causes of a network error, and says how to fix them.
 //!
-//! Trying again does not help against a certificate that is expired or unknown, and the words of the TLS library do not say what
+//! A retry does not help against an expired or unknown certificate, and the messages of the TLS library do not say what
 //! does.
 
 use std::error::Error;
@@ -8,11 +8,11 @@ use std::io;
 
 use rustls::CertificateError;
 
-/// What is wrong with a secure connection and what to do about it; `None` if the error has another cause.
+/// Returns what is wrong with a secure connection and how to fix it; `None` if the error has another cause.
 pub(crate) fn problem(error: &(dyn Error + 'static)) -> Option<String> {
     let error = cause(error)?;
     let advice = match error {
-        // The server or something in between is at fault for the moment.
+        // A transient failure of the server or of something in between.
         rustls::Error::AlertReceived(rustls::AlertDescription::InternalError) | rustls::Error::General(_) => {
             return None;
         }
@@ -40,7 +40,7 @@ fn certificate_advice(error: &CertificateError) -> &'static str {
         CertificateError::NotValidForName | CertificateError::NotValidForNameContext { .. } => {
             "the certificate is of another host: check the host in the base URL"
         }
-        // The library has no kind of its own for what `openssl req -x509` makes by default.
+        // The library has no error kind for the certificate that `openssl req -x509` creates by default.
         other if other.to_string().contains("CaUsedAsEndEntity") => {
             "the server uses the certificate of an issuer as its own: create one for the server \
              (`basicConstraints=CA:FALSE`)"
@@ -49,8 +49,8 @@ fn certificate_advice(error: &CertificateError) -> &'static str {
     }
 }
 
-/// The error of the TLS library behind a network error. An I/O error hides what it was made of: its source is the source of
-/// that, so the error itself has to be asked for.
+/// Returns the TLS library's error among the causes of a network error. An I/O error's `source` skips the error that it
+/// wraps, so the wrapped error has to be asked for.
 fn cause<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e rustls::Error> {
     let mut next = Some(error);
     while let Some(error) = next {

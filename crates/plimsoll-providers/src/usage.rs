@@ -1,8 +1,6 @@
-//! What providers count, in one convention: input without what was read from or written to the cache, output without
-//! reasoning.
+//! Converts providers' usage into one convention: input without cache reads and writes, output without reasoning.
 //!
-//! A usage without any input is given as none: it says nothing about the window, and taken at its word it would make
-//! a full window look empty.
+//! A usage without any input becomes `None`: it says nothing about the window, and would make a full window look empty.
 
 use plimsoll::{Tokens, Usage};
 use serde_json::Value;
@@ -33,7 +31,7 @@ impl Counts {
         Some(usage)
     }
 
-    /// OpenAI's convention: what was cached is part of the input, reasoning of the output.
+    /// Converts OpenAI's convention, in which input includes cached tokens and output includes reasoning.
     fn inclusive(
         input: Option<u64>,
         output: Option<u64>,
@@ -43,8 +41,8 @@ impl Counts {
         let output = output.unwrap_or(0);
         let input = input.or_else(|| total?.checked_sub(output)).unwrap_or(0);
         let Details { cache_read, cache_write, reasoning } = details;
-        // Some servers (xAI, Gemini's compatible one) count reasoning beside the output: then only the sum of all
-        // three is the total.
+        // Some servers (xAI, Gemini's compatible one) count reasoning in addition to the output: then only the sum of
+        // all three equals the total.
         let sum = input.saturating_add(output);
         let beside = reasoning > output || (reasoning > 0 && total == Some(sum.saturating_add(reasoning)));
         let counts = Counts {
@@ -52,7 +50,7 @@ impl Counts {
             input: input.saturating_sub(cache_read).saturating_sub(cache_write),
             output: if beside { output } else { output - reasoning },
             reasoning,
-            // More cached than sent cannot be; the sum has to stay the input.
+            // Cached tokens cannot exceed the input, and the sum must stay the input.
             cache_read: cache_read.min(input),
             cache_write: cache_write.min(input.saturating_sub(cache_read)),
         };
@@ -68,7 +66,7 @@ struct Details {
 }
 
 impl anthropic::wire::Usage {
-    /// In the engine's terms; none where no input was counted.
+    /// Converts to the engine's terms; `None` if no input was counted.
     pub fn normalise(&self) -> Option<Usage> {
         let by_ttl = self.cache_creation.as_ref().map(|written| {
             written.ephemeral_5m_input_tokens.saturating_add(written.ephemeral_1h_input_tokens)
@@ -87,8 +85,8 @@ impl anthropic::wire::Usage {
         counts.usage()
     }
 
-    /// Take over what a later event counted. Its counts are sums since the beginning, but it may leave some out, and
-    /// gateways send zeros for those they do not know.
+    /// Takes over the counts of a later event. They are totals since the beginning, but some may be missing, and
+    /// gateways send zeros for unknown ones.
     pub(crate) fn update(&mut self, later: anthropic::wire::Usage) {
         fn newer(old: &mut Option<u64>, new: Option<u64>) {
             if new.is_some_and(|new| new > 0 || old.is_none()) {
@@ -113,12 +111,12 @@ fn details(input: Option<&chat::wire::InputDetails>, output: Option<&chat::wire:
 }
 
 impl chat::wire::Usage {
-    /// In the engine's terms; none where no input was counted.
+    /// Converts to the engine's terms; `None` if no input was counted.
     pub fn normalise(&self) -> Option<Usage> {
         let mut details =
             details(self.prompt_tokens_details.as_ref(), self.completion_tokens_details.as_ref());
         if details.cache_read == 0 {
-            // DeepSeek's name for it.
+            // DeepSeek's name of the field.
             let hit = self.extra.get("prompt_cache_hit_tokens").and_then(Value::as_u64);
             details.cache_read = hit.unwrap_or(0);
         }
@@ -127,7 +125,7 @@ impl chat::wire::Usage {
 }
 
 impl responses::wire::Usage {
-    /// In the engine's terms; none where no input was counted.
+    /// Converts to the engine's terms; `None` if no input was counted.
     pub fn normalise(&self) -> Option<Usage> {
         let details = details(self.input_tokens_details.as_ref(), self.output_tokens_details.as_ref());
         Counts::inclusive(self.input_tokens, self.output_tokens, self.total_tokens, details)

@@ -1,7 +1,7 @@
-//! Redaction beside its yardstick: one count of newlines with `memchr` over the same bytes, in the same run.
+//! Compares redaction with a baseline: counting newlines with `memchr` in the same bytes, in the same run.
 //!
-//! `code` has no secret and few clues, which is what most texts are like. `clues` is made of nothing but lines that
-//! look like secrets, and of secrets. `beginnings` are clues without an end, the worst case of a hostile text.
+//! `code` has no secret and few clues, like most texts. `clues` consists only of lines that look like secrets, and of
+//! secrets. `beginnings` are clues without an end, the worst case of a hostile text.
 
 #![allow(missing_docs)]
 

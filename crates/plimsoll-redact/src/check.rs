@@ -11,7 +11,7 @@ use crate::value::{
 };
 use crate::words::is_listed;
 
-/// A value and where it was found.
+/// A value with its location.
 pub(crate) struct Found<'t> {
     pub(crate) text: &'t str,
     pub(crate) value: &'t str,
@@ -26,9 +26,9 @@ pub(crate) struct Found<'t> {
 /// A condition on a value.
 #[derive(Clone, Copy)]
 pub(crate) enum Check {
-    /// `6`: at least so many bytes.
+    /// `6`: minimum number of bytes.
     Least(usize),
-    /// `<1024`: at most so many bytes.
+    /// `<1024`: maximum number of bytes.
     Most(usize),
     /// `mixed`, `!mixed`
     Is(fn(&Found<'_>) -> bool, bool),
@@ -45,7 +45,7 @@ impl std::fmt::Debug for Check {
 }
 
 impl Check {
-    /// The checks of a column, and the words of it that are none.
+    /// Splits a column into its checks and its other words.
     pub(crate) fn parse(column: &'static str) -> (Vec<&'static str>, Vec<Check>) {
         let mut others = Vec::new();
         let checks = column.split(' ').filter(|word| !word.is_empty()).filter_map(|word| {
@@ -75,10 +75,10 @@ impl Check {
     }
 }
 
-/// The condition of a name.
+/// Returns the condition with a name.
 fn test(name: &str) -> Option<fn(&Found<'_>) -> bool> {
     Some(match name {
-        // What the value is made of.
+        // Characters of the value.
         "digit" => |found| has_digit(found.value),
         "digits" => |found| found.value.bytes().all(|byte| byte.is_ascii_digit()),
         "lowercase" => |found| found.value.bytes().any(|byte| byte.is_ascii_lowercase()),
@@ -92,7 +92,7 @@ fn test(name: &str) -> Option<fn(&Found<'_>) -> bool> {
         "base64" => {
             |found| found.value.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-+/=".contains(&byte))
         }
-        // What it looks like.
+        // Appearance of the value.
         "mixed" => |found| is_mixed(found.value),
         "random" => |found| is_random(found.value),
         "wordy" => |found| is_wordy(found.value),
@@ -123,7 +123,7 @@ fn test(name: &str) -> Option<fn(&Found<'_>) -> bool> {
             let first = found.value.split(' ').next().unwrap_or_default();
             is_placeholder(first) || is_identifier(first) || is_path(first)
         },
-        // `The password is shared by all of them` begins with what happens to it.
+        // `The password is shared by all of them`: the word says what happens to the password.
         "deed" => |found| {
             let first = found.value.split_whitespace().next().unwrap_or_default();
             first.len() > 4 && ["ed", "ing", "ly"].iter().any(|end| first.ends_with(end))
@@ -137,7 +137,7 @@ fn test(name: &str) -> Option<fn(&Found<'_>) -> bool> {
             |found| found.value.trim().len() == found.value.len() && !is_quoted_placeholder(found.value)
         }
         "single-quoted" => |found| matches!(found.quote, Some(Quote::Mark(b'\'', _))),
-        // What surrounds it.
+        // Context of the value.
         "checksum" => |found| {
             let before = near_before(found.text, found.clue.start, 7);
             ["sha256", "sha384", "sha512"].iter().any(|hash| before.starts_with(hash))
@@ -148,7 +148,7 @@ fn test(name: &str) -> Option<fn(&Found<'_>) -> bool> {
             near_before(found.text, found.clue.start, 1).contains(['/', '+'])
                 && found.text[found.clue.clone()].bytes().all(|byte| byte.is_ascii_alphanumeric())
         },
-        // In prose something is identified by a `name`.
+        // In prose, `identified by` is followed by a `name`.
         "sql" => |found| {
             matches!(found.quote, Some(Quote::Mark(b'\'', _)))
                 || !found.text[found.clue.clone()].ends_with("by ")
@@ -179,7 +179,7 @@ fn test(name: &str) -> Option<fn(&Found<'_>) -> bool> {
             found.text[found.range.end..].starts_with([',', ')']) || is_named(found, Named::is_argument)
         },
         "statement" => |found| found.named.is_some_and(|named| named.is_statement(found.range.end)),
-        // What the name is.
+        // Spelling of the name.
         "upper" => |found| is_named(found, Named::is_upper),
         "environment" => |found| is_named(found, |named| named.is_upper() && named.name.contains('_')),
         "key" => |found| is_named(found, |named| named.is_called(&["key"])),

@@ -7,7 +7,7 @@ use crate::cursor::Cursor;
 use crate::table::Command;
 use crate::value::is_placeholder;
 
-/// The longest command line looked through.
+/// Maximum length of a command line.
 const LONGEST_LINE: usize = 600;
 
 /// A word of a command line.
@@ -81,7 +81,7 @@ fn password(way: &str, words: &[Word<'_>], at: usize) -> Option<Range<usize>> {
     }
 }
 
-/// Digits alone may be a password here, unless they are a port or a pair of ids.
+/// Whether a value can be a password argument. Digits can, unless they are a port or a pair of ids.
 fn is_password_argument(value: &str) -> bool {
     let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
     value.len() >= 2 && !value.starts_with(['-', '/', ')', ']']) && (is_number || !is_placeholder(value))

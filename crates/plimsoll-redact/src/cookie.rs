@@ -5,14 +5,13 @@ use std::ops::Range;
 use crate::cursor::Cursor;
 use crate::words::is_listed;
 
-/// Cookies of a line looked through.
+/// Maximum number of cookies in a line.
 const MOST_COOKIES: usize = 100;
 
-/// Longer names name no cookie.
+/// Maximum length of a cookie's name.
 const LONGEST_COOKIE_NAME: usize = 128;
 
-/// The values of all cookies of the `Cookie` or `Set-Cookie` header of that name.
-/// Also says where they end.
+/// Returns the values of all cookies in a `Cookie` or `Set-Cookie` header, and their end.
 pub(crate) fn cookies(text: &str, name: Range<usize>) -> (Vec<Range<usize>>, usize) {
     let mut cursor = Cursor::new(text, name.end);
     let is_flag = text[..name.start].ends_with("--");

@@ -1,4 +1,4 @@
-//! Reading on from a place in a text: spaces, quotes, values.
+//! Reads on from a position in a text: spaces, quotes, values.
 
 use std::ops::Range;
 
@@ -31,7 +31,7 @@ const WRITTEN_QUOTES: [(&str, &str); 9] = [
 pub(crate) enum Quote {
     /// The mark and the backslashes before it.
     Mark(u8, usize),
-    /// What closes a mark of several characters.
+    /// Closing text of a mark that is written in several characters.
     Written(&'static str),
 }
 

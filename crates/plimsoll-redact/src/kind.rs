@@ -6,8 +6,9 @@ use serde::{Deserialize, Serialize};
 
 /// A secret that was replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Found {
-    /// Its shape.
+    /// Shape of the secret.
     pub kind: SecretKind,
     /// The service that issues such secrets, if the shape identifies it.
     pub service: Option<&'static str>,
@@ -16,6 +17,7 @@ pub struct Found {
 /// Shapes of secrets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum SecretKind {
     /// A private key in PEM or PGP armour.
     PrivateKey,
@@ -50,5 +52,5 @@ impl fmt::Display for SecretKind {
     }
 }
 
-/// What a replaced secret begins with. Nothing that contains this is looked at again.
+/// Beginning of the mark that replaces a secret. Text with this mark is not searched again.
 pub(crate) const MARK: &str = "[redacted: ";

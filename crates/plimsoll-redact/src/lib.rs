@@ -24,15 +24,16 @@ pub use kind::{Found, SecretKind};
 
 /// A text without secrets of known shapes.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Redacted {
     /// The text with each secret replaced by `[redacted: …]`.
     pub text: String,
-    /// What was replaced.
+    /// The secrets that were replaced.
     pub found: Vec<Found>,
 }
 
-/// How often the result is searched again. What was replaced no longer stands between what is left, so that can look
-/// like a secret which did not before; it settles in the second round but for texts made to prevent it.
+/// Maximum number of searches. Removing a secret can make the text around it look like another one; except in hostile
+/// texts, the second search finds nothing new.
 const ROUNDS: usize = 4;
 
 /// Replaces every secret of a known shape. Idempotent.

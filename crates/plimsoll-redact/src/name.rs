@@ -1,11 +1,11 @@
-//! Names that give a value away: `password`, `client_secret`, `apiKey`.
+//! Names of secrets: `password`, `client_secret`, `apiKey`.
 //!
-//! A name is taken apart into words first. So `tokenizer` is no `token`, `maxTokens` is none either, and
-//! `PASSWORD_MIN_LENGTH` is about passwords without being one.
+//! A name is split into words first. So `tokenizer` is not a `token`, nor is `maxTokens`, and `PASSWORD_MIN_LENGTH`
+//! describes passwords without being one.
 
 use crate::words::{is_listed, words};
 
-/// How much a name says about its value.
+/// How strongly a name indicates a secret.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Name {
     /// Any other `…_key`: only a long random value is believed.
@@ -20,7 +20,7 @@ pub(crate) enum Name {
     Phrase,
 }
 
-/// What `name` says about its value: an identifier in any usual spelling. Of a dotted one the last part counts.
+/// Classifies a name: an identifier in any usual spelling. The last part of a dotted one counts.
 pub(crate) fn classify(name: &str) -> Option<Name> {
     let last = name.rsplit('.').next().unwrap_or(name);
     let spelled = separate_words(last);

@@ -10,7 +10,7 @@ use crate::check::Found;
 use crate::cursor::{Cursor, near_before};
 use crate::identifier::Named;
 use crate::name::Name;
-use crate::reader::{Read, Reader};
+use crate::reader::{ReadValue, Reader};
 use crate::table::{TABLE, ValueRow};
 
 /// Maximum length of a name.
@@ -61,7 +61,7 @@ impl<'t> Named<'t> {
             }
             let Some(after) = notation.after.match_at(text, self.end) else { continue };
             let read = match after.group {
-                Some(range) => Some(Read { range, quote: None }),
+                Some(range) => Some(ReadValue { range, quote: None }),
                 None => notation.reader.read(text, after.range.end),
             };
             let rows = TABLE.values.get(notation.name).into_iter().flatten();
@@ -129,7 +129,7 @@ impl<'t> Named<'t> {
         None
     }
 
-    fn judge(&self, row: &ValueRow, read: Read) -> Option<Range<usize>> {
+    fn judge(&self, row: &ValueRow, read: ReadValue) -> Option<Range<usize>> {
         let found = Found {
             text: self.text,
             value: self.text.get(read.range.clone())?,

@@ -9,7 +9,7 @@ use regex_automata::{Anchored, Input};
 
 use crate::cursor::near_before;
 
-/// A longer user and password in a URL are none.
+/// Maximum length of a user and password in a URL.
 const LONGEST_AUTHORITY: usize = 320;
 
 static PATTERNS: &str = include_str!("patterns.txt");
@@ -23,7 +23,7 @@ pub(crate) struct Pattern {
     regex: OnceLock<Option<Regex>>,
 }
 
-/// What a pattern matched.
+/// A match of a pattern.
 pub(crate) struct Match {
     /// Index of the alternative.
     pub(crate) alternative: usize,
@@ -47,7 +47,7 @@ impl Pattern {
     pub(crate) fn regex(&self) -> Option<&Regex> {
         self.regex
             .get_or_init(|| {
-                // Searches are anchored and short: what speeds up others only costs time to build.
+                // Searches are anchored and short: optimisations for long searches would only cost time to build.
                 let config =
                     Regex::config().utf8_empty(false).auto_prefilter(false).dfa(false).onepass(false);
                 let end = if self.is_before { "$" } else { "" };
@@ -63,7 +63,7 @@ impl Pattern {
 
     /// The match that begins at `at`.
     pub(crate) fn match_at(&self, text: &str, at: usize) -> Option<Match> {
-        // Most URLs have no user, and one look for the sign is cheaper than a search.
+        // Most URLs have no user, and looking for `@` is cheaper than a search.
         if self.sources.len() == 1 && self.sources[0].ends_with(")@") {
             let near = text.as_bytes().get(at..text.len().min(at + LONGEST_AUTHORITY))?;
             memchr::memchr(b'@', near)?;

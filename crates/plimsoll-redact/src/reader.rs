@@ -26,9 +26,9 @@ pub(crate) enum Reader {
     Pattern(Pattern),
 }
 
-/// What a reader found.
+/// The value that a reader found.
 #[derive(Clone, Debug)]
-pub(crate) struct Read {
+pub(crate) struct ReadValue {
     pub(crate) range: Range<usize>,
     pub(crate) quote: Option<Quote>,
 }
@@ -52,9 +52,9 @@ impl Reader {
     }
 
     /// The value that begins at `at`.
-    pub(crate) fn read(&self, text: &str, at: usize) -> Option<Read> {
+    pub(crate) fn read(&self, text: &str, at: usize) -> Option<ReadValue> {
         let mut cursor = Cursor::new(text, at);
-        let word = |stops| Some(Read { range: Cursor::new(text, at).word(stops), quote: None });
+        let word = |stops| Some(ReadValue { range: Cursor::new(text, at).word(stops), quote: None });
         match self {
             Reader::Whole | Reader::Rest => None,
             Reader::Word => word(never),
@@ -64,18 +64,18 @@ impl Reader {
             Reader::Variable => word(ends_assignment),
             Reader::Pattern(pattern) => {
                 let found = pattern.match_at(text, at)?;
-                Some(Read { range: found.group.unwrap_or(found.range), quote: None })
+                Some(ReadValue { range: found.group.unwrap_or(found.range), quote: None })
             }
             Reader::Value | Reader::Text | Reader::Literal => match cursor.quote() {
                 Some(quote) => {
                     let quoted = cursor.quoted(quote);
                     if quoted.closed || !matches!(self, Reader::Literal) {
-                        return Some(Read { range: quoted.range, quote: Some(quote) });
+                        return Some(ReadValue { range: quoted.range, quote: Some(quote) });
                     }
                     // The text was cut after the word, or this is not an opening quote.
                     let range = Cursor::new(text, quoted.range.start).word(between_others);
                     let is_cut = Cursor::new(text, range.end).line(1).is_empty();
-                    is_cut.then_some(Read { range, quote: Some(quote) })
+                    is_cut.then_some(ReadValue { range, quote: Some(quote) })
                 }
                 None if matches!(self, Reader::Value) => word(between_others),
                 None if matches!(self, Reader::Text) => word(never),

@@ -7,7 +7,7 @@ use aho_corasick::{AhoCorasick, AhoCorasickKind, MatchKind};
 
 use crate::cursor::Cursor;
 use crate::kind::{Found, MARK, SecretKind};
-use crate::reader::{Read, Reader};
+use crate::reader::{ReadValue, Reader};
 use crate::shape::is_start;
 use crate::table::{Row, TABLE};
 use crate::{check, command, cookie, named, shape};
@@ -15,7 +15,7 @@ use crate::{check, command, cookie, named, shape};
 /// Maximum number of bytes before a clue that patterns see.
 const LONGEST_BEFORE: usize = 320;
 
-/// The same for private keys, whose body may precede the clue.
+/// Maximum number of bytes before the clue of a private key, whose body may precede it.
 const LONGEST_KEY: usize = 8 * 1024;
 
 /// A secret in a text.
@@ -25,7 +25,7 @@ pub(crate) struct Span {
     pub(crate) found: Found,
 }
 
-/// What a clue belongs to.
+/// Owner of a clue.
 #[derive(Clone, Copy, Debug)]
 enum Clue {
     Row(usize),
@@ -65,7 +65,7 @@ static CLUES: LazyLock<Clues> = LazyLock::new(|| {
 
 /// All secrets of a text, in order, none overlapping another.
 pub(crate) fn search(text: &str) -> Vec<Span> {
-    let mut search = Search { text, spans: Vec::new(), done: Done::default() };
+    let mut search = Search { text, spans: Vec::new(), done: Progress::default() };
     if let Some(texts) = &CLUES.texts {
         for hit in texts.find_overlapping_iter(text) {
             if let Some(clue) = CLUES.clues.get(hit.pattern().as_usize()) {
@@ -82,13 +82,13 @@ pub(crate) fn search(text: &str) -> Vec<Span> {
 struct Search<'t> {
     text: &'t str,
     spans: Vec<Span>,
-    done: Done,
+    done: Progress,
 }
 
 /// How far each kind of clue has been read. Clues before that are skipped: a text that consists of clues only would
 /// otherwise be read once per clue.
 #[derive(Default)]
-struct Done {
+struct Progress {
     names: usize,
     commands: usize,
     cookies: usize,
@@ -98,7 +98,7 @@ struct Done {
 
 impl Search<'_> {
     fn add(&mut self, kind: SecretKind, service: Option<&'static str>, range: Range<usize>) {
-        // What was replaced before is not replaced again, whatever it has become a part of.
+        // Text that was already replaced is not replaced again.
         let is_new =
             self.text.get(range.clone()).is_some_and(|value| !value.is_empty() && !value.contains(MARK));
         if is_new {
@@ -156,7 +156,7 @@ impl Search<'_> {
         }
     }
 
-    /// What was found, in order; of those that overlap the most telling kind for all of them.
+    /// Returns the matches in order. Overlapping ones become one with the most specific kind.
     fn merged(mut self) -> Vec<Span> {
         self.spans.sort_by_key(|span| (span.range.start, span.range.end));
         let mut merged: Vec<Span> = Vec::with_capacity(self.spans.len());
@@ -178,15 +178,15 @@ impl Search<'_> {
     }
 }
 
-/// What a row matched around its clue.
-struct Hit {
+/// A match of a row around its clue.
+struct RowMatch {
     /// To be replaced.
     range: Range<usize>,
     judged: Range<usize>,
     quote: Option<crate::cursor::Quote>,
 }
 
-fn hit(text: &str, row: &Row, clue: &Range<usize>) -> Option<Hit> {
+fn hit(text: &str, row: &Row, clue: &Range<usize>) -> Option<RowMatch> {
     let is_clue = !row.is_exact || row.clues.iter().any(|known| *known == text[clue.clone()]);
     if !is_clue || (row.is_start && row.before.is_none() && !is_start(text.as_bytes(), clue.start)) {
         return None;
@@ -205,18 +205,18 @@ fn hit(text: &str, row: &Row, clue: &Range<usize>) -> Option<Hit> {
     if row.is_start && !is_start(text.as_bytes(), start) {
         return None;
     }
-    let all = |range: Range<usize>| Some(Hit { judged: range.clone(), range, quote: None });
+    let all = |range: Range<usize>| Some(RowMatch { judged: range.clone(), range, quote: None });
     let Some(after) = after else { return all(before?.group?) };
     if let Some(group) = after.group {
         return all(group);
     }
     match &row.reader {
         Reader::Whole if before.is_some() => all(start..after.range.end),
-        Reader::Whole => Some(Hit { range: start..after.range.end, judged: after.range, quote: None }),
+        Reader::Whole => Some(RowMatch { range: start..after.range.end, judged: after.range, quote: None }),
         Reader::Rest => all(after.range),
         reader => {
-            let Read { range, quote } = reader.read(text, after.range.end)?;
-            Some(Hit { judged: range.clone(), range, quote })
+            let ReadValue { range, quote } = reader.read(text, after.range.end)?;
+            Some(RowMatch { judged: range.clone(), range, quote })
         }
     }
 }
@@ -226,12 +226,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_clues_are_looked_for() {
+    fn all_clues_are_searched() {
         assert_eq!(CLUES.texts.as_ref().map(AhoCorasick::patterns_len), Some(all_clues().len()));
     }
 
     #[test]
-    fn clues_are_long_enough_not_to_stand_in_every_word() {
+    fn clues_are_too_long_to_occur_in_every_word() {
         for (text, clue) in all_clues() {
             assert!(text.len() >= 2, "{clue:?} is looked for by {text:?}");
         }

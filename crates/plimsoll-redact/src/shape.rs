@@ -26,15 +26,15 @@ pub(crate) fn is_start(bytes: &[u8], at: usize) -> bool {
     }
 }
 
-/// The shortest of the tokens without a mark.
+/// Minimum length of a token without a clue.
 const SHORTEST_UNMARKED: usize = 34;
 
-/// All tokens without a clue in a text.
+/// Returns all tokens without a clue in a text.
 pub(crate) fn without_clue(text: &str) -> Vec<(&'static str, Range<usize>)> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
     let mut at = 0;
-    // Of every long word the byte in this place is a part, so most of the text is stepped over.
+    // Every long word contains a byte at one of these positions, so most of the text is skipped.
     while at + SHORTEST_UNMARKED <= bytes.len() {
         let probe = at + SHORTEST_UNMARKED - 1;
         if !IS_IN_LONG_WORD[usize::from(bytes[probe])] {
@@ -69,7 +69,7 @@ fn in_long_word(text: &str, word: Range<usize>, found: &mut Vec<(&'static str, R
     }
 }
 
-/// What long words are made of, letters and digits and what joins them. A table, because every text is read by it.
+/// Bytes of long words: letters, digits and joiners. A table, because every byte of a text is looked up.
 static IS_IN_LONG_WORD: [bool; 256] = {
     let mut table = [false; 256];
     let mut byte = 0;

@@ -1,4 +1,4 @@
-//! What a value looks like: a placeholder, a path, code, words, or what people and generators make as passwords.
+//! Classifies values: a placeholder, a path, code, words, or what users and generators create as passwords.
 
 use crate::name::has_term;
 use crate::words::{is_listed, words};
@@ -33,8 +33,8 @@ pub(crate) fn is_placeholder(value: &str) -> bool {
         || is_address(value)
 }
 
-/// The name of a secret in place of its value: `access_token`, `DB_PASSWORD`, `userPassword`. In one word and small letters it is
-/// what many take as a password.
+/// Whether a value is the name of a secret: `access_token`, `DB_PASSWORD`, `userPassword`. A single lower-case word is
+/// not one, because many users choose such a password.
 pub(crate) fn is_name_of_secret(value: &str) -> bool {
     if value.len() > LONGEST_TEMPLATE {
         return false;
@@ -49,7 +49,7 @@ pub(crate) fn is_name_of_secret(value: &str) -> bool {
         && has_term(value)
 }
 
-/// The address of an account or contract on a chain, which everybody may know.
+/// Whether a value is the public address of an account or contract on a blockchain.
 fn is_address(value: &str) -> bool {
     value.len() == 42 && value.starts_with("0x") && value.bytes().skip(2).all(|byte| byte.is_ascii_hexdigit())
 }
@@ -106,8 +106,8 @@ fn is_name_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-')
 }
 
-/// Letters with digits or with signs that words do not have, as people and generators make passwords; but no path,
-/// address, version, date, size or name of an algorithm.
+/// Whether a value mixes letters with digits or symbols, as users and generators create passwords, and is not a path,
+/// URL, version, date, size or name of an algorithm.
 pub(crate) fn is_mixed(value: &str) -> bool {
     let signs = value.bytes().any(|byte| {
         matches!(byte, b'!' | b'@' | b'#' | b'$' | b'%' | b'^' | b'*' | b'+' | b'?' | b'~' | b'&' | b'=')
@@ -115,7 +115,7 @@ pub(crate) fn is_mixed(value: &str) -> bool {
     has_letter(value) && (has_digit(value) || signs) && !is_technical(value) && !is_path(value)
 }
 
-/// What is said of secrets with digits in it: `sha256`, `v1.2.3`, `2024-01-01`, `30s`, `oauth2`.
+/// Whether a value is a technical term with digits: `sha256`, `v1.2.3`, `2024-01-01`, `30s`, `oauth2`.
 fn is_technical(value: &str) -> bool {
     let value = value.trim_end_matches(|c: char| !c.is_alphanumeric());
     let lower = value.to_ascii_lowercase();
@@ -249,7 +249,7 @@ pub(crate) fn is_identifier(value: &str) -> bool {
 /// A passphrase has fewer words than this.
 const MOST_WORDS: usize = 12;
 
-/// Several words that are no sentence: `correct horse battery staple`.
+/// Whether a value has several words that are not a sentence: `correct horse battery staple`.
 pub(crate) fn is_passphrase(value: &str) -> bool {
     if value.contains([',', ';', ':', '(', '=', '|', '/']) {
         return false;
@@ -270,7 +270,7 @@ pub(crate) fn is_passphrase(value: &str) -> bool {
     count >= 2 && states * 2 <= count && !is_placeholder(value)
 }
 
-/// A word that people take as a password rather than one that says how a password is.
+/// Whether a word can be a password and does not describe one.
 pub(crate) fn is_chosen_word(value: &str) -> bool {
     let lower = value.to_lowercase();
     value.len() >= 6
@@ -300,7 +300,7 @@ pub(crate) fn is_prose_word(value: &str) -> bool {
     is_listed("prose", &lower) || is_listed("states", &lower)
 }
 
-/// Values in quotes may contain what in code would be a call or an index; but templates are no values.
+/// Whether a quoted value is a template. In quotes, what would be a call or an index in code can be a value.
 pub(crate) fn is_quoted_placeholder(value: &str) -> bool {
     let is_format = value.split_once('{').is_some_and(|(_, rest)| rest.contains('}'));
     let is_template = is_format || ["${", "$(", "#{", "<%", "%s"].iter().any(|mark| value.contains(mark));

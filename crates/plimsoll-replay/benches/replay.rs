@@ -1,18 +1,18 @@
-//! How the time of a replay grows with its session. `cargo bench -p plimsoll-replay`.
+//! Measures how the time of a replay grows with its session. `cargo bench -p plimsoll-replay`.
 //!
-//! Sessions of 12.5, 25 and 50 MB take turns under each default policy, in a window of 200,000 tokens. The yardstick is the
-//! session of half the size in the same run: a replay that is linear in its session takes twice as long.
+//! Sessions of 12.5, 25 and 50 MB alternate under each default policy, in a window of 200,000 tokens. The baseline is
+//! the session of half the size in the same run: if a replay is linear in its session, it takes twice as long.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 use std::time::Instant;
 
 use plimsoll::Message;
-use plimsoll_replay::{Circumstances, DEFAULTS, Recording, Rules};
+use plimsoll_replay::{DEFAULTS, Recording, ReplayParams, Rules};
 use plimsoll_testkit::History;
 use serde_json::json;
 
-/// Calls of the smallest session. Each reads about 5,500 characters.
+/// Number of calls in the smallest session. Each reads about 5,500 characters.
 const CALLS: usize = 2_300;
 const ROUNDS: usize = 2;
 
@@ -28,7 +28,7 @@ fn main() {
         for _ in 0..ROUNDS {
             for (recording, best) in recordings.iter().zip(&mut best) {
                 let begun = Instant::now();
-                recording.replay(&rules, &Circumstances::default()).unwrap();
+                recording.replay(&rules, &ReplayParams::default()).unwrap();
                 *best = best.min(begun.elapsed().as_secs_f64());
             }
         }
@@ -37,7 +37,7 @@ fn main() {
     }
 }
 
-/// A session that reads a file with every call and asks for one of the names in the file before.
+/// Creates a session that reads a file with every call and asks for one of the names in the previous file.
 fn session(calls: usize) -> Vec<Message> {
     let mut history = History::new();
     for call in 0..calls {

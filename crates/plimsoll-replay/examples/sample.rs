@@ -1,7 +1,7 @@
-//! Writes the sample session of `examples/`: an agent at work on this repository.
+//! Writes the sample session of `examples/`: an agent that works on this repository.
 //!
-//! The story is made up; what its tools answer is not: files are read and searched as they lie here. It is long
-//! and varied enough that in a window of 200,000 tokens every layer fires. `just sample` writes it anew.
+//! The story is invented; the outputs of its tools are real, because files are read and searched in this checkout. In a
+//! window of 200,000 tokens the session is long and varied enough to trigger every layer. `just sample` regenerates it.
 
 #![allow(clippy::print_stdout)]
 
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 const START: u64 = 1_794_733_200_000;
 
-/// What happens.
+/// The script of the session.
 fn story(session: &mut Session) {
     session.user(
         "I want the window to tell how heavy each turn is, so that `plimsoll window --json` can show it. First get \
@@ -86,7 +86,7 @@ fn story(session: &mut Session) {
 
     session.user("Then write it, with a test. You must run the tests before you say it is done.");
     session.step(
-        "The method, beside `check`.",
+        "The method, next to `check`.",
         &[edit(
             "crates/plimsoll/src/window.rs",
             "    /// Whether this is a conversation that providers accept.",
@@ -177,7 +177,7 @@ fn story(session: &mut Session) {
     );
     session.task(
         "Find every place that walks the whole log per call, and say how often each is called per turn.",
-        "Four walks: `Visible::of` (once per window), `Pivot::newest` (twice per climb), `Load::of` (two windows), and \
+        "Four walks: `VisibleRange::of` (once per window), `Pivot::newest` (twice per climb), `Load::of` (two windows), and \
          `prune::plan` (once, stops at the newest cleared part). Per turn that is five passes over the log, each linear. \
          None is quadratic. `answers` in pivot.rs allocates a map of all markers; it is small.",
     );
@@ -190,7 +190,7 @@ fn story(session: &mut Session) {
     session.user("Then it is the readers, and not for today. Leave a note in docs/FORMATS.md that the tree formats hold every record.");
     session.step("", &[read("docs/FORMATS.md"), read("crates/plimsoll-formats/src/tree.rs")]);
     session.step(
-        "Beside the promise about memory.",
+        "Next to the guarantee about memory.",
         &[edit(
             "docs/FORMATS.md",
             "line by line",
@@ -267,7 +267,7 @@ fn story(session: &mut Session) {
             "crates/plimsoll/tests/it/window.rs",
         ],
     ] {
-        let calls: Vec<Asked> = files.iter().map(|file| read(file)).collect();
+        let calls: Vec<ToolRequest> = files.iter().map(|file| read(file)).collect();
         session.step("", &calls);
     }
     session.step(
@@ -280,27 +280,27 @@ fn story(session: &mut Session) {
          property tests cover the rest: content is never rewritten, and every handle leads back to its part.",
     );
     session.user("Thank you. Do (3) now, as a test in tests/it/receipt.rs.");
-    session.step("The tests that are there.", &[grep("fn .*cut", "crates/plimsoll/tests/it")]);
+    session.step("The existing tests.", &[grep("fn .*cut", "crates/plimsoll/tests/it")]);
     session.tests(1);
     session.say("`a_part_that_is_cut_twice_comes_back_whole` is in and passes.");
 }
 
-/// A tool and what it is given.
-type Asked = (&'static str, Value);
+/// A tool and its input.
+type ToolRequest = (&'static str, Value);
 
-fn call(tool: &'static str, input: Value) -> Asked {
+fn call(tool: &'static str, input: Value) -> ToolRequest {
     (tool, input)
 }
 
-fn read(path: &str) -> Asked {
+fn read(path: &str) -> ToolRequest {
     ("read", json!({ "filePath": format!("{DIRECTORY}/{path}") }))
 }
 
-fn grep(pattern: &str, path: &str) -> Asked {
+fn grep(pattern: &str, path: &str) -> ToolRequest {
     ("grep", json!({ "pattern": pattern, "path": path }))
 }
 
-fn edit(path: &str, old: &str, new: &str) -> Asked {
+fn edit(path: &str, old: &str, new: &str) -> ToolRequest {
     ("edit", json!({ "filePath": format!("{DIRECTORY}/{path}"), "oldString": old, "newString": new }))
 }
 
@@ -351,7 +351,7 @@ impl Repository {
         }
     }
 
-    /// What `cargo test -- --nocapture` prints, with so many lines for each test.
+    /// Returns output like that of `cargo test -- --nocapture`, with `verbosity` lines per test.
     fn tests(&self, verbosity: usize) -> String {
         let mut out = String::from("   Compiling plimsoll v0.1.0\n    Finished `test` profile in 4.21s\n");
         let mut passed = 0;
@@ -419,7 +419,7 @@ struct Session {
     clock: u64,
     messages: Vec<Message>,
     calls: u64,
-    /// Tokens of everything so far.
+    /// Tokens of the session so far.
     size: u64,
 }
 
@@ -441,7 +441,7 @@ impl Session {
         Millis(self.clock)
     }
 
-    /// The person is away for a while.
+    /// Lets time pass before the user's next message.
     fn later(&mut self, minutes: u64) {
         self.clock += minutes * 60_000;
     }
@@ -477,11 +477,11 @@ impl Session {
         self.answer("", text, Vec::new());
     }
 
-    fn step(&mut self, text: &str, calls: &[Asked]) {
+    fn step(&mut self, text: &str, calls: &[ToolRequest]) {
         self.think("", text, calls);
     }
 
-    fn think(&mut self, thought: &str, text: &str, calls: &[Asked]) {
+    fn think(&mut self, thought: &str, text: &str, calls: &[ToolRequest]) {
         let answered = calls.iter().map(|(tool, input)| {
             (*tool, ToolState::completed(input.clone(), self.repository.answer(tool, input)))
         });
@@ -547,7 +547,7 @@ impl Session {
 }
 
 impl Session {
-    /// Tokens of the last request that are in the cache, which lives for five minutes.
+    /// Returns the tokens of the last request that are in the cache, which lives for five minutes.
     fn cached(&self, now: Millis) -> u64 {
         let last = self.messages.iter().rev().find_map(|message| {
             let sent = message.info.time.as_ref()?.created?;
@@ -558,7 +558,7 @@ impl Session {
     }
 }
 
-/// Tokens the model wrote.
+/// Returns the tokens that the model wrote.
 fn spoken(part: &Part) -> u64 {
     let counter = plimsoll::CharCounter::default();
     match part.as_tool().and_then(|tool| tool.state.input.as_ref()) {

@@ -3,14 +3,14 @@
 //! `cargo run --release -p plimsoll-replay --example sweep -- [--totals] [--half tune|check] [--context own|N]…
 //! [--policy NAME|FILE]… FILE…`
 //!
-//! Prints a line for each session and policy, separated by tabs, or with `--totals` a Markdown table for each window and
-//! half. The halves are fixed by the sessions' file names, so that they are not picked by hand: the first bit of the name's
-//! BLAKE3 hash. Each session is replayed in its own window unless `--context` says otherwise, at its own prices. A policy
-//! that is a file is named after it.
+//! Prints a tab-separated line per session and policy, or with `--totals` a Markdown table per window and half. The
+//! halves are determined by the first bit of the BLAKE3 hash of the session's file name, so that they are not picked by
+//! hand. Each session is replayed in its own window, unless `--context` is set, and at its own prices. A policy from a
+//! file is named after the file.
 //!
-//! All shares are of what calls needed from tool outputs. *only*: in the window, of the references that nothing but an output
-//! had mentioned; *strict*: the same with their surroundings; *all*: in the window, of all references that an output had
-//! mentioned; *recall*: what a recall could bring back of *only*, if the model asks for it.
+//! All shares refer to what calls needed from tool outputs. *only*: in the window, of the references that nothing but
+//! an output had mentioned; *strict*: like *only*, but with their surroundings; *all*: in the window, of all references
+//! that an output had mentioned; *recall*: how much of *only* a recall could bring back, if the model calls it.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -24,15 +24,15 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use plimsoll::{Policy, Tokens};
 use plimsoll_replay::{
-    AgainstNone, Circumstances, DEFAULTS, Medians, Report, Rules, compare_with_none, totals,
+    AgainstNone, DEFAULTS, Medians, ReplayParams, Report, Rules, compare_with_none, totals,
 };
 
 use loaded::Loaded;
 
-/// The window that sessions are replayed in: their own, or one of that many tokens.
+/// Tokens of the window that sessions are replayed in, or `None` for each session's own window.
 type Context = Option<u64>;
 
-/// A session in one window, under each policy.
+/// A session in one window under each policy.
 struct Replayed {
     half: &'static str,
     context: Context,
@@ -232,7 +232,7 @@ fn compactions(report: &Report) -> u64 {
     report.fired.get("compact").copied().unwrap_or_default()
 }
 
-/// Returns the rules and the name that they are shown under.
+/// Returns the rules and their display name.
 fn rules(name: &str) -> Result<(String, Rules), Box<dyn Error>> {
     let path = Path::new(name);
     if path.is_file() {
@@ -255,8 +255,8 @@ fn session(
     let Loaded { recording, own, .. } = Loaded::read(file)?;
     let mut replayed = Vec::new();
     for context in contexts {
-        let circumstances = Circumstances { context: context.map_or(own.context, Tokens), ..own };
-        // Without it there is nothing to compare with.
+        let circumstances = ReplayParams { context: context.map_or(own.context, Tokens), ..own };
+        // The other replays are compared with this one.
         let none = recording.replay(&Rules::None, &circumstances)?;
         let mut reports = vec![none.clone()];
         for (name, rules) in rules {

@@ -1,9 +1,10 @@
-//! Holds replays against what sessions record: the bill without a policy, and the compactions of the tool that made them.
+//! Compares replays with what sessions record: the cost without a policy, and the compactions of the tool that made the
+//! recording.
 //!
-//! `cargo run --release -p plimsoll-replay --example validate -- FILE…` (`just validate`) prints two Markdown tables. The first
-//! has, for each session with recorded costs, the replay without a policy over the calls that can be compared: those with
-//! recorded usage, before the recorded agent reduced anything. The second has, for each recorded compaction of Claude Code,
-//! Codex and OpenCode, where the rule of the same tool compacts.
+//! `cargo run --release -p plimsoll-replay --example validate -- FILE…` (`just validate`) prints two Markdown tables.
+//! The first compares, for each session with recorded costs, the replay without a policy over the comparable calls:
+//! those with recorded usage, before the recorded agent reduced anything. The second shows, for each recorded
+//! compaction of Claude Code, Codex and OpenCode, where the replayed rule of the same tool compacts.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -18,7 +19,7 @@ use plimsoll_replay::{AgainstRecorded, Report, Rules};
 
 use loaded::Loaded;
 
-/// Sessions whose costs differ by more than this share are counted.
+/// Sessions whose costs differ by more than this share are counted as far off.
 const FAR: f64 = 0.05;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -60,7 +61,7 @@ fn print_bill(name: &str, bill: AgainstRecorded) {
     println!("| {name} | {calls} | ${recorded:.4} | ${replayed:.4} | {:.3} |", bill.share());
 }
 
-/// A line for each recorded compaction of a tool whose rule is known.
+/// Returns a line for each recorded compaction of a tool whose rule is known.
 fn compacted(file: &Path, loaded: &Loaded, none: &Report) -> Result<Vec<String>, Box<dyn Error>> {
     let rule = match loaded.format {
         Format::ClaudeCode => "claude-code",
@@ -75,7 +76,7 @@ fn compacted(file: &Path, loaded: &Loaded, none: &Report) -> Result<Vec<String>,
     let report = loaded.recording.replay(&rule.parse()?, &loaded.own)?;
     let mut replayed = report.reductions.iter().filter(|fired| fired.reduction.kind == "compact");
     let line = |call: usize| {
-        // Until the first compaction the request without a policy is the recorded one.
+        // Up to the first compaction, the request without a policy equals the recorded one.
         let size = none.windows.get(call - 1).map(|sent| Tokens(sent.tokens)).unwrap_or_default();
         let rules = replayed.next().map_or_else(
             || "– | –".to_owned(),

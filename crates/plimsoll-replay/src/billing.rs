@@ -1,25 +1,27 @@
-//! Circumstances of a replay, and what its requests weigh under them.
+//! Parameters of a replay, and the size of its requests under them.
 
 use plimsoll::{Limits, Millis, Tokens};
 
 use crate::price::Price;
-use crate::recording::{CacheRead, Call, Piece, Pieces};
+use crate::recording::{CacheRead, ModelCall, Piece, Pieces};
 use crate::request::{CachedPart, Request};
 
-/// Sizes that models' windows have. A guess is rounded up to one of them.
+/// Common sizes of context windows. A guess is rounded up to one of them.
 const USUAL_SIZES: [u64; 11] =
     [8_000, 16_000, 32_000, 64_000, 128_000, 200_000, 256_000, 400_000, 1_000_000, 1_048_576, 2_000_000];
-/// What is rebuilt of a request may be larger than what was counted for it, in most recordings by less than one part in
-/// so many. A replay adds what its own requests need.
+/// Inverse of the margin for rebuilt requests. A rebuilt request may be larger than its recorded size, in most
+/// recordings by less than 1/20. A replay adds what its own requests need.
+///
+/// Without the margin, a window guessed from the largest recorded request would make recorded calls look like deaths.
 const REBUILT_MARGIN: u64 = 20;
 
-/// What a request that took so much, with its answer, comes to at most when it is rebuilt.
+/// Returns the maximum size of a recorded request with its answer after it is rebuilt.
 pub fn rebuilt_at_most(taken: Tokens) -> Tokens {
     Tokens(taken.0.saturating_add(taken.0 / REBUILT_MARGIN))
 }
 
-/// A window that a session of which nothing else is known may have had: a size that models have, with room for the largest
-/// request that it took.
+/// Guesses the window of a session of which nothing else is known: a common size with room for its largest recorded
+/// request.
 ///
 /// ```
 /// use plimsoll::Tokens;
@@ -32,25 +34,25 @@ pub fn guess_window(taken: Tokens) -> Tokens {
     Tokens(usual.unwrap_or_else(|| rebuilt.div_ceil(MILLION).saturating_mul(MILLION)))
 }
 
-/// Under what circumstances a session is replayed.
+/// Parameters of a replay.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Circumstances {
-    /// The model's context window.
+pub struct ReplayParams {
+    /// Context window of the model.
     pub context: Tokens,
-    /// The model's longest answer, for which room is kept. By default an eighth of the window, at most 32,000.
+    /// Maximum output of the model, for which room is reserved. Default: an eighth of the window, at most 32,000.
     pub output: Option<Tokens>,
-    /// What every request carries besides the conversation: a system prompt, schemas of tools. At zero, what the
-    /// session's usage tells of it.
+    /// Tokens of the system prompt and tool schemas, which every request contains. If zero, they are estimated from the
+    /// session's usage.
     pub fixed: Tokens,
-    /// What tokens cost.
+    /// Prices of tokens.
     pub price: Price,
-    /// How long a prompt cache lives after it was last used.
+    /// Lifetime of a prompt cache after its last use.
     pub cache_lifetime: Millis,
 }
 
-impl Default for Circumstances {
-    fn default() -> Circumstances {
-        Circumstances {
+impl Default for ReplayParams {
+    fn default() -> ReplayParams {
+        ReplayParams {
             context: Tokens(200_000),
             output: None,
             fixed: Tokens::ZERO,
@@ -60,48 +62,48 @@ impl Default for Circumstances {
     }
 }
 
-impl Circumstances {
-    /// What the model can take and give.
+impl ReplayParams {
+    /// Returns the limits of the model.
     pub fn limits(&self) -> Limits {
         let usual = Tokens(self.context.0 / 8).min(Tokens(32_000));
         Limits { context: self.context, input: None, output: self.output.unwrap_or(usual) }
     }
 }
 
-/// Weights of requests, and how much of them is in the cache.
+/// Sizes of requests, and how much of them is cached.
 #[derive(Clone, Copy)]
 pub(crate) struct Billing<'a> {
-    pub(crate) circumstances: &'a Circumstances,
-    /// Tokens that every request carries besides the conversation.
+    pub(crate) params: &'a ReplayParams,
+    /// Tokens that every request contains in addition to the conversation.
     pub(crate) fixed: u64,
 }
 
 impl Billing<'_> {
-    /// Tokens of a request for a call whose pieces are charged with `charged`.
-    pub(crate) fn tokens(&self, charged: u64, call: &Call) -> u64 {
+    /// Returns the tokens of a request for a call whose pieces amount to `charged`.
+    pub(crate) fn tokens(&self, charged: u64, call: &ModelCall) -> u64 {
         scaled(charged.saturating_add(self.fixed), call.scale)
     }
 
-    /// How much of a request for a call is read from the cache.
-    pub(crate) fn read(&self, request: &Request, call: &Call, pieces: &Pieces<'_>) -> u64 {
+    /// Returns the tokens of a request that are read from the cache.
+    pub(crate) fn read(&self, request: &Request, call: &ModelCall, pieces: &Pieces<'_>) -> u64 {
         self.read_of(request.cached(&call.model, pieces), self.tokens(request.charged(), call), call)
     }
 
-    /// Like [`read`](Billing::read), for another request with those pieces.
+    /// Like [`read`](Billing::read), for another request with these pieces.
     pub(crate) fn read_list(
         &self,
         list: &[Piece],
         request: &Request,
-        call: &Call,
+        call: &ModelCall,
         pieces: &Pieces<'_>,
     ) -> u64 {
         let tokens = self.tokens(pieces.charged_for(list), call);
         self.read_of(request.cached_of(list, &call.model, pieces), tokens, call)
     }
 
-    fn read_of(&self, cached: Option<CachedPart>, tokens: u64, call: &Call) -> u64 {
+    fn read_of(&self, cached: Option<CachedPart>, tokens: u64, call: &ModelCall) -> u64 {
         let Some(cached) = cached else {
-            // Another session may have left its system prompt and tools in the cache.
+            // An earlier session may have left its system prompt and tools in the cache.
             return if let CacheRead::First(read) = call.read { read.min(tokens) } else { 0 };
         };
         let same = scaled(cached.charged.saturating_add(self.fixed), cached.scale).min(tokens);
@@ -112,21 +114,21 @@ impl Billing<'_> {
         }
     }
 
-    /// If a time is not known, the cache is taken to be alive.
+    /// An unknown time counts as within the cache's lifetime.
     fn cache_lives(&self, used: Option<Millis>, now: Option<Millis>) -> bool {
         match (used, now) {
-            (Some(used), Some(now)) => now.0.saturating_sub(used.0) <= self.circumstances.cache_lifetime.0,
+            (Some(used), Some(now)) => now.0.saturating_sub(used.0) <= self.params.cache_lifetime.0,
             _ => true,
         }
     }
 
-    /// The price of a request of that many tokens.
-    pub(crate) fn price(&self, tokens: u64, call: &Call) -> Price {
-        call.price.unwrap_or(self.circumstances.price).for_prompt(tokens)
+    /// Returns the price of a request of `tokens` tokens.
+    pub(crate) fn price(&self, tokens: u64, call: &ModelCall) -> Price {
+        call.price.unwrap_or(self.params.price).for_prompt(tokens)
     }
 }
 
-/// Tokens times a factor. Without one they stay exact, however many they are.
+/// Multiplies tokens by a factor. With a factor of 1, large numbers stay exact.
 fn scaled(tokens: u64, factor: f64) -> u64 {
     if factor == 1.0 { tokens } else { (tokens as f64 * factor).round() as u64 }
 }

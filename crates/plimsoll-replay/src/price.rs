@@ -1,4 +1,4 @@
-//! Prices: what a call costs with a prompt cache.
+//! Prices of calls with a prompt cache.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,22 +6,22 @@ use plimsoll::Millis;
 use plimsoll_tokens::{CacheRule, LongPromptPrice, ModelTable};
 use serde::{Deserialize, Serialize};
 
-/// Prices in dollars for a million tokens.
+/// Prices in dollars per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct Price {
-    /// Input that was in the cache.
+    /// Cached input.
     pub cache_read: f64,
-    /// Input that was not, and is now.
+    /// Input that is written to the cache.
     pub cache_write: f64,
-    /// Output, thoughts included.
+    /// Output, including reasoning.
     pub output: f64,
-    /// What changes for long prompts, where that is so.
+    /// Other prices for long prompts, if there are any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long_prompt: Option<LongPromptPrice>,
 }
 
-/// What a provider counted for one request and its answer.
+/// Billed tokens of a request and its answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Billed {
@@ -29,13 +29,13 @@ pub struct Billed {
     pub read: u64,
     /// Tokens written to the cache.
     pub written: u64,
-    /// Tokens answered.
+    /// Output tokens.
     pub output: u64,
 }
 
 impl Price {
-    /// A model whose input costs `input`: reading from the cache at a tenth, writing at five quarters, output
-    /// at five times of it, as Anthropic's models have it.
+    /// Creates prices from that of input with the ratios of Anthropic's models: cache reads cost a tenth, cache writes
+    /// five quarters, output five times as much.
     pub const fn of_input(input: f64) -> Price {
         Price::new(input * 0.1, input * 1.25, input * 5.0)
     }
@@ -44,7 +44,7 @@ impl Price {
         Price { cache_read, cache_write, output, long_prompt: None }
     }
 
-    /// What a request of so many tokens is priced with.
+    /// Returns the prices for a request of `tokens` tokens.
     pub(crate) fn for_prompt(&self, tokens: u64) -> Price {
         let Some(long) = self.long_prompt.filter(|long| tokens > long.above) else { return *self };
         Price {
@@ -55,13 +55,13 @@ impl Price {
         }
     }
 
-    /// What that costs, in dollars.
+    /// Returns the cost in dollars.
     pub fn of(&self, billed: Billed) -> f64 {
         let million = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
         let all = million(billed.read, self.cache_read)
             + million(billed.written, self.cache_write)
             + million(billed.output, self.output);
-        // Infinity cannot be written down, and says no more than the largest number there is.
+        // JSON has no infinity.
         all.min(f64::MAX)
     }
 }
@@ -74,49 +74,50 @@ impl std::ops::AddAssign for Billed {
     }
 }
 
-/// Prices of models by the beginnings of their names. Models of the table in `plimsoll-tokens` have their prices there;
-/// rows that were laid over it come before it, and the rows here are for models that it does not know.
+/// Prices by prefixes of model names. Models of the table in `plimsoll-tokens` have their prices there. Rows that the
+/// user added come before that table, and the rows here are for models that it does not contain.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Prices {
     rows: BTreeMap<String, Price>,
-    /// The rows that were laid over.
+    /// Names of the rows that were added.
     #[serde(skip)]
     own: BTreeSet<String>,
 }
 
-/// A row of the whole table of prices, for people who want to check it. Dollars for a million tokens.
+/// A row of the table of prices, for users who want to check it. Dollars per million tokens.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct PriceRow {
-    /// What [`Prices::row_name`] calls it.
+    /// Name of the row, as in [`Prices::row_name`].
     #[serde(skip)]
     pub name: String,
-    /// The model, or the beginning of the names of several with an ellipsis after it.
+    /// The model, or a prefix of several names with an ellipsis after it.
     pub model: String,
-    /// Input that has nothing to do with the cache, where the row tells it apart.
+    /// Input that is not cached, if it has a separate price.
     pub input: Option<f64>,
-    /// Input that was in the cache.
+    /// Cached input.
     pub cache_read: f64,
-    /// Input that was not, and is now, for the usual time.
+    /// Cache writes for the default lifetime.
     pub cache_write: f64,
-    /// Input that is written to the cache for an hour, where that is offered.
+    /// Cache writes for an hour, if the provider offers them.
     pub cache_write_hour: Option<f64>,
-    /// Output, thoughts included.
+    /// Output, including reasoning.
     pub output: f64,
-    /// What changes for long prompts, where that is so.
+    /// Other prices for long prompts, if there are any.
     pub long_prompt: Option<LongPromptPrice>,
-    /// How the provider caches, where that is known.
+    /// The provider's cache rules, if they are known.
     pub cache: Option<CacheRule>,
 }
 
-/// The row for models that no other row fits: as if a million tokens of input cost one dollar.
+/// Name of the row for unknown models: a million tokens of input cost one dollar.
 pub const DEFAULT_ROW: &str = "default";
 
-/// A dollar for a token. Whoever writes more has mistaken the unit.
+/// Maximum price: a dollar per token. A higher one has the wrong unit.
 const DEAREST: f64 = 1e6;
 
-/// List prices as their makers state them; where a cache is written without surcharge, at the input price.
+/// List prices of the vendors. If cache writes have no surcharge, they cost as much as input.
 const LIST: [(&str, Price); 24] = [
     ("claude-3-5-haiku", Price::of_input(0.8)),
     ("claude-3-haiku", Price::of_input(0.25)),
@@ -144,7 +145,7 @@ const LIST: [(&str, Price); 24] = [
     ("o4-mini", Price::new(0.275, 1.1, 4.4)),
 ];
 
-/// The name of a model's row, which is another than that of names that begin so.
+/// Returns the name of the row of a single model, which differs from that of a prefix.
 fn model_row(name: &str) -> String {
     format!("{name}=")
 }
@@ -158,14 +159,14 @@ impl Default for Prices {
 }
 
 impl Prices {
-    /// This table with the rows of another laid over it.
+    /// Adds the rows of another table, which override the existing ones.
     pub fn with(mut self, other: Prices) -> Prices {
         self.own.extend(other.rows.keys().cloned());
         self.rows.extend(other.rows);
         self
     }
 
-    /// Say which price cannot be one: below nothing, or above a dollar for a token.
+    /// Returns an error for a price that is negative or above a dollar per token.
     pub fn check(&self) -> Result<(), String> {
         for (model, price) in &self.rows {
             let Price { cache_read, cache_write, output, .. } = *price;
@@ -180,12 +181,12 @@ impl Prices {
         Ok(())
     }
 
-    /// Whether a model has a price of its own, or the one of all that are not known was asked for by its name.
+    /// Whether a model has its own price, or is the name of the default row.
     pub fn knows(&self, model: &str) -> bool {
         model.eq_ignore_ascii_case(DEFAULT_ROW) || self.row(model, false).0 != DEFAULT_ROW
     }
 
-    /// Names of models with a price: those of the table in `plimsoll-tokens`, and the beginnings of names of this one.
+    /// Returns the names with a price: models of `plimsoll-tokens`, and prefixes of this table.
     pub fn names(&self) -> Vec<String> {
         let table = ModelTable::default();
         let known = table.rows().map(|(name, _)| name.to_owned());
@@ -195,7 +196,7 @@ impl Prices {
         names
     }
 
-    /// Every row there is: of models, and of beginnings of names for models that have none.
+    /// Returns all rows.
     pub fn table(&self) -> Vec<PriceRow> {
         let known = ModelTable::default();
         let models = known.rows().map(|(name, facts)| PriceRow {
@@ -223,7 +224,7 @@ impl Prices {
         models.chain(beginnings).collect()
     }
 
-    /// The name of the row of [`table`](Prices::table) that a model is priced with.
+    /// Returns the name of the row of [`table`](Prices::table) that a model is priced with.
     pub fn row_name(&self, model: &str) -> String {
         let (row, _) = self.row(model, false);
         if self.rows.contains_key(&row)
@@ -234,13 +235,13 @@ impl Prices {
         ModelTable::default().row_name(&row).map_or(row, model_row)
     }
 
-    /// The price of a model, and the row it is from: the longest that its name begins with, whatever provider is named
-    /// before it. `hour` asks for what it costs to write to a cache that lives for an hour.
+    /// Returns the price of a model and its row: the longest prefix of the name, regardless of a provider before it.
+    /// `hour` selects the price of writing to a cache that lives for an hour.
     pub fn row(&self, model: &str, hour: bool) -> (String, Price) {
         self.row_at(model, hour, None)
     }
 
-    /// Like [`row`](Prices::row), with the price that the model had at that time.
+    /// Like [`row`](Prices::row), with the model's price at that time.
     pub fn row_at(&self, model: &str, hour: bool, at: Option<Millis>) -> (String, Price) {
         let name = model.rsplit('/').next().unwrap_or(model).to_ascii_lowercase();
         let fits = self.rows.iter().filter(|(row, _)| name.starts_with(row.as_str()));
@@ -267,7 +268,7 @@ mod tests {
     use super::{Billed, Price, Prices};
 
     #[test]
-    fn the_longest_row_that_fits_is_taken() {
+    fn the_longest_matching_prefix_has_priority() {
         let prices = Prices::default();
         let sonnet = prices.row("anthropic/claude-sonnet-4-5-20250929", false);
         assert_eq!((sonnet.0.as_str(), sonnet.1.cache_write), ("claude-sonnet-4-5-20250929", 3.75));
@@ -277,11 +278,11 @@ mod tests {
         assert_eq!(newer.for_prompt(272_000), newer);
         assert_eq!((newer.for_prompt(272_001).cache_read, newer.for_prompt(272_001).output), (1.0, 45.0));
         assert_eq!(prices.row("claude-opus-99", false).0, "claude-opus");
-        assert_eq!(prices.row("nobody-knows", false).0, "default");
+        assert_eq!(prices.row("unknown-model", false).0, "default");
         let own: Prices =
-            serde_json::from_str(r#"{"nobody": {"cacheRead": 1, "cacheWrite": 2, "output": 3}}"#)
+            serde_json::from_str(r#"{"unknown": {"cacheRead": 1, "cacheWrite": 2, "output": 3}}"#)
                 .unwrap_or_default();
-        assert_eq!(prices.with(own).row("nobody-knows", false).1, Price::new(1.0, 2.0, 3.0));
+        assert_eq!(prices.with(own).row("unknown-model", false).1, Price::new(1.0, 2.0, 3.0));
         let own: Prices = serde_json::from_str(r#"{"gpt": {"cacheRead": 1, "cacheWrite": 2, "output": 3}}"#)
             .unwrap_or_default();
         assert_eq!(Prices::default().with(own).row("gpt-5.5", false).0, "gpt-5.5", "a longer row is closer");
@@ -296,7 +297,7 @@ mod tests {
             ("gpt-5.6-sol", "gpt-5-6-sol"),
             ("gpt-5", "gpt-5"),
             ("claude-opus-99", "claude-opus…"),
-            ("nobody-knows", "default"),
+            ("unknown-model", "default"),
         ] {
             let name = prices.row_name(model);
             let rows: Vec<&str> =
@@ -310,15 +311,15 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_a_price_is_named() {
+    fn invalid_prices_are_errors_with_the_row() {
         assert_eq!(Prices::default().check(), Ok(()));
-        for (price, told) in [("-1", "-1"), ("1000001", "1000001"), ("1e308", "1e308")] {
+        for (price, message) in [("-1", "-1"), ("1000001", "1000001"), ("1e308", "1e308")] {
             let own = format!(r#"{{"m": {{"cacheRead": 1, "cacheWrite": {price}, "output": 3}}}}"#);
             let own: Prices = serde_json::from_str(&own).unwrap_or_default();
             let problem = own.check().err().unwrap_or_default();
             assert!(
                 problem.starts_with("`m.cacheWrite`: ") && problem.ends_with("0 and 1000000"),
-                "{told}: {problem}"
+                "{message}: {problem}"
             );
         }
     }

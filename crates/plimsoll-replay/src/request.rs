@@ -1,8 +1,8 @@
-//! The request as it is built, call by call: what changed since the last one, what it weighs, what the provider's cache holds
-//! of it, and which references it shows.
+//! The current request: what changed since the last one, its tokens, the part in the provider's cache, and the
+//! references it shows.
 //!
-//! A request mostly grows at its end. It is kept as one list that rules cut and extend, so that a call costs what changed and
-//! not what the session is long.
+//! Most requests only grow at their end. The request is kept as one list that rules truncate and extend, so that a call
+//! is O(changed content), not O(session).
 
 use std::collections::BTreeMap;
 
@@ -12,53 +12,53 @@ use crate::recording::{Piece, Pieces};
 
 /// How a request shows a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
-    /// Together with what stood around it, or in words that no reduction wrote.
+pub(crate) enum Visibility {
+    /// With its surroundings, or in text that no reduction wrote.
     WithSurroundings,
     /// Only by its name: in a list, an index or a summary.
     ByName,
-    /// Only in what a recall has brought back.
+    /// Only in the result of a recall.
     Recalled,
     /// Not at all.
     Missing,
 }
 
-/// How many pieces of a request show a reference.
+/// Number of pieces of a request that show a reference.
 #[derive(Clone, Copy, Default)]
-struct Shown {
+struct ShownCount {
     surrounded: u32,
     named: u32,
     recalled: u32,
 }
 
-/// What the cache of one model holds of the newest request that was sent to it.
-struct Cached {
-    /// Pieces from the beginning that are still the same.
+/// The newest request in the cache of a model, compared with the current one.
+struct SentRequest {
+    /// Number of pieces in the common prefix.
     same: usize,
-    /// The piece that came next in the request that was sent, if it is another one now.
+    /// The next piece of the sent request, if it differs now.
     next: Option<Piece>,
     at: Option<Millis>,
     scale: f64,
 }
 
-/// What of a request is the same as in the one that was sent to its model before.
+/// The common prefix with the previous request to the same model.
 pub(crate) struct CachedPart {
-    /// When that was sent.
+    /// Time of the previous request.
     pub(crate) at: Option<Millis>,
-    /// The scale of its tokens.
+    /// Scale of its tokens.
     pub(crate) scale: f64,
-    /// Tokens of the part that is the same, as a provider counts them, unscaled.
+    /// Tokens of the common prefix as a provider charges them, unscaled.
     pub(crate) charged: u64,
 }
 
-/// The newest request, and what is known of the one before it.
+/// The current request, and what is cached of previous ones.
 pub(crate) struct Request {
     pieces: Vec<Piece>,
-    /// For each piece, what a provider charges and what rules count up to its end.
+    /// For each piece, the tokens up to its end as a provider charges them and as rules count them.
     charged: Vec<u64>,
     counted: Vec<u64>,
-    shown: Vec<Shown>,
-    caches: BTreeMap<String, Cached>,
+    shown: Vec<ShownCount>,
+    caches: BTreeMap<String, SentRequest>,
 }
 
 impl Request {
@@ -67,32 +67,32 @@ impl Request {
             pieces: Vec::new(),
             charged: Vec::new(),
             counted: Vec::new(),
-            shown: vec![Shown::default(); references],
+            shown: vec![ShownCount::default(); references],
             caches: BTreeMap::new(),
         }
     }
 
-    /// The number of pieces.
+    /// Returns the number of pieces.
     pub(crate) fn len(&self) -> usize {
         self.pieces.len()
     }
 
-    /// The pieces from that place on.
+    /// Returns the pieces from an index on.
     pub(crate) fn from(&self, place: usize) -> &[Piece] {
         &self.pieces[place.min(self.pieces.len())..]
     }
 
-    /// What a provider charges for all pieces.
+    /// Returns the tokens that a provider charges for the request.
     pub(crate) fn charged(&self) -> u64 {
         self.charged.last().copied().unwrap_or_default()
     }
 
-    /// What all pieces weigh to rules.
+    /// Returns the tokens of the request as rules count them.
     pub(crate) fn counted(&self) -> u64 {
         self.counted.last().copied().unwrap_or_default()
     }
 
-    /// Cuts the request to its first `count` pieces.
+    /// Truncates the request to its first `count` pieces.
     pub(crate) fn keep(&mut self, count: usize, pieces: &Pieces<'_>) {
         let Some(first) = self.pieces.get(count).copied() else { return };
         for cached in self.caches.values_mut().filter(|cached| count < cached.same) {
@@ -118,48 +118,48 @@ impl Request {
         more.iter().for_each(|piece| self.push(*piece, pieces));
     }
 
-    /// Makes this the request of those pieces; costs nothing for what stays the same at its beginning.
+    /// Replaces the pieces. The common prefix costs nothing.
     pub(crate) fn become_list(&mut self, now: &[Piece], pieces: &Pieces<'_>) {
         let same = common(&self.pieces, now);
         self.keep(same, pieces);
         self.extend(&now[same..], pieces);
     }
 
-    /// How the request shows a reference.
-    pub(crate) fn found(&self, reference: u32) -> Found {
+    /// Returns how the request shows a reference.
+    pub(crate) fn visibility(&self, reference: u32) -> Visibility {
         match self.shown[reference as usize] {
-            Shown { surrounded: 1.., .. } => Found::WithSurroundings,
-            Shown { named: 1.., .. } => Found::ByName,
-            Shown { recalled: 1.., .. } => Found::Recalled,
-            _ => Found::Missing,
+            ShownCount { surrounded: 1.., .. } => Visibility::WithSurroundings,
+            ShownCount { named: 1.., .. } => Visibility::ByName,
+            ShownCount { recalled: 1.., .. } => Visibility::Recalled,
+            _ => Visibility::Missing,
         }
     }
 
-    /// The references that the request shows, in whatever way.
+    /// Returns all references that the request shows.
     pub(crate) fn references(&self) -> impl Iterator<Item = u32> {
-        (0..self.shown.len() as u32).filter(|reference| self.found(*reference) != Found::Missing)
+        (0..self.shown.len() as u32).filter(|reference| self.visibility(*reference) != Visibility::Missing)
     }
 
-    /// Notes that the request was sent to a model, whose cache holds it from now on.
+    /// Records that the request was sent to a model, whose cache contains it from now on.
     pub(crate) fn sent(&mut self, model: &str, at: Option<Millis>, scale: f64) {
-        let cached = Cached { same: self.pieces.len(), next: None, at, scale };
+        let cached = SentRequest { same: self.pieces.len(), next: None, at, scale };
         match self.caches.get_mut(model) {
             Some(newest) => *newest = cached,
             None => drop(self.caches.insert(model.to_owned(), cached)),
         }
     }
 
-    /// What of the request is the same as in the one that was sent to a model before.
+    /// Returns the common prefix with the previous request to a model.
     pub(crate) fn cached(&self, model: &str, pieces: &Pieces<'_>) -> Option<CachedPart> {
-        let Cached { same, next, at, scale } = self.caches.get(model)?;
+        let SentRequest { same, next, at, scale } = self.caches.get(model)?;
         let same = (*same).min(self.pieces.len());
         let partly = partly(*next, self.pieces.get(same).copied(), pieces);
         Some(CachedPart { at: *at, scale: *scale, charged: self.charged_to(same).saturating_add(partly) })
     }
 
-    /// Like [`cached`](Request::cached), for another request with those pieces.
+    /// Like [`cached`](Request::cached), for another request with these pieces.
     pub(crate) fn cached_of(&self, list: &[Piece], model: &str, pieces: &Pieces<'_>) -> Option<CachedPart> {
-        let Cached { same, next, at, scale } = self.caches.get(model)?;
+        let SentRequest { same, next, at, scale } = self.caches.get(model)?;
         let sent = &self.pieces[..(*same).min(self.pieces.len())];
         let same = common(sent, list);
         let next = if same < sent.len() { Some(sent[same]) } else { *next };
@@ -172,12 +172,12 @@ impl Request {
     }
 }
 
-/// How many pieces two lists have in common from their beginning on.
+/// Returns the length of the common prefix of two lists.
 fn common(one: &[Piece], other: &[Piece]) -> usize {
     one.iter().zip(other).take_while(|(one, other)| one == other).count()
 }
 
-/// What the beginnings of two different pieces have in common.
+/// Returns the tokens of the common prefix of two different pieces.
 fn partly(before: Option<Piece>, now: Option<Piece>, pieces: &Pieces<'_>) -> u64 {
     match (before, now) {
         (Some(before), Some(now)) => pieces.common(before, now),
@@ -185,7 +185,7 @@ fn partly(before: Option<Piece>, now: Option<Piece>, pieces: &Pieces<'_>) -> u64
     }
 }
 
-fn count_references(shown: &mut [Shown], piece: Piece, pieces: &Pieces<'_>, change: impl Fn(&mut u32)) {
+fn count_references(shown: &mut [ShownCount], piece: Piece, pieces: &Pieces<'_>, change: impl Fn(&mut u32)) {
     let is_recalled = pieces.is_recalled(piece);
     for held in pieces.held(piece) {
         let shown = &mut shown[held.reference as usize];

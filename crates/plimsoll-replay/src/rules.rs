@@ -1,54 +1,55 @@
-//! What decides on the window in a replay: a policy of the engine, or the published rules of another system.
+//! The rules that reduce the window in a replay: a policy of the engine, or the published rules of another system.
 //!
-//! Each of the others is taken at its best: as its makers publish it, and where its default does not suit the session,
-//! in the form that they recommend beside it. [`Rules::source`] says where a rule comes from.
+//! Each of the others is taken in its best form: as published, or, if its default does not suit the session, in the
+//! variant that its authors recommend. [`Rules::source`] names where a rule comes from.
 
 use std::fmt;
 
 use plimsoll::{Limits, Policy, PolicyError, Preset, Tokens};
 
-/// What decides on the window.
+/// Rules that reduce the window.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Rules {
-    /// Nothing is ever reduced.
+    /// No reduction.
     None,
     /// The engine under a policy: truncate, prune, compact, shed.
     Engine(Box<Policy>),
-    /// Anthropic's context editing (`clear_tool_uses_20250919`): on every request over the trigger all but the
-    /// newest results are replaced by a placeholder. The client's history stays whole, and the provider decides
-    /// anew on each request, by its own count of the tokens.
+    /// Anthropic's context editing (`clear_tool_uses_20250919`): in every request over the trigger, all but the newest
+    /// results are replaced by a placeholder. The client's history stays complete, and the provider decides again on
+    /// each request, by its own count of tokens.
     ClearToolUses {
-        /// A longer request is edited.
+        /// Size of a request above which it is edited.
         trigger: ClearTrigger,
-        /// So many of the newest results stay.
+        /// Number of the newest results that stay.
         keep: usize,
     },
-    /// Observation masking, as SWE-agent has it: all but the newest results are replaced by a placeholder.
+    /// Observation masking as in SWE-agent: all but the newest results are replaced by a placeholder.
     Mask {
-        /// So many of the newest results stay,
+        /// Minimum number of the newest results that stay.
         keep: usize,
-        /// and up to so many more: the mask moves only when this many results have come.
+        /// Number of results after which the mask moves.
         polling: usize,
     },
-    /// Codex: from 90 % of the window on a summary takes the place of everything but the host's messages and the
-    /// newest messages of the user; results are cut in their middle as they arrive.
+    /// Codex: from 90 % of the window on, a summary replaces everything except the host's messages and the newest user
+    /// messages. Results are cut in the middle when they arrive.
     Codex {
-        /// So much of the user's newest messages stays.
+        /// Tokens of the newest user messages that stay.
         user_tokens: Tokens,
-        /// The longest result.
+        /// Maximum tokens of a result.
         output_tokens: Tokens,
     },
-    /// Claude Code: near the end of the window a summary takes the place of the conversation; after a long pause, when the
-    /// cache has expired, old results of tools are cleared.
+    /// Claude Code: near the end of the window, a summary replaces the conversation. After a long pause, when the cache
+    /// has expired, old tool results are cleared.
     ClaudeCode,
 }
 
-/// When context editing begins.
+/// Size of a request above which context editing begins.
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum ClearTrigger {
-    /// Above so many tokens.
+    /// A number of tokens.
     Tokens(Tokens),
-    /// Above this share of the window.
+    /// A share of the window.
     Share(f64),
 }
 
@@ -61,18 +62,18 @@ impl ClearTrigger {
     }
 }
 
-/// What of that which left the window can be brought back by the model.
+/// Content outside the window that the model can recall.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Handles {
     /// Nothing.
     None,
-    /// The whole of an output that was cut as it arrived, as long as the notice of it is in the window.
+    /// The full output of a result that was cut on arrival, as long as its notice is in the window.
     Spilled,
     /// Everything.
     All,
 }
 
-/// The names a replay compares if nobody says otherwise.
+/// Names of the rules that a replay compares by default.
 pub const DEFAULTS: [&str; 10] = [
     "none",
     "plimsoll",
@@ -87,7 +88,7 @@ pub const DEFAULTS: [&str; 10] = [
 ];
 
 impl Rules {
-    /// The published rules of that name.
+    /// Returns the published rules with that name.
     fn named(name: &str) -> Option<Rules> {
         match name {
             "none" => Some(Rules::None),
@@ -112,7 +113,7 @@ impl Rules {
         Some(Rules::Mask { keep: keep.parse().ok()?, polling })
     }
 
-    /// Where the rule comes from, for people who want to check it.
+    /// Returns where the rules come from, for users who want to check them.
     pub fn source(&self) -> &'static str {
         match self {
             Rules::None => "every request carries the whole conversation",
@@ -153,8 +154,8 @@ impl Rules {
         }
     }
 
-    /// What of that which left the window can be brought back. Plimsoll names a handle in each place of which something
-    /// was taken; a policy that follows another system's documents has what that system has.
+    /// Returns what the model can recall. Plimsoll leaves a handle wherever it removes something. A policy that follows
+    /// another system's documents has what that system has.
     pub(crate) fn handles(&self) -> Handles {
         match self {
             Rules::Engine(policy) if policy.prune.name_handle && policy.truncate.spill => Handles::All,
@@ -173,7 +174,7 @@ impl From<Policy> for Rules {
 impl std::str::FromStr for Rules {
     type Err = PolicyError;
 
-    /// The rules of a name: `none`, `anthropic-clear`, `mask-N`, `codex`, `claude-code`, or a preset of the engine.
+    /// Parses a name: `none`, `anthropic-clear`, `mask-N`, `codex`, `claude-code`, or a preset of the engine.
     ///
     /// ```
     /// use plimsoll_replay::Rules;

@@ -1,58 +1,58 @@
-//! The replay itself.
+//! Runs a replay.
 
 use std::collections::BTreeMap;
 
 use plimsoll::{Tokens, Usage};
 use plimsoll_session::SessionError;
 
-use crate::billing::{Billing, Circumstances};
+use crate::billing::{Billing, ReplayParams};
 use crate::price::Billed;
-use crate::recording::{Call, Pieces, Recording};
+use crate::recording::{ModelCall, Pieces, Recording};
 use crate::report::{Fired, References, Report, Sent, Share};
-use crate::request::{Found, Request};
+use crate::request::{Request, Visibility};
 use crate::rules::Rules;
-use crate::sight::{self, Asked, Needed, Noted, Sight};
+use crate::simulator::{self, CostedReduction, NeededText, PolicySimulator, SummaryTokens};
 
-/// How often a request is made smaller that has no room, with its answer, in the window: as often as the agent does
-/// that a provider refuses.
+/// Maximum attempts to reduce a request that does not fit with its answer; the agent makes as many after a provider's
+/// rejection.
 const REFUSALS: usize = 5;
-/// Tokens that one recall brings back and tokens of the model's call for it, about. They are for the figure that tolerates
-/// the cost of one recall. The default policy brings back at most 8,000 characters.
+/// Approximate tokens of a recall's result and of the model's call. They are used for the comparison that tolerates the
+/// cost of one recall. The default policy returns at most 8,000 characters.
 const RECALL_WRITTEN: u64 = 2_000;
 const RECALL_ASKED: u64 = 60;
 
 impl Recording {
-    /// The smallest window with room for every call that was sent as the recording has it, with its answer. They were
-    /// made, so a window that is not known was at least as large.
-    pub fn room(&self, circumstances: &Circumstances) -> Result<Tokens, SessionError> {
-        let endless = Circumstances { context: Tokens(u64::MAX / 2), ..*circumstances };
+    /// Returns the smallest window with room for every call, with its answer, that was sent as the recording has it.
+    /// These calls happened, so an unknown window was at least this large.
+    pub fn room(&self, params: &ReplayParams) -> Result<Tokens, SessionError> {
+        let endless = ReplayParams { context: Tokens(u64::MAX / 2), ..*params };
         let sent = self.replay(&Rules::None, &endless)?.windows;
         let calls = self.steps.iter().filter_map(|step| step.call.as_ref());
         let taken = sent.iter().zip(calls).map(|(sent, call)| sent.tokens.saturating_add(call.output));
         Ok(Tokens(taken.take(self.unreduced_calls).max().unwrap_or_default()))
     }
 
-    /// What these rules would have done.
-    pub fn replay(&self, rules: &Rules, circumstances: &Circumstances) -> Result<Report, SessionError> {
-        self.replay_and_tell(rules, circumstances, &|| ())
+    /// Replays the session under some rules.
+    pub fn replay(&self, rules: &Rules, params: &ReplayParams) -> Result<Report, SessionError> {
+        self.replay_with_progress(rules, params, &|| ())
     }
 
     /// Like [`replay`](Recording::replay), calling `on_call` after each call of the model.
-    pub fn replay_and_tell(
+    pub fn replay_with_progress(
         &self,
         rules: &Rules,
-        circumstances: &Circumstances,
+        params: &ReplayParams,
         on_call: &dyn Fn(),
     ) -> Result<Report, SessionError> {
         let mut pieces = Pieces::new(self);
-        // A host knows its own system prompt and tools. What a file does not show of them, usage tells.
+        // The caller knows its own system prompt and tools. If the file does not show them, usage does.
         let hidden = self.measured().map(plimsoll_tokens::Measured::hidden).unwrap_or_default();
-        let fixed = Some(circumstances.fixed).filter(|fixed| *fixed > Tokens::ZERO).unwrap_or(hidden);
-        let billing = Billing { circumstances, fixed: fixed.0 };
-        let sight = sight::sight(rules, self, billing, &mut pieces)?;
+        let fixed = Some(params.fixed).filter(|fixed| *fixed > Tokens::ZERO).unwrap_or(hidden);
+        let billing = Billing { params, fixed: fixed.0 };
+        let simulator = simulator::simulator(rules, self, billing, &mut pieces)?;
         let report = Report { policy: rules.to_string(), ..Report::default() };
         let request = Request::new(self.references());
-        let mut run = Run { recording: self, billing, pieces, sight, request, report };
+        let mut run = Run { recording: self, billing, pieces, simulator, request, report };
         for step in &self.steps {
             let usage = match &step.call {
                 Some(call) => {
@@ -61,7 +61,7 @@ impl Recording {
                 }
                 None => None,
             };
-            run.sight.append(step, usage)?;
+            run.simulator.append(step, usage)?;
             run.note_reductions(None);
         }
         Ok(run.finish())
@@ -72,26 +72,27 @@ struct Run<'a> {
     recording: &'a Recording,
     billing: Billing<'a>,
     pieces: Pieces<'a>,
-    sight: Box<dyn Sight + 'a>,
+    simulator: Box<dyn PolicySimulator + 'a>,
     request: Request,
     report: Report,
 }
 
 impl Run<'_> {
-    /// Make a recorded call; gives what the provider would have counted, if the call could be made at all.
-    fn call(&mut self, call: &Call) -> Result<Option<Usage>, SessionError> {
+    /// Replays a recorded call. Returns the usage that the provider would have reported, or `None` if the call did not
+    /// fit.
+    fn call(&mut self, call: &ModelCall) -> Result<Option<Usage>, SessionError> {
         self.report.calls += 1;
-        // The smallest request is measured as every request of this call is, with its scale.
-        if call.output.saturating_add(self.billing.tokens(0, call)) >= self.billing.circumstances.context.0 {
+        // The smallest request is scaled like every request of this call.
+        if call.output.saturating_add(self.billing.tokens(0, call)) >= self.billing.params.context.0 {
             self.report.left_out += 1;
             self.note_sent(0, false, 0.0);
             return Ok(None);
         }
         self.prepare(call)?;
-        let first: Vec<Found> =
-            call.wanted.iter().map(|wanted| self.request.found(wanted.reference)).collect();
+        let first: Vec<Visibility> =
+            call.wanted.iter().map(|wanted| self.request.visibility(wanted.reference)).collect();
         let mut recalls = 0;
-        if first.contains(&Found::Missing) && self.fits(call) && self.recall(call, &first)? {
+        if first.contains(&Visibility::Missing) && self.fits(call) && self.recall(call, &first)? {
             recalls = 1;
             self.prepare(call)?;
         }
@@ -101,7 +102,7 @@ impl Run<'_> {
         if fits {
             let billed = Billed { output: call.output, ..self.send(call) };
             if recalls > 0 {
-                // The request in which the model asked was the one of this call; this one is there because of it.
+                // The recall was requested in the request of this call; this is the additional request with its result.
                 let again = Billed { output: 0, ..billed };
                 self.report.recalls += again;
                 self.report.parts.recalls += price.of(again);
@@ -123,16 +124,16 @@ impl Run<'_> {
         self.report.windows.push(Sent { tokens, fits, spent, recall_cost });
     }
 
-    /// Bring the request up to date for a call, after what the rules do about it.
-    fn prepare(&mut self, call: &Call) -> Result<(), SessionError> {
-        self.sight.prepare(call, false, &mut self.request, &mut self.pieces)?;
+    /// Updates the request for a call and lets the rules reduce it.
+    fn prepare(&mut self, call: &ModelCall) -> Result<(), SessionError> {
+        self.simulator.prepare(call, false, &mut self.request, &mut self.pieces)?;
         for _ in 0..REFUSALS {
             if self.fits(call) {
                 break;
             }
             let before = self.tokens(call);
-            self.sight.prepare(call, true, &mut self.request, &mut self.pieces)?;
-            // Rules that have nothing more to give are not asked again.
+            self.simulator.prepare(call, true, &mut self.request, &mut self.pieces)?;
+            // The rules cannot reduce any further.
             if self.tokens(call) >= before {
                 break;
             }
@@ -141,29 +142,29 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn tokens(&self, call: &Call) -> u64 {
+    fn tokens(&self, call: &ModelCall) -> u64 {
         self.billing.tokens(self.request.charged(), call)
     }
 
-    /// Whether request and answer have room in the window.
-    fn fits(&self, call: &Call) -> bool {
-        // A sum of two numbers of 64 bits that does not fit is over every window.
+    /// Whether the request and its answer fit in the window.
+    fn fits(&self, call: &ModelCall) -> bool {
+        // A sum that overflows 64 bits is over every window.
         let all = self.tokens(call).checked_add(call.output);
-        all.is_some_and(|all| all <= self.billing.circumstances.context.0)
+        all.is_some_and(|all| all <= self.billing.params.context.0)
     }
 
-    /// Let the model ask for what it needs, in a request of its own; says whether anything came back.
-    fn recall(&mut self, call: &Call, found: &[Found]) -> Result<bool, SessionError> {
-        let missing = call.wanted.iter().zip(found).filter(|(_, found)| **found == Found::Missing);
-        let needed: Vec<Needed<'_>> = missing
-            .map(|(wanted, _)| Needed {
+    /// Lets the model recall what it needs in an additional request. Returns whether anything came back.
+    fn recall(&mut self, call: &ModelCall, found: &[Visibility]) -> Result<bool, SessionError> {
+        let missing = call.wanted.iter().zip(found).filter(|(_, found)| **found == Visibility::Missing);
+        let needed: Vec<NeededText<'_>> = missing
+            .map(|(wanted, _)| NeededText {
                 result: &self.recording.results[wanted.result as usize],
                 words: self.recording.words(wanted.reference),
             })
             .collect();
         let tokens = self.tokens(call);
         let usage = Usage::new(Tokens(tokens), Tokens::ZERO);
-        let Some(output) = self.sight.recall(&needed, usage, &mut self.pieces)? else { return Ok(false) };
+        let Some(output) = self.simulator.recall(&needed, usage, &mut self.pieces)? else { return Ok(false) };
         let sent = self.send(call);
         let price = self.billing.price(tokens, call);
         self.report.parts.add_request(sent, price);
@@ -174,8 +175,8 @@ impl Run<'_> {
         Ok(true)
     }
 
-    /// Send the request: what of it is read from the cache, and what is written to it.
-    fn send(&mut self, call: &Call) -> Billed {
+    /// Sends the request. Returns what is read from the cache and what is written to it.
+    fn send(&mut self, call: &ModelCall) -> Billed {
         let tokens = self.tokens(call);
         let read = self.billing.read(&self.request, call, &self.pieces);
         self.report.tokens_sent = self.report.tokens_sent.saturating_add(tokens);
@@ -184,13 +185,13 @@ impl Run<'_> {
         Billed { read, written: tokens.saturating_sub(read), output: 0 }
     }
 
-    /// Count what was there when it was needed. `first` is how the request showed it before anything was recalled.
-    fn count(&mut self, call: &Call, first: &[Found], fits: bool, recalls: u64) {
+    /// Counts what the call needed. `first` is how the request showed it before any recall.
+    fn count(&mut self, call: &ModelCall, first: &[Visibility], fits: bool, recalls: u64) {
         let mut found = References { recall_requests: recalls, ..References::default() };
-        let (mut only, mut all) = (Count::default(), Count::default());
+        let (mut only, mut all) = (ReferenceCount::default(), ReferenceCount::default());
         for (wanted, first) in call.wanted.iter().zip(first) {
             // A recall may push out of the window what was in it.
-            let now = if fits { self.request.found(wanted.reference) } else { Found::Missing };
+            let now = if fits { self.request.visibility(wanted.reference) } else { Visibility::Missing };
             all.add(*first, now);
             if wanted.only_in_results {
                 only.add(*first, now);
@@ -200,18 +201,18 @@ impl Run<'_> {
         self.report.references.add(&found);
     }
 
-    /// Note what the rules have done, and bill what a summariser was asked for it.
-    fn note_reductions(&mut self, call: Option<&Call>) {
-        // What is cut as it arrives is cut for the next call.
+    /// Adds the reductions of the rules to the report, with the cost of their summary requests.
+    fn note_reductions(&mut self, call: Option<&ModelCall>) {
+        // What is cut on arrival is attributed to the next call.
         let number = (self.report.windows.len() as u64 + 1).max(self.report.calls);
-        for Noted { mut reduction, asked } in self.sight.fired() {
-            for Asked { own, read, more, answer } in asked {
+        for CostedReduction { mut reduction, asked } in self.simulator.fired() {
+            for SummaryTokens { own, read, more, answer } in asked {
                 let paid =
                     Billed { read, written: own.saturating_sub(read).saturating_add(more), output: answer };
                 self.report.billed += paid;
                 self.report.summaries += paid;
                 let sent = own.saturating_add(more);
-                let price = call.map_or(self.billing.circumstances.price.for_prompt(sent), |call| {
+                let price = call.map_or(self.billing.params.price.for_prompt(sent), |call| {
                     self.billing.price(sent, call)
                 });
                 self.report.parts.summaries += price.of(paid);
@@ -225,34 +226,34 @@ impl Run<'_> {
     }
 
     fn finish(self) -> Report {
-        let context = self.billing.circumstances.context.0.max(1);
+        let context = self.billing.params.context.0.max(1);
         let cost = self.report.parts.total();
-        let visited = self.sight.visited();
+        let visited = self.simulator.visited();
         Report { cost, peak_share: self.report.peak as f64 / context as f64, visited, ..self.report }
     }
 }
 
 /// References that one call needed, by how they were found.
 #[derive(Default)]
-struct Count {
+struct ReferenceCount {
     references: u64,
     in_window: u64,
     strict: u64,
     recalled: u64,
 }
 
-impl Count {
-    /// A reference that was found in one way at first and in another after the recalls of the call.
-    fn add(&mut self, first: Found, now: Found) {
+impl ReferenceCount {
+    /// Adds a reference, with how it was found at first and after the recalls of the call.
+    fn add(&mut self, first: Visibility, now: Visibility) {
         self.references += 1;
         match (first, now) {
-            (_, Found::Missing) => {}
-            (Found::WithSurroundings, _) => {
+            (_, Visibility::Missing) => {}
+            (Visibility::WithSurroundings, _) => {
                 self.in_window += 1;
                 self.strict += 1;
             }
-            (Found::ByName, _) => self.in_window += 1,
-            (Found::Recalled | Found::Missing, _) => self.recalled += 1,
+            (Visibility::ByName, _) => self.in_window += 1,
+            (Visibility::Recalled | Visibility::Missing, _) => self.recalled += 1,
         }
     }
 
@@ -261,7 +262,7 @@ impl Count {
     }
 }
 
-/// Sessions under several rules, rule by rule.
+/// Combines the reports of sessions by rules.
 pub fn totals<'a>(reports: impl IntoIterator<Item = &'a Report>) -> Vec<Report> {
     let mut order: Vec<&str> = Vec::new();
     let mut by_policy: BTreeMap<&str, Vec<&Report>> = BTreeMap::new();

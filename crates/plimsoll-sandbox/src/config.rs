@@ -12,12 +12,12 @@ use serde::{Deserialize, Serialize};
 #[serde(rename_all = "lowercase")]
 #[non_exhaustive]
 pub enum SandboxMode {
-    /// As far as the system can, and it is said where it cannot.
+    /// Confined as far as the system supports it; gaps are reported.
     #[default]
     Auto,
-    /// Not at all.
+    /// Not confined.
     Off,
-    /// No command runs where writes and network cannot be held.
+    /// Commands are rejected if writes and network cannot be confined.
     Require,
 }
 
@@ -48,15 +48,17 @@ pub struct SandboxConfig {
     pub mode: SandboxMode,
     /// Further files and directories that commands may write to.
     pub write: Vec<PathBuf>,
-    /// Files and directories that stay closed to writes even inside the project, such as the host's own configuration and files
-    /// that shells and other programs run when they start.
+    /// Files and directories that stay closed to writes even inside the project, such as the host's own configuration
+    /// and files that shells and other programs run when they start.
     pub closed: Vec<PathBuf>,
-    /// Files and directories that are not even opened for reading, such as a database: a lock on one of its files would stop every
-    /// other process.
+    /// Files and directories that are not even opened for reading, such as a database: a lock on one of its files would
+    /// stop every other process. The target of a private link is private too, and so are files next to a private file
+    /// whose names begin with its name, such as journals.
     pub private: Vec<PathBuf>,
     /// Whether commands may use the network.
     pub network: bool,
-    /// Whether commands may use sockets of other programs on this machine: those of docker, an ssh agent, a message bus.
+    /// Whether commands may use sockets of other programs on this machine: those of docker, an ssh agent, a message
+    /// bus.
     pub unix_sockets: bool,
 }
 

@@ -1,9 +1,9 @@
 //! Opens files by paths that were checked, without following links.
 //!
-//! A path is resolved once, matched against the rules, and opened later. In between, a command that runs at the same time or another
-//! program may replace a folder of the path by a link. So nothing here follows a link anywhere in a path: a path that contains one
-//! since it was resolved is an error. On Linux `openat2` does this in one call. If the kernel or a seccomp filter does not have it, each
-//! folder of the path is opened in the one before.
+//! A path is resolved once, matched against the rules, and opened later. In between, a command that runs at the same
+//! time or another program may replace a folder of the path by a link. So nothing here follows a link anywhere in a
+//! path: a path that contains one since it was resolved is an error. On Linux `openat2` does this in one call. If the
+//! kernel or a seccomp filter does not have it, each folder of the path is opened in the one before.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -46,6 +46,12 @@ pub fn require_no_links(path: &Path) -> io::Result<()> {
     open(path, reachable()).map(drop)
 }
 
+/// Opens a path that must contain no link, for a rule about it.
+#[cfg(target_os = "linux")]
+pub(crate) fn open_place(path: &Path) -> io::Result<OwnedFd> {
+    open(path, reachable())
+}
+
 /// Flags that open even what cannot be read, if the system has them.
 fn reachable() -> OFlags {
     #[cfg(any(target_os = "linux", target_os = "android"))]
@@ -54,7 +60,8 @@ fn reachable() -> OFlags {
     return OFlags::RDONLY | OFlags::NONBLOCK;
 }
 
-fn open_folder(path: &Path) -> io::Result<OwnedFd> {
+/// Opens a directory whose path must contain no link.
+pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     match open(path, OFlags::RDONLY | OFlags::DIRECTORY) {
         // A folder that may be entered but not listed is good enough.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
@@ -99,7 +106,7 @@ fn walk_without_links(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
 /// Converts an error. The system's own message would be about too many links.
 fn path_error(error: Errno) -> io::Error {
     match error {
-        Errno::LOOP => io::Error::other("a link has appeared on the way to it"),
+        Errno::LOOP => io::Error::other("its path contains a symbolic link"),
         other => other.into(),
     }
 }
@@ -160,7 +167,7 @@ impl FileEntry {
     /// Opens the folder of a path; `None` if it does not exist.
     pub fn find(path: &Path) -> io::Result<Option<FileEntry>> {
         let (folder, name) = parts_of(path)?;
-        match open_folder(folder) {
+        match open_directory(folder) {
             Ok(folder) => Ok(Some(FileEntry { folder, name })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
@@ -171,7 +178,7 @@ impl FileEntry {
     pub fn missing_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
         let mut missing = Vec::new();
         for folder in path.ancestors().skip(1) {
-            match open_folder(folder) {
+            match open_directory(folder) {
                 Ok(_) => break,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(folder.to_owned()),
                 Err(error) => return Err(error),
@@ -186,9 +193,9 @@ impl FileEntry {
         let missing = FileEntry::missing_folders(path)?;
         let (folder, name) = parts_of(path)?;
         let Some(first) = missing.first() else {
-            return Ok(FileEntry { folder: open_folder(folder)?, name });
+            return Ok(FileEntry { folder: open_directory(folder)?, name });
         };
-        let mut at = open_folder(first.parent().unwrap_or(Path::new("/")))?;
+        let mut at = open_directory(first.parent().unwrap_or(Path::new("/")))?;
         for folder in &missing {
             let name = folder.file_name().unwrap_or_default();
             match rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o777)) {
@@ -214,9 +221,7 @@ impl FileEntry {
         }
         let too_large = || {
             let most = MAX_FILE_BYTES >> 20;
-            io::Error::other(format!(
-                "it is larger than {most} MB, more than is kept of a file before a change"
-            ))
+            io::Error::other(format!("it is larger than {most} MB, the limit for changes"))
         };
         if about.len() > MAX_FILE_BYTES {
             return Err(too_large());
@@ -236,10 +241,12 @@ impl FileEntry {
         rustix::fs::accessat(&self.folder, &self.name, Access::WRITE_OK, AtFlags::empty()).is_ok()
     }
 
-    /// Replaces the file atomically: the new content is written to a temporary file, which is then renamed. `old` is the content that
-    /// was read; a file that has another content by now is left alone. `mode` sets other permissions than those of `old`.
+    /// Replaces the file atomically: the new content is written to a temporary file, which is then renamed. `old` is
+    /// the content that was read; a file that has another content by now is left alone. `mode` sets other permissions
+    /// than those of `old`.
     ///
-    /// A hard link to the file keeps the old content. Writing into the file itself could leave half of it after a crash.
+    /// A hard link to the file keeps the old content. Writing into the file itself could leave half of it after a
+    /// crash.
     pub fn replace(
         &self,
         old: Option<&FileContent>,
@@ -259,8 +266,8 @@ impl FileEntry {
             self.sync();
             return Ok(());
         };
-        // The two files are exchanged, so that the replaced content can be checked: what another program saved in the last moment
-        // would be lost otherwise.
+        // The two files are exchanged, so that the replaced content can be checked: what another program saved in the
+        // last moment would be lost otherwise.
         match rustix::fs::renameat_with(folder, &*unfinished.name, folder, name, RenameFlags::EXCHANGE) {
             Ok(()) => {
                 let replaced = FileEntry { folder: folder.try_clone()?, name: unfinished.name.clone() };
@@ -316,7 +323,7 @@ impl FileEntry {
                 self.give_name(&aside.name, &kept).map_err(path_error)?;
                 aside.forget();
                 let message = format!(
-                    "it was made anew just now; what it held is in `{}` beside it",
+                    "another program has just created it again; its old content is in `{}` in the same directory",
                     kept.to_string_lossy()
                 );
                 return Err(ReplaceError::Io(io::Error::other(message)));
@@ -369,8 +376,8 @@ impl FileEntry {
         Ok(unfinished)
     }
 
-    /// Copies the extended attributes of the file, such as access control lists, to its replacement. Attributes that the system does not
-    /// let this process set are left out, as with other editors.
+    /// Copies the extended attributes of the file, such as access control lists, to its replacement. Attributes that
+    /// the system does not let this process set are left out, as with other editors.
     fn copy_attributes(&self, new: &File) {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let Ok(old) = rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()) else { return };
@@ -419,7 +426,7 @@ impl FileEntry {
 /// Removes an empty folder that is not a link.
 pub fn remove_empty_folder(path: &Path) -> io::Result<()> {
     let (parent, name) = parts_of(path)?;
-    let parent = open_folder(parent)?;
+    let parent = open_directory(parent)?;
     rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(path_error)
 }
 
@@ -465,7 +472,7 @@ mod tests {
 
     use super::{FileEntry, ReplaceError, open_file, walk_without_links};
 
-    /// Both ways to open a path see a link anywhere in it.
+    /// Both ways to open a path detect a link anywhere in it.
     #[test]
     fn no_link_is_followed() {
         let folder = tempfile::tempdir().unwrap();
@@ -484,7 +491,7 @@ mod tests {
         assert!(FileEntry::find(&root.join("b/file")).is_err());
         assert!(
             FileEntry::create_folders(&root.join("b/c/file")).is_err(),
-            "no folder is made behind a link"
+            "no folder is created through a link"
         );
         assert!(!root.join("a/c").exists());
         let linked = FileEntry::find(&root.join("a/link")).unwrap().unwrap();
@@ -492,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changed_in_the_last_moment_is_left_alone() {
+    fn files_changed_at_the_last_moment_are_left_alone() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap().join("file");
         std::fs::write(&path, "old").unwrap();
@@ -507,12 +514,12 @@ mod tests {
         place.replace(Some(&old), b"new", None).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
         place.remove(&place.read().unwrap().unwrap()).unwrap();
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "nothing is left beside it");
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no other file is left");
     }
 
-    /// What is made anew while a file is moved aside stays, and so does what was moved.
+    /// A file that another program creates while the old one is moved aside stays, and so does the old one.
     #[test]
-    fn what_is_made_in_the_moment_of_a_removal_is_not_replaced() {
+    fn a_file_created_during_a_removal_is_not_replaced() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap().join("file");
         std::fs::write(&path, "old").unwrap();
@@ -521,7 +528,7 @@ mod tests {
         std::fs::write(&path, "saved meanwhile").unwrap();
         let failed = place.remove_after(&old, || std::fs::write(&path, "made anew").unwrap());
         let Err(ReplaceError::Io(error)) = failed else { panic!("{failed:?}") };
-        assert!(error.to_string().contains("made anew just now"), "{error}");
+        assert!(error.to_string().contains("just created it again"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "made anew");
         let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
         let kept = names.iter().find(|entry| entry.path() != path).unwrap().path();
@@ -530,7 +537,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_has_left_is_swept() {
+    fn leftovers_of_a_killed_process_are_removed() {
         let folder = tempfile::tempdir().unwrap();
         let folder_path = folder.path().canonicalize().unwrap();
         for name in [".plimsoll-left.tmp", ".plimsoll-other", "a.tmp"] {
@@ -547,7 +554,7 @@ mod tests {
     }
 
     #[test]
-    fn extended_attributes_go_over_to_what_replaces_a_file() {
+    fn extended_attributes_are_copied_to_a_replaced_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap().join("file");
         std::fs::write(&path, "old").unwrap();

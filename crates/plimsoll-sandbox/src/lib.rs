@@ -23,4 +23,4 @@ pub use permissions::{
 #[cfg(unix)]
 pub use process::{ProcessGroup, ProcessWaiter, needed_environment};
 #[cfg(unix)]
-pub use sandbox::{Confinement, Guard, Sandbox};
+pub use sandbox::{Confinement, Guard, Sandbox, restrict_search_paths};

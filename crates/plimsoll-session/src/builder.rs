@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll::compact::request::{HookText, Summariser};
+use plimsoll::compact::{HookText, Summariser};
 use plimsoll::purse::CacheTerms;
-use plimsoll::{BelievedUsage, Policy, SessionId};
+use plimsoll::{Policy, SessionId, UsageTrust};
 use plimsoll_store::{Archive, Clock, Lease, NewSession, TakeOver};
 
 use crate::driver::Driver;
@@ -15,8 +15,8 @@ use crate::settings::{Counting, Figures, SessionModel, Settings};
 
 /// Settings of a session to open.
 ///
-/// Without [`session`](SessionBuilder::session) a new session is created. The default is the policy `plimsoll`, calibrated
-/// counting, no summariser and a lease of a minute.
+/// Without [`session`](SessionBuilder::session) a new session is created. The default is the policy `plimsoll`,
+/// calibrated counting, no summariser and a lease of a minute.
 #[derive(Clone)]
 #[must_use = "a builder does nothing until it is opened"]
 pub struct SessionBuilder {
@@ -104,7 +104,7 @@ impl SessionBuilder {
 
     /// Sets which recorded usage is trusted for the size of the next request. A host that continues sessions of other
     /// tools trusts only its own: theirs is of requests with another system prompt and other tools.
-    pub fn believed_usage(mut self, believed: BelievedUsage) -> SessionBuilder {
+    pub fn believed_usage(mut self, believed: UsageTrust) -> SessionBuilder {
         self.settings.believed = believed;
         self
     }
@@ -152,8 +152,8 @@ impl SessionBuilder {
         self.open_leased_blocking(lease)
     }
 
-    /// Reads the session without its lease, which another process may hold. It can be inspected and forked; writes fail. An
-    /// answer that is being written is left out.
+    /// Reads the session without its lease, which another process may hold. It can be inspected and forked; writes
+    /// fail. An answer that is being written is left out.
     pub fn read_blocking(mut self) -> Result<Driver, SessionError> {
         let session = self.stored()?;
         Driver::read(self.archive, &session, self.settings)
@@ -166,7 +166,7 @@ impl SessionBuilder {
         let (store, holder, ttl) = (self.archive.store(), self.settings.holder.as_str(), self.settings.lease);
         Ok(match &self.settings.take_over {
             TakeOver::Always => store.break_lease(&session, holder, ttl)?,
-            TakeOver::From(gone) => store.succeed(&session, holder, ttl, gone)?,
+            TakeOver::From(gone) => store.inherit_lease(&session, holder, ttl, gone)?,
             TakeOver::Never => store.lease(&session, holder, ttl)?,
         })
     }

@@ -1,14 +1,15 @@
-//! Files that calls have changed: kept before, recorded in the log, and read back from it.
+//! Changes of files by calls: recorded in the log before they are made, and read back from it.
 //!
 //! The record of a change is in the part of its call, under `metadata.plimsoll` of its state, so that a log is one
-//! value that can be exported. What the file held is in the archive under a handle that is made of everything the record
-//! says. A record without such content is none: a log that was imported cannot claim changes that were never made here.
+//! value that can be exported. The old content of the file is in the archive, under a handle that is derived from the
+//! whole record. A record without such content is ignored: an imported log cannot claim changes that were never made
+//! here.
 
 use std::collections::HashSet;
 
 use plimsoll::log::ToolState;
 use plimsoll::{Message, MessageId, Millis, Part, PartBody, PartId, SessionId};
-use plimsoll_store::{Archive, KEPT, PageRequest};
+use plimsoll_store::{Archive, KEPT_PREFIX, PageRequest};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -43,7 +44,7 @@ impl FileChange {
         // As JSON, so that no two records are made of the same bytes.
         let said = json!([part.as_str(), self]).to_string();
         let hash = blake3::hash(said.as_bytes()).to_hex();
-        format!("{KEPT}{}", &hash.as_str()[..32])
+        format!("{KEPT_PREFIX}{}", &hash.as_str()[..32])
     }
 }
 
@@ -59,7 +60,7 @@ pub struct RevertRecord {
     /// Whether it completed.
     #[serde(default)]
     pub is_done: bool,
-    /// Its changes.
+    /// Changes of the record.
     pub files: Vec<FileChange>,
 }
 
@@ -87,22 +88,23 @@ pub enum FileOp {
     Unknown {
         /// The tool.
         tool: String,
-        /// Its input, in one line.
+        /// Input, in one line.
         input: String,
     },
-    /// Files were put back.
+    /// Files were restored.
     Reverted {
         /// The notice.
         message: MessageId,
-        /// Its record.
+        /// Record of the change.
         record: RevertRecord,
     },
 }
 
 /// A turn of a session.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct TurnHead {
-    /// How the prompt begins.
+    /// First words of the prompt.
     pub prompt: String,
     /// Time of the prompt.
     pub asked: Millis,
@@ -110,6 +112,7 @@ pub struct TurnHead {
 
 /// Effects of all turns of a session on the disk.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ChangeHistory {
     /// The session.
     pub session: SessionId,
@@ -197,8 +200,8 @@ impl ChangeHistory {
         }
     }
 
-    /// Add what another session has left, oldest first, at its time among the rest. The order within each session is that
-    /// of its log, whatever its times say: a clock may have been set back.
+    /// Adds the history of another session, oldest first, at its time among the rest. The order within each session is
+    /// that of its log, whatever its times are: a clock may have been set back.
     pub fn merge(&mut self, others: Vec<CallTrace>) {
         let mut merged = Vec::with_capacity(self.traces.len() + others.len());
         let mut others = others.into_iter().peekable();
@@ -212,10 +215,10 @@ impl ChangeHistory {
         self.traces = merged;
     }
 
-    /// The newest turn that has changed files and was not put back since.
+    /// The newest turn that has changed files and was not reverted since.
     pub fn newest_changed(&self) -> Option<usize> {
         let undone = self.undone();
-        // Everything from this turn on was put back by a revert further down.
+        // Everything from this turn on was reverted by a later revert.
         let mut reverted_from = usize::MAX;
         let mut newest = None;
         for trace in self.traces.iter().rev() {
@@ -228,7 +231,7 @@ impl ChangeHistory {
                 {
                     reverted_from = reverted_from.min(record.turn);
                 }
-                // What another session has done late may belong to an early turn.
+                // Late changes of another session may belong to an early turn.
                 FileOp::Changed(_) if trace.turn < reverted_from => newest = newest.max(Some(trace.turn)),
                 _ => {}
             }
@@ -236,7 +239,7 @@ impl ChangeHistory {
         newest
     }
 
-    /// The newest revert of this session that was not taken back.
+    /// The newest revert of this session that was not undone.
     pub fn newest_revert(&self) -> Option<(&MessageId, &RevertRecord)> {
         let undone = self.undone();
         let mut reverts = self.reverts().rev();
@@ -271,7 +274,7 @@ fn ours(extra: &Map<String, Value>) -> Option<&Value> {
     extra.get("metadata")?.get("plimsoll")
 }
 
-/// A field under `metadata.plimsoll`, made if it is not there.
+/// A field under `metadata.plimsoll`, created if it does not exist.
 pub(crate) fn own_field<'a>(extra: &'a mut Map<String, Value>, field: &str) -> &'a mut Value {
     let metadata = extra.entry("metadata").or_insert_with(|| json!({}));
     if !metadata.is_object() {
@@ -288,7 +291,7 @@ fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Option<T> {
     serde_json::from_value(value.clone()).ok()
 }
 
-/// Whether a call was made. One that waits has done nothing yet.
+/// Whether a call was made. A pending call has done nothing yet.
 fn was_run(state: &ToolState) -> bool {
     let was_refused = ours(&state.extra).and_then(|ours| ours.get("notRun")?.as_bool()) == Some(true);
     state.status != plimsoll::ToolStatus::Pending && !was_refused
@@ -306,8 +309,8 @@ fn line_of(state: &ToolState) -> String {
     line.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Files that calls have shown the model or written, in order: the path and the hash of the content. The hash is `None` for a file
-/// that was reverted since, which the model has not seen.
+/// Files that calls have shown the model or written, in order: the path and the hash of the content. The hash is `None`
+/// for a file that was reverted since, which the model has not seen.
 pub fn seen_files(log: &[Message]) -> impl Iterator<Item = (String, Option<String>)> + '_ {
     log.iter().flat_map(|message| &message.parts).flat_map(|part| {
         let mut found: Vec<(String, Option<String>)> = Vec::new();

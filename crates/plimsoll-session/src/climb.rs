@@ -1,9 +1,7 @@
 //! A climb of the ladder, which can run concurrently with a turn.
 
-use plimsoll::compact::accept::{Rejection, Reply};
-use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step};
-use plimsoll::compact::request::SummaryRequest;
-use plimsoll::receipt::Made;
+use plimsoll::compact::{CompactionContext, Ladder, Outcome, Rejection, Reply, Step, SummaryRequest};
+use plimsoll::plan::SummaryOrigin;
 use plimsoll::{Ids, Log, Message, Plan, Receipt, Text, Usage};
 use plimsoll_store::Revision;
 use thiserror::Error;
@@ -11,8 +9,8 @@ use thiserror::Error;
 use crate::error::SessionError;
 use crate::stop::StopFlag;
 
-/// A climb of the ladder on a copy of the log. It is `Send`, so that a host can ask a model on another thread while the turn
-/// continues.
+/// A climb of the ladder on a copy of the log. It is `Send`, so that a host can ask a model on another thread while the
+/// turn continues.
 pub struct Climb {
     ladder: Ladder,
     ids: Ids,
@@ -41,7 +39,7 @@ impl SummaryCharges {
         self.add(other.usage, other.cost);
     }
 
-    /// Record the charges with a summary. They are gone from here then.
+    /// Records the charges with a summary, and removes them from here.
     pub(crate) fn move_to(&mut self, summary: &mut Message) {
         let mut all = std::mem::take(self);
         let recorded = summary.info.cost.as_ref().and_then(serde_json::Number::as_f64);
@@ -89,18 +87,18 @@ pub enum SummaryFailure<E> {
 }
 
 impl Climb {
-    pub(crate) fn new(log: Log, planned_on: Revision, situation: Situation, ids: Ids) -> Climb {
+    pub(crate) fn new(log: Log, planned_on: Revision, context: CompactionContext, ids: Ids) -> Climb {
         let charges = SummaryCharges::default();
-        Climb { ladder: Ladder::new(log, situation), ids, planned_on, charges, stop: StopFlag::default() }
+        Climb { ladder: Ladder::new(log, context), ids, planned_on, charges, stop: StopFlag::default() }
     }
 
     /// A climb over a log that is not stored, such as that of a file.
-    pub fn of_log(log: Log, situation: Situation, ids: Ids) -> Climb {
-        Climb::new(log, Revision::default(), situation, ids)
+    pub fn of_log(log: Log, context: CompactionContext, ids: Ids) -> Climb {
+        Climb::new(log, Revision::default(), context, ids)
     }
 
-    /// Climbs to the end with summaries of this summariser only: if it fails, or if its reply is rejected, no other summary
-    /// takes its place. Nothing is committed.
+    /// Climbs to the end with summaries of this summariser only: if it fails, or if its reply is rejected, no other
+    /// summary takes its place. Nothing is committed.
     pub fn summarise<E>(
         mut self,
         mut ask: impl FnMut(&SummaryRequest) -> Result<Reply, E>,
@@ -112,7 +110,7 @@ impl Climb {
                     self.answer(Ok(reply))?;
                 }
                 ClimbStep::Done(climbed) => {
-                    let made_without = |receipt: &Receipt| matches!(&receipt.plan, Plan::Compact(plan) if plan.made == Made::WithoutModel);
+                    let made_without = |receipt: &Receipt| matches!(&receipt.plan, Plan::Compact(plan) if plan.made == SummaryOrigin::WithoutModel);
                     let Outcome { rejections, reduction, .. } = &climbed.outcome;
                     let is_taken = !reduction.receipts.iter().any(made_without)
                         && (rejections.is_empty() || !reduction.receipts.is_empty());
@@ -125,12 +123,13 @@ impl Climb {
         }
     }
 
-    /// Lets a flag stop the climb between its rungs: [`step`](Climb::step) then fails, and the climb is of no further use.
+    /// Lets a flag stop the climb between its rungs: [`step`](Climb::step) then fails, and the climb is of no further
+    /// use.
     pub(crate) fn stop_on(&mut self, stop: StopFlag) {
         self.stop = stop;
     }
 
-    /// Whether it was stopped, and counts nothing any more.
+    /// Whether it was stopped and no longer counts.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.is_set()
     }

@@ -1,7 +1,7 @@
 //! Why an operation on a session failed.
 
 use plimsoll::LogError;
-use plimsoll::fork::child::NoRoom;
+use plimsoll::fork::NoRoom;
 use plimsoll::pin::PinError;
 use plimsoll_store::StoreError;
 use thiserror::Error;

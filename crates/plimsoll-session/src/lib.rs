@@ -16,6 +16,7 @@ mod session;
 mod settings;
 mod stop;
 mod stored;
+mod usage_gate;
 
 /// The session on the calling thread, for hosts without an async runtime: replays and one-shot commands.
 ///
@@ -68,23 +69,26 @@ pub use session::{
 };
 pub use settings::{Counting, Figures, SessionModel};
 pub use stored::each_message;
+pub use usage_gate::UsageGate;
 
 // Types of the crates below that hosts need, so that they depend on this crate only.
-pub use plimsoll::compact::accept::{Rejection, Reply};
-pub use plimsoll::compact::ladder::{Burden, Outcome, Verdict};
-pub use plimsoll::compact::request::{HookText, Summariser, SummaryForm, SummaryRequest};
-pub use plimsoll::fork::history::Identity;
+pub use plimsoll::compact::{
+    FitResult, HookText, Outcome, OverflowBreakdown, Rejection, Reply, Summariser, SummaryForm,
+    SummaryRequest,
+};
+pub use plimsoll::fork::Identity;
 pub use plimsoll::pin::PinTarget;
 pub use plimsoll::prune::{PruneChoice, PrunePlan};
 pub use plimsoll::purse::CacheTerms;
 pub use plimsoll::recall::{RecallAnswer, RecallQuery, RecallTool};
 pub use plimsoll::{
-    AnswerEvent, BelievedUsage, Block, CachePlan, CharCounter, Counter, Fixed, Ids, Limits, Line, Load, Log,
-    Message, MessageId, Millis, Part, PartBody, PartId, Plan, Policy, PolicySpec, Preset, Receipt, ReceiptId,
-    Role, Scale, SessionId, Text, Tokens, ToolState, ToolStatus, Usage, Window, WindowMessage, WindowRole,
+    AnswerEvent, Block, CachePlan, CharCounter, Counter, Ids, Limits, Line, Load, Log, Message, MessageId,
+    Millis, Part, PartBody, PartId, Plan, Policy, PolicySpec, Preset, Receipt, ReceiptId, RequestOverhead,
+    Role, Scale, SessionId, Text, Tokens, ToolState, ToolStatus, Usage, UsageTrust, Window, WindowMessage,
+    WindowRole,
 };
 pub use plimsoll_store::{
-    Archive, Clock, Durability, Filter, Lease, NewSession, Note, PageRequest, Session as SessionRecord,
-    StoreError, TakeOver, Taken,
+    Archive, CapturedOutput, Clock, Durability, Filter, Lease, NewSession, Note, PageRequest,
+    Session as SessionRecord, StoreError, TakeOver,
 };
 pub use plimsoll_tokens::{ModelPrice, ModelTable, Observed};

@@ -48,15 +48,15 @@ impl Meter {
     /// Measures a window before it is sent.
     pub(crate) fn measure(&self, window: &Window) -> Weighed {
         match self {
-            Meter::Calibrated { base, .. } => {
-                Weighed { measure: Measure::of_window(window, &**base), least: floor::of_window(window) }
-            }
+            Meter::Calibrated { base, .. } => Weighed {
+                measure: Measure::of_window(window, &**base),
+                least: floor::of_window(window, &*self.counter()),
+            },
             Meter::Fixed(_) => Weighed::default(),
         }
     }
 
-    /// Learn from what a provider counted for a request of that measure. Figures that cannot be of that request teach
-    /// nothing.
+    /// Learns from the usage that a provider reported for a request of that measure. Implausible usage is ignored.
     pub(crate) fn observe(&mut self, sent: Weighed, usage: &Usage) -> Option<Observed> {
         let Meter::Calibrated { calibration, .. } = self else { return None };
         let charged = usage.input + usage.cache_read + usage.cache_write;

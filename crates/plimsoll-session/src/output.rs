@@ -5,7 +5,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 
 use plimsoll::PartId;
-use plimsoll_store::{StoreError, Taken};
+use plimsoll_store::{CapturedOutput, StoreError};
 
 use crate::error::SessionError;
 
@@ -18,14 +18,14 @@ const QUEUE: usize = 16;
 pub struct OutputSink {
     call: PartId,
     sender: Option<SyncSender<Vec<u8>>>,
-    thread: Option<JoinHandle<Result<Taken, StoreError>>>,
+    thread: Option<JoinHandle<Result<CapturedOutput, StoreError>>>,
 }
 
 impl OutputSink {
     /// A sink whose output is read by `take` on a separate thread.
     pub(crate) fn spawn(
         call: PartId,
-        take: impl FnOnce(&mut dyn Read) -> Result<Taken, StoreError> + Send + 'static,
+        take: impl FnOnce(&mut dyn Read) -> Result<CapturedOutput, StoreError> + Send + 'static,
     ) -> Result<OutputSink, SessionError> {
         let (sender, receiver) = sync_channel(QUEUE);
         let work = move || take(&mut Pieces { receiver, piece: Vec::new(), read: 0 });
@@ -39,9 +39,9 @@ impl OutputSink {
         &self.call
     }
 
-    /// Waits until everything is stored, which blocks. The result is what the model would see, for hosts that may change it before
-    /// they record it.
-    pub fn close(mut self) -> Result<Taken, SessionError> {
+    /// Waits until everything is stored, which blocks. The result is what the model would see, for hosts that may
+    /// change it before they record it.
+    pub fn close(mut self) -> Result<CapturedOutput, SessionError> {
         self.sender = None;
         let Some(thread) = self.thread.take() else {
             return Err(SessionError::OutOfOrder("output already consumed"));

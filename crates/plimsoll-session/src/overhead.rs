@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use plimsoll::{Counter, Fixed};
+use plimsoll::{Counter, RequestOverhead};
 
 /// The system prompt and the declared tools, which every request carries besides the conversation.
 ///
@@ -10,15 +10,15 @@ use plimsoll::{Counter, Fixed};
 /// unchanged, for hosts that know the figure and not the text.
 ///
 /// ```
-/// use plimsoll_session::{Fixed, Overhead, Tokens};
+/// use plimsoll_session::{RequestOverhead, Overhead, Tokens};
 ///
 /// let texts = Overhead::default().system("You are a pilot.").tools(["depth\nReturns the depth.\n{}"]);
-/// let figures = Overhead::from(Fixed { system: Tokens(1_200), tools: Tokens(3_400) });
+/// let figures = Overhead::from(RequestOverhead { system: Tokens(1_200), tools: Tokens(3_400) });
 /// # assert_ne!(texts, figures);
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Overhead {
-    tokens: Fixed,
+    tokens: RequestOverhead,
     system: Arc<str>,
     tools: Arc<[String]>,
 }
@@ -38,14 +38,14 @@ impl Overhead {
         self
     }
 
-    pub(crate) fn count(&self, counter: &dyn Counter) -> Fixed {
-        let texts = Fixed::count(&self.system, self.tools.iter().map(String::as_str), counter);
-        Fixed { system: self.tokens.system + texts.system, tools: self.tokens.tools + texts.tools }
+    pub(crate) fn count(&self, counter: &dyn Counter) -> RequestOverhead {
+        let texts = RequestOverhead::count(&self.system, self.tools.iter().map(String::as_str), counter);
+        RequestOverhead { system: self.tokens.system + texts.system, tools: self.tokens.tools + texts.tools }
     }
 }
 
-impl From<Fixed> for Overhead {
-    fn from(tokens: Fixed) -> Overhead {
+impl From<RequestOverhead> for Overhead {
+    fn from(tokens: RequestOverhead) -> Overhead {
         Overhead { tokens, ..Overhead::default() }
     }
 }

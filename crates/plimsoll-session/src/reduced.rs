@@ -1,13 +1,14 @@
 //! Size of a window after its last reduction, for a driver that was opened since.
 //!
-//! A reduction makes the newest usage stale, and figures for users stay on its scale until the next answer. That
-//! scale is not stored: it belongs to a counter that has learned from answers, and a new driver's counter has learned
-//! nothing. What the receipt says the window weighed afterwards is stored, and is a scale together with the new counter's
-//! estimate of the same window. Marks could be taken back in the log instead, which the engine does for hosts without receipts
-//! ([`Load::before_reductions`]); the messages behind a summary are not loaded, so that this would not help after a compaction.
+//! A reduction makes the newest usage stale, and figures for users stay on its scale until the next answer. That scale
+//! is not stored: it belongs to a counter that has learned from answers, and a new driver's counter has learned
+//! nothing. What the receipt says the window weighed afterwards is stored, and is a scale together with the new
+//! counter's estimate of the same window. Marks could be taken back in the log instead, which the engine does for hosts
+//! without receipts ([`Load::before_reductions`]); messages that a summary replaces are not loaded, so that this would
+//! not help after a compaction.
 
-use plimsoll::compact::ladder::Situation;
-use plimsoll::{BelievedUsage, Load, Log, Message, MessageId, Plan, Receipt, Scale, SessionId, Tokens};
+use plimsoll::compact::CompactionContext;
+use plimsoll::{Load, Log, Message, MessageId, Plan, Receipt, Scale, SessionId, Tokens, UsageTrust};
 use plimsoll_store::Archive;
 use plimsoll_tokens::records_usage;
 
@@ -33,7 +34,7 @@ impl Reduced {
             records_usage(message) && message.info.error.is_none() && !message.info.summary
         };
         let answer = log.iter().rev().find(counted)?;
-        let is_own = settings.believed == BelievedUsage::Any || answer.is_asked_here();
+        let is_own = settings.believed == UsageTrust::Any || answer.is_asked_here();
         let is_same_model = answer.info.model_id.as_ref().is_none_or(|model| *model == settings.model.name);
         if !(is_own && is_same_model) {
             return None;
@@ -41,8 +42,8 @@ impl Reduced {
         // Without them figures are estimates. The session is opened all the same.
         let receipts = archive.store().newest_receipts(session, 2).ok()?;
         let last = receipts.first().filter(|receipt| weighs_window(receipt))?;
-        // The receipt of an undoing has the sizes of what it undoes, the other way round. They are those of the window only
-        // if nothing was reduced in between.
+        // The receipt of an undoing has the sizes of what it undoes, the other way round. They are those of the window
+        // only if nothing was reduced in between.
         let undoes_the_last =
             last.undoes.is_none() || last.undoes.as_ref() == receipts.get(1).map(|undone| &undone.id);
         let answered = answer.info.time.as_ref().and_then(|time| time.completed.or(time.created));
@@ -55,13 +56,15 @@ impl Reduced {
     }
 
     /// The scale on which the window weighed that much then.
-    pub(crate) fn scale(&self, situation: &Situation, log: &Log) -> Scale {
+    pub(crate) fn scale(&self, context: &CompactionContext, log: &Log) -> Scale {
         let messages = log.messages();
         let count =
             messages.iter().rposition(|message| message.info.id == self.newest).map_or(0, |at| at + 1);
-        let estimate = situation.estimate(&messages[..count]);
-        situation
-            .scale(&Load { tokens: self.tokens, estimate, usage_of: Some(self.newest.clone()) }, messages)
+        let estimate = context.estimate(&messages[..count]);
+        context.scale(
+            &Load { tokens: self.tokens, estimate, usage_of: Some(self.newest.clone()), least: Tokens::ZERO },
+            messages,
+        )
     }
 }
 

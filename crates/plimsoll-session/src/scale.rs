@@ -1,29 +1,27 @@
 //! The scale on which windows are shown, and plans that are made on it.
 //!
-//! A driver's own scale is made of its newest usage and an estimate of the same window, and takes all that they differ by
-//! for a factor. In a session of another tool most of the difference is hidden: a system prompt and schemas of tools that
-//! no transcript shows, and that no reduction removes. [`WindowMeter`] separates the two, but has to see every request. So
-//! all of the session is read again for each figure; the messages that a reduction is about to change are taken as they will
-//! be.
+//! A driver's own scale is made of its newest usage and an estimate of the same window, and treats all of the
+//! difference as a factor. In a session of another tool most of the difference is hidden: a system prompt and tool
+//! schemas that no transcript contains and no reduction removes. [`WindowMeter`] separates the two, but has to see
+//! every request. So the whole session is read for each figure, with the messages that a reduction is about to change
+//! in their future state.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::Arc;
 
-use plimsoll::compact::ladder::Situation;
+use plimsoll::compact::CompactionContext;
 use plimsoll::count::request_tokens;
 use plimsoll::policy::Detector;
 use plimsoll::prune::{self, Pressure, PruneChoice, PrunePlan};
 use plimsoll::{
-    CharCounter, Counter, Fixed, Limits, Log, Message, MessageId, Policy, SessionId, Tokens, Window,
+    CharCounter, Counter, Limits, Log, Message, MessageId, Policy, RequestOverhead, SessionId, Tokens, Window,
 };
 use plimsoll_store::{Archive, StoreError};
-use plimsoll_tokens::{Measured, WindowMeter, records_usage};
+use plimsoll_tokens::{Measured, WindowMeter};
 
 use crate::stored::each_message_as;
-
-/// Maximum number of messages that wait for one that records usage. Without usage nothing is counted.
-const MOST_WAITING: usize = 1_000;
+use crate::usage_gate::UsageGate;
 
 /// The scale on which a session is shown: the usage that it records, or characters over four if it records none.
 pub struct WindowScale {
@@ -79,7 +77,7 @@ impl WindowScale {
         WindowSize { tokens, hidden: Some(hidden), unseen: Some(unrecorded - hidden) }
     }
 
-    /// Returns the tokens of a window. Its messages are asked for only if usage does not tell the size.
+    /// Returns the tokens of a window. `messages` is called only if usage does not determine the size.
     pub fn tokens_of<M: AsRef<[Message]>, E>(
         &self,
         policy: &Policy,
@@ -89,7 +87,7 @@ impl WindowScale {
         let visible = || match messages() {
             Ok(messages) => {
                 let window = Window::of(messages.as_ref(), policy);
-                request_tokens(&window, Fixed::default(), &*self.counter())
+                request_tokens(&window, RequestOverhead::default(), &*self.counter())
             }
             Err(error) => {
                 failed = Some(error);
@@ -136,14 +134,14 @@ impl UsageScale {
     ) -> Result<UsageScale, StoreError> {
         let mut newer: BTreeMap<&MessageId, &Message> =
             log.iter().map(|message| (&message.info.id, message)).collect();
-        let mut follower = Follower::default();
+        let (mut gate, mut meter) = (UsageGate::default(), WindowMeter::default());
+        let mut follow = |message: Message| gate.pass(message).for_each(|message| meter.add(&message));
         let mut current = |message: Message| newer.remove(&message.info.id).cloned().unwrap_or(message);
-        each_message_as(archive.store(), session, &mut current, &mut |message| follower.add(message))?;
+        each_message_as(archive.store(), session, &mut current, &mut follow)?;
         // A summary that is about to be stored.
         let appended = log.iter().filter(|message| newer.contains_key(&message.info.id));
-        appended.for_each(|message| follower.add(message.clone()));
-        let measured = follower.meter.and_then(WindowMeter::read);
-        Ok(UsageScale::new(&WindowScale::new(measured, policy), log, policy))
+        appended.cloned().for_each(follow);
+        Ok(UsageScale::new(&WindowScale::new(meter.read(), policy), log, policy))
     }
 
     fn new(scale: &WindowScale, messages: &[Message], policy: &Policy) -> UsageScale {
@@ -155,12 +153,12 @@ impl UsageScale {
         UsageScale { window, hidden: scale.measured.as_ref().map_or(Tokens::ZERO, Measured::hidden), counter }
     }
 
-    /// Makes a climb weigh by this scale. Policies that follow a document keep the document's own figures, which know of
-    /// nothing hidden.
-    pub fn weigh_in(&self, situation: &mut Situation) {
-        if situation.policy.overflow.detector == Detector::Both {
-            situation.fixed.system += self.hidden;
-            situation.counter = Arc::clone(&self.counter);
+    /// Makes a climb weigh by this scale. Policies that follow a document keep the document's own figures, which know
+    /// of nothing hidden.
+    pub fn weigh_in(&self, context: &mut CompactionContext) {
+        if context.policy.overflow.detector == Detector::Both {
+            context.fixed.system += self.hidden;
+            context.counter = Arc::clone(&self.counter);
         }
     }
 
@@ -170,7 +168,7 @@ impl UsageScale {
             return tokens;
         }
         let window = Window::of(messages, policy);
-        let weight = |counter: &dyn Counter| request_tokens(&window, Fixed::default(), counter).0;
+        let weight = |counter: &dyn Counter| request_tokens(&window, RequestOverhead::default(), counter).0;
         let (shown, planned) = (weight(&*self.counter), weight(&policy.count).max(1));
         Tokens(
             (u128::from(tokens.0) * u128::from(shown) / u128::from(planned)).min(u128::from(u64::MAX)) as u64
@@ -187,27 +185,5 @@ impl UsageScale {
     ) -> PrunePlan {
         let pressure = Pressure { load: self.window, limits };
         prune::plan_choice_by(messages, policy, choice, Some(pressure), &*self.counter)
-    }
-}
-
-/// Follows a session once it is known to record usage.
-#[derive(Default)]
-struct Follower {
-    waiting: Vec<Message>,
-    meter: Option<WindowMeter>,
-}
-
-impl Follower {
-    fn add(&mut self, message: Message) {
-        if let Some(meter) = &mut self.meter {
-            return meter.add(&message);
-        }
-        let counts = records_usage(&message) || self.waiting.len() >= MOST_WAITING;
-        self.waiting.push(message);
-        if counts {
-            let mut meter = WindowMeter::default();
-            self.waiting.drain(..).for_each(|message| meter.add(&message));
-            self.meter = Some(meter);
-        }
     }
 }

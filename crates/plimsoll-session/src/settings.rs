@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll::compact::request::{HookText, Summariser};
+use plimsoll::compact::{HookText, Summariser};
 use plimsoll::purse::CacheTerms;
-use plimsoll::{BelievedUsage, Counter, Limits, Policy, Usage};
+use plimsoll::{Counter, Limits, Policy, Usage, UsageTrust};
 use plimsoll_store::{Clock, TakeOver};
 use plimsoll_tokens::{ModelPrice, ModelTable};
 use serde_json::Number;
@@ -22,7 +22,7 @@ pub(crate) struct Settings {
     pub(crate) overhead: Overhead,
     pub(crate) counting: Counting,
     pub(crate) figures: Figures,
-    pub(crate) believed: BelievedUsage,
+    pub(crate) believed: UsageTrust,
     pub(crate) holder: String,
     pub(crate) take_over: TakeOver,
     pub(crate) lease: Duration,
@@ -123,9 +123,9 @@ pub enum Figures {
     /// carry besides the conversation.
     #[default]
     Driven,
-    /// All usage that the session records, else the policy's counter, as in every command that shows a stored session. Usage
-    /// separates the system prompt and tools of an absent host from the factor by which the model counts. For hosts that
-    /// change a session without making requests; the whole session is read for it.
+    /// All usage that the session records, otherwise the policy's counter, as in every command that shows a stored session.
+    /// Usage separates the system prompt and tools of an absent host from the factor by which the model counts. For
+    /// hosts that change a session without making requests; the whole session is read for it.
     Recorded,
 }
 
@@ -139,7 +139,7 @@ impl Default for Settings {
             overhead: Overhead::default(),
             counting: Counting::Calibrated,
             figures: Figures::Driven,
-            believed: BelievedUsage::Any,
+            believed: UsageTrust::Any,
             holder: format!("process {}", std::process::id()),
             take_over: TakeOver::Never,
             lease: Duration::from_secs(60),
@@ -152,7 +152,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Prices and lifetime of the provider's cache: as the host says, else by the model's price, else as the policy assumes.
+    /// Prices and lifetime of the provider's cache: as the host sets them, otherwise by the model's price, otherwise as
+    /// the policy assumes.
     pub(crate) fn cache_terms(&self) -> CacheTerms {
         let usual = CacheTerms::assumed(&self.policy.cache);
         self.cache.unwrap_or_else(|| {

@@ -1,8 +1,8 @@
 //! Stopping work that takes a while: counting a long history, clearing and cutting it, a summary made of it.
 //!
-//! A session works on its own thread, so a host that merely stops waiting would find it busy at the next call. Instead a dropped
-//! future sets a flag, which is checked between units of work: a counted text, a rung of the ladder, a message whose facts are
-//! gathered. Unfinished work is dropped and nothing of it is stored.
+//! A session works on its own thread, so a host that merely stops waiting would find it busy at the next call. Instead
+//! a dropped future sets a flag, which is checked between units of work: a counted text, a rung of the ladder, a
+//! message whose facts are gathered. Unfinished work is dropped and nothing of it is stored.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,8 +33,8 @@ impl StopFlag {
     }
 }
 
-/// A counter that returns zero once the flag is set: the caller discards the figures. It must wrap a memoizing counter and never be
-/// wrapped by one, or zeros would be remembered with the texts.
+/// A counter that returns zero once the flag is set: the caller discards the figures. It must wrap a memoizing counter
+/// and never be wrapped by one, or zeros would be remembered with the texts.
 pub(crate) struct Stoppable {
     pub(crate) inner: Arc<dyn Counter>,
     pub(crate) stop: StopFlag,
@@ -67,5 +67,9 @@ impl Counter for Stoppable {
 
     fn file_tokens(&self) -> Tokens {
         self.inner.file_tokens()
+    }
+
+    fn least_share(&self) -> Option<f64> {
+        self.inner.least_share()
     }
 }

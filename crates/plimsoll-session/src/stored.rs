@@ -8,8 +8,8 @@ const PAGE: u64 = 500;
 /// Maximum number of parts whose texts are held until they are counted.
 const MAX_UNCOUNTED: usize = 4_000;
 
-/// Reads all messages of a stored session, oldest first, one page at a time. Token counts that the sink makes of their texts
-/// are stored with the parts, so that nothing is counted again the next time.
+/// Reads all messages of a stored session, oldest first, one page at a time. Token counts that the sink makes of their
+/// texts are stored with the parts, so that nothing is counted again the next time.
 pub fn each_message(
     store: &dyn Store,
     id: &SessionId,

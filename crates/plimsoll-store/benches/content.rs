@@ -1,4 +1,4 @@
-//! What it costs to bring back two lines of a large output, and for how long upkeep holds the writer.
+//! The cost of recalling two lines of a large output, and how long maintenance holds the writer.
 //!
 //! `cargo bench -p plimsoll-store --bench content`; `PLIMSOLL_BENCH_MEGABYTES` makes the output smaller.
 
@@ -36,7 +36,7 @@ fn open(folder: &Path) -> Archive {
     Archive::open(folder.join("plimsoll.db"), &Policy::default(), Durability::Process).unwrap()
 }
 
-/// Lines of about a hundred bytes, made as they are read.
+/// Lines of about a hundred bytes, created as they are read.
 struct Lines {
     number: u64,
     left: u64,
@@ -66,7 +66,7 @@ impl Read for Lines {
     }
 }
 
-/// The most memory this process has had, in kB.
+/// Peak memory of this process, in kB.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap_or_default();
@@ -115,7 +115,7 @@ fn recall(folder: &Path, handle: &str) {
     );
 }
 
-/// 137 MB behind a summary are indexed while others append.
+/// Indexes 137 MB before a summary while other threads append.
 fn upkeep() {
     let folder = tempfile::tempdir().unwrap();
     let archive = open(folder.path());
@@ -188,7 +188,7 @@ fn upkeep() {
     println!("removing the session: {:.0} ms", started.elapsed().as_secs_f64() * 1e3);
 }
 
-/// One reduction with 50,000 marks, and its undoing.
+/// One reduction with 50,000 marks, and its undo.
 fn marks() {
     const COUNT: usize = 50_000;
     let folder = tempfile::tempdir().unwrap();

@@ -1,5 +1,5 @@
-//! The store beside its yardsticks: appends beside plain rusqlite, windows and forks of long sessions beside those of
-//! short ones, searches beside `grep` on the same bytes. `cargo bench -p plimsoll-store`.
+//! The store compared with a reference: appends with plain rusqlite, windows and forks of long sessions with those of
+//! short ones, searches with `grep` on the same bytes. `cargo bench -p plimsoll-store`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -11,18 +11,21 @@ use grep_searcher::SearcherBuilder;
 use grep_searcher::sinks::Lossy;
 use plimsoll::log::CompactionPart;
 use plimsoll::{Message, Millis, Part, PartBody, SessionId, ToolState};
-use plimsoll_store::{Claim, Durability, Logs, NewSession, Search, Selection, Sessions, SqliteStore, Upkeep};
+use plimsoll_store::{
+    Claim, Durability, Logs, MemoryStore, NewSession, Search, Selection, Sessions, SqliteStore, Store, Upkeep,
+};
 use rusqlite::{Connection, params};
 use serde_json::json;
 
 const NOW: Millis = Millis(1_794_775_451_033);
-/// How often appends are measured.
+/// Number of measurements of appends.
 const ROUNDS: usize = 9;
 
 fn main() {
     let wanted: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with('-')).collect();
-    let sections: [(&str, fn()); 5] = [
+    let sections: [(&str, fn()); 6] = [
         ("appends", appends),
+        ("memory", memory),
         ("writers", writers),
         ("streaming", streaming),
         ("sizes", sizes),
@@ -35,14 +38,14 @@ fn main() {
     }
 }
 
-/// The median of some runs.
+/// The median of several runs.
 fn median(runs: usize, mut run: impl FnMut() -> Duration) -> Duration {
     let mut times: Vec<Duration> = (0..runs).map(|_| run()).collect();
     times.sort();
     times[times.len() / 2]
 }
 
-/// A step of an agent: some words, and a tool that answers with two kilobytes.
+/// A step of an agent: some text, and a tool with an output of two kilobytes.
 fn step(n: usize) -> Message {
     let state =
         ToolState::completed(json!({ "filePath": format!("src/file_{n}.rs") }), "let x = 1;\n".repeat(180));
@@ -60,7 +63,7 @@ fn store(folder: &Path, durability: Durability) -> (SqliteStore, SessionId) {
 }
 
 fn appends() {
-    println!("appends per second, each acknowledged; beside plain rusqlite with the same durability");
+    println!("appends per second, each acknowledged; compared with plain rusqlite with the same durability");
     for (name, durability, synchronous, count) in
         [("process", Durability::Process, "normal", 4_000), ("power", Durability::Power, "full", 1_000)]
     {
@@ -95,7 +98,7 @@ fn appends() {
             });
             started.elapsed()
         };
-        // In turns, and the best of each: on a machine with other work, runs one after the other compare the work of others.
+        // In turns, and the best of each: on a busy machine, runs one after the other would compare the load.
         let mut best = [Duration::MAX; 3];
         for _ in 0..ROUNDS {
             for (best, took) in best.iter_mut().zip([plain(&messages, synchronous), ours(), together()]) {
@@ -115,11 +118,34 @@ fn appends() {
     }
 }
 
-/// Appends of many writers, each in a session of its own: how many in all, how evenly, how long one takes.
+/// The store in memory compared with SQLite on a file system in memory. A replay writes to a store as a host does, once
+/// per message, and the store is discarded afterwards.
+fn memory() {
+    let messages: Vec<Message> = (0..4_000).map(step).collect();
+    let replay = |store: &dyn Store| {
+        let session = store.create(NewSession::new(SessionId::new("ses_1")), NOW).unwrap().id;
+        let (messages, started) = (messages.clone(), Instant::now());
+        for message in messages {
+            store.append(&Claim::unleased(&session), vec![message], NOW).unwrap();
+        }
+        started.elapsed()
+    };
+    let [mut in_memory, mut sqlite] = [Duration::MAX; 2];
+    let shared = Path::new("/dev/shm");
+    for _ in 0..ROUNDS {
+        in_memory = in_memory.min(replay(&MemoryStore::new()));
+        let folder =
+            if shared.is_dir() { tempfile::tempdir_in(shared) } else { tempfile::tempdir() }.unwrap();
+        let store = SqliteStore::open(folder.path().join("plimsoll.db"), Durability::Process).unwrap();
+        sqlite = sqlite.min(replay(&store));
+    }
+    let micros = |time: Duration| time.as_secs_f64() * 1e6 / messages.len() as f64;
+    println!("\nµs per append: in memory {:.1}, SQLite in memory {:.1}", micros(in_memory), micros(sqlite));
+}
+
+/// Appends of many writers, each in its own session: the total, its distribution, and the latency.
 fn writers() {
-    println!(
-        "\nwriters on sessions of their own, 3 s each; appends in all, per writer, and how long one waits"
-    );
+    println!("\nwriters on separate sessions, 3 s each; appends in all, per writer, and how long one waits");
     for (name, durability) in [("process", Durability::Process), ("power", Durability::Power)] {
         for count in [1, 8, 200] {
             let folder = tempfile::tempdir().unwrap();
@@ -164,13 +190,13 @@ fn writers() {
     }
 }
 
-/// What this process has asked the system to write so far.
+/// Number of bytes that this process has asked the system to write.
 fn written() -> u64 {
     let io = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
     io.lines().find_map(|line| line.strip_prefix("wchar: ")?.parse().ok()).unwrap_or_default()
 }
 
-/// An answer of 10 MB as it streams in.
+/// An answer of 10 MB, streamed.
 fn streaming() {
     println!("\nan answer of 10 MB in deltas of 6 characters, each delta or each hundred of them committed");
     const DELTA: &str = "abcde ";
@@ -205,7 +231,7 @@ fn streaming() {
     }
 }
 
-/// The same rows into the same tables, without anything around them.
+/// The same rows in the same tables, without anything else.
 fn plain(messages: &[Message], synchronous: &str) -> Duration {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plain.db");
@@ -252,7 +278,7 @@ fn plain(messages: &[Message], synchronous: &str) -> Duration {
 }
 
 fn sizes() {
-    println!("\na session of so many messages, compacted shortly before its end");
+    println!("\nsessions of different sizes, compacted shortly before its end");
     println!(
         "  {:>9}   {:>11}   {:>11}   {:>11}   {:>11}",
         "messages", "window", "outline", "newest page", "fork"
@@ -303,7 +329,7 @@ fn sizes() {
     }
 }
 
-/// A summary stands for everything before message `tail`.
+/// A summary that replaces everything before message `tail`.
 fn pivot(store: &SqliteStore, session: &SessionId, size: usize, tail: usize) {
     let marker = CompactionPart {
         auto: Some(true),
@@ -323,7 +349,7 @@ fn pivot(store: &SqliteStore, session: &SessionId, size: usize, tail: usize) {
 
 fn searches() {
     println!(
-        "\nsearch over 100 MB of tool outputs behind a summary, beside grep on the same bytes in one file"
+        "\nsearch over 100 MB of tool outputs before a summary, compared with grep on the same bytes in one file"
     );
     let folder = tempfile::tempdir().unwrap();
     let (store, session) = store(folder.path(), Durability::Process);

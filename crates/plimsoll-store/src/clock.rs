@@ -1,5 +1,5 @@
-//! The clock of a store. It alone decides when a lease has run out: callers on several machines, or one that was
-//! stopped for a while, do not agree about the time.
+//! The clock of a store. It alone decides when a lease has expired: callers on several machines, or a process that was
+//! suspended, disagree about the time.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,30 +8,30 @@ use std::time::{Duration, SystemTime};
 use jiff::Timestamp;
 use plimsoll::Millis;
 
-/// Tells a store the time. The system's unless a test says otherwise.
+/// Source of the store's time: the system's clock, unless a test sets another one.
 #[derive(Clone)]
 pub struct Clock(Arc<dyn Fn() -> Millis + Send + Sync>);
 
 impl Clock {
-    /// A clock that asks `now`.
+    /// Creates a clock that calls `now`.
     pub fn new(now: impl Fn() -> Millis + Send + Sync + 'static) -> Clock {
         Clock(Arc::new(now))
     }
 
-    /// The time it is.
+    /// Returns the current time.
     pub fn now(&self) -> Millis {
         (self.0)()
     }
 
-    /// The time it will be after so long.
+    /// Returns the time after a duration from now.
     pub(crate) fn after(&self, duration: Duration) -> Millis {
-        // Databases have one bit less than ours.
+        // SQLite's integers are signed.
         let most = i64::MAX as u64;
         let millis = u64::try_from(duration.as_millis()).unwrap_or(most);
         Millis(self.now().0.saturating_add(millis).min(most))
     }
 
-    /// The time it was so long ago.
+    /// Returns the time before a duration ago.
     pub(crate) fn before(&self, duration: Duration) -> Millis {
         let millis = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
         Millis(self.now().0.saturating_sub(millis))
@@ -60,7 +60,7 @@ pub(crate) fn utc(at: Millis) -> String {
     time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
-/// How long it is from one time to a later one, in the largest unit that says something.
+/// Formats the time between two moments in the largest sensible unit.
 pub(crate) fn span(from: Millis, to: Millis) -> String {
     let seconds = to.0.saturating_sub(from.0).div_ceil(1_000);
     match seconds {
@@ -76,7 +76,7 @@ mod tests {
     use plimsoll::Millis;
 
     #[test]
-    fn times_are_told_as_people_read_them() {
+    fn times_and_durations_are_formatted_for_messages() {
         assert_eq!(super::utc(Millis(0)), "1970-01-01 00:00:00 UTC");
         assert_eq!(super::utc(Millis(951_827_696_000)), "2000-02-29 12:34:56 UTC");
         assert_eq!(super::utc(Millis(1_794_775_451_033)), "2026-11-15 20:44:11 UTC");

@@ -1,13 +1,13 @@
-//! Texts that were counted for the first time, and storing their counts.
+//! Finds texts that were counted for the first time, and stores their counts.
 
 use plimsoll::{Message, PartId, SessionId, Text};
 
 use crate::counts::{PartCounts, count_of, texts};
 use crate::store::Store;
 
-/// Counts that are stored in one transaction.
+/// Number of counts that are stored in one transaction.
 const BATCH: usize = 5_000;
-/// Bytes of text that must have been counted before it pays to write to the store.
+/// Minimum size of newly counted text, in bytes, for which a write to the store pays.
 const MIN_BYTES: usize = 64 << 10;
 
 /// Texts of a session that were read without a count.
@@ -16,24 +16,24 @@ pub struct CountWatch {
     waiting: Vec<(PartId, Option<Text>, Option<Text>)>,
     counted: Vec<PartCounts>,
     bytes: usize,
-    /// Maximum number of parts that wait, zero for no limit: they hold their texts in memory.
+    /// Maximum number of parts that are watched, because they hold their texts in memory; 0 means no limit.
     max_waiting: usize,
 }
 
 impl CountWatch {
-    /// A watch over all messages of a session.
+    /// Watches all messages of a session.
     pub fn of(messages: &[Message]) -> CountWatch {
         let mut watch = CountWatch::default();
         messages.iter().for_each(|message| watch.watch(message));
         watch
     }
 
-    /// A watch that holds the texts of at most so many parts.
+    /// Watches the texts of at most `max_waiting` parts.
     pub fn new(max_waiting: usize) -> CountWatch {
         CountWatch { max_waiting, ..CountWatch::default() }
     }
 
-    /// Remembers the texts of a message that have no count yet. One that is still being written is left out.
+    /// Watches the texts of a message that have no count. A message that is still being written is skipped.
     pub fn watch(&mut self, message: &Message) {
         if crate::is_being_written(message) {
             return;
@@ -47,8 +47,7 @@ impl CountWatch {
         }
     }
 
-    /// Takes the counts that were made since, and stores them once there are enough. Texts that were still not counted stay
-    /// watched.
+    /// Collects new counts and stores them if there are enough. Texts without a count stay watched.
     pub fn settle(&mut self, store: &dyn Store, session: &SessionId) {
         let (counted, bytes) = (&mut self.counted, &mut self.bytes);
         self.waiting.retain(|(part, input, text)| {
@@ -78,7 +77,7 @@ impl CountWatch {
         }
     }
 
-    /// The same, and stores what there is.
+    /// Like [`settle`](CountWatch::settle), and stores all counts.
     pub fn finish(&mut self, store: &dyn Store, session: &SessionId) {
         self.settle(store, session);
         self.store(store, session);
@@ -86,7 +85,7 @@ impl CountWatch {
 
     fn store(&mut self, store: &dyn Store, session: &SessionId) {
         if self.bytes >= MIN_BYTES && !self.counted.is_empty() {
-            // Without them the texts are counted again the next time.
+            // If this fails, the texts are counted again the next time.
             let _ = store.keep_counts(session, std::mem::take(&mut self.counted));
         }
     }

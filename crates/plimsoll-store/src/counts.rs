@@ -1,18 +1,20 @@
-//! Exact counts of tokens that are kept with the parts of a stored session.
+//! Exact token counts, stored with the parts of a session.
 //!
-//! Counting all texts of a long session takes longer than reading it. A text that is read from the store comes with the
-//! count that was stored for it, and [`plimsoll::Memo`] does not count it again. [`CountWatch`](crate::CountWatch) finds the texts that were
-//! counted for the first time and stores their counts.
+//! Counting all texts of a long session takes longer than reading it. A text that is read from the store carries the
+//! count that was stored for it, and [`plimsoll::Memo`] does not count it again. [`CountWatch`](crate::CountWatch)
+//! finds texts that were counted for the first time and stores their counts.
 //!
-//! Counts are derived data: a change of a part deletes its count, storing one changes no revision, and failing to store
-//! one is no failure.
+//! Counts are derived data: changing a part deletes its count, storing a count changes no revision, and a count that
+//! cannot be stored is not an error.
+//! one is not an error.
 
 use plimsoll::{Input, Part, PartBody, PartId, Text, Tokens};
 
-/// Counters whose counts are stored, by name.
+/// Names of the counters whose counts are stored.
 const COUNTERS: [&str; 2] = ["o200k", "cl100k"];
-/// The exact counts of a part's texts.
+/// Exact token counts of a part's texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PartCounts {
     /// The part.
     pub part: PartId,
@@ -22,11 +24,11 @@ pub struct PartCounts {
     pub input: Tokens,
     /// Tokens of the text, or of the output or error of a call.
     pub text: Tokens,
-    /// Lengths of both in chars. Counts of a part that has other lengths by now are not stored.
+    /// Lengths of both texts in chars. Counts are not stored if the part's lengths have changed.
     pub(crate) chars: (u64, u64),
 }
 
-/// The texts of a part that are counted: the input of a call, and the text that it is stored with.
+/// The counted texts of a part: the input of a call, and the text that it is stored with.
 pub(crate) fn texts(part: &Part) -> (Option<&Text>, Option<&Text>) {
     match &part.body {
         PartBody::Text(said) => (None, Some(&said.text)),
@@ -41,7 +43,7 @@ pub(crate) fn texts(part: &Part) -> (Option<&Text>, Option<&Text>) {
     }
 }
 
-/// Gives the texts of a part the counts that were stored for it, written as [`STORED_FORM`] writes them.
+/// Attaches stored counts, in [`STORED_FORM`], to the texts of a part.
 pub(crate) fn restore(part: &Part, stored: &str) {
     let mut words = stored.split(' ');
     let counter = words.next().and_then(|name| COUNTERS.into_iter().find(|known| *known == name));
@@ -54,11 +56,11 @@ pub(crate) fn restore(part: &Part, stored: &str) {
     }
 }
 
-/// The expression for the stored counts of a row of `part`.
+/// SQL expression for the stored counts of a row of `part`.
 pub(crate) const STORED_FORM: &str =
     "(SELECT c.counter || ' ' || c.input || ' ' || c.text FROM counted c WHERE c.part = part.seq)";
 
-/// The count of a text by one of the counters, if it was made.
+/// Returns a text's count by one of the counters, if it has been counted.
 pub(crate) fn count_of(text: &Text) -> Option<(&'static str, Tokens)> {
     COUNTERS.into_iter().find_map(|counter| Some((counter, text.count_by(counter)?)))
 }

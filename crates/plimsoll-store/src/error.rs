@@ -1,4 +1,4 @@
-//! Why the store did not do what it was asked.
+//! Errors of the store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,35 +12,36 @@ use crate::clock::{span, utc};
 use crate::holder::Shown;
 use crate::revision::Revision;
 
-/// How long one process waits for another that writes.
+/// Time that a process waits for another one that writes, before it reports a busy database.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why the store did not do what it was asked: what, on what, and what to do.
+/// Error of a store operation.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum StoreError {
-    /// There is nothing of that name.
+    /// The session, message, part or other record does not exist.
     #[error("there is no {kind} `{id}`")]
     Missing {
-        /// What kind of thing.
+        /// Kind of the record.
         kind: &'static str,
-        /// Its name.
+        /// Id of the record.
         id: String,
     },
-    /// The beginning of a handle is that of several.
-    #[error("`{handle}` is the beginning of several handles; give one of them whole: {}", .candidates.join(", "))]
+    /// The start of a handle matches several handles.
+    #[error("`{handle}` is the start of several handles; use a full handle:  {}", .candidates.join(", "))]
     Ambiguous {
-        /// What was given.
+        /// The handle as the caller gave it.
         handle: String,
-        /// Handles that begin so, the first of them.
+        /// The first of the matching handles.
         candidates: Vec<String>,
     },
-    /// The log refused a change.
+    /// The log rejected a change.
     #[error(transparent)]
     Log(#[from] LogError),
     /// A receipt cannot be undone.
     #[error(transparent)]
     Undo(#[from] UndoError),
-    /// Something was asked that makes no sense.
+    /// The request is invalid.
     #[error("{0}")]
     Refused(String),
     /// Another process runs the session.
@@ -53,154 +54,154 @@ pub enum StoreError {
     Leased {
         /// The session.
         session: SessionId,
-        /// Who runs it.
+        /// The process that runs it.
         holder: String,
-        /// Until when, unless it is renewed.
+        /// Expiry of the lease, unless it is renewed.
         until: Millis,
-        /// What the store's clock said.
+        /// Time on the store's clock.
         now: Millis,
     },
-    /// The writer no longer holds the session: its lease was taken over or given back.
-    #[error("session `{session}` is no longer yours to write: {}", fenced_by(held_by.as_deref()))]
+    /// The writer no longer holds the session: its lease was taken over or released.
+    #[error("session `{session}` can no longer be written by this process: {}", fenced_by(held_by.as_deref()))]
     Fenced {
         /// The session.
         session: SessionId,
-        /// Who holds it now, if anyone does.
+        /// The process that holds it now, if any.
         held_by: Option<String>,
     },
-    /// What was planned does not fit any more.
+    /// A reduction was planned on a window that has been reshaped since.
     #[error(
-        "session `{session}` was reduced by another since this was planned: planned on revision {}, reduced in {}; \
-         plan it anew",
+        "session `{session}` was reduced since this was planned: planned on revision {}, reduced in {}; \
+         plan again",
         planned_on.0,
         reduced_in.0
     )]
     Stale {
         /// The session.
         session: SessionId,
-        /// The revision it was planned on.
+        /// The revision that it was planned on.
         planned_on: Revision,
-        /// The revision that did away with the plan's ground.
+        /// The revision that reshaped the window.
         reduced_in: Revision,
     },
-    /// A task is not where a step begins.
+    /// The task's status changed concurrently.
     #[error("task `{task}` is `{status}` by now")]
     TaskMoved {
         /// The task.
         task: String,
-        /// Where it stands.
+        /// Current status of the task.
         status: String,
     },
-    /// A reduction is undone once.
-    #[error("receipt `{receipt}` was undone before, by `{by}`")]
+    /// The reduction was already undone.
+    #[error("receipt `{receipt}` was already undone, by `{by}`")]
     Undone {
         /// The reduction's receipt.
         receipt: ReceiptId,
-        /// The receipt of the undoing.
+        /// The receipt of the undo.
         by: ReceiptId,
     },
-    /// Spilled content is gone by the rules of retention.
+    /// Retention removed the spilled content.
     #[error("the content of `{handle}` expired at {}; the window still shows: {shown}", utc(*at))]
     Expired {
         /// The handle.
         handle: String,
-        /// When it went.
+        /// Time of its removal.
         at: Millis,
-        /// What is left of it.
+        /// Text that the window still shows.
         shown: String,
     },
-    /// Spilled content is not where it was put.
+    /// The spilled content is missing or damaged.
     #[error("the content of `{handle}` is gone: {why}")]
     Lost {
         /// The handle.
         handle: String,
-        /// What was found instead.
+        /// Problem that was found.
         why: String,
     },
-    /// The database was written by a later version.
+    /// A newer version of Plimsoll wrote the database.
     #[error(
-        "the database `{path}` is of version {found}, this Plimsoll knows versions up to {known}; use a newer one. Nothing was changed"
+        "the database `{path}` has version {found}, but this Plimsoll supports versions up to {known}; use a newer Plimsoll. Nothing was changed"
     )]
     Newer {
         /// The file.
         path: String,
-        /// Its version.
+        /// Version of the file.
         found: i64,
-        /// The newest version known here.
+        /// The newest supported version.
         known: i64,
     },
-    /// The file is a database of another program.
+    /// The database belongs to another program.
     #[error(
-        "the database `{path}` cannot be used: it belongs to another program. Nothing was changed; restore a copy, or move the file away to start anew"
+        "the database `{path}` cannot be used: it belongs to another program. Nothing was changed; restore a backup, or move the file away to start with an empty store"
     )]
     NotOurs {
         /// The file.
         path: String,
     },
-    /// The file is no database, or one that is damaged at its root.
+    /// The file is not a database, or its header is damaged.
     #[error(
-        "the database `{path}` cannot be used: {source}. Nothing was changed; restore a copy, or move the file away to start anew"
+        "the database `{path}` cannot be used: {source}. Nothing was changed; restore a backup, or move the file away to start with an empty store"
     )]
     Broken {
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// Description of the damage.
         source: Cause,
     },
-    /// Another process writes to the database and does not come to an end.
+    /// Another process keeps the database locked.
     #[error(
         "the database is busy: another process has been writing to it for {waited} s; try again ({source})"
     )]
     Busy {
-        /// For how long it was waited.
+        /// Time waited, in seconds.
         waited: u64,
-        /// What the database said.
+        /// Error of the database.
         source: Cause,
     },
     /// The disk is full.
-    #[error("there is no room left for the database; make some and try again ({source})")]
+    #[error("no space left for the database; free some and try again ({source})")]
     Full {
-        /// What the database said.
+        /// Error of the database.
         source: Cause,
     },
-    /// The database can be read and not written.
-    #[error("the database can only be read: {source}")]
+    /// The database is read-only.
+    #[error("the database is read-only: {source}")]
     ReadOnly {
-        /// What the database said.
+        /// Error of the database.
         source: Cause,
     },
-    /// Something in the database is damaged.
-    #[error("the database is damaged: {source}; a check tells what else is, and a copy may have it whole")]
+    /// The database is damaged.
+    #[error("the database is damaged: {source}; run `plimsoll sessions check`, or restore a backup")]
     Corrupt {
-        /// What was found.
+        /// Error of the database.
         source: Cause,
     },
     /// A message, a part or another record cannot be read.
     #[error("{what} is damaged: {why}")]
     Damaged {
-        /// Which one.
+        /// The record.
         what: String,
-        /// What is wrong with it.
+        /// Description of the damage.
         why: String,
     },
-    /// A change shared a transaction with one that could not be written.
-    #[error("another change could not be written and took this one with it; try again")]
+    /// The change shared a transaction with another change, which failed.
+    #[error("the shared transaction was rolled back because another change failed; try again")]
     TakenAlong,
-    /// The database failed in another way.
+    /// Another error of the database.
     #[error("the database failed: {source}")]
     Database {
-        /// What it said.
+        /// Error of the database.
         source: Cause,
     },
-    /// The file system failed.
+    /// A file system operation failed.
     #[error("{what}: {source}")]
     Io {
-        /// What was tried.
+        /// The operation that failed.
         what: String,
-        /// What the system said.
+        /// Error of the operating system.
         source: std::io::Error,
     },
-    /// The store was closed while something was under way.
+    /// The store was closed during the operation.
     #[error("the store is closed")]
     Closed,
 }
@@ -213,7 +214,7 @@ fn fenced_by(holder: Option<&str>) -> String {
 }
 
 impl StoreError {
-    /// Whether the database itself failed, rather than refusing what was asked of it.
+    /// Whether the database itself failed, rather than the store rejecting the request.
     pub(crate) fn is_failure(&self) -> bool {
         matches!(
             self,
@@ -225,7 +226,7 @@ impl StoreError {
         )
     }
 
-    /// The same failure, for another who is hit by it.
+    /// Copies a failure for another caller whose change was in the same transaction.
     pub(crate) fn again(&self) -> StoreError {
         match self {
             StoreError::Busy { waited, source } => {
@@ -239,17 +240,17 @@ impl StoreError {
         }
     }
 
-    /// A name is taken by something else.
+    /// The id is already used by other content.
     pub(crate) fn duplicate(kind: &'static str, id: &(impl ToString + ?Sized)) -> StoreError {
         StoreError::Log(LogError::Duplicate { kind, id: id.to_string() })
     }
 
-    /// Something is not there.
+    /// The record does not exist.
     pub(crate) fn missing(kind: &'static str, id: &(impl ToString + ?Sized)) -> StoreError {
         StoreError::Missing { kind, id: id.to_string() }
     }
 
-    /// For `map_err` on what cannot be read although the database itself is sound.
+    /// For `map_err` on rows that cannot be read although the database itself is sound.
     pub(crate) fn damaged(what: impl FnOnce() -> String) -> impl FnOnce(StoreError) -> StoreError {
         move |error| match error {
             StoreError::Corrupt { source } | StoreError::Database { source } => {
@@ -266,7 +267,7 @@ impl StoreError {
     }
 }
 
-/// What lies behind an error. Several callers may be told of the same one.
+/// Cause of an error. It is shared because several callers of one transaction may receive the same one.
 pub type Cause = Arc<dyn std::error::Error + Send + Sync>;
 
 impl From<rusqlite::Error> for StoreError {

@@ -1,17 +1,16 @@
-//! Names of lease holders, and whether the process behind a name still exists.
+//! Names of lease holders, and whether the named process still exists.
 //!
 //! A lease ends when it is released or runs out. A killed process does neither, so its lease would block the session
 //! for a minute. The name of a holder therefore identifies its process: kernel, namespaces, process number and start
-//! time. Only a process that can be seen from here is ever declared gone. One in another process namespace, on another
-//! machine, or from before a reboot is waited for: its number says nothing here.
+//! time. Only a process that is visible from here is declared gone. For one in another process namespace, on another
+//! machine, or from before a reboot, the number means nothing here, and its lease has to expire.
 
 use std::fmt;
 
-/// Opens the part of a name that identifies the process.
+/// Separator before the part of a name that identifies the process.
 const OPEN: &str = " [";
 
-/// The name under which this process holds leases: words for a user who finds a session taken, then what identifies
-/// the process.
+/// The name under which this process holds leases: a description for users, then what identifies the process.
 pub fn process_holder(program: &str) -> String {
     let words = format!("{program} on {}, process {}", system::host(), std::process::id());
     match system::Identity::own() {
@@ -28,7 +27,7 @@ pub fn holder_is_gone(holder: &str) -> bool {
     pid.zip(identity).is_some_and(|(pid, identity)| system::is_gone(pid, identity))
 }
 
-/// The name of a holder without what identifies its process.
+/// Returns the description of a holder, without what identifies its process.
 pub fn holder_name(holder: &str) -> String {
     match holder.split_once(OPEN) {
         Some((words, rest)) => {
@@ -59,7 +58,7 @@ mod system {
         rustix::system::uname().nodename().to_string_lossy().into_owned()
     }
 
-    /// What tells a process from every other one: the space its number belongs to, and when it started.
+    /// Identifies a process: the namespaces its number belongs to, and its start time.
     pub(super) struct Identity {
         space: String,
         started: u64,
@@ -88,11 +87,11 @@ mod system {
         else {
             return false;
         };
-        // Works for processes of other users: those are `EPERM`, which means that they exist.
+        // For a process of another user this is `EPERM`: it exists.
         if test_kill_process(pid) == Err(Errno::SRCH) {
             return true;
         }
-        // The number may have been given to another process, and a process that was not waited for yet keeps its own.
+        // The number may have been reused by another process, and a process that was not waited for yet keeps its own.
         let is_own_proc = std::fs::read_link("/proc/self")
             .is_ok_and(|own| own.as_os_str() == std::process::id().to_string().as_str());
         let found = if is_own_proc { status(&pid.as_raw_nonzero().to_string()) } else { None };
@@ -122,7 +121,7 @@ mod system {
     }
 }
 
-/// Elsewhere a process cannot be identified without unsafe code, and its lease runs out.
+/// On other systems a process cannot be identified without unsafe code, and its lease expires.
 #[cfg(not(target_os = "linux"))]
 mod system {
     pub(super) fn host() -> String {
@@ -166,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_living_process_is_not_gone_whoever_owns_it() {
+    fn a_living_process_of_any_user_is_not_gone() {
         assert!(!holder_is_gone(&process_holder("plimsoll")));
         assert!(!holder_is_gone(&holder_of(1, false).unwrap()), "`EPERM` for an ordinary user");
     }

@@ -1,10 +1,10 @@
-//! What is destroyed of a record, and what is left in its place.
+//! Destroying content in records, and the placeholder that remains.
 
 use std::collections::BTreeSet;
 
 use plimsoll::log::{Mark, Shared};
+use plimsoll::plan::ShedPlan;
 use plimsoll::prune::PrunePlan;
-use plimsoll::receipt::ShedPlan;
 use plimsoll::{Message, MessageId, Part, PartId, Plan, Receipt, Text};
 use regex::Regex;
 use serde_json::Value;
@@ -12,7 +12,7 @@ use serde_json::Value;
 use crate::error::StoreError;
 use crate::store::PurgeTarget;
 
-/// Stands where content was destroyed.
+/// Replaces destroyed content.
 pub(crate) const TOMBSTONE: &str = "[purged]";
 
 /// Fields that hold the log together: names, kinds and states. They are not content and stay.
@@ -45,10 +45,10 @@ const STRUCTURE: [&str; 26] = [
     "tail_start_id",
 ];
 
-/// Below these anything may stand.
+/// Fields below which tools and hosts may put anything.
 const FREE: [&str; 4] = ["input", "metadata", "attachments", "args"];
 
-/// Content that is destroyed, by where it stands: pins and the contracts of summaries quote it elsewhere.
+/// Content that is destroyed, by where it is stored: pins and the contracts of summaries quote it elsewhere.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Quoted {
     pub(crate) parts: BTreeSet<PartId>,
@@ -57,7 +57,7 @@ pub(crate) struct Quoted {
 
 /// Destroys content in records.
 pub(crate) struct Scrubber {
-    /// What is destroyed; everything without it.
+    /// Pattern to destroy; `None` destroys everything.
     pattern: Option<Regex>,
 }
 
@@ -72,9 +72,9 @@ impl Scrubber {
         Ok(Scrubber { pattern: Some(compiled) })
     }
 
-    /// In how many places there is something to be destroyed.
+    /// Counts the places that would be destroyed.
     pub(crate) fn count(&self, text: &str) -> u64 {
-        // A word in its place would be the first there is: a summary that says nothing would become one that counts.
+        // Replacing blank text would turn an empty summary into one that counts.
         if text.trim().is_empty() {
             return 0;
         }
@@ -84,7 +84,7 @@ impl Scrubber {
         }
     }
 
-    /// Destroy it; gives in how many places.
+    /// Destroys content in a text. Returns the number of places.
     pub(crate) fn scrub(&self, text: &mut String) -> u64 {
         let count = self.count(text);
         if count > 0 {
@@ -103,7 +103,7 @@ impl Scrubber {
         places
     }
 
-    /// What is left of a part, and in how many places something was destroyed. Its marks are not looked at.
+    /// Destroys content in a part, except in its marks. Returns what remains and the number of places.
     pub(crate) fn scrub_part(&self, part: &Part) -> Result<(Part, u64), StoreError> {
         let mut value = serde_json::to_value(part.clone().without_marks())?;
         let places = self.scrub_value(&mut value);
@@ -112,7 +112,7 @@ impl Scrubber {
         Ok((scrubbed, places))
     }
 
-    /// Destroy it in what is known about a message besides its parts; gives in how many places.
+    /// Destroys content in a message's metadata. Returns the number of places.
     pub(crate) fn scrub_info(&self, message: &mut Message) -> Result<u64, StoreError> {
         let bare = Message { parts: Shared::default(), ..message.clone() };
         let mut value = serde_json::to_value(bare)?;
@@ -125,7 +125,7 @@ impl Scrubber {
         Ok(places)
     }
 
-    /// Destroy it in what a mark says; gives in how many places.
+    /// Destroys content in a mark. Returns the number of places.
     pub(crate) fn scrub_mark(&self, mark: &mut Mark) -> Result<u64, StoreError> {
         let mut value = serde_json::to_value(&*mark)?;
         let places = self.scrub_value(&mut value);
@@ -135,8 +135,8 @@ impl Scrubber {
         Ok(places)
     }
 
-    /// Destroy it in what a receipt quotes, or in what it quotes of some content; gives in how many places. All else in a
-    /// receipt is names and figures, and to destroy those would leave one that cannot be read.
+    /// Destroys content in the quotes of a receipt, or only in its quotes `of` some content. Returns the number of
+    /// places. The rest of a receipt is ids and figures; destroying those would make it unreadable.
     pub(crate) fn scrub_receipt(&self, receipt: &mut Receipt, of: Option<&Quoted>) -> u64 {
         let mut places = 0;
         if of.is_none() {
@@ -168,12 +168,12 @@ impl Scrubber {
         places
     }
 
-    /// Destroy it in all texts of a record that are content; gives in how many places.
+    /// Destroys content in all texts of a record that are not structure. Returns the number of places.
     pub(crate) fn scrub_value(&self, value: &mut Value) -> u64 {
         self.scrub_below(value, false)
     }
 
-    /// Where a tool or a host was free to write what it liked, names of fields and numbers are content as well.
+    /// Below [`FREE`] fields, field names and numbers are content as well.
     fn scrub_below(&self, value: &mut Value, is_free: bool) -> u64 {
         match value {
             Value::String(text) => self.scrub(text),

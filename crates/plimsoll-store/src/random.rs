@@ -1,15 +1,15 @@
-//! Random names.
+//! Random ids.
 
 use plimsoll::Ids;
 
-/// Sixteen hex digits that were not drawn before.
+/// Returns 16 random hex digits.
 pub(crate) fn random_hex() -> String {
     use std::hash::{BuildHasher, RandomState};
-    // Its keys come from the system, and no two in a process are the same.
+    // Its keys come from the system, and no two in a process are equal.
     format!("{:016x}", RandomState::new().hash_one(std::process::id()))
 }
 
-/// Names that are random enough, and in order.
+/// Creates ids that sort by time and are unlikely to collide.
 pub fn random_ids() -> Ids {
     let mut state = [0; 16];
     let mut drawn = 0u64;

@@ -2,6 +2,6 @@
 
 use serde::{Deserialize, Serialize};
 
-/// Counts the writes of one session.
+/// Number of writes to one session.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Revision(pub u64);

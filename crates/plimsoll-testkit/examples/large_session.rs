@@ -1,10 +1,10 @@
-//! Writes sessions of Claude Code, the same each time, for measurements: one to standard output, or many into a folder.
+//! Writes reproducible Claude Code sessions for measurements: one to standard output, or many into a directory.
 //!
-//! `large_session 100000 3 > session.jsonl` writes one of 100,000 messages with outputs of 3 lines, `large_session 6 3 20000
-//! FOLDER` 20,000 of 6 messages each.
+//! `large_session 100000 3 > session.jsonl` writes one session of 100,000 messages with outputs of 3 lines.
+//! `large_session 6 3 20000 DIR` writes 20,000 sessions of 6 messages each.
 //!
-//! A turn has three messages: a prompt, an answer that reads a file or runs the tests, and an answer in words. The usage that
-//! is recorded is that of a window in which nothing was ever reduced.
+//! A turn has three messages: a prompt, an answer that reads a file or runs the tests, and a final answer. The recorded
+//! usage is that of a window that was never reduced.
 #![allow(clippy::unwrap_used)]
 
 use std::fs::File;
@@ -13,7 +13,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-/// What every request carries beside the conversation.
+/// Tokens of each request in addition to the conversation.
 const HIDDEN_TOKENS: usize = 15_000;
 
 fn main() {
@@ -100,7 +100,7 @@ impl<W: Write> Session<W> {
     }
 }
 
-/// Code or a test run, about 70 to 110 characters a line.
+/// Code or a test run, with 70 to 110 characters per line.
 fn output(turn: usize, path: &str, lines: usize) -> String {
     (0..lines)
         .map(|line| match turn % 3 {

@@ -1,8 +1,8 @@
-//! Requests that Plimsoll builds, one JSON object a line, for a referee that is not ours: `just referee` holds them
-//! against the types of the official SDKs.
+//! Prints requests that Plimsoll builds, one JSON object per line, for an independent check: `just referee` validates
+//! them with the types of the official SDKs.
 //!
-//! The first are from a session with everything that providers have rules for, the others from generated histories;
-//! each with options of its own.
+//! The first requests are from a session with everything that providers have rules for, the others from generated
+//! histories. Each has different options.
 
 use std::io::{self, BufWriter, Write as _};
 
@@ -74,7 +74,7 @@ fn build(
     Request::build(wire, &prompt)
 }
 
-/// Every option in turn; the periods share no factor, so that they meet in all combinations.
+/// Options by number. Their periods are coprime, so that all combinations occur.
 fn options(number: usize) -> RequestOptions {
     let thinking = match number % 5 {
         0 => Thinking::Budget(2_000),
@@ -160,7 +160,7 @@ fn everything() -> Vec<Message> {
         .messages()
 }
 
-/// A session that was compacted in the middle of its work.
+/// A session that was compacted in the middle of a turn.
 fn compacted() -> Vec<Message> {
     History::new()
         .user("Mend the test.")

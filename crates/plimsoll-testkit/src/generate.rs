@@ -1,4 +1,4 @@
-//! Generated histories: everything that has broken some agent before.
+//! Generated histories, with everything that is known to have broken an agent.
 //!
 //! Parallel calls, errors, interrupted calls, reasoning, separate calls and results, orphans, several pivots,
 //! unfinished and failed ones, cleared outputs, emoji, giant and empty parts, repeated ids, files, missing roles,
@@ -10,44 +10,45 @@ use plimsoll::log::{
 };
 use plimsoll::window::PROVIDER_BLOCK;
 use plimsoll::{
-    CharCounter, Fixed, Info, Log, Message, MessageId, Millis, Part, PartBody, PartId, Policy, Role, Tokens,
-    ToolState, Window,
+    CharCounter, Info, Log, Message, MessageId, Millis, Part, PartBody, PartId, Policy, RequestOverhead,
+    Role, Tokens, ToolState, Window,
 };
 use proptest::prelude::*;
 use serde_json::json;
 
-/// One thing that happens in a history.
+/// An event in a history.
 #[derive(Clone, Debug)]
 pub enum Twist {
-    /// The user speaks.
+    /// A prompt of the user.
     User(String),
-    /// The model thinks (signed or not), speaks and calls tools: name, output, how it ended, whether it was cleared.
+    /// An answer of the model: thought (signed or not), text, and calls with tool, output, outcome, and whether the
+    /// output was cleared.
     Step(Option<(String, bool)>, String, Vec<(u8, String, u8, bool)>),
-    /// So many short calls in one answer.
+    /// A number of short calls in one answer.
     Parallel(usize),
-    /// The host lays down so many things.
+    /// A number of system messages.
     Laws(usize),
-    /// A turn of so many steps with outputs of so many words.
+    /// A turn with a number of steps and of words per output.
     LongTurn(usize, usize),
-    /// The user pastes so many words.
+    /// A number of pasted words.
     Giant(usize),
-    /// The model calls separately; the results come in the next message, some of them lost, some doubled.
+    /// Separate calls with results in the next message, some missing, some duplicated.
     Separate(Vec<(u8, String, u8)>),
-    /// A compaction: how it ended, how many messages back its tail starts, its summary.
+    /// A compaction: outcome, distance of the tail's start in messages, summary.
     Pivot(u8, usize, String),
     /// A file from the user.
     File,
-    /// The host lays something down.
+    /// A system message.
     System(String),
-    /// A separate call without an id, and its result with a reminder beside it.
+    /// A separate call without an id, and its result with a reminder in the same message.
     Reminded(String, bool),
     /// A message with neither role nor id.
     Bare(String),
-    /// A message that failed or was broken off.
+    /// A message that failed or was aborted.
     Failed(bool, String),
 }
 
-/// Text with everything that can be cut wrongly.
+/// Text with everything that can be cut incorrectly.
 pub fn odd_text() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a-zA-Z0-9 .,]{0,80}",
@@ -88,16 +89,16 @@ pub fn histories(most: usize) -> impl Strategy<Value = Vec<Message>> {
         .prop_map(|(twists, repeat_ids)| Builder { messages: Vec::new(), repeat_ids }.build(twists))
 }
 
-/// The same history under other names, so that several can stand in one log.
+/// The same history with other ids, so that several can be in one log.
 pub fn renamed(messages: Vec<Message>, prefix: &str) -> Vec<Message> {
     let name =
         |id: &MessageId| if id.is_empty() { id.clone() } else { MessageId::new(format!("{prefix}{id}")) };
-    // Messages without names, or with repeated ones, are named as a log would name them.
+    // Missing and repeated ids are replaced as in a log.
     let mut messages = Log::from_messages(messages).messages().to_vec();
     for message in &mut messages {
         message.info.id = name(&message.info.id);
         message.info.parent_id = message.info.parent_id.as_ref().map(name);
-        // Usage is of the window that the history had alone.
+        // The usage belongs to the history's own window.
         message.info.tokens = None;
         for part in &mut message.parts {
             part.id = PartId::new(format!("{prefix}{}", part.id));
@@ -170,7 +171,7 @@ impl Builder {
                     message.parts[0].extra.insert("metadata".into(), signature);
                 }
                 if at % 4 == 1 {
-                    // A block that only its provider knows.
+                    // A provider-specific block.
                     let id = PartId::new(format!("{}_block", message.parts[0].id));
                     let mut part = Part::new(id, PartBody::Other(PROVIDER_BLOCK.into()));
                     part.extra.insert("type".into(), PROVIDER_BLOCK.into());
@@ -179,10 +180,11 @@ impl Builder {
                     message.parts.insert(1, part);
                 }
                 if at.is_multiple_of(3) {
-                    // A provider that counts a third more than four chars a token.
+                    // A provider that counts a third more than the estimate of four chars per token.
                     let log = Log::from_messages(self.messages.clone());
                     let window = Window::of(&log, &Policy::default());
-                    let estimate = request_tokens(&window, Fixed::default(), &CharCounter::default());
+                    let estimate =
+                        request_tokens(&window, RequestOverhead::default(), &CharCounter::default());
                     let used = Tokens(estimate.0 * 4 / 3);
                     self.messages[at].info.tokens = Some(Usage::new(used, Tokens(50)));
                 }

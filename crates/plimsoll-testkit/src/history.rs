@@ -1,10 +1,10 @@
-//! Histories written as one would tell them.
+//! A builder for histories.
 
 use plimsoll::log::{CompactionPart, ReasoningPart, Time, ToolCallPart, ToolResultPart, ToolTime};
 use plimsoll::{Ids, Info, Log, Message, MessageId, Millis, Part, PartBody, PartId, Role, ToolState, Usage};
 use serde_json::{Value, json};
 
-/// Identifiers from a fixed seed: the same in every run.
+/// Ids from a fixed seed, the same in every run.
 pub fn ids() -> Ids {
     let mut state = 0x9e37_79b9_7f4a_7c15u64;
     Ids::new(move || {
@@ -15,14 +15,14 @@ pub fn ids() -> Ids {
     })
 }
 
-/// A history in the making. Messages are named `m0`, `m1`, …, their parts `m0.0`, `m0.1`, …
+/// A builder of a history. The ids of messages are `m0`, `m1`, …, those of parts `m0.0`, `m0.1`, …
 #[derive(Clone, Debug, Default)]
 pub struct History {
     messages: Vec<Message>,
 }
 
 impl History {
-    /// Nothing yet.
+    /// Creates an empty history.
     pub fn new() -> History {
         History::default()
     }
@@ -43,33 +43,33 @@ impl History {
         self
     }
 
-    /// The user says something.
+    /// Adds a prompt of the user.
     pub fn user(self, text: impl Into<String>) -> History {
         self.push(Role::User, vec![text_body(text)])
     }
 
-    /// The model says something.
+    /// Adds a text of the model.
     pub fn say(self, text: impl Into<String>) -> History {
         self.push(Role::Assistant, vec![text_body(text)])
     }
 
-    /// The model thinks and then says something.
+    /// Adds a thought and a text of the model.
     pub fn think(self, thought: impl Into<String>, text: impl Into<String>) -> History {
         let thought = PartBody::Reasoning(ReasoningPart { text: thought.into().into() });
         self.push(Role::Assistant, vec![thought, text_body(text)])
     }
 
-    /// The model calls a tool, which answers.
+    /// Adds a tool call with its output.
     pub fn tool(self, tool: &str, output: impl Into<String>) -> History {
         self.tool_with(tool, json!({ "arg": "x" }), output)
     }
 
-    /// The same with an input of one's own.
+    /// Like [`tool`](History::tool), with an input.
     pub fn tool_with(self, tool: &str, input: Value, output: impl Into<String>) -> History {
         self.tool_state(tool, ToolState::completed(input, output.into()))
     }
 
-    /// The model calls several tools at once; each answers.
+    /// Adds parallel tool calls with their outputs.
     pub fn tools(self, calls: &[(&str, String)]) -> History {
         let at = self.messages.len();
         let parts = calls.iter().enumerate().map(|(index, (tool, output))| {
@@ -80,7 +80,7 @@ impl History {
         self.push(Role::Assistant, parts)
     }
 
-    /// The model calls a tool that is in some state.
+    /// Adds a tool call with a given state.
     pub fn tool_state(self, tool: &str, state: ToolState) -> History {
         let call = format!("call_{}", self.messages.len());
         let mut state = state;
@@ -88,30 +88,30 @@ impl History {
         self.push(Role::Assistant, vec![tool_body(call, tool, state)])
     }
 
-    /// The model calls a tool; the result will come in a part of its own.
+    /// Adds a tool call whose result is a separate part.
     pub fn call(self, call_id: &str, tool: &str) -> History {
         let call = ToolCallPart::new(call_id, tool, json!({ "arg": 1 }));
         self.push(Role::Assistant, vec![PartBody::ToolCall(call)])
     }
 
-    /// A result in a part of its own, in a user's message.
+    /// Adds a result as a separate part, in a user message.
     pub fn result(self, call_id: &str, text: &str) -> History {
         let result = ToolResultPart::new(call_id, text);
         self.push(Role::User, vec![PartBody::ToolResult(result)])
     }
 
-    /// A message of any shape, as JSON.
+    /// Adds a message from JSON.
     pub fn raw(mut self, message: Value) -> History {
         self.messages.push(serde_json::from_value(message).unwrap_or_default());
         self
     }
 
-    /// A compaction marker.
+    /// Adds a compaction marker.
     pub fn marker(self) -> History {
         self.push(Role::User, vec![PartBody::Compaction(CompactionPart::default())])
     }
 
-    /// A compaction marker that keeps a tail from the message of that name.
+    /// Adds a compaction marker that keeps a tail from the message with this id.
     pub fn marker_with_tail(self, start: &str) -> History {
         let tail_start = Some(MessageId::new(start));
         self.push(
@@ -120,7 +120,7 @@ impl History {
         )
     }
 
-    /// The summary that answers the newest marker.
+    /// Adds the summary that answers the newest marker.
     pub fn summary(self, text: impl Into<String>) -> History {
         let marker = self.messages.iter().rev().find(|message| message.marker().is_some());
         let parent = marker.map(|message| message.info.id.clone());
@@ -130,12 +130,12 @@ impl History {
         })
     }
 
-    /// A summary that is still being written.
+    /// Adds a summary that is still being written.
     pub fn unfinished_summary(self, text: impl Into<String>) -> History {
         self.summary(text).change(|message| message.info.finish = None)
     }
 
-    /// The newest message gets that usage.
+    /// Sets the usage of the newest message.
     pub fn usage(self, usage: Usage) -> History {
         self.change(|message| {
             message.info.tokens = Some(usage);
@@ -144,7 +144,7 @@ impl History {
         })
     }
 
-    /// The newest message's tool results were cleared.
+    /// Clears the tool results of the newest message.
     pub fn cleared(self) -> History {
         self.change(|message| {
             for part in &mut message.parts {
@@ -155,7 +155,7 @@ impl History {
         })
     }
 
-    /// Change the newest message.
+    /// Changes the newest message.
     pub fn change(mut self, change: impl FnOnce(&mut Message)) -> History {
         if let Some(message) = self.messages.last_mut() {
             change(message);
@@ -163,12 +163,12 @@ impl History {
         self
     }
 
-    /// The messages.
+    /// Returns the messages.
     pub fn messages(self) -> Vec<Message> {
         self.messages
     }
 
-    /// The messages as a log.
+    /// Returns the messages as a log.
     pub fn log(self) -> Log {
         Log::from_messages(self.messages)
     }

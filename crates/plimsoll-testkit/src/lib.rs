@@ -1,7 +1,7 @@
-//! For Plimsoll's own tests: short ways to write histories, generators of odd ones, and, behind the feature `server`, a
-//! scripted model server that speaks the wire formats of the providers.
+//! Helpers for Plimsoll's own tests: short ways to write histories, generators of unusual ones, and, with the feature
+//! `server`, a scripted model server that speaks the wire formats of the providers.
 //!
-//! A history is written as one would tell it:
+//! A history is written step by step:
 //!
 //! ```
 //! use plimsoll_testkit::History;

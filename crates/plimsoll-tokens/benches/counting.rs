@@ -1,7 +1,7 @@
-//! Counting tokens, with counting newlines in the same bytes as the yardstick, and `bpe-openai` beside it.
+//! Token counting, compared with counting newlines in the same bytes, and with `bpe-openai`.
 //!
-//! `cargo bench -p plimsoll-tokens` prints bytes a second; the ratio of a row to its `newlines` is what a faster or
-//! slower machine does not change.
+//! `cargo bench -p plimsoll-tokens` prints bytes per second. The ratio of a row to its `newlines` does not depend on
+//! the speed of the machine.
 
 use divan::Bencher;
 use divan::counter::BytesCount;
@@ -9,7 +9,7 @@ use plimsoll::{CharCounter, Counter};
 use plimsoll_tokens::Bpe;
 
 fn main() {
-    // `bpe-openai` decodes its tables once per process, which is not what is measured.
+    // `bpe-openai` decodes its tables once per process, which is not measured.
     for reference in [bpe_openai::o200k_base(), bpe_openai::cl100k_base()] {
         divan::black_box(reference.count("x"));
     }
@@ -79,7 +79,7 @@ mod ordinary {
     }
 }
 
-/// Each at one and at four units of 250 kB: linear means that the bytes a second stay.
+/// Each at one and at four units of 250 kB: linear if the bytes per second stay.
 mod hostile {
     use super::*;
 

@@ -1,12 +1,11 @@
-//! How well would we have known what the next request costs?
+//! Measures how well the size of the next request is predicted.
 //!
 //! ```text
 //! cargo run --release -p plimsoll-tokens --example calibration -- SESSION.jsonl …
 //! ```
 //!
-//! Replays sessions of Claude Code and Codex (without arguments those under `$PLIMSOLL_CORPUS`). Before each
-//! response its input tokens are predicted from what came before, then the real usage is learned. The readers are
-//! as small as the question allows.
+//! Replays sessions of Claude Code and Codex (without arguments those under `$PLIMSOLL_CORPUS`). Before each response,
+//! its input tokens are predicted from what came before; then the real usage is learned. The readers are minimal.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use std::error::Error;
@@ -16,17 +15,17 @@ use plimsoll::{CharCounter, Counter, Tokens};
 use plimsoll_tokens::{Bpe, Calibration, Measure};
 use serde_json::Value;
 
-/// A request as far as the transcript shows it, and what was charged for it.
+/// A request as far as the transcript contains it, and its charged tokens.
 #[derive(Clone, Copy, Default)]
 struct Request {
     /// All visible content by characters over four.
     chars: Tokens,
     /// The same by o200k.
     visible: Tokens,
-    /// What the calibration is given: o200k, with replies at the price they were billed with.
+    /// Input of the calibration: o200k, with replies at their billed price.
     sent: Measure,
     actual: Tokens,
-    /// The window was replaced before this one.
+    /// Whether the window was replaced before this request.
     restarted: bool,
 }
 
@@ -37,7 +36,7 @@ struct Replay {
     requests: Vec<Request>,
     without_usage: usize,
     now: Request,
-    /// The reply in progress: it is priced when its usage is known.
+    /// The current reply: it is priced when its usage is known.
     reply: Measure,
     reply_chars: Tokens,
 }
@@ -53,7 +52,7 @@ impl Replay {
         self.now.chars += chars;
     }
 
-    /// Something that the harness or the user put into the window.
+    /// Adds content of the harness or the user.
     fn input(&mut self, text: &str) {
         let (measure, chars) = Replay::count(text);
         self.add(measure, measure.base, chars);
@@ -67,18 +66,18 @@ impl Replay {
         );
     }
 
-    /// Something that the model wrote.
+    /// Adds content of the model.
     fn output(&mut self, text: &str) {
         let (measure, chars) = Replay::count(text);
         self.reply = self.reply + measure;
         self.reply_chars += chars;
     }
 
-    /// A response is complete: `request` was sent, `actual` charged for it and `output` for the reply.
+    /// Completes a response: `request` was sent, `actual` charged for it and `output` for the reply.
     fn response(&mut self, request: Request, actual: u64, output: u64) {
         let reply = std::mem::take(&mut self.reply);
         let chars = std::mem::take(&mut self.reply_chars);
-        // Some writers keep only the output count of the stream's beginning; then the text is the better source.
+        // Some writers only record the output count from the start of the stream; then the text is more accurate.
         let billed = Measure::default().with_exact(Tokens(output));
         let plausible = output as f64 > 0.8 * reply.base.0 as f64;
         self.add(if plausible { billed } else { reply }, reply.base, chars);
@@ -117,8 +116,8 @@ fn input(replay: &mut Replay, content: &Value) {
     });
 }
 
-/// One response spans several records of the same message id, with tool results between them; the last record has
-/// the final usage.
+/// One response has several records with the same message id, with tool results between them; the last record has the
+/// final usage.
 fn claude_code(records: &[Value]) -> Replay {
     let mut replay = Replay::default();
     let mut open: Option<(&Value, Request)> = None;
@@ -156,7 +155,7 @@ fn claude_code(records: &[Value]) -> Replay {
                 replay.restart();
             }
             Some("user") => {
-                // A plain message is not sent before the response is complete; a tool's result may be.
+                // A plain message is not sent before the response is complete; a tool result may be.
                 if message["content"].is_string() {
                     close(&mut replay, &mut open);
                 }
@@ -170,7 +169,7 @@ fn claude_code(records: &[Value]) -> Replay {
     replay
 }
 
-/// Usage comes as an event after the response, and again, unchanged, at other moments.
+/// Usage is an event after the response, and is repeated unchanged at other times.
 fn codex(records: &[Value]) -> Replay {
     let mut replay = Replay::default();
     let mut seen = Value::Null;
@@ -194,7 +193,7 @@ fn codex(records: &[Value]) -> Replay {
                     input(&mut replay, payload.get("output").unwrap_or(&payload["content"]));
                     continue;
                 }
-                // The first thing the model says shows what it was sent.
+                // The first output of the model shows what was sent to it.
                 request.get_or_insert(replay.now);
                 match kind {
                     "function_call" | "custom_tool_call" => {
@@ -221,7 +220,7 @@ fn codex(records: &[Value]) -> Replay {
     replay
 }
 
-/// Percentages by which predictions missed, in the order of the responses.
+/// Errors of predictions in percent, in the order of the responses.
 #[derive(Default)]
 struct Misses(Vec<f64>);
 
@@ -237,14 +236,14 @@ impl Misses {
     }
 }
 
-/// How well one way to predict did.
+/// Results of one prediction method.
 #[derive(Default)]
 struct Method {
-    /// From the window alone.
+    /// From the window only.
     scratch: Misses,
-    /// From the last usage and what came since.
+    /// From the last usage and what was added since.
     onward: Misses,
-    /// The same miss as a share of what came since.
+    /// The same error as a share of what was added since.
     increment: Misses,
 }
 
@@ -259,13 +258,13 @@ impl Method {
     }
 }
 
-/// Every request with the one before it, where there is one in the same window.
+/// Each request with the previous one of the same window, if there is one.
 fn steps(requests: &[Request]) -> impl Iterator<Item = (Option<&Request>, &Request)> {
     let before = std::iter::once(None).chain(requests.iter().map(Some));
     before.zip(requests).map(|(last, request)| (last.filter(|_| !request.restarted), request))
 }
 
-/// A method that counts and learns nothing. Going on, it knows what the first response showed to be hidden.
+/// A method that counts and learns nothing. It only keeps the hidden part of the first response.
 fn fixed(requests: &[Request], count: impl Fn(&Request) -> Tokens) -> Method {
     let mut method = Method::default();
     let mut hidden = None;
@@ -281,7 +280,7 @@ fn fixed(requests: &[Request], count: impl Fn(&Request) -> Tokens) -> Method {
     method
 }
 
-/// The calibration, and how many responses came out inside its error bar.
+/// The calibration, and the number of responses inside its error bar.
 fn calibrated(model: &str, requests: &[Request]) -> (Method, usize, Calibration) {
     let mut calibration = Calibration::new(model);
     let mut method = Method::default();

@@ -1,11 +1,11 @@
-//! How well windows rebuilt from transcripts agree with the usage that their providers recorded.
+//! Compares windows that are rebuilt from transcripts with the usage that their providers recorded.
 //!
 //! ```text
 //! cargo run --release -p plimsoll-tokens --example rebuilt -- FILE…
 //! ```
 //!
-//! Without arguments it takes the transcripts under `$PLIMSOLL_CORPUS`. Of each response from the fifth on, the rebuilt
-//! window is divided by the recorded input. The hidden part comes from the first four responses.
+//! Without arguments it reads the transcripts under `$PLIMSOLL_CORPUS`. For each response from the fifth on, the
+//! rebuilt window is divided by the recorded input. The hidden part is taken from the first four responses.
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
 use std::error::Error;
@@ -14,7 +14,7 @@ use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
 use plimsoll::count::request_tokens;
-use plimsoll::{Fixed, Policy, Window};
+use plimsoll::{Policy, RequestOverhead, Window};
 use plimsoll_tokens::{FIRST_RESPONSES, WindowMeter};
 
 fn report(path: &Path) -> Result<(), Box<dyn Error>> {
@@ -25,7 +25,8 @@ fn report(path: &Path) -> Result<(), Box<dyn Error>> {
     };
     let model = transcript.info.model.clone().unwrap_or_else(|| "?".to_owned());
     let policy = Policy::default();
-    let chars = request_tokens(&Window::of(&transcript.messages, &policy), Fixed::default(), &policy.count);
+    let chars =
+        request_tokens(&Window::of(&transcript.messages, &policy), RequestOverhead::default(), &policy.count);
     let Some(measured) = WindowMeter::of(&transcript.messages).read() else {
         println!("| {name} | {model} | 0 | | | | | | |");
         return Ok(());

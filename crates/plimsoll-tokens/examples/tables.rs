@@ -1,5 +1,5 @@
-//! Writes `data/`: the tokens of the vocabularies as `bpe-openai` has them, and the classes of characters as `regex` has
-//! them. `just tables` runs it; the tests hold the result against both.
+//! Writes `data/`: the tokens of the vocabularies from `bpe-openai`, and the character classes from `regex`. `just
+//! tables` runs it; the tests compare the result with both.
 
 use std::error::Error;
 use std::path::Path;
@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Each token as its length in one byte and its bytes, in rank order.
+/// Each token as one byte of length and its bytes, in rank order.
 fn tokens(tokenizer: &Tokenizer) -> Result<Vec<u8>, Box<dyn Error>> {
     let mut table = Vec::new();
     for token in 0..u32::try_from(tokenizer.bpe.num_tokens())? {
@@ -26,7 +26,7 @@ fn tokens(tokenizer: &Tokenizer) -> Result<Vec<u8>, Box<dyn Error>> {
     Ok(table)
 }
 
-/// A table in two stages, in the order of `Class`.
+/// A two-stage table, in the order of `Class`.
 fn classes() -> Result<Vec<u8>, Box<dyn Error>> {
     let patterns =
         [r"[\p{Lu}\p{Lt}]", r"\p{Ll}", r"[\p{Lm}\p{Lo}]", r"\p{M}", r"\p{N}", r"[\s--\r\n]", r"[\r\n]"];

@@ -1,30 +1,29 @@
 //! Learning what a provider charges.
 //!
-//! No vocabulary is published for Claude, and even where one is, nobody publishes how messages are framed or how
-//! long the system prompt of the tool in front is. But every response says what its request cost. [`Calibration`]
-//! learns from that:
+//! No vocabulary is published for Claude, and for other models the framing of messages and the length of a tool's
+//! system prompt are unknown. But every response contains the usage of its request. [`Calibration`] learns from that:
 //!
 //! ```text
 //! tokens = factor · base + perBlock · blocks + exact + constant
 //! ```
 //!
-//! `base` is an o200k count, `blocks` the number of content blocks it is spread over. `exact` is the part whose
-//! price is known already: a reply comes back in the next request for the output tokens it was billed with,
-//! hidden reasoning included. `constant` is what goes with every request and the transcript does not show.
+//! `base` is an o200k count, `blocks` its number of content blocks. `exact` is the part with a known price: a reply is
+//! part of the next request for the output tokens it was billed with, hidden reasoning included. `constant` is what
+//! every request contains and the transcript does not.
 //!
 //! ## How it learns
 //!
-//! Consecutive requests share their beginning, so their errors do too. Only the *increment* between two requests
-//! is news, and in it the constant cancels. `factor` and `perBlock` are therefore fitted to increments, by
-//! recursive least squares from a prior, with slow forgetting. `constant` follows from the line's slope and a
-//! moving centre of the observations, and the first response fixes it at once.
+//! Consecutive requests share their beginning, and so their errors. Only the *increment* between two requests is new
+//! information, and in it the constant cancels out. `factor` and `perBlock` are therefore fitted to increments, by
+//! recursive least squares from a prior, with slow forgetting. `constant` follows from the line's slope and a moving
+//! centre of the observations, and the first response fixes it at once.
 //!
-//! ## What it may not do
+//! ## Protection against wrong usage
 //!
-//! It may not be poisoned. Usage is often wrong in the wild: zero, without its cached part, or with that part
-//! counted twice. Zero is refused. A number far from the prediction is held back until the next one agrees with
-//! it. A surprise that is merely large (a web search whose results nobody sees, a compaction that nobody reported)
-//! moves the constant and leaves the factor alone. The factor never leaves a plausible range.
+//! Recorded usage is often wrong: zero, without its cached part, or with that part counted twice. Zero is rejected. A
+//! number far from the prediction is held back until the next one agrees with it. An error that is merely large (a web
+//! search with hidden results, an unrecorded compaction) moves the constant and leaves the factor alone. The factor
+//! never leaves a plausible range.
 
 use std::ops::Deref;
 
@@ -32,26 +31,28 @@ use plimsoll::{Counter, Tokens};
 use serde::{Deserialize, Serialize};
 
 use crate::counter::Calibrated;
-use crate::fit::{Fit, Step};
+use crate::fit::{Fit, Step, least_factor};
 use crate::measure::{ABSURD, Measure};
 
-/// Usage that many times above or below the prediction is not believed the first time.
+/// Usage that differs from the prediction by this factor is not trusted the first time.
 const DOUBT: f64 = 2.5;
-/// How close to a doubted observation the next must come to confirm it.
+/// Factor within which the next observation confirms a doubted one.
 const AGREE: f64 = 1.2;
-/// Half the width of the error bar in standard deviations. Real errors have long tails: of a bell curve two would
-/// hold nineteen of twenty; of long real sessions they held nine of ten, of short ones with web searches fewer.
+/// Half the width of the error bar in standard deviations. Real errors have long tails: with a normal distribution, two
+/// would contain 19 of 20; in long real sessions they contained 9 of 10, in short ones with web searches fewer.
 const BAR: f64 = 2.0;
 
-/// A number of tokens and the bar in which the real one mostly lies: nine times of ten, unless much is hidden.
+/// A number of tokens with an error bar, which contains the real number in about nine of ten cases, unless much is
+/// hidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Estimate {
-    /// The best guess.
+    /// Best estimate.
     pub tokens: Tokens,
-    /// Where the bar begins.
+    /// Lower end of the bar.
     pub low: Tokens,
-    /// Where it ends. What must not overflow is compared with this.
+    /// Upper end of the bar. Compare this one with limits.
     pub high: Tokens,
 }
 
@@ -63,28 +64,28 @@ impl Estimate {
     }
 }
 
-/// What became of an observation.
+/// Result of an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Observed {
-    /// Everything was learned from it.
+    /// Everything was learned.
     Learned,
-    /// It was far off, so it moved the constant only: something hidden came or went.
+    /// Far off: it moved only the constant: something hidden was added or removed.
     Reanchored,
-    /// It was too far off to be believed. If the next one agrees with it, it will be.
+    /// Too far off to be trusted, unless the next one agrees.
     Doubted,
-    /// It cannot be true and left no trace.
+    /// Impossible, and ignored.
     Refused,
 }
 
-/// What is known about one model's way of counting.
+/// How one model counts.
 ///
 /// ```
 /// use plimsoll::Tokens;
 /// use plimsoll_tokens::{Calibration, Measure};
 ///
 /// let mut calibration = Calibration::new("claude-sonnet-4-6");
-/// // The first response tells what the system prompt costs …
+/// // The first response shows what the system prompt costs …
 /// let first = Measure::new(Tokens(1_000), 1);
 /// calibration.observe(first, Tokens(19_000));
 /// // … and from then on, the last usage is exact and only what came since is estimated.
@@ -102,7 +103,7 @@ pub struct Calibration {
     observations: u64,
 }
 
-/// [`Calibration`] as it was read, before anyone looked whether it can be true.
+/// A [`Calibration`] as it was read, before validation.
 #[derive(Deserialize)]
 struct Stored {
     model: String,
@@ -112,7 +113,7 @@ struct Stored {
     observations: u64,
 }
 
-/// One observation.
+/// An observation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 struct Point {
     measure: Measure,
@@ -137,14 +138,14 @@ impl From<Stored> for Calibration {
 }
 
 impl Calibration {
-    /// What one believes of a model before it has answered once.
+    /// The prior for a model.
     pub fn new(model: &str) -> Calibration {
         let fit = Fit::prior(model);
         Calibration { model: model.to_owned(), fit, last: None, doubted: None, observations: 0 }
     }
 
-    /// Learn from a response: `measure` is what was sent, `actual` all input tokens charged for it, cached ones
-    /// included once.
+    /// Learns from a response: `measure` is what was sent, `actual` all input tokens charged for it, with cached ones
+    /// counted once.
     pub fn observe(&mut self, measure: Measure, actual: Tokens) -> Observed {
         let point = Point { measure, actual };
         if !point.is_sane() {
@@ -172,64 +173,63 @@ impl Calibration {
         if surprising { Observed::Reanchored } else { Observed::Learned }
     }
 
-    /// A request predicted without reference to the last one: for a window that was compacted, forked or resumed.
+    /// Predicts a request without reference to the last one: for a window that was compacted, forked or resumed.
     pub fn estimate(&self, measure: Measure) -> Estimate {
         let (tokens, variance) = self.fit.whole(measure);
         Estimate::new(tokens, variance, self.fit.least(measure))
     }
 
-    /// The next request predicted from the last one that was believed: its exact usage, and an estimate of what
-    /// has come or gone since. Without a last one, the same as [`Calibration::estimate`].
+    /// Predicts the next request from the last trusted one: its exact usage, and an estimate of the difference. Without
+    /// a last one, like [`Calibration::estimate`].
     pub fn next(&self, measure: Measure) -> Estimate {
         let Some(last) = self.last else { return self.estimate(measure) };
         let (more, variance) = self.fit.step(Step::between(last.measure, measure));
         Estimate::new(last.actual.0 as f64 + more, variance, 0.0)
     }
 
-    /// The same where only the difference is at hand: what was added since that last one, its reply among it.
+    /// Like [`next`](Calibration::next), if only the difference is known: what was added since, including the reply.
     pub fn since(&self, added: Measure) -> Estimate {
         self.next(self.last.map_or(added, |last| last.measure + added))
     }
 
-    /// Another session with the same model begins: keep how it counts, forget where the last session stood. The
-    /// constant stays as a guess until the first response corrects it.
+    /// Starts another session with the same model: keeps how it counts, forgets the last request. The constant is kept
+    /// as a guess until the first response corrects it.
     pub fn begin_session(&mut self) {
         self.last = None;
         self.doubted = None;
     }
 
-    /// A counter with what is known by now, for the engine. It does not change when more is learned.
+    /// A counter with the current factor, for the engine. It does not change with later observations.
     pub fn counter<B: Deref<Target: Counter>>(&self, base: B) -> Calibrated<B> {
-        Calibrated::new(base, self.factor(), self.per_block())
+        Calibrated::new(base, self.factor(), self.per_block(), least_factor(&self.model))
     }
 
-    /// The model this is about.
+    /// The model.
     pub fn model(&self) -> &str {
         &self.model
     }
 
-    /// Tokens of the model for one of the base counter.
+    /// Tokens of the model per token of the base counter.
     pub fn factor(&self) -> f64 {
         self.fit.factor
     }
 
-    /// Tokens for the wrapping of a block.
+    /// Tokens for the framing of a block.
     pub fn per_block(&self) -> f64 {
         self.fit.per_block
     }
 
-    /// What every request carries unseen. Zero until the first response; below zero where content was counted
-    /// that is not sent.
+    /// Hidden tokens of every request. Zero until the first response; negative if content was counted that is not sent.
     pub fn constant(&self) -> f64 {
         self.fit.constant()
     }
 
-    /// How many observations were believed.
+    /// Number of trusted observations.
     pub fn observations(&self) -> u64 {
         self.observations
     }
 
-    /// The request `measure` as predicted from an earlier one.
+    /// Predicts `measure` from an earlier request.
     fn ahead(&self, from: &Point, measure: Measure) -> f64 {
         from.actual.0 as f64 + self.fit.step(Step::between(from.measure, measure)).0
     }
@@ -237,13 +237,13 @@ impl Calibration {
     fn is_doubtful(&self, Point { measure, actual }: Point) -> bool {
         match self.last {
             Some(last) => off(actual, self.ahead(&last, measure)) > DOUBT,
-            // Any system prompt may be in front of a session, so only too little can be told from the truth.
+            // Any system prompt may precede a session, so only too small numbers are recognised as wrong.
             None => (actual.0 as f64) * DOUBT < self.fit.step(Step::to(measure)).0,
         }
     }
 }
 
-/// How many times too large or too small a prediction was.
+/// Factor by which a prediction was too large or too small.
 fn off(actual: Tokens, predicted: f64) -> f64 {
     let (actual, predicted) = (actual.0.max(1) as f64, predicted.max(1.0));
     (actual / predicted).max(predicted / actual)

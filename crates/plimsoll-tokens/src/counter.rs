@@ -1,13 +1,14 @@
-//! What was learned, as a counter the engine can take.
+//! A calibration as a counter for the engine.
 
 use std::ops::Deref;
 
 use plimsoll::{Counter, Text, Tokens};
 
-/// A counter for the engine: a base counter's tokens times what a [`crate::Calibration`] had learned when it was made.
+/// A counter for the engine: a base counter's tokens times the factor that a [`crate::Calibration`] had when this was
+/// made.
 ///
-/// Its counts depend on that moment, so it must not be put *into* a [`plimsoll::Memo`], which remembers counts by
-/// name. Put the memo inside: the costly base is then counted once per text, and the factor is applied outside.
+/// Counts depend on that factor, so it must not be put *into* a [`plimsoll::Memo`], which remembers counts by name. Put
+/// the memo inside: the expensive base is then counted once per text, and the factor is applied outside.
 ///
 /// ```
 /// use plimsoll::{Counter, Memo, Text, Tokens};
@@ -25,11 +26,13 @@ pub struct Calibrated<B> {
     base: B,
     factor: f64,
     per_block: Tokens,
+    /// Fewest tokens of the model for one of the base counter.
+    least: f64,
 }
 
 impl<B> Calibrated<B> {
-    pub(crate) fn new(base: B, factor: f64, per_block: f64) -> Calibrated<B> {
-        Calibrated { base, factor, per_block: Tokens(per_block.round() as u64) }
+    pub(crate) fn new(base: B, factor: f64, per_block: f64, least: f64) -> Calibrated<B> {
+        Calibrated { base, factor, per_block: Tokens(per_block.round() as u64), least }
     }
 
     fn scale(&self, base: Tokens) -> Tokens {
@@ -52,5 +55,10 @@ impl<B: Deref<Target: Counter> + Send + Sync> Counter for Calibrated<B> {
 
     fn message_overhead(&self) -> Tokens {
         self.per_block
+    }
+
+    // The bound is a share of the base counter's tokens, whatever was learned: usage that is too low must not lower it.
+    fn least_share(&self) -> Option<f64> {
+        self.base.least_share().map(|_| self.least / self.factor)
     }
 }

@@ -1,7 +1,7 @@
-//! The line that a calibration fits: its slopes, its constant, and how far reality strays from it.
+//! The line that a calibration fits: its slopes, its constant, and the spread around it.
 //!
-//! Plain arithmetic on plain numbers. Whether an observation is to be believed is decided in
-//! [`crate::calibrate`]; whatever arrives here is, and may still only move the line so far.
+//! Plain arithmetic. Whether an observation is trusted is decided in [`crate::calibrate`]; everything here is, but may
+//! still move the line only so far.
 
 use std::ops::RangeInclusive;
 
@@ -9,30 +9,30 @@ use serde::{Deserialize, Serialize};
 
 use crate::measure::{ABSURD, Measure};
 
-/// Where a factor can be. Below or above, the numbers are wrong, not the vocabulary.
-const FACTOR: RangeInclusive<f64> = 0.6..=2.5;
-/// Where the price of a block's wrapping can be.
+/// Plausible range of a factor. Outside of it the numbers are wrong, not the vocabulary.
+pub(crate) const FACTOR: RangeInclusive<f64> = 0.6..=2.5;
+/// Plausible range of the price of a block's framing.
 const PER_BLOCK: RangeInclusive<f64> = 0.0..=80.0;
-/// How far forgetting can go: variance of the factor and of the wrapping when nothing is known any more.
+/// Upper limits of the variances of factor and framing, which forgetting approaches.
 const VAGUE: (f64, f64) = (0.1, 400.0);
-/// How fast factor and wrapping may wander, per observation, as a standard deviation.
+/// Drift of factor and framing per observation, as standard deviations.
 const DRIFT: (f64, f64) = (0.01, 0.5);
-/// Beyond this many standard deviations a surprise is not the factor's fault.
+/// Number of standard deviations beyond which an error is not attributed to the factor.
 const SURPRISE: f64 = 4.0;
-/// How much of each new observation goes into the moving averages.
+/// Weight of a new observation in the moving averages.
 const GAIN: f64 = 0.15;
-/// The noise that remains in the smallest increment, in tokens.
+/// Noise of the smallest increment, in tokens.
 const FLOOR: f64 = 20.0;
-/// What an unseen system prompt and its tools may come to.
+/// Standard deviation of a hidden system prompt with its tools, in tokens.
 const HIDDEN: f64 = 15_000.0;
 
-/// `price = factor · base + perBlock · blocks`, and a point it goes through.
+/// `price = factor · base + perBlock · blocks`, and a point on the line.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct Fit {
     pub(crate) factor: f64,
     pub(crate) per_block: f64,
-    /// Variance of the factor, covariance, variance of the wrapping.
+    /// Variance of the factor, covariance, variance of the framing.
     variance: [f64; 3],
     /// Standard deviation of an increment, as a share of its price.
     spread: f64,
@@ -41,7 +41,7 @@ pub(crate) struct Fit {
     centre: Option<Centre>,
 }
 
-/// The moving average of what was observed.
+/// Moving average of the observations.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct Centre {
@@ -51,7 +51,7 @@ struct Centre {
     charged: f64,
 }
 
-/// From one request to another. Content may also have gone.
+/// The difference between two requests, which may be negative.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Step {
     base: f64,
@@ -74,6 +74,17 @@ impl Step {
     }
 }
 
+/// Returns the fewest tokens that a model counts for one of o200k. Below it, the usage is wrong and not the vocabulary.
+pub(crate) fn least_factor(model: &str) -> f64 {
+    // Claude's vocabularies need 1.2 times o200k's tokens and more, so half of the truth is below one.
+    if is_claude(model) { 1.0 } else { *FACTOR.start() }
+}
+
+fn is_claude(model: &str) -> bool {
+    let name = model.to_ascii_lowercase();
+    ["claude", "opus", "sonnet", "haiku"].iter().any(|word| name.contains(word))
+}
+
 impl Fit {
     /// Claude's vocabularies need 1.2 to 1.9 times o200k's tokens; OpenAI's newer ones are o200k or close to it.
     pub(crate) fn prior(model: &str) -> Fit {
@@ -81,7 +92,7 @@ impl Fit {
         let has = |words: &[&str]| words.iter().any(|word| name.contains(word));
         let o_series =
             name.split(['/', ':']).any(|word| ["o1", "o3", "o4"].iter().any(|o| word.starts_with(o)));
-        let (factor, factor_sd, per_block, per_block_sd) = if has(&["claude", "opus", "sonnet", "haiku"]) {
+        let (factor, factor_sd, per_block, per_block_sd) = if is_claude(model) {
             (1.4, 0.25, 15.0, 10.0)
         } else if o_series || has(&["gpt", "codex"]) {
             (1.0, 0.08, 6.0, 4.0)
@@ -92,7 +103,7 @@ impl Fit {
         Fit { factor, per_block, variance, spread: 0.15, stray: 0.05, centre: None }
     }
 
-    /// Whether learning can have led here. What is read from a store may have come from anywhere.
+    /// Whether learning can lead to these values. Stored ones may come from anywhere.
     pub(crate) fn is_sane(&self) -> bool {
         let [ff, fb, bb] = self.variance;
         let far = |number: f64| number.is_nan() || number.abs() > 100.0 * ABSURD as f64;
@@ -106,12 +117,12 @@ impl Fit {
             && self.centre.is_none_or(|at| ![at.base, at.blocks, at.charged].into_iter().any(far))
     }
 
-    /// What every request costs beyond its content.
+    /// Tokens of every request besides its content.
     pub(crate) fn constant(&self) -> f64 {
         self.centre.map_or(0.0, |at| at.charged - self.price(at.base, at.blocks))
     }
 
-    /// What a step adds to a request, and the variance of that.
+    /// Price of an increment, and its variance.
     pub(crate) fn step(&self, step: Step) -> (f64, f64) {
         let Step { base, blocks, exact } = step;
         let whim = self.spread * self.price(base.abs(), blocks.abs());
@@ -119,7 +130,7 @@ impl Fit {
         (exact + self.price(base, blocks), variance)
     }
 
-    /// What a whole request costs, and the variance of that.
+    /// Price of a whole request, and its variance.
     pub(crate) fn whole(&self, measure: Measure) -> (f64, f64) {
         let step = Step::to(measure);
         let (price, variance) = self.step(step);
@@ -130,21 +141,21 @@ impl Fit {
         (tokens, self.step(from_centre).1 + stray * stray)
     }
 
-    /// The least that a request can cost before anything was observed: no vocabulary is that much better than the
-    /// base counter's. Later, content may turn out to be counted that is not sent at all.
+    /// Lower bound of a request's price before anything was observed: no vocabulary is that much better than the base
+    /// counter's. Later observations may show that some counted content is not sent.
     pub(crate) fn least(&self, measure: Measure) -> f64 {
         let Step { base, exact, .. } = Step::to(measure);
         if self.centre.is_none() { exact + FACTOR.start() * base } else { 0.0 }
     }
 
-    /// Go through this point. The first response of a session says how much is hidden.
+    /// Moves the line through a point. The first response of a session shows how much is hidden.
     pub(crate) fn anchor(&mut self, measure: Measure, actual: f64) {
         let Step { base, blocks, exact } = Step::to(measure);
         self.centre = Some(Centre { base, blocks, charged: actual - exact });
     }
 
-    /// Learn that `measure`, a `step` away from the last request, cost `actual`, which is `error` more than was
-    /// to be expected. Returns whether that was too surprising to blame the slopes for it.
+    /// Learns that `measure`, a `step` away from the last request, cost `actual`, which is `error` more than predicted.
+    /// Returns whether the error was too large to attribute to the slopes.
     pub(crate) fn learn(
         &mut self,
         step: Step,
@@ -160,11 +171,11 @@ impl Fit {
         }
         let from_line = (actual - self.whole(measure).0).abs();
         let surprising = jumped || error.abs() > SURPRISE * self.step(step).1.sqrt();
-        // What was cut from the window had its own mixture, with hidden parts: it says little of the slopes.
+        // What was cut from the window had its own mixture with hidden parts, and says little about the slopes.
         if !surprising && step.base >= 0.0 && step.blocks >= 0.0 {
             self.fit(step, error);
         }
-        // For a bell curve, the standard deviation is 1.25 times the mean absolute deviation.
+        // For a normal distribution, the standard deviation is 1.25 times the mean absolute deviation.
         let price = self.price(step.base.abs(), step.blocks.abs()).max(10.0 * FLOOR);
         self.spread += GAIN * ((1.25 * error.abs() / price).min(1.0) - self.spread);
         self.spread = self.spread.clamp(0.03, 0.6);
@@ -181,7 +192,7 @@ impl Fit {
         surprising
     }
 
-    /// One step of recursive least squares on an increment that came out `error` dearer than predicted.
+    /// One step of recursive least squares on an increment that was `error` more expensive than predicted.
     fn fit(&mut self, step: Step, error: f64) {
         let [ff, fb, bb] = self.variance;
         let total = self.step(step).1;
@@ -199,7 +210,7 @@ impl Fit {
         self.factor * base + self.per_block * blocks
     }
 
-    /// How uncertain a price is because factor and wrapping are.
+    /// Uncertainty of a price because of factor and framing.
     fn slope_variance(&self, base: f64, blocks: f64) -> f64 {
         let [ff, fb, bb] = self.variance;
         (ff * base * base + 2.0 * fb * base * blocks + bb * blocks * blocks).max(0.0)

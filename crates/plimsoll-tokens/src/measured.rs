@@ -1,87 +1,86 @@
-//! What the usage that a session records says about its windows.
+//! Window sizes from the usage that a session records.
 //!
-//! A recorded session shows what was said, and beside some of its answers what the provider counted for the request.
-//! [`WindowMeter`] follows such a session message by message, keeps of each message what it measures, and holds every
-//! recorded request against the window as it can be rebuilt at that moment. [`Measured`] is what follows: the factor
-//! by which this model counts, the hidden part that no transcript shows (system prompt, schemas of tools), and the
-//! weight of the window now.
+//! A recorded session contains its messages, and with some answers what the provider counted for the request.
+//! [`WindowMeter`] follows such a session message by message, measures each message, and compares every recorded
+//! request with the window as it can be rebuilt at that moment. [`Measured`] is the result: the factor by which this
+//! model counts, the hidden part that no transcript contains (system prompt, tool schemas), and the current size of the
+//! window.
 //!
 //! ## What is fitted, and what is checked
 //!
-//! The factor is fitted to all increments of the session. The hidden part is taken from the first responses alone, so
-//! that every later request checks the reading of the file: where messages are lost or read twice, the rebuilt windows
-//! leave the recorded ones, and [`Measured::gap`] grows. A session that another host goes on with is measured by that host's
-//! requests alone.
+//! The factor is fitted to all increments of the session. The hidden part is taken from the first responses only, so
+//! that every later request checks the reading of the file: if messages are lost or read twice, the rebuilt windows
+//! deviate from the recorded ones, and [`Measured::gap`] grows. A session that another host continues is measured by
+//! that host's requests only.
 //!
 //! ## After a reduction
 //!
-//! No response tells what a reduced window weighs until the next one is there. Rebuilding it from nothing would move the
-//! figure by the whole gap between rebuilt and recorded windows, in either direction: a window could be told as larger
-//! than before although messages had left it. So the last figure stays the reference, and it is reduced by the share of
-//! the rebuilt content that left the window.
+//! No response contains the size of a reduced window before the next request. Rebuilding it from scratch would move the
+//! figure by the whole gap between rebuilt and recorded windows, in either direction: a window could look larger than
+//! before although messages had left it. So the last figure stays the reference, and is reduced by the share of the
+//! rebuilt content that left the window.
 
 mod checkpoint;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use plimsoll::log::{CompactionPart, Moment};
+use plimsoll::log::{CompactionPart, LogPosition};
 use plimsoll::{Memo, Message, MessageId, Role, Tokens, Usage};
 use serde::{Deserialize, Serialize};
 
 use crate::bpe::Bpe;
 use crate::calibrate::{Calibration, Estimate};
 use crate::counter::Calibrated;
+use crate::fit::FACTOR;
 use crate::measure::Measure;
 use crate::shown::{ShownMeasure, reductions};
 
 pub use checkpoint::MeterCheckpoint;
 
-/// So many responses tell how much is hidden; the later ones check it.
+/// Number of responses that determine the hidden part; later ones check it.
 pub const FIRST_RESPONSES: usize = 4;
-/// So many messages are known by name. Tails of compactions are shorter.
+/// Number of messages whose ids are kept. Tails of compactions are shorter.
 const MOST_NEWEST: usize = 4_096;
-/// So many requests are kept.
+/// Maximum number of requests that are kept.
 const MOST_REQUESTS: usize = 20_000;
 
-/// Follows a recorded session, message by message. It keeps numbers and no text, and no more of them for a session that
-/// is very long.
+/// Follows a recorded session, message by message. It stores numbers and no text, and its size is bounded.
 ///
-/// Nothing records whether an answer's hidden reasoning is sent again with the next request: some providers take it
-/// back for a while, some drop it. So the session is followed in both ways, and the one that explains its usage better
-/// is believed.
+/// Nothing records whether an answer's hidden reasoning is sent again with the next request: some providers keep it for
+/// a while, some drop it. So the session is followed in both ways, and the one that explains its usage better is used.
 #[derive(Clone)]
 pub struct WindowMeter {
     base: Memo<Bpe>,
     tracks: [Track; 2],
-    /// The marker of a compaction whose summary is still to come.
+    /// The marker of a compaction whose summary has not arrived yet.
     marker: Option<CompactionPart>,
-    /// When the newest compaction that was undone was undone, as long as the session has not come there.
-    undo: Option<Moment>,
-    /// Whether the last request was asked by this host, and not by the tool that the session was taken over from.
+    /// Position of the newest undo of a compaction, until the session reaches it.
+    undo: Option<LogPosition>,
+    /// Whether the last request was sent by this host, and not by the tool that the session came from.
     is_own: Option<bool>,
-    /// How many messages were followed.
+    /// Number of messages so far.
     count: u64,
-    /// Reductions of messages that were followed, and undone ones, which the session has not come to: by the message
-    /// after which they were made, and those of which only the time is known.
+    /// Reductions and undos of known messages that the session has not reached yet: by the message after which they
+    /// were made, and those of which only the time is known.
     later: BTreeMap<MessageId, Vec<Change>>,
     timed: Vec<Change>,
-    /// Those it has come to, for the next request.
+    /// Changes that were reached, for the next request.
     due: Vec<Change>,
 }
 
 /// What a reduction, or an undo, does to the measure of a message.
 #[derive(Clone)]
 struct Change {
-    at: Moment,
-    /// The number of the message. Thousands of changes look for their messages, and numbers are compared faster than ids.
+    at: LogPosition,
+    /// Number of the message. Thousands of changes look up their messages, and numbers are compared faster than ids.
     number: u64,
-    /// What the message measures before and after, for each track.
+    /// Measure of the message before and after, for each track.
     from: [Measure; 2],
     to: [Measure; 2],
 }
 
-/// A message as it is in the window.
+/// A message in the window.
 #[derive(Clone)]
 struct Entry {
     number: u64,
@@ -90,27 +89,27 @@ struct Entry {
     measure: Measure,
 }
 
-/// The session as it is followed in one of the ways.
+/// The session, followed in one of the two ways.
 #[derive(Clone, Default)]
 struct Track {
-    /// The newest messages in the window, oldest first: the tail of a compaction begins with one of them.
+    /// The newest messages in the window, oldest first: the tail of a compaction starts with one of them.
     newest: VecDeque<Entry>,
-    /// The number of the first message that no summary stands for. Older ones than `newest` may be in the window too.
+    /// Number of the first message that no summary replaces. Messages older than `newest` may be in the window too.
     first: u64,
-    /// System messages among the older ones, which stay in view, and everything that is in the window.
+    /// System messages among the older ones, which stay visible, and everything that is in the window.
     system: Measure,
     sent: Measure,
-    /// What would be in the window if nothing had been reduced since the last request.
+    /// The window as it would be if nothing had been reduced since the last request.
     unreduced: Measure,
     requests: Vec<Request>,
     calibration: Option<Calibration>,
-    /// Whether the last request was of a window behind a summary that was undone later.
+    /// Whether the last request had a summary that was undone later.
     is_undone: bool,
     /// Whether a summary has replaced the window since the last request.
     is_compacted: bool,
 }
 
-/// A request whose usage was recorded.
+/// A request with recorded usage.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(from = "[u64; 4]", into = "[u64; 4]")]
 struct Request {
@@ -118,7 +117,7 @@ struct Request {
     recorded: Tokens,
 }
 
-// As a list: there are thousands, and the names of the fields would be most of what is stored.
+// As a list: there are thousands, and field names would take most of the space.
 impl From<[u64; 4]> for Request {
     fn from([base, blocks, exact, recorded]: [u64; 4]) -> Request {
         let measure = Measure { base: Tokens(base), blocks, exact: Tokens(exact) };
@@ -149,7 +148,7 @@ impl Default for WindowMeter {
 }
 
 impl WindowMeter {
-    /// Follow a whole session. Nothing is counted if it records no usage.
+    /// Follows a whole session. Nothing is counted if it records no usage.
     pub fn of(messages: &[Message]) -> WindowMeter {
         let mut meter = WindowMeter::default();
         if messages.iter().any(records_usage) {
@@ -158,11 +157,11 @@ impl WindowMeter {
         meter
     }
 
-    /// The next message of the session.
+    /// Adds the next message of the session.
     pub fn add(&mut self, message: &Message) {
         self.count += 1;
         self.follow(message);
-        // What was done after this message is in force for the next request.
+        // What was done after this message applies to the next request.
         let id = &message.info.id;
         self.due.extend(self.later.remove(id).into_iter().flatten());
         if self.undo.as_ref().is_some_and(|undo| undo.after.as_ref() == Some(id)) {
@@ -178,7 +177,8 @@ impl WindowMeter {
         if message.info.summary {
             let Some(marker) = self.marker.take().filter(|_| message.is_finished_summary()) else { return };
             if let Some(undone) = marker.set_aside {
-                // The window is followed as if it had not been compacted, so requests until the undo tell nothing about it.
+                // The window is followed as if it had not been compacted, so requests until the undo say nothing about
+                // it.
                 self.undo = Some(undone);
                 return;
             }
@@ -188,7 +188,7 @@ impl WindowMeter {
             return;
         }
         let usage = message.info.tokens.as_ref().filter(|_| message.is_assistant());
-        // A request does not repeat an answer that failed, unless it was broken off: then it tells what was sent as well.
+        // A failed answer is not sent again. An aborted one is.
         let failed = message.info.error.as_ref().is_some_and(|error| error["name"] != "MessageAbortedError");
         if let Some(usage) = usage.filter(|_| !failed) {
             let model = message.info.model_id.as_deref();
@@ -218,7 +218,7 @@ impl WindowMeter {
         }
     }
 
-    /// Apply what was reduced or undone before this answer was asked for.
+    /// Applies what was reduced or undone before this answer was requested.
     fn take_due(&mut self, answer: &Message) {
         if let Some(asked) = answer.info.time.as_ref().and_then(|time| time.created) {
             let is_due = |change: &mut Change| change.at.at <= asked;
@@ -230,16 +230,16 @@ impl WindowMeter {
         }
     }
 
-    /// What a message adds to the window: with its reasoning, at the price it was billed with; and without.
+    /// The measures of a message: with its reasoning, as billed; and without.
     fn measure(&self, message: &Message, usage: Option<&Usage>) -> [Measure; 2] {
         let full = ShownMeasure::of(message, &self.base);
         full.billed(&full, usage)
     }
 
-    /// What the recorded usage says, if there is any.
+    /// Returns the result, if the session records usage.
     pub fn read(self) -> Option<Measured> {
         let WindowMeter { base, tracks: [mut with, mut without], later, timed, due, .. } = self;
-        // Whatever was done since the last request is in force now.
+        // Everything that was done since the last request applies now.
         for change in due.iter().chain(&timed).chain(later.values().flatten()) {
             with.change(change, 0);
             without.change(change, 1);
@@ -251,8 +251,8 @@ impl WindowMeter {
     }
 }
 
-/// Whether a message records what its request was counted with. A session without any can only be estimated, and need
-/// not be counted by a vocabulary, which takes longer than reading it.
+/// Whether a message records the usage of its request. A session without usage can only be estimated, and counting it
+/// with a vocabulary would take longer than reading it.
 pub fn records_usage(message: &Message) -> bool {
     let request = |usage: &Usage| usage.input + usage.cache_read + usage.cache_write;
     message.is_assistant() && message.info.tokens.as_ref().is_some_and(|usage| request(usage) > Tokens::ZERO)
@@ -274,7 +274,7 @@ impl Track {
         }
     }
 
-    /// More or less of a message is shown.
+    /// Changes the measure of a message.
     fn change(&mut self, change: &Change, way: usize) {
         if change.number < self.first {
             return;
@@ -294,7 +294,7 @@ impl Track {
         }
     }
 
-    /// A summary stands for all but system messages and the tail.
+    /// Replaces everything but system messages and the tail by a summary.
     fn compact(&mut self, marker: &CompactionPart, summary: &Message, measure: Measure, number: u64) {
         let tail = marker.tail_start.as_ref();
         let tail = tail.and_then(|start| self.newest.iter().position(|entry| entry.id == *start));
@@ -309,7 +309,7 @@ impl Track {
         tail.into_iter().for_each(|entry| self.show(entry));
     }
 
-    /// Another host goes on with the session: its system prompt and tools are not those of the requests so far.
+    /// Another host continues the session: its system prompt and tools differ from those of the requests so far.
     fn forget_requests(&mut self) {
         self.requests.clear();
         self.calibration = None;
@@ -323,13 +323,13 @@ impl Track {
         (self.unreduced, self.is_undone) = (self.sent, is_undone);
         let calibration = &mut self.calibration;
         let calibration = calibration.get_or_insert_with(|| Calibration::new(model.unwrap_or_default()));
-        // A request after a summary is not predicted from the one before it: every earlier error of rebuilding would count
-        // against it, and it would not be believed.
+        // A request after a summary is not predicted from the one before it: every earlier rebuilding error would count
+        // against it, and it would be rejected.
         if std::mem::take(&mut self.is_compacted) {
             calibration.begin_session();
         }
         calibration.observe(self.sent, recorded);
-        // Of a very long session every other request is as good a check as all of them. The last is always there.
+        // In a very long session, every other request is as good a check as all of them. The last one is always kept.
         if self.requests.len() >= MOST_REQUESTS {
             let mut number = 0;
             self.requests.retain(|_| {
@@ -359,7 +359,7 @@ impl Track {
         let mut hidden: Vec<f64> =
             first.map(|request| request.recorded.0 as f64 - measured.content(request.measure)).collect();
         hidden.sort_by(f64::total_cmp);
-        // The lower of two in the middle: what comes with a later request only is not part of every request.
+        // The lower one of two medians: what only later requests contain is not part of every request.
         measured.hidden = hidden.get((hidden.len().max(1) - 1) / 2).copied().unwrap_or(0.0);
         Some(measured)
     }
@@ -372,10 +372,9 @@ impl Entry {
     }
 }
 
-/// What the usage of a session says about how its requests were counted.
+/// The size of a session's requests and window, from its recorded usage.
 ///
-/// This is the one place where recorded usage becomes weights: what shows a session and what replays it under other
-/// rules ask the same value.
+/// This is the only place where recorded usage becomes sizes: views and replays use the same value.
 ///
 /// ```
 /// use plimsoll::{Message, Tokens, Usage};
@@ -394,7 +393,7 @@ pub struct Measured {
     calibration: Calibration,
     hidden: f64,
     requests: Vec<Request>,
-    /// The window now, and as it would be if nothing had been reduced since the last request.
+    /// The current window, and as it would be if nothing had been reduced since the last request.
     next: Measure,
     unreduced: Measure,
     is_undone: bool,
@@ -403,12 +402,12 @@ pub struct Measured {
 }
 
 impl Measured {
-    /// Tokens of the session's model for one of o200k.
+    /// Tokens of the session's model per token of o200k.
     pub fn factor(&self) -> f64 {
         self.calibration.factor()
     }
 
-    /// What every request carries that the session does not show: the system prompt, the schemas of tools.
+    /// Tokens of every request that the session does not contain: system prompt and tool schemas.
     pub fn hidden(&self) -> Tokens {
         Tokens(self.hidden.max(0.0).round() as u64)
     }
@@ -418,7 +417,7 @@ impl Measured {
         self.resends_reasoning
     }
 
-    /// Tokens of an answer in the requests after it, without the results of its calls: the billed output, or a count of the
+    /// Tokens of an answer in later requests, without the results of its calls: the billed output, or a count of the
     /// text if the billed output is too small for it. `None` if the message is not an answer with usage.
     pub fn reply(&self, message: &Message) -> Option<Tokens> {
         let usage = message.info.tokens.as_ref().filter(|_| message.is_assistant())?;
@@ -428,21 +427,20 @@ impl Measured {
         Some(Tokens(self.content(measure).round() as u64))
     }
 
-    /// A counter with the session's factor. It does not know of the hidden part.
+    /// A counter with the session's factor. It does not include the hidden part.
     pub fn counter(&self) -> Calibrated<&Memo<Bpe>> {
         self.calibration.counter(&self.base)
     }
 
-    /// A counter of pieces as [`Measured::window`] weighs them: what it counts less of is what the window has less. It
-    /// differs from [`Measured::counter`] by the gap between rebuilt and recorded windows, and does not know of the hidden
-    /// part either.
+    /// A counter of pieces on the scale of [`Measured::window`]: removing what it counts makes the window smaller by
+    /// that amount. It differs from [`Measured::counter`] by the gap between rebuilt and recorded windows, and does not
+    /// include the hidden part either.
     pub fn window_counter(&self) -> Calibrated<Arc<Memo<Bpe>>> {
-        // Nothing for the wrapping of messages: replies were billed with theirs, and all pieces together would come to more
-        // than the window.
-        Calibrated::new(Arc::new(Memo::new(Bpe::O200k)), self.worth() * self.factor(), 0.0)
+        // No framing of messages: replies were billed with theirs, and all pieces together would exceed the window.
+        Calibrated::new(Arc::new(Memo::new(Bpe::O200k)), self.worth() * self.factor(), 0.0, *FACTOR.start())
     }
 
-    /// How many tokens of the window one of rebuilt content is.
+    /// Tokens of the window per token of rebuilt content.
     fn worth(&self) -> f64 {
         let content = self.content(self.unreduced);
         if self.is_undone || content < 1.0 {
@@ -452,7 +450,7 @@ impl Measured {
         (window - self.hidden.clamp(0.0, window)) / content
     }
 
-    /// What a request weighs: its window as the base counter measures it, the factor applied, and the hidden part.
+    /// Size of a request: its window by the base counter, times the factor, plus the hidden part.
     pub fn weigh(&self, window: Measure) -> Tokens {
         Tokens((self.content(window) + self.hidden).max(0.0).round() as u64)
     }
@@ -462,7 +460,7 @@ impl Measured {
         counted + self.calibration.per_block() * window.blocks as f64 + window.exact.0 as f64
     }
 
-    /// The mean distance of rebuilt requests from recorded ones, as a share of them.
+    /// Mean distance of rebuilt requests from recorded ones, as a share of these.
     fn error(&self) -> f64 {
         let misses = self.requests().map(|(recorded, rebuilt)| {
             (rebuilt.0.abs_diff(recorded.0) as f64 / recorded.0.max(1) as f64).min(1.0)
@@ -470,13 +468,13 @@ impl Measured {
         misses.sum::<f64>() / self.requests.len().max(1) as f64
     }
 
-    /// What a window measures by the base counter, to be [weighed](Measured::weigh).
+    /// Measures a window with the base counter, to be [weighed](Measured::weigh).
     pub fn measure(&self, window: &plimsoll::Window) -> Measure {
         Measure::of_window(window, &self.base)
     }
 
-    /// The window now: the last recorded request, an estimate of what came since, and of that the share that was not
-    /// reduced since. It does not hold if the last request was behind a summary that was undone since; see
+    /// The current window: the last recorded request, an estimate of what was added since, and of that the share that
+    /// was not reduced since. Does not apply if the last request had a summary that was undone since; see
     /// [`Measured::window_of`].
     pub fn window(&self) -> Estimate {
         let Estimate { tokens, low, high } = self.calibration.next(self.unreduced);
@@ -491,24 +489,24 @@ impl Measured {
         Estimate { tokens: left(tokens), low: left(low), high: left(high) }
     }
 
-    /// The window now, of a session whose window comes to `visible` by [`Measured::counter`]. Only if the last request was
-    /// of another window altogether, what is shown and what is hidden are added up: most windows need not be built for it.
+    /// The current window, if its recorded content has `visible` tokens by [`Measured::counter`]. `visible` and the
+    /// hidden part are only added if the last request was of another window, so most windows need not be built.
     pub fn window_of(&self, visible: impl FnOnce() -> Tokens) -> Tokens {
         if self.is_undone { visible() + self.hidden() } else { self.window().tokens }
     }
 
-    /// Each request whose usage was recorded, with its weight as rebuilt from what the session shows.
+    /// Each request with recorded usage, and its rebuilt size.
     pub fn requests(&self) -> impl ExactSizeIterator<Item = (Tokens, Tokens)> + DoubleEndedIterator {
         self.requests.iter().map(|request| (request.recorded, self.weigh(request.measure)))
     }
 
-    /// The newest request whose usage was recorded.
+    /// The newest request with recorded usage.
     pub fn last_request(&self) -> Tokens {
         self.requests.last().map(|request| request.recorded).unwrap_or_default()
     }
 
-    /// By how much the last recorded request is larger than the rebuilt one, as a share of it; below zero if it is
-    /// smaller. Responses that the hidden part was taken from say nothing: then there is none.
+    /// Difference between the last recorded request and the rebuilt one, as a share of it; negative if the recorded one
+    /// is smaller. `None` for the responses that the hidden part was taken from.
     pub fn gap(&self) -> Option<f64> {
         let (recorded, rebuilt) = self.requests().nth(self.requests.len().checked_sub(1)?)?;
         let is_checked = self.requests.len() > FIRST_RESPONSES;

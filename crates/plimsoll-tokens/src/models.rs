@@ -1,95 +1,97 @@
 //! The table of models: limits, prices, cache rules.
 //!
-//! It holds what the makers state, for models whose figures are known. A model that is not in it has none: guessing a
-//! window that is too large breaks sessions, one that is too small wastes them, and both are worse than the engine's
-//! own defaults and a window learned from the provider's first refusal.
+//! It contains what the providers publish. Unknown models have no entry: guessing a window that is too large breaks
+//! sessions, and one that is too small wastes tokens. Both are worse than the engine's defaults and a window that is
+//! learned from the provider's first rejection.
 
 use std::collections::BTreeMap;
 
 use plimsoll::{Limits, Millis, Usage};
 use serde::{Deserialize, Serialize};
 
-/// What is known of a model.
+/// Facts about a model.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ModelFacts {
-    /// What it can take and give.
+    /// Limits.
     pub limits: Limits,
-    /// What it costs.
+    /// Price.
     pub price: ModelPrice,
-    /// How its provider caches prompts.
+    /// Cache rule.
     pub cache: CacheRule,
 }
 
-/// Prices in dollars for a million tokens.
+/// Prices in dollars per million tokens.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ModelPrice {
-    /// Input that has nothing to do with the cache.
+    /// Input that is neither read from nor written to the cache.
     pub input: f64,
-    /// Output, reasoning included.
+    /// Output, including reasoning.
     pub output: f64,
     /// Input read from the cache.
     pub cache_read: f64,
-    /// Input written to the cache, for the usual time.
+    /// Input written to the cache, for the default time.
     pub cache_write: f64,
-    /// Input written to the cache for an hour, where that is offered.
+    /// Input written to the cache for an hour, if that is offered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_write_hour: Option<f64>,
-    /// What changes for long prompts, where that is so.
+    /// Surcharge for long prompts, if there is one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub long_prompt: Option<LongPromptPrice>,
 }
 
-/// What a request costs whose prompt is longer than a number of tokens: all of it, not only what is beyond.
+/// Surcharge for a request whose prompt is longer than a limit. It applies to the whole request, not only to the
+/// excess.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct LongPromptPrice {
-    /// Prompts of more tokens than this are long.
+    /// Number of tokens above which a prompt is long.
     pub above: u64,
-    /// The factor for all input, cached or not.
+    /// Factor for all input, cached or not.
     pub input: f64,
-    /// The factor for output.
+    /// Factor for output.
     pub output: f64,
 }
 
-/// How a provider caches prompts.
+/// Prompt caching of a provider.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct CacheRule {
-    /// Whether requests say where to keep what came before; otherwise the provider decides.
+    /// Whether requests set breakpoints; otherwise the provider decides.
     pub breakpoints: bool,
-    /// The shortest beginning that is kept, in tokens.
+    /// Minimum length of a cached prefix, in tokens.
     pub min_tokens: u64,
 }
 
-/// Some facts of a model, as configuration states them: what is left out stays as the table has it.
+/// Some facts of a model, from configuration. Fields that are `None` keep the table's value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct ModelOverride {
-    /// What it can take and give.
+    /// Limits.
     #[serde(default)]
     pub limits: Option<Limits>,
-    /// What it costs.
+    /// Price.
     #[serde(default)]
     pub price: Option<ModelPrice>,
-    /// How its provider caches prompts.
+    /// Cache rule.
     #[serde(default)]
     pub cache: Option<CacheRule>,
 }
 
-/// A model that is looked up: each fact that is known.
+/// Facts about a model that was looked up, as far as they are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KnownFacts {
-    /// What it can take and give.
+    /// Limits.
     pub limits: Option<Limits>,
-    /// What it costs.
+    /// Price.
     pub price: Option<ModelPrice>,
-    /// How its provider caches prompts.
+    /// Cache rule.
     pub cache: Option<CacheRule>,
 }
 
-/// The table of models, by name without provider, version date and such.
+/// The table of models, by name without provider or version date.
 ///
 /// ```
 /// use plimsoll_tokens::{ModelOverride, ModelTable};
@@ -107,7 +109,7 @@ pub struct ModelTable {
     own: BTreeMap<String, ModelOverride>,
 }
 
-/// Anthropic's prices all follow from that of input, but for what reading the cache costs since the generation 5.1.
+/// Anthropic's prices, all derived from that of input. Only the price of cache reads differs since generation 5.1.
 const fn anthropic(input: f64, min_tokens: u64) -> (ModelPrice, CacheRule) {
     anthropic_read(input, 0.1, min_tokens)
 }
@@ -124,7 +126,7 @@ const fn anthropic_read(input: f64, read: f64, min_tokens: u64) -> (ModelPrice, 
     (price, CacheRule { breakpoints: true, min_tokens })
 }
 
-/// Where the cache is written without a surcharge, at the price of input.
+/// Prices of models whose cache is written without a surcharge, at the price of input.
 const fn automatic(input: f64, cache_read: f64, output: f64) -> (ModelPrice, CacheRule) {
     let price = ModelPrice {
         input,
@@ -137,7 +139,7 @@ const fn automatic(input: f64, cache_read: f64, output: f64) -> (ModelPrice, Cac
     (price, CacheRule { breakpoints: false, min_tokens: 1_024 })
 }
 
-/// The same where prompts above a length cost more: twice the input and half as much again for the output.
+/// Adds a surcharge for prompts above a length: twice the input and 1.5 times the output.
 const fn long_above(above: u64, priced: (ModelPrice, CacheRule)) -> (ModelPrice, CacheRule) {
     times_above(above, 2.0, 1.5, priced)
 }
@@ -167,7 +169,7 @@ const fn fast(factor: f64, (price, cache): (ModelPrice, CacheRule)) -> (ModelPri
     (price, cache)
 }
 
-/// Name, context, limit on the input alone (0: none), output, prices and cache.
+/// Name, context, input limit (0: none), output limit, prices and cache rule.
 type Row = (&'static str, u64, u64, u64, (ModelPrice, CacheRule));
 
 const ROWS: [Row; 61] = [
@@ -225,7 +227,7 @@ const ROWS: [Row; 61] = [
     ("gpt-5-3-codex", 400_000, 272_000, 128_000, automatic(1.75, 0.175, 14.0)),
     ("gpt-5-4", 1_050_000, 922_000, 128_000, long_above(272_000, automatic(2.5, 0.25, 15.0))),
     ("gpt-5-5", 1_050_000, 922_000, 128_000, long_above(272_000, automatic(5.0, 0.5, 30.0))),
-    // The price of `sol` is stated for three months. Earlier prices are below.
+    // The price of `sol` is published for three months. Earlier prices are below.
     ("gpt-5-6-sol", 1_000_000, 0, 128_000, long_above(272_000, automatic(4.0, 0.4, 20.0))),
     ("gpt-5-6-terra", 1_000_000, 0, 128_000, long_above(272_000, automatic(2.0, 0.2, 12.0))),
     ("gpt-5-6-luna", 1_000_000, 0, 128_000, long_above(272_000, automatic(0.2, 0.02, 1.2))),
@@ -235,10 +237,10 @@ const ROWS: [Row; 61] = [
     ("o4-mini", 200_000, 0, 100_000, automatic(1.1, 0.275, 4.4)),
 ];
 
-/// Name, the first moment at which the price no longer held, and the price.
+/// Name, first moment at which the price no longer applied, and the price.
 type EarlierPrice = (&'static str, Millis, (ModelPrice, CacheRule));
 
-/// Prices that were changed. A session from before is priced as its provider billed it.
+/// Former prices. An earlier session is priced as its provider billed it.
 const EARLIER: [EarlierPrice; 3] = [
     // 21 August and 30 July 2026.
     ("gpt-5-6-sol", Millis(1_787_270_400_000), long_above(272_000, automatic(5.0, 0.5, 30.0))),
@@ -258,18 +260,17 @@ impl Default for ModelTable {
 }
 
 impl ModelTable {
-    /// Lay facts over those of the table, for a model by its exact name: with or without its provider.
+    /// Overrides facts of the table, for a model by its exact name, with or without provider.
     pub fn set(&mut self, model: &str, facts: ModelOverride) {
         self.own.insert(model.to_ascii_lowercase(), facts);
     }
 
-    /// The rows of the table, without what was laid over it.
+    /// The rows of the table, without overrides.
     pub fn rows(&self) -> impl Iterator<Item = (&str, &ModelFacts)> {
         self.rows.iter().map(|(name, facts)| (name.as_str(), facts))
     }
 
-    /// The models of the table by the names that their providers have for them. Left out are those that can only be asked
-    /// for with the date of a version.
+    /// The models of the table by their providers' names, except those that can only be requested with a version date.
     pub fn names(&self) -> impl Iterator<Item = String> {
         let dated = |name: &str| {
             name.starts_with("claude-3-") || ["claude-opus-4", "claude-sonnet-4"].contains(&name)
@@ -278,7 +279,7 @@ impl ModelTable {
             let digits = |piece: &str| !piece.is_empty() && piece.bytes().all(|byte| byte.is_ascii_digit());
             let mut pieces = name.splitn(4, '-');
             match (pieces.next(), pieces.next(), pieces.next(), pieces.next()) {
-                // Rows have hyphens throughout, Anthropic has too, the others write `gpt-4.1`.
+                // Rows have hyphens only, like Anthropic's names; the others write `gpt-4.1`.
                 (Some(maker @ ("gpt" | "gemini" | "glm")), Some(major), Some(minor), rest)
                     if digits(major) && digits(minor) =>
                 {
@@ -290,7 +291,7 @@ impl ModelTable {
         })
     }
 
-    /// What is known of a model, by its name with or without provider; none if nothing is.
+    /// Facts about a model, by its name with or without provider; `None` if nothing is known.
     pub fn find(&self, model: &str) -> Option<KnownFacts> {
         let model = model.to_ascii_lowercase();
         let bare = model.rsplit('/').next().unwrap_or(&model);
@@ -308,7 +309,7 @@ impl ModelTable {
         })
     }
 
-    /// The price of a model at a time, which may be another than today's; that of today if the time is not known.
+    /// The price of a model at a time, which may differ from today's; today's if the time is not known.
     ///
     /// ```
     /// use plimsoll::Millis;
@@ -324,7 +325,7 @@ impl ModelTable {
         Some(EARLIER.iter().find(was).map_or(price, |(_, _, (earlier, _))| *earlier))
     }
 
-    /// The row that a model is found in, by its name with or without provider; none if it has none.
+    /// Name of the row of a model, by its name with or without provider.
     pub fn row_name(&self, model: &str) -> Option<&str> {
         let model = model.to_ascii_lowercase();
         let bare = model.rsplit('/').next().unwrap_or(&model);
@@ -339,8 +340,8 @@ impl ModelTable {
     }
 }
 
-/// Whether what follows a model's name says which version of the same model it is, or how much it thinks: a date, `latest`,
-/// `preview`, `thinking`, `high` or the like. A number of one or two digits is another model.
+/// Whether the rest of a model's name is a version or a mode of the same model: a date, `latest`, `preview`,
+/// `thinking`, `high` or the like. A number of one or two digits is another model.
 fn is_version(rest: &str) -> bool {
     let Some(version) = rest.strip_prefix(['-', '@', ':']) else { return rest.is_empty() };
     let digits = version.bytes().take_while(u8::is_ascii_digit).count();
@@ -353,8 +354,8 @@ const VERSIONS: [&str; 10] =
     ["latest", "preview", "exp", "free", "thinking", "minimal", "low", "medium", "high", "xhigh"];
 
 impl ModelPrice {
-    /// What a request and its answer cost, in dollars. What was written to the cache for an hour costs more where the
-    /// usage tells it apart; a long prompt costs more where its length has a price.
+    /// Cost of a request and its answer, in dollars. Tokens that were written to the cache for an hour cost more if the
+    /// usage distinguishes them. A long prompt costs more if its model has a surcharge.
     pub fn cost(&self, usage: &Usage) -> f64 {
         let million = |tokens: u64, price: f64| tokens as f64 * price / 1e6;
         let hour = usage.cache_write_hour.min(usage.cache_write);
@@ -367,7 +368,7 @@ impl ModelPrice {
         let prompt = usage.input + usage.cache_read + usage.cache_write;
         let long = self.long_prompt.filter(|long| prompt.0 > long.above);
         let all = long.map_or(input + output, |long| input * long.input + output * long.output);
-        // Infinity cannot be written down, and says no more than the largest number there is.
+        // Infinity cannot be serialised.
         all.min(f64::MAX)
     }
 }

@@ -1,28 +1,28 @@
-//! What a message measures as it is shown, and how that changes with the reductions of its parts.
+//! The measure of a message as it is visible, and its changes by reductions.
 
-use plimsoll::log::{Mark, Moment};
+use plimsoll::log::{LogPosition, Mark};
 use plimsoll::{Counter, Memo, Message, Part, PartBody, Text, Tokens, Usage};
 
 use crate::bpe::Bpe;
 use crate::measure::Measure;
 
-/// A reply that was billed with less than this share of what its text comes to was not counted to its end: some
-/// writers keep the count from when its stream began.
+/// Share of a text's own count below which a billed reply was not counted to its end: some writers record the usage
+/// from the start of the stream.
 const LEAST_BILLED: f64 = 0.8;
 
-/// What a message measures, by who it came from.
+/// The measure of a message, by origin.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ShownMeasure {
-    /// The model's own words and calls.
+    /// The model's own text and calls.
     said: Measure,
     /// Its reasoning.
     thought: Measure,
-    /// Results of tools, files, and summaries that stand in the place of a part.
+    /// Results of tools, files, and summaries in place of a part.
     given: Measure,
 }
 
 impl ShownMeasure {
-    /// A message with the marks it carries.
+    /// Measures a message with its marks.
     pub(crate) fn of(message: &Message, base: &Memo<Bpe>) -> ShownMeasure {
         let mut shown = ShownMeasure::default();
         message.parts.iter().for_each(|part| shown.add(part, base));
@@ -46,7 +46,7 @@ impl ShownMeasure {
             };
             Measure::new(tokens, 1)
         };
-        // The block stays, with a placeholder of a few words and the names that were kept.
+        // The block remains, with a placeholder of a few words and the names that were kept.
         let names = |names: &Text| Measure::new(base.count_text(names), 1);
         let result =
             |text: &Text| if part.cleared().is_some() { names(&part.names_of_result()) } else { count(text) };
@@ -80,8 +80,8 @@ impl ShownMeasure {
         }
     }
 
-    /// What this adds to the window: with its reasoning, at the price it was billed with; and without. Of a reply that
-    /// measures `full` when nothing of it is reduced, the price is that of the share which is shown.
+    /// What this adds to the window: with its reasoning, as billed; and without. If the reply measures `full` without
+    /// reductions, the price is that of the visible share.
     pub(crate) fn billed(&self, full: &ShownMeasure, usage: Option<&Usage>) -> [Measure; 2] {
         self.reply(full, usage).map(|reply| reply + self.given)
     }
@@ -97,30 +97,30 @@ impl ShownMeasure {
             is_whole.then(|| Measure::default().with_exact(Tokens((tokens.0 as f64 * share).round() as u64)))
         };
         let with = billed(usage.output + usage.reasoning, whole, full.said + full.thought).unwrap_or(whole);
-        // Where reasoning is not counted by itself, the text is all there is to go by.
+        // If reasoning is not counted separately, only the text is known.
         let is_apart = usage.reasoning > Tokens::ZERO;
         let without = billed(usage.output, said, full.said).filter(|_| is_apart).unwrap_or(said);
         [with, without]
     }
 }
 
-/// The states a message was shown in, oldest first: without any reduction, which has no moment, and after each moment in
-/// which something of it was reduced or a reduction was undone. Empty if that never happened.
+/// The states that a message was visible in, oldest first: without any reduction, which has no position, and after each
+/// reduction or undo. Empty if there were none.
 ///
-/// States are put in order by the clock, which may have jumped. Then a state in between is wrong; the last one has all
-/// marks, so it is right.
-pub(crate) fn reductions(message: &Message) -> Vec<(Message, Option<Moment>)> {
+/// States are ordered by the clock, which may have been changed. Then a state in between is wrong; the last one has all
+/// marks and is right.
+pub(crate) fn reductions(message: &Message) -> Vec<(Message, Option<LogPosition>)> {
     let is_untouched = |part: &Part| part.marks.is_empty() && part.cleared().is_none();
     if message.parts.iter().all(is_untouched) {
         return Vec::new();
     }
     let marks: Vec<Vec<Mark>> = message.parts.iter().map(Part::all_marks).collect();
     let lifted = |mark: &Mark| mark.lifted.as_ref().map(|(at, _)| at.clone());
-    let mut moments: Vec<Moment> =
+    let mut moments: Vec<LogPosition> =
         marks.iter().flatten().flat_map(|mark| [Some(mark.set.clone()), lifted(mark)]).flatten().collect();
     moments.sort_by_key(|moment| moment.at);
     moments.dedup();
-    let state = |past: &[Moment]| {
+    let state = |past: &[LogPosition]| {
         let mut shown = message.clone();
         for (part, marks) in shown.parts.iter_mut().zip(&marks) {
             let is_past = |mark: &&Mark| past.contains(&mark.set);

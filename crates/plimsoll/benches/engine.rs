@@ -1,7 +1,7 @@
-//! The engine beside its yardstick: one count of newlines with `memchr` over the same bytes, in the same run.
+//! The engine compared with a yardstick: counting newlines with `memchr` in the same bytes, in the same run.
 //!
-//! Read a row as a multiple of the `yardstick` of the same size. Planning reads lengths only, so its rows do not
-//! grow with the text; forking and truncating look at every byte at most a few times.
+//! Read a row as a multiple of the `yardstick` of the same size. Planning reads only lengths, so its rows do not grow with
+//! the text. Forking and truncating read every byte at most a few times.
 
 #![allow(missing_docs)]
 
@@ -19,7 +19,7 @@ fn main() {
 
 const MEGABYTES: [usize; 3] = [1, 10, 100];
 
-/// A session whose tool results add up to so many megabytes, in results of `each` bytes.
+/// A session with `megabytes` of tool results, in results of `each` bytes.
 fn history(megabytes: usize, each: usize) -> Vec<Message> {
     let line = "    let value = compute(input, 42); // an ordinary line of code\n";
     let output = line.repeat(each / line.len());
@@ -90,7 +90,7 @@ mod by_size {
     }
 }
 
-/// The same 2,000 results, ever longer: what only reads lengths must not care.
+/// 2,000 results of increasing length: operations that read only lengths must not get slower.
 mod by_length_of_text {
     use super::*;
 
@@ -122,7 +122,7 @@ mod by_length_of_text {
         bencher.bench_local(|| Window::of(black_box(&messages), &policy));
     }
 
-    /// Texts remember their hash, so only the first plan looks at them.
+    /// Texts cache their hash, so only the first plan reads them.
     #[divan::bench(args = EACH)]
     fn cache_plan(bencher: Bencher, each: usize) {
         let messages = same_parts(each);
@@ -146,7 +146,7 @@ mod by_length_of_text {
     }
 }
 
-/// Ever more parts of one length: linear, and no more.
+/// An increasing number of parts of one length: must be linear.
 mod by_number_of_parts {
     use super::*;
 
@@ -173,8 +173,8 @@ mod by_number_of_parts {
     }
 }
 
-/// An answer that streams in, six chars at a time, behind a thousand older messages. Linear means that a row is as
-/// many times its yardstick at 10 MB as at 100 kB.
+/// An answer that streams in deltas of six chars, after a thousand older messages. Linear means that the ratio of a row to
+/// its yardstick is the same at 10 MB as at 100 kB.
 mod by_streamed_deltas {
     use super::*;
 
@@ -224,7 +224,7 @@ mod by_streamed_deltas {
         });
     }
 
-    /// The way without `extend`: the whole text is given again with every delta.
+    /// Without `extend`: the whole text is set again with every delta.
     #[divan::bench(args = [20_000, 40_000, 80_000])]
     fn advance_with_the_whole_text(bencher: Bencher, bytes: usize) {
         let part = PartId::new("prt_1e0f40599001MqRMKGqo0oDpjo");

@@ -1,11 +1,11 @@
 //! Prints the summary that is made without a model for three kinds of made-up session: many short turns, one long turn,
 //! and a user who corrects the agent. `docs/SUMMARY.md` shows its output.
 
-#![allow(clippy::disallowed_methods)] // An example may print; the engine does not.
+#![allow(clippy::disallowed_methods)] // The engine must not print, but its example may.
 
 use std::io::Write;
 
-use plimsoll::compact::extract::extract;
+use plimsoll::compact::extract;
 use plimsoll::{Ids, Message, Millis, Part, Policy, Tokens, ToolState};
 use serde_json::{Value, json};
 

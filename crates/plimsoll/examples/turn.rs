@@ -1,27 +1,27 @@
-//! An agent's session in small: made-up turns, real engine. Run it with `cargo run --example turn`.
+//! A small agent session with made-up turns and the real engine. Run it with `cargo run --example turn`.
 //!
-//! Every turn appends a prompt and some tool work. Outputs pass layer 1 as they arrive; before each "model call"
-//! the ladder is climbed. The bars show the window against its line, and each receipt is printed as it happens.
-//! The summariser here fails on purpose the second time it is asked, as models do.
+//! Every turn appends a prompt and some tool calls. Outputs are truncated as they arrive (layer 1), and the ladder is climbed
+//! before each "model call". The bars show the window in relation to its line, and each receipt is printed. The summariser
+//! fails on purpose at its second call.
 
-// The engine itself may not print; its example does nothing else.
+// The engine must not print, but its example may.
 #![allow(clippy::disallowed_methods)]
 
 use std::error::Error;
 use std::io::{self, Write};
 
-use plimsoll::compact::accept::Reply;
-use plimsoll::compact::ladder::{Breaker, Ladder, Situation, Step};
-use plimsoll::compact::request::Summariser;
+use plimsoll::compact::{Breaker, CompactionContext, Ladder, Reply, Step, Summariser};
 use plimsoll::count::request_tokens;
 use plimsoll::fork::fork;
 use plimsoll::truncate::{self, Address, Spill};
-use plimsoll::{Fixed, Ids, Limits, Log, Message, Millis, Part, Policy, Receipt, Tokens, ToolState, Window};
+use plimsoll::{
+    Ids, Limits, Log, Message, Millis, Part, Policy, Receipt, RequestOverhead, Tokens, ToolState, Window,
+};
 use serde_json::json;
 
 fn main() -> Result<(), Box<dyn Error>> {
     match run(&mut io::stdout().lock()) {
-        // Whoever reads us has read enough.
+        // The reader has closed the pipe.
         Err(error) if is_closed_pipe(error.as_ref()) => Ok(()),
         done => done,
     }
@@ -61,7 +61,7 @@ fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
             [("read", json!({ "path": path }), source), ("bash", json!({ "command": "cargo build" }), build)]
         {
             let plan = truncate::plan(output.as_bytes(), tool, &policy);
-            // A runtime writes the whole output to disk here; this one only pretends.
+            // A real host would write the full output to disk here.
             let spill = if plan.wants_spill() {
                 Spill::Saved(Address::Handle(format!("spill_{turn}_{tool}")))
             } else {
@@ -76,20 +76,20 @@ fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
         }
         log.append(Message::assistant(ids.message(now), parts).at(now))?;
 
-        let situation = Situation {
+        let context = CompactionContext {
             summariser: Some(Summariser::own(limits)),
             breaker,
-            ..Situation::new(&policy, limits, now)
+            ..CompactionContext::new(&policy, limits, now)
         };
-        // The climb has a copy of its own: the log may grow while the model is asked.
-        let mut ladder = Ladder::new(log.clone(), situation);
+        // The climb works on a copy: the log may grow while the model writes a summary.
+        let mut ladder = Ladder::new(log.clone(), context);
         let outcome = loop {
             match ladder.climb(&mut ids)? {
                 Step::Ask(request) => {
                     asked += 1;
                     writeln!(
                         out,
-                        "          asking for a summary: {} tokens, chunk {} of {}",
+                        "          summary request: {} tokens, chunk {} of {}",
                         request.tokens, request.chunk, request.of
                     )?;
                     let fails = asked == 2 || asked == 3;
@@ -113,7 +113,7 @@ fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
 
     let window = Window::of(&log, &policy);
     window.check()?;
-    let load = request_tokens(&window, Fixed::default(), &policy.count);
+    let load = request_tokens(&window, RequestOverhead::default(), &policy.count);
     writeln!(
         out,
         "\nThe log has {} messages, the window {}, {load} tokens.",
@@ -121,11 +121,7 @@ fn run(out: &mut impl Write) -> Result<(), Box<dyn Error>> {
         window.messages.len()
     )?;
     let digest = fork(&log, &policy.fork);
-    writeln!(
-        out,
-        "A child session would be given {} chars:\n\n{}",
-        digest.stats.total_chars, digest.preamble
-    )?;
+    writeln!(out, "A child session would get {} chars:\n\n{}", digest.stats.total_chars, digest.preamble)?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::log::Usage;
 
-/// One event of a model's answer, in the order of the wire.
+/// Event of a model's answer, in the order of the wire.
 ///
 /// Blocks come one after the other: text and reasoning end with [`PartEnd`](AnswerEvent::PartEnd), a call with
 /// [`CallReady`](AnswerEvent::CallReady). The last event of an answer is [`Finished`](AnswerEvent::Finished). A stream that

@@ -1,38 +1,39 @@
-//! Characters, and text that knows how many it has.
+//! [`Chars`], and [`Text`], a string with its length.
 //!
 //! The systems Plimsoll must agree with count UTF-16 code units, so [`Chars`] does too: an emoji outside the
-//! basic plane is two. A cut never lands inside a character; where a limit falls into the middle of one, the
+//! basic plane is two. A cut never splits a character; if a limit falls into the middle of one, the
 //! cut moves back and keeps one unit less.
 //!
-//! [`Text`] is a shared string with its length beside it. Planners read lengths, never text, so planning over a
-//! hundred megabytes costs what planning over a hundred bytes costs. A text grows only at its end, and nobody who
-//! holds a clone of it sees that.
+//! [`Text`] is a shared string with its length. Planners read lengths, never text, so planning over a
+//! hundred megabytes costs as much as over a hundred bytes. A text grows only at its end, and clones
+//! do not change.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Deref, Sub};
 use std::sync::{Arc, OnceLock};
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::count::Tokens;
-use crate::floor;
 use crate::fnv::Fnv;
+use crate::least::{self, Least};
 use crate::names;
+use crate::numbers::share_of;
+use crate::tokens::Tokens;
 use crate::work;
 
+pub use crate::numbers::thousands;
+
 /// A number of UTF-16 code units.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Chars(pub u64);
 
 impl Chars {
-    /// No characters at all.
+    /// No chars.
     pub const ZERO: Chars = Chars(0);
 
-    /// The number of UTF-16 code units `text` would take.
+    /// Returns the number of UTF-16 code units of `text`.
     pub fn of(text: &str) -> Chars {
         // Every byte that starts a character is one unit, and a four-byte character is a surrogate pair.
         // Sums of 255 fit a byte, which lets the compiler keep the inner loop in byte-wide vector lanes.
@@ -47,12 +48,12 @@ impl Chars {
         Chars(units)
     }
 
-    /// The difference, or zero where `other` is larger.
+    /// Returns the difference, or zero if `other` is larger.
     pub fn saturating_sub(self, other: Chars) -> Chars {
         Chars(self.0.saturating_sub(other.0))
     }
 
-    /// This share of the number, rounded down; never more than the number.
+    /// Returns this share of the number, rounded down; never more than the number.
     pub fn share(self, share: f64) -> Chars {
         Chars(share_of(self.0, share))
     }
@@ -90,30 +91,7 @@ impl std::iter::Sum for Chars {
     }
 }
 
-/// A share of a number, rounded down; never more than the number.
-pub(crate) fn share_of(number: u64, share: f64) -> u64 {
-    // Numbers beyond 2^53 have no exact float: the nearest may be larger than they are, or smaller than all of them.
-    if share >= 1.0 {
-        return number;
-    }
-    // The epsilon undoes binary fractions: 500 * 0.2 must be 100, not 99.
-    ((number as f64 * share + 1e-6) as u64).min(number)
-}
-
-/// `1234567` as `1,234,567`.
-pub fn thousands(number: u64) -> String {
-    let digits = number.to_string();
-    let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
-            grouped.push(',');
-        }
-        grouped.push(digit);
-    }
-    grouped
-}
-
-/// The longest beginning of `text` with at most `limit` chars. Looks at no more of the text than it returns.
+/// Returns the longest beginning of `text` with at most `limit` chars. Reads no more of the text than it returns.
 pub fn head(text: &str, limit: Chars) -> &str {
     // As long as there are no more bytes than units allowed, everything fits.
     if text.len() as u64 <= limit.0 {
@@ -130,7 +108,7 @@ pub fn head(text: &str, limit: Chars) -> &str {
     text
 }
 
-/// The longest end of `text` with at most `limit` chars. Looks at no more of the text than it returns.
+/// Returns the longest end of `text` with at most `limit` chars. Reads no more of the text than it returns.
 pub fn tail(text: &str, limit: Chars) -> &str {
     if text.len() as u64 <= limit.0 {
         return text;
@@ -146,10 +124,10 @@ pub fn tail(text: &str, limit: Chars) -> &str {
     text
 }
 
-/// `text` cut in the middle so that the result, marker included, has at most `limit` chars.
+/// Cuts `text` in the middle so that the result, marker included, has at most `limit` chars.
 ///
-/// Head and tail share what the marker leaves, `head_share` of it to the head. Where not even the marker fits,
-/// the plain beginning is returned: the limit is the promise.
+/// Head and tail share the room that the marker leaves, `head_share` of it for the head. If not even the marker fits,
+/// the beginning is returned without it, because the limit always holds.
 pub fn cut_middle(text: &Text, limit: Chars, head_share: f64) -> Text {
     match split_middle(text, limit, head_share) {
         Split::Whole => text.clone(),
@@ -161,13 +139,13 @@ pub fn cut_middle(text: &Text, limit: Chars, head_share: f64) -> Text {
     }
 }
 
-/// What [`cut_middle`] keeps of a text.
+/// The parts of a text that [`cut_middle`] keeps.
 pub(crate) enum Split<'a> {
     /// All of it.
     Whole,
-    /// Its beginning, without a marker.
+    /// The beginning, without a marker.
     Head(&'a str),
-    /// Its beginning and its end, with a marker between.
+    /// The beginning and the end, with a marker in between.
     Ends(&'a str, &'a str),
 }
 
@@ -184,8 +162,8 @@ pub(crate) fn split_middle(text: &Text, limit: Chars, head_share: f64) -> Split<
     Split::Ends(head(text, head_chars), tail(text, room - head_chars))
 }
 
-/// The highest level to which texts of those lengths can be lowered so that together they have at most `room`:
-/// short ones stay whole, long ones share what is left.
+/// Returns the largest maximum length with which texts of these lengths have at most `room` together:
+/// short ones stay whole, long ones share the rest.
 pub(crate) fn level(lengths: impl Iterator<Item = Chars>, room: Chars) -> Chars {
     let mut lengths: Vec<u64> = lengths.map(|length| length.0).collect();
     lengths.sort_unstable();
@@ -204,7 +182,7 @@ fn gap_marker(hidden: Chars) -> String {
     format!("\n...[truncated {} chars]...\n", hidden.0)
 }
 
-/// A cheaply cloned string that carries its length in [`Chars`]. What a clone says never changes.
+/// A cheaply cloned string with its length in [`Chars`]. Clones never change.
 ///
 /// ```
 /// use plimsoll::{Chars, Text};
@@ -218,14 +196,14 @@ pub struct Text(Arc<Counted>);
 struct Counted {
     string: String,
     chars: Chars,
-    /// The first counter's answer, with the counter's name. True until the text grows.
+    /// The count of the first counter, with the counter's name. Valid until the text grows.
     tokens: OnceLock<(&'static str, Tokens)>,
-    /// The hash of the string, once somebody has asked. True until the text grows.
+    /// The hash of the string, computed on first use. Valid until the text grows.
     hash: OnceLock<u64>,
-    /// Hashes of the names in the string, once they were needed. True until the text grows.
+    /// Hashes of the names in the string, computed on first use. Valid until the text grows.
     names: OnceLock<Box<[u64]>>,
-    /// The fewest tokens that the string can have, once that was needed. True until the text grows.
-    least: OnceLock<Tokens>,
+    /// Lower bound of the string's tokens, computed on first use. Valid until the text grows.
+    least: OnceLock<Least>,
 }
 
 impl Counted {
@@ -242,8 +220,8 @@ impl Counted {
 }
 
 impl Text {
-    /// A stand-in with the length of a text but not its content, for plans that are made from lengths alone. It
-    /// reads as an ellipsis, or where the text is blank as a blank.
+    /// Creates a stand-in with the length of a text but not its content, for plans that need lengths only. It
+    /// reads as an ellipsis, or as a space if the text is blank.
     ///
     /// ```
     /// use plimsoll::{CharCounter, Chars, Counter, Text, Tokens};
@@ -260,18 +238,18 @@ impl Text {
         Text(Arc::new(Counted::new(string.to_owned(), chars)))
     }
 
-    /// The text as a string slice.
+    /// Returns the text as a string slice.
     pub fn as_str(&self) -> &str {
         work::read(self.0.string.as_str())
     }
 
-    /// Its length in UTF-16 code units. Costs nothing.
+    /// Returns the length in UTF-16 code units. O(1).
     pub fn chars(&self) -> Chars {
         self.0.chars
     }
 
-    /// Add `more` at the end. Costs what `more` costs while nobody else holds this text, and one copy of the
-    /// whole where somebody does; the clones keep what they say.
+    /// Appends `more`. O(`more`) if the text is not shared; otherwise it is
+    /// copied once, and the clones stay unchanged.
     ///
     /// ```
     /// use plimsoll::{Chars, Text};
@@ -291,8 +269,8 @@ impl Text {
                 (own.tokens, own.hash, own.names, own.least) = Default::default();
             }
             None => {
-                // Room for as much again, as a growing string would have: an exact copy would have to be copied
-                // once more for the very next piece.
+                // Capacity for as much again, as a growing string would have: an exact copy would be copied
+                // again for the next piece.
                 let length = self.0.string.len() + more.len();
                 let mut string = String::with_capacity(length.saturating_mul(2));
                 string.push_str(&self.0.string);
@@ -302,29 +280,29 @@ impl Text {
         }
     }
 
-    /// Give back the room that was kept for growing, if nobody else holds this text.
+    /// Frees spare capacity if the text is not shared.
     pub(crate) fn shrink(&mut self) {
         if let Some(own) = Arc::get_mut(&mut self.0) {
             own.string.shrink_to_fit();
         }
     }
 
-    /// A hash of the text, computed once and the same in every build.
+    /// Returns a hash of the text, computed once and the same in every build.
     pub(crate) fn hash(&self) -> u64 {
         *self.0.hash.get_or_init(|| Fnv::of(self.0.string.as_bytes()))
     }
 
-    /// Hashes of the names in the text, computed once; see [`crate::names`].
+    /// Returns hashes of the names in the text, computed once; see [`crate::names`].
     pub(crate) fn name_hashes(&self) -> &[u64] {
         self.0.names.get_or_init(|| names::hashes(&self.0.string).into())
     }
 
-    /// The fewest tokens that the text can have, computed once; see [`crate::floor`].
-    pub(crate) fn least_tokens(&self) -> Tokens {
-        *self.0.least.get_or_init(|| floor::of_text(&self.0.string))
+    /// Returns the lower bound of the text's tokens, computed once.
+    pub(crate) fn least(&self) -> Least {
+        *self.0.least.get_or_init(|| least::of_text(&self.0.string))
     }
 
-    /// The token count that a counter of this name gave before, if it was the first to count this text.
+    /// Returns the token count by a counter of this name, if it was the first to count this text.
     ///
     /// ```
     /// use plimsoll::{Text, Tokens};
@@ -337,13 +315,13 @@ impl Text {
         self.0.tokens.get().filter(|(by, _)| *by == counter).map(|(_, tokens)| *tokens)
     }
 
-    /// Remembers a token count that a counter of this name gave before: a store keeps it with the text. The first count that
+    /// Remembers a token count by a counter of this name, as a store keeps it with the text. The first count that
     /// is remembered stands until the text grows.
     pub fn remember_count(&self, counter: &'static str, tokens: Tokens) {
         let _ = self.0.tokens.set((counter, tokens));
     }
 
-    /// The token count that `counter` gave before, or what `count` says now, remembered for the next time.
+    /// Returns the remembered count of `counter`, or calls `count` and remembers the result.
     pub(crate) fn tokens_by(&self, counter: &'static str, count: impl FnOnce() -> Tokens) -> Tokens {
         match self.0.tokens.get() {
             Some((by, tokens)) if *by == counter => *tokens,

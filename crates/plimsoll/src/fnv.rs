@@ -1,13 +1,13 @@
 //! A small hash that is the same in every build: FNV-1a with 64 bits.
 //!
-//! Fingerprints are stored and compared later, perhaps by another version or another program, so the hash must be
-//! one that is defined outside of this crate; the standard library's may change with any release. A dependency
-//! was not wanted for fourteen lines. Collisions would do no harm beyond a misplaced cache breakpoint, so nothing
+//! Fingerprints are stored and compared later, perhaps by another version or program, so the hash must be
+//! defined outside this crate; the standard library's may change with any release. A dependency
+//! is not worth it for fourteen lines. A collision costs a misplaced cache breakpoint at most, so nothing
 //! stronger is needed; byte by byte it does about half a gigabyte a second, and texts remember theirs.
 
 use crate::work;
 
-/// A hash in the making.
+/// An incremental hash.
 #[derive(Clone, Copy)]
 pub(crate) struct Fnv(u64);
 
@@ -27,13 +27,13 @@ impl Fnv {
             .fold(self.0, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)))
     }
 
-    /// Add a number; always eight bytes, so that what follows cannot be mistaken for a part of it.
+    /// Adds a number, always as eight bytes, so that what follows cannot be mistaken for a part of it.
     #[must_use]
     pub(crate) fn number(self, number: u64) -> Fnv {
         self.bytes(&number.to_le_bytes())
     }
 
-    /// Add a text by its hash.
+    /// Adds a text by its hash.
     #[must_use]
     pub(crate) fn text(self, text: &str) -> Fnv {
         self.number(Fnv::of(text.as_bytes()))

@@ -1,12 +1,10 @@
 //! # Plimsoll: the context engine
 //!
-//! An agent's context window is a load line. This crate keeps the window under it and loses nothing while doing
-//! so. It is pure: no I/O, no clock, no randomness, no async; `now`, ids and model answers are handed in.
+//! Keeps the context window of an agent under the model's limit without losing content. The crate is pure: no I/O, clock,
+//! randomness or async; the time, ids and answers of models are passed in.
 //!
 //! ```
-//! use plimsoll::compact::accept::Reply;
-//! use plimsoll::compact::ladder::{Ladder, Situation, Step};
-//! use plimsoll::compact::request::Summariser;
+//! use plimsoll::compact::{CompactionContext, Ladder, Reply, Step, Summariser};
 //! use plimsoll::{Ids, Limits, Log, Message, Millis, Part, Policy, ToolState, Window};
 //! use serde_json::json;
 //!
@@ -14,7 +12,7 @@
 //! let mut seed = 1u64;
 //! let mut ids = Ids::new(move || { seed = seed.wrapping_mul(0x5851f42d4c957f2d) + 1; seed });
 //!
-//! // Append what was said and done. The log only ever grows.
+//! // Append messages. The log only grows.
 //! let mut log = Log::new();
 //! for turn in 0..20 {
 //!     let question = format!("Look at file {turn}; never touch the tests.");
@@ -25,11 +23,11 @@
 //! }
 //! log.append(Message::user(ids.message(now), ids.part(now), "And now fix it"))?;
 //!
-//! // Climb the ladder: it prunes, asks for a summary, and if need be goes on without one.
+//! // Climb the ladder: it prunes, asks for a summary, and continues without one if the model fails.
 //! let limits = Limits::new(32_000, 4_000);
 //! let summariser = Some(Summariser::named("a-small-model", Limits::new(200_000, 8_000)));
-//! let situation = Situation { summariser, ..Situation::new(&policy, limits, now) };
-//! let mut ladder = Ladder::new(log.clone(), situation);
+//! let context = CompactionContext { summariser, ..CompactionContext::new(&policy, limits, now) };
+//! let mut ladder = Ladder::new(log.clone(), context);
 //! let outcome = loop {
 //!     match ladder.climb(&mut ids)? {
 //!         Step::Ask(request) => {
@@ -40,10 +38,10 @@
 //!     }
 //! };
 //!
-//! // The climb worked on a copy; whatever the log has become meanwhile, nothing new is hidden.
+//! // The climb worked on a copy. Messages that arrived meanwhile stay visible.
 //! outcome.reduction.commit(&mut log)?;
 //!
-//! // What the model is given now, and what was done to get there.
+//! // The window that the model receives now, and what was done.
 //! let window = Window::of(&log, &policy);
 //! assert!(outcome.after < outcome.before && window.check().is_ok());
 //! let receipt = &outcome.reduction.receipts[0]; // compact 36 messages, 45,054 tokens, … : 50,068 → 5,037 tokens
@@ -51,21 +49,21 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! ## The rooms of the house
+//! ## Where to look
 //!
-//! | to … | go to |
+//! | task | modules and types |
 //! |---|---|
 //! | hold a session's messages | [`log`], [`Log`], [`Message`], [`Part`] |
-//! | choose numbers | [`policy`], [`Policy`] |
-//! | know where the line is | [`limits`], [`load`], [`floor`] |
-//! | cut an output as it arrives | [`truncate`] |
+//! | configure | [`policy`], [`Policy`] |
+//! | weigh a request against the line | [`Limits`], [`Line`], [`load`], [`floor`] |
+//! | truncate an output on arrival | [`truncate`] |
 //! | clear old outputs | [`prune`] |
-//! | put a summary in place of older messages | [`compact`], [`pivot`] |
-//! | see what the model is given | [`window`] |
-//! | hit the provider's cache | [`cache`] |
+//! | replace older messages by a summary | [`compact`], [`facts`], [`pivot`] |
+//! | build what the model receives | [`window`] |
+//! | place cache breakpoints | [`cache`] |
 //! | give a child session its parent's context | [`mod@fork`] |
-//! | keep text in view whatever is reduced | [`pin`] |
-//! | show, store and undo reductions | [`receipt`], [`reduction`] |
+//! | keep text in the window verbatim | [`pin`] |
+//! | show, store and undo reductions | [`plan`], [`receipt`], [`reduction`] |
 //! | bring back what left the window | [`recall`] |
 //! | keep secrets out of summaries | [`redact`] |
 
@@ -74,20 +72,28 @@ pub mod cache;
 pub mod chars;
 pub mod compact;
 pub mod count;
+mod counter;
+pub mod facts;
 pub mod floor;
 mod fnv;
 pub mod fork;
 mod gauge;
-pub mod limits;
+mod least;
+mod limits;
+mod line;
 pub mod load;
 pub mod log;
+mod mentions;
 mod names;
+mod numbers;
 mod pairs;
 mod pattern;
 pub mod pin;
 pub mod pivot;
+pub mod plan;
 pub mod policy;
 mod printable;
+mod prose;
 pub mod prune;
 pub mod purse;
 pub mod recall;
@@ -95,6 +101,7 @@ pub mod receipt;
 pub mod redact;
 pub mod reduction;
 mod thrift;
+mod tokens;
 pub mod truncate;
 pub mod window;
 #[doc(hidden)]
@@ -103,16 +110,20 @@ pub mod work;
 pub use answer::AnswerEvent;
 pub use cache::CachePlan;
 pub use chars::{Chars, Text};
-pub use count::{CharCounter, Counter, Fixed, InvalidTokens, Memo, Rounding, Tokens};
+pub use count::RequestOverhead;
+pub use counter::{CharCounter, Counter, Memo, Rounding};
 pub use gauge::Scale;
-pub use limits::{Limits, Line};
-pub use load::{BelievedUsage, Load};
+pub use limits::Limits;
+pub use line::Line;
+pub use load::{Load, UsageTrust};
 pub use log::{
     Ids, Info, Input, Log, LogError, Message, MessageId, MessageUpdate, Millis, Part, PartBody, PartId,
     ReadError, ReceiptId, Role, SessionId, ToolState, ToolStatus, Usage,
 };
+pub use plan::{Handle, Plan};
 pub use policy::{ForkPolicy, ForkRules, Policy, PolicyError, PolicySpec, Preset, SpillAs};
 pub use printable::{first_words, is_printable, printable};
-pub use receipt::{Handle, Plan, Receipt};
+pub use receipt::Receipt;
 pub use reduction::Reduction;
-pub use window::{Block, Illegal, Window, WindowMessage, WindowRole};
+pub use tokens::{InvalidTokens, Tokens};
+pub use window::{Block, InvalidWindow, Window, WindowMessage, WindowRole};

@@ -10,10 +10,10 @@ use crate::work;
 
 /// A regular expression.
 ///
-/// A search for one match reads a text at most once. A search for all matches begins anew after each, and in the worst
+/// A search for one match reads a text at most once. A search for all matches restarts after each, and in the worst
 /// case each reads to the end of the text to find out where the match ends: `a+b|a` does so on a row of `a`. Whether a
-/// pattern is such a case is hard to tell. All matches are therefore looked for in texts of bounded length, such as a
-/// sentence or the beginning of an output, or only so many of them are taken.
+/// pattern is such a case is hard to see. All matches are therefore searched in texts of bounded length only, such as a
+/// sentence or the beginning of an output, or their number is limited.
 #[derive(Clone, Debug)]
 pub(crate) struct Regex(regex::Regex);
 
@@ -45,7 +45,7 @@ impl Regex {
 }
 
 /// Looks for any of a few words. The vectorised search is some twenty times as fast as the automaton, but takes
-/// only so many words and not every machine has it.
+/// only a few words and not every machine has it.
 pub(crate) enum Words {
     Packed(packed::Searcher),
     Automaton(AhoCorasick),

@@ -1,104 +1,66 @@
-//! Pins: text that stays in view word for word, whatever is reduced.
+//! Pins: text that stays in the window verbatim, whatever is reduced.
 //!
-//! A pin is a mark on the part that holds the text, with a receipt; undoing the receipt unpins it. The window shows
-//! a pinned text where it stands as long as that is in view, and otherwise right behind the summary. All pins
-//! together have a budget, so that they can always be kept: a pin beyond it is refused, with the figures.
+//! A pin is a mark on the part with the text, with a receipt; undoing the receipt unpins it. The window shows
+//! a pinned text in place as long as the part is in view, and otherwise right after the summary. All pins
+//! together have a budget, so that they can always be kept: a pin beyond it is rejected with the figures.
 
-use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::chars::Text;
-use crate::count::{Counter, Tokens};
+use crate::counter::Counter;
 use crate::limits::Limits;
-use crate::log::{Ids, Log, LogError, Message, MessageId, Millis, Part, PartBody, PartId};
+use crate::log::{Ids, Log, LogError, Message, MessageId, Millis, Part, PartBody, PartId, pins};
+use crate::plan::{PinItem, PinPlan, Plan};
 use crate::policy::Policy;
-use crate::receipt::{Plan, Receipt, Stamp};
+use crate::receipt::{Receipt, Stamp};
+use crate::tokens::Tokens;
 
-/// What is to be pinned.
+/// Target of a pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PinTarget {
     /// All texts and tool results of a message.
     Message(MessageId),
     /// The text or tool result of a part.
     Part(PartId),
-    /// Some words: the newest place where a user or the model says them, or where nobody did, the newest message.
+    /// A quote: the newest text that contains it, or else the newest message.
     Words(String),
 }
 
-/// Texts that are to stay in view.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PinPlan {
-    /// The texts.
-    pub items: Vec<PinItem>,
-    /// What all pins weigh, these and those before.
-    pub total: Tokens,
-    /// What they may weigh.
-    pub budget: Tokens,
-}
-
-impl PinPlan {
-    /// What the texts of this plan weigh.
-    pub fn tokens(&self) -> Tokens {
-        self.items.iter().map(|item| item.tokens).sum()
-    }
-}
-
-/// One text that is to stay in view.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PinItem {
-    /// The part it is pinned to.
-    pub part: PartId,
-    /// The message of that part.
-    pub message: MessageId,
-    /// The text.
-    pub text: Text,
-    /// What it weighs.
-    pub tokens: Tokens,
-}
-
-/// Why something cannot be pinned.
+/// Reason why something cannot be pinned.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PinError {
-    /// There is nothing of that name, or the log is empty.
+    /// The message or part does not exist.
     #[error(transparent)]
     Log(#[from] LogError),
-    /// There is no text.
+    /// The target has no text.
     #[error("there is no text to pin in {0}")]
     Empty(String),
-    /// It is pinned already.
+    /// The text is pinned already.
     #[error("this is pinned already")]
     Pinned,
-    /// The pins would take too much room.
+    /// The pins would exceed their budget.
     #[error(
         "a pin of {wanted} tokens beside {pinned} tokens of pins would be over the budget of {budget} tokens \
          (`pin.maxTokens`, `pin.maxShare`)"
     )]
     OverBudget {
-        /// What the new pin weighs.
+        /// Tokens of the new pin.
         wanted: Tokens,
-        /// What is pinned already.
+        /// Tokens of existing pins.
         pinned: Tokens,
-        /// What all pins together may weigh.
+        /// Maximum tokens of all pins.
         budget: Tokens,
     },
 }
 
-/// The pins that are in force, in the order of the log.
-pub fn pins(messages: &[Message]) -> impl Iterator<Item = (&Message, &Part, &Text)> {
-    let parts = messages.iter().flat_map(|message| message.parts.iter().map(move |part| (message, part)));
-    parts.flat_map(|(message, part)| part.pins().map(move |text| (message, part, text)))
-}
-
-/// What all pins together may weigh on a model, or on any model where none is known.
+/// Returns the maximum tokens of all pins for a model, or for any model if none is known.
 pub fn budget(policy: &Policy, limits: Option<Limits>) -> Tokens {
     let line = limits.and_then(|limits| policy.overflow.line(limits));
     let share = line.map(|line| line.at.share(policy.pin.max_share));
     share.map_or(policy.pin.max_tokens, |share| share.min(policy.pin.max_tokens))
 }
 
-/// Plan to pin something.
+/// Plans a pin.
 pub fn plan(
     log: &Log,
     target: &PinTarget,
@@ -153,7 +115,7 @@ pub fn plan(
 }
 
 impl PinPlan {
-    /// Pin it, and give the receipt; `weigh` says what the next request weighs.
+    /// Applies the plan and returns the receipt; `weigh` returns the tokens of the next request.
     pub fn apply(
         self,
         log: &mut Log,
@@ -171,7 +133,7 @@ impl PinPlan {
     }
 }
 
-/// The text of a part that can be pinned: what is said, or what a tool answered. Thoughts cannot: providers sign them.
+/// Returns the text of a part that can be pinned: text or a tool result. Reasoning cannot: providers sign it.
 fn pinnable(part: &Part) -> Option<&Text> {
     let text = match &part.body {
         PartBody::Text(said) if said.ignored != Some(true) => Some(&said.text),
@@ -182,7 +144,7 @@ fn pinnable(part: &Part) -> Option<&Text> {
     text.filter(|text| !text.trim().is_empty())
 }
 
-/// Where those words stand: the newest text that says them, users before others; else the newest message at all.
+/// Finds a quote: the newest text that contains it, prompts before others; else the newest message.
 fn words_in<'a>(log: &'a Log, words: &str) -> Option<(&'a Message, &'a Part, Text)> {
     if words.trim().is_empty() {
         return None;

@@ -1,30 +1,30 @@
-//! Pivots: where a summary has taken the place of older messages.
+//! Pivots: summaries that replace older messages.
 //!
 //! A pivot is a pair in the log: a user's message with a compaction marker, and the assistant's finished
-//! summary that answers it. Pairs are matched by the summary's parent, not by position, so that messages which
+//! summary that answers it. Pairs are matched by the summary's parent, not by position, so that messages that
 //! arrived while the summary was written do not come between them. A summary that failed, is unfinished, is
-//! empty or was set aside makes no pivot; then the newest completed pair before it counts.
+//! empty or was undone is not a pivot; then the newest complete pair before it counts.
 
 use std::collections::BTreeMap;
 
 use crate::chars::Text;
 use crate::log::{Message, MessageId, Part, PartBody, Role};
 
-/// The newest completed pair of marker and summary, as places in the list of messages.
+/// The newest complete pair of marker and summary, as indices into the list of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pivot {
     /// The marker.
     pub marker: usize,
-    /// The summary. Imported logs may keep the summary inside the marker; then it is the same place.
+    /// The summary. Imported logs may keep the summary inside the marker; then both are the same index.
     pub summary: usize,
-    /// The first message that stays word for word behind the summary, if any.
+    /// The first message of the tail, which stays verbatim after the summary.
     pub tail: Option<usize>,
-    /// The user's message that was being worked on, kept in view before a tail that begins after it.
+    /// The prompt that was being worked on, kept in view before a tail that begins after it.
     pub prompt: Option<usize>,
 }
 
 impl Pivot {
-    /// The pivot that counts, if there is one.
+    /// Returns the active pivot, if there is one.
     pub fn newest(messages: &[Message]) -> Option<Pivot> {
         Pivot::among(messages, &answers(messages))
     }
@@ -46,18 +46,18 @@ impl Pivot {
         Some(Pivot { marker, summary, tail, prompt })
     }
 
-    /// The first place that is in view word for word.
+    /// Returns the first index that is in view verbatim.
     pub fn start(&self) -> usize {
         self.tail.unwrap_or(self.marker)
     }
 
-    /// What the summary says.
+    /// Returns the text of the summary.
     pub fn text(&self, messages: &[Message]) -> Text {
         let message = &messages[self.summary];
         if let Some(inside) = message.marker().and_then(|marker| marker.summary.clone()) {
             return inside;
         }
-        // The common case shares the text instead of joining it anew.
+        // The common case shares the text instead of copying it.
         let mut texts = message.parts.iter().filter_map(|part| match &part.body {
             PartBody::Text(text) => Some(&text.text),
             _ => None,
@@ -69,7 +69,18 @@ impl Pivot {
     }
 }
 
-/// For each summary the marker it answers: by parent, or for logs without parents the marker right before it.
+/// Precedes the index of names in a summary.
+pub(crate) const INDEX_HEADING: &str = "## Index of names that left the window";
+
+/// Returns a summary without its index.
+pub(crate) fn without_index(summary: &str) -> &str {
+    match summary.find(INDEX_HEADING) {
+        Some(at) if at == 0 || summary[..at].ends_with('\n') => summary[..at].trim_end(),
+        _ => summary,
+    }
+}
+
+/// Returns for each summary the marker it answers: by parent, or for logs without parents the marker right before it.
 pub(crate) fn answers(messages: &[Message]) -> BTreeMap<usize, usize> {
     let mut markers: BTreeMap<&MessageId, usize> = BTreeMap::new();
     let mut last_user = None;
@@ -96,21 +107,22 @@ fn is_set_aside(message: &Message) -> bool {
     message.marker().is_some_and(|marker| marker.set_aside.is_some())
 }
 
-/// The part of a log that is in the window, as places in the list.
+/// The part of a log that is in the window, as indices into the list of messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Visible {
-    /// The pivot, whose marker and summary stand before everything else.
+#[non_exhaustive]
+pub struct VisibleRange {
+    /// The pivot, whose marker and summary come first.
     pub pivot: Option<Pivot>,
-    /// System messages from before the tail: what a host laid down holds whatever is summarised.
+    /// System messages from before the tail: rules of a host are never summarised.
     pub system: Vec<usize>,
-    /// Tail and later messages, oldest first; markers and their summaries are not among them.
+    /// Tail and later messages, oldest first, without markers and their summaries.
     pub places: Vec<usize>,
 }
 
-impl Visible {
-    /// The places of all messages that the window is made of, in order: whoever holds these, and no others, builds the
-    /// same window. Besides what is shown there are the words that lead a tail inside a turn, pinned messages, and
-    /// the markers without which older summaries would pass for ordinary messages.
+impl VisibleRange {
+    /// Returns the indices of all messages that are needed to build this window, in order: these alone give the
+    /// same window. Besides those shown, these are the prompt that leads a tail inside a turn, pinned messages, and
+    /// markers, without which older summaries would look like ordinary messages.
     pub fn needed(&self, messages: &[Message]) -> Vec<usize> {
         let start = self.pivot.map_or(0, |pivot| pivot.start());
         let pivot =
@@ -128,26 +140,26 @@ impl Visible {
         needed
     }
 
-    /// The user's newest message in view that is no word to go on: what the model is working on.
+    /// Returns the user's newest prompt in view: what the model is working on.
     pub fn newest_prompt(&self, messages: &[Message]) -> Option<usize> {
         let newest = self.places.iter().copied().rev().find(|place| messages[*place].is_prompt());
         newest.or_else(|| self.pivot.and_then(|pivot| pivot.prompt))
     }
 }
 
-impl Visible {
-    /// What of `messages` is in the window.
-    pub fn of(messages: &[Message]) -> Visible {
+impl VisibleRange {
+    /// Returns the part of `messages` that is in the window.
+    pub fn of(messages: &[Message]) -> VisibleRange {
         let answers = answers(messages);
         let pivot = Pivot::among(messages, &answers);
         let start = pivot.map_or(0, |pivot| pivot.start());
         let shown = |at: &usize| !is_scaffolding(&messages[*at], answers.contains_key(at));
         let system = (0..start).filter(|at| messages[*at].info.role == Some(Role::System)).collect();
-        Visible { pivot, system, places: (start..messages.len()).filter(shown).collect() }
+        VisibleRange { pivot, system, places: (start..messages.len()).filter(shown).collect() }
     }
 }
 
-/// How many messages of a conversation stand before a place; those that only carry a compaction are none.
+/// Returns the number of messages before an index, without those that only carry a compaction.
 pub(crate) fn messages_before(messages: &[Message], place: usize) -> usize {
     let answers = answers(messages);
     let is_told =
@@ -159,7 +171,7 @@ fn is_out(message: &Message) -> bool {
     !message.parts.is_empty() && message.parts.iter().all(Part::is_hidden)
 }
 
-/// Whether a message only carries a compaction, completed or not: the model sees such a message as the pivot
+/// Returns whether a message only carries a compaction, completed or not: the window shows such a message as the pivot
 /// or not at all. A finished summary that answers no marker is an ordinary message.
 fn is_scaffolding(message: &Message, answers_a_marker: bool) -> bool {
     if message.marker().is_some() {

@@ -1,8 +1,8 @@
-//! Layer 2: clear old tool outputs from the window.
+//! Layer 2: clears old tool outputs from the window.
 //!
-//! The choice depends only on lengths. If the policy keeps names, the texts of the window are read once to find the names
-//! that would be lost. Applying a plan sets a mark on each part, never more: the content stays in
-//! the log, the calls stay in the window, and an undo lifts the marks.
+//! The choice depends only on lengths. If the policy keeps names, the texts of the window are read once to find the
+//! names that would be lost. Applying a plan only sets a mark on each part: the content stays in the log, the calls
+//! stay in the window, and an undo lifts the marks.
 
 mod choice;
 mod kept;
@@ -12,85 +12,92 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::chars::{Chars, Text, head, thousands};
-use crate::count::{Counter, Tokens, part_tokens};
+use crate::chars::{Chars, Text, head};
+use crate::count::part_tokens;
+use crate::counter::Counter;
 use crate::limits::Limits;
 use crate::log::{Effect, Message, MessageId, Part, PartBody, PartId, ToolStatus};
-use crate::pivot::{Pivot, Visible};
+use crate::numbers::thousands;
+use crate::pivot::{Pivot, VisibleRange};
 use crate::policy::{AtSummary, ClearedView, Measure, OnMeeting, Policy, PruneOrder, PrunePolicy};
+use crate::tokens::Tokens;
 
 pub use choice::{PruneChoice, plan_choice, plan_choice_by};
 pub(crate) use kept::{clearable_texts, keep_names, keep_names_of};
 pub(crate) use order::by_value;
 
-/// Which outputs would be cleared, and what that frees.
+/// Outputs to clear, and the tokens that this frees.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PrunePlan {
-    /// What would be cleared, in the order in which it was decided; empty if it is not worth it.
+    /// Outputs and inputs to clear, in the order in which they were selected. Empty if clearing is not worth it.
     pub items: Vec<PruneItem>,
-    /// What that frees, by estimate.
+    /// Estimated tokens that are freed.
     pub freed_tokens: Tokens,
-    /// Estimated tokens of the tool outputs and other parts that were looked at and stay.
+    /// Estimated tokens of the examined tool outputs and other parts that stay.
     pub kept_tokens: Tokens,
-    /// Why the plan is as it is.
+    /// Reason for the plan.
     pub reason: PruneReason,
-    /// What a person chose, where it is not the policy that decides.
+    /// The user's choice. `None` if the policy decided.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub choice: Option<PruneChoice>,
-    /// How many of those that a person chose stay because they are too short for clearing to save anything.
+    /// Number of chosen outputs that stay because clearing them would save nothing.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub too_short: u64,
-    /// The numbers of the reason, where it is that something was not reached.
+    /// The figures of the reason, if a threshold was not reached.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shortfall: Option<Shortfall>,
 }
 
-// What serde asks with takes a reference.
+// The signature that serde requires.
 #[allow(clippy::trivially_copy_pass_by_ref)]
 fn is_zero(count: &u64) -> bool {
     *count == 0
 }
 
-/// What there was, and what was asked of it.
+/// A figure that did not reach its threshold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Shortfall {
-    /// What there was.
+    /// The figure.
     pub found: Tokens,
-    /// What it was compared with.
+    /// The threshold.
     pub needed: Tokens,
 }
 
 impl PrunePlan {
-    /// The outputs that are too short, as a number with its noun.
+    /// The number of outputs that are too short, with its noun.
     pub(crate) fn short_outputs(&self) -> String {
         let noun = if self.too_short == 1 { "tool output" } else { "tool outputs" };
         format!("{} {noun}", thousands(self.too_short))
     }
 
-    /// Why the plan is as it is, with the numbers that decided.
+    /// Explains the plan, with the figures of its reason.
     pub fn explain(&self) -> String {
         let reason = self.reason;
         if reason == PruneReason::NoneChosen && self.too_short > 0 {
-            return format!("what was chosen is too short to be worth clearing: {}", self.short_outputs());
+            return format!(
+                "the chosen outputs are too short to be worth clearing: {}",
+                self.short_outputs()
+            );
         }
         let Some(Shortfall { found, needed }) = self.shortfall else {
             return match reason {
-                PruneReason::AllProtected => "there is no tool output that may go".to_owned(),
+                PruneReason::AllProtected => "no tool output can be cleared".to_owned(),
                 other => other.to_string(),
             };
         };
         match reason {
             PruneReason::BelowMinimum => format!("{reason}: {found} of at least {needed} tokens"),
-            // Outputs of the newest turns are not looked at.
+            // Outputs of the newest turns are not included.
             PruneReason::AllProtected => {
-                format!("old tool outputs come to {found} tokens, and {needed} stay in any case")
+                format!("old tool outputs have {found} tokens, and {needed} are protected")
             }
-            PruneReason::NotNeeded => format!("{reason}: {found} tokens, and pruning begins at {needed}"),
-            PruneReason::SmallEnough => format!("{reason}: {found} tokens, at most {needed} were asked for"),
+            PruneReason::NotNeeded => format!("{reason}: {found} tokens, and pruning starts at {needed}"),
+            PruneReason::SmallEnough => format!("{reason}: {found} tokens, the target is {needed}"),
             PruneReason::Chosen | PruneReason::NoneChosen => {
-                format!("{reason}; {found} tokens would be left, more than the {needed} asked for")
+                format!("{reason}; {found} tokens would be left, more than the target of {needed}")
             }
             PruneReason::Off | PruneReason::OldOutputs | PruneReason::ColdCache | PruneReason::Pays => {
                 reason.to_string()
@@ -99,34 +106,34 @@ impl PrunePlan {
     }
 }
 
-/// One output to clear.
+/// An output or input to clear.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct PruneItem {
-    /// The part; also the handle by which its content is recalled.
+    /// The part, whose id is also the handle for recalling its output.
     pub part: PartId,
-    /// The message it belongs to.
+    /// The message of the part.
     pub message: MessageId,
-    /// The tool that was called.
+    /// The tool.
     pub tool: String,
-    /// Whether its output or its input is cleared.
+    /// Whether the output or the input is cleared.
     #[serde(default, skip_serializing_if = "Cleared::is_output")]
     pub what: Cleared,
-    /// What clearing it frees.
+    /// Tokens that this frees.
     pub tokens: Tokens,
-    /// Names from it that stay in the window; empty if none do.
+    /// Names from the content that stay in the window. May be empty.
     #[serde(default, skip_serializing_if = "no_names")]
     pub names: Text,
 }
 
-/// Which side of a tool call is cleared.
+/// Side of a tool call that is cleared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Cleared {
     /// The tool's output.
     #[default]
     Output,
-    /// Long texts of what it was given.
+    /// Long texts in the tool's input.
     Input,
 }
 
@@ -143,12 +150,12 @@ fn no_names(names: &Text) -> bool {
 }
 
 impl PruneItem {
-    /// The output of a tool in a part of a message.
+    /// Creates an item for the output in a part of a message.
     pub fn output(part: PartId, message: MessageId, tool: impl Into<String>, tokens: Tokens) -> PruneItem {
         PruneItem { part, message, tool: tool.into(), what: Cleared::Output, tokens, names: Text::default() }
     }
 
-    /// Brings it back with a recall.
+    /// The handle for recalling the content.
     pub fn handle(&self) -> String {
         match self.what {
             Cleared::Output => self.part.to_string(),
@@ -156,7 +163,7 @@ impl PruneItem {
         }
     }
 
-    /// The mark that clears it.
+    /// The effect of the mark that clears the content.
     pub fn effect(&self) -> Effect {
         match self.what {
             Cleared::Output => Effect::Clear(self.names.clone()),
@@ -165,43 +172,43 @@ impl PruneItem {
     }
 }
 
-/// Why a plan clears something, or nothing.
+/// Reason for which a plan clears something, or nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum PruneReason {
-    /// Pruning is switched off.
+    /// Pruning is disabled.
     Off,
-    /// The window is not full enough for it to be tried.
+    /// The window is not full enough.
     NotNeeded,
-    /// Nothing lies outside what is protected.
+    /// All outputs are protected.
     #[default]
     AllProtected,
     /// Too little would be freed.
     BelowMinimum,
-    /// Old outputs go.
+    /// Clears outputs beyond the protected ones.
     OldOutputs,
-    /// What was chosen goes.
+    /// Clears the user's choice.
     Chosen,
-    /// No output is as was chosen.
+    /// No output matches the user's choice.
     NoneChosen,
-    /// The window is no fuller than was asked for.
+    /// The window is already as small as the user asked for.
     SmallEnough,
-    /// The provider's cache is cold, so that clearing costs nothing.
+    /// The provider's cache is cold, so clearing costs nothing.
     ColdCache,
-    /// The calls to come save more than writing the cache anew costs.
+    /// The expected calls save more than writing the cache again costs.
     Pays,
 }
 
 impl fmt::Display for PruneReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            PruneReason::Off => "pruning is switched off",
+            PruneReason::Off => "pruning is disabled",
             PruneReason::NotNeeded => "the window is not full enough",
             PruneReason::AllProtected => "all tool outputs are protected",
             PruneReason::BelowMinimum => "too little would be freed",
             PruneReason::OldOutputs => "tool outputs beyond the protected ones",
-            PruneReason::Chosen => "tool outputs that were chosen",
-            PruneReason::NoneChosen => "no tool output is as was chosen",
+            PruneReason::Chosen => "chosen tool outputs",
+            PruneReason::NoneChosen => "no tool output matches the choice",
             PruneReason::SmallEnough => "the window is small enough",
             PruneReason::ColdCache => "old tool outputs, while the cache is cold",
             PruneReason::Pays => "old tool outputs, because that costs less than sending them again",
@@ -218,7 +225,7 @@ pub struct Pressure {
     pub limits: Limits,
 }
 
-/// Plan a prune of `messages`. `pressure` may be left out for policies without gates.
+/// Plans a prune of `messages`. `pressure` is only needed for policies with gates.
 ///
 /// ```
 /// use plimsoll::{Policy, prune};
@@ -256,7 +263,7 @@ pub fn plan(messages: &[Message], policy: &Policy, pressure: Option<Pressure>) -
 }
 
 impl PrunePolicy {
-    /// Whether it prunes only under pressure.
+    /// Whether the policy prunes only if the window is full enough.
     pub fn is_gated(&self) -> bool {
         self.gate_share.is_some() || self.gate_headroom.is_some()
     }
@@ -275,7 +282,7 @@ pub(crate) fn gate_is_open(policy: &Policy, pressure: Option<Pressure>) -> bool 
         && load >= prune.protect_tokens
 }
 
-/// What a window has to weigh for the gates to be open.
+/// Minimum weight of a window for the gates to be open.
 fn gate(policy: &Policy, limits: Limits) -> Tokens {
     let (prune, context) = (&policy.prune, limits.context);
     let share = prune.gate_share.map(|share| context.share(share) + Tokens(1));
@@ -283,8 +290,8 @@ fn gate(policy: &Policy, limits: Limits) -> Tokens {
     share.into_iter().chain(headroom).chain([prune.protect_tokens]).max().unwrap_or_default()
 }
 
-/// Walk back from the newest part. What lies past the protected amount is a candidate, and so is the part that
-/// crosses it; then take from either end.
+/// Scans back from the newest part. Parts beyond the protected amount are candidates, including the part that crosses
+/// it. Then takes candidates from either end.
 fn collect(messages: &[Message], policy: &Policy) -> PrunePlan {
     let prune = &policy.prune;
     let mut plan = PrunePlan::default();
@@ -299,7 +306,7 @@ fn collect(messages: &[Message], policy: &Policy) -> PrunePlan {
         if turns < prune.active_turns {
             continue;
         }
-        // What is out of view already, behind the summary of a range or left out, weighs nothing and frees nothing.
+        // Parts that are not shown (hidden, or replaced by the summary of a range) weigh nothing and free nothing.
         let is_shown = |part: &&Part| !part.is_hidden() && part.replaced().is_none();
         for part in message.parts.iter().rev().filter(is_shown) {
             let candidate = candidate(part, policy);
@@ -344,7 +351,7 @@ pub(crate) fn worth_clearing(part: &Part, freed: Tokens, policy: &Policy) -> boo
     chars >= prune.min_output_chars && (freed > Tokens::ZERO || prune.view == ClearedView::Clear)
 }
 
-/// The messages to look at: those after the newest summary, or all that are in the window.
+/// The messages to scan: those after the newest summary, or all in the window.
 fn places(messages: &[Message], at_summary: AtSummary) -> Box<dyn DoubleEndedIterator<Item = usize>> {
     let after_pivot = || Pivot::newest(messages).map(|pivot| pivot.summary + 1).unwrap_or(0);
     match at_summary {
@@ -354,17 +361,17 @@ fn places(messages: &[Message], at_summary: AtSummary) -> Box<dyn DoubleEndedIte
             Box::new(start..messages.len())
         }
         AtSummary::StopAtPivot => Box::new(after_pivot()..messages.len()),
-        AtSummary::Skip => Box::new(Visible::of(messages).places.into_iter()),
+        AtSummary::Skip => Box::new(VisibleRange::of(messages).places.into_iter()),
     }
 }
 
-/// A completed result of a tool that is not protected: the tool, and what clearing it frees.
+/// The tool of a completed result that is not protected, and the tokens that clearing it frees.
 pub(crate) fn candidate<'a>(part: &'a Part, policy: &Policy) -> Option<(&'a str, Tokens)> {
     let (tool, chars) = finished_output(part)?;
     (!is_protected(tool, policy)).then(|| (tool, freed(chars, policy)))
 }
 
-/// The long texts of a finished call's input, as something to clear; `None` if they stay.
+/// Returns the item that clears the long texts of a finished call's input. `None` if they stay.
 pub(crate) fn input_item(part: &Part, message: &Message, policy: &Policy) -> Option<PruneItem> {
     let (tool, is_finished) = match &part.body {
         PartBody::Tool(tool) => (&tool.tool, tool.state.status.is_final()),
@@ -389,17 +396,17 @@ fn is_protected(tool: &str, policy: &Policy) -> bool {
     policy.prune.protected_tools.iter().any(|name| name.eq_ignore_ascii_case(tool))
 }
 
-/// What clearing an output of that length frees.
+/// Tokens that clearing an output of that length frees.
 pub(crate) fn freed(chars: Chars, policy: &Policy) -> Tokens {
     let estimate = policy.count.of_chars(chars);
     match policy.prune.view {
         ClearedView::Clear => estimate,
-        // What fits the retained beginning is shown as before, so clearing it frees nothing.
+        // The retained beginning is still shown, so only the rest is freed.
         ClearedView::Retain => estimate - policy.count.of_chars(chars.min(policy.prune.retain_chars)),
     }
 }
 
-/// What clearing an output frees, by a counter other than the policy's.
+/// Tokens that clearing an output frees, by a counter other than the policy's.
 fn freed_by(part: &Part, policy: &Policy, counter: &dyn Counter) -> Tokens {
     let text = match &part.body {
         PartBody::Tool(tool) => tool.state.output.as_ref(),

@@ -19,12 +19,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::compact::index;
-use crate::count::{Tokens, part_tokens};
+use crate::count::part_tokens;
 use crate::log::{Effect, Message, MessageId, Millis, Part, PartBody, ReceiptId, Usage};
-use crate::pivot::{Pivot, Visible};
+use crate::pivot::{Pivot, VisibleRange, without_index};
 use crate::policy::{CachePolicy, Policy};
 use crate::recall;
+use crate::tokens::Tokens;
 
 /// Prices and lifetime of a provider's cache. Only the ratio of the prices matters.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -85,7 +85,7 @@ struct Requests {
 }
 
 impl Requests {
-    fn of(messages: &[Message], visible: &Visible, terms: CacheTerms, now: Millis) -> Requests {
+    fn of(messages: &[Message], visible: &VisibleRange, terms: CacheTerms, now: Millis) -> Requests {
         let mut requests = Requests {
             places: Vec::new(),
             cold: Vec::new(),
@@ -119,7 +119,7 @@ impl Requests {
         self.places.partition_point(|known| *known <= place)
     }
 
-    /// What a token costs that all requests after a place repeat.
+    /// Returns the price of a token that all requests after a place repeat.
     fn rate_after(&self, place: usize) -> f64 {
         self.rates.last().copied().unwrap_or_default() - self.rates[self.first_after(place)]
     }
@@ -130,26 +130,26 @@ impl Requests {
     }
 }
 
-/// Whether the cache of the newest request in view has expired. Unknown times count as a living cache.
-pub(crate) fn is_cold(messages: &[Message], visible: &Visible, terms: CacheTerms, now: Millis) -> bool {
+/// Returns whether the cache of the newest request in view has expired. Unknown times count as not expired.
+pub(crate) fn is_cold(messages: &[Message], visible: &VisibleRange, terms: CacheTerms, now: Millis) -> bool {
     let used = last_use(messages, visible);
     used.is_some_and(|used| now.0.saturating_sub(used.0) > terms.lifetime.0)
 }
 
 /// When the newest request in view was answered.
-pub(crate) fn last_use(messages: &[Message], visible: &Visible) -> Option<Millis> {
+pub(crate) fn last_use(messages: &[Message], visible: &VisibleRange) -> Option<Millis> {
     let newest =
         visible.places.iter().rev().map(|place| &messages[*place]).find(|message| message.is_assistant());
     newest.and_then(|message| message.info.time.as_ref()).and_then(|time| time.completed.or(time.created))
 }
 
-/// One part in view, in order.
+/// A part in view, in order.
 struct Spot<'m> {
     place: usize,
     part: &'m Part,
 }
 
-/// A reduction that is in force, as far as it concerns one part.
+/// An active reduction of one part.
 struct Reduced<'m> {
     /// Index of the part among those in view.
     spot: usize,
@@ -160,19 +160,20 @@ struct Reduced<'m> {
     receipt: Option<&'m ReceiptId>,
 }
 
-/// What reductions have saved in a session, and what it would weigh without them.
+/// Savings of the reductions in a session.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Purse {
     /// Savings less costs: tokens times their price in [`CacheTerms`].
     pub balance: f64,
-    /// Tokens that the window lacks compared with the log.
+    /// Tokens of the log that are not in the window.
     pub freed: f64,
 }
 
 /// Computes the purse of a session. `factor` converts estimated tokens to the provider's.
 pub(crate) fn purse(
     messages: &[Message],
-    visible: &Visible,
+    visible: &VisibleRange,
     policy: &Policy,
     terms: CacheTerms,
     factor: f64,
@@ -216,7 +217,7 @@ pub(crate) fn purse(
     Purse { balance, freed }
 }
 
-/// What reductions have taken from the parts in view.
+/// Returns the active reductions of the parts in view.
 fn reductions<'m>(spots: &[Spot<'m>], messages: &[Message], policy: &Policy) -> Vec<Reduced<'m>> {
     let mut found = Vec::new();
     let mut places: Option<BTreeMap<&MessageId, usize>> = None;
@@ -265,10 +266,10 @@ fn shown(part: &Part, effect: &Effect, left: f64, policy: &Policy) -> Option<f64
     }
 }
 
-/// Tokens of a placeholder, about.
+/// Approximate tokens of a placeholder.
 const PLACEHOLDER_TOKENS: f64 = 15.0;
 
-/// What the summary in view has saved, less what it cost, and the tokens that are gone because of it.
+/// Returns the savings of the summary in view, less its cost, and the tokens that it removed.
 fn pivot_balance(
     messages: &[Message],
     pivot: Pivot,
@@ -293,7 +294,7 @@ fn pivot_balance(
         Some(usage) => terms.of(usage, is_cold),
         None => {
             // The engine wrote the index, not the model.
-            let answer = policy.count.of_chars(crate::Chars::of(index::without(&text))).0 as f64;
+            let answer = policy.count.of_chars(crate::Chars::of(without_index(&text))).0 as f64;
             factor * (terms.repeat(is_cold) * (head + stays) + terms.output * answer)
         }
     };
@@ -301,7 +302,7 @@ fn pivot_balance(
     (gone * requests.rate_after(pivot.marker) - rewritten - asked, gone)
 }
 
-/// What recalls in view have cost: a request that was made only for them, and the content that is sent ever since.
+/// Returns the cost of recalls in view: the requests that were made only for them, and their content in every later request.
 fn recalls(
     spots: &[Spot<'_>],
     messages: &[Message],

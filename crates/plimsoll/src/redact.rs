@@ -10,8 +10,8 @@ pub use plimsoll_redact::{Found, Redacted, SecretKind, redact, services};
 use crate::chars::Text;
 use crate::log::{Input, Message, PartBody};
 
-/// Replace every secret of a known shape in texts, thoughts, and what tools were given and answered. Done before a digest
-/// is made: what is cut afterwards cannot leave half a secret. Says what was replaced.
+/// Replaces every secret of a known shape in text, reasoning, tool inputs and outputs. Done before a digest
+/// is created, so that a cut cannot leave half a secret. Returns what was replaced.
 ///
 /// ```
 /// use plimsoll::Message;
@@ -50,8 +50,8 @@ fn replace(text: &mut Text, found: &mut Vec<Found>) {
     }
 }
 
-/// As JSON a value stands behind its name, by which some secrets are known. Where a replacement leaves no JSON, as one
-/// that goes over an escape can, each text is searched by itself.
+/// In JSON a value follows its name, by which some secrets are recognised. If a replacement leaves no JSON, as one
+/// that crosses an escape can, each text is searched separately.
 fn replace_input(input: &mut Input, found: &mut Vec<Found>) {
     let redacted = redact(input.json().as_str());
     if redacted.found.is_empty() {

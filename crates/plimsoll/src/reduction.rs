@@ -1,32 +1,33 @@
-//! A reduction that was planned on a snapshot, ready for the log itself.
+//! A reduction that was planned on a snapshot and is committed onto the log.
 //!
-//! A climb may ask a model, which takes long, and the log goes on growing meanwhile. So a climb works on a copy, and
-//! what it did is committed in one step onto whatever the log has become. Nothing that came in between is hidden by
-//! it: a summary stands for what it was made of and for nothing else.
+//! A climb may call a model, which takes long, and the log keeps growing meanwhile. So a climb works on a copy, and
+//! its result is committed in one step onto the current log. It hides nothing that was added in between:
+//! a summary replaces only what it was made from.
 
 use crate::log::{Log, LogError, Message, MessageId, PartBody, Role};
-use crate::receipt::{Plan, Receipt};
+use crate::plan::Plan;
+use crate::receipt::Receipt;
 
-/// What a climb did.
+/// The result of a climb.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reduction {
-    /// Messages to append: markers, summaries, the word to go on.
+    /// Messages to append: markers, summaries, the request to continue.
     pub appended: Vec<Message>,
-    /// What was done; the marks follow from the plans in them.
+    /// The receipts; their plans determine the marks.
     pub receipts: Vec<Receipt>,
-    /// The newest message of the snapshot; none for what was planned on the log itself.
+    /// The newest message of the snapshot; `None` if it was planned on the log itself.
     pub seen: Option<MessageId>,
-    /// The snapshot's messages that more could still come to: answers being written, calls without a result.
+    /// Messages of the snapshot that can still change: answers being written, calls without a result.
     pub open: Vec<Message>,
 }
 
 impl Reduction {
-    /// Whether nothing was done.
+    /// Returns whether nothing was done.
     pub fn is_empty(&self) -> bool {
         self.receipts.is_empty() && self.appended.is_empty()
     }
 
-    /// Do it to a log: the one that was planned on, or what has become of it. All or nothing.
+    /// Applies the reduction to the log that it was planned on or its current state. All or nothing.
     ///
     /// ```
     /// use plimsoll::{Log, Message, Reduction};
@@ -47,8 +48,8 @@ impl Reduction {
         Ok(())
     }
 
-    /// The same for a log that has gone on since the snapshot: without the word to go on, which would otherwise stand
-    /// behind whatever was said meanwhile and be taken for the newest prompt. It is as it was if nothing came.
+    /// Removes the request to continue if the log has grown since the snapshot. It would otherwise come
+    /// after newer messages and be taken for the newest prompt.
     pub fn without_stale_go_on(mut self, log: &Log) -> Result<Reduction, LogError> {
         if self.missed(log)?.is_none() {
             return Ok(self);
@@ -67,10 +68,10 @@ impl Reduction {
         if ours { Ok(()) } else { log.part(part).map(|_| ()) }
     }
 
-    /// The first message that the snapshot did not have, or had not whole.
+    /// Returns the first message that the snapshot did not have, or not completely.
     fn missed(&self, log: &Log) -> Result<Option<usize>, LogError> {
         let seen = self.seen.as_ref().map(|seen| log.place(seen)).transpose()?;
-        // Without a word about the snapshot, it is taken to be the log itself.
+        // Without a snapshot, it was planned on the log itself.
         let next = seen.map_or(log.len(), |seen| seen + 1);
         let is_told = |message: &Message| message.info.role != Some(Role::System);
         let new = (next..log.len()).find(|place| is_told(&log[*place]));
@@ -84,8 +85,8 @@ impl Reduction {
         Ok(new.into_iter().chain(grown).min())
     }
 
-    /// The messages to append to a log in which `missed` is the first message that the snapshot did not have whole:
-    /// a summary that would hide it becomes one whose tail begins with it. `place` says where a message stands.
+    /// Returns the messages to append to a log in which `missed` is the first message that the snapshot did not have completely:
+    /// the tail of a summary that would hide it begins with it. `place` returns the place of a message.
     pub fn appended_before<P: Ord>(
         &self,
         missed: Option<&MessageId>,
@@ -105,7 +106,7 @@ impl Reduction {
     }
 }
 
-/// Whether two states of a message say the same, whatever marks they carry.
+/// Returns whether two states of a message have the same content, apart from marks.
 pub fn same_content(one: &Message, other: &Message) -> bool {
     one.info == other.info
         && one.parts.len() == other.parts.len()

@@ -13,12 +13,13 @@
 
 mod ledger;
 
-use crate::count::{Tokens, part_tokens};
+use crate::count::part_tokens;
 use crate::log::{Message, Millis, Part};
-use crate::pivot::Visible;
+use crate::pivot::VisibleRange;
 use crate::policy::{Policy, Thrift};
 use crate::prune::{PruneItem, PrunePlan, PruneReason, candidate, input_item, worth_clearing};
 use crate::purse::{self, CacheTerms, Purse};
+use crate::tokens::Tokens;
 
 pub(crate) use ledger::Ledger;
 
@@ -82,7 +83,7 @@ impl Rules {
 #[derive(Clone, Copy)]
 pub(crate) struct Account<'a> {
     pub(crate) messages: &'a [Message],
-    pub(crate) visible: &'a Visible,
+    pub(crate) visible: &'a VisibleRange,
     pub(crate) policy: &'a Policy,
     pub(crate) terms: CacheTerms,
     /// Tokens of the request, as the provider counts them.

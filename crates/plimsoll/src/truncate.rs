@@ -1,9 +1,9 @@
-//! Layer 1: cut a tool output as it arrives.
+//! Layer 1: truncates a tool output on arrival.
 //!
-//! The engine decides what stays and writes the words; the caller spills the whole output in between, because
-//! the engine does no I/O. Output is taken as bytes: a tool may print anything, and what is not UTF-8 is shown
-//! with replacement characters and spilled as it came. Beyond what is kept, an output costs one count of its
-//! newlines, so a line of a hundred megabytes is as harmless as a hundred thousand short ones.
+//! The engine decides what stays and writes the notice; the caller spills the whole output in between, because
+//! the engine does no I/O. Output is bytes: a tool may print anything, and what is not UTF-8 is shown
+//! with replacement characters and spilled unchanged. Beyond what is kept, only newlines are counted, so
+//! a line of a hundred megabytes is as harmless as a hundred thousand short ones.
 //!
 //! ```
 //! use plimsoll::truncate::{self, Address, Spill};
@@ -24,8 +24,9 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::chars::{Chars, Text, head, level, tail, thousands};
-use crate::names::{self, Mentioned};
+use crate::chars::{Chars, Text, head, level, tail};
+use crate::mentions::{self, Mentioned};
+use crate::numbers::thousands;
 use crate::policy::{Keep, Notice, Policy, ShortenLines, TruncatePolicy};
 use crate::recall;
 use crate::redact::redact;
@@ -35,70 +36,71 @@ pub use stream::OutputEnds;
 const LINE_CUT: &str = "... (line truncated)";
 const LINE_CUT_BEFORE: &str = "(line truncated) ...";
 
-/// What stays of an output, and what there was.
+/// Plan for an output: the content that stays, and the original size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TruncatePlan {
     /// The tool that printed it.
     pub tool: String,
-    /// What stays, without any notice.
+    /// The content that stays, without a notice.
     #[serde(skip)]
     pub kept: Kept,
     /// Whether lines, bytes or chars were over a limit.
     pub truncated: bool,
-    /// How many lines were too long and were shortened.
+    /// Number of lines that were shortened.
     pub lines_shortened: u64,
     /// Whether bytes that are not UTF-8 are shown as replacement characters.
     pub lossy: bool,
-    /// Lines there were.
+    /// Lines of the original.
     pub original_lines: u64,
-    /// Bytes there were.
+    /// Bytes of the original.
     pub original_bytes: u64,
     /// Lines that stay.
     pub kept_lines: u64,
-    /// Bytes that stay, each line counted with its newline.
+    /// Bytes that stay, each line with its newline.
     pub kept_bytes: u64,
     /// Whether the policy allows spilling.
     pub may_spill: bool,
     notice: Notice,
 }
 
-/// What stays of an output.
+/// Content that stays of an output.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Kept {
-    /// Its beginning.
+    /// The beginning.
     pub head: String,
-    /// Its end, where that is kept too.
+    /// The end, if that is kept too.
     pub tail: Option<String>,
-    /// Names from the rest that neither of them repeats; empty if the policy keeps none.
+    /// Names from the rest that neither of them contains; empty if the policy keeps none.
     pub names: String,
 }
 
-/// What became of the whole output.
+/// Storage of the whole output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Spill {
-    /// It is kept here.
+    /// Stored at this address.
     Saved(Address),
-    /// It was not kept, because spilling is off or nothing was lost.
+    /// Not stored, because spilling is off or nothing was cut.
     Off,
-    /// It could not be kept, for this reason; what was cut is lost.
+    /// Failed, for this reason; what was cut is lost.
     Failed(String),
 }
 
-/// Where the whole of an output is, as whoever reads the notice can use it.
+/// Address of a whole output, in a form that the reader of the notice can use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Address {
     /// A file that the reader's own tools can open.
     Path(String),
-    /// A handle for the recall tool. There may be a file behind it, but not one that the reader can open: it is
+    /// A handle for the recall tool. It may be stored in a file, but not one that the reader can open: it is
     /// compressed, and no tool of an agent reaches the directory of a store.
     Handle(String),
 }
 
 impl Address {
-    /// The path or handle alone.
+    /// Returns the path or handle.
     pub fn as_str(&self) -> &str {
         match self {
             Address::Path(address) | Address::Handle(address) => address,
@@ -106,7 +108,7 @@ impl Address {
     }
 }
 
-/// How a notice says where the whole is.
+/// Formats the address in a notice.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -116,7 +118,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Plan what stays of an output.
+/// Plans what stays of an output.
 pub fn plan(output: &[u8], tool: &str, policy: &Policy) -> TruncatePlan {
     let mut limits = Limits::of(tool, &policy.truncate);
     let newlines = memchr::memchr_iter(b'\n', output).count() as u64;
@@ -124,7 +126,7 @@ pub fn plan(output: &[u8], tool: &str, policy: &Policy) -> TruncatePlan {
     let original_bytes = output.len() as u64;
     let over = original_lines > limits.lines
         || original_bytes > limits.bytes
-        // As long as there are no more bytes than chars allowed, there is nothing to count.
+        // With no more bytes than chars allowed, there is nothing to count.
         || (original_bytes > limits.chars.0 && Chars::of(&String::from_utf8_lossy(output)) > limits.chars);
     if policy.truncate.shorten_lines == ShortenLines::WhenOver {
         limits.line_chars = if over { limits.line_chars_to_fit(output) } else { Chars(u64::MAX) };
@@ -155,13 +157,13 @@ pub fn plan(output: &[u8], tool: &str, policy: &Policy) -> TruncatePlan {
     if policy.truncate.only_if_shorter { plan.unless_longer(output) } else { plan }
 }
 
-/// No notice is longer than this, so that outputs of which more goes need not be rendered to be compared.
+/// Maximum length of a notice. If more than this is cut, the result is shorter and need not be rendered to be compared.
 const LONGEST_NOTICE: u64 = 16_384;
 
-/// How much of each end of an output is searched for names.
+/// Size of each end of an output that is searched for names.
 const SEARCHED: usize = 1 << 20;
 
-/// Names of an output that what is kept of it does not repeat.
+/// Returns names of an output that are not in what is kept of it.
 fn names_of_rest(output: &[u8], kept: &Kept, policy: &Policy) -> String {
     let searched = if output.len() <= 2 * SEARCHED {
         String::from_utf8_lossy(output).into_owned()
@@ -172,20 +174,20 @@ fn names_of_rest(output: &[u8], kept: &Kept, policy: &Policy) -> String {
     let shown = [Text::from(kept.head.as_str()), Text::from(kept.tail.as_deref().unwrap_or_default())];
     let gone = Chars::of(&searched) - shown[0].chars() - shown[1].chars();
     let mut mentioned = Mentioned::in_texts(&shown);
-    names::list(&redact(&searched).text, &mut mentioned, policy.names.room(gone, &policy.count))
+    mentions::list(&redact(&searched).text, &mut mentioned, policy.names.room(gone, &policy.count))
         .unwrap_or_default()
 }
 
 impl TruncatePlan {
-    /// The same plan, or the whole output where the cut would not make it shorter: the model would pay for a notice and
-    /// see less. Bytes that are not UTF-8 are told of in any case.
+    /// Returns the plan, or the whole output if the cut would not make it shorter: the model would pay for a notice and
+    /// see less. Bytes that are not UTF-8 are reported in any case.
     fn unless_longer(self, output: &[u8]) -> TruncatePlan {
         let gains_much = self.original_bytes > self.kept_bytes.saturating_add(LONGEST_NOTICE);
         let Ok(whole) = std::str::from_utf8(output) else { return self };
         if !self.loses() || gains_much {
             return self;
         }
-        // The output is spilled after this, so how long its address will be is not known; a handle is the usual one.
+        // The output is spilled after this, so the length of its address is unknown; a handle is typical.
         let handle = Address::Handle(format!("spill_{:032x}", 0));
         let spill = if self.may_spill { Spill::Saved(handle) } else { Spill::Off };
         if self.render(&spill).chars() < Chars::of(whole) {
@@ -201,21 +203,21 @@ impl TruncatePlan {
         }
     }
 
-    /// Whether anything of the output would be lost without a spill.
+    /// Returns whether content would be lost without a spill.
     pub fn loses(&self) -> bool {
         self.truncated || self.lines_shortened > 0 || self.lossy
     }
 
-    /// Whether the caller should spill the whole output before going on.
+    /// Returns whether the caller should spill the whole output before rendering.
     pub fn wants_spill(&self) -> bool {
         self.may_spill && self.loses()
     }
 
-    /// What the model is shown.
+    /// Returns the text for the model.
     pub fn render(&self, spill: &Spill) -> Text {
         if !self.truncated {
             return match spill {
-                // Something is missing all the same, and the model should know where it is.
+                // Content is missing nevertheless, and the model should know where it is.
                 Spill::Saved(address) if self.loses() => Text::from(format!(
                     "{}\n\n---\n[Long lines were shortened or bytes replaced]\n[{address}]\n",
                     self.kept.head
@@ -229,7 +231,7 @@ impl TruncatePlan {
         }
     }
 
-    /// The notice alone: how much of how much is shown, and where the whole is.
+    /// Returns the notice: how much is shown, and where the whole is.
     pub fn message(&self, spill: &Spill) -> String {
         let (was, is) = (format_bytes(self.original_bytes), format_bytes(self.kept_bytes));
         let (lines, kept) = (self.original_lines, self.kept_lines);
@@ -286,7 +288,7 @@ impl TruncatePlan {
     }
 }
 
-/// `512B`, `1.5KB`, `2.0MB`.
+/// Formats a size: `512B`, `1.5KB`, `2.0MB`.
 pub fn format_bytes(bytes: u64) -> String {
     const KB: f64 = 1024.0;
     let size = bytes as f64;
@@ -299,7 +301,7 @@ pub fn format_bytes(bytes: u64) -> String {
     }
 }
 
-/// The limits that hold for one tool.
+/// Limits for one tool.
 struct Limits {
     lines: u64,
     bytes: u64,
@@ -309,7 +311,7 @@ struct Limits {
     head_share: f64,
 }
 
-/// What one end of an output may take.
+/// Limits for one end of an output.
 #[derive(Clone, Copy)]
 struct Budget {
     lines: u64,
@@ -339,7 +341,7 @@ impl Limits {
         }
     }
 
-    /// The longest that lines may be so that what is kept of the output is filled: an output of one long line is cut by its
+    /// Returns the maximum length of lines that uses all the room: an output of one long line is cut by its
     /// size, one of many lines by its lines.
     fn line_chars_to_fit(&self, output: &[u8]) -> Chars {
         let longest = forward(output).map(<[u8]>::len).max().unwrap_or_default();
@@ -347,7 +349,7 @@ impl Limits {
             return self.line_chars;
         }
         let room = Chars(self.bytes).min(self.chars);
-        // Where both ends are kept, a line that is all of the output is shown in two pieces.
+        // If both ends are kept, a line that is the whole output is shown in two pieces.
         let room = if self.keep == Keep::HeadTail { room.share(0.5) } else { room };
         let lengths = forward(output).map(|line| Chars(line.len() as u64 + 1));
         // The marker of a shortened line takes room too.
@@ -393,7 +395,7 @@ struct Taken {
     text: String,
     lines: u64,
     bytes: u64,
-    /// Bytes of the output that these lines stand for.
+    /// Bytes of the output that these lines represent.
     consumed: usize,
 }
 
@@ -420,7 +422,7 @@ impl Cutter<'_> {
         (Kept { head: head.text, tail, names: String::new() }, lines, bytes)
     }
 
-    /// Take whole lines while the budget lasts; a line over the line limit is shortened first.
+    /// Takes whole lines while the budget lasts; a line over the line limit is shortened first.
     fn lines<'o>(&mut self, lines: impl Iterator<Item = &'o [u8]>, budget: Budget, end: End) -> Taken {
         let mut pieces: Vec<Cow<'o, str>> = Vec::new();
         let mut taken = Taken { text: String::new(), lines: 0, bytes: 0, consumed: 0 };
@@ -433,7 +435,7 @@ impl Cutter<'_> {
             }
             let (mut piece, shortened) = self.line(line, end);
             if taken.lines == 0 && piece.len() as u64 >= budget.bytes && budget.bytes > 0 {
-                // Not even one line fits: rather a part of it than nothing.
+                // Not even one line fits: a part of it is better than nothing.
                 piece = Cow::Owned(within(&piece, budget.bytes as usize - 1, end).to_owned());
             }
             let bytes = piece.len() as u64 + 1;
@@ -460,7 +462,7 @@ impl Cutter<'_> {
                     taken.consumed += part.len().min(line.len());
                     pieces.push(Cow::Owned(part.to_owned()));
                 } else if newline <= budget.chars - chars && end == End::Head {
-                    // The limit falls right behind a newline, which still fits.
+                    // The limit is right after a newline, which still fits.
                     pieces.push(Cow::Borrowed(""));
                 }
                 break;
@@ -514,13 +516,13 @@ impl Cutter<'_> {
     }
 }
 
-/// Move a cut back to where a character starts, so that cutting alone makes no invalid bytes.
+/// Moves a cut back to the start of a character, so that cutting creates no invalid bytes.
 fn boundary(line: &[u8], at: usize) -> usize {
     let is_inside = |at: &usize| line.get(*at).is_some_and(|byte| *byte as i8 <= -0x41);
     (at.saturating_sub(3)..=at).rev().find(|at| !is_inside(at)).unwrap_or(at)
 }
 
-/// One end of a text, of at most so many bytes.
+/// Returns one end of a text with at most `most` bytes.
 fn within(text: &str, bytes: usize, end: End) -> &str {
     match end {
         End::Head => &text[..text.floor_char_boundary(bytes)],
@@ -528,7 +530,7 @@ fn within(text: &str, bytes: usize, end: End) -> &str {
     }
 }
 
-/// The lines of an output, first to last.
+/// Lines of an output, first to last.
 fn forward(output: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(output);
     std::iter::from_fn(move || {
@@ -543,7 +545,7 @@ fn forward(output: &[u8]) -> impl Iterator<Item = &[u8]> {
     })
 }
 
-/// The lines of an output, last to first.
+/// Lines of an output, last to first.
 fn backward(output: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut rest = Some(output);
     std::iter::from_fn(move || {

@@ -1,6 +1,7 @@
 //! Dependencies between the crates of a workspace, read from their manifests and compared with the map.
 //!
-//! `cargo metadata` would refuse a workspace with a cycle before this tool could report its place, and has no line numbers.
+//! Not `cargo metadata`: it rejects a workspace with a cycle before this tool could report its place, and it has no line
+//! numbers.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -73,7 +74,7 @@ pub(crate) fn check(crates: &[Crate], rules: &Rules) -> Vec<String> {
     let names: BTreeSet<&str> = crates.iter().map(|member| member.name.as_str()).collect();
     let mut graph = Graph::default();
     let mut violations = Vec::new();
-    for name in rules.only.keys().chain(rules.unresolved.keys()) {
+    for name in rules.only.keys() {
         if !names.contains(name.as_str()) {
             violations.push(format!("{FILE}: unknown crate `{name}`"));
         }
@@ -83,7 +84,7 @@ pub(crate) fn check(crates: &[Crate], rules: &Rules) -> Vec<String> {
             if !names.contains(dependency.name.as_str()) {
                 continue;
             }
-            // Tests of a crate may use what depends on it.
+            // Tests of a crate may use crates that depend on it.
             if !dependency.is_for_tests {
                 graph.add(&member.name, &dependency.name, dependency.place.clone());
             }

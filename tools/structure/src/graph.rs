@@ -35,12 +35,6 @@ impl Graph {
         }
     }
 
-    /// Returns the graph without some of its edges.
-    pub(crate) fn without(&self, left_out: &BTreeSet<Edge>) -> Graph {
-        let edges = self.edges.iter().filter(|(edge, _)| !left_out.contains(edge));
-        Graph { edges: edges.map(|(edge, place)| (edge.clone(), place.clone())).collect() }
-    }
-
     /// Returns short cycles that together contain every edge that is part of a cycle. All cycles would be too many to read: a group
     /// of ten modules that use each other has a million of them.
     pub(crate) fn cycles(&self) -> Vec<Vec<Edge>> {
@@ -70,11 +64,6 @@ impl Graph {
             format!("cycle of {kind}: {} -> {}{}", nodes.join(" -> "), nodes[0], edges.collect::<String>())
         };
         self.cycles().iter().map(describe).collect()
-    }
-
-    /// Returns whether an edge is part of a cycle.
-    pub(crate) fn is_cyclic(&self, edge: &Edge) -> bool {
-        self.edges.contains_key(edge) && self.shortest_path(&edge.1, &edge.0).is_some()
     }
 
     fn shortest_path(&self, from: &str, to: &str) -> Option<Vec<&Edge>> {

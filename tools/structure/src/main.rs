@@ -34,8 +34,7 @@ fn check(root: &Path) -> Result<(String, u8), String> {
     let mut violations = crates::check(&crates, &rules);
     let mut report = String::new();
     for member in &crates {
-        let unresolved = rules.unresolved.get(&member.name).map_or(&[][..], Vec::as_slice);
-        let checked = modules::check(root, member, unresolved)?;
+        let checked = modules::check(root, member)?;
         report += &format!("{}: {} modules, {} in cycles\n", member.name, checked.modules, checked.cyclic);
         violations.extend(checked.violations);
     }

@@ -4,20 +4,19 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::crates::Crate;
-use crate::graph::{Edge, Graph};
-use crate::rules::FILE;
+use crate::graph::Graph;
 use crate::source::{Source, read_source};
 
 /// Result of the check of one crate.
 pub(crate) struct Checked {
     pub(crate) modules: usize,
-    /// How many of them are in a cycle, listed as unresolved or not.
+    /// Number of modules in cycles.
     pub(crate) cyclic: usize,
     pub(crate) violations: Vec<String>,
 }
 
-/// Looks for cycles in a crate. `unresolved` are dependencies that are known to close some.
-pub(crate) fn check(root: &Path, member: &Crate, unresolved: &[String]) -> Result<Checked, String> {
+/// Looks for cycles in a crate.
+pub(crate) fn check(root: &Path, member: &Crate) -> Result<Checked, String> {
     let folder = member.folder.join("src");
     let file = ["lib.rs", "main.rs"].into_iter().find(|file| root.join(&folder).join(file).is_file());
     let file = file.ok_or_else(|| format!("{}: neither lib.rs nor main.rs", folder.display()))?;
@@ -36,35 +35,24 @@ pub(crate) fn check(root: &Path, member: &Crate, unresolved: &[String]) -> Resul
             )),
         }
     }
-    let name = &member.name;
-    let mut left_out: BTreeSet<Edge> = BTreeSet::new();
-    for entry in unresolved {
-        let edge = entry.split_once(" -> ").map(|(from, to)| (from.to_owned(), to.to_owned()));
-        match edge.filter(|edge| graph.is_cyclic(edge)) {
-            Some(edge) => drop(left_out.insert(edge)),
-            None => violations.push(format!(
-                "{FILE}: `unresolved.{name}` lists `{entry}`, which is in no cycle; delete the entry"
-            )),
-        }
-    }
     let cyclic: BTreeSet<String> = graph.cycles().into_iter().flatten().map(|(from, _)| from).collect();
-    violations.extend(graph.without(&left_out).describe_cycles(&format!("modules in {name}")));
+    violations.extend(graph.describe_cycles(&format!("modules in {}", member.name)));
     Ok(Checked { modules: source.modules.len(), cyclic: cyclic.len(), violations })
 }
 
-/// Where a path leads.
+/// Target of a path.
 enum Target<'a> {
-    /// A top-level module, or the file of the root for what it defines itself.
+    /// A top-level module, or the root's file for items that it defines.
     Module(&'a str),
     /// Another crate, which the root re-exports.
     Elsewhere,
     Unknown,
 }
 
-/// Follows a path through what the root of the crate imports and re-exports.
+/// Follows a path through imports and re-exports of the crate's root.
 fn top_level<'a>(source: &'a Source, path: &'a [String], root: &'a str) -> Target<'a> {
     let mut path = path;
-    // Re-exports of re-exports end after as many steps as there are names.
+    // Chains of re-exports end after at most one step per name.
     for step in 0..=source.imports.len() {
         if let [first, rest @ ..] = path
             && (first == "crate" || first == "self")
@@ -84,6 +72,6 @@ fn top_level<'a>(source: &'a Source, path: &'a [String], root: &'a str) -> Targe
             None => return Target::Unknown,
         }
     }
-    // An import of a crate under its own name.
+    // An import of another crate by its own name.
     Target::Elsewhere
 }

@@ -24,10 +24,6 @@ pub(crate) struct Rules {
     /// The crates of the workspace that a crate may depend on. A crate that is not listed may depend on every library.
     #[serde(default)]
     pub(crate) only: BTreeMap<String, Vec<String>>,
-    /// Dependencies between modules of a crate that close a cycle and are not resolved yet, as `from -> to`. One that is no
-    /// longer part of a cycle is an error, so that the list can only become shorter.
-    #[serde(default)]
-    pub(crate) unresolved: BTreeMap<String, Vec<String>>,
 }
 
 impl Rules {

@@ -14,14 +14,14 @@ use syn::{Attribute, ImplItem, Item, UseTree};
 
 use crate::graph::Place;
 
-/// A crate's source as far as it matters here.
+/// Modules and paths in a crate's source.
 #[derive(Default)]
 pub(crate) struct Source {
     /// Modules that the root declares.
     pub(crate) modules: BTreeSet<String>,
     /// Names that the root imports or re-exports, with their paths.
     pub(crate) imports: BTreeMap<String, Vec<String>>,
-    /// Names of what the root itself defines.
+    /// Names of items that the root defines.
     pub(crate) defined: BTreeSet<String>,
     pub(crate) references: Vec<Reference>,
 }
@@ -38,7 +38,7 @@ pub(crate) struct Reference {
 /// Reads a crate from its root file. `folder` and `file` are relative to `workspace`.
 pub(crate) fn read_source(workspace: &Path, folder: &Path, file: &str) -> Result<Source, String> {
     let mut source = Source::default();
-    // The folder is the one in which the modules of a file are.
+    // The directory that contains the modules of the current file.
     let mut queue = vec![(folder.join(file), folder.to_owned(), Vec::new())];
     while let Some((file, folder, module)) = queue.pop() {
         let text = std::fs::read_to_string(workspace.join(&file))
@@ -76,7 +76,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Notes what paths of the form `crate::Name` lead to.
+    /// Records the targets of paths of the form `crate::Name`.
     fn read_root(&mut self, items: &[Item]) {
         for item in items.iter().filter(|item| !is_for_tests(attributes(item))) {
             let defined = match item {
@@ -126,7 +126,7 @@ impl Reader<'_> {
                 let above = &self.module[..self.module.len().checked_sub(levels)?];
                 Some(above.iter().chain(&path[start + levels..]).cloned().collect())
             }
-            // A single name may be a variable that is called as a module is.
+            // A single name may be a variable with the name of a module.
             name if self.module.is_empty() => {
                 let is_module = !rest.is_empty() && self.source.modules.contains(name);
                 (is_module || self.source.imports.contains_key(name)).then(|| path.to_vec())
@@ -149,7 +149,7 @@ impl Reader<'_> {
                 other => {
                     self.refer(&std::mem::take(&mut path), line);
                     match other {
-                        // After two colons it belongs to a path of another crate or to a type in brackets.
+                        // After two colons, it belongs to a path of another crate or to a type in angle brackets.
                         TokenTree::Ident(name) if colons != 2 => {
                             line = name.span().start().line;
                             path.push(name.to_string());
@@ -211,7 +211,7 @@ impl<'ast> Visit<'ast> for Reader<'_> {
         syn::visit::visit_path(self, path);
     }
 
-    /// Not the path of `pub(crate)` and its like, which uses nothing.
+    /// Skips paths like that of `pub(crate)`, which do not use the module.
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {}
 
     fn visit_macro(&mut self, item: &'ast syn::Macro) {

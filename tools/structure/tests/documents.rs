@@ -99,7 +99,7 @@ fn requirements_of(name: &str) -> impl Iterator<Item = u32> {
     })
 }
 
-/// Returns what is wrong with the list of requirements, given the names of all tests.
+/// Returns the problems of the list of requirements, given the names of all tests.
 fn check_requirements(document: &str, tests: &[String]) -> Vec<String> {
     let listed: Vec<u32> = document
         .lines()

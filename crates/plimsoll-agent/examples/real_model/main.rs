@@ -4,9 +4,9 @@
 //! real_model URL [--turns N] [--run direct|unmanaged|learned|configured|delegation]
 //! ```
 //!
-//! URL is a server of OpenAI Chat Completions with a small window, such as `llama_cpp.server` with 8,192 tokens. Each turn
-//! reads files of this repository, every tenth more than the model's whole window; the calls are scripted, everything else
-//! (answers, summaries, usage, refusals) is the model's and the server's own.
+//! URL is a server of OpenAI Chat Completions with a small window, such as `llama_cpp.server` with 8,192 tokens. Each
+//! turn reads files of this repository, every tenth more than the model's whole window; the calls are scripted,
+//! everything else (answers, summaries, usage, refusals) is the model's and the server's own.
 //!
 //! - `direct`: a few turns without scripted calls, streamed by the server itself, the last longer than the window.
 //! - `unmanaged`: nothing is reduced. It has to die, and says in which turn.
@@ -26,7 +26,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use plimsoll::receipt::Made;
+use plimsoll::plan::SummaryOrigin;
 use plimsoll::{Limits, Plan, Policy, Preset, SessionId, Tokens};
 use plimsoll_agent::{Agent, EventSink, Model, RunEnd, ToolSet};
 use plimsoll_providers::{ClientOptions, Endpoint, ModelRef, Wire};
@@ -135,7 +135,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("; ").into()) }
 }
 
-/// The model behind an address.
+/// The model at an address.
 fn model(url: &str, limits: Option<Limits>) -> Result<Model, Box<dyn Error>> {
     let name = ModelRef { provider: "llama-cpp".into(), model: "smollm2-135m-instruct".into() };
     let endpoint = Endpoint::new(Wire::Chat, url, None)?;
@@ -234,7 +234,7 @@ fn summaries(archive: &Archive, session: &SessionId) -> Result<(u64, u64), Box<d
     let (mut by_model, mut without_model) = (0, 0);
     for receipt in archive.store().receipts(session, None, u64::from(u32::MAX))? {
         match receipt.plan {
-            Plan::Compact(plan) if plan.made == Made::ByModel => by_model += 1,
+            Plan::Compact(plan) if plan.made == SummaryOrigin::ByModel => by_model += 1,
             Plan::Compact(_) => without_model += 1,
             _ => {}
         }

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use crate::upstream::{Answer, Upstream};
 
-/// What the model is made to say instead of its own answer.
+/// Replacement of the model's answer.
 #[derive(Clone, Debug)]
 pub(crate) struct ScriptedAnswer {
     /// Words before the calls; models often have none.
@@ -33,7 +33,7 @@ pub(crate) struct Exchange {
     pub(crate) took: Duration,
 }
 
-/// What a request was for.
+/// Purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asked {
     /// The next answer of the conversation.
@@ -67,7 +67,7 @@ impl Shim {
         self.server.url()
     }
 
-    /// What the model says to the next requests that the real server accepts; after that it speaks for itself.
+    /// Replacements for the answers to the next accepted requests.
     pub(crate) fn script(&self, answers: Vec<ScriptedAnswer>) {
         lock(&self.state).script = answers.into();
     }
@@ -137,7 +137,7 @@ fn is_summary(body: &Value) -> bool {
     !has_tools || body.get("tool_choice").is_some_and(|choice| choice == "none")
 }
 
-/// What the model itself said.
+/// Text of the model's answer.
 fn spoken(body: &Value) -> Reply {
     let text = body.pointer("/choices/0/message/content").and_then(Value::as_str).unwrap_or_default();
     let finish = match body.pointer("/choices/0/finish_reason").and_then(Value::as_str) {
@@ -154,7 +154,7 @@ fn usage_of(body: &Value) -> Usage {
     Usage::new(Tokens(count("/usage/prompt_tokens")), Tokens(count("/usage/completion_tokens")))
 }
 
-/// What went wrong at the real server besides refusals; such a run says nothing.
+/// Errors of the real server other than rejections; they invalidate a run.
 pub(crate) fn check_exchanges(exchanges: &[Exchange]) -> Result<(), Box<dyn Error>> {
     match exchanges.iter().find(|exchange| !matches!(exchange.status, 200 | 400)) {
         Some(exchange) => Err(format!("the real server answered with status {}", exchange.status).into()),

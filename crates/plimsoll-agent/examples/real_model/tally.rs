@@ -12,7 +12,7 @@ use crate::shim::{Asked, Exchange};
 /// Estimates are judged from this response on: the first ones teach what the model's vocabulary is.
 const JUDGED_FROM: usize = 5;
 
-/// What happened in a run.
+/// Figures of a run.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Tally {
     weighed: Option<Tokens>,
@@ -22,7 +22,7 @@ pub(crate) struct Tally {
     pub(crate) learned: Option<u64>,
     pub(crate) reductions: BTreeMap<&'static str, u64>,
     pub(crate) summaries_asked: u64,
-    /// Tool outputs as they were printed, before anything was cut.
+    /// Size of tool outputs before truncation.
     pub(crate) output_bytes: u64,
     pub(crate) largest_output: u64,
 }
@@ -108,12 +108,12 @@ impl Misses {
     }
 }
 
-/// A run as it is reported.
+/// Report of a run.
 #[derive(Debug)]
 pub(crate) struct RunFigures {
     pub(crate) name: &'static str,
     pub(crate) turns: u64,
-    /// Why it went no further, if it did not come to its end.
+    /// Error that ended it early, if any.
     pub(crate) died: Option<String>,
     pub(crate) tally: Tally,
     pub(crate) by_model: u64,

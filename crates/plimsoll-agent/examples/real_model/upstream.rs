@@ -13,7 +13,7 @@ pub(crate) struct Upstream {
     authority: String,
 }
 
-/// What the server answered.
+/// Response of the server.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) body: Value,
@@ -33,8 +33,8 @@ impl Upstream {
 
     /// Post JSON and wait for the whole answer.
     ///
-    /// By hand instead of with an HTTP library: the connection is closed after each answer, so the body is whatever comes
-    /// until its end, and the example needs no further dependency.
+    /// By hand instead of with an HTTP library: the connection is closed after each answer, so the body is whatever
+    /// comes until its end, and the example needs no further dependency.
     pub(crate) fn post(&self, path: &str, body: &Value) -> Result<Answer, Box<dyn Error + Send + Sync>> {
         let body = body.to_string();
         let mut stream = TcpStream::connect(&self.authority)?;

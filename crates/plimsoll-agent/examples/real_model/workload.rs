@@ -1,4 +1,4 @@
-//! What the turns are about: reading this repository.
+//! Prompts of the turns: reading this repository.
 
 use std::error::Error;
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::shim::ScriptedAnswer;
 /// Files below this size are left out: the outputs are to be large.
 const LEAST: u64 = 5_000;
 
-/// So many lines are a piece: a few hundred tokens.
+/// Number of lines in a piece: a few hundred tokens.
 const PIECE: u64 = 16;
 
 /// The files that are read, in an order that mixes crates and sizes.
@@ -41,8 +41,8 @@ impl Workload {
         &self.files[at]
     }
 
-    /// A piece of a file in most turns. Every tenth turn reads a file of which layer 1 alone leaves more than the model's
-    /// window; others read a whole file, or two pieces in one answer or in two.
+    /// A piece of a file in most turns. Every tenth turn reads a file of which even layer 1 leaves more than the
+    /// model's window; others read a whole file, or two pieces in one answer or in two.
     pub(crate) fn turn(&self, number: u64) -> Task {
         let file = self.file(number);
         let whole = ("read", json!({ "path": file }));

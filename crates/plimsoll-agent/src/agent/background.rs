@@ -1,7 +1,7 @@
-//! Background tasks as the loop of an agent sees them.
+//! Interface between the loop of an agent and background tasks.
 //!
 //! A conversation has tasks, and a task is a conversation. So the loop knows tasks only by this trait, which
-//! [`TaskBoard`](crate::TaskBoard) implements on top of it.
+//! [`TaskBoard`](crate::TaskBoard) implements.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use crate::error::AgentError;
 use crate::spend::SpendMeter;
 use crate::task::TaskPoint;
 
-/// A result that comes later.
+/// Future of an operation on tasks.
 pub type TasksFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, AgentError>> + Send + 'a>>;
 
-/// A session that has nothing to do but to wait for its tasks.
+/// A session that waits for its tasks.
 #[non_exhaustive]
 pub struct AwaitingSession<'a> {
-    /// The agent that runs the session. It receives an event for each message that is taken in.
+    /// The agent that runs the session. It receives an event for each message that is appended.
     pub agent: &'a Agent,
     /// The session, to which notes are appended.
     pub session: &'a mut Session,
@@ -35,21 +35,21 @@ impl<'a> AwaitingSession<'a> {
 
 /// Runs background tasks of sessions.
 pub trait BackgroundTasks: Send + Sync {
-    /// A run of a session has begun. The tasks that are launched or resumed for it are charged to its meter.
+    /// Registers a run of a session. Tasks that are launched or resumed for it are charged to its meter.
     fn begin_run(&self, session: &SessionId, meter: &Arc<SpendMeter>);
 
-    /// Marks tasks of a session whose process is gone, and begins resumes that were waiting for them.
+    /// Marks tasks of a session whose process is gone, and starts queued resumes.
     fn look_after(self: Arc<Self>, session: SessionId) -> TasksFuture<'static, ()>;
 
-    /// Waits until a note of a task arrives and appends it to the session, or until no task is active. Returns whether the model has
-    /// something new to answer, or the run was cancelled.
+    /// Waits until a note of a task arrives and appends it to the session, or until no task is active. Returns whether
+    /// the model has something new to answer, or the run was cancelled.
     fn await_tasks<'a>(
         self: Arc<Self>,
         waiting: AwaitingSession<'a>,
         cancel: CancellationToken,
     ) -> TasksFuture<'a, bool>;
 
-    /// A point at which a process may die, for tests that let it.
+    /// Marks a point at which tests kill the process.
     #[doc(hidden)]
     fn pass(&self, _point: TaskPoint) {}
 }

@@ -1,4 +1,4 @@
-//! An agent: who speaks, with which model and tools, under which limits.
+//! An agent: profile, model, tools and limits.
 
 mod background;
 mod profile;
@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use plimsoll::compact::request::{HookText, Summariser};
-use plimsoll::{BelievedUsage, Policy, Tokens};
+use plimsoll::compact::{HookText, Summariser};
+use plimsoll::{Policy, Tokens, UsageTrust};
 use plimsoll_config::{McpServer, ProviderKeys};
 use plimsoll_providers::ToolSpec;
 use plimsoll_sandbox::Sandbox;
@@ -30,65 +30,66 @@ pub(crate) use tool::{number, optional_text, text};
 /// An agent that can run sessions. Cloning it shares its model's connections.
 #[derive(Clone)]
 pub struct Agent {
-    /// Where sessions are kept.
+    /// Archive that stores the sessions.
     pub archive: Arc<Archive>,
     /// The model.
     pub model: Model,
-    /// Who speaks, and what it may do.
+    /// Name, system prompt, tools and permissions.
     pub profile: Profile,
     /// How the window is kept under the line.
     pub policy: Arc<Policy>,
-    /// Who summarises.
+    /// Settings of summaries.
     pub compaction: Compaction,
-    /// A small model that gives new sessions a title; without one it is made of the first words.
+    /// Small model for titles; without one, the title is the first words of the prompt.
     pub title_model: Option<Model>,
     /// How tokens are counted.
     pub counting: Counting,
-    /// MCP servers by the name that their tools begin with. A conversation starts its own.
+    /// MCP servers by the prefix of their tools. Each conversation starts its own.
     pub mcp: Arc<BTreeMap<String, McpServer>>,
-    /// Confines MCP servers as it does commands; each may have grants of its own.
+    /// Sandbox of commands and MCP servers. Servers may have further grants.
     pub sandbox: Arc<Sandbox>,
-    /// Keys of providers, which MCP servers are not given.
+    /// Keys of providers, which are removed from the environment of MCP servers.
     pub keys: ProviderKeys,
-    /// The directory it works in.
+    /// The project's directory.
     pub directory: PathBuf,
-    /// Who runs the session, in words for a person who finds it taken.
+    /// Description of this process, shown to a user who finds the session in use.
     pub holder: String,
-    /// Whether a session is taken although another process runs it.
+    /// Whether to take over a session that another process runs.
     pub take_over: TakeOver,
-    /// For how long the right to run a session is taken and renewed.
+    /// Duration of the session's lease, after which it is renewed.
     pub lease: Duration,
-    /// The time.
+    /// The clock.
     pub clock: Clock,
-    /// Asks a person about calls that no rule decides; without one they are denied.
+    /// Asks the user about calls that no rule decides; without it they are denied.
     pub asker: Option<Arc<dyn Asker>>,
-    /// Have a say in calls and compactions, one after the other.
+    /// Hooks, called in this order.
     pub hooks: Vec<Arc<dyn Hooks>>,
     /// Receives every event.
     pub events: EventSink,
-    /// Runs its background tasks; without one it has none.
+    /// Runs background tasks; without it there are none.
     pub tasks: Option<Arc<dyn BackgroundTasks>>,
-    /// What the run that launched it spends, for a background task: what it spends is charged there too.
+    /// For a background task: the meter of the run that launched it, which is charged too.
     pub charged_to: Option<Arc<SpendMeter>>,
-    /// What its user should know of how it is set up, told whenever a session is opened.
+    /// Messages about the configuration, reported whenever a session is opened.
     pub notices: Vec<String>,
 }
 
-/// Who summarises.
+/// Settings of summaries.
 #[derive(Clone, Default)]
+#[non_exhaustive]
 pub struct Compaction {
-    /// The model; the session's own, in the form that its cache holds already, if none is named.
+    /// The model. By default the session's own, in the form that its cache contains.
     pub model: Option<Model>,
-    /// Takes the place of the engine's instruction.
+    /// Replaces the engine's instruction.
     pub prompt: Option<String>,
-    /// Added to the instruction.
+    /// Text that is added to the instruction.
     pub context: Vec<String>,
-    /// The longest summary; as the policy and the model's limits have it if it is not set.
+    /// Maximum length of a summary. By default it follows from the policy and the model's limits.
     pub output: Option<Tokens>,
 }
 
 impl Agent {
-    /// Settings of the sessions that this agent runs.
+    /// Returns the settings of this agent's sessions.
     pub(crate) fn builder(&self) -> SessionBuilder {
         let limits = self.model.limits;
         let known = self.policy.limits(&self.model.name.model, limits);
@@ -110,21 +111,21 @@ impl Agent {
             .summary_hook(self.own_summary_text())
             .overhead(overhead(&self.profile.system, &self.profile.tools.specs()))
             .counting(self.counting.clone())
-            // What another tool recorded is of requests with its own system prompt and tools.
-            .believed_usage(BelievedUsage::Own)
+            // Usage recorded by another tool is for requests with other system prompts and tools.
+            .believed_usage(UsageTrust::Own)
             .holder(self.holder.clone())
             .take_over(self.take_over.clone())
             .lease(self.lease)
             .clock(self.clock.clone())
     }
 
-    /// What the agent itself has to say about a summary.
+    /// Returns the agent's own text for summary requests.
     pub(crate) fn own_summary_text(&self) -> HookText {
         let (context, prompt) = (self.compaction.context.clone(), self.compaction.prompt.clone());
         HookText { context, prompt, focus: None }
     }
 
-    pub(crate) fn tell(&self, event: &Event) {
+    pub(crate) fn emit(&self, event: &Event) {
         (self.events)(event);
     }
 }
@@ -136,12 +137,12 @@ impl From<&Model> for SessionModel {
     }
 }
 
-/// The system prompt and the tools of an agent, as the session counts them.
+/// Returns the system prompt and tools in the form that the session counts.
 pub(crate) fn overhead(system: &[String], specs: &[ToolSpec]) -> Overhead {
     Overhead::default().system(system.join("\n\n")).tools(declared(specs))
 }
 
-/// Declarations of tools, one text for each.
+/// Returns the declarations of tools, one text for each.
 pub(crate) fn declared(specs: &[ToolSpec]) -> Vec<String> {
     specs.iter().map(|tool| format!("{}\n{}\n{}", tool.name, tool.description, tool.schema)).collect()
 }

@@ -1,4 +1,4 @@
-//! Who speaks, and what it may do.
+//! Name, system prompt, tools and permissions of an agent.
 
 use std::path::PathBuf;
 
@@ -8,45 +8,48 @@ use plimsoll_sandbox::{EffectiveRules, Permissions, matches};
 use super::ToolSet;
 use crate::spend::RunLimits;
 
-/// Who speaks, and what it may do.
+/// Name, system prompt, tools and permissions of an agent.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Profile {
-    /// The agent's name, recorded with its answers.
+    /// Name, recorded with its answers.
     pub name: String,
-    /// The system prompt, in pieces from the most stable to the least.
+    /// System prompt, in parts from the most stable to the least.
     pub system: Vec<String>,
-    /// What it can do.
+    /// Tools.
     pub tools: ToolSet,
-    /// Tools that it has or has not, where they are known only later: those of MCP servers. The last that matches decides.
+    /// Switches for tools that become known later, those of MCP servers. The last match decides.
     pub switches: Vec<ToolSwitch>,
-    /// What of that it may do.
+    /// Permissions for its tools.
     pub permissions: Permissions,
-    /// So many of these rules, from the first, hold for all agents; those of this one and of flags follow.
+    /// Number of leading rules that apply to all agents. Rules of this agent and of flags follow.
     pub general_rules: usize,
-    /// Places that only a rule which names them opens for changes, wherever they lie.
+    /// Places where changes need a rule that names them.
     pub closed: Vec<PathBuf>,
-    /// What those that launched it have and may, for a background task: it may do nothing that one of them may not.
+    /// For a background task: bounds of the agents that launched it. A task never has permissions that its ancestors
+    /// lack.
     pub bounds: Vec<Bound>,
-    /// Whether a run waits for the session's background tasks when the model has said its last word, and lets it answer
-    /// what came of them. A host that stays takes their notes later instead.
+    /// Whether a run waits for background tasks after the last answer and lets the model answer their results. An
+    /// interactive host takes in their notes later instead.
     pub awaits_tasks: bool,
-    /// When a run ends at the latest.
+    /// Limits of a run.
     pub limits: RunLimits,
 }
 
-/// What one agent has and may, as a bound for the tasks that it launches.
+/// Permissions of one agent, as a bound for the tasks that it launches.
 #[derive(Clone, Debug, Default)]
+#[non_exhaustive]
 pub struct Bound {
-    /// What it may do.
+    /// Permissions.
     pub permissions: Permissions,
-    /// So many of these rules, from the first, hold for all agents.
+    /// Number of leading rules that apply to all agents.
     pub general_rules: usize,
-    /// Tools that it has or has not. The last that matches decides.
+    /// Switches of its tools. The last match decides.
     pub switches: Vec<ToolSwitch>,
 }
 
 impl Bound {
-    /// Whether it has a tool of that name, by its switches alone.
+    /// Returns whether its own switches enable a tool.
     pub(crate) fn has(&self, tool: &str) -> bool {
         is_on(&self.switches, tool)
     }
@@ -57,8 +60,8 @@ fn is_on(switches: &[ToolSwitch], tool: &str) -> bool {
 }
 
 impl Profile {
-    /// Whether it has a tool of that name, by its switches and by those of the agents above it. A tool that one of them is
-    /// without would let it do through a task what it cannot do itself.
+    /// Returns whether its switches and those of the agents above it enable a tool. Otherwise an agent could do through
+    /// a task what it cannot do itself.
     pub(crate) fn wants(&self, tool: &str) -> bool {
         is_on(&self.switches, tool) && self.bounds.iter().all(|bound| bound.has(tool))
     }
@@ -69,7 +72,7 @@ impl Profile {
         EffectiveRules::new(&self.permissions).within(above).closing(&self.closed).granting(granted)
     }
 
-    /// What bounds the tasks of this agent: what bounds it, and what it has and may itself.
+    /// Returns the bounds of this agent's tasks: its own bounds, and itself.
     pub(crate) fn bounds_below(&self) -> Vec<Bound> {
         let own = Bound {
             permissions: self.permissions.clone(),

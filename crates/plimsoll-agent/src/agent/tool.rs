@@ -1,7 +1,7 @@
-//! Tools that a model may call: the trait, a call, and a set of them.
+//! Tools that a model may call: the trait, a call, and a set of tools.
 //!
-//! A tool blocks, and prints into a writer that cuts and spills while it prints (layer 1), so that an output of any size
-//! needs little memory. The loop runs it on a thread of its own.
+//! A tool blocks and prints into a writer that truncates and spills meanwhile, so an output of any size needs little
+//! memory. The loop runs it on its own thread.
 
 use std::io::{self, Write as Output};
 use std::path::Path;
@@ -20,24 +20,25 @@ use crate::ask::Preview;
 use crate::event::EventSink;
 use crate::ledger::FileLedger;
 
-/// Something that a model can call.
+/// A tool that a model can call.
 pub trait Tool: Send + Sync {
-    /// How it is declared to the model.
+    /// Returns the declaration for the model.
     fn spec(&self) -> &ToolSpec;
 
-    /// What it does to the world.
+    /// Returns what the tool can affect.
     fn access(&self) -> Access;
 
-    /// What a call with this input is about, as permissions are held against it.
+    /// Returns the subject of a call, which permissions are checked against.
     fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError>;
 
-    /// What a call would do, in detail, for a person who is asked, if that is more than what it is about.
+    /// Returns details for the user who is asked about a call, if they are more than its subject.
     fn preview(&self, _input: &Value, _subject: &Subject, _directory: &Path) -> Option<Preview> {
         None
     }
 
-    /// Why a call would fail as things are, so that no person is asked about it. Only told of files that may be read.
-    fn foresee(
+    /// Returns an error if the call would fail anyway, so that the user is not asked. Only called for files that may be
+    /// read.
+    fn precheck(
         &self,
         _input: &Value,
         _subject: &Subject,
@@ -47,66 +48,67 @@ pub trait Tool: Send + Sync {
         Ok(())
     }
 
-    /// The setting that such a call needs besides being allowed, as a line of `plimsoll.toml`.
+    /// Returns the setting that such a call needs besides permission, as a line of `plimsoll.toml`.
     fn also_needs(&self, _subject: &Subject) -> Option<String> {
         None
     }
 
-    /// What the calls of it are held to by the system, where it confines them.
+    /// Returns how the system confines its calls, if it does.
     fn confinement(&self) -> Option<&Confinement> {
         None
     }
 
-    /// The MCP server that it belongs to, if it belongs to one.
+    /// Returns the MCP server that provides the tool, if any.
     fn server(&self) -> Option<&str> {
         None
     }
 
-    /// A call of an earlier process is still in the window: what it opened to the model is open again.
+    /// Restores access that a call of an earlier process gave to the model and that is still in the window.
     fn reopen(&self, _input: &Value, _files: &FileLedger) {}
 
-    /// Whether calls of it may run beside others.
+    /// Returns whether its calls may run concurrently with others.
     fn is_parallel(&self) -> bool {
         self.access() != Access::Act
     }
 
-    /// Run one call, and write its output to `out`.
+    /// Runs a call and writes its output to `out`.
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Output) -> Result<(), ToolError>;
 }
 
 /// A call that is being made.
+#[non_exhaustive]
 pub struct ToolCall<'a> {
-    /// The agent whose model has made the call.
+    /// The agent whose model made the call.
     pub agent: &'a Agent,
-    /// Its session.
+    /// ID of the session.
     pub session: &'a SessionId,
-    /// The call's part.
+    /// ID of the call's part.
     pub part: &'a PartId,
-    /// What the model gave.
+    /// Input from the model.
     pub input: &'a Value,
-    /// What the call is about, as it was held against the permissions. A tool opens this and resolves no path again, so that
-    /// a link made after the check leads nowhere else.
+    /// Subject of the call, against which permissions were checked. A tool opens this and resolves no path again, so
+    /// that a link created after the check has no effect.
     pub subject: &'a Subject,
-    /// What the model knows of files.
+    /// File contents that the model has seen.
     pub files: &'a FileLedger,
     /// The project's directory, with links resolved.
     pub directory: &'a Path,
     /// Recorder of the call, with a handle of its session.
     pub record: &'a plimsoll_session::ToolCall,
-    /// For tools that have to wait for something asynchronous.
+    /// Runtime for asynchronous work.
     pub runtime: &'a Handle,
     /// Receives events of the call.
     pub events: &'a EventSink,
-    /// Set when the run is cancelled or given up; a tool ends soon after.
+    /// Set when the run is cancelled or dropped. The tool should then end soon.
     pub cancel: &'a CancellationToken,
-    /// Whether a file that is met on the way may be read: a tool that walks a directory asks for each.
+    /// Returns whether a file found during the call may be read. For tools that walk directories.
     pub may_read: &'a (dyn Fn(&Path) -> bool + Sync),
-    /// What the rules say of another address that is met on the way: a tool that is redirected asks for each.
+    /// Returns the rules' decision about another address. For tools that follow redirects.
     pub judge_address: &'a (dyn Fn(&str) -> Action + Sync),
 }
 
 impl ToolCall<'_> {
-    /// The path that the call is about, with links resolved.
+    /// Returns the path of the call's subject, with links resolved.
     pub(crate) fn path(&self) -> Result<&Path, ToolError> {
         match self.subject {
             Subject::Path { real, .. } => Ok(real),
@@ -116,7 +118,7 @@ impl ToolCall<'_> {
 }
 
 impl ToolCall<'_> {
-    /// The model has been shown a file. It is recorded with the call, so that another process knows it too.
+    /// Records that the model has seen a file. The record is stored with the call, so other processes know it too.
     pub(crate) fn note_seen(&self, path: &Path, hash: blake3::Hash) -> Result<(), ToolError> {
         self.files.note(path, *hash.as_bytes());
         let Some(name) = path.to_str() else { return Ok(()) };
@@ -126,83 +128,84 @@ impl ToolCall<'_> {
     }
 }
 
-/// Why a tool has no answer, in words that let the model do better.
+/// Error of a tool, worded for the model.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ToolError {
-    /// What the model gave makes no sense.
+    /// The input is invalid.
     #[error("{0}")]
     Input(String),
-    /// It did not work.
+    /// The call failed.
     #[error("{0}")]
     Failed(String),
-    /// The tool itself does not allow it.
+    /// The tool itself denied the call.
     #[error("{why}")]
     Denied {
-        /// Why, for the model.
+        /// Reason for the model.
         why: String,
-        /// The line of `plimsoll.toml` that would allow it.
+        /// Line of `plimsoll.toml` that would allow it.
         setting: String,
     },
     /// The run was cancelled.
     #[error("Interrupted: the run was cancelled while this call was being made.")]
     Cancelled,
-    /// The output could not be taken.
-    #[error("the output could not be kept: {0}")]
+    /// The output could not be stored.
+    #[error("the output could not be stored: {0}")]
     Output(#[from] io::Error),
 }
 
-/// The tools of an agent, in the order in which they are declared.
+/// Tools of an agent, in the order of their declaration.
 #[derive(Clone, Default)]
 pub struct ToolSet(Vec<Arc<dyn Tool>>);
 
 impl ToolSet {
-    /// No tools.
+    /// Creates an empty set.
     pub fn new() -> ToolSet {
         ToolSet::default()
     }
 
-    /// These and one more. One of the same name is replaced.
+    /// Adds a tool. One with the same name is replaced.
     pub fn with(self, tool: impl Tool + 'static) -> ToolSet {
         self.with_shared(Arc::new(tool))
     }
 
-    /// Like [`with`](ToolSet::with), for a tool that is shared.
+    /// Like [`with`](ToolSet::with), for a shared tool.
     pub fn with_shared(mut self, tool: Arc<dyn Tool>) -> ToolSet {
         self.0.retain(|known| known.spec().name != tool.spec().name);
         self.0.push(tool);
         self
     }
 
-    /// These and more. One of the same name is replaced.
+    /// Adds tools. Those with the same names are replaced.
     pub(crate) fn with_all(mut self, tools: Vec<Arc<dyn Tool>>) -> ToolSet {
         self.0.retain(|known| tools.iter().all(|tool| known.spec().name != tool.spec().name));
         self.0.extend(tools);
         self
     }
 
-    /// Each of them, or another in its place.
+    /// Applies a function to each tool.
     pub(crate) fn map(self, change: impl Fn(Arc<dyn Tool>) -> Arc<dyn Tool>) -> ToolSet {
         ToolSet(self.0.into_iter().map(change).collect())
     }
 
-    /// Without those of MCP servers, which each conversation starts for itself.
+    /// Removes the tools of MCP servers, which each conversation starts for itself.
     pub(crate) fn without_servers(mut self) -> ToolSet {
         self.0.retain(|tool| tool.server().is_none());
         self
     }
 
-    /// Only those that `keep` wants.
+    /// Removes the tools whose names `keep` rejects.
     pub fn filter(mut self, keep: impl Fn(&str) -> bool) -> ToolSet {
         self.0.retain(|tool| keep(&tool.spec().name));
         self
     }
 
-    /// The tool of that name.
+    /// Returns the tool with this name.
     pub fn get(&self, name: &str) -> Option<&Arc<dyn Tool>> {
         self.0.iter().find(|tool| tool.spec().name == name)
     }
 
-    /// What the calls of a log have opened to the model is open again.
+    /// Restores access that the calls of a log gave to the model.
     pub(crate) fn reopen(&self, log: &[plimsoll::Message], files: &FileLedger) {
         let calls = log.iter().flat_map(|message| &message.parts).filter_map(|part| part.as_tool());
         for call in calls.filter(|call| call.state.status == plimsoll::ToolStatus::Completed) {
@@ -212,29 +215,29 @@ impl ToolSet {
         }
     }
 
-    /// How they are declared.
+    /// Returns the declarations.
     pub fn specs(&self) -> Vec<ToolSpec> {
         self.0.iter().map(|tool| tool.spec().clone()).collect()
     }
 
-    /// Their names.
+    /// Returns the names.
     pub fn names(&self) -> Vec<&str> {
         self.0.iter().map(|tool| tool.spec().name.as_str()).collect()
     }
 }
 
-/// A field of the input that must be a text.
+/// Returns a required text field of the input.
 pub(crate) fn text<'v>(input: &'v Value, field: &str) -> Result<&'v str, ToolError> {
     match input.get(field) {
         Some(Value::String(text)) if !text.trim().is_empty() => Ok(text),
         Some(Value::String(_)) | Some(Value::Null) | None => {
-            Err(ToolError::Input(format!("`{field}` is missing: it must be a text")))
+            Err(ToolError::Input(format!("`{field}` is missing: it must be a string")))
         }
-        Some(other) => Err(ToolError::Input(format!("`{field}` must be a text, not {other}"))),
+        Some(other) => Err(ToolError::Input(format!("`{field}` must be a string, not {other}"))),
     }
 }
 
-/// A field that may be left out.
+/// Returns an optional text field.
 pub(crate) fn optional_text<'v>(input: &'v Value, field: &str) -> Result<Option<&'v str>, ToolError> {
     match input.get(field) {
         None | Some(Value::Null) => Ok(None),
@@ -243,9 +246,9 @@ pub(crate) fn optional_text<'v>(input: &'v Value, field: &str) -> Result<Option<
     }
 }
 
-/// A number that may be left out. Models write numbers in quotes now and then.
+/// Returns an optional number. Models sometimes write numbers in quotes.
 pub(crate) fn number(input: &Value, field: &str) -> Result<Option<u64>, ToolError> {
-    let bad = |found: &Value| ToolError::Input(format!("`{field}` must be a whole number, not {found}"));
+    let bad = |found: &Value| ToolError::Input(format!("`{field}` must be an integer, not {found}"));
     match input.get(field) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) if text.trim().is_empty() => Ok(None),

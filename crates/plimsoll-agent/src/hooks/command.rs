@@ -1,11 +1,11 @@
-//! A hook that is a command: JSON on its standard input, JSON on its standard output.
+//! Hooks that are commands: JSON on standard input, JSON on standard output.
 
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use plimsoll::compact::request::HookText;
+use plimsoll::compact::HookText;
 use plimsoll::redact::redact;
 use plimsoll_config::{HookCommand, HookEvent, ProviderKeys};
 use plimsoll_sandbox::Sandbox;
@@ -22,16 +22,16 @@ use crate::confinement::failure_hint;
 use crate::process::{remove_keys, wait_for_end};
 use crate::untrusted::clean;
 
-/// How long a hook may take where its configuration does not say.
+/// Default time limit of a hook.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// The most that a hook may print.
+/// Maximum size of a hook's output, in bytes.
 const MOST_OUTPUT: usize = 1_000_000;
-/// So much of standard error is kept, to say why a hook failed.
+/// Maximum size of standard error that is quoted when a hook fails.
 const MOST_ERRORS: usize = 4_000;
-/// How long is waited for the last of an output after its command has ended.
+/// How long to wait for the rest of the output after the command has ended.
 const GRACE: Duration = Duration::from_millis(200);
 
-/// A command of the configuration.
+/// A hook that runs a command of the configuration.
 pub struct CommandHook {
     setup: HookCommand,
     directory: PathBuf,
@@ -39,7 +39,7 @@ pub struct CommandHook {
     sandbox: Sandbox,
 }
 
-/// What a hook may answer before a call.
+/// Reply before a call.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct BeforeReply {
@@ -47,7 +47,7 @@ struct BeforeReply {
     deny: Option<String>,
 }
 
-/// What a hook may answer after a call.
+/// Reply after a call.
 #[derive(Default, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct AfterReply {
@@ -55,7 +55,7 @@ struct AfterReply {
     append: Option<String>,
 }
 
-/// What a hook may answer after a compaction in the middle of a turn.
+/// Reply after a compaction during a turn.
 #[derive(Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct AutocontinueReply {
@@ -69,35 +69,35 @@ impl Default for AutocontinueReply {
 }
 
 impl CommandHook {
-    /// A command that runs in a project's directory, without variables that hold these keys, in the sandbox of commands with what
-    /// is granted to it.
+    /// Creates a hook whose command runs in a project's directory without the variables that contain these keys, in the
+    /// sandbox of commands extended by the hook's grants.
     pub fn new(setup: HookCommand, directory: &Path, sandbox: &Sandbox, keys: ProviderKeys) -> CommandHook {
         let sandbox = sandbox.granting(&setup.grants);
         CommandHook { setup, directory: directory.to_owned(), keys, sandbox }
     }
 
-    /// Run the command, and give what it answers; the default where it says nothing.
+    /// Runs the command and parses its reply; no output means the default.
     async fn ask<T: Default + DeserializeOwned>(
         &self,
         event: HookEvent,
         about: &Value,
     ) -> Result<T, HookError> {
-        let said = self.tell(event, about).await?;
+        let said = self.request_reply(event, about).await?;
         if said.iter().all(u8::is_ascii_whitespace) {
             return Ok(T::default());
         }
-        // An object, and no list: serde would take an empty one for an answer without fields.
+        // Requires an object: serde would accept an empty list as a reply without fields.
         let object = serde_json::from_slice::<Map<String, Value>>(&said);
         let answer = object.and_then(|fields| serde_json::from_value(Value::Object(fields)));
         answer.map_err(|error| {
             let begin: String = String::from_utf8_lossy(&said).chars().take(60).collect();
             let begin = redacted(&clean(&begin, 60));
-            HookError(format!("it printed what is no answer: {error}; it begins with `{begin}`"))
+            HookError(format!("its output is not a valid reply: {error}; it begins with `{begin}`"))
         })
     }
 
-    /// Run the command, and give what it prints.
-    async fn tell(&self, event: HookEvent, about: &Value) -> Result<Vec<u8>, HookError> {
+    /// Runs the command and returns its output.
+    async fn request_reply(&self, event: HookEvent, about: &Value) -> Result<Vec<u8>, HookError> {
         if let Some(problem) = &self.setup.problem {
             return Err(HookError(problem.clone()));
         }
@@ -111,13 +111,13 @@ impl CommandHook {
     async fn run(&self, input: &str) -> Result<Vec<u8>, HookError> {
         let failed = |error: io::Error| HookError(format!("it cannot be run: {error}"));
         let (program, arguments) =
-            self.setup.command.split_first().ok_or_else(|| HookError("it has no command".to_owned()))?;
+            self.setup.command.split_first().ok_or_else(|| HookError("its command is empty".to_owned()))?;
         let path = std::env::var_os("PATH");
         let mut command = self.sandbox.command(program, &self.directory, path.as_deref()).map_err(failed)?;
         command.args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         remove_keys(&mut command, &self.keys);
-        // Whatever happens from here on, also if this future is dropped, it ends with everything it started.
+        // From here on the command and its children end with this future, even if it is dropped.
         let mut group = self.sandbox.spawn(&mut command, &self.directory).map_err(failed)?;
         let child = group.child();
         let (Some(stdin), Some(stdout), Some(stderr)) =
@@ -133,7 +133,7 @@ impl CommandHook {
         let until = Instant::now() + limit;
         let talk = async {
             let write = async {
-                // A hook need not read what it is given.
+                // A hook need not read its input.
                 let _ = stdin.write_all(input.as_bytes()).await;
                 drop(stdin);
                 Ok(())
@@ -144,13 +144,13 @@ impl CommandHook {
             };
             let complain = async {
                 read_to(&mut stderr, &mut errors, MOST_ERRORS).await;
-                // The rest is read as well: a full pipe would stop the hook.
+                // Read the rest as well: a full pipe would block the hook.
                 let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
                 Ok(())
             };
             tokio::try_join!(write, read, complain).is_err()
         };
-        // A process that the hook left behind may hold its output open.
+        // A background process of the hook may keep its output open.
         let ended = async {
             wait_for_end(&group, limit).await;
             tokio::time::sleep(GRACE).await;
@@ -174,12 +174,12 @@ impl CommandHook {
         };
         let why = redacted(&clean(&String::from_utf8_lossy(&errors), 500));
         let why = Some(why).filter(|why| has_ended && !why.is_empty()).map(|why| format!(": {why}"));
-        let hint = failure_hint(&self.sandbox, "beside its `command` in `[[hooks]]`");
+        let hint = failure_hint(&self.sandbox, "next to its `command` in `[[hooks]]`");
         Err(HookError(format!("{failed}{}{}", why.unwrap_or_default(), hint.unwrap_or_default())))
     }
 }
 
-/// Read until the end or until there is more than `most`; says whether there was.
+/// Reads to the end or until there are more than `most` bytes. Returns whether there were.
 async fn read_to(from: &mut (impl AsyncRead + Unpin), into: &mut Vec<u8>, most: usize) -> bool {
     let mut limited = from.take(most as u64 + 1);
     let _ = limited.read_to_end(into).await;
@@ -221,7 +221,7 @@ impl Hooks for CommandHook {
             }
             match self.ask(HookEvent::ToolAfter, &about).await? {
                 AfterReply { output: Some(_), append: Some(_) } => {
-                    Err(HookError("it wants both to replace and to add; it may do one of them".to_owned()))
+                    Err(HookError("it returned both `output` and `append`; only one is allowed".to_owned()))
                 }
                 AfterReply { output: Some(text), .. } => Ok(AfterTool::Replace(text)),
                 AfterReply { append: Some(text), .. } => Ok(AfterTool::Append(text)),
@@ -247,8 +247,8 @@ impl Hooks for CommandHook {
     fn compacted<'a>(&'a self, compaction: &'a CompactionContext) -> HookFuture<'a, ()> {
         Box::pin(async move {
             let about = serde_json::to_value(compaction).unwrap_or_default();
-            // There is nothing to answer, so that anything may be printed.
-            self.tell(HookEvent::Compacted, &about).await.map(drop)
+            // There is no reply to parse, so any output is accepted.
+            self.request_reply(HookEvent::Compacted, &about).await.map(drop)
         })
     }
 }

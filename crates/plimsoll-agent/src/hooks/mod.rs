@@ -1,13 +1,13 @@
-//! Hooks: a say in what an agent does, for those who run it.
+//! Hooks: callbacks that observe and change what an agent does.
 //!
-//! An embedder implements [`Hooks`]; a configuration names commands, each of which is a [`CommandHook`]. What hooks say is
-//! untrusted where it matters: a changed input is held against the permissions like any other, text for a summary is
-//! bounded and set apart by the engine, and an output that is replaced stays reachable. A hook that fails is told of, and
-//! everything goes on as if it were not there: hooks are a help, and permissions are the guard.
+//! An embedder implements [`Hooks`]; a configuration names commands, each of which becomes a [`CommandHook`]. Replies
+//! of hooks are untrusted: permissions are checked against a changed input, text for a summary is bounded and marked by
+//! the engine, and a replaced output stays in the store. A failed hook is reported and otherwise ignored, because
+//! permissions, not hooks, are the guard.
 //!
-//! A command of the configuration runs in the sandbox of the agent's commands, with the grants that stand beside it. What it runs
-//! may have been changed by an agent's command: comparing files before every start was tried and cannot be complete, because
-//! what a command loads is not in its words.
+//! A configured command runs in the sandbox of the agent's commands, with its own grants. Its code may have been
+//! changed by a command of the agent. Comparing files before every start was tried and cannot be complete, because a
+//! command line does not show what the program loads.
 
 mod command;
 mod own;
@@ -15,7 +15,7 @@ mod own;
 use std::future::Future;
 use std::pin::Pin;
 
-use plimsoll::compact::request::HookText;
+use plimsoll::compact::HookText;
 use plimsoll::{PartId, SessionId};
 use plimsoll_config::HookEvent;
 use serde::Serialize;
@@ -27,95 +27,99 @@ use crate::figures::{CallStatus, ReceiptFigures};
 pub use command::CommandHook;
 pub(crate) use own::hook_notices;
 
-/// What a hook says, when it has.
+/// Future of a hook's reply.
 pub type HookFuture<'a, T> = Pin<Box<dyn Future<Output = Result<T, HookError>> + Send + 'a>>;
 
-/// Why a hook has nothing to say that can be used.
+/// Reason why a hook has no usable reply.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{0}")]
 pub struct HookError(pub String);
 
-/// A call that a hook is told of.
+/// Call that is passed to a hook.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct HookedCall {
-    /// The session.
+    /// ID of the session.
     pub session: SessionId,
-    /// The agent.
+    /// Name of the agent.
     pub agent: String,
-    /// The call's part.
+    /// ID of the call's part.
     pub part: PartId,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// What the tool is given.
+    /// Input of the tool.
     pub input: Value,
 }
 
-/// What a call gave.
+/// Result that is passed to a hook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct HookedResult<'a> {
-    /// Whether it worked.
+    /// Whether the call succeeded.
     pub status: CallStatus,
-    /// What the model would see: the output after layer 1, or the error.
+    /// Text for the model: the truncated output, or the error.
     pub output: &'a str,
 }
 
-/// A compaction that a hook is told of.
+/// Compaction that is passed to a hook.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CompactionContext {
-    /// The session.
+    /// ID of the session.
     pub session: SessionId,
-    /// The agent.
+    /// Name of the agent.
     pub agent: String,
-    /// Why there is one: `auto`, `early` (prepared beside the turn) or `manual`.
+    /// Reason for the compaction: `auto`, `early` (prepared while the turn continues) or `manual`.
     pub trigger: &'static str,
-    /// What was reduced, once it was.
+    /// Receipts, once something was reduced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub receipts: Vec<ReceiptFigures>,
 }
 
-/// What becomes of a call before it is made.
+/// Decision about a call before it is made.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum BeforeTool {
-    /// It goes on as it is.
+    /// The call is made unchanged.
     Go,
-    /// It goes on with another input, which is held against the permissions.
+    /// The call is made with another input, against which permissions are checked.
     Change(Value),
-    /// It is not made; the model is told why.
+    /// The call is denied; the model receives the reason.
     Refuse(String),
 }
 
-/// What becomes of a result before the model sees it.
+/// Decision about a result before the model receives it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AfterTool {
-    /// It stays as it is.
+    /// The result is unchanged.
     Keep,
-    /// This is shown after it.
+    /// The text is appended.
     Append(String),
-    /// This is shown in its place, and the original is kept beside the window. Of an error it is shown after it.
+    /// The text replaces the result, and the original is stored. It is appended to an error instead.
     Replace(String),
 }
 
-/// A say in what an agent does. Every method has a default that says nothing.
+/// Callbacks of a host. The default of every method changes nothing.
 pub trait Hooks: Send + Sync {
-    /// A name for people.
+    /// Returns a name for messages.
     fn name(&self) -> String {
         "hook".to_owned()
     }
 
-    /// Whether it has something to say at this moment, for a call of this tool if it is about one.
+    /// Returns whether the hook handles this event, for calls of this tool if the event is about one.
     fn is_for(&self, _event: HookEvent, _tool: Option<&str>) -> bool {
         true
     }
 
-    /// A call is about to be judged and made.
+    /// Called before permissions are checked and the call is made.
     fn before_tool<'a>(&'a self, _call: &'a HookedCall) -> HookFuture<'a, BeforeTool> {
         Box::pin(async { Ok(BeforeTool::Go) })
     }
 
-    /// A call was made.
+    /// Called after a call.
     fn after_tool<'a>(
         &'a self,
         _call: &'a HookedCall,
@@ -124,17 +128,17 @@ pub trait Hooks: Send + Sync {
         Box::pin(async { Ok(AfterTool::Keep) })
     }
 
-    /// A summary is about to be asked for: what is added to the instruction, or replaces it.
+    /// Called before a summary is requested. The returned text is added to the instruction or replaces it.
     fn compacting<'a>(&'a self, _compaction: &'a CompactionContext) -> HookFuture<'a, HookText> {
         Box::pin(async { Ok(HookText::default()) })
     }
 
-    /// There was a compaction in the middle of a turn: whether the turn goes on.
+    /// Called after a compaction during a turn. Returns whether the turn continues.
     fn autocontinue<'a>(&'a self, _compaction: &'a CompactionContext) -> HookFuture<'a, bool> {
         Box::pin(async { Ok(true) })
     }
 
-    /// There was a compaction.
+    /// Called after a compaction.
     fn compacted<'a>(&'a self, _compaction: &'a CompactionContext) -> HookFuture<'a, ()> {
         Box::pin(async { Ok(()) })
     }

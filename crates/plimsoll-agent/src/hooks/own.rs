@@ -1,10 +1,10 @@
-//! The user's own hooks in a project that is not trusted.
+//! Hooks of the user's configuration in an untrusted project.
 //!
-//! A hook of the user's configuration runs in the directory of whatever project is at hand. `make check`, `npx eslint` or
-//! `sh -c ./check.sh` then run what the project's files say, with what was granted to the hook. Which commands do cannot be told
-//! from their words, so no list of programs is kept: a hook is taken to be the user's alone only if it names nothing but
-//! absolute paths and options, and of any other that has grants or is not confined the user is told. It runs all the same,
-//! because its owner has configured it for all projects.
+//! A hook of the user's configuration runs in the directory of any project. `make check`, `npx eslint` or `sh -c
+//! ./check.sh` then run code of the project with the hook's grants. A command line does not show which ones do, so
+//! there is no list of programs: a hook counts as the user's own only if all its words are absolute paths outside the
+//! project or options. The user is warned about any other hook that has grants or is not confined. It runs
+//! nevertheless, because the user configured it for all projects.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use plimsoll_sandbox::{Guard, Sandbox};
 
 use crate::untrusted::clean;
 
-/// What the user should know of hooks that may run the code of a project that is not trusted, in one sentence for all.
+/// Returns one notice about all hooks that may run code of an untrusted project with additional rights.
 pub(crate) fn hook_notices(run: &RunConfig, project: &Path, sandbox: &Sandbox) -> Option<String> {
     let may_more = |hook: &HookCommand| {
         !hook.grants.is_empty() || !sandbox.granting(&hook.grants).confinement().holds(Guard::Writes)
@@ -37,7 +37,7 @@ pub(crate) fn hook_notices(run: &RunConfig, project: &Path, sandbox: &Sandbox) -
     })
 }
 
-/// Whether a hook is not one of the project, which needs trust to be run at all.
+/// Returns whether the hook is not from the project's own configuration, which needs trust.
 fn is_own(hook: &HookCommand, project: &Path) -> bool {
     !matches!(&hook.origin, Origin::File { path, .. } if path.starts_with(project))
 }
@@ -48,7 +48,7 @@ fn may_run_project(command: &[String], project: &Path) -> bool {
         path.is_absolute() && !path.canonicalize().unwrap_or_else(|_| path.to_owned()).starts_with(project)
     };
     let mut words = command.iter();
-    // What looks like an option is one only behind the program.
+    // Options can only follow the program.
     !words.next().is_some_and(is_foreign) || !words.all(|word| word.starts_with('-') || is_foreign(word))
 }
 

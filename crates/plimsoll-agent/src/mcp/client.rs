@@ -1,4 +1,4 @@
-//! What a server is answered when it asks.
+//! Answers requests of servers.
 #![expect(
     deprecated,
     reason = "roots and logging are deprecated in the newest protocol; most servers have an older one"
@@ -17,14 +17,14 @@ use rmcp::{ClientHandler, ErrorData, RoleClient};
 
 use crate::untrusted::clean;
 
-/// The longest message of a server's log, in characters.
+/// Maximum length of a server's log message, in characters.
 const LONGEST_LOG: usize = 500;
 
-/// Answers a server: where the project is. A server may not ask the model (sampling) or the user (elicitation); that it
-/// could is not declared, and it is refused when it tries all the same.
+/// Client side of a connection. It answers with the project's directory. Sampling and elicitation are not declared and
+/// are rejected.
 pub(super) struct ClientSide {
     root: String,
-    /// Set when the server says that its tools have changed.
+    /// Set when the server announces that its tools have changed.
     changed: Arc<AtomicBool>,
 }
 
@@ -59,7 +59,7 @@ impl ClientHandler for ClientSide {
     }
 }
 
-/// The address of a directory.
+/// Returns the URI of a directory.
 fn file_uri(directory: &Path) -> String {
     let mut uri = "file://".to_owned();
     for byte in directory.as_os_str().as_encoded_bytes() {

@@ -1,4 +1,4 @@
-//! A connection to a server: the handshake, the list of tools, a call.
+//! A connection to a server: handshake, list of tools, calls.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -28,27 +28,27 @@ use super::resources;
 use super::stdio::{Launcher, ServerProcess, strip_secrets};
 use crate::untrusted::clean;
 
-/// So many tools of one server are looked at.
+/// Maximum number of tools read from one server.
 const MOST_LISTED: usize = 500;
-/// So many pages of them.
+/// Maximum number of pages read.
 const MOST_PAGES: usize = 50;
-/// A call that reports progress goes on, but not for longer than this.
+/// Maximum duration of a call that keeps reporting progress.
 const LONGEST_CALL: Duration = Duration::from_secs(60 * 60);
-/// How long a server has to take a message that is not waited for.
+/// Time limit for sending a notification.
 const NOTIFY: Duration = Duration::from_secs(2);
-/// How long a server has to end by itself once its input is closed.
+/// How long a server may take to exit after its input is closed.
 const GRACE: Duration = Duration::from_secs(2);
 
-/// Why a call has no result.
+/// Reason why a call has no result.
 #[derive(Debug)]
 pub(super) enum CallFailure {
     /// The run was cancelled.
     Cancelled,
-    /// It took too long.
+    /// The timeout expired.
     TimedOut(Duration),
-    /// The connection is gone.
+    /// The connection was closed.
     Closed(String),
-    /// The server does not make it, in its own words.
+    /// The server rejected it with this message.
     Refused(String),
 }
 
@@ -61,7 +61,7 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Start or reach a server, and shake hands. Dropping the future ends what was started.
+    /// Starts a server or connects to it, and performs the handshake. Dropping the future ends what was started.
     pub(super) async fn open(
         name: &str,
         setup: &McpConnection,
@@ -70,7 +70,7 @@ impl Connection {
     ) -> Result<Connection, String> {
         let first = Connection::shake(name, setup, launcher, changed, ClientLifecycleMode::Initialize).await;
         match first {
-            // The newest protocol has no handshake; a server that knows nothing else says so.
+            // The newest protocol has no handshake. A server that supports only the newest reports that.
             Err((error, true)) => {
                 let newest =
                     ClientLifecycleMode::Discover { preferred_versions: vec![ProtocolVersion::V_2026_07_28] };
@@ -81,7 +81,7 @@ impl Connection {
         }
     }
 
-    /// One try. An error says whether it was the server's answer to the handshake.
+    /// A attempt. The error includes whether it was the server's reply to the handshake.
     async fn shake(
         name: &str,
         setup: &McpConnection,
@@ -112,11 +112,11 @@ impl Connection {
             Ok(service) => service,
             Err(error) => {
                 let is_answer = matches!(error, ClientInitializeError::JsonRpcError(_));
-                let mut told = told_handshake(&error);
+                let mut description = describe_handshake_error(&error);
                 if let (Some(process), false) = (&mut process, is_answer) {
-                    told = process.post_mortem().await;
+                    description = process.post_mortem().await;
                 }
-                return Err((strip_secrets(&told, secrets), is_answer));
+                return Err((strip_secrets(&description, secrets), is_answer));
             }
         };
         Ok(Connection {
@@ -127,12 +127,12 @@ impl Connection {
         })
     }
 
-    /// Whether calls can still be made.
+    /// Returns whether the connection is closed.
     pub(super) fn is_closed(&self) -> bool {
         self.peer.is_transport_closed()
     }
 
-    /// The tools that the server has, and those for its resources if it has some.
+    /// Returns the server's tools, including those for its resources if it has any.
     pub(super) async fn tools(&self, server: &str) -> Result<Vec<ListedTool>, String> {
         let capabilities = self.peer.peer_info().map(|info| info.capabilities.clone());
         let has_resources = capabilities.as_ref().is_some_and(|known| known.resources.is_some());
@@ -141,7 +141,7 @@ impl Connection {
             _ => self.own_tools(server).await?,
         };
         if has_resources {
-            // A server that has tools of these names has thought of clients that know none of its resources.
+            // A server that has tools with these names provides its resources that way.
             let is_new = |tool: &ListedTool| !listed.iter().any(|own| own.tool == tool.tool);
             let added: Vec<ListedTool> = resources::tools_for(server).into_iter().filter(is_new).collect();
             listed.extend(added);
@@ -156,15 +156,17 @@ impl Connection {
             let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(page));
             let (tools, next) = match self.peer.send_request(request).await {
                 Ok(ServerResult::ListToolsResult(result)) => (result.tools, result.next_cursor),
-                // One tool that is no tool makes the whole list none of the protocol's; the others can be used.
+                // One invalid tool makes the whole list invalid for the library; the others can still be used.
                 Ok(ServerResult::CustomResult(result)) => {
                     let tools = result.0.get("tools").and_then(Value::as_array);
-                    let Some(tools) = tools else { return Err("it lists no tools".to_owned()) };
+                    let Some(tools) = tools else {
+                        return Err("its response has no list of tools".to_owned());
+                    };
                     let known = tools.iter().filter_map(|tool| serde_json::from_value(tool.clone()).ok());
                     (known.collect(), result.0["nextCursor"].as_str().map(str::to_owned))
                 }
-                Ok(_) => return Err("it answers with something else than a list of its tools".to_owned()),
-                Err(error) => return Err(self.told(&error).await),
+                Ok(_) => return Err("its response is not a list of tools".to_owned()),
+                Err(error) => return Err(self.describe_error(&error).await),
             };
             listed.extend(tools.into_iter().map(|tool| of_wire(server, tool)));
             let Some(next) = next.filter(|next| !next.is_empty() && listed.len() < MOST_LISTED) else {
@@ -176,7 +178,7 @@ impl Connection {
         Ok(listed)
     }
 
-    /// Call a tool, or ask for resources. A call that is given up is told to the server, which may go on with it all the same.
+    /// Calls a tool or requests resources. The server is notified of a cancelled call, but may continue it.
     pub(super) async fn call(
         &self,
         request: ClientRequest,
@@ -197,38 +199,38 @@ impl Connection {
             },
         };
         let id = handle.id.clone();
-        // A server that reads nothing keeps even the word that its call is given up waiting.
+        // If a server does not read its input, even the cancellation blocks.
         let most = LONGEST_CALL.max(timeout) + NOTIFY;
         let answered = tokio::select! {
             biased;
             () = cancel.cancelled() => {
                 let reason = Some("the run was cancelled".to_owned());
-                let told = self.peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason));
-                let _ = tokio::time::timeout(NOTIFY, told).await;
+                let description = self.peer.notify_cancelled(CancelledNotificationParam::new(Some(id), reason));
+                let _ = tokio::time::timeout(NOTIFY, description).await;
                 return Err(CallFailure::Cancelled);
             }
             answered = tokio::time::timeout(most, handle.await_response()) => answered,
         };
         match answered {
             Ok(Ok(ServerResult::CallToolResult(result))) => Ok(result),
-            Ok(Ok(ServerResult::ListResourcesResult(list))) => Ok(resources::told_list(&list)),
-            Ok(Ok(ServerResult::ReadResourceResult(read))) => Ok(resources::told_contents(read)),
+            Ok(Ok(ServerResult::ListResourcesResult(list))) => Ok(resources::format_list(&list)),
+            Ok(Ok(ServerResult::ReadResourceResult(read))) => Ok(resources::format_contents(read)),
             Ok(Ok(ServerResult::EmptyResult(_) | ServerResult::TaskAckResult(_))) => {
                 Ok(CallToolResult::success(Vec::new()))
             }
-            Ok(Ok(ServerResult::InputRequiredResult(_))) => {
-                Err(CallFailure::Refused("it wants to ask the user something, which it may not".to_owned()))
-            }
-            Ok(Ok(_)) => Err(CallFailure::Refused("its answer is not the result of a call".to_owned())),
+            Ok(Ok(ServerResult::InputRequiredResult(_))) => Err(CallFailure::Refused(
+                "it tried to ask the user a question, which is not supported".to_owned(),
+            )),
+            Ok(Ok(_)) => Err(CallFailure::Refused("its response is not the result of a call".to_owned())),
             Ok(Err(error)) => Err(self.failure(error, timeout).await),
             Err(_) => Err(CallFailure::TimedOut(most)),
         }
     }
 
-    /// Whether the server still answers, asked with a ping.
+    /// Returns whether the server answers a ping.
     pub(super) async fn answers(&self, limit: Duration) -> bool {
         let ping = self.peer.send_request(ClientRequest::PingRequest(PingRequest::default()));
-        // A server that knows no ping is there, too.
+        // A server that does not support ping also answers.
         matches!(tokio::time::timeout(limit, ping).await, Ok(Ok(_) | Err(ServiceError::McpError(_))))
     }
 
@@ -236,13 +238,13 @@ impl Connection {
         match error {
             ServiceError::McpError(error) => CallFailure::Refused(clean(&error.message, 2_000)),
             ServiceError::Timeout { .. } => CallFailure::TimedOut(timeout),
-            error => CallFailure::Closed(self.told(&error).await),
+            error => CallFailure::Closed(self.describe_error(&error).await),
         }
     }
 
-    /// What is wrong, in words that hold no secrets.
-    async fn told(&self, error: &ServiceError) -> String {
-        let told = match error {
+    /// Formats an error without secrets.
+    async fn describe_error(&self, error: &ServiceError) -> String {
+        let description = match error {
             ServiceError::McpError(error) => clean(&error.message, 500),
             ServiceError::TransportSend(error) => clean(&error.error.to_string(), 500),
             ServiceError::TransportClosed => match self.take_process() {
@@ -251,7 +253,7 @@ impl Connection {
             },
             other => clean(&other.to_string(), 500),
         };
-        strip_secrets(&told, &self.secrets)
+        strip_secrets(&description, &self.secrets)
     }
 
     fn take_process(&self) -> Option<ServerProcess> {
@@ -262,7 +264,7 @@ impl Connection {
         self.service.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    /// End the connection: the server is asked to end, and is ended if it does not.
+    /// Closes the connection: asks the server to exit, and kills it if it does not.
     pub(super) async fn close(&self) {
         if let Some(mut service) = self.take_service() {
             let _ = service.close_with_timeout(NOTIFY).await;
@@ -272,7 +274,7 @@ impl Connection {
         }
     }
 
-    /// End the connection at once.
+    /// Kills the server.
     pub(super) fn kill(&self) {
         drop(self.take_service());
         drop(self.take_process());
@@ -296,12 +298,14 @@ fn of_wire(server: &str, tool: WireTool) -> ListedTool {
     }
 }
 
-fn told_handshake(error: &ClientInitializeError) -> String {
+fn describe_handshake_error(error: &ClientInitializeError) -> String {
     match error {
-        ClientInitializeError::JsonRpcError(error) => format!("it refuses: {}", clean(&error.message, 500)),
+        ClientInitializeError::JsonRpcError(error) => {
+            format!("it rejected the connection: {}", clean(&error.message, 500))
+        }
         ClientInitializeError::ConnectionClosed(_) => "it closed the connection".to_owned(),
         ClientInitializeError::TransportError { error, .. } => clean(&error.error.to_string(), 500),
-        // The others show whole messages of the server's.
-        _ => "its answer to the handshake is not one of the protocol".to_owned(),
+        // Other variants contain whole messages of the server.
+        _ => "its response to the handshake is invalid".to_owned(),
     }
 }

@@ -1,8 +1,8 @@
-//! What a server says about its tools, made fit to stand in a request.
+//! Prepares the tools of servers for requests.
 //!
-//! Names, descriptions and schemas come from outside and go into every request of the conversation. A provider refuses a
-//! whole request because of one name or schema it does not take, so what cannot be declared is left out here, with the
-//! reason; and text that a server sends stays within bounds and says where it comes from.
+//! Names, descriptions and schemas come from outside and are part of every request of the conversation. A provider
+//! rejects a whole request because of one invalid name or schema, so such tools are left out here with a reason. Text
+//! of a server is bounded and names its source.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,37 +11,37 @@ use serde_json::{Map, Value, json};
 
 use crate::untrusted::clean;
 
-/// The longest name of a tool that all providers take.
+/// Maximum length of a tool name that all providers accept.
 const LONGEST_NAME: usize = 64;
-/// The longest description of a tool, in characters.
+/// Maximum length of a tool's description, in characters.
 const LONGEST_DESCRIPTION: usize = 2_000;
-/// The longest description of one field, in characters.
+/// Maximum length of a field's description, in characters.
 const LONGEST_FIELD_TEXT: usize = 500;
-/// The largest schema, in bytes of JSON.
+/// Maximum size of a schema, in bytes of JSON.
 const LARGEST_SCHEMA: usize = 16 << 10;
-/// How deep a schema may be nested.
+/// Maximum nesting depth of a schema.
 const DEEPEST_SCHEMA: usize = 32;
-/// So many tools of all servers are declared. OpenAI takes 128 in all, and the agent's own are among them.
+/// Maximum number of declared tools of all servers. OpenAI accepts 128 in total, including the agent's own.
 pub(super) const MOST_TOOLS: usize = 100;
 
-/// What a call of a tool asks of its server.
+/// Request that a call of a tool makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Purpose {
     /// A call of the tool.
     #[default]
     Call,
-    /// A page of its list of resources.
+    /// A page of the list of resources.
     ListResources,
-    /// One of its resources.
+    /// The content of a resource.
     ReadResource,
 }
 
-/// A tool as a server lists it.
+/// A tool as listed by a server.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ListedTool {
     /// The server's name in the configuration.
     pub(super) server: String,
-    /// The tool's name as the server has it, by which it is called.
+    /// The tool's name on the server, by which it is called.
     pub(super) tool: String,
     pub(super) description: String,
     pub(super) schema: Value,
@@ -65,8 +65,8 @@ pub(super) struct OmittedTool {
     pub(super) reason: String,
 }
 
-/// Declare the tools of all servers: those that the agent wants, under names of their own, in an order that does not
-/// depend on the servers. The prompt cache begins with the tools.
+/// Declares the tools of all servers that the agent enables, under unique names, in an order that does not depend on
+/// the servers, because the prompt cache begins with the tools.
 pub(super) fn declare(
     listed: Vec<ListedTool>,
     taken: &[&str],
@@ -82,8 +82,8 @@ pub(super) fn declare(
     for tool in &listed {
         *times.entry(plain_name(&tool.server, &tool.tool)).or_default() += 1;
     }
-    // Every tool that shares a name is marked, not only the later ones: the order may change. Marked names are assigned first, so
-    // that another tool cannot claim one by listing it as its own name.
+    // Every tool that shares a name is marked, not only the later ones: the order may change. Marked names are assigned
+    // first, so that another tool cannot claim one by listing it as its own name.
     let is_shared = |plain: &str| times.get(plain).is_some_and(|times| *times > 1);
     let mut used: BTreeSet<String> = taken.iter().map(|name| (*name).to_owned()).collect();
     let mut names = vec![String::new(); listed.len()];
@@ -124,7 +124,7 @@ pub(super) fn declare(
     (declared, omitted)
 }
 
-/// What the names of a server's tools begin with.
+/// Returns the prefix of a server's tools.
 pub(crate) fn tool_prefix(server: &str) -> String {
     let name = plain_text(&format!("{server}_"));
     name[..name.len().min(LONGEST_NAME / 2)].to_owned()
@@ -134,37 +134,37 @@ fn plain_text(text: &str) -> String {
     text.chars().map(|c| if c.is_ascii_alphanumeric() || matches!(c, '_' | '-') { c } else { '_' }).collect()
 }
 
-/// `SERVER_TOOL` in the characters that all providers take.
+/// Returns `SERVER_TOOL` in characters that all providers accept.
 fn plain_name(server: &str, tool: &str) -> String {
     let name = plain_text(&format!("{server}_{tool}"));
     if name.len() > LONGEST_NAME { marked_name(server, tool, 0) } else { name }
 }
 
-/// Returns a name with a hash of server and tool, which is stable across runs. A different `salt` changes the hash, in case a
-/// server chooses tool names whose hashes collide.
+/// Returns a name with a hash of server and tool, which is stable across runs. A different `salt` changes the hash, in
+/// case a server chooses tool names whose hashes collide.
 fn marked_name(server: &str, tool: &str, salt: usize) -> String {
     let name = plain_text(&format!("{server}_{tool}"));
     let salt = if salt == 0 { String::new() } else { format!("\0{salt}") };
     let hash = blake3::hash(format!("{server}\0{tool}{salt}").as_bytes()).to_hex();
     let mark = &hash.as_str()[..8];
-    // Only ASCII is left in a name by now, so any byte is a boundary.
+    // The name is ASCII here, so any byte is a boundary.
     let end = name.len().min(LONGEST_NAME - mark.len() - 1);
     format!("{}_{mark}", &name[..end])
 }
 
-/// The description that the model reads.
+/// Returns the description for the model.
 fn described(tool: &ListedTool) -> String {
     let text = clean(&tool.description, LONGEST_DESCRIPTION);
     let text = if text.is_empty() { "no description".to_owned() } else { text };
     format!("From the MCP server `{}`: {text}", shown_name(&tool.server))
 }
 
-/// A name for people and in sentences.
+/// Returns a name for messages.
 pub(super) fn shown_name(name: &str) -> String {
     clean(name, 80).replace('`', "'").replace('\n', " ")
 }
 
-/// A schema that providers take, or why it cannot be one.
+/// Returns a schema that providers accept, or the reason why there is none.
 fn checked_schema(schema: &Value) -> Result<Value, String> {
     let Value::Object(fields) = schema else {
         return Err("its input schema is not an object".to_owned());
@@ -173,7 +173,8 @@ fn checked_schema(schema: &Value) -> Result<Value, String> {
     if fields.get("type").is_some_and(|kind| *kind != json!("object")) {
         return Err(format!("its input is of type {}, not an object", fields["type"]));
     }
-    // Providers refuse choices at the top. The server checks its input itself, so that the model may only be told less.
+    // Providers reject alternatives at the top level. The server validates its input itself, so the model only gets
+    // less information.
     for key in ["$schema", "$id", "anyOf", "oneOf", "allOf", "not", "enum", "if", "then", "else"] {
         fields.remove(key);
     }
@@ -187,22 +188,22 @@ fn checked_schema(schema: &Value) -> Result<Value, String> {
                     && name.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
             };
             if let Some(bad) = properties.keys().find(|name| !is_name(name)) {
-                return Err(format!("its input has a field `{}`, which providers refuse", shown_name(bad)));
+                return Err(format!("its input has a field `{}`, which providers reject", shown_name(bad)));
             }
         }
-        Some(_) => return Err("the `properties` of its input schema are no object".to_owned()),
+        Some(_) => return Err("the `properties` of its input schema are not an object".to_owned()),
     }
     let mut schema = Value::Object(fields);
     if !tidy(&mut schema, DEEPEST_SCHEMA, true) {
         return Err(format!("its input schema is nested deeper than {DEEPEST_SCHEMA} levels"));
     }
     if size(&schema) > LARGEST_SCHEMA {
-        // What fields are called and are is worth more than what is said about them.
+        // Names and types of fields are more important than their descriptions.
         tidy(&mut schema, DEEPEST_SCHEMA, false);
     }
     let size = size(&schema);
     if size > LARGEST_SCHEMA {
-        return Err(format!("its input schema has {size} bytes; {LARGEST_SCHEMA} are taken"));
+        return Err(format!("its input schema has {size} bytes; the limit is {LARGEST_SCHEMA}"));
     }
     Ok(schema)
 }
@@ -211,8 +212,8 @@ fn size(schema: &Value) -> usize {
     serde_json::to_vec(schema).map_or(usize::MAX, |bytes| bytes.len())
 }
 
-/// Clean all texts of a schema, and take those out that only explain if `explains` is false. Says whether the schema is
-/// nested no deeper than `depth`.
+/// Cleans all texts of a schema, and removes descriptions if `explains` is false. Returns whether the schema is nested
+/// no deeper than `depth`.
 fn tidy(value: &mut Value, depth: usize, explains: bool) -> bool {
     if depth == 0 {
         return false;
@@ -224,7 +225,7 @@ fn tidy(value: &mut Value, depth: usize, explains: bool) -> bool {
         }
         Value::Array(items) => items.iter_mut().all(|item| tidy(item, depth - 1, explains)),
         Value::Object(fields) => {
-            // A field that is called `description` holds a schema, the keyword holds a text.
+            // A field named `description` has a schema, the keyword has a text.
             fields.retain(|name, value| {
                 let is_comment = name == "$comment";
                 let is_text =
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_made_of_what_providers_take() {
+    fn tool_names_use_characters_that_providers_accept() {
         let long = "x".repeat(100);
         let found = names(vec![plain("my server", "get/weather.now"), plain("é", &long)], &[]);
         assert_eq!(found[0], "my_server_get_weather_now");
@@ -271,31 +272,31 @@ mod tests {
     }
 
     #[test]
-    fn names_that_would_be_the_same_are_told_apart() {
+    fn duplicate_tool_names_are_made_unique() {
         let found =
             names(vec![plain("a", "b_c"), plain("a_b", "c"), plain("a", "d.e"), plain("a", "d/e")], &["a_x"]);
         let unique: std::collections::BTreeSet<_> = found.iter().collect();
         assert_eq!(unique.len(), 4, "{found:?}");
         assert!(found.iter().all(|name| name.starts_with("a_") && name.len() > 9), "{found:?}");
-        // No server takes the place of a tool of the agent's own, or of its rule.
+        // A server cannot replace the agent's own tool or use its rule.
         let own = names(vec![plain("web", "fetch")], &["web_fetch"]);
         assert!(own[0] != "web_fetch" && own[0].starts_with("web_fetch_"), "{own:?}");
         assert_eq!(names(vec![plain("a", "b"), plain("a", "b")], &[]), ["a_b"]);
     }
 
     #[test]
-    fn a_tool_that_is_called_like_the_mark_of_another_has_a_name_of_its_own() {
+    fn a_tool_named_like_the_marked_name_of_another_gets_a_unique_name() {
         let shared = || vec![plain("s", "a.b"), plain("s", "a/b")];
         let marked = names(shared(), &[]);
         let mut listed = shared();
-        // Called exactly as the others are declared, by the same server and by one whose name is shorter.
+        // Named exactly like the declared names of others, by the same server and by one with a shorter name.
         listed.extend(marked.iter().map(|name| plain("s", &name[2..])));
         listed.push(plain("", &marked[0][1..]));
         let found = names(listed.clone(), &[]);
         let unique: std::collections::BTreeSet<_> = found.iter().collect();
         assert_eq!(unique.len(), 5, "{found:?}");
         assert!(marked.iter().all(|name| found.contains(name)), "{marked:?} {found:?}");
-        // Long names are marked as well, also those that the agent has itself.
+        // Long names are marked too, even if they match one of the agent's own.
         let long = "x".repeat(100);
         let own = names(vec![plain("s", &long)], &[]);
         let beside = names(vec![plain("s", &long), plain("s", &own[0][2..])], &[&own[0]]);
@@ -327,7 +328,7 @@ mod tests {
             (json!("text"), "not an object"),
             (json!({"type": "string"}), "of type"),
             (json!({"type": "object", "properties": {"a b": {}}}), "`a b`"),
-            (json!({"type": "object", "properties": []}), "no object"),
+            (json!({"type": "object", "properties": []}), "not an object"),
             (json!({"type": "object", "properties": {"a": deep}}), "deeper"),
             (json!({"type": "object", "properties": wide}), "bytes"),
         ] {

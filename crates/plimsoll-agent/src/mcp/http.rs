@@ -1,7 +1,7 @@
-//! The HTTP side of a remote server.
+//! HTTP transport of a remote server.
 //!
-//! `rmcp` has a client of its own, which reads a JSON answer into memory whatever its size. This one reads no more than a
-//! message may have, follows no redirect to another origin, and shows no address or key in its errors.
+//! The client of `rmcp` reads a JSON response into memory whatever its size. This one reads at most the maximum size of
+//! a message, follows no redirect to another origin, and shows neither addresses nor keys in errors.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -24,11 +24,11 @@ use sse_stream::{Sse, SseStream};
 
 use super::stdio::LARGEST_MESSAGE;
 
-/// How long a connection may take to be made.
+/// Time limit for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
-/// So many redirects are followed, within one origin.
+/// Maximum number of redirects, within one origin.
 const MOST_REDIRECTS: usize = 5;
-/// So much of an error's body is read.
+/// Maximum number of bytes read from an error's body.
 const ERROR_BODY: usize = 64 << 10;
 
 /// Sends messages to a remote server.
@@ -39,11 +39,11 @@ type HttpError = StreamableHttpError<reqwest::Error>;
 
 impl BoundedHttp {
     pub(super) fn new() -> Result<BoundedHttp, String> {
-        // The process may have chosen a provider of cryptography already; then that one is used.
+        // The process may have installed a crypto provider already, which is then used.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let same_origin = redirect::Policy::custom(|attempt| {
             let from = attempt.previous().first().map(|url| url.origin());
-            // Others would turn the message into a request without one; another origin would be told the headers.
+            // Other redirects would drop the message's body; another origin would receive the headers.
             let keeps_message =
                 [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT].contains(&attempt.status());
             let is_same = from == Some(attempt.url().origin());
@@ -77,7 +77,7 @@ impl BoundedHttp {
     }
 }
 
-/// The headers of a server's configuration.
+/// Returns the configured headers.
 pub(super) fn headers_of(headers: &[(String, Secret)]) -> Result<HashMap<HeaderName, HeaderValue>, String> {
     let mut all = HashMap::new();
     for (name, value) in headers {
@@ -121,7 +121,8 @@ impl StreamableHttpClient for BoundedHttp {
         let awaits_answer = matches!(message, JsonRpcMessage::Request(_));
         if !status.is_success() {
             let body = read(response, ERROR_BODY).await.unwrap_or_default();
-            // An error of the protocol says more than the status; one of the gate before it is no answer of the server's.
+            // A protocol error says more than the status. Errors of a gateway before the server are not protocol
+            // errors.
             let is_gate = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
             return match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
                 Ok(error @ JsonRpcMessage::Error(_)) if !is_gate => {
@@ -187,7 +188,7 @@ impl StreamableHttpClient for BoundedHttp {
     }
 }
 
-/// An address may hold a key, so that errors do not show it.
+/// An address may contain a key, so errors do not show it.
 fn failed(error: reqwest::Error) -> HttpError {
     StreamableHttpError::Client(error.without_url())
 }
@@ -205,7 +206,7 @@ fn content_type(response: &Response) -> String {
     kind.and_then(|kind| kind.to_str().ok()).unwrap_or_default().to_ascii_lowercase()
 }
 
-/// A body of at most so many bytes.
+/// Reads a body of at most this many bytes.
 async fn read(mut response: Response, most: usize) -> Result<Vec<u8>, HttpError> {
     let mut body = Vec::new();
     while let Some(piece) = response.chunk().await.map_err(failed)? {
@@ -217,7 +218,7 @@ async fn read(mut response: Response, most: usize) -> Result<Vec<u8>, HttpError>
     Ok(body)
 }
 
-/// The events of a body, each of at most the size of a message.
+/// Returns the events of a body, each at most as large as a message.
 fn events(response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
     let pieces = response
         .bytes_stream()
@@ -225,7 +226,7 @@ fn events(response: Response) -> BoxStream<'static, Result<Sse, SseError>> {
     SseStream::from_bytes_stream(bounded(pieces)).boxed()
 }
 
-/// The pieces of a stream of events, up to an event that is too large.
+/// Returns the chunks of an event stream, up to an event that is too large.
 fn bounded<B>(
     pieces: impl Stream<Item = std::io::Result<B>> + Send + 'static,
 ) -> impl Stream<Item = std::io::Result<B>> + Send + 'static
@@ -255,7 +256,7 @@ struct EventSize {
 }
 
 impl EventSize {
-    /// The largest size that the event has had within the piece.
+    /// Returns the largest size that the event has within the chunk.
     fn add(&mut self, piece: &[u8]) -> usize {
         let mut largest = self.bytes;
         for byte in piece {
@@ -290,7 +291,7 @@ mod tests {
             let event = format!("data: abc{end}data: d{end}{end}");
             assert_eq!(size.add(event.as_bytes()), 19, "{end:?}");
             assert_eq!(size.bytes, 0, "{end:?}");
-            // Byte by byte it is the same.
+            // The result must not depend on the chunks.
             let largest = event.as_bytes().chunks(1).map(|byte| size.add(byte)).max();
             assert_eq!((largest, size.bytes), (Some(19), 0), "{end:?}");
         }

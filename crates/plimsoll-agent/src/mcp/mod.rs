@@ -1,9 +1,9 @@
 //! Tools of MCP servers.
 //!
-//! The servers of the configuration are started when a conversation begins and end with it. What they say is untrusted:
-//! descriptions and schemas are bounded and set apart ([`declare`]), hints that a tool only reads change nothing about
-//! permissions, messages are bounded ([`stdio`], [`http`]), and a server knows the project's directory and no key but
-//! those it was configured with. The command of a server runs in the sandbox of the agent's commands, with its own grants.
+//! The configured servers start with a conversation and end with it. Their messages are untrusted: descriptions and
+//! schemas are bounded and marked ([`declare`]), read-only hints do not affect permissions, messages are bounded
+//! ([`stdio`], [`http`]), and a server receives the project's directory and no key except its own configuration's. The
+//! command of a server runs in the sandbox of the agent's commands, with its own grants.
 
 mod client;
 mod connection;
@@ -27,7 +27,7 @@ use server::Server;
 use stdio::Launcher;
 use tool::McpTool;
 
-/// The servers of a conversation. They end when it is dropped.
+/// The servers of a conversation. They end when this is dropped.
 pub(crate) struct McpServers(Vec<Arc<Server>>);
 
 impl McpServers {
@@ -47,8 +47,8 @@ impl McpServers {
         servers
     }
 
-    /// Their tools, beside those that the agent has itself. `is_wanted` is asked by the name that a tool is declared
-    /// under. What cannot be declared is told of.
+    /// Returns their tools, in addition to the agent's own. `is_wanted` receives the declared name. Tools that cannot
+    /// be declared are reported.
     pub(crate) fn tools(&self, own: &ToolSet, is_wanted: impl Fn(&str) -> bool) -> Vec<Arc<dyn Tool>> {
         let listed = self.0.iter().flat_map(|server| server.listed()).collect();
         let (declared, omitted) = declare::declare(listed, &own.names(), is_wanted);
@@ -65,7 +65,7 @@ impl McpServers {
         tools.collect()
     }
 
-    /// Ask those servers for their tools anew that said they have changed; says whether any have.
+    /// Reads the tools of servers that announced changes again. Returns whether any have changed.
     pub(crate) async fn take_changes(&self) -> bool {
         let changes = join_all(self.0.iter().map(|server| server.take_changes())).await;
         let mut any = false;
@@ -78,7 +78,7 @@ impl McpServers {
         any
     }
 
-    /// End all of them, giving each a moment to end by itself.
+    /// Closes all servers, giving each a moment to exit.
     pub(crate) async fn close(&self) {
         join_all(self.0.iter().map(|server| server.close())).await;
     }
@@ -86,23 +86,23 @@ impl McpServers {
 
 impl Drop for McpServers {
     fn drop(&mut self) {
-        // Tools may outlive the conversation in a task that is on its way out.
+        // Tools may outlive the conversation in a task that is being stopped.
         self.0.iter().for_each(|server| server.kill());
     }
 }
 
-/// The servers of a conversation, from when they are being started.
+/// The servers of a conversation, from their start.
 pub(crate) enum ServerSet {
-    /// They are being started beside the conversation's own beginning.
+    /// They are starting while the conversation starts.
     Starting(JoinHandle<McpServers>),
-    /// They are there, beside the tools that the agent has itself.
+    /// They are ready, with the agent's own tools.
     Ready(McpServers, ToolSet),
     /// There are none.
     None,
 }
 
 impl ServerSet {
-    /// Begin to start the servers of an agent.
+    /// Starts the servers of an agent.
     pub(crate) fn begin(agent: &Agent) -> ServerSet {
         if !agent.mcp.values().any(|setup| setup.enabled) {
             return ServerSet::None;
@@ -111,7 +111,7 @@ impl ServerSet {
         ServerSet::Starting(tokio::spawn(async move { McpServers::start(&agent).await }))
     }
 
-    /// End them, giving each a moment to end by itself.
+    /// Closes them, giving each a moment to exit.
     pub(crate) async fn close(&mut self) {
         if let ServerSet::Ready(servers, _) = self {
             servers.close().await;
@@ -122,7 +122,7 @@ impl ServerSet {
 impl Drop for ServerSet {
     fn drop(&mut self) {
         if let ServerSet::Starting(starting) = self {
-            // What was started by then is dropped with the task, and ends.
+            // Servers that have started are dropped with the task, and end.
             starting.abort();
         }
     }

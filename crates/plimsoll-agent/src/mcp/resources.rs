@@ -1,7 +1,7 @@
 //! Resources of a server, as two tools: one lists them, one reads one.
 //!
-//! Nothing of them is fetched before the model asks, and a rule is asked first as for any tool of a server. What they say
-//! passes layer 1 like any result.
+//! Nothing is fetched before the model asks, and the rules for tools of servers apply. Results are truncated like any
+//! other.
 
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, CallToolResult, ClientRequest, ContentBlock,
@@ -14,14 +14,14 @@ use super::declare::{ListedTool, Purpose};
 use crate::agent::{ToolError, optional_text, text};
 use crate::untrusted::clean;
 
-/// So many resources of one page are named. A server decides how long its pages are.
+/// Maximum number of resources listed from one page. A server decides how long its pages are.
 const MOST_NAMED: usize = 200;
-/// The longest address of a resource that is told and can be read, in characters.
+/// Maximum length of a resource's URI that is listed and can be read, in characters.
 const LONGEST_ADDRESS: usize = 1_000;
-/// The longest name or description of a resource that is told, in characters.
+/// Maximum length of a resource's name or description, in characters.
 const LONGEST_TEXT: usize = 200;
 
-/// The tools for the resources of a server.
+/// Returns the tools for the resources of a server.
 pub(super) fn tools_for(server: &str) -> [ListedTool; 2] {
     let tool = |name: &str, description: &str, schema: Value, purpose| ListedTool {
         server: server.to_owned(),
@@ -32,25 +32,20 @@ pub(super) fn tools_for(server: &str) -> [ListedTool; 2] {
     };
     let list = json!({
         "type": "object",
-        "properties": {"cursor": {"type": "string", "description": "Where to go on, as the last list said."}}
+        "properties": {"cursor": {"type": "string", "description": "Cursor from the previous page."}}
     });
     let read = json!({
         "type": "object",
-        "properties": {"uri": {"type": "string", "description": "The address of the resource."}},
+        "properties": {"uri": {"type": "string", "description": "URI of the resource."}},
         "required": ["uri"]
     });
     [
-        tool(
-            "list_resources",
-            "Lists the server's resources with their addresses.",
-            list,
-            Purpose::ListResources,
-        ),
+        tool("list_resources", "Lists the server's resources with their URIs.", list, Purpose::ListResources),
         tool("read_resource", "Reads a resource of the server.", read, Purpose::ReadResource),
     ]
 }
 
-/// What a call of a tool asks of the server.
+/// Returns the request that a call of a tool makes.
 pub(super) fn request_for(purpose: Purpose, tool: &str, input: &Value) -> Result<ClientRequest, ToolError> {
     Ok(match purpose {
         Purpose::Call => {
@@ -70,30 +65,31 @@ pub(super) fn request_for(purpose: Purpose, tool: &str, input: &Value) -> Result
     })
 }
 
-/// A page of a list of resources, as the result of a call.
-pub(super) fn told_list(list: &ListResourcesResult) -> CallToolResult {
+/// Formats a page of a list of resources as the result of a call.
+pub(super) fn format_list(list: &ListResourcesResult) -> CallToolResult {
     let (readable, unreadable): (Vec<&Resource>, Vec<&Resource>) =
         list.resources.iter().partition(|resource| resource.uri.chars().count() <= LONGEST_ADDRESS);
-    let mut lines: Vec<String> = readable.iter().take(MOST_NAMED).map(|resource| told(resource)).collect();
+    let mut lines: Vec<String> =
+        readable.iter().take(MOST_NAMED).map(|resource| format_resource(resource)).collect();
     if lines.is_empty() {
         lines.push("[There are no resources.]".to_owned());
     }
     if readable.len() > MOST_NAMED {
-        lines.push(format!("[{} more on this page are not named.]", readable.len() - MOST_NAMED));
+        lines.push(format!("[{} more on this page are not listed.]", readable.len() - MOST_NAMED));
     }
     if !unreadable.is_empty() {
         lines.push(format!(
-            "[{} have an address of more than {LONGEST_ADDRESS} characters and are not named.]",
+            "[{} have a URI of more than {LONGEST_ADDRESS} characters and are not listed.]",
             unreadable.len()
         ));
     }
     if let Some(next) = list.next_cursor.as_deref().filter(|next| !next.is_empty()) {
-        lines.push(format!("[There are more: list them with the cursor {}]", clean(next, LONGEST_ADDRESS)));
+        lines.push(format!("[There are more: use the cursor {}]", clean(next, LONGEST_ADDRESS)));
     }
     CallToolResult::success(vec![ContentBlock::text(lines.join("\n"))])
 }
 
-fn told(resource: &Resource) -> String {
+fn format_resource(resource: &Resource) -> String {
     let line = |text: &str, most: usize| clean(text, most).replace('\n', " ");
     let name = resource.title.as_deref().unwrap_or(&resource.name);
     let mut about = vec![line(name, LONGEST_TEXT)];
@@ -109,8 +105,8 @@ fn told(resource: &Resource) -> String {
     )
 }
 
-/// What a resource holds, as the result of a call.
-pub(super) fn told_contents(read: ReadResourceResult) -> CallToolResult {
+/// Formats the content of a resource as the result of a call.
+pub(super) fn format_contents(read: ReadResourceResult) -> CallToolResult {
     CallToolResult::success(read.contents.into_iter().map(ContentBlock::resource).collect())
 }
 
@@ -118,23 +114,23 @@ pub(super) fn told_contents(read: ReadResourceResult) -> CallToolResult {
 mod tests {
     use rmcp::model::{ListResourcesResult, Resource};
 
-    use super::{MOST_NAMED, told_list};
+    use super::{MOST_NAMED, format_list};
 
     #[test]
-    fn what_a_server_says_of_its_resources_is_bounded_and_cleaned() {
+    fn descriptions_of_resources_are_bounded_and_cleaned() {
         let mut evil = Resource::new("f://evil", "a\u{1b}[2J\nb");
         evil.description = Some("words ".repeat(1_000));
         let long = Resource::new(format!("f://{}", "x".repeat(5_000)), "long");
         let many = (0..MOST_NAMED + 5).map(|n| Resource::new(format!("f://{n}"), "one"));
         let resources = [evil, long].into_iter().chain(many).collect();
         let list = ListResourcesResult { resources, next_cursor: Some("page2".into()), ..Default::default() };
-        let told = told_list(&list).content[0].as_text().unwrap().text.clone();
-        assert!(told.starts_with("f://evil (a[2J b): words words"), "{told}");
-        assert!(told.contains("[6 more on this page are not named.]"), "{told}");
-        assert!(told.contains("[1 have an address of more than 1000 characters"), "{told}");
-        assert!(told.ends_with("[There are more: list them with the cursor page2]"), "{told}");
-        assert!(told.len() < 10_000, "{}", told.len());
-        let none = told_list(&ListResourcesResult::default());
+        let text = format_list(&list).content[0].as_text().unwrap().text.clone();
+        assert!(text.starts_with("f://evil (a[2J b): words words"), "{text}");
+        assert!(text.contains("[6 more on this page are not listed.]"), "{text}");
+        assert!(text.contains("[1 have a URI of more than 1000 characters"), "{text}");
+        assert!(text.ends_with("[There are more: use the cursor page2]"), "{text}");
+        assert!(text.len() < 10_000, "{}", text.len());
+        let none = format_list(&ListResourcesResult::default());
         assert_eq!(none.content[0].as_text().unwrap().text, "[There are no resources.]");
     }
 }

@@ -1,4 +1,4 @@
-//! What a call of a server's tool gave, as text for the model.
+//! Converts results of servers' tools to text for the model.
 
 use std::io::Write;
 
@@ -11,19 +11,19 @@ use serde_json::Value;
 use crate::agent::{ToolCall, ToolError};
 use crate::untrusted::clean;
 
-/// So much of an error is told, in characters; an error does not pass layer 1.
+/// Maximum length of an error, in characters. Errors are not truncated by the engine.
 const LONGEST_ERROR: usize = 8_000;
-/// The longest name, kind or address that is told, in characters.
+/// Maximum length of a name, kind or URI, in characters.
 const LONGEST_NAME: usize = 300;
 
-/// Padding may be there or not: servers differ.
+/// Padding is optional, because servers differ.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &base64::alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// Write the result of a call. Text goes through layer 1 like any output; what is no text is kept beside the window and
-/// named, because a window holds no bytes of an image.
+/// Writes the result of a call. Text is truncated like any output; other content is stored and named, because a window
+/// cannot contain the bytes of an image.
 pub(super) fn write_result(
     result: &CallToolResult,
     call: &ToolCall<'_>,
@@ -33,10 +33,10 @@ pub(super) fn write_result(
         let mut text = Vec::new();
         write_content(result, call, &mut text)?;
         let text = String::from_utf8_lossy(&text).into_owned();
-        // The whole of a long error is kept as an output, beside what is told of it.
+        // A long error is stored in full as an output.
         out.write_all(text.as_bytes())?;
-        let told = clean(&text, LONGEST_ERROR);
-        return Err(ToolError::Failed(if told.is_empty() { "the tool failed".to_owned() } else { told }));
+        let shown = clean(&text, LONGEST_ERROR);
+        return Err(ToolError::Failed(if shown.is_empty() { "the tool failed".to_owned() } else { shown }));
     }
     write_content(result, call, out)
 }
@@ -65,7 +65,7 @@ fn write_content(result: &CallToolResult, call: &ToolCall<'_>, out: &mut dyn Wri
                 ResourceContents::BlobResourceContents { uri, mime_type, blob, .. } => {
                     keep(call, "resource", Some(uri), mime_type.as_deref(), blob, out)?;
                 }
-                _ => write!(out, "[a resource of a kind that is not known here]")?,
+                _ => write!(out, "[resource of unknown kind]")?,
             },
             ContentBlock::ResourceLink(link) => {
                 let size = link.size.map(|size| format!(", {size} bytes")).unwrap_or_default();
@@ -78,10 +78,10 @@ fn write_content(result: &CallToolResult, call: &ToolCall<'_>, out: &mut dyn Wri
                     name(&link.name)
                 )?;
             }
-            _ => write!(out, "[content of a kind that is not known here]")?,
+            _ => write!(out, "[content of unknown kind]")?,
         }
     }
-    // Servers say structured content in a text as well, for clients that do not know it.
+    // Servers also send structured content as text, for clients that do not support it.
     let is_said = |value: &Value| {
         result.content.iter().any(|block| {
             let text = block.as_text().map(|text| text.text.trim());
@@ -97,7 +97,7 @@ fn write_content(result: &CallToolResult, call: &ToolCall<'_>, out: &mut dyn Wri
     Ok(())
 }
 
-/// Keep what is no text beside the window, and say what and where it is.
+/// Stores content that is not text, and writes its kind and handle.
 fn keep(
     call: &ToolCall<'_>,
     what: &str,
@@ -115,8 +115,8 @@ fn keep(
     let size = bytes.len();
     let shown = format!("{what}{address}{kind}, {size} bytes");
     match call.runtime.block_on(call.record.store_hidden(&shown, bytes)) {
-        Ok(handle) => write!(out, "[{shown}: not shown, kept as {handle}]")?,
-        Err(error) => write!(out, "[{shown}: not shown, and not kept: {error}]")?,
+        Ok(handle) => write!(out, "[{shown}: not shown, stored as {handle}]")?,
+        Err(error) => write!(out, "[{shown}: not shown, and not stored: {error}]")?,
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! One server of the configuration: started, called, started again, ended.
+//! A configured server: start, calls, restart, end.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -13,25 +13,25 @@ use super::declare::ListedTool;
 use super::stdio::Launcher;
 use crate::event::{Event, EventSink, McpChange};
 
-/// How long a server may take to start and list its tools. Many are fetched from a registry when they are started.
+/// Time limit for starting and listing tools. Many servers are fetched from a registry when they start.
 const START: Duration = Duration::from_secs(60);
-/// How long a call may take without a word of progress.
+/// Time limit of a call without progress.
 const CALL: Duration = Duration::from_secs(120);
-/// How long a server may take to say that it is there.
+/// Time limit of a ping.
 const PING: Duration = Duration::from_secs(5);
-/// A server that keeps dying is started so many times in a conversation.
+/// Maximum number of starts in a conversation, for servers that keep exiting.
 const MOST_STARTS: u32 = 4;
 
-/// A server of the configuration, and the connection to it if there is one.
+/// A configured server, and its connection if there is one.
 pub(super) struct Server {
     pub(super) name: String,
     setup: McpServer,
     launcher: Launcher,
     events: EventSink,
     state: Mutex<State>,
-    /// Held while it is being started, so that calls side by side start it once.
+    /// Held during a start, so that concurrent calls start the server once.
     starting: tokio::sync::Mutex<()>,
-    /// The server says that it has other tools now, or may have.
+    /// Whether the server has announced changed tools, or may have changed them.
     changed: Arc<AtomicBool>,
 }
 
@@ -56,7 +56,7 @@ impl Server {
         }
     }
 
-    fn tell(&self, change: McpChange) {
+    fn emit(&self, change: McpChange) {
         tracing::info!(server = self.name, ?change, "an MCP server");
         (self.events)(&Event::McpServer { server: self.name.clone(), change });
     }
@@ -65,11 +65,11 @@ impl Server {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Start it for the first time. Where that fails it is told, and the server has no tools.
+    /// Starts the server for the first time. A failure is reported, and the server has no tools.
     pub(super) async fn start(&self) {
         match self.connect().await {
-            Ok(_) => self.tell(McpChange::Started { tools: self.state().listed.len() }),
-            Err(error) => self.tell(McpChange::Failed { error }),
+            Ok(_) => self.emit(McpChange::Started { tools: self.state().listed.len() }),
+            Err(error) => self.emit(McpChange::Failed { error }),
         }
     }
 
@@ -83,7 +83,7 @@ impl Server {
                 return Err("the conversation is over".to_owned());
             }
             if state.starts == MOST_STARTS {
-                return Err(format!("it was started {MOST_STARTS} times and ended each time"));
+                return Err(format!("it was started {MOST_STARTS} times and exited each time"));
             }
             state.starts += 1;
         }
@@ -100,7 +100,7 @@ impl Server {
                 McpConnection::Local { .. } => self.launcher.failure_hint(&self.name),
                 McpConnection::Remote { .. } => String::new(),
             };
-            Err(format!("it gave no answer within {} s{hint}", limit.as_secs_f64()))
+            Err(format!("it did not respond within {} s{hint}", limit.as_secs_f64()))
         });
         let (connection, listed) = opened?;
         let connection = Arc::new(connection);
@@ -109,7 +109,7 @@ impl Server {
             return Err("the conversation is over".to_owned());
         }
         if state.starts > 1 && !same_tools(&state.listed, &listed) {
-            // They are declared at the next turn, not in the middle of one.
+            // Changed tools are declared in the next turn, not during one.
             self.changed.store(true, Ordering::Release);
         } else {
             state.listed = listed;
@@ -118,7 +118,7 @@ impl Server {
         Ok(connection)
     }
 
-    /// The connection; a server that has died is started again, once for each call.
+    /// Returns the connection. A server that has exited is restarted, once for each call.
     async fn connected(&self) -> Result<Arc<Connection>, String> {
         let living = || self.state().connection.clone().filter(|connection| !connection.is_closed());
         if let Some(connection) = living() {
@@ -134,17 +134,17 @@ impl Server {
         }
         match self.connect().await {
             Ok(connection) => {
-                self.tell(McpChange::Restarted);
+                self.emit(McpChange::Restarted);
                 Ok(connection)
             }
             Err(error) => {
-                self.tell(McpChange::Failed { error: error.clone() });
+                self.emit(McpChange::Failed { error: error.clone() });
                 Err(error)
             }
         }
     }
 
-    /// Call one of its tools.
+    /// Calls one of its tools.
     pub(super) async fn call(
         &self,
         request: ClientRequest,
@@ -161,25 +161,25 @@ impl Server {
         let limit = self.setup.timeout.unwrap_or(CALL);
         let called = connection.call(request, limit, cancel).await;
         match &called {
-            Err(CallFailure::Closed(error)) => self.tell(McpChange::Died { error: error.clone() }),
-            // One that is merely slow says that it is there. Of one that hangs every further call would wait as long.
+            Err(CallFailure::Closed(error)) => self.emit(McpChange::Died { error: error.clone() }),
+            // A slow server answers the ping. If it hangs, every further call would wait as long.
             Err(CallFailure::TimedOut(_)) if !connection.answers(limit.min(PING)).await => {
                 self.state().connection.take_if(|known| Arc::ptr_eq(known, &connection));
                 connection.kill();
-                self.tell(McpChange::Died { error: "it answers nothing any more".to_owned() });
+                self.emit(McpChange::Died { error: "it stopped responding".to_owned() });
             }
             _ => {}
         }
         called
     }
 
-    /// The tools as they are declared.
+    /// Returns its tools.
     pub(super) fn listed(&self) -> Vec<ListedTool> {
         self.state().listed.clone()
     }
 
-    /// Ask for its tools anew, if it said that they have changed. Gives the names that came and went; none if nothing
-    /// has changed after all.
+    /// Reads the tools again if the server announced changes. Returns the added and removed names, or `None` if nothing
+    /// has changed.
     pub(super) async fn take_changes(&self) -> Option<(Vec<String>, Vec<String>)> {
         if !self.changed.swap(false, Ordering::AcqRel) {
             return None;
@@ -189,11 +189,11 @@ impl Server {
         let listed = match tokio::time::timeout(limit, connection.tools(&self.name)).await {
             Ok(Ok(listed)) => listed,
             Ok(Err(error)) => {
-                self.tell(McpChange::Failed { error });
+                self.emit(McpChange::Failed { error });
                 return None;
             }
             Err(_) => {
-                self.tell(McpChange::Failed { error: "it does not say which tools it has now".to_owned() });
+                self.emit(McpChange::Failed { error: "it does not list its tools".to_owned() });
                 return None;
             }
         };
@@ -213,14 +213,14 @@ impl Server {
     }
 
     pub(super) fn report_changes(&self, added: Vec<String>, removed: Vec<String>) {
-        self.tell(McpChange::ToolsChanged { added, removed });
+        self.emit(McpChange::ToolsChanged { added, removed });
     }
 
     pub(super) fn report_omitted(&self, tool: String, reason: String) {
-        self.tell(McpChange::LeftOut { tool, reason });
+        self.emit(McpChange::LeftOut { tool, reason });
     }
 
-    /// End it, and let it be started no more.
+    /// Closes the connection and prevents restarts.
     pub(super) async fn close(&self) {
         let connection = self.shut();
         if let Some(connection) = connection {
@@ -228,7 +228,7 @@ impl Server {
         }
     }
 
-    /// End it at once.
+    /// Kills the server.
     pub(super) fn kill(&self) {
         if let Some(connection) = self.shut() {
             connection.kill();
@@ -242,7 +242,7 @@ impl Server {
     }
 }
 
-/// Whether two lists declare the same; their order says nothing.
+/// Returns whether two lists declare the same tools, in any order.
 fn same_tools(one: &[ListedTool], other: &[ListedTool]) -> bool {
     one.len() == other.len() && one.iter().all(|tool| other.contains(tool))
 }

@@ -1,4 +1,4 @@
-//! A server as a process of this machine, which is spoken to by its standard input and output.
+//! A server that is a local process, connected through standard input and output.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -21,33 +21,33 @@ use crate::confinement::failure_hint;
 use crate::process::{remove_keys, wait_for_end};
 use crate::untrusted::clean;
 
-/// A message of a server has so many bytes at most. It is held in memory as a whole, and again as what it is parsed to.
+/// Maximum size of a message in bytes. It is held in memory as a whole, and again after parsing.
 pub(super) const LARGEST_MESSAGE: usize = 16 << 20;
-/// A line of standard error is logged up to here, in characters.
+/// Maximum length of a logged line of standard error, in characters.
 const LONGEST_NOTE: usize = 500;
-/// So much of standard error is logged of one start of a server, in bytes; the rest is read and dropped.
+/// Maximum number of logged bytes of standard error for one start. The rest is read and dropped.
 const MOST_NOTES: usize = 256 << 10;
-/// So many of the last lines are told where a server fails.
+/// Number of the last lines that are quoted when a server fails.
 const LAST_NOTES: usize = 5;
 
-/// A running server, its group, and why it was given up if its output was no protocol.
+/// A running server, its process group, and the reason why its output was rejected, if it was.
 pub(super) struct ServerProcess {
     group: ProcessGroup,
     notes: Notes,
     broken: Arc<OnceLock<String>>,
-    /// Added to what is said of its end.
+    /// Added to messages about its end.
     hint: String,
 }
 
-/// The ends that messages go through.
+/// The pipes for messages.
 pub(super) struct ServerPipes {
     pub(super) input: ChildStdin,
     pub(super) output: BoundedLines<ChildStdout>,
 }
 
-/// Settings that a server's command is started with.
+/// Settings for starting a server's command.
 pub(super) struct Launcher {
-    /// The project, where it runs and which it may write to.
+    /// The project, which is the working directory and writable.
     pub(super) project: PathBuf,
     pub(super) sandbox: Sandbox,
     pub(super) keys: ProviderKeys,
@@ -60,7 +60,7 @@ impl Launcher {
     }
 }
 
-/// The `PATH` of a server with this environment.
+/// Returns the `PATH` of a server with this environment.
 fn path_for(environment: &[(String, Secret)]) -> Option<OsString> {
     let own = environment.iter().find(|(name, _)| name == "PATH");
     own.map(|(_, path)| path.expose().into()).or_else(|| std::env::var_os("PATH"))
@@ -103,9 +103,9 @@ impl ServerProcess {
         Ok((ServerProcess { group, notes, broken, hint: launcher.failure_hint(name) }, pipes))
     }
 
-    /// Why it speaks no more, as far as is known: what was wrong with its output, how it ended, what it said last.
+    /// Describes why the server stopped: invalid output, exit status, last lines of standard error.
     pub(super) async fn post_mortem(&mut self) -> String {
-        // Its output is closed a moment before it has ended.
+        // The output is closed slightly before the process has ended.
         wait_for_end(&self.group, std::time::Duration::from_millis(200)).await;
         let how = match self.broken.get() {
             Some(why) => why.clone(),
@@ -119,22 +119,22 @@ impl ServerProcess {
             self.notes.settle().await;
         }
         match self.notes.last() {
-            Some(said) => format!("{how}; its last words: {said}{}", self.hint),
+            Some(said) => format!("{how}; its last output: {said}{}", self.hint),
             None => format!("{how}{}", self.hint),
         }
     }
 
-    /// End it with its group, after a moment in which it can end by itself; its input must be closed by now.
+    /// Ends the server with its group after a grace period. Its input must be closed by now.
     pub(super) async fn close(&mut self, grace: std::time::Duration) {
         wait_for_end(&self.group, grace).await;
         let _ = self.group.end();
     }
 }
 
-/// What a server writes to standard error, in the log and as its last words.
+/// Standard error of a server, for the log and for error messages.
 struct Notes {
     last: Arc<Mutex<VecDeque<String>>>,
-    /// Says that everything was read.
+    /// Notified when everything was read.
     all_read: Option<oneshot::Receiver<()>>,
 }
 
@@ -147,11 +147,11 @@ impl Notes {
             let _is_read = is_read;
             let (mut line, mut left) = (Vec::new(), MOST_NOTES);
             let mut buffer = vec![0; 8 << 10];
-            // Read to the end, also what is not logged: a full pipe would stop the server.
+            // Read to the end, including what is not logged: a full pipe would block the server.
             while let Ok(count @ 1..) = errors.read(&mut buffer) {
                 for byte in &buffer[..count] {
                     if *byte != b'\n' {
-                        // Four bytes a character at most; more of a line is not shown.
+                        // At most four bytes for each character; the rest of the line is not shown.
                         if line.len() < LONGEST_NOTE * 4 {
                             line.push(*byte);
                         }
@@ -166,8 +166,8 @@ impl Notes {
         Ok(Notes { last, all_read: Some(all_read) })
     }
 
-    /// Wait until the words of a server that has ended were read. A process that it left behind may hold its standard error
-    /// open, so not for long.
+    /// Waits briefly until the standard error of an ended server was read. A child process of it may keep the pipe
+    /// open.
     async fn settle(&mut self) {
         if let Some(all_read) = self.all_read.take() {
             let _ = tokio::time::timeout(std::time::Duration::from_secs(1), all_read).await;
@@ -180,7 +180,7 @@ impl Notes {
     }
 }
 
-/// Log a line, and remember it. Gives how many bytes may still be logged.
+/// Logs a line and remembers it. Returns how many bytes may still be logged.
 fn note(
     name: &str,
     line: &mut Vec<u8>,
@@ -206,11 +206,11 @@ fn note(
     left
 }
 
-/// A text without the values that a server was given, and without what looks like a key.
+/// Removes from a text the values that a server received, and whatever looks like a key.
 pub(super) fn strip_secrets(text: &str, secrets: &[(String, Secret)]) -> String {
     let mut text = text.to_owned();
     for (name, value) in secrets {
-        // A value of a few characters is no key, and would be found everywhere.
+        // Short values are not keys, and would match everywhere.
         if value.expose().len() >= 6 {
             text = text.replace(value.expose(), &format!("({name})"));
         }
@@ -218,8 +218,8 @@ pub(super) fn strip_secrets(text: &str, secrets: &[(String, Secret)]) -> String 
     redact(&text).text
 }
 
-/// An output whose lines may not be longer than a message. `rmcp` drops a longer line and goes on, and the call that it
-/// answers would wait for its time-out; here the connection ends, with the reason.
+/// Reader whose lines may not be longer than a message. `rmcp` drops a longer line, and the call would wait for its
+/// timeout; here the connection ends with a reason.
 pub(super) struct BoundedLines<R> {
     inner: R,
     length: usize,

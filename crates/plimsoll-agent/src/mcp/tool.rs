@@ -1,4 +1,4 @@
-//! A tool of a server, as the loop calls it.
+//! A tool of a server, for the loop.
 
 use std::io::Write;
 use std::path::Path;
@@ -19,7 +19,7 @@ use crate::agent::{Tool, ToolCall, ToolError};
 pub(super) struct McpTool {
     spec: ToolSpec,
     server: Arc<Server>,
-    /// Its name as the server has it.
+    /// The tool's name on the server.
     tool: String,
     purpose: Purpose,
 }
@@ -39,7 +39,7 @@ impl Tool for McpTool {
         Some(&self.server.name)
     }
 
-    /// A server may say of a tool that it only reads. That is the server's word, so nothing follows from it.
+    /// A server may declare a tool as read-only, but that is not trusted.
     fn access(&self) -> Access {
         Access::Act
     }
@@ -59,15 +59,15 @@ impl Tool for McpTool {
             Ok(result) => write_result(&result, call, out),
             Err(CallFailure::Cancelled) => Err(ToolError::Cancelled),
             Err(CallFailure::TimedOut(limit)) => Err(ToolError::Failed(format!(
-                "The MCP server `{server}` gave no result within {} s. The call was given up; it may have had effects.",
+                "The MCP server `{server}` returned no result within {} s. The call was cancelled; it may have had effects.",
                 limit.as_secs_f64()
             ))),
             Err(CallFailure::Closed(why)) => Err(ToolError::Failed(format!(
-                "The MCP server `{server}` went away during this call: {why}. The call may have had effects. The next call \
+                "The MCP server `{server}` stopped during this call: {why}. The call may have had effects. The next call \
                  starts the server again."
             ))),
             Err(CallFailure::Refused(why)) => {
-                Err(ToolError::Failed(format!("The MCP server `{server}` refuses this call: {why}")))
+                Err(ToolError::Failed(format!("The MCP server `{server}` rejected this call: {why}")))
             }
         }
     }

@@ -1,39 +1,40 @@
-//! What a person would have to write to allow a call, tried before it is told.
+//! Suggests rules that would allow a denied call. Each is evaluated before it is suggested.
 
 use plimsoll_sandbox::{Action, EffectiveRules, Origin, PermissionRequest, PermissionRule, Permissions};
 use serde_json::Value;
 
 use crate::agent::Profile;
 
-/// Where a setting is written that is not there yet. A change of a project's file takes effect once its user trusts it.
+/// Place of a new setting. A change of a project's file takes effect once the user trusts it.
 pub(crate) const IN_PROJECT_FILE: &str = "in plimsoll.toml, then `plimsoll trust`,";
 
-/// What would allow a call that was denied.
+/// Changes that would allow a denied call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AllowHint {
-    /// The flag that would.
+    /// A flag.
     pub(crate) flag: Option<String>,
-    /// The line of `plimsoll.toml` that would.
+    /// A line of `plimsoll.toml`.
     pub(crate) setting: Option<String>,
-    /// The line that it takes the place of, because both cannot stand in one file.
+    /// Source of the line that it replaces, if a file cannot contain both.
     pub(crate) replaces: Option<Origin>,
-    /// What the tool needs besides, as a line of `plimsoll.toml`.
+    /// Further line of `plimsoll.toml` that the tool needs.
     pub(crate) also: Option<String>,
-    /// The rule that decided, with where it stands.
+    /// The rule that decided, with its source.
     pub(crate) rule: Option<String>,
 }
 
-/// Where a rule is put to see what it would change.
+/// Position at which a rule is evaluated.
 #[derive(Clone, Copy)]
 enum Layer {
-    /// Behind the rules for all agents.
+    /// After the rules for all agents.
     General,
-    /// Behind the agent's own.
+    /// After the agent's own rules.
     Agent,
 }
 
 impl AllowHint {
-    /// Find what would allow a call: each candidate is put where it would stand, and told only if the call would be made.
+    /// Finds what would allow a call: each candidate is evaluated at its position, and suggested only if the call would
+    /// be made.
     pub(crate) fn find(
         profile: &Profile,
         granted: &Permissions,
@@ -54,7 +55,8 @@ impl AllowHint {
             let rules = EffectiveRules::new(&own).within(&above).closing(&profile.closed).granting(granted);
             rules.decide(denied) == Action::Allow
         };
-        // What is denied to `read` is denied to these, so that a rule for one of them would change nothing.
+        // A path that `read` may not access is denied to these tools too, so a rule for one of them would have no
+        // effect.
         let candidates = || {
             let shows_files = matches!(denied.tool, "grep" | "list" | "glob");
             let reading = shows_files.then(|| PermissionRule::suggested_for(denied.with_tool("read")));
@@ -67,7 +69,7 @@ impl AllowHint {
         let (all, own) = rules.split_at(profile.general_rules.min(rules.len()));
         let found = match general {
             Some(rule) => Some(("permissions".to_owned(), rule, all, 0)),
-            // Only the rules of the agent itself stand behind all others.
+            // Only the agent's own rules follow all others.
             None => of_agent()
                 .filter(|_| profile.bounds.is_empty())
                 .map(|rule| (format!("agents.{}.permission", key(&profile.name)), rule, own, all.len())),
@@ -75,7 +77,7 @@ impl AllowHint {
         let Some((table, candidate, there, start)) = found else {
             return AllowHint { flag, also, rule, ..AllowHint::default() };
         };
-        // In the place of another rule it counts less than behind all of them, where a lighter file has that rule.
+        // A replaced rule may have a lower priority than one after all others, if it is in a file of lower priority.
         let beside = setting_beside(&table, &candidate, there).filter(|(_, _, at)| {
             let mut permissions = profile.permissions.clone();
             permissions.rules.insert(start + at + 1, candidate.clone());
@@ -89,20 +91,20 @@ impl AllowHint {
         AllowHint { flag, setting: Some(setting), replaces, also, rule }
     }
 
-    /// Where the setting is written.
+    /// Returns the place of the setting.
     fn place(&self) -> String {
         match &self.replaces {
-            // The user's own file has another name, and needs no trust.
+            // The user's own file has another name and needs no trust.
             Some(origin @ Origin::File { path, .. }) if path.ends_with("plimsoll.toml") => {
-                format!("in place of what {origin} says, then `plimsoll trust`,")
+                format!("replacing the value in {origin}, then `plimsoll trust`,")
             }
-            Some(origin) => format!("in place of what {origin} says"),
+            Some(origin) => format!("replacing the value in {origin}"),
             None => IN_PROJECT_FILE.to_owned(),
         }
     }
 
-    /// For a person, in half a sentence.
-    pub(crate) fn words(&self) -> String {
+    /// Formats the hint for the user, as a clause.
+    pub(crate) fn clause(&self) -> String {
         let also = self.also.as_ref().map(|also| format!(", together with `{also}`")).unwrap_or_default();
         let place = self.place();
         match (&self.flag, &self.setting, &self.rule) {
@@ -115,7 +117,7 @@ impl AllowHint {
             (Some(flag), None, _) if also.is_empty() => format!("`{flag}` allows it"),
             (Some(flag), None, _) => format!("`{flag}` allows it{also} {}", place.trim_end_matches(',')),
             (None, Some(setting), _) => format!("`{setting}`{also} {place} allows it"),
-            (None, None, Some(rule)) => format!("a rule says so, and no other would change it: {rule}"),
+            (None, None, Some(rule)) => format!("decided by a rule that no other rule can override: {rule}"),
             (None, None, None) => "no rule would allow it".to_owned(),
         }
     }
@@ -146,9 +148,9 @@ fn setting_for(table: &str, rule: &PermissionRule) -> String {
     }
 }
 
-/// A setting in the place of one that cannot stand beside it, with where that one is and its number among the rules. TOML
-/// takes neither a key twice nor a pattern for a tool that has one word for everything: `write = "allow"` has to become a
-/// table first.
+/// Returns a setting that replaces an existing one, with the existing one's source and its index among the rules. TOML
+/// allows neither a duplicate key nor a pattern for a tool that has one action for everything: `write = "allow"` has to
+/// become a table first.
 fn setting_beside(
     table: &str,
     rule: &PermissionRule,
@@ -170,7 +172,7 @@ fn setting_beside(
     if old.tool == rule.tool && old.pattern == rule.pattern {
         return found(setting_for(table, rule));
     }
-    // With several rules it is a table already, and takes one more.
+    // With several rules it is already a table, which can be extended.
     let mut of_file = there.iter().filter(|other| file(other) == file(old));
     let (tool, word) = (key(&rule.tool), old.action.name());
     let allow = match rule.pattern.as_str() {
@@ -196,13 +198,13 @@ fn quoted(text: &str) -> String {
     Value::String(text.to_owned()).to_string()
 }
 
-/// A key of TOML, in quotes where it needs them.
+/// Returns a TOML key, quoted if necessary.
 fn key(name: &str) -> String {
     let is_bare = !name.is_empty() && name.chars().all(|c| c.is_ascii_alphanumeric() || "_-".contains(c));
     if is_bare { name.to_owned() } else { quoted(name) }
 }
 
-/// The path or command comes from a model, and a person may paste the flag into a shell.
+/// The path or command comes from a model, and the user may paste the flag into a shell.
 fn shell_quoted(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }

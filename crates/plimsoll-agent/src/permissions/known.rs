@@ -1,8 +1,9 @@
-//! Rules for tools that are not there: a misspelt denial denies nothing.
+//! Rules for tools that do not exist: a misspelt denial denies nothing.
 //!
-//! A rule may be meant for a tool of an MCP server, whose names are known only when it runs, or of a server that another project
-//! has. Such a tool is called `SERVER_TOOL`. So of a configuration only that is told which no server could have, or which is
-//! nearly the name of something that is there; a flag is typed for this run, and is held against what this run has.
+//! A rule may be for a tool of an MCP server, whose names are known only when it runs, or of a server that another
+//! project has. Such a tool is named `SERVER_TOOL`. So a rule of the configuration is reported only if no server could
+//! have the tool, or if its name is similar to an existing one. A flag applies to this run only, so it is checked
+//! against the tools of this run.
 
 use std::fmt;
 
@@ -11,7 +12,7 @@ use thiserror::Error;
 
 use plimsoll_sandbox::EXTERNAL_DIRECTORY;
 
-/// The names of all tools that an agent of a configuration can have, besides those of MCP servers.
+/// Names of all tools that a configured agent can have, except those of MCP servers.
 pub(super) const OWN_TOOLS: [&str; 17] = [
     "read",
     "list",
@@ -32,23 +33,24 @@ pub(super) const OWN_TOOLS: [&str; 17] = [
     "background_steer",
 ];
 
-/// A rule or a switch of the configuration that can hold for no tool.
+/// A rule or switch of the configuration that matches no tool.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct IdleRule {
-    /// The tool it names.
+    /// Name of the tool.
     pub tool: String,
-    /// What it says of it.
+    /// Effect of the rule.
     pub says: String,
-    /// Where it stands.
+    /// Source of the rule.
     pub origin: Origin,
-    /// The name that may be meant.
+    /// A similar existing name.
     pub nearest: Option<String>,
 }
 
 impl fmt::Display for IdleRule {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let IdleRule { tool, says, origin, nearest } = self;
-        write!(formatter, "{origin}: that `{tool}` is {says} has no effect: there is no such tool")?;
+        write!(formatter, "{origin}: the rule for unknown tool `{tool}` ({says}) is ignored")?;
         match nearest {
             Some(nearest) => write!(formatter, "; did you mean `{nearest}`?"),
             None => Ok(()),
@@ -56,19 +58,20 @@ impl fmt::Display for IdleRule {
     }
 }
 
-/// A flag that names a tool that is not there.
+/// Error for a flag that names an unknown tool.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("there is no tool `{tool}` to allow{}", nearest.as_ref().map(|name| format!("; did you mean `{name}`?")).unwrap_or_default())]
+#[error("unknown tool `{tool}`{}", nearest.as_ref().map(|name| format!("; did you mean `{name}`?")).unwrap_or_default())]
+#[non_exhaustive]
 pub struct UnknownTool {
     /// The name.
     pub tool: String,
-    /// The name that may be meant.
+    /// A similar existing name.
     pub nearest: Option<String>,
-    /// Those that there are, with `SERVER_*` for those of servers.
+    /// Available tools, with `SERVER_*` for those of servers.
     pub known: Vec<String>,
 }
 
-/// The rules and switches of a configuration that can hold for no tool.
+/// Returns the rules and switches of a configuration that match no tool.
 pub fn idle_rules(run: &RunConfig) -> Vec<IdleRule> {
     let known = KnownNames::of(run);
     let agents = || run.agents.values();
@@ -81,7 +84,7 @@ pub fn idle_rules(run: &RunConfig) -> Vec<IdleRule> {
     let mut idle: Vec<IdleRule> = Vec::new();
     for (tool, says, origin) in rules.chain(switches) {
         let nearest = known.nearest(tool);
-        // What has a `_` or a star may be for a server that is configured elsewhere.
+        // A name with `_` or a wildcard may belong to a server that is configured elsewhere.
         let is_known = known.may_hold(tool) || (nearest.is_none() && tool.contains(['_', '*', '?']));
         // Several patterns for one tool are one mistake.
         let is_told = idle.iter().any(|rule| rule.tool == *tool);
@@ -92,7 +95,7 @@ pub fn idle_rules(run: &RunConfig) -> Vec<IdleRule> {
     idle
 }
 
-/// Refuse a tool of a flag that no rule can hold for in this run.
+/// Rejects a flag for a tool that does not exist in this run.
 pub fn require_tool(tool: &str, run: &RunConfig) -> Result<(), UnknownTool> {
     let known = KnownNames::of(run);
     if known.may_hold(tool) {
@@ -105,17 +108,17 @@ pub fn require_tool(tool: &str, run: &RunConfig) -> Result<(), UnknownTool> {
 }
 
 struct KnownNames {
-    /// What the names of their tools begin with.
+    /// Prefixes of the servers' tools.
     servers: Vec<String>,
 }
 
 impl KnownNames {
     fn of(run: &RunConfig) -> KnownNames {
-        // One that is switched off is known all the same.
+        // Disabled servers count as known.
         KnownNames { servers: run.mcp.keys().map(|name| crate::mcp::tool_prefix(name)).collect() }
     }
 
-    /// Whether a name or pattern may be that of a tool.
+    /// Returns whether a name or pattern may match a tool.
     fn may_hold(&self, pattern: &str) -> bool {
         let is_own = OWN_TOOLS.iter().any(|name| matches(pattern, name));
         let plain = &pattern[..pattern.find(['*', '?']).unwrap_or(pattern.len())];
@@ -128,7 +131,7 @@ impl KnownNames {
 
     fn nearest(&self, pattern: &str) -> Option<String> {
         let own = nearest(pattern, OWN_TOOLS.into_iter().chain([EXTERNAL_DIRECTORY]));
-        // Of a server's tools only the beginning is known.
+        // Only the prefix of a server's tools is known.
         let (server, tool) = pattern.split_once('_').unwrap_or((pattern, ""));
         let server = nearest(&format!("{server}_"), self.servers.iter().map(String::as_str));
         own.map(str::to_owned).or_else(|| server.map(|server| format!("{server}{tool}")))

@@ -1,4 +1,5 @@
-//! Permissions in the terms of agents and their configuration: hints for denied calls, and rules for tools that do not exist.
+//! Permissions in the terms of agents and their configuration: hints for denied calls, and rules for tools that do not
+//! exist.
 
 mod hint;
 mod known;

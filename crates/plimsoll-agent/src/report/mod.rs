@@ -1,7 +1,7 @@
-//! Results of runs and reverts, as events and callers get them.
+//! Results of runs and reverts.
 
 mod revert;
 mod run;
 
 pub use revert::{RevertAction, RevertReport, RevertedFile, RevertedTask, UncoveredCall};
-pub use run::{RunEnd, RunReport, Stop};
+pub use run::{RunEnd, RunReport, StopReason};

@@ -1,92 +1,96 @@
-//! What a revert did, or would do.
+//! Result of a revert, or of a planned one.
 
 use std::path::PathBuf;
 
 use plimsoll::{MessageId, PartId, SessionId};
 use serde::Serialize;
 
-/// What a revert did, or would do.
+/// Result of a revert, or of a planned one.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct RevertReport {
-    /// The session.
+    /// ID of the session.
     pub session: SessionId,
-    /// Files are as they were before this turn.
+    /// Number of the turn before which the files are restored.
     pub turn: usize,
-    /// How the prompt of that turn begins.
+    /// Beginning of that turn's prompt.
     pub prompt: String,
-    /// Whether an earlier revert was taken back.
+    /// Whether an earlier revert was undone.
     pub undoes_revert: bool,
-    /// The message that tells the model; none if no file was touched.
+    /// Message that informs the model; `None` if no file was changed.
     pub notice: Option<MessageId>,
-    /// What became of each file.
+    /// Outcome for each file.
     pub files: Vec<RevertedFile>,
-    /// Calls of those turns whose doings are not known, and were not taken back.
+    /// Calls of those turns that may have had unrecorded effects, which were not reverted.
     pub uncovered: Vec<UncoveredCall>,
-    /// Background tasks that these turns launched or resumed. What they changed with `write` and `edit` is put back too.
+    /// Background tasks that these turns launched or resumed. Their `write` and `edit` changes are reverted too.
     pub tasks: Vec<RevertedTask>,
 }
 
 impl RevertReport {
-    /// Whether a file was put back, or would be.
+    /// Returns whether any file was restored, or would be.
     pub fn changes(&self) -> bool {
         self.files.iter().any(|file| file.action != RevertAction::Left)
     }
 }
 
-/// What became of a file.
+/// Outcome for a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct RevertedFile {
-    /// The file.
+    /// Path of the file.
     pub path: PathBuf,
-    /// What was done.
+    /// The action.
     pub action: RevertAction,
-    /// Why it is not as it was before the turn that was asked for, if it is not.
+    /// Reason why the file does not have its content from before the turn, if so.
     pub problem: Option<String>,
 }
 
-/// What was done to a file.
+/// Action on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum RevertAction {
-    /// It holds what it held.
+    /// The old content was restored.
     Restored,
-    /// It was not there before, and is not there any more.
+    /// The file did not exist before the turn and was removed.
     Removed,
-    /// It was left as it is.
+    /// The file was left unchanged.
     Left,
 }
 
-/// A call whose doings are not known.
+/// A call that may have had unrecorded effects.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct UncoveredCall {
-    /// The turn that made it, or that launched the task which did.
+    /// Turn that made the call, or that launched the task which did.
     pub turn: usize,
-    /// The task that made it; none for the session itself.
+    /// The task that made it; `None` for the session itself.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub task: Option<SessionId>,
-    /// The call's part.
+    /// ID of the call's part.
     pub part: PartId,
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// What it was given: the command line of a shell, or the input as JSON.
+    /// Command line of a shell, or the input as JSON.
     pub input: String,
 }
 
-/// A task whose changes belong to the turns that are put back.
+/// A task whose changes belong to the reverted turns.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct RevertedTask {
-    /// Its id.
+    /// ID of the task.
     pub id: SessionId,
-    /// What it is about.
+    /// Description of the task.
     pub description: String,
-    /// The turn that launched or resumed it first, of those that are put back.
+    /// First of the reverted turns that launched or resumed it.
     pub turn: usize,
-    /// Whether it is at work by its record. Nothing is put back before it has ended.
+    /// Whether its record says that it is active. Nothing is reverted before it has ended.
     pub is_active: bool,
-    /// Whether its session was removed, so that it is not known what it did.
+    /// Whether its session was removed, so that its effects are unknown.
     pub is_gone: bool,
 }

@@ -1,4 +1,4 @@
-//! How a run ended, and what it came to.
+//! Result of a run.
 
 use plimsoll::SessionId;
 use serde::Serialize;
@@ -7,81 +7,82 @@ use crate::figures::{ReceiptFigures, UsageFigures};
 use crate::metrics::TokenMetrics;
 use crate::spend::Spend;
 
-/// How a run ended.
+/// Reason for the end of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "how", rename_all = "camelCase")]
 pub enum RunEnd {
-    /// The model had nothing more to call.
+    /// The model made no more calls.
     Finished {
-        /// Why it stopped, in the provider's words.
+        /// The provider's reason for the end of the last answer.
         reason: String,
     },
-    /// The model was asked as often as it may be.
+    /// Step limit reached.
     Steps,
-    /// So many tokens were charged as may be.
+    /// Token budget exhausted.
     Tokens,
-    /// It has cost as much as it may.
+    /// Cost limit reached.
     Cost,
-    /// The model made the same call with the same result again, although it was told.
+    /// The model repeated a call with the same result after a warning.
     Repeating {
-        /// The tool.
+        /// Name of the tool.
         tool: String,
     },
-    /// A hook ended it after a compaction.
+    /// A hook stopped the turn after a compaction.
     StoppedByHook {
-        /// The hook.
+        /// Name of the hook.
         hook: String,
     },
-    /// It was cancelled.
+    /// Cancelled.
     Cancelled,
 }
 
-/// Why the model stopped speaking.
+/// Reason for the end of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// It had said everything.
+pub enum StopReason {
+    /// The answer was complete.
     Done,
-    /// The answer reached its longest, or the window its end.
+    /// The output limit or the window was reached.
     Cut,
-    /// A filter or the model itself refused to go on.
+    /// A filter or the model itself refused to continue.
     Filtered,
 }
 
-impl Stop {
-    /// What a provider's word for it means.
-    pub fn of(reason: &str) -> Stop {
+impl StopReason {
+    /// Returns the meaning of a provider's reason.
+    pub fn of(reason: &str) -> StopReason {
         const CUT: [&str; 5] =
             ["length", "max_tokens", "max_output_tokens", "incomplete", "model_context_window_exceeded"];
         const FILTERED: [&str; 4] = ["content_filter", "refusal", "safety", "guardrail_intervened"];
         let is_one_of = |known: &[&str]| known.iter().any(|known| known.eq_ignore_ascii_case(reason));
         match (is_one_of(&CUT), is_one_of(&FILTERED)) {
-            (true, _) => Stop::Cut,
-            (_, true) => Stop::Filtered,
-            _ => Stop::Done,
+            (true, _) => StopReason::Cut,
+            (_, true) => StopReason::Filtered,
+            _ => StopReason::Done,
         }
     }
 }
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct RunReport {
-    /// The session.
+    /// ID of the session.
     pub session: SessionId,
-    /// How it ended.
+    /// Reason for the end.
     pub end: RunEnd,
-    /// The words of the last answer.
+    /// Text of the last answer.
     pub text: String,
-    /// How many requests were answered.
+    /// Number of answered requests.
     pub steps: u64,
-    /// What was charged, summaries included.
+    /// Charged usage, summaries included.
     pub usage: UsageFigures,
-    /// What it cost in dollars, as far as prices are known.
+    /// Cost in dollars, as far as prices are known.
     pub cost: f64,
-    /// What the background tasks that it launched or resumed were charged by its end, beside that.
+    /// Spending of background tasks that the run launched or resumed, up to its end. Not included above.
     #[serde(skip_serializing_if = "Spend::is_none")]
     pub tasks: Spend,
-    /// What was reduced, oldest first.
+    /// Receipts, oldest first.
     pub reductions: Vec<ReceiptFigures>,
     /// Figures of those reductions.
     pub metrics: TokenMetrics,

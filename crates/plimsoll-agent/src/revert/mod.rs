@@ -1,16 +1,16 @@
-//! Putting files back as they were before a turn.
+//! Restores files to their content from before a turn.
 //!
-//! Every change of `write` and `edit` is recorded before it is made, with the hashes of what the file held and was to hold.
-//! A revert goes through the changes of a file from the newest back: as long as the file is as a change left it, it goes to
-//! what it was before. A change that was never made, because the process died first, is passed over. Where the file is
-//! neither, something else has changed it, and there it stops: what others wrote stays.
+//! Every change by `write` and `edit` is recorded before it is made, with the hashes of the old and the new content. A
+//! revert processes the changes of a file from newest to oldest: while the file has the content that a change wrote, it
+//! gets the content from before. A change that was never made, because the process died first, is skipped. If the file
+//! has neither content, something else has changed it, and the revert of this file stops.
 //!
-//! A revert is a change like those it takes back: what it replaces is kept and recorded first, in a notice that the model
-//! reads before the next prompt. So it can be taken back in turn, and a process that dies in the middle leaves every file
-//! whole and can do the rest again.
+//! A revert is itself recorded: the content that it replaces is stored first, and listed in a notice that the model
+//! reads before the next prompt. So a revert can be undone, and a process that dies in the middle leaves every file
+//! complete and can finish later.
 //!
-//! What background tasks have changed belongs to the turn that launched them, and is put back with it in the same plan:
-//! the changes of all sessions to a file are one sequence by time. See `tasks.rs`.
+//! Changes of background tasks belong to the turn that launched them, and are reverted with it in the same plan: the
+//! changes of all sessions to a file form one sequence by time. See `tasks.rs`.
 
 mod tasks;
 
@@ -30,9 +30,9 @@ use crate::event::{Event, EventSink};
 use crate::report::{RevertAction, RevertReport, RevertedFile, RevertedTask, UncoveredCall};
 use crate::run::Conversation;
 
-use tasks::{HeldTasks, TaskTraces};
+use tasks::{TaskLeases, TaskTraces};
 
-/// Tools that leave nothing on the disk, and those whose changes are recorded.
+/// Tools that leave nothing on disk, and those whose changes are recorded.
 const TOOLS: KnownTools<'static> = KnownTools {
     traceless: &[
         "read",
@@ -43,7 +43,7 @@ const TOOLS: KnownTools<'static> = KnownTools {
         "todo",
         "skill",
         "webfetch",
-        // What a task does is found in its own session.
+        // Effects of a task are recorded in its own session.
         "background_task",
         "background_steer",
         "background_output",
@@ -53,52 +53,53 @@ const TOOLS: KnownTools<'static> = KnownTools {
     ],
     recording: &["write", "edit"],
 };
-/// So many files are named to the model.
+/// Maximum number of files listed for the model.
 const MOST_NAMED: usize = 50;
 
-/// How far back files are put.
+/// Target of a revert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevertTarget {
-    /// To before the newest turn that has changed files and was not put back since.
+    /// Before the newest turn that changed files and was not reverted since.
     LastTurn,
-    /// To before this turn, counted by the prompts of the session from 1.
+    /// Before this turn, counted by the prompts of the session from 1.
     Turn(usize),
-    /// The newest revert is taken back.
+    /// Undo of the newest revert.
     LastRevert,
 }
 
-/// Why nothing was put back.
+/// Reason why nothing was reverted.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum RevertError {
-    /// There is nothing.
-    #[error("no turn of this session has changed files with `write` or `edit`, or all were put back")]
+    /// There are no changes.
+    #[error("no turn of this session changed files with `write` or `edit`, or all changes were reverted")]
     Nothing,
-    /// There is no revert.
-    #[error("there is no revert to be taken back")]
+    /// There is no revert to undo.
+    #[error("there is no revert to undo")]
     NoRevert,
-    /// There is no such turn.
-    #[error("there is no turn {turn}: the session has {last}")]
+    /// The turn does not exist.
+    #[error("unknown turn {turn} (the session has {last})")]
     NoTurn {
-        /// The number.
+        /// The requested number.
         turn: usize,
-        /// That of the newest.
+        /// Number of the newest turn.
         last: usize,
     },
     /// Tasks of those turns may still change files.
-    #[error("{}", tell_at_work(.0))]
+    #[error("{}", format_active_tasks(.0))]
     TasksAtWork(Vec<RevertedTask>),
     /// The session cannot be read or written.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// Something inside the process failed that cannot fail, such as a thread that panicked.
+    /// Internal error, such as a thread that panicked.
     #[error("{0}")]
-    Internal(String),
+    Internal(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
-fn tell_at_work(tasks: &[RevertedTask]) -> String {
+fn format_active_tasks(tasks: &[RevertedTask]) -> String {
     let named: Vec<String> =
         tasks.iter().map(|task| format!("`{}` ({})", task.id, task.description)).collect();
-    format!("nothing was put back: background tasks of these turns still work: {}", named.join(", "))
+    format!("nothing was reverted: background tasks of these turns are still active: {}", named.join(", "))
 }
 
 impl From<StoreError> for RevertError {
@@ -107,34 +108,34 @@ impl From<StoreError> for RevertError {
     }
 }
 
-/// What is to be done.
+/// A planned revert.
 struct RevertPlan {
     report: RevertReport,
     undoes: Option<MessageId>,
     steps: Vec<Step>,
 }
 
-/// What is to be done to one file.
+/// A planned change of one file.
 struct Step {
-    /// Its place in the report.
+    /// Index in the report.
     file: usize,
     old: Option<FileContent>,
-    /// What it is to hold; none if it is to go.
+    /// The content to restore; `None` to remove the file.
     kept: Option<SpillRecord>,
     mode: Option<u32>,
     change: FileChange,
-    /// Folders that were made for it.
+    /// Folders that were created for it.
     made: BTreeSet<PathBuf>,
 }
 
-/// A recorded change, with the session and the part that tell of it.
+/// A recorded change, with the session and the part that contain it.
 struct Recorded<'a> {
     session: &'a SessionId,
     part: &'a PartId,
     change: &'a FileChange,
 }
 
-/// What [`revert`] would do. The session may be run by another process.
+/// Plans a [`revert`]. Another process may be running the session.
 pub fn plan_revert(
     archive: &Archive,
     session: &SessionId,
@@ -143,7 +144,8 @@ pub fn plan_revert(
     Ok(RevertPlan::new(archive, session, target)?.report)
 }
 
-/// Put files back. Each is replaced as a whole, and only where it is as the agent left it; what it held is kept first.
+/// Restores files. Each is replaced atomically, and only if it has the content that the agent left; that content is
+/// stored first.
 pub async fn revert(
     session: &mut Session,
     target: RevertTarget,
@@ -162,12 +164,12 @@ pub async fn revert(
     done
 }
 
-/// A revert whose contents were read, while the tasks that it is about are held.
+/// A revert with its contents loaded, while the leases of its tasks are held.
 struct RevertReady {
     report: RevertReport,
     undoes: Option<MessageId>,
     steps: Vec<ReadyStep>,
-    held: HeldTasks,
+    held: TaskLeases,
 }
 
 /// A step, and the content that its file is restored to.
@@ -180,15 +182,15 @@ impl RevertReady {
         target: RevertTarget,
     ) -> Result<RevertReady, RevertError> {
         let planned = RevertPlan::new(archive, session, target)?;
-        let held = HeldTasks::take(archive, session, &planned.report.tasks)?;
-        // Once more, for a task may have gone on until now.
+        let held = TaskLeases::take(archive, session, &planned.report.tasks)?;
+        // Plan again, because a task may have continued until now.
         let RevertPlan { report, undoes, steps } = match planned.report.tasks.is_empty() {
             true => planned,
             false => RevertPlan::new(archive, session, target)?,
         };
         // Contents are read and checked against their hashes before any file is changed.
         let steps = steps.into_iter().map(|step| {
-            let new = step.kept.as_ref().map(|kept| archive.read_kept(kept)).transpose();
+            let new = step.kept.as_ref().map(|kept| archive.read_kept_file(kept)).transpose();
             (step, new)
         });
         Ok(RevertReady { report, undoes, steps: steps.collect(), held })
@@ -226,7 +228,7 @@ async fn put_back(
     record.announce(&report.beginning(), announced).await?;
     report.notice = Some(record.message().clone());
     let events = Arc::clone(events);
-    // Files are read and written off the host's threads.
+    // Files are read and written on a blocking thread.
     let applied = tokio::task::spawn_blocking(move || {
         for (step, new) in &ready {
             let path = report.files[step.file].path.clone();
@@ -237,7 +239,7 @@ async fn put_back(
         }
         report
     });
-    let report = applied.await.map_err(|error| RevertError::Internal(error.to_string()))?;
+    let report = applied.await.map_err(|error| RevertError::Internal(error.into()))?;
     record.complete(&report.outcome()).await?;
     Ok(report)
 }
@@ -267,7 +269,7 @@ impl RevertPlan {
                 notice: None,
                 files: Vec::new(),
                 uncovered: Vec::new(),
-                // A revert is taken back by what its own record says.
+                // A revert is undone from its own record.
                 tasks: if undoes.is_none() { tasks.since(turn) } else { Vec::new() },
             },
             undoes,
@@ -284,7 +286,7 @@ impl RevertPlan {
         Ok(plan)
     }
 
-    /// Take up what a trace says, the newest first.
+    /// Adds the changes of a call, newest first.
     fn gather<'a>(&mut self, trace: &'a CallTrace, changes: &mut BTreeMap<&'a str, Vec<Recorded<'a>>>) {
         let CallTrace { session, part, turn, op, .. } = trace;
         let mut add = |change: &'a FileChange| {
@@ -305,7 +307,7 @@ impl RevertPlan {
         }
     }
 
-    /// How far a file can be put back through its changes, the newest first.
+    /// Adds a step for a file, as far back as its changes can be reverted. `changes` are newest first.
     fn add(&mut self, archive: &Archive, path: &Path, changes: &[Recorded<'_>]) -> Result<(), RevertError> {
         let file = self.report.files.len();
         let mut left = RevertedFile { path: path.to_owned(), action: RevertAction::Left, problem: None };
@@ -325,18 +327,18 @@ impl RevertPlan {
         for Recorded { session, part, change } in changes {
             if state != change.after.as_deref() {
                 if state == change.before.as_deref() {
-                    // The process died before it was made, or it was taken back since.
+                    // The process died before it was made, or it was reverted since.
                     continue;
                 }
-                left.problem = Some("it was changed by something else since".into());
+                left.problem = Some("it was changed by another program since".into());
                 break;
             }
-            let Some(found) = archive.kept(session, &change.handle(part))? else {
-                left.problem = Some("what it held is not kept here".into());
+            let Some(found) = archive.kept_file(session, &change.handle(part))? else {
+                left.problem = Some("its old content is not stored here".into());
                 break;
             };
             if change.before.is_some() && found.expired.is_some() {
-                left.problem = Some("what it held is not kept any more".into());
+                left.problem = Some("its old content is no longer stored".into());
                 break;
             }
             state = change.before.as_deref();
@@ -372,7 +374,7 @@ impl RevertPlan {
 impl Step {
     fn apply(&self, path: &Path, new: Option<&[u8]>) -> Result<(), String> {
         let changed = |error| match error {
-            ReplaceError::Changed => "it was changed by something else just now".to_owned(),
+            ReplaceError::Changed => "another program has just changed it".to_owned(),
             error => error.to_string(),
         };
         match (new, &self.old) {
@@ -384,7 +386,7 @@ impl Step {
                 let place = FileEntry::find(path).map_err(|error| error.to_string())?;
                 let place = place.ok_or_else(|| changed(ReplaceError::Changed))?;
                 place.remove(old).map_err(changed)?;
-                // The innermost first; one that holds something else stays.
+                // Innermost first; folders that are not empty stay.
                 self.made.iter().rev().for_each(|folder| drop(remove_empty_folder(folder)));
                 Ok(())
             }
@@ -399,11 +401,11 @@ impl RevertReport {
         (file.action, file.problem) = (RevertAction::Left, Some(problem));
     }
 
-    /// What the model is told before anything is done; it is true also if the process dies right after.
+    /// Returns the notice that is stored before any change; it is correct even if the process dies right after.
     fn beginning(&self) -> String {
         let what = match self.undoes_revert {
-            true => "has taken back that files were put back to what they were",
-            false => "is putting files back as they were",
+            true => "has undone a revert of files",
+            false => "is restoring files",
         };
         format!(
             "[The user {what} before the prompt \"{}\". Read a file again before you rely on what it holds.]",
@@ -411,13 +413,13 @@ impl RevertReport {
         )
     }
 
-    /// What the model is told of the outcome.
+    /// Returns the notice about the outcome.
     fn outcome(&self) -> String {
         let mut text = String::new();
         for (action, words) in [
-            (RevertAction::Restored, "Holds what it held"),
-            (RevertAction::Removed, "Is not there any more"),
-            (RevertAction::Left, "Was left as it is"),
+            (RevertAction::Restored, "Restored"),
+            (RevertAction::Removed, "Removed"),
+            (RevertAction::Left, "Left unchanged"),
         ] {
             let files: Vec<String> = self
                 .files
@@ -441,29 +443,29 @@ impl RevertReport {
 }
 
 impl Conversation {
-    /// Put files back as they were before a turn, counted by the prompts of the session from 1; without one, before the
-    /// newest turn that has changed files and was not put back since. See [`revert`].
+    /// Restores files to before a turn, counted by the prompts of the session from 1, or by default to before the
+    /// newest turn that changed files and was not reverted since. See [`revert`].
     pub async fn revert(&mut self, from_turn: Option<usize>) -> Result<RevertReport, RevertError> {
         self.revert_to(from_turn.map_or(RevertTarget::LastTurn, RevertTarget::Turn)).await
     }
 
-    /// Take the newest revert back.
+    /// Undoes the newest revert.
     pub async fn undo_revert(&mut self) -> Result<RevertReport, RevertError> {
         self.revert_to(RevertTarget::LastRevert).await
     }
 
     async fn revert_to(&mut self, target: RevertTarget) -> Result<RevertReport, RevertError> {
-        // What a run that was dropped has left open is closed first: a notice must not stand between call and result.
+        // Close what a dropped run has left open: a notice must not separate a call from its result.
         self.session.settle("Interrupted: the run was given up.").await?;
         let report = revert(&mut self.session, target, &self.agent.events).await?;
         for file in report.files.iter().filter(|file| file.action != RevertAction::Left) {
             self.files.forget(&file.path);
         }
-        self.agent.tell(&Event::Reverted(report.clone()));
+        self.agent.emit(&Event::Reverted(report.clone()));
         Ok(report)
     }
 
-    /// What [`revert`](Conversation::revert) would do.
+    /// Plans a [`revert`](Conversation::revert).
     pub async fn plan_revert(&self, from_turn: Option<usize>) -> Result<RevertReport, RevertError> {
         let target = from_turn.map_or(RevertTarget::LastTurn, RevertTarget::Turn);
         let session = self.session.id().clone();

@@ -1,8 +1,7 @@
-//! What background tasks of a session have left on the disk, and that none of them goes on while files are put back.
+//! Changes of a session's background tasks, and leases that keep the tasks from running during a revert.
 //!
-//! A task's record says when each of its runs was asked for, so a run belongs to the turn that asked for it, and whatever
-//! the task wrote until its next run belongs to that run. The same holds for tasks that tasks have launched: their runs
-//! belong to the run that asked for them, however deep.
+//! A task's record has the time of each run's request, so a run belongs to the turn that requested it, and changes up
+//! to the next run belong to that run. The same applies to tasks of tasks, at any depth.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,36 +14,36 @@ use super::{RevertError, TOOLS};
 use crate::report::RevertedTask;
 use crate::task::Task;
 
-/// A task that has just ended is still being put away; it is waited for.
+/// How long to wait for a task that has just ended and is being cleaned up.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// For how long the sessions of tasks are held while files are put back.
+/// Duration of the leases during a revert.
 const LEASE: Duration = Duration::from_secs(60);
-/// So many records are read at a time.
+/// Number of records read at a time.
 const PAGE: u64 = 1_000;
 
-/// The time from which on something belongs to a turn, until the next.
+/// Start of a turn's time, which lasts until the next turn.
 #[derive(Clone, Copy)]
 struct Window {
     from: Millis,
     turn: usize,
 }
 
-/// The turn that a time belongs to.
+/// Returns the turn that a time belongs to.
 fn turn_at(windows: &[Window], at: Millis) -> Option<usize> {
     windows.iter().rev().find(|window| window.from <= at).map(|window| window.turn)
 }
 
-/// What the tasks of a session have done, by its turns.
+/// Changes of a session's tasks, by turn.
 #[derive(Default)]
 pub(super) struct TaskTraces {
-    /// The tasks with the turns of their runs.
+    /// The tasks, with the turns of their runs.
     tasks: Vec<(RevertedTask, Vec<usize>)>,
-    /// What each of them has left.
+    /// The calls of each task.
     traces: Vec<Vec<CallTrace>>,
 }
 
 impl TaskTraces {
-    /// Follow the records of tasks from the turns of a session.
+    /// Reads the records of tasks and assigns their changes to the turns of a session.
     pub(super) fn read(archive: &Archive, history: &ChangeHistory) -> Result<TaskTraces, RevertError> {
         let mut found = TaskTraces::default();
         let windows: Vec<Window> =
@@ -52,7 +51,7 @@ impl TaskTraces {
         let (mut session, mut until) = (history.session.clone(), Millis(u64::MAX));
         loop {
             found.follow(archive, &session, &windows, until)?;
-            // A session that goes on from another shares its turns, and with them the tasks that they launched.
+            // A session that continues another shares its turns, and with them the tasks that they launched.
             let about = archive.store().session(&session)?;
             let Some(point) = about.forked_from else { return Ok(found) };
             (session, until) = (point.session, until.min(about.created));
@@ -82,7 +81,7 @@ impl TaskTraces {
             };
             match ChangeHistory::read(archive, &task.id, TOOLS) {
                 Ok(history) => {
-                    // What came before the first run was taken over from its parent, and is the parent's.
+                    // Parts from before the first run were inherited from the parent.
                     let own = history.traces.into_iter().filter_map(|trace| {
                         let turn = turn_at(&runs, trace.at)?;
                         Some(CallTrace { turn, ..trace })
@@ -98,12 +97,12 @@ impl TaskTraces {
         Ok(())
     }
 
-    /// Add what they have done to the history of the session.
+    /// Adds the tasks' changes to the history of the session.
     pub(super) fn merge_into(&mut self, history: &mut ChangeHistory) {
         std::mem::take(&mut self.traces).into_iter().for_each(|traces| history.merge(traces));
     }
 
-    /// The tasks that were launched or resumed from a turn on.
+    /// Returns the tasks that were launched or resumed since a turn.
     pub(super) fn since(self, turn: usize) -> Vec<RevertedTask> {
         let since = self.tasks.into_iter().filter_map(|(task, turns)| {
             let turn = turns.into_iter().filter(|run| *run >= turn).min()?;
@@ -120,32 +119,32 @@ fn tasks_of(archive: &Archive, parent: &SessionId) -> Result<Vec<Task>, RevertEr
     let mut tasks = Vec::new();
     loop {
         let page = match archive.store().tasks(&filter) {
-            // The session that this one goes on from may have been removed.
+            // The session that this one continues may have been removed.
             Err(StoreError::Missing { kind: "session", .. }) => return Ok(tasks),
             page => page?,
         };
         let Some(last) = page.last() else { return Ok(tasks) };
         filter.after = Some(last.id.clone());
-        // A record of something else, or of a newer version, is not understood here.
+        // Skip records of other programs and of newer versions.
         tasks.extend(page.into_iter().filter_map(|record| Task::try_from(record).ok()));
     }
 }
 
-/// Holds the sessions of tasks, so that none goes on while files are put back. Its lease says that a task runs, and not its
-/// record: that of a process which was killed is active until another looks after it.
-pub(super) struct HeldTasks {
+/// Holds the leases of tasks, so that none runs during a revert. The lease shows whether a task runs, not its record:
+/// the record of a killed process stays active until another process checks it.
+pub(super) struct TaskLeases {
     archive: Arc<Archive>,
     leases: Vec<Lease>,
 }
 
-impl HeldTasks {
-    /// Take all of them, or say which are at work.
+impl TaskLeases {
+    /// Takes the leases of all tasks, or returns the tasks that are active.
     pub(super) fn take(
         archive: &Arc<Archive>,
         session: &SessionId,
         tasks: &[RevertedTask],
-    ) -> Result<HeldTasks, RevertError> {
-        let mut held = HeldTasks { archive: Arc::clone(archive), leases: Vec::new() };
+    ) -> Result<TaskLeases, RevertError> {
+        let mut held = TaskLeases { archive: Arc::clone(archive), leases: Vec::new() };
         let holder = format!("a revert of {session}, process {}", std::process::id());
         let mut at_work = Vec::new();
         let until = Instant::now() + PATIENCE;
@@ -171,10 +170,10 @@ impl HeldTasks {
     }
 }
 
-impl Drop for HeldTasks {
+impl Drop for TaskLeases {
     fn drop(&mut self) {
         for lease in &self.leases {
-            // One that is not given back runs out.
+            // A lease that is not released expires.
             let _ = self.archive.store().release(lease);
         }
     }

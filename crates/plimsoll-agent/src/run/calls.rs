@@ -1,4 +1,4 @@
-//! Running what the model has called.
+//! Runs the calls of an answer.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::io::{self, Write};
@@ -14,7 +14,7 @@ use serde_json::Value;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-use super::guard::{Verdict, repeat_warning};
+use super::guard::{CallDecision, repeat_warning};
 use super::hooks::{HookedInput, HookedOutput};
 use super::{Conversation, Progress};
 use crate::agent::{Tool, ToolCall, ToolError};
@@ -27,20 +27,20 @@ use crate::metrics;
 use crate::permissions::{AllowHint, IN_PROJECT_FILE};
 use crate::report::RunEnd;
 
-/// So many calls run side by side; each has threads of its own.
+/// Maximum number of concurrent calls. Each uses several threads.
 const MOST_AT_ONCE: usize = 8;
-/// So many calls of one answer are made; more is a model gone astray.
+/// Maximum number of calls in one answer. More indicate a model that is stuck.
 const MOST_CALLS: usize = 128;
 
-/// So much of an input is shown that a hook has changed, in characters.
+/// Maximum length of an input that a hook has changed, when it is shown to the model, in characters.
 const SHOWN_INPUT: usize = 500;
 
-/// A call that waits to be made.
+/// A call that was not made yet.
 struct PendingCall {
     part: PartId,
     tool: String,
     record: CallRecord,
-    /// What the model gave, or what a hook made of it.
+    /// Input from the model or from a hook.
     input: Value,
     is_changed: bool,
 }
@@ -51,7 +51,7 @@ impl PendingCall {
         PendingCall { part, tool, record, input, is_changed: false }
     }
 
-    /// What the model is told if the call is not the one that it made.
+    /// Returns a note for the model if a hook changed the input.
     fn note(&self) -> Option<String> {
         let input: String = self.input.to_string().chars().take(SHOWN_INPUT).collect();
         self.is_changed.then(|| format!("\n\n[A hook changed the input of this call to: {input}]"))
@@ -65,20 +65,20 @@ struct FinishedCall {
     result: Result<(), ToolError>,
     hash: u64,
     bytes: u64,
-    /// How a command ended, if not well.
+    /// Exit of a command that failed.
     ending: Option<String>,
 }
 
-/// What a call is answered with instead of being made.
+/// Reason why a call was not completed.
 struct CallRefusal {
     status: CallStatus,
     error: String,
-    /// Whether its tool was at work, and may have done something.
+    /// Whether the tool had started and may have changed something.
     was_run: bool,
 }
 
 impl Conversation {
-    /// Make the calls of the newest answer. Gives how the run ends, if it does; none if the model has to be asked again.
+    /// Runs the calls of the newest answer. Returns how the run ends, or `None` if the model has to be asked again.
     pub(crate) async fn run_calls(
         &mut self,
         calls: Vec<CallRecord>,
@@ -87,11 +87,11 @@ impl Conversation {
     ) -> Result<Option<RunEnd>, AgentError> {
         let mut pending = calls.into_iter().map(PendingCall::new).enumerate().peekable();
         let (mut end, mut failure) = (None, None);
-        // A run that is dropped in the middle must not leave its tools working beside the next one.
+        // If the run is dropped, its tools must not continue next to the following run.
         let tools_cancel = cancel.child_token();
         let _guard = tools_cancel.clone().drop_guard();
         while pending.peek().is_some() {
-            // Calls that only look run side by side, one that acts runs alone, and all in the order of the model's calls.
+            // Read-only calls run concurrently, others one at a time, in the order of the model's calls.
             let mut batch = Vec::new();
             let goes_along = |batch: &[(usize, PendingCall)], call: &PendingCall| {
                 batch.is_empty() || (batch.len() < MOST_AT_ONCE && self.is_parallel(&call.tool))
@@ -123,10 +123,10 @@ impl Conversation {
                 }
             }
             for work in working {
-                // What others have done is recorded although one could not be.
+                // Record the other results even if one could not be recorded.
                 let finished = match work.await {
                     Ok(finished) => self.finish(finished, progress, cancel).await,
-                    Err(error) => Err(AgentError::Internal(error.to_string())),
+                    Err(error) => Err(AgentError::Internal(error.into())),
                 };
                 match finished {
                     Ok(stop) => end = end.or(stop),
@@ -147,7 +147,7 @@ impl Conversation {
         self.agent.profile.tools.get(tool).is_none_or(|tool| tool.is_parallel())
     }
 
-    /// Whether a call can and may be made: by the rules, or by what a person says.
+    /// Decides whether a call may be made, by the rules or by asking the user.
     async fn judge(
         &mut self,
         call: &mut PendingCall,
@@ -158,13 +158,13 @@ impl Conversation {
         if self.agent.has_hooks(HookEvent::ToolBefore, Some(&call.tool)) {
             match self.hook_input(&self.hooked(call), cancel).await {
                 HookedInput::Same => {}
-                // What a hook makes of an input is judged as if the model had given it.
+                // Permissions are checked against the changed input.
                 HookedInput::Changed(input) => {
                     (call.input, call.is_changed) = (input, true);
                     (tool, subject) = self.find(call, number)?;
                 }
                 HookedInput::Refused(words) => {
-                    let error = format!("Refused by a hook: {words}");
+                    let error = format!("Denied by a hook: {words}");
                     return Err(CallRefusal { status: CallStatus::Denied, error, was_run: false });
                 }
                 HookedInput::Cancelled => {
@@ -187,11 +187,11 @@ impl Conversation {
             (Action::Allow, _) => return Ok((tool, subject)),
             (Action::Deny, _) | (Action::Ask, None) => None,
             (Action::Ask, Some(asker)) => {
-                // What a file holds is told only where reading it needs no permission.
+                // The content of a file is shown only if reading it needs no permission.
                 let reading = PermissionRequest::new("read", Access::Read, &subject, directory);
                 let may_read =
                     matches!(subject, Subject::Address(_)) || rules.decide(reading) == Action::Allow;
-                if may_read && let Err(error) = tool.foresee(&call.input, &subject, directory, &self.files) {
+                if may_read && let Err(error) = tool.precheck(&call.input, &subject, directory, &self.files) {
                     let status = self.status_of(&error, &call.part, &call.tool);
                     return Err(CallRefusal { status, error: error.to_string(), was_run: false });
                 }
@@ -205,9 +205,9 @@ impl Conversation {
                     why: rules.reason_to_ask(request),
                     always: PermissionRule::remembered_for(request),
                 };
-                // Whether a command is confined is part of what a person decides about.
-                self.tell_confinement(&call.tool, &*tool);
-                self.agent.tell(&Event::Asked { part: call.part.clone(), tool: call.tool.clone() });
+                // The user should know whether the command is confined before deciding.
+                self.report_confinement(&call.tool, &*tool);
+                self.agent.emit(&Event::Asked { part: call.part.clone(), tool: call.tool.clone() });
                 let answer = tokio::select! {
                     biased;
                     () = cancel.cancelled() => {
@@ -224,7 +224,7 @@ impl Conversation {
                             self.agent.profile.permissions.rules.push(question.always);
                         }
                         let (part, tool_name) = (call.part.clone(), call.tool.clone());
-                        self.agent.tell(&Event::Permitted { part, tool: tool_name, always });
+                        self.agent.emit(&Event::Permitted { part, tool: tool_name, always });
                         return Ok((tool, subject));
                     }
                     PermissionAnswer::No { words } => Some(words),
@@ -232,10 +232,10 @@ impl Conversation {
             }
         };
         let hint = AllowHint::find(&self.agent.profile, &self.granted, request, tool.also_needs(&subject));
-        self.agent.tell(&Event::Denied {
+        self.agent.emit(&Event::Denied {
             part: call.part.clone(),
             tool: call.tool.clone(),
-            hint: hint.words(),
+            hint: hint.clause(),
             allow: hint.flag,
             setting: hint.setting,
             also: hint.also,
@@ -250,10 +250,10 @@ impl Conversation {
         };
         let error = match words {
             None => format!(
-                "Denied: {what} is not allowed here. Go on without it, or tell the user what you would need it for."
+                "Denied: {what} is not allowed here. Continue without it, or tell the user why you need it."
             ),
-            Some(None) => "Denied: the user was asked and said no. Go on without it.".into(),
-            Some(Some(words)) => format!("Denied: the user was asked and said no: {words}"),
+            Some(None) => "Denied: the user declined. Continue without it.".into(),
+            Some(Some(words)) => format!("Denied: the user declined: {words}"),
         };
         Err(CallRefusal { status: CallStatus::Denied, error, was_run: false })
     }
@@ -268,14 +268,14 @@ impl Conversation {
         }
     }
 
-    /// Whether a call reads in a folder that was opened to the model, and no rule says anything else.
+    /// Returns whether a call reads in a folder that was opened to the model, unless a rule decides otherwise.
     fn is_opened(&self, tool: &str, subject: &Subject) -> bool {
         matches!(subject, Subject::Path { real, .. } if self.files.is_opened(real))
             && !self.is_ruled(tool, subject)
     }
 
-    /// Whether a call reads the plain file of an output of this session, which a notice named, and no rule says anything
-    /// else. Files of other sessions are in the same folder and stay closed.
+    /// Returns whether a call reads the file of a spilled output of this session, unless a rule decides otherwise.
+    /// Outputs of other sessions are in the same folder and stay closed.
     async fn is_own_output(&self, tool: &str, subject: &Subject) -> bool {
         let Subject::Path { real, .. } = subject else { return false };
         let (session, path) = (self.session.id().clone(), real.clone());
@@ -283,24 +283,24 @@ impl Conversation {
         is_own.await.unwrap_or(false) && !self.is_ruled(tool, subject)
     }
 
-    /// Whether a rule says that such a call is not made, or only if the user agrees.
+    /// Returns whether a rule denies such a call or asks about it.
     fn is_ruled(&self, tool: &str, subject: &Subject) -> bool {
         let request = PermissionRequest::new(tool, Access::Read, subject, &self.agent.directory);
         self.agent.profile.rules(&self.granted).restrict(request)
     }
 
-    /// The tool of a call, and what the call is about.
+    /// Finds the tool of a call and the call's subject.
     fn find(&self, call: &PendingCall, number: usize) -> Result<(Arc<dyn Tool>, Subject), CallRefusal> {
         let failed = |error: String| CallRefusal { status: CallStatus::Failed, error, was_run: false };
         if number >= MOST_CALLS {
             return Err(failed(format!(
-                "Not run: one answer may make {MOST_CALLS} calls. Make fewer, and read their results."
+                "Not run: an answer can make at most {MOST_CALLS} calls. Make fewer, and read their results."
             )));
         }
         let tools = &self.agent.profile.tools;
         let Some(tool) = tools.get(&call.tool) else {
             let known = tools.names().join(", ");
-            return Err(failed(format!("There is no tool `{}`. There are: {known}.", call.tool)));
+            return Err(failed(format!("Unknown tool `{}` (available: {known}).", call.tool)));
         };
         if let Value::String(text) = &call.input {
             let end: String = text.chars().rev().take(40).collect::<Vec<_>>().into_iter().rev().collect();
@@ -313,17 +313,17 @@ impl Conversation {
         Ok((Arc::clone(tool), subject.map_err(|error| failed(error.to_string()))?))
     }
 
-    /// Say once what the commands of this conversation are held to.
-    fn tell_confinement(&self, name: &str, tool: &dyn Tool) {
+    /// Reports the confinement of commands, once per conversation.
+    fn report_confinement(&self, name: &str, tool: &dyn Tool) {
         if let Some(confinement) = tool.confinement()
-            && !self.told_confinement.swap(true, Ordering::Relaxed)
+            && !self.has_reported_confinement.swap(true, Ordering::Relaxed)
         {
             let confinement = confinement.clone();
-            self.agent.tell(&Event::Confined { tool: name.to_owned(), confinement });
+            self.agent.emit(&Event::Confined { tool: name.to_owned(), confinement });
         }
     }
 
-    /// Let a tool work on a thread of its own.
+    /// Starts a tool on its own thread.
     async fn start(
         &self,
         call: PendingCall,
@@ -333,8 +333,8 @@ impl Conversation {
     ) -> Result<tokio::task::JoinHandle<FinishedCall>, AgentError> {
         call.record.start().await?;
         let sink = call.record.output().await?;
-        self.tell_confinement(&call.tool, &*tool);
-        self.agent.tell(&Event::CallStarted {
+        self.report_confinement(&call.tool, &*tool);
+        self.agent.emit(&Event::CallStarted {
             part: call.part.clone(),
             tool: call.tool.clone(),
             input: call.input.clone(),
@@ -347,7 +347,8 @@ impl Conversation {
             let mut out = Counted { sink, hasher: DefaultHasher::new(), bytes: 0, tail: Vec::new() };
             let may_read = |path: &Path| {
                 let subject = Subject::Path { named: path.to_owned(), real: path.to_owned() };
-                // A tool that acts names files beside the one it did not find, and may name what `glob` would find.
+                // A tool that changes files suggests paths close to a missing one, and may suggest only what `glob`
+                // would find.
                 let seen_by = if tool.access() == Access::Read { call.tool.as_str() } else { "glob" };
                 let request = PermissionRequest::new(seen_by, Access::Read, &subject, &directory);
                 !agent.profile.rules(&granted).restrict(request)
@@ -379,13 +380,13 @@ impl Conversation {
         }))
     }
 
-    /// How a call ended that gave an error. What the tool itself does not allow is told to the user with the setting that
-    /// would.
+    /// Returns the status of a failed call. If the tool itself denied it, the user is shown the setting that would
+    /// allow it.
     fn status_of(&self, error: &ToolError, part: &PartId, tool: &str) -> CallStatus {
         match error {
             ToolError::Cancelled => CallStatus::Cancelled,
             ToolError::Denied { setting, .. } => {
-                self.agent.tell(&Event::Denied {
+                self.agent.emit(&Event::Denied {
                     part: part.clone(),
                     tool: tool.to_owned(),
                     hint: format!("`{setting}` {IN_PROJECT_FILE} allows it"),
@@ -401,7 +402,7 @@ impl Conversation {
         }
     }
 
-    /// Record the result of a call.
+    /// Records the result of a call.
     async fn finish(
         &self,
         finished: FinishedCall,
@@ -410,7 +411,7 @@ impl Conversation {
     ) -> Result<Option<RunEnd>, AgentError> {
         let FinishedCall { call, mut sink, result, hash, bytes, ending } = finished;
         if let (Err(ToolError::Cancelled), 1..) = (&result, bytes) {
-            // What it printed by then may be what the user stopped it for.
+            // The output so far may be the reason why the user stopped the call.
             let words = format!("\n[{}]", ToolError::Cancelled);
             let _ = sink.write_all(words.as_bytes());
             let receipt = call.record.finish(sink).await?;
@@ -419,7 +420,7 @@ impl Conversation {
             return Ok(None);
         }
         if let Err(error) = result {
-            // What was printed by then is kept if it was long; the call itself is answered with the error.
+            // A long output is stored although the call is answered with the error.
             drop(sink);
             let status = self.status_of(&error, &call.part, &call.tool);
             let mut error = error.to_string();
@@ -432,11 +433,11 @@ impl Conversation {
             return self.refuse(call, CallRefusal { status, error, was_run: true }, progress).await;
         }
         let verdict = progress.guard.observe(progress.steps, &call.tool, &call.input, hash);
-        if let Verdict::Tell(times) = verdict {
-            // An output that cannot be kept any more has said so already.
+        if let CallDecision::Tell(times) = verdict {
+            // An output that cannot be stored has already been reported.
             let _ = sink.write_all(repeat_warning(times).as_bytes());
         }
-        if bytes == 0 && !matches!(verdict, Verdict::Tell(_)) {
+        if bytes == 0 && !matches!(verdict, CallDecision::Tell(_)) {
             let _ = sink.write_all(b"[no output]");
         }
         if let Some(note) = call.note() {
@@ -451,7 +452,7 @@ impl Conversation {
         Ok(self.run_end_for(&call.tool, verdict))
     }
 
-    /// Record the result of a call as hooks want the model to see it.
+    /// Records the result of a call after hooks have changed it.
     async fn finish_hooked(
         &self,
         call: &PendingCall,
@@ -468,23 +469,23 @@ impl Conversation {
             }
             return Ok(call.record.record_output(taken).await?.into_iter().collect());
         };
-        // The original is kept first. What cannot be kept is not replaced: nothing is lost because of a hook.
+        // Store the original first: without a copy nothing is replaced.
         let handle = match call.record.store_hidden(&text, taken.shown.as_str()).await {
             Ok(handle) => handle,
             Err(error) => {
-                let told =
-                    format!("\n\n[A hook wanted to replace this output, which could not be kept: {error}]");
-                taken.shown = format!("{}{told}", taken.shown.as_str()).into();
+                let note =
+                    format!("\n\n[A hook tried to replace this output, which could not be stored: {error}]");
+                taken.shown = format!("{}{note}", taken.shown.as_str()).into();
                 return Ok(call.record.record_output(taken).await?.into_iter().collect());
             }
         };
-        let note = format!("\n\n[A hook replaced this output; the original is kept as {handle}]");
+        let note = format!("\n\n[A hook replaced this output; the original is stored as {handle}]");
         let shown = format!("{}{addition}{note}", text.trim_end());
         let second = call.record.finish_with(shown).await?;
         Ok(taken.receipt.into_iter().chain(second).collect())
     }
 
-    /// Answer a call with an error.
+    /// Answers a call with an error.
     async fn refuse(
         &self,
         call: PendingCall,
@@ -495,10 +496,10 @@ impl Conversation {
         let mut hasher = DefaultHasher::new();
         hasher.write(error.as_bytes());
         let verdict = match status {
-            CallStatus::Cancelled => Verdict::Fine,
+            CallStatus::Cancelled => CallDecision::Fine,
             _ => progress.guard.observe(progress.steps, &call.tool, &call.input, hasher.finish()),
         };
-        if let Verdict::Tell(times) = verdict {
+        if let CallDecision::Tell(times) = verdict {
             error.push_str(&repeat_warning(times));
         }
         match was_run {
@@ -513,7 +514,7 @@ impl Conversation {
         let known = self.agent.profile.tools.get(&call.tool).map(|_| call.tool.as_str());
         metrics::called(known, status);
         tracing::info!(tool = known.unwrap_or("unknown"), ?status, bytes, "a call was answered");
-        self.agent.tell(&Event::CallEnded {
+        self.agent.emit(&Event::CallEnded {
             part: call.part.clone(),
             tool: call.tool.clone(),
             status,
@@ -522,35 +523,35 @@ impl Conversation {
         });
     }
 
-    fn run_end_for(&self, tool: &str, verdict: Verdict) -> Option<RunEnd> {
+    fn run_end_for(&self, tool: &str, verdict: CallDecision) -> Option<RunEnd> {
         let tool = tool.to_owned();
         match verdict {
-            Verdict::Fine => None,
-            Verdict::Tell(times) => {
+            CallDecision::Fine => None,
+            CallDecision::Tell(times) => {
                 tracing::warn!(times, "the model repeats a call");
-                self.agent.tell(&Event::Repeating { tool, times });
+                self.agent.emit(&Event::Repeating { tool, times });
                 None
             }
-            Verdict::Stop(_) => Some(RunEnd::Repeating { tool }),
+            CallDecision::Stop(_) => Some(RunEnd::Repeating { tool }),
         }
     }
 }
 
-/// An output on its way to layer 1, counted and hashed as the tool printed it.
+/// Counts and hashes an output before it is truncated.
 struct Counted {
     sink: OutputSink,
     hasher: DefaultHasher,
     bytes: u64,
-    /// The last bytes, in which a command's end is noted.
+    /// The last bytes, which contain the note about a command's exit.
     tail: Vec<u8>,
 }
 
-/// A note of how a command ended is not longer than this.
+/// Maximum length of that note.
 const TAIL: usize = 100;
 
 impl Counted {
-    /// The last line, if it is a note in brackets: an exit code, a signal, a time-out. A command can print such a line
-    /// itself, so it is only for people to look at.
+    /// Returns the last line if it is a note in brackets: an exit code, a signal, a timeout. A command can print such a
+    /// line itself, so it is only for display.
     fn ending(&self) -> Option<String> {
         let text = String::from_utf8_lossy(&self.tail);
         let note = text.trim_end().lines().last()?.strip_prefix('[')?.strip_suffix(']')?;

@@ -1,10 +1,9 @@
-//! Summaries: asking for them, in the turn or beside it.
+//! Summaries, requested during the turn or while it continues.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use plimsoll::compact::accept::{Rejection, Reply};
-use plimsoll::compact::request::SummaryRequest;
+use plimsoll::compact::{Rejection, Reply, SummaryRequest};
 use plimsoll::{CachePlan, Policy, Receipt, SessionId, Usage};
 use plimsoll_config::HookEvent;
 use plimsoll_providers::{RequestOptions, Thinking, ToolChoice, ToolSpec, Wire};
@@ -21,14 +20,14 @@ use crate::figures::{ReceiptFigures, ReductionKind, UsageFigures};
 use crate::metrics;
 use crate::model::{Model, Question};
 
-/// The answer to a summary request.
+/// Result of a summary request.
 pub(crate) struct Summary {
     pub(crate) reply: Result<Reply, String>,
     pub(crate) cost: Option<f64>,
     early: bool,
 }
 
-/// Figures of a summary that are reported once it is known whether it was taken.
+/// Figures of a summary, reported once it is accepted or rejected.
 pub(crate) struct SummaryFigures {
     error: Option<String>,
     usage: Option<UsageFigures>,
@@ -36,7 +35,7 @@ pub(crate) struct SummaryFigures {
     early: bool,
 }
 
-/// The time that a compaction may take, over all its chunks, retries and waits. It runs from the first request on.
+/// Time limit of a compaction with all its chunks and retries, from the first request on.
 pub(crate) struct SummaryTime {
     most: Duration,
     until: Option<tokio::time::Instant>,
@@ -47,10 +46,10 @@ impl SummaryTime {
         SummaryTime { most: Duration::from_secs(policy.compact.max_seconds), until: None }
     }
 
-    /// Waits for a summary; `None` once the time is over.
+    /// Waits for a summary; `None` after the time limit.
     pub(crate) async fn limit(&mut self, summary: impl Future<Output = Summary>) -> Option<Summary> {
         let now = tokio::time::Instant::now();
-        // A time that no clock can show means never.
+        // Durations beyond the clock's range mean no limit.
         let until = *self.until.get_or_insert_with(|| now.checked_add(self.most).unwrap_or_else(far_future));
         tokio::time::timeout_at(until, summary).await.ok()
     }
@@ -61,12 +60,12 @@ fn far_future() -> tokio::time::Instant {
     tokio::time::Instant::now() + CENTURY
 }
 
-/// Reports that no summary came in time.
-pub(crate) fn tell_timed_out(agent: &Agent, early: bool) {
+/// Reports that the time limit was exceeded.
+pub(crate) fn report_timeout(agent: &Agent, early: bool) {
     let seconds = agent.policy.compact.max_seconds;
     let error = Rejection::TimedOut { seconds }.to_string();
-    tracing::warn!(seconds, early, "the summariser took too long");
-    agent.tell(&Event::Summarised { error: Some(error), usage: None, cost: None, early });
+    tracing::warn!(seconds, early, "the summariser timed out");
+    agent.emit(&Event::Summarised { error: Some(error), usage: None, cost: None, early });
 }
 
 impl Summary {
@@ -74,7 +73,7 @@ impl Summary {
         self.reply.as_ref().ok().and_then(|reply| reply.usage.as_ref())
     }
 
-    /// The reply, for the ladder, and the figures to report afterwards.
+    /// Splits into the reply for the ladder and the figures to report afterwards.
     pub(crate) fn into_parts(self) -> (Result<Reply, String>, SummaryFigures) {
         let figures = SummaryFigures {
             error: self.reply.as_ref().err().cloned(),
@@ -87,14 +86,14 @@ impl Summary {
 }
 
 impl SummaryFigures {
-    /// Reports the summary. An answer that came and was rejected is an error too.
-    pub(crate) fn tell(self, agent: &Agent, rejection: Option<&Rejection>) {
+    /// Reports the summary. A rejected summary is reported as an error.
+    pub(crate) fn report(self, agent: &Agent, rejection: Option<&Rejection>) {
         let SummaryFigures { error, usage, cost, early } = self;
         let error = error.or_else(|| rejection.map(ToString::to_string));
         if let Some(rejection) = rejection {
-            tracing::warn!(%rejection, early, "a summary was not taken");
+            tracing::warn!(%rejection, early, "a summary was rejected");
         }
-        agent.tell(&Event::Summarised { error, usage, cost, early });
+        agent.emit(&Event::Summarised { error, usage, cost, early });
     }
 }
 
@@ -108,7 +107,7 @@ impl Drop for Precompaction {
 }
 
 impl Agent {
-    /// Ask for a summary: the compaction agent's model, or the session's own.
+    /// Requests a summary from the compaction agent's model or the session's own.
     pub(crate) async fn ask_summary(
         &self,
         specs: &[ToolSpec],
@@ -119,7 +118,7 @@ impl Agent {
     ) -> Summary {
         let (agent, cache_key) = (self, Some(session.as_str()));
         let model = agent.compaction.model.as_ref().unwrap_or(&agent.model);
-        agent.tell(&Event::Summarising {
+        agent.emit(&Event::Summarising {
             chunk: request.chunk,
             of: request.of,
             tokens: request.tokens,
@@ -145,8 +144,9 @@ impl Agent {
                 })
             }
             None => {
-                // The tools stay declared, because the cache begins with them. Forbidding them in `tool_choice` would
-                // make Anthropic's cache of the conversation useless; the instruction forbids them, and a call is refused.
+                // The tools stay declared, because the cached prefix contains them. Forbidding them in `tool_choice`
+                // would invalidate Anthropic's cache of the conversation, so the instruction forbids them and calls are
+                // rejected.
                 let tool_choice = match model.wire() {
                     Wire::Anthropic => ToolChoice::Auto,
                     Wire::Chat | Wire::Responses if specs.is_empty() => ToolChoice::Auto,
@@ -175,14 +175,14 @@ impl Agent {
             of = request.of,
             ok = said.is_ok(),
             early,
-            "asked for a summary"
+            "requested a summary"
         );
         Summary { reply: said.map(|said| reply_of(said, model)), cost, early }
     }
 }
 
 impl Model {
-    /// Ask for a summary in a request of its own, for hosts that reduce a session without running it.
+    /// Requests a summary in a separate request, for hosts that reduce a session without running it.
     pub async fn summarise(&self, request: &SummaryRequest) -> Result<Reply, String> {
         let Some(system) = request.system() else {
             return Err("only the session's own model can be asked at the end of its window".to_owned());
@@ -203,20 +203,20 @@ impl Model {
 }
 
 impl Conversation {
-    /// Compact because a person asks for it. Gives what was reduced; nothing if there is too little to summarise, or the
-    /// run was cancelled.
+    /// Compacts at the user's request. Returns the receipts, or an empty list if there is too little to summarise or
+    /// the run was cancelled.
     pub async fn compact(&mut self, cancel: &CancellationToken) -> Result<Vec<ReceiptFigures>, AgentError> {
         self.compact_on(None, cancel).await
     }
 
-    /// Like [`compact`](Conversation::compact), with what the summary should keep above all in the person's words.
+    /// Like [`compact`](Conversation::compact), with a focus for the summary.
     pub async fn compact_on(
         &mut self,
         focus: Option<&str>,
         cancel: &CancellationToken,
     ) -> Result<Vec<ReceiptFigures>, AgentError> {
         self.settle().await?;
-        // The summary request carries the same tools as the turns do, or the cache would not be hit.
+        // The summary request must declare the same tools as the turns, or the cache would not be used.
         self.take_server_tools(cancel).await?;
         self.precompaction = None;
         let (agent, session, id) = (&self.agent, &self.session, self.session.id());
@@ -244,12 +244,12 @@ impl Conversation {
                         summary = time.limit(asked) => summary,
                     };
                     let Some(summary) = summary else {
-                        tell_timed_out(agent, false);
+                        report_timeout(agent, false);
                         compaction.time_out();
                         continue;
                     };
                     let (reply, figures) = summary.into_parts();
-                    figures.tell(agent, compaction.answer(reply)?.as_ref());
+                    figures.report(agent, compaction.answer(reply)?.as_ref());
                 }
                 ClimbStep::Done(climbed) => {
                     let rejection = climbed.outcome.rejections.last().cloned();
@@ -260,21 +260,21 @@ impl Conversation {
                     if let Some(rejection) = rejection.filter(is_failure) {
                         return Err(AgentError::NotSummarised(rejection));
                     }
-                    agent.tell_compacted(id, "manual", &receipts, cancel).await;
-                    return Ok(receipts.iter().map(|receipt| agent.tell_reduced(receipt)).collect());
+                    agent.notify_compacted(id, "manual", &receipts, cancel).await;
+                    return Ok(receipts.iter().map(|receipt| agent.report_reduction(receipt)).collect());
                 }
             }
         }
     }
 
-    /// Begins a compaction that runs while the turn continues.
+    /// Starts a compaction that runs while the turn continues.
     pub(crate) fn begin_precompaction(&mut self) {
         let (agent, session, specs) =
             (self.agent.clone(), self.session.handle().clone(), Arc::clone(&self.specs));
-        // An earlier one is cancelled first.
+        // Cancel the previous one first.
         self.precompaction = None;
         self.precompaction = Some(Precompaction(tokio::spawn(async move {
-            // Hooks are asked beside the turn as well. A run that is given up drops this task, and them with it.
+            // Hooks run while the turn continues, too. If the run is dropped, this task and its hooks are cancelled.
             if agent.has_hooks(HookEvent::Compacting, None) {
                 let context = agent.compaction_context(session.id(), "early", Vec::new());
                 let text = agent.summary_text(&context, &CancellationToken::new()).await;
@@ -289,15 +289,15 @@ impl Conversation {
         })));
     }
 
-    /// Collects the charges of an early compaction that is done. One that still runs is awaited only if the line is crossed: it has
-    /// begun with the same work that would have to be done now.
+    /// Collects the charges of a finished early compaction. A running one is awaited only if the line is crossed,
+    /// because it has already begun the work that would have to be done now.
     pub(crate) async fn await_precompaction(
         &mut self,
         progress: &mut Progress,
         cancel: &CancellationToken,
     ) -> Result<(), AgentError> {
         let Some(early) = &self.precompaction else { return Ok(()) };
-        // Without an answer the run ends, and the compaction with it.
+        // Cancelling the run also cancels the compaction.
         if !early.0.is_finished()
             && unless_cancelled(self.session.is_over_line(), cancel).await? != Some(true)
         {
@@ -309,7 +309,7 @@ impl Conversation {
             () = cancel.cancelled() => return Ok(()),
             charged = &mut early.0 => charged,
         };
-        // A compaction that panicked has stashed nothing, and the ordinary climb does its work.
+        // A compaction that panicked has stashed nothing, and the ladder runs as usual.
         for (usage, cost) in charged.unwrap_or_default() {
             progress.charge(usage.as_ref(), cost);
         }
@@ -317,13 +317,13 @@ impl Conversation {
     }
 }
 
-/// The figures of those receipts that are of compactions.
+/// Returns the figures of the compactions among these receipts.
 pub(crate) fn compaction_figures(receipts: &[Receipt]) -> Vec<ReceiptFigures> {
     let figures = receipts.iter().map(ReceiptFigures::from);
     figures.filter(|figures| figures.kind == ReductionKind::Compact).collect()
 }
 
-/// Waits for work of the session; `None` if the run is cancelled meanwhile, which stops the work.
+/// Waits for work of the session; `None` if the run is cancelled, which also stops the work.
 pub(super) async fn unless_cancelled<T>(
     work: impl Future<Output = Result<T, SessionError>>,
     cancel: &CancellationToken,
@@ -349,14 +349,14 @@ async fn compact_beside(
                 let cache = session.cache_plan(&request).await.ok().flatten();
                 let asked = agent.ask_summary(specs, &request, cache.as_ref(), true, session.id());
                 let Some(summary) = time.limit(asked).await else {
-                    tell_timed_out(agent, true);
+                    report_timeout(agent, true);
                     compaction.time_out();
                     continue;
                 };
                 charged.push((summary.usage().cloned(), summary.cost));
                 let (reply, figures) = summary.into_parts();
                 let Ok(rejection) = compaction.answer(reply) else { return charged };
-                figures.tell(agent, rejection.as_ref());
+                figures.report(agent, rejection.as_ref());
             }
             Ok(ClimbStep::Done(climbed)) => {
                 let held = session.stash_precompaction(*climbed).await;

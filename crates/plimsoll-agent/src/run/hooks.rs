@@ -1,6 +1,6 @@
-//! Where hooks are asked, and what becomes of their answers.
+//! Calls hooks and applies their replies.
 
-use plimsoll::compact::request::HookText;
+use plimsoll::compact::HookText;
 use plimsoll::{Receipt, SessionId};
 use plimsoll_config::HookEvent;
 use serde_json::Value;
@@ -16,53 +16,53 @@ use crate::hooks::{
 };
 use crate::untrusted::clean;
 
-/// The longest refusal and the longest addition of a hook, in characters: neither passes layer 1.
+/// Maximum length of a hook's refusal or addition, in characters. Neither is truncated by the engine.
 const LONGEST_TEXT: usize = 8_000;
 
-/// What hooks made of the input of a call.
+/// Input of a call after hooks.
 pub(crate) enum HookedInput {
-    /// It stays as it is.
+    /// Unchanged.
     Same,
-    /// It is another.
+    /// Changed.
     Changed(Value),
-    /// The call is not made.
+    /// Denied.
     Refused(String),
-    /// The run was cancelled meanwhile.
+    /// The run was cancelled.
     Cancelled,
 }
 
-/// What hooks made of what the model sees of a result.
+/// Changes of hooks to a result.
 #[derive(Default)]
 pub(crate) struct HookedOutput {
-    /// In the place of the output.
+    /// Replaces the output.
     pub(crate) replacement: Option<String>,
-    /// After it.
+    /// Is appended.
     pub(crate) addition: String,
 }
 
 impl Agent {
-    /// The hooks for a moment.
+    /// Returns the hooks for an event.
     fn hooks_for(&self, event: HookEvent, tool: Option<&str>) -> impl Iterator<Item = &dyn Hooks> {
         let tool = tool.map(str::to_owned);
         let hooks = self.hooks.iter().map(AsRef::as_ref);
         hooks.filter(move |hook: &&dyn Hooks| hook.is_for(event, tool.as_deref()))
     }
 
-    /// Whether a hook has something to say at a moment.
+    /// Returns whether any hook handles an event.
     pub(crate) fn has_hooks(&self, event: HookEvent, tool: Option<&str>) -> bool {
         self.hooks_for(event, tool).next().is_some()
     }
 
-    fn tell_hooked(&self, hook: &dyn Hooks, event: HookEvent, outcome: HookOutcome) {
+    fn report_hook(&self, hook: &dyn Hooks, event: HookEvent, outcome: HookOutcome) {
         let hook = hook.name();
         if let HookOutcome::Failed { error } = &outcome {
             tracing::warn!(hook, %event, error, "a hook failed");
         }
-        self.tell(&Event::Hooked { hook, event, outcome });
+        self.emit(&Event::Hooked { hook, event, outcome });
     }
 
-    /// What a hook says; nothing if it fails, which is told, or if the run is cancelled.
-    async fn hear<T>(
+    /// Waits for a hook's reply; `None` if it fails, which is reported, or if the run is cancelled.
+    async fn await_reply<T>(
         &self,
         hook: &dyn Hooks,
         event: HookEvent,
@@ -77,13 +77,13 @@ impl Agent {
         match answer {
             Ok(answer) => Some(answer),
             Err(HookError(error)) => {
-                self.tell_hooked(hook, event, HookOutcome::Failed { error });
+                self.report_hook(hook, event, HookOutcome::Failed { error });
                 None
             }
         }
     }
 
-    /// What hooks have to say about a summary, with what the agent itself has.
+    /// Returns the summary text of the agent and its hooks.
     pub(crate) async fn summary_text(
         &self,
         context: &CompactionContext,
@@ -91,10 +91,10 @@ impl Agent {
     ) -> HookText {
         let mut all = self.own_summary_text();
         for hook in self.hooks_for(HookEvent::Compacting, None) {
-            let said = self.hear(hook, HookEvent::Compacting, hook.compacting(context), cancel).await;
+            let said = self.await_reply(hook, HookEvent::Compacting, hook.compacting(context), cancel).await;
             let Some(HookText { context, prompt, .. }) = said else { continue };
             if !context.is_empty() || prompt.is_some() {
-                self.tell_hooked(hook, HookEvent::Compacting, HookOutcome::ChangedSummary);
+                self.report_hook(hook, HookEvent::Compacting, HookOutcome::ChangedSummary);
             }
             all.context.extend(context);
             all.prompt = prompt.or(all.prompt);
@@ -102,16 +102,17 @@ impl Agent {
         all
     }
 
-    /// The hook that does not want a turn to go on after a compaction, if there is one.
+    /// Returns the hook that stops the turn after a compaction, if there is one.
     pub(crate) async fn stopping_hook(
         &self,
         context: &CompactionContext,
         cancel: &CancellationToken,
     ) -> Option<String> {
         for hook in self.hooks_for(HookEvent::Autocontinue, None) {
-            let goes_on = self.hear(hook, HookEvent::Autocontinue, hook.autocontinue(context), cancel).await;
+            let goes_on =
+                self.await_reply(hook, HookEvent::Autocontinue, hook.autocontinue(context), cancel).await;
             if goes_on == Some(false) {
-                self.tell_hooked(hook, HookEvent::Autocontinue, HookOutcome::Stopped);
+                self.report_hook(hook, HookEvent::Autocontinue, HookOutcome::Stopped);
                 return Some(hook.name());
             }
         }
@@ -119,7 +120,7 @@ impl Agent {
     }
 
     /// Notifies hooks of the compactions among these receipts.
-    pub(crate) async fn tell_compacted(
+    pub(crate) async fn notify_compacted(
         &self,
         session: &SessionId,
         trigger: &'static str,
@@ -132,7 +133,7 @@ impl Agent {
         }
         let context = self.compaction_context(session, trigger, compacted);
         for hook in self.hooks_for(HookEvent::Compacted, None) {
-            self.hear(hook, HookEvent::Compacted, hook.compacted(&context), cancel).await;
+            self.await_reply(hook, HookEvent::Compacted, hook.compacted(&context), cancel).await;
         }
     }
 
@@ -147,26 +148,27 @@ impl Agent {
 }
 
 impl Conversation {
-    /// Ask hooks about a call before it is judged. Each is given what the one before it made of the input.
+    /// Passes a call to the hooks before permissions are checked. Each hook receives the input that the previous one
+    /// returned.
     pub(crate) async fn hook_input(&self, call: &HookedCall, cancel: &CancellationToken) -> HookedInput {
         let (event, mut call, mut is_changed) = (HookEvent::ToolBefore, call.clone(), false);
         let tool = call.tool.clone();
         for hook in self.agent.hooks_for(event, Some(&tool)) {
-            match self.agent.hear(hook, event, hook.before_tool(&call), cancel).await {
+            match self.agent.await_reply(hook, event, hook.before_tool(&call), cancel).await {
                 None if cancel.is_cancelled() => return HookedInput::Cancelled,
                 None | Some(BeforeTool::Go) => {}
                 Some(BeforeTool::Change(input)) if !input.is_object() => {
-                    let error = "the input that it gives is not an object".to_owned();
-                    self.agent.tell_hooked(hook, event, HookOutcome::Failed { error });
+                    let error = "its `input` is not an object".to_owned();
+                    self.agent.report_hook(hook, event, HookOutcome::Failed { error });
                 }
                 Some(BeforeTool::Change(input)) if input == call.input => {}
                 Some(BeforeTool::Change(input)) => {
                     (call.input, is_changed) = (input, true);
-                    self.agent.tell_hooked(hook, event, HookOutcome::ChangedInput);
+                    self.agent.report_hook(hook, event, HookOutcome::ChangedInput);
                 }
                 Some(BeforeTool::Refuse(words)) => {
                     let words = clean(&words, LONGEST_TEXT);
-                    self.agent.tell_hooked(hook, event, HookOutcome::Refused { words: words.clone() });
+                    self.agent.report_hook(hook, event, HookOutcome::Refused { words: words.clone() });
                     return HookedInput::Refused(words);
                 }
             }
@@ -174,7 +176,7 @@ impl Conversation {
         if is_changed { HookedInput::Changed(call.input) } else { HookedInput::Same }
     }
 
-    /// Ask hooks about a result. Each is given what the model would see after the one before it.
+    /// Passes a result to the hooks. Each hook receives the text that the previous one returned.
     pub(crate) async fn hook_output(
         &self,
         call: &HookedCall,
@@ -186,16 +188,16 @@ impl Conversation {
         for hook in self.agent.hooks_for(event, Some(&call.tool)) {
             let seen = format!("{}{}", hooked.replacement.as_deref().unwrap_or(output), hooked.addition);
             let result = HookedResult { status, output: &seen };
-            match self.agent.hear(hook, event, hook.after_tool(call, result), cancel).await {
+            match self.agent.await_reply(hook, event, hook.after_tool(call, result), cancel).await {
                 None | Some(AfterTool::Keep) => {}
                 Some(AfterTool::Replace(text)) if status == CallStatus::Completed => {
                     hooked = HookedOutput { replacement: Some(text), addition: String::new() };
-                    self.agent.tell_hooked(hook, event, HookOutcome::ReplacedOutput);
+                    self.agent.report_hook(hook, event, HookOutcome::ReplacedOutput);
                 }
                 Some(AfterTool::Append(text) | AfterTool::Replace(text)) => {
                     let text = clean(&text, LONGEST_TEXT);
                     hooked.addition.push_str(&format!("\n\n[A hook adds:]\n{text}"));
-                    self.agent.tell_hooked(hook, event, HookOutcome::AddedText);
+                    self.agent.report_hook(hook, event, HookOutcome::AddedText);
                 }
             }
         }

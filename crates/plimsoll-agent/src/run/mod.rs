@@ -1,4 +1,4 @@
-//! A run: from a prompt to the model's last word.
+//! A run: from a prompt to the model's last answer.
 
 mod calls;
 mod compaction;
@@ -28,7 +28,7 @@ use crate::ledger::FileLedger;
 use crate::mcp::ServerSet;
 use crate::metrics::{self, TokenMetrics};
 use crate::model::Model;
-use crate::report::{RunEnd, RunReport, Stop};
+use crate::report::{RunEnd, RunReport, StopReason};
 use crate::spend::{Reached, Spend, SpendMeter};
 use compaction::{Precompaction, unless_cancelled};
 use guard::Guard;
@@ -36,45 +36,45 @@ use step::StepEnd;
 use title::ask_title;
 pub use title::title_from_words;
 
-/// A session that an agent runs. When it is dropped the session is given back.
+/// A session that an agent runs. Dropping it releases the session's lease.
 pub struct Conversation {
     pub(crate) agent: Agent,
     pub(crate) session: Session,
-    /// How the tools are declared; the same list each time, because the prompt cache begins with it.
+    /// Declarations of the tools, always in the same order, because the prompt cache begins with them.
     pub(crate) specs: Arc<Vec<ToolSpec>>,
-    /// A compaction that is being prepared beside the turn.
+    /// A compaction that is prepared while the turn continues.
     pub(crate) precompaction: Option<Precompaction>,
-    /// Learned from a refusal: whether the model's window is known although no table has it.
+    /// Whether a provider's error named the model's window, which no table has.
     pub(crate) learned: bool,
-    /// The MCP servers.
+    /// MCP servers.
     pub(crate) servers: ServerSet,
-    /// What the model knows of files.
+    /// File contents that the model has seen.
     pub(crate) files: Arc<FileLedger>,
-    /// Whether it was told what commands are held to.
-    pub(crate) told_confinement: AtomicBool,
-    /// What the turn that a person began last has come to: what follows from it goes on with that.
+    /// Whether the confinement of commands was reported.
+    pub(crate) has_reported_confinement: AtomicBool,
+    /// Progress of the turn that the user started last. Follow-up runs continue it.
     pub(crate) turn: Option<Progress>,
-    /// What a person has allowed for good in a session that others bound.
+    /// Permissions that the user granted in a session whose rights are bounded by others.
     pub(crate) granted: Permissions,
-    /// Cleanup of spilled outputs that was begun after a run.
+    /// Cleanup of spilled outputs, started after a run.
     pub(crate) cleanup: Option<JoinHandle<()>>,
 }
 
-/// What a run has come to so far.
+/// Progress of a run.
 pub(crate) struct Progress {
     pub(crate) steps: u64,
-    /// What it has spent, with its tasks.
+    /// Spending of the run and its tasks.
     pub(crate) meter: Arc<SpendMeter>,
     pub(crate) reductions: Vec<ReceiptFigures>,
     pub(crate) metrics: TokenMetrics,
     pub(crate) guard: Guard,
     pub(crate) refusals: u32,
-    /// The size of the request that was last refused as too long, and the provider's words.
+    /// Size of the last rejected request, and the provider's message.
     pub(crate) refused_bytes: Option<usize>,
     pub(crate) last_refusal: Option<String>,
     pub(crate) broken: u32,
     pub(crate) last_text: String,
-    /// What was said of an answer that broke off or was paused, and goes on.
+    /// Text of an answer that was interrupted or paused, and continues.
     pub(crate) partial: String,
 }
 
@@ -97,23 +97,23 @@ impl Conversation {
             servers,
             files: Arc::new(files),
             granted: Permissions::default(),
-            told_confinement: AtomicBool::new(false),
+            has_reported_confinement: AtomicBool::new(false),
             turn: None,
             cleanup: None,
         }
     }
 
-    /// The session.
+    /// Returns the ID of the session.
     pub fn session(&self) -> &SessionId {
         self.session.id()
     }
 
-    /// The session's handle, for what may happen during a run: undo, pin, inspect, recall.
+    /// Returns the session's handle, for operations that are possible during a run: undo, pin, inspect, recall.
     pub fn handle(&self) -> &SessionHandle {
         self.session.handle()
     }
 
-    /// The session itself, for hosts that append messages between runs.
+    /// Returns the session itself, for hosts that append messages between runs.
     pub fn session_mut(&mut self) -> &mut Session {
         &mut self.session
     }
@@ -124,14 +124,14 @@ impl Conversation {
         drop(precompaction);
         servers.close().await;
         let closed = session.close().await;
-        // Bounded work, which a process that ends now would cut short every time.
+        // Wait for it: it is bounded, and a process that always exits here would never finish it.
         if let Some(cleanup) = cleanup {
             let _ = cleanup.await;
         }
         Ok(closed?)
     }
 
-    /// Removes spilled outputs that are past their retention, in the background.
+    /// Removes expired spilled outputs in the background.
     fn begin_cleanup(&mut self) {
         let (archive, now) = (Arc::clone(&self.agent.archive), self.agent.clock.now());
         self.cleanup = Some(tokio::task::spawn_blocking(move || match archive.tidy(now) {
@@ -148,7 +148,7 @@ impl Conversation {
         }));
     }
 
-    /// Go on with another model from the next request on. A smaller window makes the next climb do its work first.
+    /// Switches the model from the next request on. If its window is smaller, the window is reduced first.
     pub async fn switch_model(&mut self, model: Model) -> Result<(), AgentError> {
         self.precompaction = None;
         self.session.switch_model(&model).await?;
@@ -156,39 +156,40 @@ impl Conversation {
         Ok(())
     }
 
-    /// Take a prompt and work on it until the model has nothing more to call, a limit is reached, or it is cancelled.
+    /// Runs a prompt until the model makes no more calls, a limit is reached, or the run is cancelled.
     ///
-    /// Whatever happens, what was said and done is stored, and the session can go on.
+    /// Everything up to then is stored, and the session can be continued.
     pub async fn run(&mut self, prompt: &str, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
         self.settle().await?;
         let is_first = self.session.with_log(|log| !log.iter().any(Message::is_prompt)).await?;
         let message = self.session.prompt(prompt).await?;
-        self.agent.tell(&Event::Prompted { message });
+        self.agent.emit(&Event::Prompted { message });
         if is_first {
             self.give_title(prompt).await?;
         }
         self.go_on(cancel).await
     }
 
-    /// Continues a turn that was interrupted, without a new prompt.
+    /// Continues an interrupted turn without a new prompt.
     ///
     /// | newest answer | what happens |
     /// |---|---|
-    /// | finished | nothing is asked and the answer is reported again: the process may have died right after it |
+    /// | finished | no request is sent and the answer is reported again: the process may have died right after it |
     /// | cut at a length limit, refused or filtered | the model is asked to continue |
-    /// | broken off or aborted in its words | the same |
+    /// | interrupted in its text | the same |
     /// | with calls, or paused by the provider | the same conversation is sent |
     ///
-    /// A refused answer stays in view like a cut one. A provider may refuse again; then this run ends the same way.
+    /// A refused answer stays in the window like a cut one. The provider may refuse again; then this run ends the same
+    /// way.
     pub async fn resume(&mut self, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
         self.settle().await?;
         if self.session.with_log(|log| log.is_empty()).await? {
-            return Err(SessionError::OutOfOrder("the session has no prompt to go on with").into());
+            return Err(SessionError::OutOfOrder("the session has no prompt to continue from").into());
         }
         let Some(last) = self.session.last_word().await? else { return self.go_on(cancel).await };
         let (text, reason) = (last.text(), last.info.finish.clone().unwrap_or_default());
-        if Stop::of(&reason) != Stop::Done {
-            // A request must not end with the model's own words: many models refuse to continue from them.
+        if StopReason::of(&reason) != StopReason::Done {
+            // A request must not end with an answer: many models refuse to continue from one.
             self.session.continue_turn().await?;
             return self.go_on(cancel).await;
         }
@@ -205,21 +206,21 @@ impl Conversation {
         })
     }
 
-    /// What was left half done by a run that was dropped is settled first.
+    /// Settles what a dropped run left unfinished.
     pub(crate) async fn settle(&mut self) -> Result<(), AgentError> {
         Ok(self.session.settle("Interrupted: the run was given up.").await?)
     }
 
-    /// Let the model answer what is in the log, without a new prompt: after [`take_notes`](Conversation::take_notes) has
-    /// taken something in.
+    /// Lets the model answer new messages in the log without a new prompt, after
+    /// [`take_notes`](Conversation::take_notes) has added some.
     pub async fn go_on(&mut self, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
         let progress = self.begin_progress();
         self.go_on_as(progress, cancel).await
     }
 
-    /// Take in what others have to tell this session and let the model answer it, as part of the turn that a person began
-    /// last: its limits hold over all that follows from it. A model that launches a task whenever one has ended would
-    /// otherwise go on for ever, each time with limits of its own. None if there is nothing new.
+    /// Takes in notes for this session and lets the model answer them as part of the user's last turn, whose limits
+    /// continue to apply. Otherwise a model that launches a task whenever one ends could run forever, each time with
+    /// new limits. Returns `None` if there is nothing new.
     pub async fn answer_notes(
         &mut self,
         cancel: &CancellationToken,
@@ -242,7 +243,7 @@ impl Conversation {
         report
     }
 
-    /// What a run begins with: nothing done, nothing spent.
+    /// Returns the progress of a new run.
     pub(crate) fn begin_progress(&self) -> Progress {
         let limits = &self.agent.profile.limits;
         let meter = SpendMeter::new(limits, self.agent.charged_to.clone());
@@ -264,8 +265,8 @@ impl Conversation {
         }
     }
 
-    /// Like [`go_on`](Conversation::go_on), as the same run as before: its limits hold over all that it does. The report
-    /// is of the whole run.
+    /// Like [`go_on`](Conversation::go_on), as part of an earlier run whose limits continue to apply. The report covers
+    /// the whole run.
     pub(crate) async fn go_on_from(
         &mut self,
         progress: &mut Progress,
@@ -278,7 +279,7 @@ impl Conversation {
             // A cancelled prune is left to the next turn.
             let receipt = unless_cancelled(self.session.end_turn(), cancel).await?.flatten();
             self.agent.reduced(progress, receipt.as_slice());
-            self.agent.tell(&Event::Ended {
+            self.agent.emit(&Event::Ended {
                 end: end.clone(),
                 steps: progress.steps,
                 usage: meter.own().usage,
@@ -313,7 +314,7 @@ impl Conversation {
             if progress.steps >= limits.steps {
                 return Ok(RunEnd::Steps);
             }
-            // A task ends with the limit of the run that launched it, too: that run may do nothing but wait for it.
+            // A task also ends with the limit of the run that launched it, which may only be waiting for it.
             match progress.meter.reached_here_or_above() {
                 Some(Reached::Tokens(_)) => return Ok(RunEnd::Tokens),
                 Some(Reached::Cost(_)) => return Ok(RunEnd::Cost),
@@ -322,7 +323,7 @@ impl Conversation {
             match self.step(progress, cancel).await? {
                 StepEnd::Again => {}
                 StepEnd::Over(end) => return Ok(end),
-                // A provider that paused a long turn of its own tools wants the same conversation again.
+                // A provider that paused a long turn of its own tools expects the same conversation again.
                 StepEnd::Answered { finish } if finish == "pause_turn" => {}
                 StepEnd::Answered { finish } => {
                     if !self.await_tasks(cancel).await? {
@@ -338,23 +339,24 @@ impl Conversation {
         }
     }
 
-    /// Give a session without a title one: its first words now, and what a small model makes of them when it has.
-    async fn give_title(&self, prompt: &str) -> Result<(), AgentError> {
+    /// Gives a session a title: the first words of the prompt at once, and a small model's title when it is ready.
+    /// [`run`](Conversation::run) does so; a host that appends the first prompt itself calls this.
+    pub async fn give_title(&self, prompt: &str) -> Result<(), AgentError> {
         let title = title_from_words(prompt);
         if !self.session.record().await?.title.trim().is_empty() {
             return Ok(());
         }
         self.session.set_title(title.clone()).await?;
-        self.agent.tell(&Event::Titled { title });
+        self.agent.emit(&Event::Titled { title });
         if let Some(model) = self.agent.title_model.clone() {
             let (agent, session) = (self.agent.clone(), self.session.handle().clone());
             let prompt = prompt.to_owned();
-            // It may come when it likes; the turn does not wait for it.
+            // The turn does not wait for it.
             tokio::spawn(async move {
                 if let Some(title) = ask_title(&model, &prompt, &agent.policy).await
                     && session.set_title(title.clone()).await.is_ok()
                 {
-                    agent.tell(&Event::Titled { title });
+                    agent.emit(&Event::Titled { title });
                 }
             });
         }
@@ -367,14 +369,14 @@ impl Agent {
     pub(crate) fn reduced(&self, progress: &mut Progress, receipts: &[Receipt]) {
         for receipt in receipts {
             progress.metrics += TokenMetrics::of(receipt);
-            progress.reductions.push(self.tell_reduced(receipt));
+            progress.reductions.push(self.report_reduction(receipt));
         }
     }
 
-    pub(crate) fn tell_reduced(&self, receipt: &Receipt) -> ReceiptFigures {
+    pub(crate) fn report_reduction(&self, receipt: &Receipt) -> ReceiptFigures {
         metrics::reduced(receipt);
         let figures = ReceiptFigures::from(receipt);
-        self.tell(&Event::Reduced(figures.clone()));
+        self.emit(&Event::Reduced(figures.clone()));
         figures
     }
 }

@@ -1,4 +1,4 @@
-//! Notes that reach a conversation, and waiting for its background tasks.
+//! Notes for a conversation, and waiting for its background tasks.
 
 use plimsoll::Message;
 use plimsoll_session::{Session, SessionHandle};
@@ -11,7 +11,7 @@ use crate::event::Event;
 use crate::task::{take_in, task_reminder};
 
 impl Agent {
-    /// Takes in what others have to tell a session: tasks that have ended, words for a task. Returns whether there was something.
+    /// Takes in notes for a session: ended tasks, steering messages. Returns whether there were any.
     pub(crate) async fn take_in_notes(&self, session: &mut Session) -> Result<bool, AgentError> {
         let pass = |point| {
             if let Some(tasks) = &self.tasks {
@@ -20,13 +20,13 @@ impl Agent {
         };
         let messages = take_in(session, self.clock.now(), pass).await?;
         for message in &messages {
-            self.tell(&Event::Prompted { message: message.info.id.clone() });
+            self.emit(&Event::Prompted { message: message.info.id.clone() });
         }
         Ok(!messages.is_empty())
     }
 
-    /// A message that lists the running tasks, after a summary has replaced their launches. `None` if this summary has one, or if
-    /// no task runs.
+    /// Returns a message that lists the running tasks after a summary has replaced their launches; `None` if this
+    /// summary has one, or if no task runs.
     pub(super) async fn task_reminder(&self, session: &SessionHandle) -> Result<Option<Message>, AgentError> {
         if self.tasks.is_none() {
             return Ok(None);
@@ -36,9 +36,9 @@ impl Agent {
 }
 
 impl Conversation {
-    /// Take in what others have to tell this session: tasks that have ended, words for a task. Says whether the model has
-    /// something new to answer; then [`go_on`](Conversation::go_on) lets it. A host that is idle calls this when the
-    /// board's [`watch`](crate::TaskBoard::watch) moves; a run does it before each request.
+    /// Takes in notes for this session: ended tasks, steering messages. Returns whether the model has something new to
+    /// answer; [`go_on`](Conversation::go_on) then lets it. An idle host calls this when the board's
+    /// [`watch`](crate::TaskBoard::watch) changes; a run does so before each request.
     pub async fn take_notes(&mut self) -> Result<bool, AgentError> {
         self.settle().await?;
         self.take_in_notes().await
@@ -48,13 +48,13 @@ impl Conversation {
         self.agent.take_in_notes(&mut self.session).await
     }
 
-    /// The model has said its last word: wait for the session's tasks, where that is wanted. Says whether there is
-    /// something new to answer.
+    /// Waits for the session's tasks after the last answer, if configured. Returns whether there is something new to
+    /// answer.
     pub(super) async fn await_tasks(&mut self, cancel: &CancellationToken) -> Result<bool, AgentError> {
         if !self.agent.profile.awaits_tasks {
             return Ok(false);
         }
-        // What came during the last answer is answered too: words for a task would not be read otherwise.
+        // Notes that arrived during the last answer are answered too, otherwise a steering message would not be read.
         if self.take_in_notes().await? {
             return Ok(true);
         }

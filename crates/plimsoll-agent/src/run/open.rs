@@ -1,4 +1,4 @@
-//! Opening a session for an agent.
+//! Opens a session for an agent.
 
 use std::sync::Arc;
 
@@ -13,24 +13,24 @@ use crate::event::Event;
 use crate::ledger::FileLedger;
 
 impl Agent {
-    /// Open a session of the archive, to run it.
+    /// Opens a session of the archive, to run it.
     pub async fn open(&self, session: &SessionId) -> Result<Conversation, AgentError> {
         self.open_as(self.builder().session(session.clone())).await
     }
 
     async fn open_as(&self, builder: SessionBuilder) -> Result<Conversation, AgentError> {
         let session = builder.open().await?;
-        self.tell(&Event::Opened {
+        self.emit(&Event::Opened {
             session: session.id().clone(),
             model: self.model.name.to_string(),
             agent: self.profile.name.clone(),
         });
-        // A background task is set up as its parent is, whose user was told.
+        // A background task is set up like its parent, whose user has seen the notices.
         for text in self.notices.iter().filter(|_| self.profile.bounds.is_empty()) {
-            self.tell(&Event::Notice { text: text.clone() });
+            self.emit(&Event::Notice { text: text.clone() });
         }
         if let Some(tasks) = &self.tasks {
-            // Tasks whose process has gone are found when their parent is opened, and it is told.
+            // Tasks whose process is gone are found when their parent is opened, so that the parent learns of it.
             Arc::clone(tasks).look_after(session.id().clone()).await?;
         }
         let tools = self.profile.tools.clone();
@@ -43,7 +43,7 @@ impl Agent {
         Ok(Conversation::new(self.clone(), session, files))
     }
 
-    /// Begin a session and open it.
+    /// Creates a session and opens it.
     pub async fn begin(&self, title: &str) -> Result<Conversation, AgentError> {
         let new = NewSession {
             title: title.to_owned(),

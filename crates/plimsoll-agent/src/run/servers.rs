@@ -1,4 +1,4 @@
-//! The tools of MCP servers in a conversation.
+//! Tools of MCP servers in a conversation.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use crate::event::Event;
 use crate::mcp::ServerSet;
 
 impl Conversation {
-    /// Declare the tools of MCP servers, once they are started and at the beginning of each turn in which they have
-    /// changed. Not later: the prompt cache begins with the tools.
+    /// Declares the tools of MCP servers, once they have started and at the beginning of each turn after a change. Not
+    /// later, because the prompt cache begins with the tools.
     pub(crate) async fn take_server_tools(&mut self, cancel: &CancellationToken) -> Result<(), AgentError> {
         let is_first = matches!(self.servers, ServerSet::Starting(_));
         match &mut self.servers {
@@ -35,7 +35,8 @@ impl Conversation {
                     started = starting => started,
                 };
                 self.servers = match started {
-                    // A fork of another conversation was given the tools of its servers, which end with it.
+                    // A fork of another conversation received the tools of that conversation's servers, which end with
+                    // it.
                     Ok(servers) => {
                         ServerSet::Ready(servers, self.agent.profile.tools.clone().without_servers())
                     }
@@ -50,7 +51,7 @@ impl Conversation {
         let tools = servers.tools(own, |name| self.agent.profile.wants(name));
         if is_first && self.agent.profile.bounds.is_empty() {
             for text in idle_patterns(&self.agent.profile.permissions, own, &tools) {
-                self.agent.tell(&Event::Notice { text });
+                self.agent.emit(&Event::Notice { text });
             }
         }
         self.agent.profile.tools = own.clone().with_all(tools);
@@ -59,25 +60,25 @@ impl Conversation {
     }
 }
 
-/// Rules that can never hold, in words for a person. A call of a server's tool is about nothing that a pattern could be held
-/// against: what its fields mean, the server alone knows, and JSON can be written in many ways. So a rule for such a tool is
-/// for all calls of it, and one with a pattern would protect nothing without a word.
+/// Returns notices about rules that cannot match. Calls of a server's tool have no subject that a pattern could match,
+/// because only the server knows what its fields mean, and JSON can be written in many ways. So a rule for such a tool
+/// applies to all its calls, and one with a pattern would silently protect nothing.
 fn idle_patterns(rules: &Permissions, own: &ToolSet, tools: &[Arc<dyn Tool>]) -> Vec<String> {
     let own = own.names();
     let is_idle = |rule: &&PermissionRule| {
         let is_for = |name: &str| matches(&rule.tool, name);
-        // A rule for all tools is meant for those that have paths and commands.
+        // A rule for all tools is meant for those with paths and commands.
         rule.pattern != "*"
             && tools.iter().any(|tool| is_for(&tool.spec().name))
             && !own.iter().any(|name| is_for(name))
     };
-    let told = rules.rules.iter().filter(is_idle).map(|rule| {
+    let notices = rules.rules.iter().filter(is_idle).map(|rule| {
         let (tool, pattern, action) = (&rule.tool, &rule.pattern, rule.action.name());
         format!(
-            "the rule that `{tool}` on `{pattern}` is `{action}` ({}) has no effect: calls of MCP servers are not held against \
-             patterns; a rule for `{tool}` without one decides about all of them",
+            "the rule `{tool}` on `{pattern}` = `{action}` ({}) is ignored: calls of MCP servers have nothing that a \
+             pattern could match; a rule for `{tool}` without a pattern applies to all of them",
             rule.origin
         )
     });
-    told.collect()
+    notices.collect()
 }

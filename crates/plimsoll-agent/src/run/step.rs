@@ -1,16 +1,15 @@
-//! One step of a run: the window is made to fit, the model is asked, its answer is stored as it streams.
+//! A step of a run: reduces the window if necessary, asks the model, and stores the answer while it streams.
 
 use std::time::{Duration, Instant};
 
-use plimsoll::compact::accept::{Rejection, Reply};
-use plimsoll::compact::request::SummaryRequest;
+use plimsoll::compact::{Rejection, Reply, SummaryRequest};
 use plimsoll::{Message, MessageId, SessionId, Tokens};
 use plimsoll_config::HookEvent;
 use plimsoll_providers::{AnswerStream, ProviderError, RequestOptions, RetryNotice, Wire};
 use plimsoll_session::{AnswerEvent, AnswerWriter, Content, FinishedAnswer, Prepared, ToolCall};
 use tokio_util::sync::CancellationToken;
 
-use super::compaction::{SummaryTime, compaction_figures, tell_timed_out, unless_cancelled};
+use super::compaction::{SummaryTime, compaction_figures, report_timeout, unless_cancelled};
 use super::{Conversation, Progress};
 use crate::agent::Agent;
 use crate::error::AgentError;
@@ -20,7 +19,7 @@ use crate::metrics;
 use crate::model::{CollectedAnswer, Model, Question};
 use crate::report::RunEnd;
 
-/// So much is asked for at least, however little room the window leaves.
+/// Minimum number of output tokens to request, even if the window leaves less room.
 const LEAST_ANSWER: Tokens = Tokens(256);
 
 /// A request that was sent.
@@ -32,19 +31,19 @@ struct Sent {
     newest: Option<MessageId>,
 }
 
-/// How a step ended.
+/// Outcome of a step.
 pub(crate) enum StepEnd {
-    /// The same step has to be made again, with another window.
+    /// The step has to be repeated with another window.
     Again,
-    /// The model has answered and called nothing.
+    /// The model answered without calls.
     Answered { finish: String },
-    /// The model has called tools.
+    /// The model called tools.
     Called(Vec<ToolCall>),
     /// The run is over.
     Over(RunEnd),
 }
 
-/// How an answer ended.
+/// Outcome of an answer.
 enum AnswerOutcome {
     Finished(Box<FinishedAnswer>),
     /// The stream failed after it had begun.
@@ -56,7 +55,7 @@ enum AnswerOutcome {
 }
 
 impl Conversation {
-    /// Make the window fit, ask the model, and store what it says.
+    /// Reduces the window if necessary, asks the model, and stores the answer.
     pub(crate) async fn step(
         &mut self,
         progress: &mut Progress,
@@ -65,7 +64,7 @@ impl Conversation {
         self.await_precompaction(progress, cancel).await?;
         self.take_in_notes().await?;
         if self.session.is_broken_off().await? {
-            // A request must not end with half an answer: many models refuse to continue from one.
+            // A request must not end with an incomplete answer: many models refuse to continue from one.
             self.session.continue_turn().await?;
         }
         let (agent, handle) = (&mut self.agent, self.session.handle().clone());
@@ -81,21 +80,21 @@ impl Conversation {
             match prepared {
                 Prepared::Ready(request) => {
                     agent.reduced(progress, &request.receipts);
-                    agent.tell_compacted(id, "auto", &request.receipts, cancel).await;
+                    agent.notify_compacted(id, "auto", &request.receipts, cancel).await;
                     match agent.task_reminder(&handle).await? {
                         Some(reminder) => self.session.append(reminder).await?,
                         None => break request,
                     };
                 }
-                // Only now it is known that there will be a summary. If hooks change its instructions, the climb is
-                // restarted, which costs the counting but no call of a model.
+                // Only now it is certain that a summary is needed. If hooks change its instructions, the climb
+                // restarts, which costs counting but no request.
                 Prepared::Summarise(_) if std::mem::take(&mut asks_hooks) => {
                     let context = agent.compaction_context(id, "auto", Vec::new());
                     let text = agent.summary_text(&context, cancel).await;
                     handle.set_summary_hook(text).await?;
                 }
                 Prepared::Summarise(call) => {
-                    // The provider's cache is only cheaper; a summary is asked for without it, too.
+                    // The prompt cache only saves money; a summary can be requested without it.
                     let cache = call.cache_plan().await.ok().flatten();
                     let asked = agent.ask_summary(&self.specs, &call, cache.as_ref(), false, id);
                     let summary = tokio::select! {
@@ -104,17 +103,17 @@ impl Conversation {
                         summary = time.limit(asked) => summary,
                     };
                     let Some(summary) = summary else {
-                        tell_timed_out(agent, false);
+                        report_timeout(agent, false);
                         call.time_out().await?;
                         continue;
                     };
                     progress.charge(summary.usage(), summary.cost);
                     let (reply, figures) = summary.into_parts();
-                    figures.tell(agent, call.answer(reply).await?.as_ref());
+                    figures.report(agent, call.answer(reply).await?.as_ref());
                 }
                 Prepared::CannotFit { burden, receipts } => {
                     agent.reduced(progress, &receipts);
-                    agent.tell_compacted(id, "auto", &receipts, cancel).await;
+                    agent.notify_compacted(id, "auto", &receipts, cancel).await;
                     return Err(AgentError::CannotFit(burden));
                 }
                 Prepared::NotSummarised { mut rejections, receipts } => {
@@ -125,7 +124,7 @@ impl Conversation {
             }
         };
         let compacted = compaction_figures(&request.receipts);
-        // Before the first answer of a turn a person waits for it, and a compaction is no reason to say nothing.
+        // Before the first answer of a turn the user waits for a reply, so a compaction must not end the turn.
         if !compacted.is_empty() && progress.steps > 0 {
             let context = agent.compaction_context(id, "auto", compacted);
             if let Some(hook) = agent.stopping_hook(&context, cancel).await {
@@ -133,7 +132,7 @@ impl Conversation {
             }
         }
         let step = progress.steps + 1;
-        agent.tell(&Event::Weighed {
+        agent.emit(&Event::Weighed {
             step,
             tokens: request.load.tokens,
             line: request.line.map(|line| line.at),
@@ -149,12 +148,13 @@ impl Conversation {
         })?;
         let bytes = sendable.to_bytes().len();
         if progress.refused_bytes.is_some_and(|refused| bytes >= refused) {
-            // The provider has refused as much already. Policies that follow a document may have no way to reduce more.
+            // The provider has rejected this size before. Policies that follow another tool may have no further way to
+            // reduce.
             let last = progress.last_refusal.take().unwrap_or_default();
             return Err(AgentError::Refused { times: progress.refusals, last });
         }
         let model = agent.model.name.to_string();
-        agent.tell(&Event::Requested { step, model: model.clone() });
+        agent.emit(&Event::Requested { step, model: model.clone() });
         let started = Instant::now();
         let on_retry = |notice: &RetryNotice| {
             metrics::retried(&model);
@@ -164,7 +164,7 @@ impl Conversation {
                 error = notice.error.name(),
                 "sending the request again"
             );
-            agent.tell(&Event::Retrying {
+            agent.emit(&Event::Retrying {
                 retry: notice.retry,
                 wait_ms: millis(notice.wait),
                 error: notice.error.to_string(),
@@ -195,7 +195,7 @@ impl Conversation {
         }
     }
 
-    /// The request was not answered at all.
+    /// Handles a request that was not answered.
     async fn no_answer(
         &mut self,
         error: ProviderError,
@@ -216,9 +216,9 @@ impl Conversation {
         }
         tracing::warn!(
             window = window.map(|window| window.0),
-            "the provider refused the request as too long"
+            "the provider rejected the request as too long"
         );
-        self.agent.tell(&Event::Refused { window });
+        self.agent.emit(&Event::Refused { window });
         self.learned |= window.is_some();
         self.session.on_overflow(window).await?;
         Ok(StepEnd::Again)
@@ -234,7 +234,7 @@ impl Conversation {
         let FinishedAnswer { message, reason: finish, usage, calls, .. } = answer;
         let cost = usage.as_ref().and_then(|usage| self.agent.model.cost(usage));
         let latency = sent.started.elapsed();
-        // After the last word of a turn there may be no further request that a summary would help.
+        // After the last answer of a turn there may be no further request that a summary would help.
         let wants_precompaction = !calls.is_empty()
             && unless_cancelled(self.session.wants_precompaction(), cancel).await? == Some(true);
         progress.steps += 1;
@@ -242,7 +242,7 @@ impl Conversation {
         let text = message.text();
         match &usage {
             Some(usage) => progress.charge(Some(usage), cost),
-            // A provider that counts nothing is counted for, or a cap on tokens would never be reached.
+            // Without usage from the provider, count an estimate, or a token limit would never be reached.
             None => {
                 let output = plimsoll::Tokens(text.len() as u64 / 4);
                 progress.charge(Some(&plimsoll::Usage::new(sent.tokens, output)), None);
@@ -261,7 +261,7 @@ impl Conversation {
             output = usage.as_ref().map(|usage| usage.output.0),
             "the model has answered"
         );
-        self.agent.tell(&Event::Answered {
+        self.agent.emit(&Event::Answered {
             message: message.info.id.clone(),
             finish: finish.clone(),
             usage: usage.as_ref().map(UsageFigures::from),
@@ -274,7 +274,8 @@ impl Conversation {
         Ok(if calls.is_empty() { StepEnd::Answered { finish } } else { StepEnd::Called(calls) })
     }
 
-    /// The answer broke off after something was said. That cannot be taken back: it stays, and the model is asked to go on.
+    /// Handles an answer that was interrupted after it had begun. Its text was already shown, so it stays and the model
+    /// is asked to continue.
     async fn broken_off(
         &mut self,
         message: &Message,
@@ -282,11 +283,11 @@ impl Conversation {
         sent: Sent,
         progress: &mut Progress,
     ) -> Result<StepEnd, AgentError> {
-        // What is said next goes on from there, and the answer is both.
+        // The following answer continues this text.
         progress.partial.push_str(&message.text());
         let message = message.info.id.clone();
-        self.agent.tell(&Event::BrokenOff { message, error: error.to_string() });
-        tracing::warn!(error = error.name(), "the answer broke off");
+        self.agent.emit(&Event::BrokenOff { message, error: error.to_string() });
+        tracing::warn!(error = error.name(), "the answer was interrupted");
         progress.broken += 1;
         if let ProviderError::Overflow { .. } = error {
             return self.no_answer(error.clone(), sent.bytes, progress).await;
@@ -297,7 +298,7 @@ impl Conversation {
         if !error.is_transient() || progress.broken >= self.agent.profile.limits.broken_answers {
             return Err(error.clone().into());
         }
-        // Each broken answer is one of the run's steps: a provider that breaks off for ever must not be asked for ever.
+        // Each interrupted answer counts as a step, so that a provider which always interrupts is not asked forever.
         progress.steps += 1;
         tokio::time::sleep(Duration::from_millis(200) * progress.broken).await;
         Ok(StepEnd::Again)
@@ -305,18 +306,18 @@ impl Conversation {
 }
 
 impl Agent {
-    /// From now on send no thought up to this message. False if none of them was sent anyway.
+    /// Stops sending reasoning up to this message. Returns false if none of it was sent anyway.
     fn leave_out_thoughts(&mut self, newest: Option<MessageId>) -> bool {
         if newest.is_none() || newest == self.model.refused_thoughts {
             return false;
         }
-        tracing::warn!("the provider refused thoughts that were given back to it");
+        tracing::warn!("the provider rejected replayed reasoning");
         self.model.refused_thoughts = newest;
-        self.tell(&Event::RefusedThoughts);
+        self.emit(&Event::RefusedThoughts);
         true
     }
 
-    /// Store an answer as it streams.
+    /// Stores an answer while it streams.
     async fn write_answer(
         &self,
         mut writer: AnswerWriter<'_>,
@@ -343,17 +344,17 @@ impl Agent {
                 Some(Ok(event)) => event,
                 Some(Err(error)) => {
                     charge(progress, counted.as_ref());
-                    // Not as failed: the window leaves failed answers out, and this one has said something.
+                    // Not marked as failed: the window leaves out failed answers, and this one has text.
                     let message = Box::new(writer.abort(&error.to_string()).await?);
                     return Ok(AnswerOutcome::BrokenOff { message, error });
                 }
-                // A stream ends with `Finished` or with an error; this is neither.
+                // A stream must end with `Finished` or an error.
                 None => return Err(AgentError::Internal("the answer ended without an end".into())),
             };
             let is_last = matches!(event, AnswerEvent::Finished { .. });
             match &event {
-                AnswerEvent::Text(delta) => self.tell(&Event::Text { delta: delta.clone() }),
-                AnswerEvent::Thinking(delta) => self.tell(&Event::Thinking { delta: delta.clone() }),
+                AnswerEvent::Text(delta) => self.emit(&Event::Text { delta: delta.clone() }),
+                AnswerEvent::Thinking(delta) => self.emit(&Event::Thinking { delta: delta.clone() }),
                 AnswerEvent::Usage(usage) => counted = Some(usage.clone()),
                 _ => {}
             }
@@ -367,7 +368,7 @@ impl Agent {
 
 fn options(agent: &Agent, content: &Content, is_learned: bool, session: &SessionId) -> RequestOptions {
     let model = &agent.model;
-    // Without known limits a number is sent only to Anthropic, which insists on one.
+    // Without known limits, a maximum is sent only to Anthropic, which requires one.
     let is_known = model.limits.is_some() || is_learned || model.wire() == Wire::Anthropic;
     let room = content.room.max(LEAST_ANSWER);
     RequestOptions {
@@ -381,7 +382,7 @@ fn options(agent: &Agent, content: &Content, is_learned: bool, session: &Session
     }
 }
 
-/// What a summariser said, as the ladder takes it.
+/// Converts a summariser's answer for the ladder.
 pub(crate) fn reply_of(said: CollectedAnswer, model: &Model) -> Reply {
     let CollectedAnswer { text, calls, finish, usage } = said;
     let cost = usage.as_ref().and_then(|usage| model.cost(usage));
@@ -398,9 +399,9 @@ pub(crate) fn reply_of(said: CollectedAnswer, model: &Model) -> Reply {
     }
 }
 
-/// The longest answer to a summary request, if the request says one.
+/// Returns the maximum length of a summary, if the request has one.
 pub(crate) fn summary_max_tokens(request: &SummaryRequest) -> Option<u64> {
     let most = Some(request.max_tokens).filter(|most| *most > Tokens::ZERO);
-    // Where hardly any room is left, providers refuse the few tokens that are; the Responses API wants sixteen at least.
+    // If there is hardly any room, providers reject so small a maximum; the Responses API requires at least 16.
     most.map(|most| most.max(LEAST_ANSWER).0)
 }

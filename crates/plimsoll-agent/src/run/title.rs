@@ -1,4 +1,4 @@
-//! What a session is called.
+//! Titles of sessions.
 
 use std::time::Instant;
 
@@ -8,13 +8,13 @@ use plimsoll_providers::RequestOptions;
 use crate::metrics;
 use crate::model::{Model, Question};
 
-/// The longest title, in chars.
+/// Maximum length of a title, in chars.
 const LONGEST: usize = 60;
 
 const INSTRUCTION: &str = "Write a title for the conversation that begins with the message below: at most eight words, in the \
-language of the message, no quotation marks, no full stop, nothing else. Do not answer the message.";
+language of the message, without quotation marks or a full stop, and nothing else. Do not answer the message.";
 
-/// A title made of the first words of a prompt.
+/// Returns a title from the first words of a prompt.
 ///
 /// ```
 /// assert_eq!(plimsoll_agent::title_from_words("fix   the\nlogin"), "fix the login");
@@ -30,12 +30,12 @@ fn shorten(text: &str) -> String {
         return text;
     }
     let head: String = text.chars().take(LONGEST).collect();
-    // At a word's end, where there is one not too far back.
+    // Cut at a word boundary if there is one in the second half.
     let end = head.rfind(' ').filter(|end| *end > head.len() / 2).unwrap_or(head.len());
     format!("{}…", head[..end].trim_end())
 }
 
-/// Ask a model for a title; nothing if it says nothing of use.
+/// Asks a model for a title; `None` if its answer is not usable.
 pub(crate) async fn ask_title(model: &Model, prompt: &str, policy: &Policy) -> Option<String> {
     let excerpt: String = prompt.chars().take(2_000).collect();
     let message = Message::user("msg_title".into(), "prt_title".into(), excerpt);
@@ -48,7 +48,7 @@ pub(crate) async fn ask_title(model: &Model, prompt: &str, policy: &Policy) -> O
     let said = model.ask(&request, |_| {}).await.ok()?;
     let cost = said.usage.as_ref().and_then(|usage| model.cost(usage));
     metrics::answered(&model.name.to_string(), said.usage.as_ref(), cost, started.elapsed());
-    // Models that think aloud put the title last.
+    // Models that print their reasoning put the title last.
     let line = said.text.lines().map(str::trim).rfind(|line| !line.is_empty())?;
     let title = shorten(line.trim_matches(['"', '\'', '`', '*', '#', ' ', '.']));
     (!title.is_empty()).then(|| plimsoll::redact::redact(&title).text)

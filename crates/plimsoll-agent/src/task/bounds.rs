@@ -1,17 +1,18 @@
-//! What bounds a task, as its record keeps it.
+//! Stored permissions that bound a task.
 
 use plimsoll_sandbox::Action;
 use serde::{Deserialize, Serialize};
 
-/// What one agent above a task had and might when the task was launched.
+/// Permissions of an agent above a task at the time of the launch.
 ///
-/// The record keeps it because what is configured changes, and because an agent may have been given more or less than is
-/// configured: by flags, or by a host. Where a rule stood is not kept, as nothing shows it.
+/// The record stores them because the configuration may change later, and because flags or a host may have given an
+/// agent other permissions than are configured. The source of a rule is not stored, because it is never shown.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
 pub struct StoredBound {
-    /// Its rules: tool, pattern, action. The last that matches decides.
+    /// Rules: tool, pattern, action. The last match decides.
     pub rules: Vec<(String, String, Action)>,
-    /// Tools that it had or had not. The last that matches decides.
+    /// Tools that were switched on or off. The last match decides.
     pub switches: Vec<(String, bool)>,
 }

@@ -1,92 +1,129 @@
-//! Why something cannot be done with a task.
+//! Errors of background tasks.
 
 use plimsoll_session::SessionError;
 use plimsoll_store::StoreError;
 use thiserror::Error;
 
 use super::status::TaskStatus;
-use crate::error::AgentError;
+use crate::error::{AgentError, AgentSetupError};
 
-/// Why something cannot be done with a task.
+/// Reason why a roster has no agent of a name.
 #[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum RosterError {
+    /// No agent has this name.
+    #[error("Agent \"{name}\" not found. Make sure the agent is registered. Available agents: {}.", available.join(", "))]
+    Unknown {
+        /// The name.
+        name: String,
+        /// The names that exist.
+        available: Vec<String>,
+    },
+    /// The agent cannot be set up.
+    #[error(transparent)]
+    Setup(Box<AgentSetupError>),
+    /// The roster of an embedder failed.
+    #[error("{0}")]
+    Other(#[source] Box<dyn std::error::Error + Send + Sync>),
+}
+
+impl From<AgentSetupError> for RosterError {
+    fn from(error: AgentSetupError) -> RosterError {
+        match error {
+            AgentSetupError::UnknownAgent { name, known } => RosterError::Unknown { name, available: known },
+            other => RosterError::Setup(Box::new(other)),
+        }
+    }
+}
+
+impl From<String> for RosterError {
+    fn from(problem: String) -> RosterError {
+        RosterError::Other(problem.into())
+    }
+}
+
+/// Reason why an operation on a task failed.
+#[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum TaskError {
-    /// There is no such task.
+    /// No task has this ID.
     #[error("Task not found: {0}")]
     NotFound(String),
-    /// The beginning of an id is that of several.
+    /// Several IDs have this prefix.
     #[error("Task ID `{given}` is ambiguous. It could be: {}", .candidates.join(", "))]
     Ambiguous {
-        /// What was given.
+        /// The prefix.
         given: String,
-        /// Those that begin so, with their descriptions.
+        /// The matching tasks, with their descriptions.
         candidates: Vec<String>,
     },
     /// Only an active task can be cancelled.
     #[error("Cannot cancel task: current status is \"{status}\". Only running tasks can be cancelled.")]
     NotRunning {
-        /// Where it stands.
+        /// Current status.
         status: TaskStatus,
     },
-    /// Only an active task can be told something.
+    /// Only an active task can be steered.
     #[error("Cannot steer task: current status is \"{status}\". Only running tasks can be steered.")]
     NotSteerable {
-        /// Where it stands.
+        /// Current status.
         status: TaskStatus,
     },
-    /// One resume waits already.
+    /// A resume is already queued.
     #[error("Task already has a pending resume queued. Wait for current execution to complete.")]
     ResumePending,
-    /// Its session is gone.
+    /// The task's session was deleted.
     #[error("Session expired or was deleted. Start a new background_task to continue.")]
     SessionGone,
-    /// It has moved on meanwhile.
-    #[error("the task is \"{status}\" by now")]
+    /// The task's status changed concurrently.
+    #[error("the task's status has changed to \"{status}\"")]
     Moved {
-        /// Where it stands.
+        /// Current status.
         status: TaskStatus,
     },
-    /// There are too many tasks above it.
-    #[error("background tasks may be nested {most} deep, and this one would be at {depth}")]
+    /// The nesting limit is exceeded.
+    #[error("background tasks can be nested {most} deep, and this task would be at depth {depth}")]
     TooDeep {
-        /// How deep it would be.
+        /// Depth that the task would have.
         depth: u32,
-        /// How deep it may be.
+        /// The limit.
         most: u32,
     },
-    /// What it costs cannot be held against its limit.
+    /// The cost limit cannot be enforced because the model's price is unknown.
     #[error(
-        "the price of `{model}` is not known, so that the limit of {most} dollars cannot be held. Use another model, or \
+        "the price of `{model}` is unknown, so the limit of {most} dollars cannot be enforced. Use another model, or \
          have its prices set under `[providers.NAME.models.ID]`"
     )]
     NoPrice {
-        /// The model, as `provider/model`.
+        /// Model, as `provider/model`.
         model: String,
-        /// The limit.
+        /// The limit, in dollars.
         most: f64,
     },
-    /// Its agent cannot be set up.
-    #[error("{0}")]
-    Agent(String),
-    /// What bounds it cannot be told.
+    /// The agent of the task cannot be set up.
+    #[error(transparent)]
+    Agent(#[from] RosterError),
+    /// The permissions of an agent above the task are unknown.
     #[error(
-        "the agent `{agent}` that stands above the task cannot be set up, so what the task may do is not known: {error}"
+        "the agent `{agent}` above the task cannot be set up, so the task's permissions are unknown: {error}"
     )]
     Unbounded {
-        /// The agent.
+        /// Name of the agent.
         agent: String,
-        /// Why it cannot be set up.
-        error: String,
+        /// The reason.
+        #[source]
+        error: RosterError,
     },
-    /// The run that launches it was cancelled.
+    /// The run that launches the task was cancelled.
     #[error("the launch was cancelled")]
     Cancelled,
-    /// Its session cannot be made.
+    /// The task's session could not be created.
     #[error("Failed to create background session: {0}")]
-    NoSession(String),
-    /// The record was written by something else.
+    NoSession(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The record was written by another program.
     #[error("{0}")]
     Unreadable(String),
-    /// The record cannot be read or written.
+    /// The record is not valid JSON.
     #[error("the record of the task cannot be read: {0}")]
     Json(#[from] serde_json::Error),
     /// The store failed.
@@ -95,9 +132,9 @@ pub enum TaskError {
     /// A session failed.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// Something inside the process failed that cannot fail, such as a thread that panicked.
+    /// Internal error, such as a thread that panicked.
     #[error("{0}")]
-    Internal(String),
+    Internal(#[source] Box<dyn std::error::Error + Send + Sync>),
 }
 
 impl From<TaskError> for SessionError {
@@ -115,7 +152,7 @@ impl From<TaskError> for AgentError {
         match error {
             TaskError::Session(error) => AgentError::Session(error),
             TaskError::Store(error) => AgentError::Session(error.into()),
-            other => AgentError::Internal(other.to_string()),
+            other => AgentError::Internal(Box::new(other)),
         }
     }
 }

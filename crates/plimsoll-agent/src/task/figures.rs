@@ -1,31 +1,31 @@
-//! How often tasks were given their parent's context, and how much of it.
+//! Figures about forks of tasks.
 
 use serde::Serialize;
 
 use super::record::{ForkWay, Task};
 
-/// The forks among tasks, from their receipts.
+/// Figures about the forks among some tasks, from their receipts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForkFigures {
-    /// All of them.
+    /// Number of forks.
     pub forks: usize,
-    /// Those that got a digest.
+    /// Number of digests.
     pub digests: usize,
-    /// Those that share their parent's window.
+    /// Number of shared histories.
     pub histories: usize,
-    /// Those that got nothing: the parent had said nothing, or could not be read.
+    /// Number of forks without context: the parent had no messages or could not be read.
     pub without: usize,
-    /// Those for which the budget cut something.
+    /// Number of forks that the budget cut.
     pub cut: usize,
-    /// What they took of their windows together, in tokens.
+    /// Total size in tokens.
     pub tokens: u64,
-    /// What the largest took.
+    /// Largest size in tokens.
     pub largest: u64,
 }
 
 impl ForkFigures {
-    /// The figures of these tasks.
+    /// Returns the figures of these tasks.
     pub fn of<'a>(tasks: impl IntoIterator<Item = &'a Task>) -> ForkFigures {
         let mut figures = ForkFigures::default();
         for fork in tasks.into_iter().filter_map(|task| task.data.fork.as_ref()) {

@@ -1,27 +1,27 @@
-//! IDs of tasks as people and models see and write them.
+//! Short IDs of tasks.
 
 use plimsoll::SessionId;
 
 use super::error::TaskError;
 use super::record::Task;
 
-/// So much of an id is shown at least.
+/// Minimum length of a short ID.
 pub(crate) const SHORTEST: usize = 8;
 pub(crate) const PREFIX: &str = "ses_";
-/// So many candidates are named where an id is ambiguous.
+/// Maximum number of candidates listed for an ambiguous ID.
 const MOST_CANDIDATES: usize = 10;
 
-/// An id without its prefix.
+/// Returns an ID without its prefix.
 pub(crate) fn bare(id: &str) -> &str {
     id.strip_prefix(PREFIX).unwrap_or(id)
 }
 
-/// The beginning of `length` chars.
+/// Returns the first `length` chars.
 pub(crate) fn beginning(id: &str, length: usize) -> &str {
     id.char_indices().nth(length).map_or(id, |(end, _)| &id[..end])
 }
 
-/// An id as it is shown: without its prefix, as short as the siblings allow.
+/// Returns an ID without its prefix, as short as the siblings allow.
 pub fn short_id<'a>(id: &SessionId, siblings: impl IntoIterator<Item = &'a SessionId>) -> String {
     let own = bare(id.as_str());
     let others: Vec<&str> =
@@ -35,7 +35,7 @@ pub fn short_id<'a>(id: &SessionId, siblings: impl IntoIterator<Item = &'a Sessi
     beginning(own, length).to_owned()
 }
 
-/// The task that a text names: a whole id or the beginning of one, with or without `ses_`.
+/// Finds a task by its ID or a prefix of it, with or without `ses_`.
 pub fn find_task<'a>(tasks: &'a [Task], given: &str) -> Result<&'a Task, TaskError> {
     let wanted = bare(given.trim());
     let mut found = tasks.iter().filter(|task| bare(task.id.as_str()).starts_with(wanted));

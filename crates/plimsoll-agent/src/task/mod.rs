@@ -1,6 +1,6 @@
-//! The record of a background task: what is stored, how it changes, and what people and models are told of it.
+//! The record of a background task: its stored form, its state transitions, and texts about it.
 //!
-//! Nothing here runs a task; that is [`tasks`](crate::tasks).
+//! Running tasks is the job of [`tasks`](crate::tasks).
 
 mod bounds;
 mod error;
@@ -14,11 +14,12 @@ mod text;
 mod transcript;
 
 pub use bounds::StoredBound;
-pub use error::TaskError;
+pub use error::{RosterError, TaskError};
 pub use figures::ForkFigures;
 pub(crate) use ids::{PREFIX, SHORTEST, bare, beginning};
 pub use ids::{find_task, short_id};
-pub(crate) use notes::{ENDED, STEER, TOLD_KEY, note_id, take_in, task_reminder};
+pub(crate) use notes::{ENDED, REPORTED_KEY, STEER, note_id, take_in, task_reminder};
+pub use notes::{PROMPT_NOTE, is_answered_note};
 pub(crate) use probe::Probe;
 #[doc(hidden)]
 pub use probe::TaskPoint;

@@ -1,7 +1,7 @@
-//! Notes that reach a conversation: tasks that ended, words for a task that runs.
+//! Notes that a conversation receives: ended tasks, and steering messages for a running task.
 //!
-//! A note is taken in once, also if the process is killed at any moment. The message that tells it carries the note's id,
-//! and is stored before the note is taken out of the inbox; a note whose id is in the log already is only taken out.
+//! A note is received exactly once, even if the process is killed at any moment. The message that reports it has the
+//! note's ID and is stored before the note is removed from the inbox. A note whose ID is in the log is only removed.
 
 use std::collections::HashSet;
 
@@ -17,38 +17,49 @@ use super::record::Task;
 use super::status::TaskStatus;
 use super::text::{EndedRun, ended_text, reminder_text};
 
-/// A task has ended.
+/// Kind of a note about an ended task.
 pub(crate) const ENDED: &str = "task.ended";
-/// Words for a task that runs.
+/// Kind of a steering message.
 pub(crate) const STEER: &str = "task.steer";
-/// Where a call says of which runs it has told the model.
-pub(crate) const TOLD_KEY: &str = "tasks";
-/// Where a message that names the tasks at work says behind which summary it stands.
+/// Kind of a prompt that arrived while the session was running.
+pub const PROMPT_NOTE: &str = "prompt";
+/// Metadata key under which a call lists the runs that it reported to the model.
+pub(crate) const REPORTED_KEY: &str = "tasks";
+/// Metadata key under which a reminder names the summary that it follows.
 const REMINDED_KEY: &str = "tasksAfter";
 
 pub(crate) fn note_id(task: &SessionId, run: u32) -> String {
     format!("task:{task}:{run}")
 }
 
-/// Takes notes in: messages first, then the notes are taken out of the inbox. Returns the messages.
+/// Stores messages for notes, then removes the notes from the inbox. Returns the messages.
 pub(crate) async fn take_in(
     session: &mut Session,
     now: Millis,
     pass: impl Fn(TaskPoint),
 ) -> Result<Vec<Message>, SessionError> {
     let notes: Vec<Note> = session.notes(0).await?;
-    let ours: Vec<Note> =
-        notes.into_iter().filter(|note| [ENDED, STEER].contains(&note.kind.as_str())).collect();
+    let ours: Vec<Note> = notes.into_iter().filter(|note| is_answered_note(&note.kind)).collect();
     if ours.is_empty() {
         return Ok(Vec::new());
     }
-    let (known, told) = session.with_log(|log| (known_notes(log), told_runs(log))).await?;
+    let (mut known, reported) = session.with_log(|log| (known_notes(log), reported_runs(log))).await?;
+    // The note of a prompt has the id of its message.
+    let ids: Vec<String> =
+        ours.iter().filter(|note| note.kind == PROMPT_NOTE).map(|note| note.id.clone()).collect();
+    if !ids.is_empty() {
+        let stored = session.with_log(move |log| {
+            let is_stored = |id: &String| log.iter().any(|message| message.info.id.as_str() == id);
+            ids.into_iter().filter(is_stored).collect::<Vec<_>>()
+        });
+        known.extend(stored.await?);
+    }
     let fresh: Vec<&Note> = ours.iter().filter(|note| !known.contains(&note.id)).collect();
     let siblings = match fresh.iter().any(|note| note.kind == ENDED) {
         true => siblings_of(session).await?,
         false => Vec::new(),
     };
-    let messages = messages_of(&fresh, &told, &siblings, now);
+    let messages = messages_of(&fresh, &reported, &siblings, now);
     for message in &messages {
         session.append(message.clone()).await?;
     }
@@ -58,27 +69,34 @@ pub(crate) async fn take_in(
     Ok(messages)
 }
 
-/// Messages for notes: one for each steering text, and one for all tasks that ended.
+/// Returns whether a run takes in notes of this kind, and lets the model answer them.
+pub fn is_answered_note(kind: &str) -> bool {
+    [ENDED, STEER, PROMPT_NOTE].contains(&kind)
+}
+
+/// Creates messages for notes: prompts unchanged, one for each steering message, and one for all ended tasks.
 fn messages_of(
     fresh: &[&Note],
-    told: &HashSet<(String, u32)>,
+    reported: &HashSet<(String, u32)>,
     siblings: &[Task],
     now: Millis,
 ) -> Vec<Message> {
-    let steers = fresh.iter().filter(|note| note.kind == STEER);
-    let mut messages: Vec<Message> = steers
-        .map(|note| {
+    let spoken = fresh.iter().filter_map(|note| match note.kind.as_str() {
+        STEER => {
             let text = note.data["text"].as_str().unwrap_or_default();
-            message_of(now, text, None, std::slice::from_ref(&note.id))
-        })
-        .collect();
+            Some(message_of(now, text, None, std::slice::from_ref(&note.id)))
+        }
+        PROMPT_NOTE => serde_json::from_value(note.data.clone()).ok(),
+        _ => None,
+    });
+    let mut messages: Vec<Message> = spoken.collect();
     let (mut runs, mut ids) = (Vec::new(), Vec::new());
     for note in fresh.iter().filter(|note| note.kind == ENDED) {
         let run = note.data["run"].as_u64().and_then(|run| u32::try_from(run).ok());
         let Some((id, run)) = note.data["task"].as_str().zip(run) else { continue };
         // Tasks that were removed meanwhile are not reported.
         let task = siblings.iter().find(|task| task.id.as_str() == id);
-        if let Some(task) = task.filter(|_| !told.contains(&(id.to_owned(), run))) {
+        if let Some(task) = task.filter(|_| !reported.contains(&(id.to_owned(), run))) {
             runs.push(EndedRun { task, run });
             ids.push(note.id.clone());
         }
@@ -90,8 +108,8 @@ fn messages_of(
     messages
 }
 
-/// A message that lists the running tasks, after a summary has replaced their launches: a model that does not know of them
-/// launches them again. `None` if this summary has one, or if no task runs.
+/// A message that lists the running tasks, after a summary has replaced their launches: a model that does not know of
+/// them launches them again. `None` if this summary has one, or if no task runs.
 pub(crate) async fn task_reminder(
     session: &SessionHandle,
     now: Millis,
@@ -101,8 +119,8 @@ pub(crate) async fn task_reminder(
         return Ok(None);
     }
     let siblings = siblings_of(session).await?;
-    // The launches of those that came after it are in view. A summary without a time is one of an imported session, which
-    // had no tasks of ours.
+    // Launches after the summary are in the window. A summary without a time is from an imported session, which has no
+    // tasks.
     let is_hidden = |task: &&Task| made.is_some_and(|made| task.created < made);
     let active = siblings.iter().filter(|task| task.status.is_active() && !task.data.cleared);
     let active: Vec<&Task> = active.filter(is_hidden).collect();
@@ -119,7 +137,7 @@ pub(crate) async fn task_reminder(
     Ok(Some(message))
 }
 
-/// The newest summary, if no message names the tasks that were at work when it was made, and when that was.
+/// Returns the newest summary and its time, if no message reminds of the tasks that were active at that time.
 fn summary_to_remind(log: &Log) -> Option<(String, Option<Millis>)> {
     let pivot = Pivot::newest(log)?;
     let summary = log[pivot.summary].info.id.to_string();
@@ -130,7 +148,7 @@ fn summary_to_remind(log: &Log) -> Option<(String, Option<Millis>)> {
     (!is_reminded).then_some((summary, made))
 }
 
-/// Whether a task of this session is at work, without reading all that ever were.
+/// Returns whether a task of this session is active, without reading all tasks.
 async fn has_active(session: &SessionHandle) -> Result<bool, SessionError> {
     let parent = session.id().clone();
     let found = session.with_archive(move |archive| {
@@ -160,7 +178,7 @@ async fn siblings_of(session: &SessionHandle) -> Result<Vec<Task>, SessionError>
     found.await
 }
 
-/// One message of the user's side: what a person sees, and what only the model does.
+/// Creates a user message: text that the user sees, and a hint for the model only.
 fn message_of(now: Millis, shown: &str, hint: Option<String>, notes: &[String]) -> Message {
     let mut ids = plimsoll_store::random_ids();
     let mut message = Message::user(ids.message(now), ids.part(now), shown).at(now);
@@ -175,19 +193,21 @@ fn message_of(now: Millis, shown: &str, hint: Option<String>, notes: &[String]) 
     message
 }
 
-/// The notes that the log tells already.
+/// Returns the IDs of notes that the log already has.
 fn known_notes(log: &[Message]) -> HashSet<String> {
     let parts = log.iter().filter(|message| message.is_user()).flat_map(|message| &message.parts);
     let ids = parts.filter_map(|part| part.extra.get("metadata")?.get(NOTES_KEY)?.as_array());
     ids.flatten().filter_map(|id| id.as_str().map(str::to_owned)).collect()
 }
 
-/// The runs whose end a call has told the model.
-fn told_runs(log: &[Message]) -> HashSet<(String, u32)> {
+/// Returns the runs whose end a call has reported to the model.
+fn reported_runs(log: &[Message]) -> HashSet<(String, u32)> {
     let calls = log.iter().flat_map(|message| &message.parts).filter_map(Part::as_tool);
     let answered = calls.filter(|tool| tool.state.status == ToolStatus::Completed);
-    let told = answered.filter_map(|tool| tool.state.extra.get("metadata")?.get(TOLD_KEY)?.as_array());
-    told.flatten()
+    let reported =
+        answered.filter_map(|tool| tool.state.extra.get("metadata")?.get(REPORTED_KEY)?.as_array());
+    reported
+        .flatten()
         .filter_map(|run| {
             let number = u32::try_from(run.get("run")?.as_u64()?).ok()?;
             Some((run.get("id")?.as_str()?.to_owned(), number))

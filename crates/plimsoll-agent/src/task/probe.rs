@@ -1,8 +1,8 @@
-//! Points in a task's life at which a process may die, for tests that let it.
+//! Points in a task's life at which tests kill the process.
 
 use std::sync::Arc;
 
-/// Called at every point.
+/// Callback for every point.
 pub(crate) type Probe = Arc<dyn Fn(TaskPoint) + Send + Sync>;
 
 /// A point between two writes.
@@ -11,20 +11,20 @@ pub(crate) type Probe = Arc<dyn Fn(TaskPoint) + Send + Sync>;
 pub enum TaskPoint {
     /// Session, record and lease of a new task are stored.
     Born,
-    /// A resume is recorded, and its prompt is not in the session yet.
+    /// A resume is recorded; its prompt is not in the session yet.
     Resumed,
     /// A run may begin.
     Claimed,
-    /// A run has got its slot and its session.
+    /// A run has its slot and its session.
     Started,
-    /// The model has said its last word, and it was not looked yet whether something was said to it meanwhile.
+    /// The last answer is complete; steering messages that arrived meanwhile were not checked yet.
     Spoken,
-    /// The model has said its last word, and the end is not recorded.
+    /// The last answer is complete; the end is not recorded.
     Worked,
     /// The end is recorded with its note.
     Ended,
-    /// The parent's message that tells notes is stored, and they are not taken yet.
+    /// The parent's message about notes is stored; the notes are still in the inbox.
     Told,
-    /// The notes are taken.
+    /// The notes are removed from the inbox.
     Taken,
 }

@@ -1,7 +1,7 @@
-//! A task: what is remembered of it, and the changes that can be made to it.
+//! Record of a background task and its state transitions.
 //!
-//! Every change is a pure function from one record to the next ([`Task::apply`]); the board writes it with a comparison, so
-//! that the process that runs a task, its parent and a person can all change it and none writes over another.
+//! Each change is a pure function from one record to the next ([`Task::apply`]). The board writes it with
+//! compare-and-swap, so the process that runs a task, its parent and the user can all change it without lost updates.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,21 +20,21 @@ use crate::figures::UsageFigures;
 /// A background task.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Task {
-    /// Its id, which is the id of the session it runs in.
+    /// ID of the task, which is also the ID of its session.
     pub id: SessionId,
-    /// The session it works for.
+    /// ID of the parent session.
     pub parent: SessionId,
-    /// Where it stands.
+    /// Current status.
     pub status: TaskStatus,
-    /// When it was launched.
+    /// Time of the launch.
     pub created: Millis,
-    /// What is remembered of it.
+    /// Stored data.
     pub data: TaskData,
-    /// The data as it was read, which the next change must still find.
+    /// The data as read. The next change fails if the store has something else.
     seen: Value,
 }
 
-/// JSON of a task: its record, and what follows from it under the names of the source documents.
+/// JSON of a task: its record, with derived fields under the names that OpenCode uses.
 impl Serialize for Task {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -54,263 +54,267 @@ impl Serialize for Task {
     }
 }
 
-/// What is remembered of a task.
+/// Stored data of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TaskData {
-    /// What it is about, in a few words.
+    /// Short description.
     pub description: String,
-    /// What it was launched with.
+    /// Prompt of the launch.
     pub prompt: String,
-    /// Its agent.
+    /// Name of the agent.
     pub agent: String,
-    /// Its model, as `provider/model`.
+    /// Model, as `provider/model`.
     pub model: String,
-    /// What it was given of its parent; none where nothing was asked for.
+    /// Context that the parent passed on; `None` if no fork was requested.
     pub fork: Option<ForkReceipt>,
-    /// How many tasks stand above it, itself included.
+    /// Nesting depth, counted from 1.
     pub depth: u32,
-    /// The agents above it, the root's first: what they have and may today bounds a task that is taken up again.
+    /// Names of the agents above it, the root's first. Their current permissions bound a resumed task.
     pub above: Vec<String>,
-    /// What those agents had and might when it was launched, which bounds it too, whatever became of them.
+    /// Permissions of those agents at launch. They bound the task too, even if the agents have changed since.
     pub bounds: Vec<StoredBound>,
-    /// What it was launched and resumed with, and how that ended.
+    /// Runs of the task: the launch and each resume.
     pub runs: Vec<TaskRun>,
-    /// A resume that waits until the present run has ended.
+    /// Prompt of a resume that is queued until the current run ends.
     pub pending: Option<String>,
-    /// How often something was said to it. It moves with the words, so that an end which was made without them is not
+    /// Number of steering messages. It is stored in the same write as the message, so an end that was computed without
+    /// the message fails.
     /// recorded.
     pub steers: u64,
-    /// What went wrong in the newest run.
+    /// Error of the newest run.
     pub error: Option<String>,
-    /// The newest words of its model when the newest run ended.
+    /// Last text of the model when the newest run ended.
     pub result: Option<String>,
-    /// How far it has come.
+    /// Progress so far.
     pub progress: TaskProgress,
-    /// What its prompt cache is looked up by, where that is its parent's.
+    /// Prompt cache key, if the task shares its parent's.
     pub cache_key: Option<String>,
-    /// Whether it was cleared: it is not listed any more, and can still be resumed.
+    /// Whether it was cleared. Cleared tasks are not listed but can be resumed.
     pub cleared: bool,
 }
 
-/// One run of a task.
+/// A run of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
 pub struct TaskRun {
-    /// Who runs it.
+    /// Process that runs it.
     pub by: String,
-    /// What it was resumed with; none for the first.
+    /// Prompt of the resume; `None` for the first run.
     pub prompt: Option<String>,
-    /// When it was asked for.
+    /// Time of the request.
     pub asked: Millis,
-    /// When it got its slot.
+    /// Time at which the run got a slot.
     pub started: Option<Millis>,
-    /// When it ended.
+    /// Time of the end.
     pub ended: Option<Millis>,
-    /// How it ended.
+    /// Final status.
     pub end: Option<TaskStatus>,
-    /// What went wrong.
+    /// The error, if any.
     pub error: Option<String>,
-    /// What its model had said in the end, once another run has followed; that of the newest is the task's own.
+    /// Last text of the model, stored here when another run follows. The newest run's is in [`TaskData::result`].
     pub result: Option<String>,
-    /// What was said to it and not read before it ended.
+    /// Steering messages of the parent that the run ended without reading.
     pub unread: Vec<String>,
-    /// What a person said to it and it did not read, which is not its parent's.
+    /// Steering messages of the user that the run ended without reading.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub unread_of_user: Vec<String>,
-    /// Whether its end was sent to the parent together with its record. Records of older versions do not say so, because
-    /// there the one could be stored without the other.
+    /// Whether the note about the end was stored in the same write as the end. `false` in records of older versions,
+    /// which could store one without the other.
     pub noted: bool,
 }
 
 impl TaskRun {
-    /// For how long it has worked, or waited if it has not begun.
+    /// Returns how long the run has worked, or waited if it has not started.
     pub fn duration(&self, now: Millis) -> Duration {
         let begin = self.started.unwrap_or(self.asked);
         Duration::from_millis(self.ended.unwrap_or(now).0.saturating_sub(begin.0))
     }
 }
 
-/// What a forked task was given of its parent.
+/// Context that a forked task received from its parent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct ForkReceipt {
-    /// In which way.
+    /// Kind of fork.
     pub way: ForkWay,
-    /// Why not in the way that is configured.
+    /// Reason why it is not the configured kind.
     pub why: Option<String>,
-    /// What was cut, for a digest.
+    /// Figures of a digest.
     pub stats: Option<ForkStats>,
-    /// How many messages are shared, for a history.
+    /// Number of shared messages of a history.
     pub shared: Option<usize>,
-    /// What it takes of the child's window, in tokens.
+    /// Size in the child's window, in tokens.
     pub tokens: Option<u64>,
-    /// What went wrong.
+    /// The problem, if any.
     pub warning: Option<String>,
-    /// Whether the budget cut something that the parent has in view.
+    /// Whether the budget cut something that the parent's window shows.
     pub cut: bool,
 }
 
 impl ForkReceipt {
-    /// The receipt of a digest with these figures.
+    /// Creates the receipt of a digest with these figures.
     pub(crate) fn of_stats(stats: ForkStats) -> ForkReceipt {
         let mut receipt = ForkReceipt { stats: Some(stats), ..ForkReceipt::default() };
         receipt.cut = receipt.was_cut();
         receipt
     }
 
-    /// Whether the budget cut something that the parent has in view, also where an older version wrote the receipt.
+    /// Returns whether the budget cut something that the parent's window shows, also for receipts of older versions.
     pub fn was_cut(&self) -> bool {
         self.cut
             || self.stats.as_ref().is_some_and(|stats| {
-                // The newest results are whole unless there is no room for them, as in a small window.
+                // The newest results are kept in full unless there is no room for them, as in a small window.
                 let by_room = stats.truncated_by.budget + stats.truncated_by.tier1;
                 stats.removed_messages > 0 || stats.shortened_messages > 0 || by_room > 0
             })
     }
 }
 
-/// The way in which a task was given its parent's context.
+/// Kind of fork.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum ForkWay {
-    /// The parent had said nothing, or could not be read.
+    /// No context: the parent had no messages or could not be read.
     #[default]
     Nothing,
-    /// A digest in a message of its own.
+    /// A digest in one message.
     Digest,
     /// The parent's window itself.
     History,
 }
 
-/// How far a task has come.
+/// Progress of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct TaskProgress {
-    /// Calls of tools.
+    /// Number of tool calls.
     pub tool_calls: u64,
-    /// Calls by the name of the tool.
+    /// Number of calls by tool name.
     pub tools: BTreeMap<String, u64>,
     /// The last three tools, oldest first.
     pub last_tools: Vec<String>,
-    /// What it does now.
+    /// Current activity.
     pub phase: TaskPhase,
-    /// Chars of its answers.
+    /// Length of its answers in chars.
     pub chars: u64,
-    /// Answers of its model.
+    /// Number of answers.
     pub steps: u64,
-    /// What was charged.
+    /// Charged usage.
     pub usage: UsageFigures,
-    /// What it cost in dollars, as far as prices are known.
+    /// Cost in dollars, as far as prices are known.
     pub cost: f64,
 }
 
-/// What a task does now.
+/// Current activity of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskPhase {
-    /// Nothing has come of it yet.
+    /// No output yet.
     #[default]
     Waiting,
-    /// A tool works.
+    /// A tool is running.
     Tool,
-    /// Its model speaks.
+    /// The model is answering.
     Streaming,
 }
 
-/// A change of a task.
+/// Change of a task.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum TaskChange {
-    /// A run has got its slot.
+    /// A run got its slot.
     Start {
-        /// Which run, from 1.
+        /// Number of the run, from 1.
         run: u32,
     },
-    /// A run has come further.
+    /// A run made progress.
     Progress {
-        /// Which run.
+        /// Number of the run.
         run: u32,
-        /// How far.
+        /// The progress.
         progress: TaskProgress,
     },
-    /// A run has ended.
+    /// A run ended.
     End {
-        /// Which run.
+        /// Number of the run.
         run: u32,
-        /// How.
+        /// Final status.
         status: TaskStatus,
-        /// What went wrong.
+        /// The error, if any.
         error: Option<String>,
-        /// What came of it.
+        /// Last text of the model.
         result: Option<String>,
-        /// How far it has come.
+        /// Final progress.
         progress: Option<TaskProgress>,
     },
-    /// It has what it was to be given of its parent.
+    /// The parent's context was passed on.
     Receive {
-        /// What that was.
+        /// The context.
         fork: ForkReceipt,
-        /// What its prompt cache is looked up by.
+        /// Prompt cache key.
         cache_key: Option<String>,
     },
-    /// Something was said to it.
+    /// A steering message was sent.
     Steer,
-    /// It is not wanted any more.
+    /// The task is cancelled.
     Cancel {
-        /// Why, if not because it was asked.
+        /// Reason, if it was not requested.
         why: Option<String>,
     },
-    /// It is taken up again.
+    /// The task is resumed.
     Resume {
-        /// What it is asked now.
+        /// Prompt of the resume.
         prompt: String,
-        /// Who runs it.
+        /// Process that runs it.
         by: String,
     },
-    /// It is to be taken up again when the present run has ended.
+    /// A resume is queued until the current run ends.
     QueueResume {
-        /// What it will be asked.
+        /// Prompt of the resume.
         prompt: String,
     },
-    /// The resume in line is taken up.
+    /// The queued resume starts.
     FirePending {
-        /// Who runs it.
+        /// Process that runs it.
         by: String,
     },
-    /// A person or model does not want to see it any more.
+    /// The task is removed from lists.
     Clear,
-    /// The ends of its runs are sent to the parent that may never have been.
+    /// Notes are sent for runs whose end the parent may not have received.
     Tell,
 }
 
 impl Task {
-    /// A task that is about to be launched by `by`.
+    /// Creates a task that process `by` is about to launch.
     pub fn new(id: SessionId, parent: SessionId, mut data: TaskData, by: &str, now: Millis) -> Task {
         data.runs = vec![TaskRun { by: by.to_owned(), asked: now, ..TaskRun::default() }];
         Task { id, parent, status: TaskStatus::Queued, created: now, data, seen: Value::Null }
     }
 
-    /// Which run is the newest, from 1.
+    /// Returns the number of the newest run, from 1.
     pub fn run(&self) -> u32 {
         u32::try_from(self.data.runs.len()).unwrap_or(u32::MAX)
     }
 
-    /// How often it was resumed.
+    /// Returns the number of resumes.
     pub fn resumes(&self) -> u32 {
         self.run().saturating_sub(1)
     }
 
-    /// Whether it was given its parent's context.
+    /// Returns whether it received its parent's context.
     pub fn is_forked(&self) -> bool {
         self.data.fork.is_some()
     }
 
-    /// For how long the newest run has worked.
+    /// Returns how long the newest run has worked.
     pub fn duration(&self, now: Millis) -> Duration {
         self.data.runs.last().map(|run| run.duration(now)).unwrap_or_default()
     }
 
-    /// The task after a change, or why the change cannot be made.
+    /// Returns the task after a change, or the reason why the change is invalid.
     pub fn apply(&self, change: TaskChange, now: Millis) -> Result<Task, TaskError> {
         let mut next = self.clone();
         let data = &mut next.data;
@@ -343,7 +347,7 @@ impl Task {
                 }
                 let is_newest = self.run() == run;
                 if is_newest && self.status == TaskStatus::Cancelled {
-                    // It was cancelled by another: what came of it by then is added.
+                    // Another process cancelled it: add the partial result.
                     data.result = result.or(data.result.take());
                     data.progress = progress.unwrap_or_else(|| std::mem::take(&mut data.progress));
                     return Ok(next);
@@ -358,7 +362,8 @@ impl Task {
                 data.progress = progress.unwrap_or_else(|| std::mem::take(&mut data.progress));
             }
             TaskChange::Cancel { why } => {
-                // A resume that waits behind an end is all that is left to cancel; what has ended stays as it ended.
+                // After the end of a run only the queued resume can be cancelled; the status of the ended run does not
+                // change.
                 let waits = data.pending.take().is_some();
                 match self.status.is_active() {
                     true => next.end(TaskStatus::Cancelled, why, now),
@@ -387,7 +392,7 @@ impl Task {
                 if self.status.is_active() {
                     return Err(TaskError::Moved { status: self.status });
                 }
-                // A resume in line would bring back what was cleared away.
+                // A queued resume would bring back a cleared task.
                 (data.cleared, data.pending) = (true, None);
             }
             TaskChange::Tell => {
@@ -418,7 +423,7 @@ impl Task {
         self.data.runs.push(run);
     }
 
-    /// Which of its runs have been noted since `before`, from 1.
+    /// Returns the runs that were noted since `before`, from 1.
     pub(crate) fn noted_since(&self, before: &Task) -> Vec<u32> {
         let was_noted = |at: usize| before.data.runs.get(at).is_some_and(|run| run.noted);
         let runs = self.data.runs.iter().enumerate();
@@ -434,7 +439,7 @@ impl Task {
         Err(TaskError::Moved { status: self.status })
     }
 
-    /// The record that begins it.
+    /// Returns the record for a new task.
     pub(crate) fn record(&self) -> Result<NewTask, TaskError> {
         Ok(NewTask {
             id: self.id.to_string(),
@@ -445,7 +450,7 @@ impl Task {
         })
     }
 
-    /// The step of the store that makes this of `before`.
+    /// Returns the store operation that replaces `before` with this.
     pub(crate) fn step_from(&self, before: &Task) -> Result<TaskMove, TaskError> {
         Ok(TaskMove {
             from: before.status.name().to_owned(),

@@ -1,33 +1,33 @@
-//! Where a task stands, and where it may go from there.
+//! Status of a task and its transitions.
 
 use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// Where a task stands.
+/// Status of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TaskStatus {
-    /// It waits for a slot.
+    /// Waiting for a slot.
     Queued,
-    /// It works on its prompt.
+    /// Working on its prompt.
     Running,
-    /// It has come to its end.
+    /// Finished.
     Completed,
-    /// It failed, or a limit ended it.
+    /// Failed, or ended by a limit.
     Error,
-    /// It was cancelled.
+    /// Cancelled.
     Cancelled,
-    /// The process that ran it has gone.
+    /// The process that ran it exited.
     Interrupted,
-    /// It was taken up again, and waits for a slot or works.
+    /// Resumed: waiting for a slot or working.
     Resumed,
 }
 
 use TaskStatus::{Cancelled, Completed, Error, Interrupted, Queued, Resumed, Running};
 
-/// Every move there is.
+/// All valid transitions.
 const MOVES: [(TaskStatus, &[TaskStatus]); 7] = [
     (Queued, &[Running, Error, Cancelled, Interrupted]),
     (Running, &[Completed, Error, Cancelled, Interrupted]),
@@ -39,25 +39,25 @@ const MOVES: [(TaskStatus, &[TaskStatus]); 7] = [
 ];
 
 impl TaskStatus {
-    /// All of them.
+    /// All statuses.
     pub const ALL: [TaskStatus; 7] = [Queued, Running, Completed, Error, Cancelled, Interrupted, Resumed];
 
-    /// Whether a task may go from here to there.
+    /// Returns whether a transition is valid.
     pub fn may_become(self, next: TaskStatus) -> bool {
         MOVES.iter().any(|(from, to)| *from == self && to.contains(&next))
     }
 
-    /// Whether something still happens by itself. A task that was resumed is as active as one that runs.
+    /// Returns whether the task is waiting or working. A resumed task is as active as a running one.
     pub fn is_active(self) -> bool {
         matches!(self, Queued | Running | Resumed)
     }
 
-    /// Whether it is listed where tasks of the status of this name are asked for: a task that was resumed runs.
+    /// Returns whether the task is listed under the status with this name: a resumed task counts as running.
     pub fn is_listed_as(self, name: &str) -> bool {
         self.name() == name || (self == Resumed && name == Running.name())
     }
 
-    /// Its name.
+    /// Returns the name.
     pub fn name(self) -> &'static str {
         match self {
             Queued => "queued",
@@ -70,7 +70,7 @@ impl TaskStatus {
         }
     }
 
-    /// The sign people and models know it by.
+    /// Returns the symbol shown to users and models.
     pub fn icon(self) -> &'static str {
         match self {
             Queued => "○",

@@ -1,4 +1,4 @@
-//! What models and people are told about tasks, word for word. Pure functions of tasks and the time.
+//! Texts about tasks for models and users. Pure functions of tasks and the time.
 
 use std::time::Duration;
 
@@ -9,27 +9,27 @@ use super::record::{ForkReceipt, ForkWay, Task, TaskPhase, TaskRun};
 use super::status::TaskStatus;
 use super::transcript::{TranscriptFilter, transcript_text};
 
-/// Refuses a fork of something that is there already.
+/// Error for a fork of an existing task.
 pub const FORK_AND_RESUME: &str = "Cannot use fork and resume together. Use fork for new tasks with context, resume for \
                                    continuing existing tasks.";
-/// Refuses a launch without an agent.
+/// Error for a launch without an agent.
 pub const AGENT_REQUIRED: &str = "Agent parameter is required. Specify which agent to use.";
-/// Refuses a resume without words.
+/// Error for a resume without a prompt.
 pub const PROMPT_REQUIRED: &str = "Prompt is required when resuming a task";
-/// Says what of a resume is not looked at.
+/// Note about ignored parameters of a resume.
 pub const IGNORED_IN_RESUME: &str = "Note: agent and description are ignored in resume mode.";
-/// A clear that finds nothing.
+/// Reply to a clear that finds no tasks.
 pub const NOTHING_TO_CLEAR: &str = "No background tasks to clear.";
-/// So much of a prompt is shown in a status.
+/// Maximum length of a prompt in a status, in chars.
 const PROMPT_CHARS: usize = 500;
-/// So much of the result of a run is told with its end where the task is resumed by then.
+/// Maximum length of a result in the note about a run's end, if the task has been resumed since.
 const RESULT_CHARS: usize = 4_000;
-/// A longer description is cut in a list.
+/// Maximum length of a description in a list, in chars.
 const DESCRIPTION_CHARS: usize = 30;
-/// So many ended tasks are named in a toast.
+/// Maximum number of ended tasks in a toast.
 const TOAST_ENDED: usize = 10;
 
-/// A length of time: `5s`, `2m 5s`, `1h 2m 5s`.
+/// Formats a duration: `5s`, `2m 5s`, `1h 2m 5s`.
 pub fn duration_text(length: Duration) -> String {
     let seconds = length.as_secs();
     let (hours, minutes, seconds) = (seconds / 3600, seconds / 60 % 60, seconds % 60);
@@ -40,19 +40,19 @@ pub fn duration_text(length: Duration) -> String {
     }
 }
 
-/// A task among its siblings, as texts need it.
+/// A task with its siblings, for formatting.
 #[derive(Clone, Copy)]
 pub struct TaskView<'a> {
     /// The task.
     pub task: &'a Task,
-    /// All tasks of its parent, by which ids are kept apart.
+    /// All tasks of its parent, which determine how short an ID can be.
     pub siblings: &'a [Task],
-    /// The time.
+    /// The current time.
     pub now: Millis,
 }
 
 impl TaskView<'_> {
-    /// The id as it is shown.
+    /// Returns the shortened ID.
     pub fn short_id(&self) -> String {
         short_id(&self.task.id, self.siblings.iter().map(|task| &task.id))
     }
@@ -61,7 +61,7 @@ impl TaskView<'_> {
         duration_text(self.task.duration(self.now))
     }
 
-    /// A task was launched.
+    /// Formats the reply to a launch.
     pub fn launched(&self) -> String {
         let mut text = format!(
             "⏳ **Background task launched**\nTask ID: `{}`\n\nYou can continue working or say 'waiting' and halt.",
@@ -73,19 +73,19 @@ impl TaskView<'_> {
         text
     }
 
-    /// A task was taken up again.
+    /// Formats the reply to a resume.
     pub fn resumed(&self) -> String {
         let count = match self.task.resumes() {
             0 | 1 => String::new(),
             count => format!("\nResume count: {count}"),
         };
         format!(
-            "⏳ **Resume initiated**\nTask ID: `{}`{count}\n\nYou will be told when the resumed task ends.",
+            "⏳ **Resume initiated**\nTask ID: `{}`{count}\n\nYou will be notified when the resumed task ends.",
             self.short_id()
         )
     }
 
-    /// A resume waits in line.
+    /// Formats the reply to a queued resume.
     pub fn resume_queued(&self) -> String {
         format!(
             "⏳ **Resume queued**\nTask ID: `{}`\n\nWill execute automatically when the current run completes.",
@@ -93,7 +93,7 @@ impl TaskView<'_> {
         )
     }
 
-    /// A task was cancelled.
+    /// Formats the reply to a cancel.
     pub fn cancelled(&self) -> String {
         format!(
             "⊘ **Task cancelled**\n\nTask ID: `{}`\nDescription: {}\nStatus: ⊘ cancelled",
@@ -102,7 +102,7 @@ impl TaskView<'_> {
         )
     }
 
-    /// Words were sent to a running task.
+    /// Formats the reply to a steering message.
     pub fn steered(&self) -> String {
         format!(
             "↪ **Message sent**\nTask ID: `{}`\n\nThe task reads it before its next request.",
@@ -110,7 +110,7 @@ impl TaskView<'_> {
         )
     }
 
-    /// The result of a completed task, or the status of any other.
+    /// Formats the result of a completed task, or the status of any other.
     pub fn output(&self) -> String {
         match self.task.status {
             TaskStatus::Completed => self.result(),
@@ -118,15 +118,15 @@ impl TaskView<'_> {
         }
     }
 
-    /// What a task that has not completed its newest run has said in it, or in the run before: a resume that begins by
-    /// itself must not hide a result that was not read yet.
+    /// Formats the last text of an unfinished run, or the result of the run before: a queued resume must not hide a
+    /// result that was not read yet.
     fn said(&self) -> String {
         let data = &self.task.data;
         let own = data.result.as_ref().filter(|_| !self.task.status.is_active());
         let before = || data.runs.iter().rev().skip(1).find_map(|run| run.result.as_ref());
         match (own, before()) {
-            (Some(own), _) => format!("\n\n## What it has said\n\n{own}"),
-            (None, Some(before)) => format!("\n\n## Result of the run before\n\n{before}"),
+            (Some(own), _) => format!("\n\n## Output so far\n\n{own}"),
+            (None, Some(before)) => format!("\n\n## Result of the previous run\n\n{before}"),
             (None, None) => String::new(),
         }
     }
@@ -167,7 +167,7 @@ impl TaskView<'_> {
         let id = self.short_id();
         let note = match status {
             TaskStatus::Queued | TaskStatus::Running | TaskStatus::Resumed | TaskStatus::Completed => {
-                "> **Note**: No need to wait explicitly. You will be told when this task ends.".to_owned()
+                "> **Note**: No need to wait explicitly. You will be notified when this task ends.".to_owned()
             }
             TaskStatus::Error => {
                 let error = data.error.as_deref().unwrap_or("Unknown error");
@@ -178,7 +178,7 @@ impl TaskView<'_> {
                 Some(why) => format!("> **Cancelled**: {}", why.replace('\n', "\n> ")),
             },
             TaskStatus::Interrupted => format!(
-                "> **Interrupted**: The process that ran the task has gone. Take it up again with \
+                "> **Interrupted**: The process that ran the task is gone. Resume it with \
                  background_task(resume: \"{id}\", prompt: \"...\")."
             ),
         };
@@ -188,19 +188,19 @@ impl TaskView<'_> {
         text
     }
 
-    /// The messages of the task's session, and how it stands: a transcript alone does not say whether it has ended, or why.
-    /// That comes first, because a long text is cut at its end and the run counts as told.
+    /// Formats the messages of the task's session after its status. The status comes first because a long text is cut
+    /// at its end and the run then counts as reported.
     pub fn session(&self, messages: &[Message], filter: &TranscriptFilter) -> String {
         let (status, data) = (self.task.status, &self.task.data);
         let error = data.error.as_deref().map(|error| format!(": {error}")).unwrap_or_default();
         let mut text = format!("Status: {} {status} ({}){error}\n", status.icon(), self.duration());
         if let Some(fork) = data.fork.as_ref().filter(|_| filter.forked_for.is_some()) {
-            text.push_str(&format!("Inherited, and not shown here: {}\n", fork_text(fork)));
+            text.push_str(&format!("Inherited context, not shown: {}\n", fork_text(fork)));
         }
         format!("{text}\n---\n\n{}", transcript_text(messages, filter))
     }
 
-    /// A row of the list.
+    /// Formats a row of the list.
     fn row(&self) -> String {
         let (task, data) = (self.task, &self.task.data);
         let mut id = self.short_id();
@@ -223,7 +223,7 @@ impl TaskView<'_> {
     }
 }
 
-/// The tasks of a session as a table; `status` as it was asked for.
+/// Formats the tasks of a session as a table, filtered by `status`.
 pub fn list_text(tasks: &[Task], status: Option<&str>, now: Millis) -> String {
     let wanted = status.map(|status| status.trim().to_lowercase()).filter(|status| !status.is_empty());
     let mut shown: Vec<&Task> = tasks
@@ -237,7 +237,7 @@ pub fn list_text(tasks: &[Task], status: Option<&str>, now: Millis) -> String {
             None => "No background tasks found.".to_owned(),
         };
     }
-    // Ids are newer the earlier they sort, which keeps the order of tasks launched within one millisecond.
+    // Newer IDs sort first, which keeps the order of tasks launched within one millisecond.
     shown.sort_by(|one, other| other.created.cmp(&one.created).then_with(|| one.id.cmp(&other.id)));
     let rows: Vec<String> = shown.iter().map(|task| TaskView { task, siblings: tasks, now }.row()).collect();
     format!(
@@ -253,7 +253,7 @@ fn summary_text(tasks: &[&Task]) -> String {
     let mut text = format!(
         "**Total: {}** | ⏳ {} running | ✓ {} completed | ✗ {} error | ⊘ {} cancelled",
         tasks.len(),
-        // A task that was resumed runs as any other; left out, the numbers would not add up.
+        // A resumed task counts as running; otherwise the numbers would not add up.
         count(&[TaskStatus::Running, TaskStatus::Resumed]),
         count(&[TaskStatus::Completed]),
         count(&[TaskStatus::Error]),
@@ -283,14 +283,14 @@ fn tools_text(task: &Task) -> String {
     }
 }
 
-/// Tasks were cleared.
+/// Formats the reply to a clear.
 pub fn cleared_text(aborted: usize, total: usize) -> String {
     format!(
         "✓ **Cleared all background tasks**\nRunning tasks aborted: {aborted}\nTotal tasks cleared: {total}"
     )
 }
 
-/// What a fork was given, in one line.
+/// Formats a fork in one line.
 pub fn fork_text(fork: &ForkReceipt) -> String {
     let mut text = match (fork.way, &fork.stats) {
         (ForkWay::Nothing, _) => "none".to_owned(),
@@ -316,22 +316,22 @@ pub fn fork_text(fork: &ForkReceipt) -> String {
     text
 }
 
-/// A run that ended, as the parent is told.
+/// A run that ended, as reported to the parent.
 pub struct EndedRun<'a> {
     /// The task.
     pub task: &'a Task,
-    /// Which run, from 1.
+    /// Number of the run, from 1.
     pub run: u32,
 }
 
-/// What follows a run that has ended.
+/// State after a run has ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum NextRun {
-    /// Nothing yet.
+    /// No further run.
     None,
-    /// A resume waits and begins by itself.
+    /// A resume is queued.
     InLine,
-    /// The task was resumed since.
+    /// The task was resumed.
     Begun,
 }
 
@@ -344,7 +344,7 @@ impl EndedRun<'_> {
         self.of_run().and_then(|run| run.end).unwrap_or(self.task.status)
     }
 
-    /// What comes after this run, as far as that is known now.
+    /// Returns the state after this run.
     fn next(&self) -> NextRun {
         match self.run < self.task.run() {
             true => NextRun::Begun,
@@ -353,13 +353,13 @@ impl EndedRun<'_> {
         }
     }
 
-    /// What only the model is told of it, for a task that is shown by this id.
+    /// Returns the text that only the model receives. `id` is the shortened ID.
     fn hints(&self, id: &str) -> Vec<String> {
         let (run, next) = (self.of_run(), self.next());
         let since = match next {
             NextRun::None => "",
-            NextRun::InLine => " A resume waits in line and begins by itself.",
-            NextRun::Begun => " It was resumed since.",
+            NextRun::InLine => " A resume is queued and starts automatically.",
+            NextRun::Begun => " It has been resumed since.",
         };
         let mut hints = Vec::new();
         match self.end() {
@@ -370,24 +370,24 @@ impl EndedRun<'_> {
                 ));
             }
             TaskStatus::Interrupted => {
-                let again =
-                    format!(" Take it up again with background_task(resume: \"{id}\", prompt: \"...\").");
+                let again = format!(" Resume it with background_task(resume: \"{id}\", prompt: \"...\").");
                 let again = if next == NextRun::None { &again } else { since };
-                hints.push(format!("Task interrupted: the process that ran it has gone.{again}"));
+                hints.push(format!("Task interrupted: the process that ran it is gone.{again}"));
             }
-            // Its result is not what is asked for by the id when the next run has ended.
+            // Once the next run has ended, `background_output` no longer returns this result.
             TaskStatus::Completed if next != NextRun::None => {
                 let newest = self.task.data.result.as_ref().filter(|_| next == NextRun::InLine);
                 let result = newest.or_else(|| run?.result.as_ref());
                 let result = result.map_or("(No text output)", String::as_str);
                 let result = cut(result, RESULT_CHARS, RESULT_CHARS);
-                hints.push(format!("Task `{id}` completed this run.{since} The run came to:\n{result}"));
+                hints
+                    .push(format!("Task `{id}` completed this run.{since} The result of the run:\n{result}"));
             }
             _ => {}
         }
         if let Some(run) = run {
             let parents = run.unread.iter().map(|words| ("your message", words));
-            let persons = run.unread_of_user.iter().map(|words| ("what the user said to it", words));
+            let persons = run.unread_of_user.iter().map(|words| ("the user's message", words));
             let unread = parents.chain(persons);
             hints
                 .extend(unread.map(|(what, words)| format!("The task ended before it read {what}: {words}")));
@@ -395,7 +395,7 @@ impl EndedRun<'_> {
         hints
     }
 
-    /// The line that a person sees.
+    /// Formats the line that the user sees.
     pub fn line(&self, now: Millis) -> String {
         let (end, description) = (self.end(), &self.task.data.description);
         let time = duration_text(self.of_run().map(|run| run.duration(now)).unwrap_or_default());
@@ -417,12 +417,12 @@ impl EndedRun<'_> {
     }
 }
 
-/// What a parent is told when runs have ended: what a person sees, and what only the model does.
+/// Formats the note about ended runs: the text that the user sees, and the text that only the model receives.
 pub fn ended_text(ended: &[EndedRun<'_>], siblings: &[Task], now: Millis) -> (String, String) {
     let counted: Vec<&Task> = siblings.iter().filter(|task| !task.data.cleared).collect();
     let active = counted.iter().filter(|task| task.status.is_active()).count();
     let mut lines: Vec<String> = ended.iter().map(|run| run.line(now)).collect();
-    // Where another has cleared them all there is nothing to count.
+    // If another process has cleared all of them there is nothing to count.
     if !counted.is_empty() {
         lines.push(format!("Task Progress: {}/{}", counted.len() - active, counted.len()));
     }
@@ -433,10 +433,10 @@ pub fn ended_text(ended: &[EndedRun<'_>], siblings: &[Task], now: Millis) -> (St
     let done = ended.iter().filter(is_fetched).map(fetch).collect::<Vec<_>>().join(", ");
     match (done.is_empty(), active) {
         (false, 0) => {
-            hints.push(format!("{}\nUse {done} to see what came of them.", all_ended_text(&counted)));
+            hints.push(format!("{}\nUse {done} to see their results.", all_ended_text(&counted)));
         }
         (false, _) => hints.push(format!(
-            "To see what came of it now, use {done}.\n{active} more still running: you may wait, you will be told.\n\
+            "To see the result now, use {done}.\n{active} more still running: you can wait, you will be notified.\n\
              Leave no result unread before you finish."
         )),
         (true, 0) if !counted.is_empty() => hints.push(all_ended_text(&counted)),
@@ -449,11 +449,11 @@ fn all_ended_text(tasks: &[&Task]) -> String {
     let interrupted = tasks.iter().filter(|task| task.status == TaskStatus::Interrupted).count();
     match (interrupted, tasks.len()) {
         (0, all) => format!("All {all} tasks finished."),
-        (some, all) => format!("No task is at work any more; {some} of {all} interrupted."),
+        (some, all) => format!("No task is running any more; {some} of {all} were interrupted."),
     }
 }
 
-/// The tasks that are at work, for a model whose window has lost their launches to a summary.
+/// Formats the active tasks for a model whose window lost their launches to a summary.
 pub(super) fn reminder_text(active: &[&Task], siblings: &[Task], now: Millis) -> String {
     let line = |task: &&Task| {
         let view = TaskView { task, siblings, now };
@@ -467,13 +467,13 @@ pub(super) fn reminder_text(active: &[&Task], siblings: &[Task], now: Millis) ->
     };
     let lines: Vec<String> = active.iter().map(line).collect();
     format!(
-        "Background tasks that you launched before the summary and that are still at work:\n{}\nDo not launch them again. \
-         You will be told when each ends.",
+        "Background tasks that you launched before the summary and that are still running:\n{}\nDo not launch them again. \
+         You will be notified when each ends.",
         lines.join("\n")
     )
 }
 
-/// All tasks of a session in a few lines, for a person: the title, and what stands below it.
+/// Formats all tasks of a session for the user: a title and a body.
 pub fn toast_text(tasks: &[Task], now: Millis) -> (String, String) {
     let tasks: Vec<&Task> = tasks.iter().filter(|task| !task.data.cleared).collect();
     let (active, mut ended): (Vec<&Task>, Vec<&Task>) =
@@ -537,12 +537,12 @@ fn top_tools(tasks: &[&Task]) -> String {
     }
 }
 
-/// A text as it may stand in a table's cell.
+/// Escapes a text for a table cell.
 fn cell(text: &str) -> String {
     text.replace('|', "\\|").replace(['\n', '\r'], " ")
 }
 
-/// The first `keep` chars and dots, if there are more than `most`.
+/// Returns the first `keep` chars and an ellipsis if there are more than `most`.
 fn cut(text: &str, most: usize, keep: usize) -> String {
     if text.chars().count() <= most {
         return text.to_owned();
@@ -550,7 +550,7 @@ fn cut(text: &str, most: usize, keep: usize) -> String {
     text.chars().take(keep).collect::<String>() + "..."
 }
 
-/// A fence that is longer than any in the text.
+/// Returns a fence that is longer than any in the text.
 fn fence_for(text: &str) -> String {
     let longest = text.split(|c| c != '`').map(str::len).max().unwrap_or(0);
     "`".repeat(3.max(longest + 1))

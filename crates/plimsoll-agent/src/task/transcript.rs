@@ -1,33 +1,33 @@
-//! The messages of a task's session, as a model or a person reads them.
+//! Messages of a task's session, formatted for a model or the user.
 
-use plimsoll::fork::history::task_text;
+use plimsoll::fork::task_text;
 use plimsoll::{Message, PartBody, SessionId, ToolStatus};
 use plimsoll_store::{Archive, PageRequest, StoreError};
 use serde_json::{Value, json};
 
-/// A session without messages.
+/// Reply for a session without messages.
 pub const NO_MESSAGES: &str = "No messages available for this task.";
-/// So many messages are read at once.
+/// Number of messages read at once.
 const PAGE: u64 = 200;
 
-/// Which messages of a task are wanted, and what of them.
+/// Selects messages of a task and their parts.
 #[derive(Clone, Debug, Default)]
 pub struct TranscriptFilter {
-    /// Only those after this message; all if it is not known.
+    /// Only messages after this one; all if it is unknown.
     pub since: Option<String>,
-    /// Only so many of the newest.
+    /// Maximum number of messages, the newest.
     pub most: Option<usize>,
-    /// Thoughts too.
+    /// Includes reasoning.
     pub thinking: bool,
-    /// What tools answered, too.
+    /// Includes tool results.
     pub results: bool,
-    /// What a forked task was asked: nothing before that is shown, because its parent knows what the task has from it.
+    /// Prompt of a forked task. Messages before it are left out, because the parent already has them.
     pub forked_for: Option<String>,
 }
 
 impl TranscriptFilter {
-    /// Read as much of a session as a transcript needs, oldest first: back to the message that is known, or until there are
-    /// more messages with something to show than are wanted. Messages without anything to show are left out.
+    /// Reads the messages that a transcript needs, oldest first: back to the known message, or until there are enough
+    /// messages with visible content. Messages without visible content are left out.
     pub fn read(&self, archive: &Archive, session: &SessionId) -> Result<Vec<Message>, StoreError> {
         let enough = self.most.map_or(usize::MAX, |most| most.saturating_add(1));
         let mut request = PageRequest { from: None, oldest_first: false, most: PAGE };
@@ -53,13 +53,13 @@ impl TranscriptFilter {
         }
     }
 
-    /// Whether this is the message that sets a forked task apart from what it has inherited.
+    /// Returns whether this message separates a forked task from its inherited context.
     fn begins_task(&self, message: &Message) -> bool {
         self.forked_for.as_deref().is_some_and(|task| message.is_user() && message.text() == task_text(task))
     }
 }
 
-/// The messages of a task as text.
+/// Formats the messages of a task.
 pub fn transcript_text(messages: &[Message], filter: &TranscriptFilter) -> String {
     let known = filter.since.as_deref();
     let since = known.and_then(|id| messages.iter().position(|message| message.info.id.as_str() == id));
@@ -70,7 +70,7 @@ pub fn transcript_text(messages: &[Message], filter: &TranscriptFilter) -> Strin
         .enumerate()
         .filter_map(|(place, message)| message_text(place, message, filter))
         .collect();
-    // Messages without anything to show take no place among the newest.
+    // Messages without visible content do not count.
     let extra = filter.most.map_or(0, |most| shown.len().saturating_sub(most));
     shown.drain(..extra);
     if shown.is_empty() { NO_MESSAGES.to_owned() } else { shown.join("\n\n") }

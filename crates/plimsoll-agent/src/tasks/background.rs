@@ -1,4 +1,4 @@
-//! The board as the loop of an agent sees it.
+//! Implementation of the agent's interface to background tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,11 @@ use crate::error::AgentError;
 use crate::spend::SpendMeter;
 use crate::task::TaskPoint;
 
-/// Tasks that end together are told together.
+/// Tasks that end within this time are reported together.
 const GATHER: Duration = Duration::from_millis(100);
 
 impl Agent {
-    /// The same agent with background tasks, and with the tools for them that its configuration lets it have.
+    /// Returns the agent with background tasks and the tools for them that its configuration permits.
     pub fn with_tasks(mut self, board: &Arc<TaskBoard>) -> Agent {
         let name = &self.profile.name;
         let own = board.tools(name).into_iter().filter(|tool| board.offers(name, &tool.spec().name));
@@ -77,7 +77,7 @@ impl TaskBoard {
             }
             let tasks = self.tasks(Some(id)).await.map_err(SessionError::from)?;
             if !tasks.iter().any(|task| task.status.is_active()) {
-                // A resume may wait behind the end, and notes may have come since.
+                // A resume may be queued, and notes may have arrived meanwhile.
                 self.look_after(id).await.map_err(SessionError::from)?;
                 if agent.take_in_notes(session).await? {
                     return Ok(true);
@@ -90,7 +90,7 @@ impl TaskBoard {
             is_waiting = true;
             tokio::select! {
                 biased;
-                // The loop sees that it was cancelled.
+                // The loop checks for the cancellation.
                 () = cancel.cancelled() => return Ok(true),
                 changed = changes.changed() => if changed.is_err() { return Ok(false) },
                 () = tokio::time::sleep(self.look_after_every()) => {

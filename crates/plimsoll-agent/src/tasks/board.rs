@@ -1,4 +1,4 @@
-//! The board: one for each process and archive, shared by all its conversations.
+//! The task board: one for each process and archive, shared by all conversations.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,49 +21,49 @@ use crate::agent::{Agent, Tool};
 use crate::spend::SpendMeter;
 use crate::task::{Probe, Task, TaskError, TaskPhase, TaskPoint, TaskProgress, TaskStatus, find_task};
 
-/// Whether the holder of a lease, by its name, is known to be gone.
+/// Returns whether the holder of a lease, given by name, is known to be gone.
 type IsGone = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// Runs background tasks, some at once and the others in the order in which they came.
+/// Runs background tasks: some at the same time, the others in the order of their arrival.
 pub struct TaskBoard {
     pub(super) archive: Arc<Archive>,
     pub(super) roster: Arc<dyn Roster>,
     pub(super) limits: TaskLimits,
     pub(super) clock: Clock,
-    /// Who runs tasks, unique to this board.
+    /// Holder name of this board's leases, unique to the board.
     pub(super) holder: String,
-    /// For how long the sessions of tasks are leased and renewed.
+    /// Duration of the leases of task sessions.
     pub(super) lease: Duration,
     pub(super) is_gone: IsGone,
     pub(super) slots: Arc<Semaphore>,
     local: Mutex<HashMap<SessionId, Local>>,
-    /// Moves with every change of a task, here or elsewhere.
+    /// Changes with every change of a task, also by other processes.
     pub(super) changes: watch::Sender<u64>,
     pub(super) claiming: Mutex<()>,
     pub(super) is_watching: AtomicBool,
     is_closing: AtomicBool,
-    /// Whether ends of the past were looked at that may never have been told.
+    /// Whether the ends recorded by older versions were checked for missing notes.
     pub(super) has_looked_back: AtomicBool,
     probe: Probe,
-    /// The meters of the newest runs, by session.
+    /// Meters of the newest runs, by session.
     pub(super) meters: Mutex<HashMap<SessionId, Weak<SpendMeter>>>,
 }
 
-/// A task that this board runs or has in its queue.
+/// A task that this board runs or has queued.
 pub(super) struct Local {
     pub(super) run: u32,
     pub(super) cancel: CancellationToken,
     pub(super) stop: Option<StopReason>,
     pub(super) meter: ProgressMeter,
     pub(super) permit: Option<OwnedSemaphorePermit>,
-    /// How many of its calls wait for tasks: as long as one does, it needs no slot.
+    /// Number of its calls that wait for tasks. While there are any, the task needs no slot.
     pub(super) waiting: u32,
-    /// Whether its run was begun; until then its record may still be made.
+    /// Whether its run has begun. Until then its record may still be in creation.
     pub(super) is_begun: bool,
 }
 
 impl Local {
-    /// The place of a run that is about to begin, so that it can be cancelled from now on.
+    /// Returns the entry of a run that is about to begin, so that it can be cancelled from now on.
     pub(super) fn reserved(task: &Task) -> Local {
         let begin = TaskProgress { phase: TaskPhase::Waiting, ..task.data.progress.clone() };
         Local {
@@ -78,71 +78,71 @@ impl Local {
     }
 }
 
-/// Why a run is told to stop.
+/// Reason to stop a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StopReason {
-    /// It is not wanted any more.
+    /// The task was cancelled.
     Cancelled,
-    /// Its time is up.
+    /// The time limit was reached.
     Time,
-    /// The process ends.
+    /// The process exits.
     Closing,
-    /// The task is another's by now: whatever comes of this run is not recorded.
+    /// Another process owns the task by now; nothing of this run is recorded.
     Lost,
 }
 
-/// Who launches or resumes a task.
+/// The session that launches or resumes a task.
 #[derive(Clone)]
 pub struct Caller {
     /// The agent, whose permissions bound those of its tasks.
     pub agent: Agent,
-    /// Its session.
+    /// ID of the session.
     pub session: SessionId,
-    /// The session's handle, which reads the history of a fork.
+    /// The session's handle, which reads the history for a fork.
     pub handle: SessionHandle,
-    /// The call that launches, if a model does.
+    /// Part of the launching call, if a model launches.
     pub part: Option<PartId>,
-    /// Cancels a launch that has not stored its task.
+    /// Cancels a launch that has not stored its task yet.
     pub cancel: CancellationToken,
 }
 
 impl Caller {
-    /// A session that launches without a call of its model.
+    /// Creates a caller that launches without a call of its model.
     pub fn new(agent: Agent, session: SessionId, handle: SessionHandle) -> Caller {
         Caller { agent, session, handle, part: None, cancel: CancellationToken::new() }
     }
 }
 
-/// A task to be launched.
+/// A task to launch.
 #[derive(Clone, Debug, Default)]
 pub struct Launch {
-    /// What it is about, in a few words.
+    /// Short description.
     pub description: String,
-    /// What it is to do.
+    /// Prompt.
     pub prompt: String,
-    /// Its agent.
+    /// Name of the agent.
     pub agent: String,
-    /// Its model, as `provider/model`; the agent's own or the parent's where none is named.
+    /// Model, as `provider/model`. By default the agent's own, or else the parent's.
     pub model: Option<String>,
-    /// Whether it is given its parent's context.
+    /// Whether the task receives its parent's context.
     pub fork: bool,
-    /// In which way, over what is configured: for a person, never for a model.
+    /// Kind of fork, overriding the configuration. For users, not for models.
     pub way: Option<AgentFork>,
 }
 
-/// What came of a resume.
+/// Result of a resume.
 #[derive(Clone, Debug)]
 pub enum ResumeOutcome {
-    /// It has begun.
+    /// The run has begun.
     Begun(Task),
-    /// It waits until the present run has ended.
+    /// The resume is queued until the current run ends.
     Queued(Task),
 }
 
 impl TaskBoard {
-    /// A board for the tasks of an archive.
+    /// Creates a board for the tasks of an archive.
     ///
-    /// `holder` names the process for people who find a task's session taken, as [`Agent::holder`] does.
+    /// `holder` describes the process to users who find a task's session in use, like [`Agent::holder`].
     pub fn new(
         archive: Arc<Archive>,
         roster: Arc<dyn Roster>,
@@ -150,7 +150,7 @@ impl TaskBoard {
         holder: &str,
     ) -> Arc<TaskBoard> {
         let clock = Clock::default();
-        // A process may have several boards, and one may have died with the same process number.
+        // A process may have several boards, and an earlier process may have had the same process ID.
         let unique = plimsoll_store::random_ids().session(clock.now());
         let unique: String = unique.as_str().chars().rev().take(6).collect();
         Arc::new(TaskBoard {
@@ -173,21 +173,21 @@ impl TaskBoard {
         })
     }
 
-    /// The same board, that knows the holders of leases whose processes are gone, so that their tasks need not be waited
-    /// for. The function is given what was before `, tasks` in the holder's name.
-    pub fn knowing_gone(
+    /// Sets a function that recognises holders of leases whose processes are gone, so that their tasks need not be
+    /// waited for. Its argument is the part of the holder's name before `, tasks`.
+    pub fn with_liveness_check(
         board: Arc<TaskBoard>,
         is_gone: impl Fn(&str) -> bool + Send + Sync + 'static,
     ) -> Arc<TaskBoard> {
         TaskBoard::rebuilt(board, |board| board.is_gone = Arc::new(is_gone))
     }
 
-    /// The same board with another length of leases.
+    /// Sets the duration of leases.
     pub fn leasing(board: Arc<TaskBoard>, lease: Duration) -> Arc<TaskBoard> {
         TaskBoard::rebuilt(board, |board| board.lease = lease)
     }
 
-    /// The same board, that tells of the points in a task's life at which a process may die; for tests that let it.
+    /// Sets a callback for the points at which a process may die, for tests.
     #[doc(hidden)]
     pub fn probed(
         board: Arc<TaskBoard>,
@@ -200,13 +200,13 @@ impl TaskBoard {
         (self.probe)(point);
     }
 
-    /// How often tasks of other processes are looked after while they are waited for. With short leases more often: one
-    /// whose process cannot be seen is found gone when its lease has run out.
+    /// Returns the interval at which tasks of other processes are checked while they are waited for. It is shorter for
+    /// short leases: a process that cannot be seen counts as gone when its lease has expired.
     pub fn look_after_every(&self) -> Duration {
         (self.lease / 12).clamp(Duration::from_millis(50), Duration::from_secs(5))
     }
 
-    /// Only for boards that nothing shares yet; any other stays as it is.
+    /// Changes a board that is not shared yet; a shared one stays unchanged.
     fn rebuilt(mut board: Arc<TaskBoard>, change: impl FnOnce(&mut TaskBoard)) -> Arc<TaskBoard> {
         if let Some(own) = Arc::get_mut(&mut board) {
             change(own);
@@ -214,27 +214,27 @@ impl TaskBoard {
         board
     }
 
-    /// How many tasks there may be, and how much each may take.
+    /// Returns the limits.
     pub fn limits(&self) -> &TaskLimits {
         &self.limits
     }
 
-    /// The tools for background tasks as an agent is given them: they name the agents that it can give tasks to.
+    /// Returns the tools for an agent. Their descriptions list the agents that it can launch.
     pub(super) fn tools(self: &Arc<Self>, agent: &str) -> Vec<Arc<dyn Tool>> {
         task_tools(self, &self.roster.agents(agent))
     }
 
-    /// Whether an agent that is no task itself is offered a tool for background tasks.
+    /// Returns whether an agent that does not run as a task is offered a tool.
     pub(super) fn offers(&self, agent: &str, tool: &str) -> bool {
         self.roster.has_task_tool(agent, tool, false)
     }
 
-    /// The archive.
+    /// Returns the archive.
     pub fn archive(&self) -> &Arc<Archive> {
         &self.archive
     }
 
-    /// The time.
+    /// Returns the current time.
     pub fn now(&self) -> Millis {
         self.clock.now()
     }
@@ -243,17 +243,17 @@ impl TaskBoard {
         self.local.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Do something with the board that blocks.
+    /// Runs a blocking function of the board.
     pub(super) async fn blocking<T: Send + 'static>(
         self: &Arc<Self>,
         work: impl FnOnce(&TaskBoard) -> Result<T, TaskError> + Send + 'static,
     ) -> Result<T, TaskError> {
         let board = Arc::clone(self);
         let done = tokio::task::spawn_blocking(move || work(&board)).await;
-        done.map_err(|error| TaskError::Internal(error.to_string()))?
+        done.map_err(|error| TaskError::Internal(error.into()))?
     }
 
-    /// The tasks that are active, of all sessions: few, however many have ended.
+    /// Returns the active tasks of all sessions. There are few, however many have ended.
     pub(super) fn load_active(&self) -> Result<Vec<Task>, TaskError> {
         let mut tasks = Vec::new();
         for status in TaskStatus::ALL.into_iter().filter(|status| status.is_active()) {
@@ -263,19 +263,19 @@ impl TaskBoard {
         Ok(tasks)
     }
 
-    /// The tasks of a session, or all, oldest first. Those that run here are given as far as they have come.
+    /// Returns the tasks of a session, or all, oldest first, with the progress of those that run here.
     pub async fn tasks(self: &Arc<Self>, parent: Option<&SessionId>) -> Result<Vec<Task>, TaskError> {
         let parent = parent.cloned();
         self.blocking(move |board| board.load_all(parent.as_ref())).await
     }
 
-    /// The task that a text names, among those of a session or all.
+    /// Finds a task by its ID or a prefix of it, among those of a session or all.
     pub async fn find(self: &Arc<Self>, parent: Option<&SessionId>, given: &str) -> Result<Task, TaskError> {
         let tasks = self.tasks(parent).await?;
         find_task(&tasks, given).cloned()
     }
 
-    /// A task by its whole id.
+    /// Returns a task by its full ID.
     pub async fn task(self: &Arc<Self>, id: &SessionId) -> Result<Task, TaskError> {
         let id = id.clone();
         self.blocking(move |board| board.load(&id)).await
@@ -304,7 +304,7 @@ impl TaskBoard {
             let Some(last) = page.last() else { return Ok(tasks) };
             filter.after = Some(last.id.clone());
             for record in page {
-                // A record of something else, or of a newer version, is not ours to show.
+                // Skip records of other programs and of newer versions.
                 tasks.extend(self.with_progress(record).ok());
             }
         }
@@ -318,8 +318,8 @@ impl TaskBoard {
         Ok(task)
     }
 
-    /// Stop what runs here, because the process ends: the tasks are marked as interrupted and can be resumed. Waits until
-    /// they have stopped, for a while.
+    /// Stops all runs of this board because the process exits. The tasks are marked as interrupted and can be resumed.
+    /// Waits until they have stopped, but no longer than this.
     pub async fn close(self: &Arc<Self>, longest: Duration) {
         self.is_closing.store(true, Ordering::SeqCst);
         let ids: Vec<SessionId> = self.local().keys().cloned().collect();
@@ -337,12 +337,12 @@ impl TaskBoard {
         self.is_closing.load(Ordering::SeqCst)
     }
 
-    /// How many tasks run or wait here.
+    /// Returns the number of tasks that run or wait here.
     pub fn active_here(&self) -> usize {
         self.local().len()
     }
 
-    /// A caller for a stored session that is only read: another process may run it meanwhile.
+    /// Creates a caller for a stored session that is only read. Another process may be running it.
     pub async fn caller_of(self: &Arc<Self>, session: &SessionId, agent: Agent) -> Result<Caller, TaskError> {
         let own = Agent { archive: Arc::clone(&self.archive), ..agent.clone() };
         let handle = own.builder().session(session.clone()).read().await?;

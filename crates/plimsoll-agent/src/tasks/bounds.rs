@@ -1,4 +1,4 @@
-//! Bounds of agents to and from the form that records keep.
+//! Converts bounds of agents to and from their stored form.
 
 use plimsoll_config::ToolSwitch;
 use plimsoll_sandbox::{Action, Origin, PermissionRule, Permissions};
@@ -18,8 +18,7 @@ impl From<&Bound> for StoredBound {
 }
 
 impl StoredBound {
-    /// The bound again. `allow` are rules of the person at this process, which go over all others as they do for every
-    /// agent that it makes.
+    /// Restores a bound. `allow` are rules of this process's user, which override all others as for every agent.
     pub(super) fn restore(&self, allow: &[PermissionRule]) -> Bound {
         let rule = |(tool, pattern, action): &(String, String, Action)| {
             PermissionRule::new(tool, pattern, *action, Origin::BuiltIn)
@@ -27,7 +26,7 @@ impl StoredBound {
         let switch =
             |(tool, on): &(String, bool)| ToolSwitch { tool: tool.clone(), on: *on, origin: Origin::BuiltIn };
         let rules = self.rules.iter().map(rule).chain(allow.iter().cloned()).collect::<Vec<_>>();
-        // No setting that is made today goes below rules of the past.
+        // No current setting ranks below stored rules.
         let (permissions, general_rules) = (Permissions::from(rules), 0);
         Bound { permissions, general_rules, switches: self.switches.iter().map(switch).collect() }
     }

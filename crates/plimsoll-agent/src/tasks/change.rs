@@ -1,4 +1,4 @@
-//! Changing the records of tasks: each change with what it tells others, in one transaction.
+//! Changes of task records. Each is written in one transaction with its notes.
 
 use std::sync::Arc;
 
@@ -9,18 +9,18 @@ use serde_json::json;
 use super::board::{StopReason, TaskBoard};
 use crate::task::{ENDED, STEER, Task, TaskChange, TaskError, note_id};
 
-/// So many notes of a session are looked at.
+/// Maximum number of notes read from an inbox.
 const MOST_NOTES: u64 = 1_000;
-/// Why what a task has launched is cancelled.
+/// Reasons for cancelling tasks that a task launched.
 pub(super) const LAUNCHER_CANCELLED: &str = "The task that launched it was cancelled.";
 pub(super) const LAUNCHER_ENDED: &str = "The task that launched it has ended.";
 
-/// Who says something to a task.
+/// Author of a steering message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Speaker {
-    /// The model that launched it.
+    /// The model that launched the task.
     Parent,
-    /// A person.
+    /// The user.
     User,
 }
 
@@ -34,12 +34,12 @@ impl Speaker {
 }
 
 impl TaskBoard {
-    /// Change a task. The change is made on the record as it is, however often that moves meanwhile.
+    /// Applies a change to the current record, retrying if the record changes concurrently.
     pub(super) fn change(&self, id: &SessionId, change: &TaskChange) -> Result<Task, TaskError> {
         self.change_with(id, change, None, &[])
     }
 
-    /// Change a task as the process that runs it: only as long as the lease is its own.
+    /// Applies a change as the process that runs the task, only while it holds the lease.
     pub(super) fn change_under(
         &self,
         id: &SessionId,
@@ -49,8 +49,8 @@ impl TaskBoard {
         self.change_with(id, change, under, &[])
     }
 
-    /// Change a task and send notes. That it has ended is told to its parent in the same transaction: a process that dies
-    /// in between would leave an end that nothing tells.
+    /// Applies a change and sends notes. The end of a task is reported to its parent in the same transaction: a process
+    /// that dies in between would otherwise leave an unreported end.
     fn change_with(
         &self,
         id: &SessionId,
@@ -71,13 +71,14 @@ impl TaskBoard {
             }
             let has_ended = before.status.is_active() && !next.status.is_active();
             if let Some(run) = next.data.runs.last_mut().filter(|_| has_ended) {
-                // Read after the record: words that come later change it, and the end is made anew with them.
+                // Read after the record: a later message changes the record, and the end is computed again with it.
                 (run.unread, run.unread_of_user) = self.unread(id)?;
             }
-            let told = next.noted_since(&before);
-            let told = told.into_iter().map(|run| (next.parent.clone(), ended_note(&next.id, run)));
+            let notes_of_ends = next.noted_since(&before);
+            let notes_of_ends =
+                notes_of_ends.into_iter().map(|run| (next.parent.clone(), ended_note(&next.id, run)));
             let step = TaskMove {
-                notes: sent.iter().cloned().chain(told).collect(),
+                notes: sent.iter().cloned().chain(notes_of_ends).collect(),
                 under: under.cloned(),
                 ..next.step_from(&before)?
             };
@@ -92,7 +93,7 @@ impl TaskBoard {
         }
     }
 
-    /// What was said to a task and waits to be read: by its parent, and by a person.
+    /// Returns the unread steering messages of a task: its parent's and the user's.
     fn unread(&self, id: &SessionId) -> Result<(Vec<String>, Vec<String>), TaskError> {
         let waiting = match self.archive.store().notes(id, MOST_NOTES) {
             Err(StoreError::Missing { .. }) => return Ok(Default::default()),
@@ -107,8 +108,8 @@ impl TaskBoard {
         Ok((words(parents), words(persons)))
     }
 
-    /// Take words out of a task's inbox that an earlier run has not read: they were handed back when it ended, and would
-    /// come as a surprise now.
+    /// Removes steering messages that an earlier run did not read. They were returned to the parent when that run
+    /// ended.
     pub(super) fn drop_unread(&self, claim: &Claim) -> Result<(), TaskError> {
         let store = self.archive.store();
         let waiting = store.notes(&claim.session, MOST_NOTES)?;
@@ -124,8 +125,8 @@ impl TaskBoard {
         self.changes.send_modify(|count| *count = count.wrapping_add(1));
     }
 
-    /// Cancel a task and the tasks that it has launched itself, and a resume that waits in line. It is recorded at once;
-    /// whatever it runs ends soon after, in this process or in another.
+    /// Cancels a task, the tasks that it has launched, and a queued resume. It is recorded at once; running work ends
+    /// soon after, in this process or in another.
     pub async fn cancel(self: &Arc<Self>, id: &SessionId) -> Result<Task, TaskError> {
         let id = id.clone();
         self.blocking(move |board| board.cancel_now(&id, None)).await
@@ -138,7 +139,7 @@ impl TaskBoard {
         Ok(cancelled)
     }
 
-    /// Cancel what a task has launched. One that ended meanwhile is left alone.
+    /// Cancels the tasks that a task has launched, except those that have ended meanwhile.
     pub(super) fn cancel_children(&self, parent: &SessionId, why: &str) {
         for child in self.load_all(Some(parent)).unwrap_or_default() {
             if child.status.is_active() || child.data.pending.is_some() {
@@ -154,8 +155,8 @@ impl TaskBoard {
         }
     }
 
-    /// Say something to a task that is active; its model reads it before its next request. Words that come too late for
-    /// that are handed back to the parent when the run ends.
+    /// Sends a steering message to an active task, whose model reads it before its next request. If the run ends
+    /// before, the message is returned to the parent.
     pub async fn steer(
         self: &Arc<Self>,
         id: &SessionId,
@@ -176,8 +177,8 @@ impl TaskBoard {
         .await
     }
 
-    /// Cancel the active tasks of a session and list none of its tasks any more. Their records stay, and each can be
-    /// resumed by its id. Gives those that were cancelled and those that were cleared.
+    /// Cancels the active tasks of a session and removes all of its tasks from lists. Records stay, and each task can
+    /// be resumed by its ID. Returns the cancelled and the cleared tasks.
     pub async fn clear(self: &Arc<Self>, parent: &SessionId) -> Result<(Vec<Task>, Vec<Task>), TaskError> {
         let parent = parent.clone();
         self.blocking(move |board| {
@@ -195,7 +196,7 @@ impl TaskBoard {
                 }
                 match board.change(&task.id, &TaskChange::Clear) {
                     Ok(task) => cleared.push(task),
-                    // It was resumed meanwhile, and is wanted.
+                    // It was resumed meanwhile.
                     Err(TaskError::Moved { .. }) => {}
                     Err(error) => return Err(error),
                 }
@@ -206,7 +207,7 @@ impl TaskBoard {
     }
 }
 
-/// Tells the parent that a run has ended. The same note again changes nothing, also if it was taken long ago.
+/// Returns the note that reports the end of a run. Sending it again has no effect, even if it was received long ago.
 fn ended_note(task: &SessionId, run: u32) -> NewNote {
     NewNote { id: note_id(task, run), kind: ENDED.to_owned(), data: json!({ "task": task, "run": run }) }
 }

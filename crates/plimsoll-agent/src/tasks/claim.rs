@@ -1,4 +1,4 @@
-//! Taking the right to run a task again: its lease, its record and its prompt, in this order.
+//! Claims the right to run a task again: its lease, its record and its prompt, in this order.
 
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -9,20 +9,20 @@ use plimsoll_store::{Lease, StoreError};
 use super::board::{Local, TaskBoard};
 use crate::task::{Task, TaskChange, TaskError, TaskPoint};
 
-/// For how long a session that another is just giving back is waited for.
+/// How long to wait for a session that another process is releasing.
 pub(super) const LEASE_PATIENCE: Duration = Duration::from_secs(3);
 
-/// What stands between the name of a process and that of its board in the name of a holder.
+/// Separator between the name of a process and that of its board in the name of a holder.
 pub(super) const BOARD_MARK: &str = ", tasks ";
 
-/// Whether the holder of a lease is a board, which runs tasks, and not a person who talks to one.
+/// Returns whether the holder of a lease is a board, which runs tasks, and not a chat with a task.
 pub(super) fn is_board(holder: &str) -> bool {
     holder.contains(BOARD_MARK)
 }
 
 impl TaskBoard {
-    /// Take the lease of a task's session and make its record active by a change, in this order: a record that is active
-    /// and not leased would be taken for one whose process is gone. One who is just giving the session back is waited for.
+    /// Takes the lease of a task's session and then makes its record active. In this order, because an active record
+    /// without a lease would count as one whose process is gone. Waits for a process that is releasing the session.
     pub(super) fn claim(
         &self,
         session: &SessionId,
@@ -70,8 +70,8 @@ impl TaskBoard {
         }
     }
 
-    /// See that what a run was resumed with is in its session. The record comes first and the message follows from it, with
-    /// a name that follows from it too: a process that dies in between leaves a run whose prompt the next one adds, once.
+    /// Makes sure that the prompt of a resume is in the session. The record is written first, and the message's ID is
+    /// derived from it: if the process dies in between, the next one adds the message, once.
     pub(super) fn ensure_prompt(&self, lease: &Lease, task: &Task) -> Result<(), TaskError> {
         let Some(run) = task.data.runs.last() else { return Ok(()) };
         let Some(prompt) = &run.prompt else { return Ok(()) };
@@ -81,8 +81,9 @@ impl TaskBoard {
         Ok(self.archive.store().append(&lease.claim(), vec![message], self.now())?)
     }
 
-    /// A run of ours that has ended may not be put away yet, which is worth waiting for; one that has not is refused at
-    /// once. Its lease is not asked for: all of this board go by the same holder, and it would be taken from the run.
+    /// A run of this board that has ended may not be cleaned up yet, which is worth waiting for; one that has not is
+    /// rejected at once. The lease is not requested, because all of this board use the same holder name, and it would
+    /// be taken from the run.
     fn still_running(&self, session: &SessionId, run: u32) -> Result<TaskError, TaskError> {
         let task = self.load(session)?;
         if task.status.is_active() && task.run() >= run {
@@ -91,19 +92,19 @@ impl TaskBoard {
         Ok(TaskError::Internal("the task's last run is still being put away".into()))
     }
 
-    /// The lease of a session, if no living process has it.
+    /// Returns the lease of a session, if no living process has it.
     pub(super) fn lease_free(&self, session: &SessionId) -> Result<Lease, TaskError> {
         let store = self.archive.store();
         match store.lease(session, &self.holder, self.lease) {
             Err(StoreError::Missing { .. }) => Err(TaskError::SessionGone),
             Err(StoreError::Leased { holder, .. }) if self.is_gone_holder(&holder) => {
-                Ok(store.succeed(session, &self.holder, self.lease, &holder)?)
+                Ok(store.inherit_lease(session, &self.holder, self.lease, &holder)?)
             }
             lease => Ok(lease?),
         }
     }
 
-    /// Only one at a time takes leases here: all go by the same holder, and would take them from each other.
+    /// Only one thread at a time takes leases here: all use the same holder name and would take them from each other.
     pub(super) fn claiming(&self) -> MutexGuard<'_, ()> {
         self.claiming.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -114,9 +115,9 @@ impl TaskBoard {
     }
 }
 
-/// Names that are the same whenever they are made for the same run.
+/// Returns IDs that are always the same for the same run.
 fn ids_of_run(task: &Task) -> Ids {
-    // FNV-1a: the standard library's hashes may differ between the versions that find a run and that began it.
+    // FNV-1a, because the standard library's hashes may differ between the versions that find a run and that began it.
     let name = format!("{}:{}", task.id, task.run());
     let mut state = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

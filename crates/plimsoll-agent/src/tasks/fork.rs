@@ -1,8 +1,8 @@
-//! Making a task's session and its agent, with its parent's context or without.
+//! Creates a task's session and agent, with or without its parent's context.
 
 use std::sync::Arc;
 
-use plimsoll::fork::history::Identity;
+use plimsoll::fork::Identity;
 use plimsoll::{Message, SessionId};
 use plimsoll_config::AgentFork;
 use plimsoll_session::{ForkContent, ForkRequest, Forked, Identities, SessionError};
@@ -16,7 +16,7 @@ use crate::agent::{Agent, BackgroundTasks, Bound, Profile, ToolSet, declared, ov
 use crate::builtin::DEFAULT_AGENT;
 use crate::task::{ForkReceipt, ForkWay, Task, TaskError};
 
-/// A task's session and its agent.
+/// A task's session and agent.
 pub(super) struct Born {
     pub(super) session: SessionId,
     pub(super) agent: Agent,
@@ -25,7 +25,7 @@ pub(super) struct Born {
 }
 
 impl TaskBoard {
-    /// Make the session of a task.
+    /// Creates the session of a task.
     pub(super) async fn make_child(
         self: &Arc<Self>,
         caller: &Caller,
@@ -50,7 +50,7 @@ impl TaskBoard {
         let child = twin.as_ref().unwrap_or(&agent);
         let forking = self.fork_session(caller, child, new.clone(), launch, twin.is_some());
         let Some(forked) = caller.cancel.run_until_cancelled(forking).await else {
-            // The session may be stored nevertheless. The launch cancels its task then, and must not do so too early.
+            // The session may have been stored. The launch cancels its task then, and must wait for this.
             let _ = caller.handle.with_log(|_| ()).await;
             return Err(TaskError::Cancelled);
         };
@@ -93,7 +93,7 @@ impl TaskBoard {
         }
     }
 
-    /// A session with nothing but the prompt.
+    /// Creates a session with only the prompt.
     async fn create(self: &Arc<Self>, new: NewSession, prompt: &str) -> Result<SessionId, TaskError> {
         let prompt = prompt.to_owned();
         let created = self.blocking(move |board| {
@@ -102,10 +102,10 @@ impl TaskBoard {
             let new = NewSession { messages, ..new };
             Ok(board.archive.store().create(new, now)?.id)
         });
-        created.await.map_err(|error| TaskError::NoSession(error.to_string()))
+        created.await.map_err(|error| TaskError::NoSession(Box::new(error)))
     }
 
-    /// A session that knows what its parent knew.
+    /// Creates a session with the parent's context.
     async fn fork_session(
         self: &Arc<Self>,
         caller: &Caller,
@@ -117,7 +117,7 @@ impl TaskBoard {
         let parent = &caller.agent;
         let limits = child.policy.limits(&child.model.name.model, child.model.limits);
         let tools = if is_twin { parent } else { child }.profile.tools.specs();
-        // The tools of MCP servers are the same for both, because the servers are.
+        // Both use the tools of the same MCP servers.
         let identities = is_twin.then(|| Identities {
             parent: identity_of(parent, &own_tools(parent, child)),
             child: identity_of(child, &child.profile.tools),
@@ -135,12 +135,11 @@ impl TaskBoard {
         model: Option<&str>,
     ) -> Result<RosterAgent, TaskError> {
         let (name, model) = (name.to_owned(), model.map(str::to_owned));
-        // Setting an agent up reads files.
-        self.blocking(move |board| board.roster.agent(&name, model.as_deref()).map_err(TaskError::Agent))
-            .await
+        // Blocking, because setting up an agent reads files.
+        self.blocking(move |board| board.roster.agent(&name, model.as_deref()).map_err(TaskError::from)).await
     }
 
-    /// An agent as a task of this parent runs it.
+    /// Returns the agent of a task of this parent.
     pub(super) fn task_agent(
         self: &Arc<Self>,
         parent: &Agent,
@@ -157,7 +156,7 @@ impl TaskBoard {
         agent.clock = parent.clock.clone();
         agent.directory.clone_from(&parent.directory);
         agent.asker.clone_from(&parent.asker);
-        // A task is no way around the hooks of its parent.
+        // A task must not bypass the hooks of its parent.
         agent.hooks.clone_from(&parent.hooks);
         agent.title_model = None;
         agent.holder.clone_from(&self.holder);
@@ -177,13 +176,13 @@ impl TaskBoard {
         agent
     }
 
-    /// The agent of a task as its next run has it, for a person who talks to the task between runs: its model, its tools,
-    /// and permissions that those above it bound.
+    /// Returns the agent of a task's next run, for a user who chats with the task between runs: its model, its tools,
+    /// and permissions bounded by its ancestors.
     pub async fn agent_of(self: &Arc<Self>, task: &Task) -> Result<Agent, TaskError> {
         self.agent_again(None, task).await
     }
 
-    /// The agent of a task that is taken up again.
+    /// Returns the agent of a task that is resumed.
     pub(super) async fn agent_again(
         self: &Arc<Self>,
         caller: Option<&Caller>,
@@ -194,14 +193,14 @@ impl TaskBoard {
             Some(caller) => (caller.agent.clone(), caller.agent.profile.bounds_below()),
             None => self.ancestors_of(task).await?,
         };
-        // What bounded it when it was launched still does: what is configured may have become wider since, and an agent
-        // may have been narrower than what is configured.
+        // The bounds of the launch still apply: the configuration may have become wider since, and an agent may have
+        // had fewer permissions than configured.
         let allowed = self.roster.allowed();
         let bounds = task.data.bounds.iter().map(|bound| bound.restore(&allowed)).chain(today).collect();
         let is_parents = parent.model.name.to_string() == task.data.model;
         let model = (!is_parents).then_some(task.data.model.as_str());
         let rostered = match self.rostered(&task.data.agent, model).await {
-            // The parent may have a model that no configuration names.
+            // The parent may have a model that is not configured.
             Err(_) if is_parents => self.rostered(&task.data.agent, Some(&task.data.model)).await?,
             rostered => rostered?,
         };
@@ -209,7 +208,7 @@ impl TaskBoard {
         let mut agent = self.task_agent(&parent, bounds, rostered);
         agent.charged_to = self.meter_of(&task.parent);
         if task.data.fork.as_ref().is_some_and(|fork| fork.way == ForkWay::History) {
-            // Offered as they were to the parent, because the cache begins with them.
+            // Offered in the same way as to the parent, because the cache begins with the tools.
             let offered = self
                 .tools(&task.data.agent)
                 .into_iter()
@@ -222,9 +221,9 @@ impl TaskBoard {
         Ok(agent)
     }
 
-    /// The agent of a task's parent as the roster has it today, and what bounds the task by that: what all above it have
-    /// and may. An agent that launched something above it and is not there any more is an error: what it may today is not
-    /// known, and no other can stand in for it.
+    /// Returns the roster's current agent of a task's parent, and the task's bounds: those of all its ancestors. An
+    /// ancestor's agent that no longer exists is an error, because its current permissions are unknown and no other
+    /// agent can replace it.
     async fn ancestors_of(self: &Arc<Self>, task: &Task) -> Result<(Agent, Vec<Bound>), TaskError> {
         let task = task.clone();
         self.blocking(move |board| {
@@ -237,8 +236,8 @@ impl TaskBoard {
                     Err(error) => return Err(error.into()),
                 };
                 let launcher = launchers.next();
-                // The one that launched it, and the one that runs the session now, where that is one of ours: a person may
-                // have changed it, and the agent of an imported session may be another tool's.
+                // The agent that launched it, and the agent that runs the session now, if it is configured. The user
+                // may have switched, and an imported session may name an agent of another tool.
                 let now = session.as_ref().filter(|now| Some(*now) != launcher);
                 let now = match (now, launcher) {
                     (Some(now), Some(_)) => board.agent_above(now, &task).ok(),
@@ -264,7 +263,8 @@ impl TaskBoard {
         .await
     }
 
-    /// An agent above a task. Where no model is configured, the task's own will do: only its permissions matter.
+    /// Returns the agent of an ancestor. If it has no model configured, the task's own is used, because only
+    /// permissions matter.
     fn agent_above(&self, name: &str, task: &Task) -> Result<Agent, TaskError> {
         let made = self.roster.agent(name, None);
         let made = made.or_else(|error| self.roster.agent(name, Some(&task.data.model)).map_err(|_| error));
@@ -273,8 +273,8 @@ impl TaskBoard {
     }
 }
 
-/// The parent itself as its task runs it: the same to a provider, byte for byte. Its tools for background tasks are offered
-/// and refused.
+/// Returns the parent itself as the agent of its task: identical for the provider, byte for byte. Its tools for
+/// background tasks are declared but rejected.
 fn twin_of(caller: &Caller, agent: &Agent) -> Result<Agent, String> {
     let parent = &caller.agent;
     if parent.profile.name != agent.profile.name {
@@ -300,7 +300,7 @@ fn twin_of(caller: &Caller, agent: &Agent) -> Result<Agent, String> {
     Ok(twin)
 }
 
-/// The tools of a parent without those of MCP servers, which its task starts for itself: a parent's end with it.
+/// Returns the tools of a parent without those of MCP servers, which end with the parent. The task starts its own.
 fn own_tools(parent: &Agent, agent: &Agent) -> ToolSet {
     let tools = parent.profile.tools.clone();
     if parent.mcp.is_empty() {
@@ -309,7 +309,7 @@ fn own_tools(parent: &Agent, agent: &Agent) -> ToolSet {
     tools.filter(|name| name.starts_with(TOOL_PREFIX) || agent.profile.tools.get(name).is_some())
 }
 
-/// Who an agent is to a provider's cache, with these tools.
+/// Returns the identity of an agent with these tools for a provider's cache.
 fn identity_of(agent: &Agent, tools: &ToolSet) -> Identity {
     Identity {
         model: agent.model.name.to_string(),

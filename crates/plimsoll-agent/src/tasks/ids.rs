@@ -5,16 +5,16 @@ use plimsoll::{Millis, SessionId};
 use super::board::{Local, TaskBoard};
 use crate::task::{PREFIX, SHORTEST, Task, TaskData, TaskError, bare, beginning};
 
-/// Ids of so many milliseconds begin with the same [`SHORTEST`] digits.
+/// Number of milliseconds whose IDs share the first [`SHORTEST`] digits.
 const SHOWN_MILLIS: u64 = 16;
-/// So many of these steps a new id may be ahead of the clock; then it is one that has to be shown longer.
+/// Maximum number of such steps that an ID may be ahead of the clock. Beyond that it is shown longer.
 const MOST_AHEAD: u64 = 500;
 
 impl TaskBoard {
-    /// Choose the id of a task that is about to be launched, with its place here. No other session has the beginning that is
-    /// shown: ids begin with the time, and a model that launches two tasks in one answer is told the first one's id before
-    /// the second has one; the first would be ambiguous when it asks for it. So the time in an id may be ahead of the clock
-    /// by a little. Another process that launches within the same few milliseconds is not seen; then the error names both.
+    /// Chooses the ID of a new task and reserves its entry. No other session has the same short ID: IDs begin with the
+    /// time, and a model that launches two tasks in one answer receives the first ID before the second exists, so the
+    /// first would be ambiguous later. So the time in an ID may be slightly ahead of the clock. Another process that
+    /// launches within the same milliseconds is not detected; the error for an ambiguous ID then lists both.
     pub(super) fn reserve(&self, parent: &SessionId, data: TaskData) -> Result<Task, TaskError> {
         let _claiming = self.claiming();
         let (now, mut ids) = (self.now(), plimsoll_store::random_ids());
@@ -30,7 +30,7 @@ impl TaskBoard {
         Ok(task)
     }
 
-    /// Whether the beginning that is shown of an id is that of another session, or of a task that is being launched here.
+    /// Returns whether a stored session or a task in launch has the same short ID.
     fn is_shown_alike(&self, id: &SessionId) -> Result<bool, TaskError> {
         let shown = beginning(bare(id.as_str()), SHORTEST);
         if self.local().keys().any(|other| bare(other.as_str()).starts_with(shown)) {

@@ -1,4 +1,4 @@
-//! Launching tasks, and taking them up again.
+//! Launches and resumes tasks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::agent::Agent;
 use crate::event::EventSink;
 use crate::task::{ForkReceipt, StoredBound, Task, TaskChange, TaskData, TaskError, TaskPoint};
 
-/// How often a resume in line is tried to begin: soon at first, because a run that has ended is still being put away.
+/// Delays between attempts to start a queued resume. Short at first, because the ended run is still being cleaned up.
 const FIRE_AGAIN: [Duration; 4] =
     [Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(5), Duration::from_secs(15)];
 
 impl TaskBoard {
-    /// Launch a task. It returns as soon as the task is recorded and has its place in the queue.
+    /// Launches a task. Returns as soon as the task is recorded and queued.
     pub async fn launch(self: &Arc<Self>, caller: &Caller, launch: Launch) -> Result<Task, TaskError> {
         let depth = self.depth_below(&caller.session).await?;
         if depth > self.limits.depth {
             return Err(TaskError::TooDeep { depth, most: self.limits.depth });
         }
         let rostered = match self.rostered(&launch.agent, launch.model.as_deref()).await {
-            // The parent may have a model that no configuration names, such as one from a flag, and the task gets it.
+            // The parent may have a model that is not configured, such as one from a flag, and the task inherits it.
             Err(_) if launch.model.is_none() => {
                 let parents = caller.agent.model.name.to_string();
                 let made = self.rostered(&launch.agent, Some(&parents)).await?;
@@ -51,8 +51,8 @@ impl TaskBoard {
             bounds: bounds.iter().map(StoredBound::from).collect(),
             ..TaskData::default()
         };
-        // With its place from the beginning: all of this board go by the same holder, and one that looks for lost tasks
-        // would take the lease of this one.
+        // Reserve the entry first: all of this board use the same holder name, and a search for lost tasks would take
+        // the lease of this one.
         let parent = caller.session.clone();
         let task = self.blocking(move |board| board.reserve(&parent, data)).await?;
         let id = task.id.clone();
@@ -68,7 +68,7 @@ impl TaskBoard {
             agent: Some(launch.agent.clone()),
             model: Some(agent.model.name.model.clone()),
             directory: Some(agent.directory.display().to_string()),
-            // With the session or not at all: a process that dies leaves no session that nothing knows of.
+            // Store both in one write: a process that dies leaves no session that nothing refers to.
             task: Some(record),
             lease: Some(NewLease { holder: self.holder.clone(), ttl: self.lease }),
             ..NewSession::default()
@@ -84,7 +84,7 @@ impl TaskBoard {
             }
             Err(error) => {
                 self.local().remove(&id);
-                // What was recorded by then is not left to look as if it ran.
+                // The record must not look as if the task ran.
                 let why = format!("It could not be launched: {error}");
                 let _ = self.blocking(move |board| board.cancel_now(&id, Some(&why))).await;
                 Err(error)
@@ -92,7 +92,7 @@ impl TaskBoard {
         }
     }
 
-    /// Make the session of a task, and record what it was given.
+    /// Creates the session of a task, and records the inherited context.
     async fn bear(
         self: &Arc<Self>,
         caller: &Caller,
@@ -106,7 +106,7 @@ impl TaskBoard {
         self.pass(TaskPoint::Born);
         let (task, lease) = self
             .blocking(move |board| {
-                // The lease that it was born with, taken up.
+                // Take over the lease that was stored with the session.
                 let lease = board.lease_free(&session)?;
                 let task = match fork {
                     Some(fork) => board.change(&session, &TaskChange::Receive { fork, cache_key })?,
@@ -119,7 +119,7 @@ impl TaskBoard {
         Ok((task, agent, lease))
     }
 
-    /// How deep a task of this session would be.
+    /// Returns the depth of a task of this session.
     async fn depth_below(self: &Arc<Self>, session: &SessionId) -> Result<u32, TaskError> {
         match self.task(session).await {
             Ok(task) => Ok(task.data.depth.saturating_add(1)),
@@ -128,7 +128,7 @@ impl TaskBoard {
         }
     }
 
-    /// The agents above a task of this caller, the root's first.
+    /// Returns the names of the agents above a task of this caller, the root's first.
     async fn names_above(self: &Arc<Self>, caller: &Caller) -> Result<Vec<String>, TaskError> {
         let mut above = match self.task(&caller.session).await {
             Ok(task) => task.data.above,
@@ -139,10 +139,10 @@ impl TaskBoard {
         Ok(above)
     }
 
-    /// Take a task up again with further words, or put that in line behind its present run.
+    /// Resumes a task with another prompt, or queues the resume until the current run ends.
     ///
-    /// `caller` is the session that asks; without one, the task's permissions are bounded by those that its ancestors'
-    /// agents have in the roster. What bounded it when it was launched bounds it in either case.
+    /// `caller` is the session that resumes. Without one, the task's permissions are bounded by those of its ancestors'
+    /// agents in the roster. The bounds of the launch apply in either case.
     pub async fn resume(
         self: &Arc<Self>,
         caller: Option<&Caller>,
@@ -154,8 +154,8 @@ impl TaskBoard {
             let (own, text) = (id.clone(), prompt.to_owned());
             let agent = self.agent_again(caller, &task).await;
             if task.status.is_active() {
-                // What would be refused when it begins would wait for ever. The process that runs the task takes it up, so one
-                // that has no key for its model may put it in line.
+                // A queued resume that would be rejected later would wait forever. The process that runs the task
+                // starts it, so a process without a key for its model may queue it.
                 agent.as_ref().map_or(Ok(()), require_price)?;
                 let queue = TaskChange::QueueResume { prompt: text };
                 match self.blocking(move |board| board.change(&own, &queue)).await {
@@ -186,13 +186,14 @@ impl TaskBoard {
         }
     }
 
-    /// Take up the resume that waits behind a run that has ended, and try again until it has begun or is not wanted any
-    /// more: a person may be talking to the task just now. What this process cannot begin is when the parent is opened next.
-    pub(super) async fn fire_pending(self: &Arc<Self>, task: &Task, agent: Agent, told: &EventSink) {
+    /// Starts the resume that is queued after an ended run, and retries until it has begun or was cancelled, because
+    /// the user may be chatting with the task. If this process cannot start it, the next one that opens the parent
+    /// does.
+    pub(super) async fn fire_pending(self: &Arc<Self>, task: &Task, agent: Agent, events: &EventSink) {
         let mut waits = FIRE_AGAIN.into_iter();
         let mut wait = FIRE_AGAIN[0];
         while !self.is_closing() {
-            match self.try_fire(task, agent.clone(), told, LEASE_PATIENCE).await {
+            match self.try_fire(task, agent.clone(), events, LEASE_PATIENCE).await {
                 Ok(()) | Err(TaskError::Moved { .. } | TaskError::NotFound(_)) => return,
                 Err(TaskError::SessionGone) => {
                     tracing::warn!(task = %task.id, "the session of a queued resume is gone");
@@ -207,12 +208,12 @@ impl TaskBoard {
         }
     }
 
-    /// Take up the resume that waits behind a run that has ended, if that can be done now.
+    /// Starts the resume that is queued after an ended run, if that is possible now.
     pub(super) async fn try_fire(
         self: &Arc<Self>,
         task: &Task,
         agent: Agent,
-        told: &EventSink,
+        events: &EventSink,
         patience: Duration,
     ) -> Result<(), TaskError> {
         let id = task.id.clone();
@@ -221,7 +222,7 @@ impl TaskBoard {
                 board.claim(&id, patience, &TaskChange::FirePending { by: board.holder.clone() })
             })
             .await?;
-        self.begin_run(&task, agent, told, lease);
+        self.begin_run(&task, agent, events, lease);
         Ok(())
     }
 }

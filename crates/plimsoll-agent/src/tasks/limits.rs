@@ -1,4 +1,4 @@
-//! How many tasks there may be, and how much each may take.
+//! Limits of background tasks.
 
 use std::time::Duration;
 
@@ -8,22 +8,22 @@ use crate::agent::Agent;
 use crate::spend::RunLimits;
 use crate::task::TaskError;
 
-/// How many tasks there may be, and how much each may take.
+/// Limits of background tasks.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct TaskLimits {
-    /// So many work at once; the others wait in the order in which they came.
+    /// Maximum number of tasks that run at the same time. Others wait in the order of their arrival.
     pub at_once: usize,
-    /// So deep tasks may launch tasks: 1 lets only a session that is no task launch some.
+    /// Maximum nesting depth: with 1, a task cannot launch tasks.
     pub depth: u32,
-    /// Most answers of the model in one run.
+    /// Maximum number of answers in one run.
     pub steps: Option<u64>,
-    /// The longest time of one run, from when it got its slot.
+    /// Maximum duration of one run, from when it got its slot.
     pub time: Option<Duration>,
-    /// Most tokens of one run.
+    /// Token budget of one run.
     pub tokens: Option<u64>,
-    /// Most dollars of one run.
+    /// Cost limit of one run, in dollars.
     pub cost: Option<f64>,
-    /// In which way a fork inherits where the agent's own configuration says nothing.
+    /// Kind of fork, unless the agent's own configuration sets it.
     pub fork: AgentFork,
 }
 
@@ -57,7 +57,7 @@ impl From<&TaskConfig> for TaskLimits {
 }
 
 impl TaskLimits {
-    /// The limits of a run of an agent that has limits of its own: whichever is reached first ends it.
+    /// Returns the limits of a run of an agent with its own limits: the lower one of each applies.
     pub(super) fn narrow(&self, own: RunLimits) -> RunLimits {
         let least = |one: Option<f64>, other: Option<f64>| match (one, other) {
             (Some(one), Some(other)) => Some(one.min(other)),
@@ -72,9 +72,9 @@ impl TaskLimits {
     }
 }
 
-/// Refuse an agent whose cost could never reach its limit because no price is known. A limit that silently does not hold is
-/// worse than a task that does not run, and `plimsoll run` refuses the same of the agent that a person talks to. The limits
-/// of the runs above it count, because what it spends is charged to them.
+/// Rejects an agent whose cost limit could never be reached because its price is unknown. A limit that is silently not
+/// enforced is worse than a task that does not run, and `plimsoll run` rejects the same for the user's agent. Limits of
+/// ancestor runs count, because the task's cost is charged to them.
 pub(super) fn require_price(agent: &Agent) -> Result<(), TaskError> {
     let above = agent.charged_to.as_ref().and_then(|meter| meter.least_cost());
     let most = agent.profile.limits.cost.into_iter().chain(above).reduce(f64::min);

@@ -1,4 +1,4 @@
-//! How far a task has come, gathered from the events of its run.
+//! Progress of a task, collected from the events of its run.
 
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,12 +8,12 @@ use plimsoll::SessionId;
 use crate::event::{Event, EventSink};
 use crate::task::{TaskPhase, TaskProgress};
 
-/// So many of the newest tools are named.
+/// Number of recent tools in the progress.
 const LAST_TOOLS: usize = 3;
-/// Words alone are told no more often than this.
+/// Minimum interval between reports of streamed text.
 const QUIET: Duration = Duration::from_millis(500);
 
-/// The progress of a run, shared by those who look at it.
+/// Progress of a run, shared with its readers.
 #[derive(Clone, Default)]
 pub(super) struct ProgressMeter(Arc<Mutex<TaskProgress>>);
 
@@ -26,7 +26,7 @@ impl ProgressMeter {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Take what an event says of the progress. Says whether it is worth telling at once.
+    /// Applies an event to the progress. Returns whether to report it at once, or `None` if nothing changed.
     fn take(&self, event: &Event) -> Option<bool> {
         let mut progress = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
@@ -67,12 +67,12 @@ impl ProgressMeter {
         }
     }
 
-    /// A sink for the events of a task's run: its progress is told to the parent's sink, and so is what its own tasks tell
-    /// and what it was denied, because only a person can allow that. Its words are not: a person who follows the parent
-    /// would take them for the parent's.
-    pub(super) fn sink(&self, task: &SessionId, parent: &SessionId, told: EventSink) -> EventSink {
+    /// Returns a sink for the events of a task's run. Progress, events of its own tasks and denied calls are passed to
+    /// the parent's sink; denials because only the user can allow such calls. Text is not, because it would look like
+    /// the parent's.
+    pub(super) fn sink(&self, task: &SessionId, parent: &SessionId, parent_events: EventSink) -> EventSink {
         let (meter, task, parent) = (self.clone(), task.clone(), parent.clone());
-        let last_told: Mutex<Option<Instant>> = Mutex::default();
+        let last_report: Mutex<Option<Instant>> = Mutex::default();
         Arc::new(move |event| {
             if matches!(
                 event,
@@ -81,14 +81,14 @@ impl ProgressMeter {
                     | Event::TaskEnded { .. }
                     | Event::Denied { .. }
             ) {
-                return told(event);
+                return parent_events(event);
             }
             let Some(at_once) = meter.take(event) else { return };
-            let mut last = last_told.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut last = last_report.lock().unwrap_or_else(PoisonError::into_inner);
             if at_once || last.is_none_or(|last| last.elapsed() >= QUIET) {
                 *last = Some(Instant::now());
                 let (task, parent) = (task.clone(), parent.clone());
-                told(&Event::TaskProgress { task, parent, progress: Box::new(meter.read()) });
+                parent_events(&Event::TaskProgress { task, parent, progress: Box::new(meter.read()) });
             }
         })
     }

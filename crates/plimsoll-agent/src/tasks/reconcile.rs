@@ -1,4 +1,4 @@
-//! Tasks whose process has gone.
+//! Tasks whose process is gone.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,25 +13,24 @@ use super::claim::is_board;
 use super::limits::require_price;
 use crate::task::{Task, TaskChange, TaskError, TaskStatus};
 
-/// So many leases are looked at in one go.
+/// Number of leases read at a time.
 const LEASES_A_PAGE: u64 = 1_000;
 
 impl TaskBoard {
-    /// Look after the tasks of a session and the tasks of its tasks, or all: those whose process has gone are marked as
-    /// interrupted, and that is told. Gives the tasks that were marked.
+    /// Checks the tasks of a session and their tasks, or all: those whose process is gone are marked as interrupted,
+    /// and a note is sent. Returns the marked tasks.
     ///
-    /// A task that another living process runs is recognised by the lease of its session and left alone. Only active tasks
-    /// are looked at, and nothing is written for those that are well. The first time, ends that an older version has
-    /// recorded and may not have told are told too. What a process that has gone left half done in the session of a task that
-    /// has ended is marked as interrupted there.
+    /// A task of another living process is recognised by its lease and left alone. Only active tasks are read, and
+    /// nothing is written for healthy ones. The first call also sends notes for ends that an older version may have
+    /// recorded without one. Sessions of ended tasks that a dead process left unfinished are settled.
     pub async fn reconcile(self: &Arc<Self>, parent: Option<&SessionId>) -> Result<Vec<Task>, TaskError> {
         let parent = parent.cloned();
         self.blocking(move |board| board.reconcile_now(parent.as_ref())).await
     }
 
-    /// Like [`reconcile`](TaskBoard::reconcile), and take up resumes that wait behind a run that has ended: its process may
-    /// have gone before it could. Only for hosts that stay long enough for the tasks, and only
-    /// those of tasks that work in the host's directory.
+    /// Like [`reconcile`](TaskBoard::reconcile), and starts resumes that are queued after an ended run, because its
+    /// process may have exited before it could. Only for hosts that run long enough, and only for tasks that work in
+    /// the host's directory.
     pub async fn look_after(self: &Arc<Self>, parent: &SessionId) -> Result<Vec<Task>, TaskError> {
         let marked = self.reconcile(Some(parent)).await?;
         for task in self.tasks(Some(parent)).await? {
@@ -44,9 +43,9 @@ impl TaskBoard {
                     if !self.works_in(&task.id, &agent.directory).await? {
                         continue;
                     }
-                    let told = Arc::clone(&agent.events);
-                    // Not waited for: another process may be giving it back, and will take it up itself.
-                    self.try_fire(&task, agent, &told, Duration::ZERO).await
+                    let events = Arc::clone(&agent.events);
+                    // Not waited for: another process may be releasing it, and will start the resume itself.
+                    self.try_fire(&task, agent, &events, Duration::ZERO).await
                 }
                 Err(error) => Err(error),
             };
@@ -57,13 +56,13 @@ impl TaskBoard {
         Ok(marked)
     }
 
-    /// Whether a task works in this directory. One that was launched elsewhere is not taken up here: the paths that it knows
-    /// and the rules that it was launched under are of there.
+    /// Returns whether a task works in this directory. One that was launched elsewhere is not resumed here, because its
+    /// paths and rules are for that directory.
     async fn works_in(self: &Arc<Self>, id: &SessionId, directory: &Path) -> Result<bool, TaskError> {
         let (id, here) = (id.clone(), directory.display().to_string());
         self.blocking(move |board| match board.archive.store().session(&id) {
             Ok(session) => Ok(session.directory.is_none_or(|own| own == here)),
-            // Taking it up finds that it is gone.
+            // The resume finds that it was removed.
             Err(StoreError::Missing { .. }) => Ok(true),
             Err(error) => Err(error.into()),
         })
@@ -76,7 +75,7 @@ impl TaskBoard {
 
     fn reconcile_now(&self, parent: Option<&SessionId>) -> Result<Vec<Task>, TaskError> {
         if !self.has_looked_back.swap(true, Ordering::SeqCst) {
-            self.tell_untold()?;
+            self.send_missing_notes()?;
         }
         let mut marked = Vec::new();
         for task in self.load_active()? {
@@ -88,9 +87,9 @@ impl TaskBoard {
         Ok(marked)
     }
 
-    /// Settle sessions of tasks that have ended and whose process has gone before it gave them back, such as one that was
-    /// killed while a cancelled task wound down: an answer and calls without their ends would stay in the log until the
-    /// session is opened. They are found by their leases, which are few, and not by the records of all that ever ended.
+    /// Settles sessions of ended tasks whose process exited before it released them, for example one that was killed
+    /// while a cancelled task stopped. Otherwise an unfinished answer and calls would stay in the log until the session
+    /// is opened. They are found by their leases, which are few, and not by the records of all ended tasks.
     fn settle_ended(&self, parent: Option<&SessionId>) -> Result<(), TaskError> {
         let store = self.archive.store();
         let mut after = None;
@@ -98,7 +97,7 @@ impl TaskBoard {
             let page = store.leases(after.as_ref(), LEASES_A_PAGE)?;
             let Some(last) = page.last() else { return Ok(()) };
             after = Some(last.session.clone());
-            // A person who talks to a task and has paused for longer than the lease goes on later: only runs are settled.
+            // Only runs are settled. A user who chats with a task may pause for longer than the lease and continue.
             for left in page.iter().filter(|lease| is_board(&lease.holder)) {
                 match self.load(&left.session) {
                     Ok(task) if !task.status.is_active() && self.is_below(&task, parent)? => {
@@ -111,8 +110,8 @@ impl TaskBoard {
         }
     }
 
-    /// Take a session's lease and give it back, which marks as interrupted what was left half done; not from a process that
-    /// lives.
+    /// Takes a session's lease and releases it, which marks unfinished parts as interrupted. Does nothing if a living
+    /// process has it.
     fn settle_if_gone(&self, session: &SessionId) -> Result<(), TaskError> {
         let _claiming = self.claiming();
         if self.is_local(session) {
@@ -128,22 +127,22 @@ impl TaskBoard {
         }
     }
 
-    /// Tell ends whose records do not say that they were: an older version could die between the two. A note that was sent
-    /// is not sent again, so that what was told after all is not told twice.
-    fn tell_untold(&self) -> Result<(), TaskError> {
+    /// Sends notes for ends without a recorded note: an older version could exit between the two. A note that was
+    /// already sent is not duplicated.
+    fn send_missing_notes(&self) -> Result<(), TaskError> {
         for task in self.load_all(None)? {
-            let is_untold = task.data.runs.iter().any(|run| run.end.is_some() && !run.noted);
-            if is_untold
+            let is_unreported = task.data.runs.iter().any(|run| run.end.is_some() && !run.noted);
+            if is_unreported
                 && !task.data.cleared
                 && let Err(error) = self.change(&task.id, &TaskChange::Tell)
             {
-                tracing::warn!(task = %task.id, %error, "the end of a task could not be told");
+                tracing::warn!(task = %task.id, %error, "the end of a task could not be reported");
             }
         }
         Ok(())
     }
 
-    /// Whether a task stands below a session, however deep: the one between may have ended in another way.
+    /// Returns whether a task is a descendant of a session, at any depth. Tasks in between may have ended.
     fn is_below(&self, task: &Task, parent: Option<&SessionId>) -> Result<bool, TaskError> {
         let Some(parent) = parent else { return Ok(true) };
         let mut at = task.parent.clone();
@@ -159,7 +158,7 @@ impl TaskBoard {
         }
     }
 
-    /// Mark an active task as interrupted if no process runs it.
+    /// Marks an active task as interrupted if no process runs it.
     pub(super) fn mark_if_gone(&self, task: &Task) -> Result<Option<Task>, TaskError> {
         let _claiming = self.claiming();
         if self.is_local(&task.id) {
@@ -172,7 +171,7 @@ impl TaskBoard {
             Err(error) => return Err(error),
         };
         let (status, error) = match lease {
-            Some(_) => (TaskStatus::Interrupted, "The process that ran it has gone."),
+            Some(_) => (TaskStatus::Interrupted, "The process that ran it is gone."),
             None => (TaskStatus::Cancelled, "Session deleted"),
         };
         let change = TaskChange::End {
@@ -182,7 +181,7 @@ impl TaskBoard {
             result: None,
             progress: None,
         };
-        // As it is now that the lease is ours: it may have ended, and have been resumed, since it was read.
+        // Read again under the lease: the task may have ended and been resumed since.
         let marked = self.load(&task.id).and_then(|now| {
             if let Some(lease) = lease.as_ref().filter(|_| now.status.is_active() && now.run() == task.run())
             {
@@ -195,7 +194,7 @@ impl TaskBoard {
         }
         match marked {
             Ok(task) => Ok(Some(task)),
-            // It ended just now, by its own process.
+            // Its own process has just ended it.
             Err(TaskError::Moved { .. } | TaskError::NotFound(_)) => Ok(None),
             Err(error) => Err(error),
         }

@@ -1,4 +1,4 @@
-//! Who can be given a task: agents by their names.
+//! Agents that can run tasks, by name.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -13,31 +13,32 @@ use crate::agent::Agent;
 use crate::ask::Asker;
 use crate::builtin::{BUILT_IN, over_built_in};
 use crate::event::EventSink;
-use crate::setup::{AgentSetupError, INTERNAL, RunOverrides};
+use crate::setup::{INTERNAL, RunOverrides};
+use crate::task::RosterError;
 
-/// Said of the parent's own agent where a fork inherits the conversation.
+/// Description of the parent's own agent, if a fork inherits the conversation.
 const OWN_AGENT: &str =
-    "(This session's own agent: with `fork` it starts from this very conversation, which is cheap.)";
+    "(This session's own agent: with `fork`, it continues from this conversation, which is cheap.)";
 const LAUNCH_TOOL: &str = "background_task";
 
-/// Makes agents by their names. A closure of a name and a model, as `provider/model`, is one.
+/// Creates agents by name. Implemented for closures of a name and a model, as `provider/model`.
 pub trait Roster: Send + Sync {
-    /// The agent of a name, with the model that is named or its own. Its tools are those of a session that is no task,
-    /// without those for background tasks: the board adds them where they belong.
-    fn agent(&self, name: &str, model: Option<&str>) -> Result<RosterAgent, String>;
+    /// Returns the agent of this name, with this model or its own. Its tools are those of a session that is not a task,
+    /// without the tools for background tasks, which the board adds.
+    fn agent(&self, name: &str, model: Option<&str>) -> Result<RosterAgent, RosterError>;
 
-    /// What the person at this process allows, over all rules: it goes over what bounded a task before, too.
+    /// Returns what the user of this process allows. These rules override all others, including the bounds of a task.
     fn allowed(&self) -> Vec<PermissionRule> {
         Vec::new()
     }
 
-    /// The agents that a session of agent `parent` can give a task to, and what each is for, as the model is told.
+    /// Returns the agents that a session of agent `parent` can launch, with their descriptions for the model.
     fn agents(&self, _parent: &str) -> Vec<(String, String)> {
         Vec::new()
     }
 
-    /// Whether an agent is offered a tool for background tasks. A task is offered one only where that is configured by
-    /// name: an agent that launches itself would never end.
+    /// Returns whether an agent is offered a tool for background tasks. An agent that runs as a task is offered one
+    /// only if that is configured by name, because an agent that launches itself would never end.
     fn has_task_tool(&self, _agent: &str, _tool: &str, is_task: bool) -> bool {
         !is_task
     }
@@ -48,9 +49,9 @@ pub trait Roster: Send + Sync {
 pub struct RosterAgent {
     /// The agent.
     pub agent: Agent,
-    /// Whether the model is its own or the one that was named. If not, a task gets its parent's.
+    /// Whether the model is its own or the requested one. If not, a task inherits its parent's.
     pub is_own_model: bool,
-    /// In which way it inherits its parent's context, where that is configured.
+    /// Kind of fork, if configured.
     pub fork: Option<AgentFork>,
 }
 
@@ -58,53 +59,53 @@ impl<F> Roster for F
 where
     F: Fn(&str, Option<&str>) -> Result<RosterAgent, String> + Send + Sync,
 {
-    fn agent(&self, name: &str, model: Option<&str>) -> Result<RosterAgent, String> {
-        self(name, model)
+    fn agent(&self, name: &str, model: Option<&str>) -> Result<RosterAgent, RosterError> {
+        self(name, model).map_err(RosterError::from)
     }
 }
 
 /// The agents of a configuration.
 pub struct ConfiguredRoster {
-    /// Where sessions are kept.
+    /// Archive that stores the sessions.
     pub archive: Arc<Archive>,
     /// How windows are kept under the line.
     pub policy: Policy,
-    /// What is configured.
+    /// The configuration.
     pub run: Arc<RunConfig>,
-    /// What is allowed, over all rules of the configuration.
+    /// Rules of the user that override all rules of the configuration.
     pub allow: Vec<PermissionRule>,
     /// The project's directory.
     pub directory: PathBuf,
     /// The user's home.
     pub home: Option<PathBuf>,
-    /// Asks a person, for tasks whose parent is not at hand.
+    /// Asks the user, for tasks whose parent is not loaded.
     pub asker: Option<Arc<dyn Asker>>,
-    /// Receives what is told of tasks whose parent is not at hand.
+    /// Receives events of tasks whose parent is not loaded.
     pub events: EventSink,
 }
 
 impl ConfiguredRoster {
-    /// What is set of an agent, over what is built in.
+    /// Returns the configuration of an agent over its built-in settings.
     fn config(&self, name: &str) -> AgentConfig {
         over_built_in(name, self.run.agents.get(name).cloned().unwrap_or_default())
     }
 
-    /// Whether a fork of this agent by itself begins with the very conversation of its parent.
+    /// Returns whether a fork of this agent by itself starts with its parent's conversation.
     fn inherits_history(&self, name: &str) -> bool {
         self.config(name).fork.or(self.run.tasks.fork) == Some(AgentFork::History)
     }
 
-    /// Whether an agent that a person talks to is told of itself. A fork inherits the conversation only where parent and
-    /// task are the same agent, so a model that is not told of its own could never ask for one; and an agent whose tasks
-    /// may launch tasks was meant to delegate to itself. Any other keeps its list short: work that fits an agent made
-    /// for tasks is better off there.
-    fn suits_itself(&self, name: &str) -> bool {
+    /// Returns whether the user's agent is listed as one that it can launch. A fork inherits the conversation only if
+    /// parent and task are the same agent, so a model that does not know its own agent could never request one; and an
+    /// agent whose tasks may launch tasks was meant to delegate to itself. For others the list stays short, because
+    /// tasks suit agents that are made for them.
+    fn allows_self_fork(&self, name: &str) -> bool {
         self.inherits_history(name) || self.has_task_tool(name, LAUNCH_TOOL, true)
     }
 }
 
 impl Roster for ConfiguredRoster {
-    fn agent(&self, name: &str, model: Option<&str>) -> Result<RosterAgent, String> {
+    fn agent(&self, name: &str, model: Option<&str>) -> Result<RosterAgent, RosterError> {
         let overrides = RunOverrides {
             agent: Some(name.to_owned()),
             model: model.map(str::to_owned),
@@ -113,13 +114,7 @@ impl Roster for ConfiguredRoster {
         let (archive, home) = (Arc::clone(&self.archive), self.home.as_deref());
         let policy = self.policy.clone();
         let made = Agent::configured(archive, policy, &self.run, &overrides, &self.directory, home);
-        let mut agent = made.map_err(|error| match error {
-            AgentSetupError::UnknownAgent { name, known } => format!(
-                "Agent \"{name}\" not found. Make sure the agent is registered. There are: {}.",
-                known.join(", ")
-            ),
-            other => other.to_string(),
-        })?;
+        let mut agent = made?;
         agent.asker.clone_from(&self.asker);
         agent.events = Arc::clone(&self.events);
         let own = self.config(name);
@@ -137,7 +132,7 @@ impl Roster for ConfiguredRoster {
         let is_given_tasks = |name: &&str| {
             let own = self.config(name);
             let is_listed =
-                own.mode != Some(AgentMode::Primary) || (*name == parent && self.suits_itself(parent));
+                own.mode != Some(AgentMode::Primary) || (*name == parent && self.allows_self_fork(parent));
             !own.disabled && !INTERNAL.contains(name) && is_listed
         };
         let described = |name: &str| {

@@ -1,4 +1,4 @@
-//! One run of a task: it waits for its slot, works, and its end is recorded and told.
+//! A run of a task: waits for its slot, works, and records its end.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::board::{StopReason, TaskBoard};
 use super::change::{LAUNCHER_CANCELLED, LAUNCHER_ENDED};
 use super::progress::ProgressMeter;
-use super::spend::limit_words;
+use super::spend::describe_limit;
 use crate::agent::Agent;
 use crate::error::AgentError;
 use crate::event::{Event, EventSink};
@@ -22,30 +22,30 @@ use crate::report::{RunEnd, RunReport};
 use crate::run::Conversation;
 use crate::task::{Task, TaskChange, TaskError, TaskPoint, TaskStatus, duration_text, toast_text};
 
-/// How often the progress of a run is recorded.
+/// Interval at which progress is recorded.
 const RECORD_EVERY: Duration = Duration::from_secs(1);
-/// How often the end of a run is tried to be recorded where the store fails.
+/// Delays between attempts to record the end of a run if the store fails.
 const END_AGAIN: [Duration; 4] =
     [Duration::from_millis(100), Duration::from_millis(500), Duration::from_secs(2), Duration::from_secs(5)];
 
-/// What came of a run.
+/// Outcome of a run.
 struct Outcome {
     status: TaskStatus,
     error: Option<String>,
     result: Option<String>,
 }
 
-/// What a run holds of its session when it has ended.
-enum Held {
-    /// Its lease: it was never opened.
+/// Lease or session that a run holds at its end.
+enum SessionHold {
+    /// The lease: the session was never opened.
     Lease(Lease),
-    /// The session itself.
+    /// The opened session.
     Open(Box<Conversation>),
-    /// Nothing any more.
+    /// Nothing.
     Nothing,
 }
 
-/// One run of a task.
+/// A run of a task.
 #[derive(Clone)]
 struct Runner {
     board: Arc<TaskBoard>,
@@ -57,17 +57,17 @@ struct Runner {
 }
 
 impl TaskBoard {
-    /// Run a task that is recorded as active and whose lease is held. It goes on by itself.
-    pub(super) fn begin_run(self: &Arc<Self>, task: &Task, agent: Agent, told: &EventSink, lease: Lease) {
+    /// Starts a task that is recorded as active and whose lease is held. It runs independently.
+    pub(super) fn begin_run(self: &Arc<Self>, task: &Task, agent: Agent, events: &EventSink, lease: Lease) {
         self.begin_watching();
-        // Cleared away meanwhile only if the board was misused: then it runs as one that is cancelled.
+        // The entry is missing only if the board was misused; the run is then treated as cancelled.
         let place = self.local().get_mut(&task.id).map(|local| {
             local.is_begun = true;
             (local.meter.clone(), local.cancel.clone())
         });
         let Some((meter, cancel)) = place else { return };
-        let (told, own) = (Arc::clone(told), agent.clone());
-        told(&Event::TaskLaunched {
+        let (events, own) = (Arc::clone(events), agent.clone());
+        events(&Event::TaskLaunched {
             task: task.id.clone(),
             parent: task.parent.clone(),
             agent: task.data.agent.clone(),
@@ -75,27 +75,26 @@ impl TaskBoard {
             forked: task.is_forked(),
             run: task.run(),
         });
-        let agent = Agent { events: meter.sink(&task.id, &task.parent, Arc::clone(&told)), ..agent };
+        let agent = Agent { events: meter.sink(&task.id, &task.parent, Arc::clone(&events)), ..agent };
         let runner =
             Runner { board: Arc::clone(self), task: task.id.clone(), run: task.run(), agent, meter, cancel };
         if self.is_closing() {
             self.stop_local(&task.id, StopReason::Closing);
         }
-        // In a function of its own, because a run may begin the next.
-        tokio::spawn(run_to_end(runner, lease, own, told));
+        // In a separate function, because a run may begin the next.
+        tokio::spawn(run_to_end(runner, lease, own, events));
     }
 }
 
-async fn run_to_end(runner: Runner, lease: Lease, own: Agent, told: EventSink) {
+async fn run_to_end(runner: Runner, lease: Lease, own: Agent, events: EventSink) {
     let (board, id, run) = (Arc::clone(&runner.board), runner.task.clone(), runner.run);
     let work = runner.clone();
-    // A run that panics has ended too, and its slot is free again.
+    // A run that panics has also ended, and must release its slot.
     let worked = tokio::spawn(async move { work.work(lease).await }).await;
-    let (outcome, held) =
-        worked.unwrap_or_else(|error| (failed(format!("the run has panicked: {error}")), Held::Nothing));
+    let (outcome, held) = worked
+        .unwrap_or_else(|error| (failed(format!("the run has panicked: {error}")), SessionHold::Nothing));
     board.pass(TaskPoint::Worked);
-    // The end is recorded while the lease is still held: a record that is active without one would be taken for one whose
-    // process is gone.
+    // Record the end while the lease is held: an active record without one would count as one whose process is gone.
     let ended = runner.record_end(outcome, &held).await;
     if ended.is_ok() {
         board.pass(TaskPoint::Ended);
@@ -113,7 +112,7 @@ async fn run_to_end(runner: Runner, lease: Lease, own: Agent, told: EventSink) {
     tracing::info!(task = %id, status = %task.status, run, "a background task has ended");
     let siblings = board.tasks(Some(&task.parent)).await.unwrap_or_default();
     let (title, lines) = toast_text(&siblings, board.now());
-    told(&Event::TaskEnded {
+    events(&Event::TaskEnded {
         task: id,
         parent: task.parent.clone(),
         description: task.data.description.clone(),
@@ -124,43 +123,43 @@ async fn run_to_end(runner: Runner, lease: Lease, own: Agent, told: EventSink) {
         toast: format!("{title}\n{lines}"),
     });
     if task.data.pending.is_some() && !task.status.is_active() && !board.is_closing() {
-        board.fire_pending(&task, own, &told).await;
+        board.fire_pending(&task, own, &events).await;
     }
 }
 
-impl Held {
-    /// The right under which the session is written; none where it is not known any more.
+impl SessionHold {
+    /// Returns the claim under which the session is written; `None` if it was lost.
     async fn claim(&self) -> Option<Claim> {
         match self {
-            Held::Lease(lease) => Some(lease.claim()),
-            Held::Open(open) => open.handle().lease().await.ok().map(|lease| lease.claim()),
-            Held::Nothing => None,
+            SessionHold::Lease(lease) => Some(lease.claim()),
+            SessionHold::Open(open) => open.handle().lease().await.ok().map(|lease| lease.claim()),
+            SessionHold::Nothing => None,
         }
     }
 
     async fn give_back(self, board: &Arc<TaskBoard>) {
-        // What was taken over has nothing to give back.
+        // A session that was taken over need not be released.
         match self {
-            Held::Lease(lease) => {
+            SessionHold::Lease(lease) => {
                 let _ = board.blocking(move |board| Ok(board.archive.store().release(&lease)?)).await;
             }
-            Held::Open(open) => {
+            SessionHold::Open(open) => {
                 let _ = open.close().await;
             }
-            Held::Nothing => {}
+            SessionHold::Nothing => {}
         }
     }
 }
 
-/// Whether an error of the store says that a session is another's by now.
+/// Returns whether an error of the store means that another process has the session.
 fn is_lost(error: &StoreError) -> bool {
     matches!(error, StoreError::Fenced { .. } | StoreError::Leased { .. })
 }
 
 impl Runner {
-    /// Record the end of the run, under the lease alone: a run whose session was taken over writes nothing more, because
-    /// the other decides about the task. Gives the task as it is then.
-    async fn record_end(&self, outcome: Outcome, held: &Held) -> Result<Task, TaskError> {
+    /// Records the end of the run, only while it holds the lease: a run whose session was taken over writes nothing
+    /// more, because the other process decides about the task. Returns the updated task.
+    async fn record_end(&self, outcome: Outcome, held: &SessionHold) -> Result<Task, TaskError> {
         if self.stop_reason() == Some(StopReason::Lost) {
             tracing::warn!(task = %self.task, run = self.run, "a run has lost its session to another process");
             return self.board.task(&self.task).await;
@@ -180,7 +179,7 @@ impl Runner {
                 let ended = board.change_under(&id, &change, claim.as_ref())?;
                 match ended.status {
                     TaskStatus::Cancelled => board.cancel_children(&id, LAUNCHER_CANCELLED),
-                    // A run that ends by a limit or a failure has not waited for what it launched.
+                    // A run that ends by a limit or a failure has not waited for the tasks that it launched.
                     TaskStatus::Error => board.cancel_children(&id, LAUNCHER_ENDED),
                     _ => {}
                 }
@@ -191,7 +190,7 @@ impl Runner {
                     tracing::warn!(task = %self.task, run = self.run, "a run has lost its session to another process");
                     return self.board.task(&self.task).await;
                 }
-                // The session was removed, and its lease with it.
+                // The session was removed together with its lease.
                 Err(TaskError::Store(StoreError::Missing { .. })) if under.is_some() => under = None,
                 Err(TaskError::Store(error)) => match tries.next() {
                     // The store may be busy for a while; the lease is kept meanwhile.
@@ -203,9 +202,9 @@ impl Runner {
         }
     }
 
-    async fn work(self, mut lease: Lease) -> (Outcome, Held) {
+    async fn work(self, mut lease: Lease) -> (Outcome, SessionHold) {
         let Some(permit) = self.await_slot(&mut lease).await else {
-            return (self.stopped(), Held::Lease(lease));
+            return (self.stopped(), SessionHold::Lease(lease));
         };
         if let Some(local) = self.board.local().get_mut(&self.task) {
             local.permit = Some(permit);
@@ -214,40 +213,40 @@ impl Runner {
             Ok(conversation) => conversation,
             Err(AgentError::Session(SessionError::Store(error))) if is_lost(&error) => {
                 self.board.stop_local(&self.task, StopReason::Lost);
-                return (self.stopped(), Held::Nothing);
+                return (self.stopped(), SessionHold::Nothing);
             }
             Err(error) => return self.not_opened(&error).await,
         };
-        // Under the lease: while this process slept, another may have had the session and given it back.
+        // Under the lease: while this process was suspended, another may have had the session and released it.
         let (id, run) = (self.task.clone(), self.run);
         let started = self.board.blocking(move |board| board.change(&id, &TaskChange::Start { run })).await;
         self.board.pass(TaskPoint::Started);
         let outcome = match started {
             Ok(_) => self.converse(&mut conversation).await,
-            // It was cancelled while it waited, or is another's.
+            // It was cancelled while it waited, or another process has it.
             Err(TaskError::Moved { .. } | TaskError::NotFound(_)) => self.stopped(),
             Err(error) => failed(error.to_string()),
         };
-        (outcome, Held::Open(Box::new(conversation)))
+        (outcome, SessionHold::Open(Box::new(conversation)))
     }
 
-    /// The session cannot be opened, and its lease may have gone with that: the end is recorded under a new one.
-    async fn not_opened(&self, error: &AgentError) -> (Outcome, Held) {
+    /// Handles a session that cannot be opened. Its lease may be lost, so the end is recorded under a new one.
+    async fn not_opened(&self, error: &AgentError) -> (Outcome, SessionHold) {
         let id = self.task.clone();
         match self.board.blocking(move |board| board.lease_free(&id)).await {
-            Ok(lease) => (failed(error.to_string()), Held::Lease(lease)),
+            Ok(lease) => (failed(error.to_string()), SessionHold::Lease(lease)),
             Err(TaskError::SessionGone) => {
                 let gone = Outcome { status: TaskStatus::Cancelled, ..failed("Session deleted".into()) };
-                (gone, Held::Nothing)
+                (gone, SessionHold::Nothing)
             }
             Err(_) => {
                 self.board.stop_local(&self.task, StopReason::Lost);
-                (self.stopped(), Held::Nothing)
+                (self.stopped(), SessionHold::Nothing)
             }
         }
     }
 
-    /// Wait for a slot, and keep the lease meanwhile. None if the run is to stop.
+    /// Waits for a slot and renews the lease meanwhile. `None` if the run is to stop.
     async fn await_slot(&self, lease: &mut Lease) -> Option<OwnedSemaphorePermit> {
         let slot = Arc::clone(&self.board.slots).acquire_owned();
         tokio::pin!(slot);
@@ -270,7 +269,7 @@ impl Runner {
                             self.board.stop_local(&self.task, StopReason::Lost);
                             return None;
                         }
-                        // Removed; that is found when it is opened.
+                        // It was removed, which opening it will report.
                         Err(TaskError::Store(StoreError::Missing { .. })) => {}
                         Err(error) => tracing::warn!(task = %self.task, %error, "a lease could not be renewed"),
                     }
@@ -280,7 +279,7 @@ impl Runner {
     }
 
     async fn converse(&self, conversation: &mut Conversation) -> Outcome {
-        // What the model has said before this run is not its result: a parent's words, or those of a run before.
+        // Text from before this run is not its result: the parent's messages, or those of an earlier run.
         let handle = conversation.handle().clone();
         let known = handle.with_log(|log| {
             let answers = log.iter().filter(|message| message.is_assistant());
@@ -295,7 +294,7 @@ impl Runner {
             never = self.keep_time(self.board.limits.time) => match never {},
             never = self.record_progress(&handle) => match never {},
         };
-        let said = handle.with_log(move |log| newest_words(log, &known)).await.ok().flatten();
+        let said = handle.with_log(move |log| newest_text(log, &known)).await.ok().flatten();
         if let Err(AgentError::Session(SessionError::Store(error))) = &report
             && is_lost(error)
         {
@@ -309,25 +308,23 @@ impl Runner {
                 RunEnd::Finished { .. } => {
                     Outcome { status: TaskStatus::Completed, error: None, result: said }
                 }
-                RunEnd::Steps => limit(format!("The limit of {} steps was reached.", limits.steps)),
+                RunEnd::Steps => limit(format!("Step limit of {} reached.", limits.steps)),
                 RunEnd::Tokens | RunEnd::Cost => {
-                    limit(limit_words(limits, &report, self.agent.charged_to.as_deref()))
+                    limit(describe_limit(limits, &report, self.agent.charged_to.as_deref()))
                 }
-                RunEnd::Repeating { tool } => {
-                    limit(format!("It made the same call of `{tool}` again and again."))
-                }
+                RunEnd::Repeating { tool } => limit(format!("It repeated the same call of `{tool}`.")),
                 RunEnd::StoppedByHook { hook } => {
                     limit(format!("The hook `{hook}` stopped it after a compaction."))
                 }
                 RunEnd::Cancelled => Outcome { result: said, ..self.stopped() },
             },
-            Err(error) => Outcome { result: said, ..failed(words_of(&error)) },
+            Err(error) => Outcome { result: said, ..failed(error_text(&error)) },
         }
     }
 
-    /// Let the model work until it has nothing more to say, and nothing was said to it meanwhile.
+    /// Runs the model until it makes no more calls and there are no new messages for it.
     async fn speak(&self, conversation: &mut Conversation) -> Result<RunReport, AgentError> {
-        // One for all: words that come in the end do not give the run its limits anew.
+        // One progress for all: steering messages at the end do not reset the limits.
         let mut progress = conversation.begin_progress();
         loop {
             let report = conversation.go_on_from(&mut progress, &self.cancel).await?;
@@ -343,22 +340,22 @@ impl Runner {
         self.board.local().get(&self.task).and_then(|local| local.stop)
     }
 
-    /// How a run ends that was told to stop.
+    /// Returns the outcome of a run that was told to stop.
     fn stopped(&self) -> Outcome {
         let (status, error) = match self.stop_reason() {
             Some(StopReason::Closing) => {
-                (TaskStatus::Interrupted, Some("The process that ran it has ended.".to_owned()))
+                (TaskStatus::Interrupted, Some("The process that ran it exited.".to_owned()))
             }
             Some(StopReason::Time) => {
                 let time = duration_text(self.board.limits.time.unwrap_or_default());
-                (TaskStatus::Error, Some(format!("The time limit of {time} was reached.")))
+                (TaskStatus::Error, Some(format!("Time limit of {time} reached.")))
             }
             Some(StopReason::Cancelled | StopReason::Lost) | None => (TaskStatus::Cancelled, None),
         };
         Outcome { status, error, result: None }
     }
 
-    /// Stop the run when its time is up. Only the run itself ends.
+    /// Stops the run when its time is over. Only the end of the run ends this.
     async fn keep_time(&self, longest: Option<Duration>) -> std::convert::Infallible {
         if let Some(longest) = longest {
             tokio::time::sleep(longest).await;
@@ -367,8 +364,8 @@ impl Runner {
         std::future::pending().await
     }
 
-    /// Record how far the run has come now and then, for other processes, and see that the session is still its own: a
-    /// command may run for long without anything being stored.
+    /// Periodically records progress for other processes, and checks that the lease is still held: a command may run
+    /// for long without anything being stored.
     async fn record_progress(&self, session: &SessionHandle) -> std::convert::Infallible {
         let mut recorded = self.meter.read();
         loop {
@@ -379,7 +376,7 @@ impl Runner {
                     self.board.stop_local(&self.task, StopReason::Lost);
                     continue;
                 }
-                // What waits is tried again.
+                // Retried in the next round.
                 Err(_) => continue,
             };
             let progress = self.meter.read();
@@ -399,12 +396,13 @@ fn failed(error: String) -> Outcome {
     Outcome { status: TaskStatus::Error, error: Some(error), result: None }
 }
 
-fn words_of(error: &AgentError) -> String {
+fn error_text(error: &AgentError) -> String {
     plimsoll::redact::redact(&error.to_string()).text
 }
 
-/// The newest words of the model among answers that were not known before. Its last answer may have been nothing but calls.
-fn newest_words(log: &[Message], known: &HashSet<MessageId>) -> Option<String> {
+/// Returns the newest text of the model among answers that are not in `known`. The last answer may consist of calls
+/// only.
+fn newest_text(log: &[Message], known: &HashSet<MessageId>) -> Option<String> {
     let answers = log.iter().rev().filter(|message| message.is_assistant() && !message.info.summary);
     let own = answers.filter(|message| !known.contains(&message.info.id));
     own.map(Message::text).find(|text| !text.trim().is_empty())

@@ -1,4 +1,4 @@
-//! What tasks spend: their sums, the meters they are charged to, and the limit that ended a run.
+//! Spending of tasks: sums, meters, and the limit that ended a run.
 
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -9,11 +9,11 @@ use crate::report::RunReport;
 use crate::spend::{Reached, RunLimits, Spend, SpendMeter, reached};
 use crate::task::Task;
 
-/// What the tasks of a session have spent, those that they launched themselves included, whether they are listed or not.
-/// `all` are all tasks that there are.
+/// Returns the spending of a session's tasks and their tasks, whether they are listed or not. `all` are all existing
+/// tasks.
 pub fn spend_below(session: &SessionId, all: &[Task]) -> Spend {
     let mut sum = Spend::default();
-    // A record that names itself as its parent, or one below it, must not keep this from ending.
+    // A cycle of parents must not cause an endless loop.
     let mut reached: Vec<&SessionId> = vec![session];
     let mut at = 0;
     while let Some(parent) = reached.get(at).copied() {
@@ -29,29 +29,29 @@ pub fn spend_below(session: &SessionId, all: &[Task]) -> Spend {
     sum
 }
 
-/// Which limit ended a run: its own, or one of a run above it.
-pub(super) fn limit_words(limits: &RunLimits, report: &RunReport, above: Option<&SpendMeter>) -> String {
+/// Describes the limit that ended a run: its own, or one of a run above it.
+pub(super) fn describe_limit(limits: &RunLimits, report: &RunReport, above: Option<&SpendMeter>) -> String {
     let mut spend = Spend { usage: report.usage, cost: report.cost };
     spend.add(&report.tasks);
     let own = reached(limits.tokens, limits.cost, &spend);
     let above = || Some((above?.reached_here_or_above()?, " of the run that launched it"));
     match own.map(|own| (own, "")).or_else(above) {
-        Some((Reached::Tokens(most), whose)) => format!("The limit of {most} tokens{whose} was reached."),
-        Some((Reached::Cost(most), whose)) => format!("The limit of {most} dollars{whose} was reached."),
+        Some((Reached::Tokens(most), whose)) => format!("Token budget of {most}{whose} exhausted."),
+        Some((Reached::Cost(most), whose)) => format!("Cost limit of {most} dollars{whose} reached."),
         None => "A limit was reached.".to_owned(),
     }
 }
 
 impl TaskBoard {
-    /// A run of a session has begun, which the tasks that are launched or resumed for it are charged to.
+    /// Registers the meter of a session's new run, which its tasks are charged to.
     pub(crate) fn note_meter(&self, session: &SessionId, meter: &Arc<SpendMeter>) {
         let mut meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner);
-        // A meter lives as long as its run and the tasks of that.
+        // A meter lives as long as its run and that run's tasks.
         meters.retain(|_, meter| meter.strong_count() > 0);
         meters.insert(session.clone(), Arc::downgrade(meter));
     }
 
-    /// The meter of a session's newest run, if it still goes on or one of its tasks does.
+    /// Returns the meter of a session's newest run, while it or one of its tasks runs.
     pub(super) fn meter_of(&self, session: &SessionId) -> Option<Arc<SpendMeter>> {
         let meters = self.meters.lock().unwrap_or_else(PoisonError::into_inner);
         meters.get(session).and_then(Weak::upgrade)

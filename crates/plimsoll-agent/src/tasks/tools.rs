@@ -1,7 +1,6 @@
-//! `background_*`: tasks that work beside the session, for the model.
+//! `background_*`: tools for background tasks.
 //!
-//! What goes wrong is told as the result of a call, in words that let the model do better: a call that is refused has done
-//! what it was asked to look at.
+//! Errors are reported as the result of a call, in words that help the model to correct itself.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,17 +16,17 @@ use serde_json::{Value, json};
 use super::board::{Caller, Launch, ResumeOutcome, TaskBoard};
 use super::change::Speaker;
 use crate::agent::{Tool, ToolCall, ToolError, number, optional_text, text};
-use crate::task::{self, TOLD_KEY, Task, TaskError, TaskView, TranscriptFilter};
+use crate::task::{self, REPORTED_KEY, Task, TaskError, TaskView, TranscriptFilter};
 
-/// How long a call waits for a task where it does not say, and at most.
+/// Default and maximum time that a call waits for a task, in seconds.
 const DEFAULT_WAIT: u64 = 120;
 const LONGEST_WAIT: u64 = 600;
-/// So many messages of a session are given at most.
+/// Maximum number of messages of a session in one result.
 const MOST_MESSAGES: u64 = 100;
 
-/// The tools for background tasks, in the order in which they are declared.
+/// Returns the tools for background tasks, in the order of their declaration.
 ///
-/// `agents` are those that the model is told of, with what each is for.
+/// `agents` are listed in the description, with their purposes.
 pub(super) fn task_tools(board: &Arc<TaskBoard>, agents: &[(String, String)]) -> Vec<Arc<dyn Tool>> {
     let tool = |kind: Kind| TaskTool { kind, spec: kind.spec(agents), board: Arc::clone(board) };
     KINDS.into_iter().map(|kind| Arc::new(tool(kind)) as Arc<dyn Tool>).collect()
@@ -63,52 +62,53 @@ impl Kind {
         let flag = |about: &str| json!({ "type": "boolean", "description": about });
         let count = |about: &str| json!({ "type": "integer", "minimum": 1, "description": about });
         let known: String = agents.iter().map(|(name, about)| format!("\n- {name}: {about}")).collect();
-        let known = if known.is_empty() { known } else { format!(" There are:{known}") };
-        let id = || text("The task's ID, or as much of its beginning as tells it from others.");
+        let known = if known.is_empty() { known } else { format!(" Available agents:{known}") };
+        let id = || text("Task ID, or a unique prefix of it.");
         let (name, description, properties, required): (_, _, Value, &[&str]) = match self {
             Kind::Launch => (
                 "background_task",
-                "Launch a task that works in the background in a session of its own, and return at once. You are told \
-                 when it ends; background_output gives its result. With `fork` the task knows what you know now; without, \
-                 it knows nothing but the prompt. With `resume` an existing task goes on with a further prompt.",
+                "Launch a background task in its own session, and return immediately. You are notified when it ends; \
+                 use background_output to get its result. With `fork`, the task receives the context of this \
+                 conversation; otherwise it only receives the prompt. With `resume`, an existing task continues with \
+                 another prompt.",
                 json!({
-                    "description": text("What the task is about, in three to five words."),
-                    "prompt": text("What the task is to do, or what a resumed task is asked next."),
-                    "agent": text(&format!("The agent that does it.{known}")),
-                    "fork": flag("Give the task the context of this session. Default: false."),
-                    "resume": text("The ID of a task to take up again in place of a new one."),
-                    "model": text("The model, as `provider/model`. Default: the agent's own, or this session's."),
+                    "description": text("Short description of the task (3-5 words)."),
+                    "prompt": text("Task for the agent, or the next prompt of a resumed task."),
+                    "agent": text(&format!("Name of the agent that runs the task.{known}")),
+                    "fork": flag("Pass the context of this session to the task. Default: false."),
+                    "resume": text("ID of a task to resume instead of launching a new one."),
+                    "model": text("Model, as `provider/model`. Default: the agent's model, or this session's."),
                 }),
                 &["description", "prompt", "agent"],
             ),
             Kind::Output => (
                 "background_output",
-                "The result of a background task, or where it stands. With `block` wait until it ends.",
+                "Get the result of a background task, or its status if it has not ended.",
                 json!({
                     "task_id": id(),
                     "block": flag("Wait until the task ends. Default: false."),
-                    "timeout": count("How long to wait at most, in seconds. Default: 120, at most 600."),
-                    "full_session": flag("Give the messages of the task's session in place of its result."),
-                    "since_message_id": text("Only messages after this one. Needs full_session."),
-                    "message_limit": count("Only so many of the newest messages. Default: 100, which is the most. Needs full_session."),
-                    "include_thinking": flag("Thoughts too. Needs full_session."),
-                    "include_tool_results": flag("What tools answered, too. Needs full_session."),
+                    "timeout": count("Maximum time to wait, in seconds. Default: 120. Maximum: 600."),
+                    "full_session": flag("Return the messages of the task's session instead of its result. Default: false."),
+                    "since_message_id": text("Only return messages after this one. Requires full_session."),
+                    "message_limit": count("Maximum number of messages, newest first. Default and maximum: 100. Requires full_session."),
+                    "include_thinking": flag("Include reasoning. Default: false. Requires full_session."),
+                    "include_tool_results": flag("Include tool results. Default: false. Requires full_session."),
                 }),
                 &["task_id"],
             ),
             Kind::List => (
                 "background_list",
-                "The background tasks of this session.",
+                "List the background tasks of this session.",
                 json!({
                     "status": text(
-                        "Only tasks in this status: queued, running, completed, error, cancelled, interrupted or resumed."
+                        "Only list tasks with this status: queued, running, completed, error, cancelled, interrupted or resumed."
                     ),
                 }),
                 &[],
             ),
             Kind::Cancel => (
                 "background_cancel",
-                "Cancel a background task that runs or waits, with all that it has launched itself.",
+                "Cancel a queued or running background task, including the tasks that it launched.",
                 json!({ "task_id": id() }),
                 &["task_id"],
             ),
@@ -120,8 +120,8 @@ impl Kind {
             ),
             Kind::Steer => (
                 "background_steer",
-                "Say something to a background task while it runs. It reads it before its next step.",
-                json!({ "task_id": id(), "message": text("What to say.") }),
+                "Send a message to a running background task. The task reads it before its next step.",
+                json!({ "task_id": id(), "message": text("The message.") }),
                 &["task_id", "message"],
             ),
         };
@@ -141,11 +141,11 @@ impl Tool for TaskTool {
     }
 
     fn access(&self) -> Access {
-        // What a task does is held against its own permissions, which its parent's bound.
+        // Permissions are checked for the task's own calls, bounded by its parent's.
         Access::Session
     }
 
-    /// Rules for launching are held against the agent, as users of OpenCode know it.
+    /// Rules for launching match the agent's name, as in OpenCode.
     fn subject(&self, input: &Value, _: &Path) -> Result<Subject, ToolError> {
         Ok(match (self.kind, input["agent"].as_str()) {
             (Kind::Launch, Some(agent)) => Subject::Name(agent.to_owned()),
@@ -200,21 +200,32 @@ impl Work<'_> {
         self.board.find(Some(self.call.session), given).await
     }
 
-    /// A text about a task as it is shown among its siblings.
-    async fn tell(&self, task: &Task, text: impl Fn(&TaskView<'_>) -> String) -> Result<String, TaskError> {
+    /// Formats a text about a task among its siblings.
+    async fn format_task(
+        &self,
+        task: &Task,
+        text: impl Fn(&TaskView<'_>) -> String,
+    ) -> Result<String, TaskError> {
         let siblings = self.siblings().await?;
         Ok(text(&TaskView { task, siblings: &siblings, now: self.board.now() }))
     }
 
-    /// Record that this call tells the model how these runs have ended, so that it is not told again.
-    async fn note_told(&self, tasks: &[Task]) -> Result<(), ToolError> {
+    /// Records that this call reports the end of these runs, so that no note repeats it.
+    async fn record_reported(&self, tasks: &[Task]) -> Result<(), ToolError> {
         let ended = tasks.iter().filter(|task| !task.status.is_active());
         let runs: Vec<Value> = ended.map(|task| json!({ "id": task.id, "run": task.run() })).collect();
         if runs.is_empty() {
             return Ok(());
         }
-        let noted = self.call.record.annotate(TOLD_KEY, runs.into());
+        let noted = self.call.record.annotate(REPORTED_KEY, runs.into());
         noted.await.map_err(|error| ToolError::Failed(error.to_string()))
+    }
+
+    /// Records the session of a task with the call, so that hosts can lead users to it. The model is only told a short
+    /// id.
+    async fn name_session(&self, task: &Task) {
+        // The launch succeeded; a session that is not recorded can be found by its parent.
+        let _ = self.call.record.annotate("sessionId", json!(task.id)).await;
     }
 
     async fn launch(&self) -> Result<String, ToolError> {
@@ -242,7 +253,8 @@ impl Work<'_> {
         };
         let launched = async {
             let task = self.board.launch(&self.caller(), launch).await?;
-            self.tell(&task, |view| view.launched()).await
+            self.name_session(&task).await;
+            self.format_task(&task, |view| view.launched()).await
         };
         match launched.await {
             Err(TaskError::Cancelled) => Err(ToolError::Cancelled),
@@ -259,9 +271,10 @@ impl Work<'_> {
         let is_ignored = !agent.trim().is_empty() || !description.trim().is_empty();
         let resumed = async {
             let task = self.find(id).await?;
+            self.name_session(&task).await;
             match self.board.resume(Some(&self.caller()), &task.id, prompt).await? {
-                ResumeOutcome::Begun(task) => self.tell(&task, |view| view.resumed()).await,
-                ResumeOutcome::Queued(task) => self.tell(&task, |view| view.resume_queued()).await,
+                ResumeOutcome::Begun(task) => self.format_task(&task, |view| view.resumed()).await,
+                ResumeOutcome::Queued(task) => self.format_task(&task, |view| view.resume_queued()).await,
             }
         };
         let text = resumed.await.unwrap_or_else(|error| match error {
@@ -290,14 +303,14 @@ impl Work<'_> {
         let (block, full) = (flag(input, "block")?, flag(input, "full_session")?);
         let mut task = match self.find(id_of(input)?).await {
             Ok(task) => task,
-            Err(error) => return Ok(told(error, "Error getting output: ")),
+            Err(error) => return Ok(format_error(error, "Error getting output: ")),
         };
         if block && task.status.is_active() {
             let (longest, cancel) = (Duration::from_secs(wait), self.call.cancel);
             let ended = self.board.wait(&task.id, longest, cancel);
             task = match self.board.without_slot(self.call.session, ended).await {
                 Ok(task) => task,
-                Err(error) => return Ok(told(error, "Error getting output: ")),
+                Err(error) => return Ok(format_error(error, "Error getting output: ")),
             };
             if self.call.cancel.is_cancelled() {
                 return Err(ToolError::Cancelled);
@@ -306,19 +319,19 @@ impl Work<'_> {
         filter.forked_for = task.is_forked().then(|| task.data.prompt.clone());
         let text = match full {
             true => self.transcript(&task, &filter, limit.is_none_or(|limit| limit > MOST_MESSAGES)).await,
-            false => self.tell(&task, |view| view.output()).await,
+            false => self.format_task(&task, |view| view.output()).await,
         };
         match text {
             Ok(text) => {
-                self.note_told(&[task]).await?;
+                self.record_reported(&[task]).await?;
                 Ok(text)
             }
-            Err(error) => Ok(told(error, "Error getting output: ")),
+            Err(error) => Ok(format_error(error, "Error getting output: ")),
         }
     }
 
-    /// The messages of a task's session and how it stands. `is_capped` where fewer messages are shown than were asked for;
-    /// that is said.
+    /// Formats the messages of a task's session after its status. If `is_capped`, more messages were requested than are
+    /// shown, which the text says.
     async fn transcript(
         &self,
         task: &Task,
@@ -328,17 +341,17 @@ impl Work<'_> {
         let (archive, id) = (Arc::clone(self.board.archive()), task.id.clone());
         let wanted = filter.clone();
         let read = tokio::task::spawn_blocking(move || wanted.read(&archive, &id));
-        let messages = read.await.map_err(|error| TaskError::Internal(error.to_string()))?;
+        let messages = read.await.map_err(|error| TaskError::Internal(error.into()))?;
         let messages = match messages {
             Ok(messages) => messages,
             Err(StoreError::Missing { .. }) => Vec::new(),
             Err(error) => return Err(error.into()),
         };
-        // More than are shown are read where there are more; the message that is known is among them.
+        // One more message is read than is shown; the known message is among them.
         let is_known = |first: &Message| filter.since.as_deref() == Some(first.info.id.as_str());
         let has_older =
             filter.most.is_some_and(|most| messages.len() > most) && !messages.first().is_some_and(is_known);
-        let text = self.tell(task, |view| view.session(&messages, filter)).await?;
+        let text = self.format_task(task, |view| view.session(&messages, filter)).await?;
         Ok(match is_capped && has_older {
             true => format!("(Older messages are left out. These are the newest {MOST_MESSAGES}.)\n\n{text}"),
             false => text,
@@ -360,11 +373,11 @@ impl Work<'_> {
         };
         match cancelled.await {
             Ok(task) => {
-                self.note_told(std::slice::from_ref(&task)).await?;
-                let text = self.tell(&task, |view| view.cancelled()).await;
-                Ok(text.unwrap_or_else(|error| told(error, "Error cancelling task: ")))
+                self.record_reported(std::slice::from_ref(&task)).await?;
+                let text = self.format_task(&task, |view| view.cancelled()).await;
+                Ok(text.unwrap_or_else(|error| format_error(error, "Error cancelling task: ")))
             }
-            Err(error) => Ok(told(error, "Error cancelling task: ")),
+            Err(error) => Ok(format_error(error, "Error cancelling task: ")),
         }
     }
 
@@ -372,7 +385,7 @@ impl Work<'_> {
         match self.board.clear(self.call.session).await {
             Ok((_, cleared)) if cleared.is_empty() => Ok(task::NOTHING_TO_CLEAR.to_owned()),
             Ok((aborted, cleared)) => {
-                self.note_told(&cleared).await?;
+                self.record_reported(&cleared).await?;
                 Ok(task::cleared_text(aborted.len(), cleared.len()))
             }
             Err(error) => Ok(format!("Error clearing tasks: {error}")),
@@ -384,14 +397,14 @@ impl Work<'_> {
         let steered = async {
             let task = self.find(id_of(self.call.input)?).await?;
             let task = self.board.steer(&task.id, message, Speaker::Parent).await?;
-            self.tell(&task, |view| view.steered()).await
+            self.format_task(&task, |view| view.steered()).await
         };
-        Ok(steered.await.unwrap_or_else(|error| told(error, "Error steering task: ")))
+        Ok(steered.await.unwrap_or_else(|error| format_error(error, "Error steering task: ")))
     }
 }
 
-/// An error as it is told; that there is no such task is told as it is.
-fn told(error: TaskError, before: &str) -> String {
+/// Formats an error for the model.
+fn format_error(error: TaskError, before: &str) -> String {
     match error {
         TaskError::NotFound(_) | TaskError::Ambiguous { .. } => error.to_string(),
         error => format!("{before}{error}"),
@@ -408,7 +421,7 @@ impl From<TaskError> for ToolError {
     }
 }
 
-/// A flag that may be left out. Models write flags in quotes now and then.
+/// Returns an optional flag. Models sometimes write flags in quotes.
 fn flag(input: &Value, field: &str) -> Result<bool, ToolError> {
     match input.get(field) {
         None | Some(Value::Null) => Ok(false),
@@ -419,13 +432,14 @@ fn flag(input: &Value, field: &str) -> Result<bool, ToolError> {
     }
 }
 
-/// A tool that is declared as another is, and refuses every call: the provider's cache begins with the declarations.
+/// A tool that has the declaration of another and rejects every call, because the provider's cache begins with the
+/// declarations.
 pub(super) struct RefusedTool {
     spec: ToolSpec,
 }
 
 impl RefusedTool {
-    /// The tool in that form.
+    /// Creates the rejecting tool.
     pub(super) fn of(tool: &Arc<dyn Tool>) -> Arc<dyn Tool> {
         Arc::new(RefusedTool { spec: tool.spec().clone() })
     }
@@ -446,7 +460,7 @@ impl Tool for RefusedTool {
 
     fn run(&self, _: &ToolCall<'_>, _: &mut dyn Write) -> Result<(), ToolError> {
         Err(ToolError::Failed(
-            "Refused: this session is a background task itself and can neither launch nor see others. Do the task \
+            "Rejected: this session is itself a background task and cannot launch or access others. Do the work \
              yourself."
                 .into(),
         ))

@@ -1,4 +1,4 @@
-//! Waiting for tasks, and seeing what other processes do to them.
+//! Waits for tasks and detects changes by other processes.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -13,18 +13,18 @@ use tokio_util::sync::CancellationToken;
 use super::board::{Local, StopReason, TaskBoard};
 use crate::task::{Task, TaskError, TaskStatus};
 
-/// How often changes that other processes made are looked for.
+/// Interval at which changes by other processes are checked.
 const LOOK_EVERY: Duration = Duration::from_millis(250);
 
 impl TaskBoard {
-    /// Moves whenever a task changes or a note comes, here or in another process.
+    /// Changes whenever a task changes or a note arrives, here or in another process.
     pub fn watch(self: &Arc<Self>) -> watch::Receiver<u64> {
         self.begin_watching();
         self.changes.subscribe()
     }
 
-    /// Wait until a task has ended or the time is over; gives it as it is then. A task of another process that has gone is
-    /// found while it is waited for.
+    /// Waits until a task has ended or the time is over, and returns the task. Detects meanwhile if another process
+    /// that runs it is gone.
     pub async fn wait(
         self: &Arc<Self>,
         id: &SessionId,
@@ -54,19 +54,19 @@ impl TaskBoard {
         }
     }
 
-    /// Let a session that is itself a task wait without its slot, which its own tasks may need. Several of its calls may
-    /// wait at once: the slot is free from the first that waits to the last that does, because the run goes on only then. One
-    /// that took the slot back while another still waited would keep it from the task that the other waits for.
+    /// Lets a session that is itself a task wait without its slot, which its own tasks may need. Several of its calls
+    /// may wait at once: the slot is free until the last of them returns, because only then the run continues. A call
+    /// that took the slot back earlier would keep it from the task that another call waits for.
     pub(crate) async fn without_slot<T>(&self, session: &SessionId, wait: impl Future<Output = T>) -> T {
         let waiting = Waiting::begin(self, session);
         let done = wait.await;
         let Some(cancel) = waiting.end() else { return done };
         tokio::select! {
             biased;
-            // A run that is to stop needs no slot for that.
+            // A run that is to stop needs no slot.
             () = cancel.cancelled() => {}
             permit = Arc::clone(&self.slots).acquire_owned() => {
-                // Another call may have begun to wait since.
+                // Another call may have started to wait.
                 if let Some(local) = self.local().get_mut(session).filter(|local| local.waiting == 0) {
                     local.permit = permit.ok();
                 }
@@ -75,14 +75,14 @@ impl TaskBoard {
         done
     }
 
-    /// Look for what other processes do to tasks, from the first time that it matters.
+    /// Starts the check for changes by other processes, on first use.
     pub(super) fn begin_watching(self: &Arc<Self>) {
         if !self.is_watching.swap(true, Ordering::SeqCst) {
             tokio::spawn(watch_store(Arc::downgrade(self)));
         }
     }
 
-    /// What came since: whether a task or an inbox has changed.
+    /// Returns the newest change, and whether a task or an inbox has changed since.
     fn look(&self, since: Option<Sequence>) -> Result<(Sequence, bool), StoreError> {
         let store = self.archive.store();
         let Some(mut since) = since else { return Ok((store.newest_change()?, true)) };
@@ -101,7 +101,7 @@ impl TaskBoard {
         }
     }
 
-    /// Stop runs whose tasks were ended by others.
+    /// Stops runs whose tasks were ended by other processes.
     fn obey_records(&self) {
         let ids: Vec<(SessionId, u32)> =
             self.local().iter().map(|(id, local)| (id.clone(), local.run)).collect();
@@ -111,9 +111,9 @@ impl TaskBoard {
                 Ok(task) if task.run() == run && task.status == TaskStatus::Cancelled => {
                     Some(StopReason::Cancelled)
                 }
-                // Found gone although it lives, such as after a sleep: it is not ours any more.
+                // It was marked as gone although it runs, for example after the machine slept.
                 Ok(_) => Some(StopReason::Lost),
-                // One that is about to be launched has no record yet.
+                // A task in launch has no record yet.
                 Err(TaskError::NotFound(_)) if !self.is_begun(&id) => None,
                 Err(TaskError::NotFound(_)) => Some(StopReason::Lost),
                 Err(_) => None,
@@ -126,7 +126,7 @@ impl TaskBoard {
     }
 }
 
-/// One of a session's calls that wait for tasks.
+/// A call of a session that waits for tasks.
 struct Waiting<'a> {
     board: &'a TaskBoard,
     session: &'a SessionId,
@@ -134,7 +134,7 @@ struct Waiting<'a> {
 }
 
 impl<'a> Waiting<'a> {
-    /// Give the slot back with the first call that waits.
+    /// Releases the slot with the first waiting call.
     fn begin(board: &'a TaskBoard, session: &'a SessionId) -> Waiting<'a> {
         let permit = board.local().get_mut(session).and_then(|local| {
             local.waiting += 1;
@@ -144,7 +144,7 @@ impl<'a> Waiting<'a> {
         Waiting { board, session, has_ended: false }
     }
 
-    /// The last call that waited needs a slot again; gives what stops the run meanwhile.
+    /// Requests a slot after the last waiting call. Returns the token that stops the run meanwhile.
     fn end(mut self) -> Option<CancellationToken> {
         self.has_ended = true;
         let mut local = self.board.local();
@@ -156,7 +156,7 @@ impl<'a> Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        // A call that was given up waits no more either.
+        // A dropped call no longer waits.
         if !self.has_ended
             && let Some(local) = self.board.local().get_mut(self.session)
         {
@@ -179,7 +179,7 @@ async fn watch_store(board: Weak<TaskBoard>) {
                 Ok((next, is_ours))
             })
             .await;
-        // A store that is busy is looked at again.
+        // A busy store is read again later.
         if let Ok((next, is_ours)) = looked {
             since = Some(next);
             if is_ours {

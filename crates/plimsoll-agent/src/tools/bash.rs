@@ -1,4 +1,4 @@
-//! `bash`: a command line.
+//! `bash`: runs a command line.
 
 use std::io::{self, PipeReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -18,18 +18,18 @@ use crate::agent::{Tool, ToolCall, ToolError, number, text};
 use crate::confinement::{closed_text_for_model, text_for_model};
 use crate::process::remove_keys;
 
-/// How long a command may take where the model does not say.
+/// Default timeout of a command.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(120);
-/// How long it may take at most.
+/// Maximum timeout.
 const MAX_TIMEOUT: Duration = Duration::from_secs(600);
-/// What is still printing when the shell has ended gets so long: `command > >(tee log)` is not waited for by the shell. What
-/// is left in the background only to stay there costs a call this time.
+/// How long to read output after the shell has ended, because the shell does not wait for `command > >(tee log)`. Every
+/// call that leaves a background process pays this time.
 const FLUSH: Duration = Duration::from_millis(100);
-/// How long is waited for the last of an output after everything has ended.
+/// How long to wait for further output after everything has ended.
 const GRACE: Duration = Duration::from_millis(500);
-/// How long is waited for it in all.
+/// Total time limit for that.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-/// A command that prints more is ended: what it prints goes to the disk that holds the sessions.
+/// Maximum size of an output in bytes, because it is stored on the disk of the sessions.
 const MAX_OUTPUT: u64 = 4 << 30;
 /// Runs a command line.
 pub struct Bash {
@@ -43,9 +43,9 @@ impl Bash {
     pub fn new(sandbox: impl Into<Arc<Sandbox>>) -> Bash {
         let sandbox = sandbox.into();
         let description = format!(
-            "Runs a command line with bash in the project's directory and gives what it prints, standard error included, \
-             and its exit code where that is not 0. There is no terminal and no input. It ends after {} seconds unless \
-             `timeout` says otherwise (at most {}), with every process it has started.{}",
+            "Runs a bash command in the project directory and returns its combined standard output and standard error, and \
+             the exit code if it is not 0. Standard input is empty and no terminal is attached. The command and all its \
+             child processes are killed when it ends or after `timeout` (default: {} seconds, maximum: {}).{}",
             DEFAULT_TIMEOUT.as_secs(),
             MAX_TIMEOUT.as_secs(),
             text_for_model(&sandbox)
@@ -53,8 +53,8 @@ impl Bash {
         let schema = json!({
             "type": "object",
             "properties": {
-                "command": {"type": "string", "description": "The command line."},
-                "timeout": {"type": "integer", "minimum": 1, "description": "Seconds it may take."}
+                "command": {"type": "string", "description": "Command to run."},
+                "timeout": {"type": "integer", "minimum": 1, "description": "Timeout in seconds."}
             },
             "required": ["command"]
         });
@@ -65,15 +65,15 @@ impl Bash {
         }
     }
 
-    /// Run commands without the variables that hold one of these keys. A command can still find them in files that it may
-    /// read; it cannot in the environment of this process where the sandbox holds [`Guard::Memory`].
+    /// Removes variables that contain these keys from the environment of commands. A command can still find keys in
+    /// files that it may read, but not in the environment of this process if the sandbox holds [`Guard::Memory`].
     ///
     /// [`Guard::Memory`]: plimsoll_sandbox::Guard::Memory
     pub fn hiding(self, keys: ProviderKeys) -> Bash {
         Bash { keys, ..self }
     }
 
-    /// Tell the model what is closed to commands in this project, if something is.
+    /// Describes to the model what is closed to commands in this project, if anything.
     pub(crate) fn in_project(mut self, directory: &Path) -> Bash {
         self.spec.description.push_str(closed_text_for_model(&self.sandbox, directory).unwrap_or_default());
         self
@@ -106,18 +106,18 @@ impl Tool for Bash {
         let mut last = LineTracker::default();
         let mut is_closed = false;
         let end = loop {
-            // What is being printed must not keep a cancelled call alive.
+            // Continuous output must not keep a cancelled call alive.
             if call.cancel.is_cancelled() {
                 break End::Cancelled;
             }
             match signs.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(Sign::Output(piece)) => last.write(out, &piece)?,
-                // The command may go on.
+                // The command may still run.
                 Ok(Sign::Closed) => is_closed = true,
                 Ok(Sign::Ended) => break End::Exit,
                 Ok(Sign::Cancelled) => break End::Cancelled,
                 Err(RecvTimeoutError::Timeout) => break End::TimedOut,
-                // The threads that read and wait are gone, so how it ended is not known.
+                // The reading and waiting threads are gone, so the exit status is unknown.
                 Err(RecvTimeoutError::Disconnected) => break End::Exit,
             }
             if last.1 > MAX_OUTPUT {
@@ -142,19 +142,21 @@ impl Tool for Bash {
         if matches!(end, End::Exit) {
             drain(FLUSH, FLUSH)?;
         }
-        // Whatever it has left in the background ends with the call; then nothing holds the output open any more.
+        // Background processes end with the call; then nothing holds the output open.
         let status = running.kill();
-        // Where a process could leave the call, it may hold the output open, and print for ever.
+        // If the system cannot end all processes, one of them may hold the output open and print forever.
         drain(GRACE, LAST_WORDS)?;
         match end {
             End::Cancelled => Err(ToolError::Cancelled),
             End::TimedOut => last.note(out, &format!("[timed out after {} s]", timeout.as_secs())),
-            End::TooMuch => last.note(out, &format!("[ended: it printed more than {} GB]", MAX_OUTPUT >> 30)),
+            End::TooMuch => {
+                last.note(out, &format!("[killed: it printed more than {} GB]", MAX_OUTPUT >> 30))
+            }
             End::Exit => match status.map(|status| (status.code(), status.signal())) {
                 Some((Some(0), _)) => Ok(()),
                 Some((Some(code), _)) => last.note(out, &format!("[exit code {code}]")),
                 Some((None, Some(signal))) => last.note(out, &format!("[ended by signal {signal}]")),
-                Some((None, None)) | None => last.note(out, "[it is not known how it ended]"),
+                Some((None, None)) | None => last.note(out, "[exit status unknown]"),
             },
         }
     }
@@ -167,16 +169,16 @@ enum End {
     Cancelled,
 }
 
-/// What happens to a running command.
+/// Event of a running command.
 enum Sign {
     Output(Vec<u8>),
-    /// Nothing can print any more.
+    /// The output was closed.
     Closed,
     Ended,
     Cancelled,
 }
 
-/// Remembers whether the output ended a line, so that a note stands on one of its own, and how much there was.
+/// Last byte and size of the output, so that a note starts on a new line.
 #[derive(Default)]
 struct LineTracker(Option<u8>, u64);
 
@@ -197,7 +199,7 @@ impl LineTracker {
 impl Bash {
     fn start(&self, line: &str, call: &ToolCall<'_>) -> Result<(Running, Receiver<Sign>), ToolError> {
         let failed = |error: io::Error| ToolError::Failed(format!("cannot run bash: {error}"));
-        // One pipe for both, so that what is printed stays in order.
+        // One pipe for both, to preserve the order.
         let (reader, writer) = io::pipe().map_err(failed)?;
         let errors = writer.try_clone().map_err(failed)?;
         let path = std::env::var_os("PATH");
@@ -206,7 +208,7 @@ impl Bash {
         command.stdin(Stdio::null()).stdout(writer).stderr(errors);
         remove_keys(&mut command, &self.keys);
         let group = self.sandbox.spawn(&mut command, call.directory).map_err(failed)?;
-        // The command holds the only ends of the pipe that are written to.
+        // The command must hold the only write ends of the pipe.
         drop(command);
         let mut running = Running { group, waker: None };
         let (sender, signs) = sync_channel(16);
@@ -218,7 +220,7 @@ impl Bash {
         let cancel = call.cancel.clone();
         let waker = call.runtime.spawn(async move {
             cancel.cancelled().await;
-            // A full channel has a reader that looks at the token itself.
+            // If the channel is full, its reader checks the token itself.
             let _ = sender.try_send(Sign::Cancelled);
         });
         running.waker = Some(waker.abort_handle());
@@ -226,7 +228,7 @@ impl Bash {
     }
 }
 
-/// A command with everything it has started, which ends with it.
+/// A command with its child processes, which end when this is dropped.
 struct Running {
     group: ProcessGroup,
     /// Waits for the run to be cancelled.
@@ -234,7 +236,7 @@ struct Running {
 }
 
 impl Running {
-    /// End everything, and say how the command itself has ended; none if that was done before.
+    /// Ends all processes, and returns the exit status of the command; `None` if they were ended before.
     fn kill(&mut self) -> Option<ExitStatus> {
         if let Some(waker) = self.waker.take() {
             waker.abort();

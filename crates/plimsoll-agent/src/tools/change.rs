@@ -1,4 +1,4 @@
-//! Changing a file: what `write` and `edit` have in common.
+//! Changes of files by `write` and `edit`.
 
 use std::io;
 use std::path::Path;
@@ -12,12 +12,13 @@ use crate::agent::{ToolCall, ToolError};
 use crate::event::Event;
 use crate::ledger::FileLedger;
 
-/// What a file holds that is about to be changed, as the model knows it; none if it is not there.
+/// Returns the content of a file that is about to be changed, if the model has seen it; `None` if the file does not
+/// exist.
 pub(super) fn known_content(call: &ToolCall<'_>) -> Result<Option<FileContent>, ToolError> {
     known_content_at(call.path()?, call.directory, call.files)
 }
 
-/// The same, before there is a call.
+/// Like [`known_content`], before the call is made.
 pub(super) fn known_content_at(
     path: &Path,
     directory: &Path,
@@ -32,10 +33,10 @@ pub(super) fn known_content_at(
     let Some(content) = place.read().map_err(failed)? else { return Ok(None) };
     match ledger.seen(path) {
         None => Err(ToolError::Failed(format!(
-            "`{name}` is there and you have not read it: `read` it first, then make the change"
+            "`{name}` exists and you have not read it: `read` it first, then make the change"
         ))),
         Some(seen) if seen != *content.hash().as_bytes() => Err(stale(&name)),
-        Some(_) if !place.may_write() => Err(ToolError::Failed(format!("`{name}` may not be written"))),
+        Some(_) if !place.may_write() => Err(ToolError::Failed(format!("`{name}` is not writable"))),
         Some(_) => Ok(Some(content)),
     }
 }
@@ -46,7 +47,7 @@ fn stale(name: &str) -> ToolError {
     ))
 }
 
-/// Keep what a file holds, record the change, and make it.
+/// Stores the old content, records the change, and makes it.
 pub(super) fn change_file(
     call: &ToolCall<'_>,
     old: Option<&FileContent>,
@@ -61,7 +62,7 @@ pub(super) fn change_file(
     let after = blake3::hash(new);
     let text = |path: &Path| {
         let text = path.to_str().map(str::to_owned);
-        text.ok_or_else(|| ToolError::Failed(format!("`{name}` has a name that is no text")))
+        text.ok_or_else(|| ToolError::Failed(format!("the name of `{name}` is not valid UTF-8")))
     };
     let folders = FileEntry::missing_folders(path).map_err(failed)?;
     let change = FileChange {
@@ -73,7 +74,7 @@ pub(super) fn change_file(
     };
     let keep = call.record.keep_file(&change, old.map(|old| old.bytes.clone()));
     call.runtime.block_on(keep).map_err(|error| {
-        ToolError::Failed(format!("`{name}` was not changed, because what it holds cannot be kept: {error}"))
+        ToolError::Failed(format!("`{name}` was not changed because its content cannot be stored: {error}"))
     })?;
     (call.events)(&Event::FileKept {
         part: call.part.clone(),
@@ -91,8 +92,8 @@ pub(super) fn change_file(
     }
 }
 
-/// A change as lines that go and lines that come, for a person who is asked. All of it: how much fits a screen is known
-/// where it is shown, and what is left out there can be asked for.
+/// Returns a change as removed and added lines, for the user. It is complete; the host decides how much fits the
+/// screen.
 pub(super) fn diff(old: &[u8], new: &[u8]) -> String {
     let (old, new) = (String::from_utf8_lossy(old), String::from_utf8_lossy(new));
     let diff = TextDiff::configure().timeout(std::time::Duration::from_millis(500)).diff_lines(&*old, &*new);

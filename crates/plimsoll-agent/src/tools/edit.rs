@@ -1,4 +1,4 @@
-//! `edit`: a part of a file.
+//! `edit`: replaces a text in a file.
 
 use std::io::Write;
 use std::path::Path;
@@ -15,25 +15,25 @@ use crate::agent::{Tool, ToolCall, ToolError};
 use crate::ask::Preview;
 use crate::ledger::FileLedger;
 
-/// Changes a part of a file.
+/// Replaces a text in a file.
 pub struct Edit {
     spec: ToolSpec,
 }
 
 impl Edit {
-    /// The tool.
+    /// Creates the tool.
     pub fn new() -> Edit {
-        let description = "Replaces a text in a file that you have read. `old` must be found exactly once, with its white \
-             space, and without the line numbers that `read` shows: give as many lines around it as tell it from others, or \
-             set `all` to replace every one. Gives the changed lines with their numbers."
+        let description = "Replaces text in a file that you have read. `old` must match exactly one place in the file, including \
+             whitespace and without the line numbers that `read` adds. Include enough surrounding lines to make it unique, or \
+             set `all` to replace every match. Returns the changed lines with line numbers."
             .into();
         let schema = json!({
             "type": "object",
             "properties": {
-                "path": {"type": "string", "description": "The file, relative to the project or absolute."},
-                "old": {"type": "string", "description": "The text to be replaced, exactly as the file has it."},
-                "new": {"type": "string", "description": "What takes its place; empty to remove it."},
-                "all": {"type": "boolean", "description": "Whether every match is replaced; no if left out."}
+                "path": {"type": "string", "description": "Path of the file, absolute or relative to the project directory."},
+                "old": {"type": "string", "description": "Text to replace."},
+                "new": {"type": "string", "description": "Replacement text. Empty to delete."},
+                "all": {"type": "boolean", "description": "Replace all matches. Default: false."}
             },
             "required": ["path", "old", "new"]
         });
@@ -58,7 +58,7 @@ fn input_of(input: &Value) -> Result<EditInput<'_>, ToolError> {
     let all = match input.get(field) {
         None | Some(Value::Null) => false,
         Some(Value::Bool(all)) => *all,
-        // Models write switches in quotes now and then.
+        // Models sometimes write flags in quotes.
         Some(Value::String(all)) if ["true", "false", ""].contains(&all.as_str()) => all == "true",
         Some(other) => return Err(ToolError::Input(format!("`{field}` must be true or false, not {other}"))),
     };
@@ -86,12 +86,12 @@ impl Tool for Edit {
         let old = FileEntry::find(real).ok().flatten()?.read().ok().flatten()?;
         Some(Preview::Change(match replace(&old.bytes, wanted.old, wanted.new, wanted.all) {
             Ok(edited) => diff(&old.bytes, &edited.bytes),
-            // It will fail; what it was meant to do is shown all the same.
+            // The call will fail; show the intended change anyway.
             Err(_) => diff(wanted.old.as_bytes(), wanted.new.as_bytes()),
         }))
     }
 
-    fn foresee(
+    fn precheck(
         &self,
         input: &Value,
         subject: &Subject,
@@ -104,7 +104,7 @@ impl Tool for Edit {
         let name = files::display_path(real, directory);
         replace(&content.bytes, old, new, all)
             .map(drop)
-            .map_err(|problem| ToolError::Failed(problem.told(&name, &content.bytes, old)))
+            .map_err(|problem| ToolError::Failed(problem.format_for_model(&name, &content.bytes, old)))
     }
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
@@ -116,7 +116,7 @@ impl Tool for Edit {
             return Err(files::cannot_read(path, call, &missing));
         };
         let edited = replace(&content.bytes, old, new, all)
-            .map_err(|problem| ToolError::Failed(problem.told(&name, &content.bytes, old)))?;
+            .map_err(|problem| ToolError::Failed(problem.format_for_model(&name, &content.bytes, old)))?;
         let Edited { bytes, .. } = &edited;
         if bytes.len() as u64 > MAX_FILE_BYTES {
             return Err(ToolError::Input(format!(

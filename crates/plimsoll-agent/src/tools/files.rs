@@ -1,4 +1,4 @@
-//! Paths that a model gives.
+//! Paths from models.
 
 use std::io;
 use std::path::{Component, Path, PathBuf};
@@ -7,21 +7,21 @@ use plimsoll_sandbox::{Subject, require_no_links};
 
 use crate::agent::{ToolCall, ToolError};
 
-/// The path that is meant, absolute and with links resolved. Permissions are held against it and it is what is opened, so
-/// that no link leads anywhere else.
+/// Returns the absolute path with links resolved. Permissions are checked for it, and it is opened without following
+/// links.
 ///
-/// `..` is taken out first, as a person reads it: the kernel would follow a link before it, and would fail where a
-/// directory before it is missing, which is how a link could be hidden from a check that resolves only existing paths.
+/// `..` is removed first, lexically. The kernel would follow a link before it, and would fail if a directory before it
+/// does not exist, which could hide a link from a check that resolves only existing paths.
 fn resolve(named: &Path) -> PathBuf {
     let mut there = named.to_owned();
-    // What is not there cannot be resolved; as much of it as is there is, so that a link on the way is seen.
+    // A missing path cannot be resolved. Its existing part is, so that a link in it is found.
     let mut rest = Vec::new();
     loop {
         if let Ok(mut resolved) = there.canonicalize() {
             rest.iter().rev().for_each(|name: &std::ffi::OsString| resolved.push(name));
             return resolved;
         }
-        // A dangling link is kept by its name, and opening it fails.
+        // A dangling link keeps its name, and opening it fails.
         match there.file_name().map(ToOwned::to_owned) {
             Some(name) => rest.push(name),
             None => return there,
@@ -30,7 +30,7 @@ fn resolve(named: &Path) -> PathBuf {
     }
 }
 
-/// A path without `.` and `..`.
+/// Removes `.` and `..` from a path.
 fn normalise(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {
@@ -43,12 +43,12 @@ fn normalise(path: &Path) -> PathBuf {
     normal
 }
 
-/// What a call about this path is about.
+/// Returns the subject of a call for this path.
 pub(super) fn subject_of(path: &str, directory: &Path) -> Result<Subject, ToolError> {
     subject_with(path, directory, std::env::home_dir().as_deref())
 }
 
-/// Resolves `~` to the user's home, as the shell of `bash` does. A file named `~` is `./~`.
+/// Resolves `~` to the user's home, like the shell of `bash`. A file named `~` is `./~`.
 fn subject_with(path: &str, directory: &Path, home: Option<&Path>) -> Result<Subject, ToolError> {
     let path = path.strip_prefix("file://").unwrap_or(path);
     let below_home = match path.strip_prefix('~') {
@@ -76,24 +76,24 @@ fn subject_with(path: &str, directory: &Path, home: Option<&Path>) -> Result<Sub
     Ok(Subject::Path { real: resolve(&named), named })
 }
 
-/// A path as it is shown to the model: relative to the project where it lies in it.
+/// Formats a path for the model: relative to the project if it is inside.
 pub(super) fn display_path(path: &Path, directory: &Path) -> String {
     let relative = path.strip_prefix(directory).unwrap_or(path);
     if relative.as_os_str().is_empty() { ".".to_owned() } else { relative.display().to_string() }
 }
 
-/// See that a path that was resolved before still leads nowhere else.
+/// Checks that a resolved path still contains no links.
 pub(super) fn require_without_links(path: &Path, call: &ToolCall<'_>) -> Result<(), ToolError> {
     require_no_links(path).map_err(|error| cannot_read(path, call, &error))
 }
 
-/// Whether the folder of something that was met on a walk is the one that was walked into. What it is itself does not
-/// matter: a link is named and not followed.
+/// Returns whether the folder of a walked entry still contains no links. The entry itself may be one, because links are
+/// listed but not followed.
 pub(super) fn is_reached_without_links(path: &Path) -> bool {
     path.parent().is_none_or(|folder| require_no_links(folder).is_ok())
 }
 
-/// Why a file could not be read, with names that may have been meant.
+/// Returns the error for a file that cannot be read, with similar names.
 pub(super) fn cannot_read(path: &Path, call: &ToolCall<'_>, error: &io::Error) -> ToolError {
     let directory = call.directory;
     let name = display_path(path, directory);
@@ -107,7 +107,7 @@ pub(super) fn cannot_read(path: &Path, call: &ToolCall<'_>, error: &io::Error) -
         .into_iter()
         .flatten()
         .flatten()
-        // Names of what may not be seen are not given away by a slip of the pen.
+        // Names that may not be read must not be revealed by a typo.
         .filter(|entry| (call.may_read)(&entry.path()))
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .filter(|name| is_alike(stem, &name.to_lowercase()))
@@ -116,12 +116,12 @@ pub(super) fn cannot_read(path: &Path, call: &ToolCall<'_>, error: &io::Error) -
     alike.sort();
     alike.truncate(5);
     let hint =
-        if alike.is_empty() { String::new() } else { format!("; beside it there are: {}", alike.join(", ")) };
-    ToolError::Failed(format!("there is no `{name}`{hint}"))
+        if alike.is_empty() { String::new() } else { format!("; similar names: {}", alike.join(", ")) };
+    ToolError::Failed(format!("`{name}` does not exist{hint}"))
 }
 
-/// Whether a name may have been meant where the one with this stem was written. Stems are compared: an ending alone, as the
-/// `x` in every `.txt`, says nothing. One or two letters are part of anything.
+/// Returns whether a name is similar to the stem of a missing one. Stems are compared because extensions say nothing:
+/// every `.txt` has an `x`. One or two letters are part of any name.
 fn is_alike(wanted: &str, name: &str) -> bool {
     let stem = name.split('.').find(|piece| !piece.is_empty()).unwrap_or_default();
     let (shorter, longer) = if wanted.len() < stem.len() { (wanted, stem) } else { (stem, wanted) };

@@ -1,4 +1,4 @@
-//! `glob`: files by the pattern of their names.
+//! `glob`: finds files by pattern.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -15,27 +15,27 @@ use super::files;
 use super::walk::{Walk, WalkOptions};
 use crate::agent::{Tool, ToolCall, ToolError, optional_text, text};
 
-/// So many files are named at most.
+/// Maximum number of results.
 const MOST: usize = 200;
 
-/// Finds files by name.
+/// Finds files by pattern.
 pub struct Glob {
     spec: ToolSpec,
 }
 
 impl Glob {
-    /// The tool.
+    /// Creates the tool.
     pub fn new() -> Glob {
         let description = format!(
-            "Finds files whose paths match a pattern, such as `**/*.rs` or `src/{{a,b}}*.ts`, below a directory, without \
-             those that .gitignore leaves out. A pattern without `/` is held against names in all directories. Gives paths, \
-             the last changed first, at most {MOST}."
+            "Finds files by glob pattern, such as `**/*.rs` or `src/{{a,b}}*.ts`, except files ignored by .gitignore. A \
+             pattern without `/` matches file names in all subdirectories. Returns at most {MOST} paths, most recently \
+             modified first."
         );
         let schema = json!({
             "type": "object",
             "properties": {
-                "pattern": {"type": "string", "description": "The pattern."},
-                "path": {"type": "string", "description": "The directory; the project's if left out."}
+                "pattern": {"type": "string", "description": "Glob pattern."},
+                "path": {"type": "string", "description": "Directory to search. Default: the project directory."}
             },
             "required": ["pattern"]
         });
@@ -66,7 +66,7 @@ impl Tool for Glob {
         let pattern = text(call.input, "pattern")?;
         let pattern = pattern.strip_prefix("./").unwrap_or(pattern);
         let root = call.path()?;
-        // An absolute pattern is meant where it lies below the directory; permissions were asked for no other.
+        // An absolute pattern is accepted if it lies below the directory; permissions were checked only for that.
         let below = Path::new(pattern).strip_prefix(root).ok().and_then(Path::to_str).unwrap_or(pattern);
         if Path::new(below).is_absolute()
             || below.starts_with("~/")
@@ -79,10 +79,10 @@ impl Tool for Glob {
         let glob = glob.map_err(|error| ToolError::Input(format!("`pattern` is not a pattern: {error}")))?;
         let (glob, is_name) = (glob.compile_matcher(), !below.contains('/'));
         files::require_without_links(root, call)?;
-        // A pattern that names a hidden file or folder means it.
+        // A pattern that names a hidden file or folder includes it.
         let names_hidden = below.split('/').any(|name| name.starts_with('.'));
         let mut walk = Walk::new(root, WalkOptions { hidden: names_hidden, ..WalkOptions::default() }, call);
-        // The newest so many, however many there are: the oldest of them is on top, and leaves first.
+        // Keep the newest results, with the oldest on top of the heap, which is removed first.
         let mut newest: BinaryHeap<Reverse<(SystemTime, Reverse<PathBuf>)>> = BinaryHeap::new();
         let mut count = 0_u64;
         for entry in walk.by_ref() {

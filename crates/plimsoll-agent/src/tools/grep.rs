@@ -1,4 +1,4 @@
-//! `grep`: lines that match, in files below a directory.
+//! `grep`: searches files.
 
 use std::io::Write;
 use std::path::Path;
@@ -15,11 +15,11 @@ use super::files;
 use super::walk::{Walk, WalkOptions};
 use crate::agent::{Tool, ToolCall, ToolError, optional_text, text};
 
-/// So many matches are given at most.
+/// Maximum number of matches.
 const MOST: u64 = 500;
-/// A file with a longer line than this, in bytes, is left out from there on.
+/// Maximum length of a line in bytes. The rest of a file after a longer one is not searched.
 const LINE_MEMORY: usize = 16 << 20;
-/// A longer line is shortened to this many chars.
+/// Maximum length of a shown line, in chars.
 const LINE: usize = 400;
 
 /// Searches files.
@@ -28,19 +28,19 @@ pub struct Grep {
 }
 
 impl Grep {
-    /// The tool.
+    /// Creates the tool.
     pub fn new() -> Grep {
         let description = format!(
-            "Searches files for lines that match a regular expression (Rust's syntax), below a directory or in one file, \
-             without those that .gitignore leaves out. Gives `path:line:text`, at most {MOST} matches."
+            "Searches a file, or the files below a directory, for lines that match a regular expression (Rust syntax). Files \
+             ignored by .gitignore are skipped. Returns at most {MOST} matches as `path:line:text`."
         );
         let schema = json!({
             "type": "object",
             "properties": {
-                "pattern": {"type": "string", "description": "The regular expression."},
-                "path": {"type": "string", "description": "Where to search; the project if left out."},
-                "include": {"type": "string", "description": "Only files whose names match this, such as *.rs."},
-                "ignore_case": {"type": "boolean", "description": "Whether capital letters are the same as small ones."}
+                "pattern": {"type": "string", "description": "Regular expression."},
+                "path": {"type": "string", "description": "File or directory to search. Default: the project directory."},
+                "include": {"type": "string", "description": "Only search files whose names match this glob, such as *.rs."},
+                "ignore_case": {"type": "boolean", "description": "Case-insensitive search. Default: false."}
             },
             "required": ["pattern"]
         });
@@ -92,7 +92,7 @@ impl Tool for Grep {
             .heap_limit(Some(LINE_MEMORY))
             .build();
         let mut matches = 0_u64;
-        // Workflows, settings and the like are hidden and worth finding; what git keeps for itself is not.
+        // Workflows, settings and the like are hidden and worth finding; the content of `.git` is not.
         let options = WalkOptions { hidden: true, without_git: true, ..WalkOptions::default() };
         let mut walk = Walk::new(root, options, call);
         for entry in walk.by_ref() {
@@ -117,7 +117,7 @@ impl Tool for Grep {
                 writeln!(out, "{name}:{line}:{shown}{rest}")?;
                 Ok(true)
             });
-            // A file that cannot be read does not hide the others; what cannot be written ends the search.
+            // An unreadable file does not end the search; a failed write does.
             let searched =
                 open_file(entry.path()).and_then(|file| searcher.search_file(&matcher, &file, sink));
             if let Err(error) = searched

@@ -1,4 +1,4 @@
-//! `list`: what a directory holds.
+//! `list`: lists a directory.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,7 +11,7 @@ use super::files;
 use super::walk::{Walk, WalkOptions};
 use crate::agent::{Tool, ToolCall, ToolError, number, optional_text};
 
-/// So many entries are listed at most.
+/// Maximum number of entries.
 const MOST: usize = 1_000;
 
 /// Lists a directory.
@@ -20,17 +20,17 @@ pub struct List {
 }
 
 impl List {
-    /// The tool.
+    /// Creates the tool.
     pub fn new() -> List {
         let description = format!(
-            "Lists files and directories below a directory, without those that .gitignore leaves out and without hidden \
-             ones; at most {MOST}. A directory ends in `/`."
+            "Lists the files and directories in a directory, except hidden ones and those ignored by .gitignore. Returns at \
+             most {MOST} entries. Directories end in `/`."
         );
         let schema = json!({
             "type": "object",
             "properties": {
-                "path": {"type": "string", "description": "The directory; the project's if left out."},
-                "depth": {"type": "integer", "minimum": 1, "description": "How many levels down; 1 if left out."}
+                "path": {"type": "string", "description": "Directory to list. Default: the project directory."},
+                "depth": {"type": "integer", "minimum": 1, "description": "Number of levels to list. Default: 1."}
             }
         });
         List { spec: ToolSpec { name: "list".into(), description, schema } }

@@ -1,4 +1,4 @@
-//! The builtin tools.
+//! The built-in tools.
 
 mod bash;
 mod change;
@@ -32,12 +32,12 @@ pub use read::Read;
 pub use recall::Recall;
 pub use skill::Skill;
 pub use todo::Todo;
-pub(crate) use todo::newest_todos;
+pub use todo::newest_todos;
 pub use webfetch::Webfetch;
 pub use write::Write;
 
 impl ToolSet {
-    /// The tools that come with the agent: `read`, `list`, `grep`, `glob`, `write`, `edit`, `bash`, `webfetch`, `todo` and
+    /// Returns the built-in tools: `read`, `list`, `grep`, `glob`, `write`, `edit`, `bash`, `webfetch`, `todo` and
     /// `recall`. Commands run in the sandbox.
     pub fn builtin(policy: &plimsoll::Policy, sandbox: &Arc<Sandbox>) -> ToolSet {
         ToolSet::new()
@@ -54,7 +54,8 @@ impl ToolSet {
     }
 }
 
-/// The first of these names that the input has, or else the first: models know some fields by the names of other tools.
+/// Returns the first of these names that the input has, or else the first: models know some fields under the names of
+/// other tools.
 fn alias(input: &Value, names: &[&'static str]) -> &'static str {
     let is_there = |name: &&&'static str| input.get(**name).is_some();
     names.iter().find(is_there).or(names.first()).copied().unwrap_or_default()

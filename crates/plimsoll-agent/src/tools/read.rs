@@ -1,4 +1,4 @@
-//! `read`: a file, by lines.
+//! `read`: reads a file by lines.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read as _, Write};
@@ -12,9 +12,9 @@ use super::files;
 use super::write::path_of;
 use crate::agent::{Tool, ToolCall, ToolError, number};
 
-/// So many lines are read where the model does not say how many.
+/// Default number of lines.
 const LINES: u64 = 2_000;
-/// A file with a zero byte among so many first ones is no text.
+/// A file with a zero byte among this many first bytes counts as binary.
 const LOOK: usize = 8_192;
 
 /// Reads a file.
@@ -23,18 +23,18 @@ pub struct Read {
 }
 
 impl Read {
-    /// The tool.
+    /// Creates the tool.
     pub fn new() -> Read {
         let description = format!(
-            "Reads a text file. Each line comes with its number and a tab. Without more it is the first {LINES} lines; \
-             `offset` and `limit` choose others."
+            "Reads a text file. Each line is prefixed with its line number and a tab. Returns the first {LINES} lines by \
+             default; use `offset` and `limit` for other lines."
         );
         let schema = json!({
             "type": "object",
             "properties": {
-                "path": {"type": "string", "description": "The file, relative to the project or absolute."},
-                "offset": {"type": "integer", "minimum": 1, "description": "The first line wanted, counted from 1."},
-                "limit": {"type": "integer", "minimum": 1, "description": "How many lines."}
+                "path": {"type": "string", "description": "Path of the file, absolute or relative to the project directory."},
+                "offset": {"type": "integer", "minimum": 1, "description": "Number of the first line to read, from 1. Default: 1."},
+                "limit": {"type": "integer", "minimum": 1, "description": "Maximum number of lines to read."}
             },
             "required": ["path"]
         });
@@ -69,7 +69,7 @@ impl Tool for Read {
         }
         let failed = |error| files::cannot_read(path, call, &error);
         let file = open_file(path).map_err(failed)?;
-        // A file that is too large to be changed need not be known as a whole.
+        // A file that is too large to be changed need not be hashed.
         let hashed =
             Hashed { is_on: file.metadata().map_err(failed)?.len() <= MAX_FILE_BYTES, ..Hashed::new(file) };
         let mut reader = BufReader::with_capacity(LOOK, hashed);
@@ -87,7 +87,7 @@ impl Tool for Read {
         let (mut line, mut place) = (Vec::new(), 0_u64);
         loop {
             line.clear();
-            // Bounded, so that a file of one endless line is not held whole.
+            // Bounded, so that a file with one endless line is not read into memory.
             let read = (&mut reader).take(1 << 20).read_until(b'\n', &mut line).map_err(failed)?;
             if read == 0 {
                 break;
@@ -100,7 +100,7 @@ impl Tool for Read {
                 continue;
             }
             if place - first >= most {
-                let left = format!("[There are more lines: go on with offset {place}.]\n");
+                let left = format!("[There are more lines: continue with offset {place}.]\n");
                 out.write_all(left.as_bytes())?;
                 break;
             }
@@ -115,7 +115,7 @@ impl Tool for Read {
             writeln!(out, "[`{name}` {what}.]")?;
         }
         if reader.get_ref().is_on {
-            // Lines that were not wanted are part of the file that a change is held against.
+            // A change is compared with the whole file, so the remaining lines are hashed too.
             std::io::copy(&mut reader, &mut std::io::sink()).map_err(failed)?;
             call.note_seen(path, reader.into_inner().hasher.finalize())?;
         }
@@ -123,7 +123,7 @@ impl Tool for Read {
     }
 }
 
-/// A file, hashed as it is read.
+/// Hashes a file while it is read.
 struct Hashed {
     file: File,
     hasher: blake3::Hasher,

@@ -1,4 +1,4 @@
-//! `recall`: what has left the window.
+//! `recall`: returns content that left the window.
 
 use std::io::Write;
 use std::path::Path;
@@ -11,13 +11,13 @@ use serde_json::Value;
 
 use crate::agent::{Tool, ToolCall, ToolError};
 
-/// Brings back what has left the window.
+/// Returns content that left the window.
 pub struct Recall {
     spec: ToolSpec,
 }
 
 impl Recall {
-    /// The tool under a policy.
+    /// Creates the tool under a policy.
     pub fn new(policy: &RecallPolicy) -> Recall {
         let RecallTool { name, description, input_schema } = RecallTool::new(policy);
         Recall { spec: ToolSpec { name: name.into(), description, schema: input_schema } }

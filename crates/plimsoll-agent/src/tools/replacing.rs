@@ -1,45 +1,45 @@
-//! Replacing a text in a file's content: finding it whatever the ends of lines are, and saying what is there instead.
+//! Replaces a text in a file's content, with any line endings, or explains why it is not found.
 
 use std::ops::Range;
 
 use memchr::memmem::Finder;
 
-/// So many line numbers of an ambiguous text are told.
-const MOST_TOLD: usize = 100;
-/// So many changed lines are shown.
+/// Maximum number of line numbers listed for an ambiguous text.
+const MOST_LISTED: usize = 100;
+/// Maximum number of changed lines shown.
 const MOST_SHOWN: usize = 200;
-/// So many chars of a line are shown, and compared.
+/// Maximum number of chars of a line that are shown and compared.
 const LINE: usize = 300;
-/// So many lines are compared with one that was not found.
+/// Maximum number of lines compared with one that was not found.
 const MOST_COMPARED: usize = 50_000;
-/// A line that is less alike than this is not named as the one that was meant.
+/// Minimum similarity of a line that is suggested.
 const ALIKE: f64 = 0.6;
 
 /// Content after a replacement.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Edited {
     pub(super) bytes: Vec<u8>,
-    /// What was put in, where it stands now.
+    /// Ranges of the inserted text.
     pub(super) places: Vec<Range<usize>>,
 }
 
-/// Why nothing was replaced.
+/// Reason why nothing was replaced.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum ReplaceProblem {
-    /// There is nothing to look for.
+    /// The text is empty.
     Empty,
-    /// Both texts are the same.
+    /// Both texts are equal.
     Same,
-    /// It is not there.
+    /// The text was not found.
     NotFound,
-    /// It is there more than once, in these lines.
+    /// The text occurs more than once, in these lines.
     Ambiguous(Vec<usize>),
 }
 
-/// Content with LF for every end of a line, and where it had CRLF.
+/// Content with LF line endings, and the positions of CRLF.
 struct Plain {
     bytes: Vec<u8>,
-    /// Where in `bytes` the line feeds stand that had a carriage return before them.
+    /// Positions in `bytes` of line feeds that followed a carriage return.
     returns: Vec<usize>,
 }
 
@@ -56,12 +56,12 @@ impl Plain {
         plain
     }
 
-    /// Where something stands in the content itself. Before a line feed means before its carriage return.
+    /// Returns a position in the original content. Before a line feed means before its carriage return.
     fn original(&self, at: usize) -> usize {
         at + self.returns.partition_point(|place| *place < at)
     }
 
-    /// Whether most ends of lines in a range are CRLF; none if there are no lines in it.
+    /// Returns whether most line endings in a range are CRLF; `None` if there are none.
     fn ends_in_crlf(&self, range: Range<usize>) -> Option<bool> {
         let from = self.returns.partition_point(|place| *place < range.start);
         let to = self.returns.partition_point(|place| *place < range.end);
@@ -70,8 +70,8 @@ impl Plain {
     }
 }
 
-/// Replace `old` by `new`, once or everywhere. Ends of lines are the same for finding it, and what is put in gets those of
-/// the place; everything else stays byte for byte.
+/// Replaces `old` by `new`, once or everywhere. The search ignores differences of line endings, and the new text gets
+/// those of its place; everything else stays byte for byte.
 pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result<Edited, ReplaceProblem> {
     let (old, new) = (old.replace("\r\n", "\n"), new.replace("\r\n", "\n"));
     if old.is_empty() {
@@ -96,7 +96,7 @@ pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result
     }
     let mut edited = Edited { bytes: Vec::with_capacity(content.len() + new.len()), places: Vec::new() };
     let mut from = 0;
-    // A place within a line gets what most lines of the file have.
+    // A match within a line gets the line ending of most lines of the file.
     let usual = plain.ends_in_crlf(0..plain.bytes.len()).unwrap_or(false);
     for at in found {
         let range = at..at + old.len();
@@ -112,7 +112,7 @@ pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result
     Ok(edited)
 }
 
-/// Every place where it stands, also those that share bytes: each of them may have been meant.
+/// Returns every match, including overlapping ones, because each of them may be meant.
 fn overlapping(finder: &Finder<'_>, bytes: &[u8]) -> Vec<usize> {
     let mut found = Vec::new();
     let mut from = 0;
@@ -123,7 +123,7 @@ fn overlapping(finder: &Finder<'_>, bytes: &[u8]) -> Vec<usize> {
     found
 }
 
-/// The numbers of the lines in which these places stand, from 1.
+/// Returns the line numbers of these positions, from 1.
 fn lines_of(bytes: &[u8], places: &[usize]) -> Vec<usize> {
     let (mut line, mut from) = (1, 0);
     let mut lines = Vec::with_capacity(places.len());
@@ -136,16 +136,16 @@ fn lines_of(bytes: &[u8], places: &[usize]) -> Vec<usize> {
 }
 
 impl Edited {
-    /// The changed lines with one before and one after, each with its number.
+    /// Formats the changed lines with one line of context, with line numbers.
     pub(super) fn shown(&self) -> String {
         let lines: Vec<&[u8]> = self.bytes.split_inclusive(|byte| *byte == b'\n').collect();
         let starts: Vec<usize> = self.places.iter().map(|place| place.start).collect();
         let firsts = lines_of(&self.bytes, &starts);
         let mut text = String::new();
-        let (mut told, mut next) = (0, 1);
+        let (mut shown, mut next) = (0, 1);
         for (place, first) in self.places.iter().zip(firsts) {
             let count = memchr::memchr_iter(b'\n', &self.bytes[place.clone()]).count();
-            // What ends with a line, or takes whole lines away, has changed nothing of the next.
+            // A replacement that ends with a line, or removes whole lines, does not change the next line.
             let is_line_end = place.end == 0 || self.bytes.get(place.end - 1) == Some(&b'\n');
             let last = first + count - usize::from(is_line_end);
             let from = first.saturating_sub(1).max(next);
@@ -153,12 +153,12 @@ impl Edited {
                 text.push_str("…\n");
             }
             for number in from..=(last + 1).min(lines.len()) {
-                if told == MOST_SHOWN {
+                if shown == MOST_SHOWN {
                     text.push_str("[… more lines were changed]\n");
                     return text;
                 }
                 text.push_str(&numbered(number, lines[number - 1]));
-                told += 1;
+                shown += 1;
                 next = number + 1;
             }
         }
@@ -178,8 +178,8 @@ fn numbered(number: usize, line: &[u8]) -> String {
 }
 
 impl ReplaceProblem {
-    /// What the model is told.
-    pub(super) fn told(&self, name: &str, content: &[u8], old: &str) -> String {
+    /// Formats the problem for the model.
+    pub(super) fn format_for_model(&self, name: &str, content: &[u8], old: &str) -> String {
         match self {
             ReplaceProblem::Empty => {
                 format!("`old` is empty: give the text of `{name}` that is to be replaced, or use `write`")
@@ -187,14 +187,14 @@ impl ReplaceProblem {
             ReplaceProblem::Same => "`old` and `new` are the same: there is nothing to change".into(),
             ReplaceProblem::Ambiguous(lines) => {
                 let count = lines.len();
-                let mut told: Vec<String> = lines.iter().take(MOST_TOLD).map(usize::to_string).collect();
-                if count > MOST_TOLD {
-                    told.push("…".into());
+                let mut listed: Vec<String> = lines.iter().take(MOST_LISTED).map(usize::to_string).collect();
+                if count > MOST_LISTED {
+                    listed.push("…".into());
                 }
                 format!(
                     "`old` is found {count} times in `{name}`, beginning in lines {}: give more lines around it so that it \
                      is one of them, or set `all` to replace every one",
-                    told.join(", ")
+                    listed.join(", ")
                 )
             }
             ReplaceProblem::NotFound if !old.is_ascii() && std::str::from_utf8(content).is_err() => format!(
@@ -209,7 +209,7 @@ impl ReplaceProblem {
     }
 }
 
-/// What stands in the file that may have been meant.
+/// Describes similar text in the file.
 fn nearest(content: &[u8], old: &str) -> String {
     let content = String::from_utf8_lossy(content);
     let lines: Vec<&str> = content.lines().take(MOST_COMPARED).collect();
@@ -220,7 +220,7 @@ fn nearest(content: &[u8], old: &str) -> String {
         return "It is found without the numbers before its lines: those are added by `read` and are not in the file."
             .into();
     }
-    // The same lines with other white space.
+    // The same lines with different white space.
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
     let meant: Vec<String> = wanted.iter().map(|line| words(line)).collect();
     let meant: &[String] = match (meant.iter().position(|line| !line.is_empty()), meant.len()) {
@@ -234,9 +234,9 @@ fn nearest(content: &[u8], old: &str) -> String {
     let alike = present.windows(meant.len()).position(|window| window == meant);
     if let Some(at) = alike {
         let shown = show(&lines, at..at + meant.len());
-        return format!("These lines differ from it in white space alone:\n{shown}");
+        return format!("These lines differ only in whitespace:\n{shown}");
     }
-    // The line that is most like the longest of it.
+    // The line that is most similar to the longest line of the text.
     let Some(longest) = meant.iter().max_by_key(|line| line.chars().count()) else { return String::new() };
     let cut = |line: &str| line.chars().take(LINE).collect::<String>();
     let longest = cut(longest);
@@ -257,7 +257,7 @@ fn nearest(content: &[u8], old: &str) -> String {
     format!("The lines most like it:\n{shown}")
 }
 
-/// The text without the numbers and tabs that `read` puts before each line, if every line has them.
+/// Removes the line numbers and tabs that `read` adds, if every line has them.
 fn without_numbers(lines: &[&str]) -> Option<String> {
     let bare = lines.iter().map(|line| {
         let (number, rest) = line.split_once('\t')?;
@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_of_lines_are_found_as_either_and_stay_as_they_are() {
+    fn edits_match_any_line_endings_and_preserve_them() {
         for (content, old, new, wanted) in [
             ("a\r\nb\r\nc", "a\nb", "x\ny", "x\r\ny\r\nc"),
             ("a\nb\nc\n", "a\r\nb", "x\r\ny", "x\ny\nc\n"),
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_stay() {
+    fn invalid_utf_8_is_preserved() {
         let edited = replace(b"caf\xe9 au lait\r\n", "lait", "rhum", false).unwrap();
         assert_eq!(edited.bytes, b"caf\xe9 au rhum\r\n");
     }
@@ -318,21 +318,21 @@ mod tests {
     }
 
     #[test]
-    fn what_may_have_been_meant_is_shown() {
+    fn similar_text_is_shown() {
         let content = "fn main() {\n    let depth = 9;\n    println!(\"{depth}\");\n}\n";
-        let told = |old: &str| {
+        let message = |old: &str| {
             let problem = replace(content.as_bytes(), old, "x", false).unwrap_err();
-            problem.told("main.rs", content.as_bytes(), old)
+            problem.format_for_model("main.rs", content.as_bytes(), old)
         };
         assert!(
-            told("\tlet depth = 9;\n\tprintln!(\"{depth}\");")
-                .contains("white space alone:\n2\t    let depth = 9;\n3\t")
+            message("\tlet depth = 9;\n\tprintln!(\"{depth}\");")
+                .contains("only in whitespace:\n2\t    let depth = 9;\n3\t")
         );
-        assert!(told("let depht = 9;").ends_with("most like it:\n2\t    let depth = 9;\n"));
-        assert!(told("2\t    let depth = 9;").contains("added by `read`"));
-        assert!(told("something quite different").ends_with("`read` the file again."));
-        assert!(told("   \n").contains("white space"));
-        assert!(told("").contains("`old` is empty"));
+        assert!(message("let depht = 9;").ends_with("most like it:\n2\t    let depth = 9;\n"));
+        assert!(message("2\t    let depth = 9;").contains("added by `read`"));
+        assert!(message("something quite different").ends_with("`read` the file again."));
+        assert!(message("   \n").contains("white space"));
+        assert!(message("").contains("`old` is empty"));
     }
 
     #[test]
@@ -347,10 +347,10 @@ mod tests {
 
     /// Lines of a Latin-1 file were said to differ in white space.
     #[test]
-    fn what_is_not_in_utf_8_is_told_as_such() {
+    fn a_file_that_is_not_utf_8_is_reported_as_such() {
         let content = b"caf\xe9 open\n";
         let problem = replace(content, "caf\u{e9} open", "closed", false).unwrap_err();
-        assert!(problem.told("a.txt", content, "caf\u{e9} open").contains("is not in UTF-8"));
+        assert!(problem.format_for_model("a.txt", content, "caf\u{e9} open").contains("is not in UTF-8"));
         assert_eq!(replace(content, "open", "shut", false).unwrap().bytes, b"caf\xe9 shut\n");
     }
 }

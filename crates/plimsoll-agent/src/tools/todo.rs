@@ -1,7 +1,7 @@
-//! `todo`: the list of things to do.
+//! `todo`: the to-do list.
 //!
-//! The newest list is the input of the newest call, so it is kept with the session like everything else in the log, and
-//! summaries carry what is open of it.
+//! The newest list is the input of the newest call, so it is stored in the log like everything else, and summaries
+//! include its open items.
 
 use std::io::Write;
 use std::path::Path;
@@ -17,13 +17,13 @@ use crate::agent::{Tool, ToolCall, ToolError};
 use crate::event::Event;
 use crate::todo::{TodoItem, TodoStatus};
 
-/// A longer list is no help to anyone who works through it.
+/// Maximum number of items.
 const MOST_ITEMS: usize = 100;
-/// So many chars one of them may have.
+/// Maximum length of an item, in chars.
 const ITEM: usize = 1_000;
-/// So many messages are looked at at a time to find the newest list.
+/// Number of messages read at a time to find the newest list.
 const PAGE: u64 = 50;
-/// The names of tools that write such a list: ours, and OpenCode's in imported sessions.
+/// Tools that write such a list: this one, and OpenCode's in imported sessions.
 const NAMES: [&str; 2] = ["todo", "todowrite"];
 
 /// Writes and shows the list.
@@ -32,10 +32,10 @@ pub struct Todo {
 }
 
 impl Todo {
-    /// The tool.
+    /// Creates the tool.
     pub fn new() -> Todo {
-        let description = "Keeps the list of things to do in this conversation. `todos` is the whole list as it is from now \
-             on; without it the list is shown. Use it for work of several steps: keep one item in progress, and set it to \
+        let description = "Updates the to-do list of this conversation. `todos` replaces the whole list; without it, the \
+             current list is returned. Use it for tasks with several steps: keep one item in progress, and mark each item as \
              completed as soon as it is done."
             .into();
         let schema = json!({
@@ -47,7 +47,7 @@ impl Todo {
                     "items": {
                         "type": "object",
                         "properties": {
-                            "content": {"type": "string", "description": "What is to be done."},
+                            "content": {"type": "string", "description": "Description of the item."},
                             "status": {"type": "string", "enum": ["pending", "in_progress", "completed", "cancelled"]}
                         },
                         "required": ["content", "status"]
@@ -65,7 +65,7 @@ impl Default for Todo {
     }
 }
 
-/// The list in an input; none if it has none.
+/// Returns the list of an input; `None` if it has none.
 fn list_of(input: &Value) -> Result<Option<Vec<TodoItem>>, ToolError> {
     let todos = match input.get("todos") {
         None | Some(Value::Null) => return Ok(None),
@@ -102,7 +102,7 @@ impl Tool for Todo {
         Access::Session
     }
 
-    /// The list is what the last of them says.
+    /// Calls run one after the other, because the last one decides.
     fn is_parallel(&self) -> bool {
         false
     }
@@ -138,8 +138,8 @@ impl Tool for Todo {
     }
 }
 
-/// The newest list of a session, also where a summary has taken the place of the call that wrote it.
-pub(crate) fn newest_todos(archive: &Archive, session: &SessionId) -> Result<Vec<TodoItem>, SessionError> {
+/// Returns the newest list of a session, even if a summary has replaced the call that wrote it.
+pub fn newest_todos(archive: &Archive, session: &SessionId) -> Result<Vec<TodoItem>, SessionError> {
     let mut from = None;
     loop {
         let request = PageRequest { from: from.take(), oldest_first: false, most: PAGE };

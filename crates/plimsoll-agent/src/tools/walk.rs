@@ -1,9 +1,9 @@
 //! Walking a directory as git and ripgrep see it.
 //!
-//! Patterns are matched by the `ignore` crate, but the files that hold them are read here. That crate opens `.gitignore` and
-//! `.ignore` itself and reads until they end, and a checkout can make them links to `/dev/zero` or pipes without a writer. So
-//! that reading is disabled, and each file goes through the bounded reader. A file that cannot be used is named in the output
-//! and does not hide anything.
+//! Patterns are matched by the `ignore` crate, but the files that hold them are read here. That crate opens
+//! `.gitignore` and `.ignore` itself and reads until they end, and a checkout can make them links to `/dev/zero` or
+//! pipes without a writer. So that reading is disabled, and each file goes through the bounded reader. A file that
+//! cannot be used is named in the output and does not hide anything.
 
 use std::path::{Path, PathBuf};
 
@@ -18,7 +18,8 @@ use crate::agent::{ToolCall, ToolError};
 
 /// Largest file of patterns, in bytes. GitHub's own collection has none over 20 kB.
 const LARGEST_FILE: u64 = 256 << 10;
-/// Bytes of patterns that one walk compiles. Without it, a thousand links to one large file would be compiled a thousand times.
+/// Bytes of patterns that one walk compiles. Without it, a thousand links to one large file would be compiled a
+/// thousand times.
 const MOST_PATTERNS: u64 = 4 << 20;
 /// Number of unusable files that are named.
 const MOST_NAMED: usize = 5;
@@ -143,7 +144,8 @@ impl Rules {
         rules
     }
 
-    /// Matches an entry. The walk is depth first, so the directory of the entry is either the last level or not entered yet.
+    /// Matches an entry. The walk is depth first, so the directory of the entry is either the last level or not entered
+    /// yet.
     fn matched(&mut self, entry: &DirEntry) -> Match<()> {
         let inside = self.above + entry.depth();
         self.levels.truncate(inside);
@@ -173,7 +175,8 @@ impl Rules {
     /// The patterns of a file, for paths below `root`.
     fn read(&mut self, path: &Path, root: &Path) -> Gitignore {
         let Ok(about) = path.symlink_metadata() else { return Gitignore::empty() };
-        // A link may lead to a mount that does not answer. A plain file is on the same mount as the directory being walked.
+        // A link may lead to a mount that does not answer. A plain file is on the same mount as the directory being
+        // walked.
         let read = if about.is_symlink() { read_in_time } else { read_regular };
         match read(path, LARGEST_FILE)
             .map_err(|error| error.to_string())
@@ -195,14 +198,14 @@ impl Rules {
         let text = String::from_utf8_lossy(&head.bytes);
         let mut builder = GitignoreBuilder::new(root);
         for line in text.trim_start_matches('\u{feff}').lines() {
-            // A pattern that is none does not hide the others.
+            // An invalid pattern does not disable the others.
             let _ = builder.add_line(None, line);
         }
         builder.build().map_err(|_| "the patterns are too large".to_owned())
     }
 }
 
-/// Where git keeps the patterns of a repository that are not part of it, if a directory is the root of one.
+/// Returns the file with a repository's local patterns, if a directory is the root of one.
 fn exclude_file(folder: &Path) -> Option<PathBuf> {
     let git = folder.join(".git");
     let about = git.metadata().ok()?;

@@ -1,4 +1,4 @@
-//! `write`: a whole file.
+//! `write`: writes a whole file.
 
 use std::io::Write as Output;
 use std::path::Path;
@@ -19,16 +19,16 @@ pub struct Write {
 }
 
 impl Write {
-    /// The tool.
+    /// Creates the tool.
     pub fn new() -> Write {
-        let description = "Writes a whole file, and makes the folders it needs. A file that is there already must have been \
-             read before and is replaced; to change a part of it use `edit`."
+        let description = "Writes a file, and creates missing directories. An existing file is replaced and must have been read \
+             before; use `edit` to change a part of it."
             .into();
         let schema = json!({
             "type": "object",
             "properties": {
-                "path": {"type": "string", "description": "The file, relative to the project or absolute."},
-                "content": {"type": "string", "description": "All that the file is to hold."}
+                "path": {"type": "string", "description": "Path of the file, absolute or relative to the project directory."},
+                "content": {"type": "string", "description": "Complete content of the file."}
             },
             "required": ["path", "content"]
         });
@@ -42,18 +42,20 @@ impl Default for Write {
     }
 }
 
-/// The path of a call, by our name or by those that models know from elsewhere.
+/// Returns the path of a call, under this tool's name for it or others that models know.
 pub(super) fn path_of(input: &Value) -> Result<&str, ToolError> {
     text(input, alias(input, &["path", "filePath", "file_path"]))
 }
 
-/// A text that may be empty.
+/// Returns a text that may be empty.
 pub(super) fn any_text<'v>(input: &'v Value, names: &[&'static str]) -> Result<&'v str, ToolError> {
     let field = alias(input, names);
     match input.get(field) {
         Some(Value::String(text)) => Ok(text),
-        None | Some(Value::Null) => Err(ToolError::Input(format!("`{field}` is missing: it must be a text"))),
-        Some(_) => Err(ToolError::Input(format!("`{field}` must be a text"))),
+        None | Some(Value::Null) => {
+            Err(ToolError::Input(format!("`{field}` is missing: it must be a string")))
+        }
+        Some(_) => Err(ToolError::Input(format!("`{field}` must be a string"))),
     }
 }
 
@@ -84,7 +86,7 @@ impl Tool for Write {
         })
     }
 
-    fn foresee(
+    fn precheck(
         &self,
         _: &Value,
         subject: &Subject,
@@ -105,14 +107,14 @@ impl Tool for Write {
         let lines = content.split_inclusive(|byte| *byte == b'\n').count();
         if old.as_ref().is_some_and(|old| old.bytes == content) {
             call.note_seen(call.path()?, blake3::hash(content))?;
-            return Ok(writeln!(out, "`{name}` holds exactly that already.")?);
+            return Ok(writeln!(out, "`{name}` already has this content.")?);
         }
         change_file(call, old.as_ref(), content)?;
         let done = if old.is_some() { "Replaced" } else { "Made" };
         writeln!(out, "{done} `{name}`: {lines} lines, {} bytes.", content.len())?;
         let has_crlf = |bytes: &[u8]| memchr::memmem::find(bytes, b"\r\n").is_some();
         if old.is_some_and(|old| has_crlf(&old.bytes)) && !has_crlf(content) {
-            writeln!(out, "[Its lines ended in CRLF before and end in LF now.]")?;
+            writeln!(out, "[Its line endings changed from CRLF to LF.]")?;
         }
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! Agents as the configuration and the project have them.
+//! Agents from the configuration and the project.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::support::{is_summary, lines, open_archive, reader, run};
 
-/// A home with a repository in it, and a scripted model that the environment names.
+/// A home with a repository, and a scripted model that the environment names.
 pub(crate) struct Place {
     _folder: TempDir,
     pub(crate) home: PathBuf,
@@ -80,16 +80,16 @@ fn four_agents_are_there_without_a_configuration() {
         let tools = tools(name);
         assert!(!tools.iter().any(|tool| tool == "write" || tool == "edit"), "{name}: {tools:?}");
     }
-    assert!(place.agent("plan").profile.system[0].contains("You plan and change nothing"));
+    assert!(place.agent("plan").profile.system[0].contains("Plan without changing anything"));
     assert!(place.agent("general").profile.system[0].contains("Project directory:"));
     let unknown = place
         .agent_in(&place.project, RunOverrides { agent: Some("chef".into()), ..RunOverrides::default() });
-    let told = unknown.err().unwrap().to_string();
-    assert_eq!(told, "there is no agent `chef`: there are build, plan, general, explore");
+    let output = unknown.err().unwrap().to_string();
+    assert_eq!(output, "unknown agent `chef` (available: build, plan, general, explore)");
 }
 
 #[tokio::test]
-async fn a_planner_runs_no_commands_that_were_allowed_for_the_work() {
+async fn a_planner_does_not_inherit_permissions_for_commands() {
     let place = Place::new();
     place.write(".config/plimsoll/config.toml", "[permissions]\nbash = \"allow\"\n");
     for (name, is_made) in [("plan", false), ("build", true)] {
@@ -100,7 +100,7 @@ async fn a_planner_runs_no_commands_that_were_allowed_for_the_work() {
         run(&mut place.agent(name).begin("").await.unwrap(), "Go").await;
         assert_eq!(place.project.join(name).exists(), is_made, "{name}");
     }
-    // What a person says for this run counts for a planner, too.
+    // Flags for this run apply to a planner, too.
     place.server.push_all([
         Reply::new().call("call_1", "bash", json!({ "command": "touch flag" })),
         Reply::new().text("Done."),
@@ -113,7 +113,7 @@ async fn a_planner_runs_no_commands_that_were_allowed_for_the_work() {
 }
 
 #[test]
-fn what_is_set_of_a_built_in_agent_counts_over_what_is_built_in() {
+fn configuration_overrides_a_built_in_agent() {
     let place = Place::new();
     place.write(
         ".config/plimsoll/config.toml",
@@ -122,7 +122,7 @@ fn what_is_set_of_a_built_in_agent_counts_over_what_is_built_in() {
     let plan = place.agent("plan");
     assert!(plan.profile.tools.get("bash").is_none());
     assert_eq!(plan.profile.limits.steps, 7);
-    assert!(plan.profile.system[0].contains("You plan and change nothing"));
+    assert!(plan.profile.system[0].contains("Plan without changing anything"));
     assert_eq!(agent_names(&place.config(&place.project)), ["build", "plan", "general", "chef"]);
     assert!(place.agent("chef").profile.system[0].starts_with("Cook."));
 }
@@ -139,7 +139,7 @@ fn agents_md_is_read_from_the_root_of_the_repository_down() {
     let at = |text: &str| system.find(text).unwrap_or_else(|| panic!("{text} in {system}"));
     assert!(at("user: be brief") < at("root: run make") && at("root: run make") < at("part: no tests here"));
     assert!(!system.contains("above:") && !system.contains("the other name"));
-    // Outside of a repository only the directory itself counts.
+    // Outside a repository only the directory itself counts.
     std::fs::remove_dir(place.home.join("repository/.git")).unwrap();
     let system = place.agent("build").profile.system.join("\n");
     assert!(system.contains("part: no tests here") && !system.contains("root: run make"));
@@ -154,7 +154,7 @@ fn one_stray_byte_does_not_cost_the_rest_of_the_rules() {
 
 #[cfg(unix)]
 #[test]
-fn a_linked_agents_md_hands_out_no_file_of_the_users() {
+fn a_linked_agents_md_reveals_no_file_of_the_user() {
     let place = Place::new();
     place.write(".ssh/id", "PRIVATE\n");
     std::os::unix::fs::symlink(place.home.join(".ssh/id"), place.project.join("AGENTS.md")).unwrap();
@@ -179,7 +179,8 @@ async fn agents_md_is_there_again_after_every_compaction() {
     assert!(asked.iter().all(|request| request.system.contains("Always answer in rhyme.")));
 }
 
-/// Skills of the home, the project and the configuration reach the model of a configured agent, and its text on demand.
+/// Skills of the home, the project and the configuration reach the model of a configured agent, and their text on
+/// demand.
 #[tokio::test]
 async fn a_configured_agent_has_the_skills_of_its_places() {
     let place = Place::new();
@@ -202,26 +203,26 @@ async fn a_configured_agent_has_the_skills_of_its_places() {
     for name in ["homely", "local", "named"] {
         assert!(described.contains(&format!("About {name}.")), "{described}");
     }
-    // An agent that is without the tool is not told of them.
+    // The list of skills is part of the tool's description.
     place.write(".config/plimsoll/config.toml", "[agents.build.tools]\nskill = false\n");
     assert!(place.agent("build").profile.tools.get("skill").is_none());
 }
 
-/// What a user is told when a session of this agent is opened.
+/// Returns the notices when a session of this agent is opened.
 async fn notices(mut agent: Agent) -> Vec<String> {
-    let told: Arc<Mutex<Vec<String>>> = Arc::default();
-    let sink = Arc::clone(&told);
+    let output: Arc<Mutex<Vec<String>>> = Arc::default();
+    let sink = Arc::clone(&output);
     agent.events = Arc::new(move |event: &Event| {
         if let Event::Notice { text } = event {
             sink.lock().unwrap().push(text.clone());
         }
     });
     agent.begin("").await.unwrap().close().await.unwrap();
-    std::mem::take(&mut *told.lock().unwrap())
+    std::mem::take(&mut *output.lock().unwrap())
 }
 
 #[tokio::test]
-async fn instructions_that_the_model_is_not_told_are_told_to_the_user() {
+async fn instructions_missing_from_the_prompt_are_reported_to_the_user() {
     let place = Place::new();
     place.write("repository/AGENTS.md", &format!("root: {}", "é".repeat(150_000)));
     place.write("repository/part/AGENTS.md", "part: never seen\n");
@@ -232,29 +233,35 @@ async fn instructions_that_the_model_is_not_told_are_told_to_the_user() {
         notices(agent).await,
         [
             format!(
-                "the model is told 200000 of the 300006 bytes in `{}`: all instructions together may have 200000",
+                "only 200000 of the 300006 bytes of `{}` are included in the system prompt: the limit for all instructions is 200000",
                 place.home.join("repository/AGENTS.md").display()
             ),
             format!(
-                "the model is told 0 of the 16 bytes in `{}`: all instructions together may have 200000",
+                "only 0 of the 16 bytes of `{}` are included in the system prompt: the limit for all instructions is 200000",
                 place.project.join("AGENTS.md").display()
             ),
         ]
     );
-    // What fits is not worth a word.
+    // Nothing is reported for files that fit.
     place.write("repository/AGENTS.md", "root: short\n");
     assert_eq!(notices(place.agent("build")).await, [""; 0]);
 }
 
 #[tokio::test]
-async fn an_instruction_file_that_is_no_file_is_told() {
+async fn an_instruction_file_that_is_not_a_regular_file_is_reported() {
     type Make = fn(&std::path::Path);
     let cases: [(&str, Make); 5] = [
         ("it is a folder", |path| std::fs::create_dir(path).unwrap()),
-        ("it leads nowhere: No such file", |path| std::os::unix::fs::symlink("missing.md", path).unwrap()),
-        ("it leads nowhere: Too many levels", |path| std::os::unix::fs::symlink("AGENTS.md", path).unwrap()),
-        ("it leads out of the project", |path| std::os::unix::fs::symlink("/etc/hostname", path).unwrap()),
-        ("it is no regular file", |path| {
+        ("its target cannot be read: No such file", |path| {
+            std::os::unix::fs::symlink("missing.md", path).unwrap();
+        }),
+        ("its target cannot be read: Too many levels", |path| {
+            std::os::unix::fs::symlink("AGENTS.md", path).unwrap();
+        }),
+        ("it points outside of the project", |path| {
+            std::os::unix::fs::symlink("/etc/hostname", path).unwrap();
+        }),
+        ("not a regular file", |path| {
             let _listener = std::os::unix::net::UnixListener::bind(path).unwrap();
         }),
     ];
@@ -263,15 +270,19 @@ async fn an_instruction_file_that_is_no_file_is_told() {
         place.write("repository/part/CLAUDE.md", "be brief\n");
         make(&place.project.join("AGENTS.md"));
         let agent = place.agent("build");
-        // What comes next in its place is read.
+        // The next file is read.
         assert!(agent.profile.system.iter().any(|text| text.contains("be brief")), "{problem}");
-        let told = notices(agent).await;
-        assert_eq!(told.len(), 1, "{problem}: {told:?}");
-        assert!(told[0].contains("AGENTS.md` says: ") && told[0].contains(problem), "{problem}: {told:?}");
+        let output = notices(agent).await;
+        assert_eq!(output.len(), 1, "{problem}: {output:?}");
+        assert!(
+            output[0].contains("AGENTS.md` is not included in the system prompt: ")
+                && output[0].contains(problem),
+            "{problem}: {output:?}"
+        );
     }
 }
 
-/// One stray byte does not cost the rest of the rules.
+/// An invalid byte does not hide the other rules.
 #[tokio::test]
 async fn an_instruction_file_with_a_stray_byte_is_read() {
     let place = Place::new();
@@ -282,45 +293,50 @@ async fn an_instruction_file_with_a_stray_byte_is_read() {
     assert_eq!(notices(agent).await, [""; 0]);
 }
 
-/// Root reads everything; what it is told is tried by the cases of `an_instruction_file_that_is_no_file_is_told`.
+/// Root can read everything; `an_instruction_file_that_is_not_a_regular_file_is_reported` covers the message.
 #[tokio::test]
-async fn an_instruction_file_that_cannot_be_read_is_told() {
+async fn an_unreadable_instruction_file_is_reported() {
     use std::os::unix::fs::PermissionsExt;
     let place = Place::new();
     place.write("repository/part/AGENTS.md", "be brief\n");
     let file = place.project.join("AGENTS.md");
     std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o000)).unwrap();
     if std::fs::read(&file).is_ok() {
-        // Root reads everything, but for a few files that the kernel itself keeps.
+        // Root can read everything except a few files of the kernel.
         println!("skipped: this user can read every file");
         return;
     }
-    let told = notices(place.agent("build")).await;
-    assert_eq!(told.len(), 1, "{told:?}");
-    assert!(told[0].contains("AGENTS.md` says, which cannot be read: Permission denied"), "{told:?}");
+    let output = notices(place.agent("build")).await;
+    assert_eq!(output.len(), 1, "{output:?}");
+    assert!(
+        output[0].contains(
+            "AGENTS.md` is not included in the system prompt because it cannot be read: Permission denied"
+        ),
+        "{output:?}"
+    );
 }
 
 #[tokio::test]
-async fn hooks_with_grants_that_may_run_code_of_a_project_are_told_unless_it_is_trusted() {
+async fn hooks_with_grants_that_may_run_project_code_are_reported_unless_it_is_trusted() {
     let place = Place::new();
     let plain = |command: &str| format!("[[hooks]]\nevent = \"tool.after\"\ncommand = {command}\n");
     let hooks = |command: &str| format!("{}network = true\n", plain(command));
     let own = ".config/plimsoll/config.toml";
     place.write(own, &format!("{}{}", hooks(r#"["make", "check"]"#), hooks(r#"["/usr/bin/logger", "-t"]"#)));
-    let told = notices(place.agent("build")).await;
-    assert_eq!(told.len(), 1, "{told:?}");
+    let output = notices(place.agent("build")).await;
+    assert_eq!(output.len(), 1, "{output:?}");
     assert!(
-        told[0].contains("this project is not trusted") && told[0].contains(": `make check`;"),
-        "{told:?}"
+        output[0].contains("this project is not trusted") && output[0].contains(": `make check`;"),
+        "{output:?}"
     );
-    // Without grants a hook gets no further than a command of the agent.
+    // Without grants a hook has no more access than a command of the agent.
     place.write(own, &plain(r#"["make", "check"]"#));
     let is_confined = Sandbox::new(SandboxConfig::default()).confinement().holds(Guard::Writes);
     assert_eq!(notices(place.agent("build")).await.is_empty(), is_confined);
-    // Absolute paths outside of the project are the user's own.
+    // Absolute paths outside the project are the user's own.
     place.write(own, &hooks(r#"["/usr/bin/logger", "-t"]"#));
     assert_eq!(notices(place.agent("build")).await, [""; 0]);
-    // What a person has trusted may run.
+    // A trusted project's code may run.
     place.write(own, &hooks(r#"["make", "check"]"#));
     place.write("repository/part/plimsoll.toml", "permissions.bash = \"allow\"\n");
     assert_eq!(notices(place.agent("build")).await.len(), 1);

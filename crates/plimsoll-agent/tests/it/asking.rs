@@ -1,4 +1,4 @@
-//! A person who is asked.
+//! Questions to the user.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::mcp::fake::local;
 use crate::support::{Dock, run};
 
-/// Answers as it was told to, in order, and remembers what it was asked; without an answer it never does.
+/// Returns prepared answers in order, and records the questions. Without an answer it never returns.
 #[derive(Default)]
 struct Person {
     answers: Mutex<Vec<PermissionAnswer>>,
@@ -55,11 +55,11 @@ async fn bash(dock: &Dock, talk: &mut plimsoll_agent::Conversation, command: &st
 }
 
 #[tokio::test]
-async fn what_no_rule_decides_is_asked_with_exactly_what_would_run() {
+async fn a_question_shows_exactly_what_would_run() {
     let (dock, person) = asked_dock([PermissionAnswer::Once, PermissionAnswer::No { words: None }]);
     let talk = &mut dock.begin().await;
     assert_eq!(bash(&dock, talk, "echo one").await.trim(), "one");
-    assert!(bash(&dock, talk, "echo two; echo three").await.contains("the user was asked and said no"));
+    assert!(bash(&dock, talk, "echo two; echo three").await.contains("the user declined"));
     let asked = person.asked.lock().unwrap();
     assert_eq!(asked[0].what, "echo one");
     assert_eq!((asked[0].always.tool.as_str(), asked[0].always.pattern.as_str()), ("bash", "echo *"));
@@ -74,7 +74,7 @@ async fn what_no_rule_decides_is_asked_with_exactly_what_would_run() {
 }
 
 #[tokio::test]
-async fn what_is_asked_is_whole_however_long_it_is() {
+async fn a_question_shows_the_whole_call() {
     let no = || PermissionAnswer::No { words: None };
     let (mut dock, person) = asked_dock([no(), no(), no()]);
     dock.agent.model.limits = Some(Limits::new(400_000, 4_000));
@@ -84,7 +84,7 @@ async fn what_is_asked_is_whole_however_long_it_is() {
     let command = "echo one; ".repeat(5_000);
     let talk = &mut dock.begin().await;
     dock.server.push_all([
-        // A change of a file that was not read is not asked about.
+        // A change of a file that was not read is rejected without a question.
         Reply::new().call("call_0", "read", json!({ "path": "long.txt", "limit": 10 })),
         Reply::new()
             .call("call_1", "write", json!({ "path": "long.txt", "content": new }))
@@ -122,13 +122,13 @@ async fn always_holds_for_calls_like_it_in_this_conversation_only() {
     assert_eq!(bash(&dock, talk, "echo one").await.trim(), "one");
     assert_eq!(bash(&dock, talk, "echo two").await.trim(), "two");
     assert_eq!(person.asked.lock().unwrap().len(), 1, "the second was not asked");
-    assert!(bash(&dock, talk, "echo one; ls").await.contains("said no: use make"));
+    assert!(bash(&dock, talk, "echo one; ls").await.contains("declined: use make"));
     let other = &mut dock.begin().await;
     assert!(bash(&dock, other, "echo one").await.starts_with("Denied:"));
 }
 
 #[tokio::test]
-async fn what_a_rule_denies_is_not_asked() {
+async fn denied_calls_are_not_asked_about() {
     let (mut dock, person) = asked_dock([PermissionAnswer::Always]);
     let mut rule = plimsoll_agent::parse_allow("bash:rm *", None).unwrap();
     rule.action = plimsoll_config::Action::Deny;
@@ -139,7 +139,7 @@ async fn what_a_rule_denies_is_not_asked() {
 }
 
 #[tokio::test]
-async fn reading_outside_the_project_is_asked_with_the_path_that_is_meant() {
+async fn a_question_about_reading_outside_shows_the_real_path() {
     let (dock, person) = asked_dock([PermissionAnswer::Once]);
     let secret = dock.folder.path().canonicalize().unwrap().join("secret.txt");
     std::fs::write(&secret, "hidden").unwrap();
@@ -152,12 +152,12 @@ async fn reading_outside_the_project_is_asked_with_the_path_that_is_meant() {
     run(talk, "Do it").await;
     assert!(dock.server.last().unwrap().result("call_1").unwrap().contains("hidden"));
     let asked = person.asked.lock().unwrap();
-    assert_eq!(asked[0].why, "it lies outside the project");
+    assert_eq!(asked[0].why, "it is outside the project");
     assert!(asked[0].what.contains("link.txt (which is ") && asked[0].what.contains("secret.txt"));
 }
 
 #[tokio::test]
-async fn a_question_that_is_cancelled_is_over_and_nothing_runs() {
+async fn a_cancelled_question_runs_nothing() {
     let (dock, _) = asked_dock([]);
     let talk = &mut dock.begin().await;
     dock.server.push_all([Reply::new().call("call_1", "bash", json!({ "command": "touch made" }))]);
@@ -175,9 +175,9 @@ async fn a_question_that_is_cancelled_is_over_and_nothing_runs() {
     assert!(!dock.folder.path().join("project/made").exists());
 }
 
-/// A person said yes to a change of a file that the model had not read, and it failed.
+/// The user permitted a change of a file that the model had not read, and it failed.
 #[tokio::test]
-async fn nobody_is_asked_about_a_change_that_would_fail() {
+async fn the_user_is_not_asked_about_a_change_that_would_fail() {
     let (dock, person) = asked_dock([]);
     dock.write("a.txt", "one\ntwo\none\n");
     let talk = &mut dock.begin().await;
@@ -194,7 +194,7 @@ async fn nobody_is_asked_about_a_change_that_would_fail() {
     assert!(last.result("call_1").unwrap().contains("you have not read it"), "{}", last.outline());
     assert!(last.result("call_3").unwrap().contains("found 2 times"), "{:?}", last.result("call_3"));
     assert!(person.asked.lock().unwrap().is_empty());
-    // Nor about an address that a yes would not open.
+    // Nor is an address that permission would not open.
     let fetch = json!({ "url": "http://127.0.0.1:9/tides" });
     dock.server
         .push_all([Reply::new().call("call_4", "webfetch", fetch), Reply::new().text("It is closed.")]);
@@ -202,7 +202,7 @@ async fn nobody_is_asked_about_a_change_that_would_fail() {
     let last = dock.server.last().unwrap();
     assert!(last.result("call_4").unwrap().contains("webfetch.hosts"), "{}", last.outline());
     assert!(person.asked.lock().unwrap().is_empty());
-    // Whether a file is there that may not be read is not told instead of a question.
+    // The existence of a file that may not be read is not revealed.
     let (dock, person) = asked_dock([PermissionAnswer::No { words: None }]);
     let outside = tempfile::NamedTempFile::new().unwrap();
     let write = json!({ "path": outside.path(), "content": "x" });

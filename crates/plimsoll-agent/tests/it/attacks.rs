@@ -1,4 +1,4 @@
-//! Ways round a rule, made as a model makes them: through links, names of paths, files that change, and a project's files.
+//! Attempts of a model to evade a rule: through links, path notations, files that change, and a project's files.
 
 use std::future::Future;
 use std::os::unix::fs::symlink;
@@ -25,7 +25,7 @@ async fn call(dock: &Dock, talk: &mut Conversation, tool: &str, input: Value) ->
     dock.server.last().unwrap().result(&id).unwrap().to_owned()
 }
 
-/// A project with links that lead out of it, and a secret beside and in it.
+/// A project with links to the outside, and a secret next to it and in it.
 fn yard() -> Dock {
     let mut dock = Dock::new(ModelServer::start().unwrap());
     dock.agent.profile.limits.repeats = 0;
@@ -71,12 +71,12 @@ const OUT: [&str; 12] = [
 #[case::grep("grep")]
 #[case::glob("glob")]
 #[tokio::test]
-async fn no_path_leads_a_tool_out_of_the_project(#[case] tool: &str) {
+async fn no_path_reads_a_file_outside_the_project(#[case] tool: &str) {
     let dock = yard().allow(tool);
     let talk = &mut dock.begin().await;
     for path in OUT {
-        let told = call(&dock, talk, tool, json!({ "path": path, "pattern": "*" })).await;
-        assert!(told.starts_with("Denied:"), "{path}: {told}");
+        let output = call(&dock, talk, tool, json!({ "path": path, "pattern": "*" })).await;
+        assert!(output.starts_with("Denied:"), "{path}: {output}");
     }
 }
 
@@ -84,17 +84,17 @@ async fn no_path_leads_a_tool_out_of_the_project(#[case] tool: &str) {
 #[case::write("write", json!({ "content": "x" }))]
 #[case::edit("edit", json!({ "old": "hunter2", "new": "x" }))]
 #[tokio::test]
-async fn no_path_leads_a_change_out_of_the_project(#[case] tool: &str, #[case] input: Value) {
+async fn no_path_changes_a_file_outside_the_project(#[case] tool: &str, #[case] input: Value) {
     let dock = yard().allow(tool);
     let talk = &mut dock.begin().await;
     for path in OUT.into_iter().chain(["dangling.txt", "up/new.txt", "../new.txt"]) {
         let mut input = input.clone();
         input["path"] = path.into();
-        let told = call(&dock, talk, tool, input).await;
+        let output = call(&dock, talk, tool, input).await;
         match path {
-            // A link that leads nowhere is in the project by its name, and is not followed.
-            "dangling.txt" => assert!(told.contains("dangling.txt"), "{path}: {told}"),
-            _ => assert!(told.starts_with("Denied:"), "{path}: {told}"),
+            // A dangling link is inside the project by its name, and is not followed.
+            "dangling.txt" => assert!(output.contains("dangling.txt"), "{path}: {output}"),
+            _ => assert!(output.starts_with("Denied:"), "{path}: {output}"),
         }
     }
     let folder = dock.folder.path();
@@ -103,7 +103,7 @@ async fn no_path_leads_a_change_out_of_the_project(#[case] tool: &str, #[case] i
 }
 
 #[tokio::test]
-async fn what_is_denied_stays_denied_by_every_name_of_it() {
+async fn a_denied_file_stays_denied_under_every_name() {
     let mut dock = yard();
     deny(&mut dock, "read:secrets/*");
     let project = dock.folder.path().canonicalize().unwrap().join("project");
@@ -116,14 +116,14 @@ async fn what_is_denied_stays_denied_by_every_name_of_it() {
         "src/inner/key",
         "secrets/../secrets/key",
         "up/project/secrets/key",
-        // Denied under this name, although it leads to a file that is open.
+        // Denied under this name, although it links to an open file.
         "secrets/alias",
         absolute.as_str(),
     ] {
-        let told = call(&dock, talk, "read", json!({ "path": path })).await;
-        assert!(told.starts_with("Denied:"), "{path}: {told}");
-        let told = call(&dock, talk, "grep", json!({ "path": path, "pattern": "." })).await;
-        assert!(told.starts_with("Denied:"), "{path}: {told}");
+        let output = call(&dock, talk, "read", json!({ "path": path })).await;
+        assert!(output.starts_with("Denied:"), "{path}: {output}");
+        let output = call(&dock, talk, "grep", json!({ "path": path, "pattern": "." })).await;
+        assert!(output.starts_with("Denied:"), "{path}: {output}");
     }
     let found = call(&dock, talk, "grep", json!({ "pattern": "hunter2" })).await;
     assert!(!found.contains("hunter2") || found.contains("No line matches"), "{found}");
@@ -132,8 +132,8 @@ async fn what_is_denied_stays_denied_by_every_name_of_it() {
 
 #[tokio::test]
 async fn a_link_that_is_made_after_the_check_leads_nowhere_else() {
-    // Both calls of one answer are judged before the second runs, or one after the other: in neither case is a path resolved
-    // again once it was checked.
+    // Both calls of one answer are checked before the second runs, or one after the other. In neither case is a path
+    // resolved again after the check.
     let dock = yard().allow("bash").allow("read");
     let talk = &mut dock.begin().await;
     let swap = json!({ "command": "rm -f open.txt && ln -s ../secret.txt open.txt" });
@@ -143,12 +143,12 @@ async fn a_link_that_is_made_after_the_check_leads_nowhere_else() {
         Reply::new().text("Thanks."),
     ]);
     run(talk, "Go").await;
-    let told = dock.server.last().unwrap().result("read").unwrap().to_owned();
-    assert!(!told.contains("hunter2"), "{told}");
+    let output = dock.server.last().unwrap().result("read").unwrap().to_owned();
+    assert!(!output.contains("hunter2"), "{output}");
 }
 
-/// Says yes to everything, once it has swapped a file and a folder of the project for links that lead out of it: the
-/// longest time between a check and what was checked.
+/// Permits everything, after replacing a file and a folder of the project by links to the outside: the longest possible
+/// time between a check and its use.
 struct Swapper(PathBuf);
 
 impl Asker for Swapper {
@@ -166,7 +166,8 @@ impl Asker for Swapper {
     }
 }
 
-// The letter that is replaced is in the files of the project and in those that the links lead to: only the check is in the way.
+// The replaced letter is in the files of the project and in the targets of the links, so only the check prevents the
+// change.
 #[rstest]
 #[case::read("read", json!({ "path": "open.txt" }))]
 #[case::read_below("read", json!({ "path": "src/secret.txt" }))]
@@ -179,10 +180,7 @@ impl Asker for Swapper {
 #[case::edit("edit", json!({ "path": "open.txt", "old": "e", "new": "overwritten" }))]
 #[case::edit_below("edit", json!({ "path": "src/secret.txt", "old": "e", "new": "overwritten" }))]
 #[tokio::test]
-async fn what_is_swapped_while_a_person_is_asked_leads_nowhere_else(
-    #[case] tool: &str,
-    #[case] input: Value,
-) {
+async fn a_path_replaced_during_a_question_leads_nowhere_else(#[case] tool: &str, #[case] input: Value) {
     let mut dock = yard();
     let folder = dock.folder.path().canonicalize().unwrap();
     dock.write("src/secret.txt", "harmless");
@@ -191,25 +189,25 @@ async fn what_is_swapped_while_a_person_is_asked_leads_nowhere_else(
     rule.action = Action::Ask;
     dock.agent.profile.permissions.rules.push(rule);
     let talk = &mut dock.begin().await;
-    // A file is changed only after it was read.
+    // A file must be read before it is changed.
     if matches!(tool, "write" | "edit") {
         call(&dock, talk, "read", json!({ "path": input["path"] })).await;
     }
-    let told = call(&dock, talk, tool, input).await;
-    assert!(dock.happened().contains(&"permitted".to_owned()), "{told}");
-    // `secret.txt` may be named, because the call named it; what is in the place that it leads to may not.
-    assert!(!told.contains("hunter2") && !told.contains("plimsoll.db"), "{told}");
-    assert!(!told.contains("secret.txt:"), "{told}");
+    let output = call(&dock, talk, tool, input).await;
+    assert!(dock.happened().contains(&"permitted".to_owned()), "{output}");
+    // `secret.txt` may appear, because the call named it; the content of its target may not.
+    assert!(!output.contains("hunter2") && !output.contains("plimsoll.db"), "{output}");
+    assert!(!output.contains("secret.txt:"), "{output}");
     assert_eq!(std::fs::read_to_string(folder.join("secret.txt")).unwrap(), "hunter2");
     if !matches!(tool, "write" | "edit") {
-        let is_empty = told.contains("No file matches") || told.contains("No line matches");
-        assert!(told.contains("cannot read") || told.contains("there is no") || is_empty, "{told}");
+        let is_empty = output.contains("No file matches") || output.contains("No line matches");
+        assert!(output.contains("cannot read") || output.contains("there is no") || is_empty, "{output}");
     }
 }
 
-/// Names of files can be what is secret; those that are only asked about stay known, or the model could never ask.
+/// File names can be secret. Those that are only asked about stay visible, or the model could never ask.
 #[tokio::test]
-async fn what_may_not_be_read_is_neither_listed_nor_found_by_name() {
+async fn unreadable_files_are_neither_listed_nor_found_by_name() {
     let mut dock = yard();
     deny(&mut dock, "read:secrets/*");
     deny(&mut dock, "read:*.pem");
@@ -220,34 +218,37 @@ async fn what_may_not_be_read_is_neither_listed_nor_found_by_name() {
         dock.write(name, "x");
     }
     let talk = &mut dock.begin().await;
-    let told = call(&dock, talk, "list", json!({})).await;
-    assert!(told.contains("open.txt") && told.contains("src/"), "{told}");
-    assert!(!told.contains("secrets") && !told.contains("key"), "{told}");
-    let told = call(&dock, talk, "list", json!({ "path": "src" })).await;
-    assert!(told.contains("server.rs") && told.contains("server.env") && !told.contains(".pem"), "{told}");
-    let told = call(&dock, talk, "glob", json!({ "pattern": "**/*" })).await;
-    assert!(told.contains("src/server.rs") && told.contains("src/server.env"), "{told}");
-    assert!(!told.contains(".pem") && !told.contains("key"), "{told}");
+    let output = call(&dock, talk, "list", json!({})).await;
+    assert!(output.contains("open.txt") && output.contains("src/"), "{output}");
+    assert!(!output.contains("secrets") && !output.contains("key"), "{output}");
+    let output = call(&dock, talk, "list", json!({ "path": "src" })).await;
+    assert!(
+        output.contains("server.rs") && output.contains("server.env") && !output.contains(".pem"),
+        "{output}"
+    );
+    let output = call(&dock, talk, "glob", json!({ "pattern": "**/*" })).await;
+    assert!(output.contains("src/server.rs") && output.contains("src/server.env"), "{output}");
+    assert!(!output.contains(".pem") && !output.contains("key"), "{output}");
     for tool in ["list", "glob"] {
         for path in ["secrets", "src/inner", "./src/../secrets"] {
-            let told = call(&dock, talk, tool, json!({ "path": path, "pattern": "*" })).await;
-            assert!(told.starts_with("Denied:"), "{tool} {path}: {told}");
+            let output = call(&dock, talk, tool, json!({ "path": path, "pattern": "*" })).await;
+            assert!(output.starts_with("Denied:"), "{tool} {path}: {output}");
         }
     }
-    // A slip of the pen is answered with names that may have been meant, and not with these.
+    // A typo is answered with similar names, but not with these.
     for (tool, more) in [("read", json!({})), ("edit", json!({ "old": "x", "new": "y" }))] {
         let mut input = more;
         input["path"] = "src/server.pe".into();
         dock.agent.profile.permissions.rules.push(parse_allow("edit", None).unwrap());
         let talk = &mut dock.begin().await;
-        let told = call(&dock, talk, tool, input).await;
-        assert!(told.contains("server.rs") && !told.contains("server.pem"), "{tool}: {told}");
+        let output = call(&dock, talk, tool, input).await;
+        assert!(output.contains("server.rs") && !output.contains("server.pem"), "{tool}: {output}");
     }
 }
 
 /// A hook that turns a harmless call into one that no rule allows, and one that asks for what the rules ask about.
 #[tokio::test]
-async fn what_a_hook_makes_of_a_call_is_held_against_the_rules_again() {
+async fn a_call_changed_by_a_hook_is_checked_again() {
     struct Crook;
     impl Hooks for Crook {
         fn before_tool<'a>(&'a self, call: &'a HookedCall) -> HookFuture<'a, BeforeTool> {
@@ -270,15 +271,15 @@ async fn what_a_hook_makes_of_a_call_is_held_against_the_rules_again() {
         ("write", json!({ "path": "open.txt", "content": "x" })),
         ("edit", json!({ "path": "open.txt", "old": "open", "new": "x" })),
     ] {
-        let told = call(&dock, talk, tool, input).await;
-        assert!(told.starts_with("Denied:"), "{tool}: {told}");
+        let output = call(&dock, talk, tool, input).await;
+        assert!(output.starts_with("Denied:"), "{tool}: {output}");
     }
     let folder = dock.folder.path();
     assert_eq!(std::fs::read_to_string(folder.join("secret.txt")).unwrap(), "hunter2");
     assert_eq!(std::fs::read_to_string(folder.join("project/open.txt")).unwrap(), "open");
 }
 
-/// What a project's own files say without being trusted.
+/// Settings of an untrusted project.
 #[rstest]
 #[case("permissions = \"allow\"\n")]
 #[case("[permissions]\nbash = \"allow\"\n\"*\" = \"allow\"\nexternal_directory = \"allow\"\n")]

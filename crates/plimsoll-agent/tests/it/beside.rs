@@ -1,4 +1,4 @@
-//! Hooks and MCP servers run beside the agent, in the sandbox of its commands: code that a command has changed gets no further
+//! Hooks and MCP servers run in the sandbox of the agent's commands: code that a command has changed has no more access
 //! through them than the command itself.
 
 use std::io::ErrorKind;
@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::mcp::fake;
 use crate::support::{Dock, run};
 
-/// A project with a hook or a server, a folder beside it, and a listener: what changed code tries to reach.
+/// A project with a hook or a server, a folder next to it, and a listener: targets of changed code.
 struct Yard {
     dock: Dock,
     outside: PathBuf,
@@ -49,7 +49,7 @@ impl Yard {
         yard
     }
 
-    /// What the commands of the cases may name. All of it does nothing.
+    /// Files that the cases may name. They have no effect.
     fn furnish(&self) {
         let project = self.project();
         for folder in ["sub", "parts", "bin", "pkg", "tools", "lib"] {
@@ -89,7 +89,7 @@ impl Yard {
         &self.dock.agent.directory
     }
 
-    /// The project's and the outer folder's path in the places of `PROJECT` and `OUT`.
+    /// Replaces `PROJECT` and `OUT` by the paths of the project and the outer folder.
     fn placed(&self, text: &str) -> String {
         text.replace("PROJECT", self.project().to_str().unwrap())
             .replace("OUT", self.outside.to_str().unwrap())
@@ -103,7 +103,7 @@ impl Yard {
         self.dock.agent.hooks = vec![Arc::new(hook)];
     }
 
-    /// A program that leaves its mark in the project and tries to get out of it.
+    /// A program that leaves a mark in the project and tries to get out of it.
     fn payload(&self) -> String {
         let port = self.listener.local_addr().unwrap().port();
         self.placed(&format!(
@@ -169,8 +169,8 @@ fn has_program(name: &str) -> bool {
 const SHELL: &str = "cp pay";
 const PYTHON: &str = "echo 'import os; os.system(\"bash PROJECT/pay\")' >";
 
-/// The command of a hook, and what an agent does to make it run other code; `pay` is that code. The first shapes are those that
-/// escaped while commands were compared with what they had been.
+/// The command of a hook, and how an agent makes it run other code; `pay` is that code. The first cases are those that
+/// escaped while the files of commands were compared.
 #[rstest]
 #[case::git_fsmonitor(&["git", "status"], "git config core.fsmonitor ./pay")]
 #[case::git_alias(&["git", "check"], "git config alias.check '!./pay'")]
@@ -227,7 +227,7 @@ const PYTHON: &str = "echo 'import os; os.system(\"bash PROJECT/pay\")' >";
 #[case::node_folder(&["node", "sub"], "NODE sub/index.js")]
 #[case::npm(&["npm", "run", "--silent", "check"], "echo '{\"scripts\": {\"check\": \"./pay\"}}' > package.json")]
 #[tokio::test]
-async fn code_of_a_hook_that_a_command_changed_gets_no_further_than_the_command(
+async fn changed_code_of_a_hook_has_no_more_access_than_the_command(
     #[case] command: &[&str],
     #[case] act: &str,
 ) {
@@ -256,7 +256,7 @@ async fn code_of_a_hook_that_a_command_changed_gets_no_further_than_the_command(
 #[case::off(Grants::default().unconfined(true), SandboxMode::Auto, [true, true])]
 #[case::all_off(Grants::default(), SandboxMode::Off, [true, true])]
 #[tokio::test]
-async fn a_hook_and_a_server_have_what_is_granted_to_them(
+async fn a_hook_and_a_server_have_their_grants(
     #[case] grants: Grants,
     #[case] mode: SandboxMode,
     #[case] reached: [bool; 2],
@@ -285,7 +285,7 @@ async fn a_hook_and_a_server_have_what_is_granted_to_them(
     }
 }
 
-/// Gives the agent one server, `t`.
+/// Adds a server `t` to the agent.
 fn serve(dock: &mut Dock, command: &[&str], grants: Grants) {
     let McpServer { connection: McpConnection::Local { environment, .. }, .. } = fake::local("well", &[])
     else {
@@ -314,17 +314,17 @@ async fn a_server_that_a_command_changed_gets_no_further_than_the_command() {
     let payload = yard.payload() + &start;
     yard.call(talk, "bash", json!({ "command": format!("cat > srv.sh <<'END'\n{payload}END") })).await;
     yard.call(talk, "t_die", json!({})).await;
-    // It is started again, with the changed script.
+    // It is restarted with the changed script.
     assert_eq!(yard.call(talk, "t_echo", json!({"text": "back"})).await.trim(), "back");
     assert!(yard.has_run() && !yard.has_written() && !yard.has_connected());
-    // The same for one that is started in a later conversation.
+    // Like one that is started in a later conversation.
     let talk = &mut yard.dock.begin().await;
     assert_eq!(yard.call(talk, "t_echo", json!({"text": "later"})).await.trim(), "later");
     assert!(!yard.has_written() && !yard.has_connected());
 }
 
 #[tokio::test]
-async fn a_confined_hook_or_server_that_fails_says_so_and_names_the_settings() {
+async fn a_failed_confined_hook_or_server_names_the_settings_that_grant_more() {
     if !can() {
         return;
     }
@@ -337,10 +337,10 @@ async fn a_confined_hook_or_server_that_fails_says_so_and_names_the_settings() {
     assert_eq!(
         yard.failures(),
         [
-            "it has ended (exit status: 7); its last words: no route to the registry (confined to the project: \
+            "it has ended (exit status: 7); its last output: no route to the registry (confined to the project: \
              `unix_sockets = true` or `write = [\"PATH\"]` in `[mcp.t]` grants more)",
             "it failed (exit status: 7): no route to the registry (confined to the project: `network = true`, \
-             `unix_sockets = true` or `write = [\"PATH\"]` beside its `command` in `[[hooks]]` grants more)",
+             `unix_sockets = true` or `write = [\"PATH\"]` next to its `command` in `[[hooks]]` grants more)",
         ]
     );
     let mut yard = Yard::new();
@@ -350,7 +350,7 @@ async fn a_confined_hook_or_server_that_fails_says_so_and_names_the_settings() {
     assert_eq!(yard.failures(), ["it failed (exit status: 7): no route to the registry"]);
 }
 
-/// One of the user's secrets that a script of the project could pass on: the terminal of another program.
+/// A secret of the user that a script of the project could read: the terminal of another program.
 #[tokio::test]
 async fn the_store_and_devices_are_closed_to_hooks_and_servers_as_well() {
     if !can() {

@@ -1,4 +1,4 @@
-//! Work in the user's home: what is their own there is not changed without being asked about, nor by commands.
+//! Work in the user's home: their own files are not changed without asking, nor by commands.
 
 use plimsoll_agent::{Agent, Guard, RunOverrides, Sandbox, parse_allow};
 use plimsoll_config::SandboxConfig;
@@ -41,15 +41,15 @@ async fn call(place: &Place, agent: &Agent, tool: &str, input: Value) -> String 
 #[case::git(".gitconfig")]
 #[case::a_program_along_the_path(".local/bin/ls")]
 #[tokio::test]
-async fn what_is_the_users_own_is_written_by_a_rule_that_names_it_alone(#[case] path: &str) {
+async fn the_users_own_files_are_written_only_by_a_rule_that_names_them(#[case] path: &str) {
     let place = Place::new();
     let input = || json!({"path": path, "content": "evil"});
     for rules in [&["write"][..], &["all"], &["write:*", "external_directory"], &["write:~/*"]] {
-        let told = call(&place, &at_home(&place, rules), "write", input()).await;
-        assert!(told.starts_with("Denied"), "{rules:?}: {told}");
+        let reply = call(&place, &at_home(&place, rules), "write", input()).await;
+        assert!(reply.starts_with("Denied"), "{rules:?}: {reply}");
         assert!(!place.home.join(path).exists(), "{rules:?}");
     }
-    // From a project elsewhere in the home it is no different.
+    // From a project elsewhere in the home it is the same.
     let allow = vec![parse_allow("all", None).unwrap()];
     let agent = place.agent_in(&place.project, RunOverrides { allow, ..RunOverrides::default() }).unwrap();
     let outside = json!({"path": place.home.join(path), "content": "evil"});
@@ -82,17 +82,17 @@ async fn other_files_of_the_home_are_written_as_everywhere() {
 #[case::keys("echo x > .ssh/authorized_keys")]
 #[case::programs("mkdir -p .local/bin && echo x > .local/bin/ls")]
 #[tokio::test]
-async fn commands_do_not_reach_what_is_the_users_own(#[case] command: &str) {
+async fn commands_cannot_change_the_users_own_files(#[case] command: &str) {
     if !Sandbox::new(SandboxConfig::default()).confinement().holds(Guard::Writes) {
         println!("SKIPPED: this kernel cannot hold writes");
         return;
     }
     let place = Place::new();
     let agent = at_home(&place, &["bash"]);
-    let told = call(&place, &agent, "bash", json!({ "command": command })).await;
+    let reply = call(&place, &agent, "bash", json!({ "command": command })).await;
     assert!(
-        told.contains("denied") || told.contains("not permitted") || told.contains("cross-device"),
-        "{told}"
+        reply.contains("denied") || reply.contains("not permitted") || reply.contains("cross-device"),
+        "{reply}"
     );
     let read = |name: &str| std::fs::read_to_string(place.home.join(name)).unwrap();
     assert_eq!((read(".bashrc"), read(".local/share/plimsoll/trust.json")), ("old\n".into(), "old\n".into()));
@@ -105,7 +105,7 @@ async fn commands_do_not_reach_what_is_the_users_own(#[case] command: &str) {
     ] {
         assert!(!place.home.join(name).exists(), "{name}");
     }
-    // What is not theirs is worked on.
+    // Other files can be changed.
     call(
         &place,
         &agent,
@@ -118,19 +118,40 @@ async fn commands_do_not_reach_what_is_the_users_own(#[case] command: &str) {
 }
 
 #[tokio::test]
-async fn it_is_told_to_the_person_and_to_the_model() {
+async fn closed_files_are_reported_to_the_user_and_the_model() {
     let place = Place::new();
     let agent = at_home(&place, &["bash"]);
-    let told = agent.notices.join("\n");
-    assert!(
-        told.contains("holds files of your own") && told.contains("work in a folder of its own"),
-        "{told}"
-    );
+    let reply = agent.notices.join("\n");
+    assert!(reply.contains("contains your own files") && reply.contains("work in a subdirectory"), "{reply}");
     call(&place, &agent, "bash", json!({"command": "true"})).await;
     let sent = place.server.last().unwrap().body.to_string();
     let is_held = Sandbox::new(SandboxConfig::default()).confinement().holds(Guard::Writes);
-    assert_eq!(sent.contains("In this project commands cannot make new files"), is_held);
-    // A project beside all that is like any other.
+    assert_eq!(sent.contains("In this project commands cannot create files"), is_held);
+    // A project outside is like any other.
     let agent = place.agent("build");
-    assert!(!agent.notices.iter().any(|told| told.contains("of your own")), "{:?}", agent.notices);
+    assert!(!agent.notices.iter().any(|reply| reply.contains("your own files")), "{:?}", agent.notices);
+}
+
+/// The data folder is a link, as on another disk. It is dangling when the agent is set up.
+#[tokio::test]
+async fn sessions_are_closed_to_commands_where_a_link_leads_to_them() {
+    if !Sandbox::new(SandboxConfig::default()).confinement().holds(Guard::Reads) {
+        println!("SKIPPED: this kernel cannot hold reads");
+        return;
+    }
+    let place = Place::new();
+    std::fs::create_dir_all(place.home.join(".local/share")).unwrap();
+    std::os::unix::fs::symlink("../../disk/sessions", place.home.join(".local/share/plimsoll")).unwrap();
+    let allow = vec![parse_allow("bash", None).unwrap()];
+    let agent = place.agent_in(&place.project, RunOverrides { allow, ..RunOverrides::default() }).unwrap();
+    let real = place.home.join("disk/sessions");
+    std::fs::create_dir_all(real.join("spill")).unwrap();
+    let names = ["plimsoll.db", "plimsoll.db-wal", "plimsoll.db-newest", "trust.json", "spill/text"];
+    names.iter().for_each(|name| std::fs::write(real.join(name), "secret").unwrap());
+    for folder in [real, place.home.join(".local/share/plimsoll")] {
+        let command =
+            format!("cd '{}' && for name in {}; do cat $name; done", folder.display(), names.join(" "));
+        let output = call(&place, &agent, "bash", json!({ "command": command })).await;
+        assert!(!output.contains("secret") && output.matches("denied").count() == names.len(), "{output}");
+    }
 }

@@ -1,4 +1,4 @@
-//! Compaction in motion, and the failures that other systems are known for.
+//! Compaction in operation, and known failures of other systems.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ fn dock(wire: Wire, server: ModelServer) -> Dock {
     dock
 }
 
-/// Turns until something was compacted, ten at most.
+/// Number of turns until a compaction, at most ten.
 async fn until_compacted(dock: &Dock, conversation: &mut Conversation) -> usize {
     for turn in 0..10 {
         run(conversation, &format!("Read it 3 times, round r{turn}")).await;
@@ -65,12 +65,12 @@ async fn r114_r115_a_compaction_is_a_marker_and_a_summary_of_the_compaction_agen
     assert!(summary.info.tokens.is_some(), "what the summary was charged for is recorded with it");
 }
 
-/// The report of a run told a third more than what was stored with its session.
+/// The report of a run showed a third more than was stored with its session.
 #[rstest]
 #[case::taken(SUMMARY)]
 #[case::not_taken("")]
 #[tokio::test]
-async fn what_a_session_cost_is_what_its_runs_were_charged(#[case] summary: &'static str) {
+async fn the_cost_of_a_session_equals_the_charges_of_its_runs(#[case] summary: &'static str) {
     let reads = reader();
     let answer = move |request: &Captured| match is_summary(request) {
         true => Reply::new().text(summary),
@@ -128,9 +128,9 @@ async fn r153_the_prompt_being_worked_on_is_the_last_word_of_the_user_after_a_co
 }
 
 #[tokio::test]
-async fn r125_the_compaction_agent_has_a_model_and_a_prompt_of_its_own_or_the_sessions() {
+async fn r125_the_compaction_agent_has_its_own_model_and_prompt_or_the_sessions() {
     let mut own = dock(Wire::Anthropic, ModelServer::answering(reader()).unwrap());
-    // Room for the instruction and the summary beside a window that is over the line.
+    // Room for the instruction and the summary in addition to a window over the line.
     own.agent.model.limits = Some(Limits::new(40_000, 16_000));
     let mut conversation = own.begin().await;
     until_compacted(&own, &mut conversation).await;
@@ -201,7 +201,7 @@ async fn a_failed_or_empty_summary_loses_no_history(#[case] bad: Reply) {
     );
 }
 
-/// The errors of all summaries that were reported.
+/// The errors of all reported summaries.
 fn summary_errors(dock: &Dock) -> Vec<Option<String>> {
     let events = dock.events.lock().unwrap();
     let errors = events.iter().filter_map(|event| match event {
@@ -219,7 +219,7 @@ fn summarising_with(bad: Reply) -> ModelServer {
     .unwrap()
 }
 
-/// A rejected summary was reported with `error: null`, the request went out over the line, and the run ended well.
+/// A rejected summary was reported with `error: null`, the request was sent over the line, and the run succeeded.
 #[rstest]
 #[case::empty(Reply::new().text("   "), "the summary was empty")]
 #[case::refused(Reply::new().text("I'm sorry, I can't help"), "the summariser refused to write a summary")]
@@ -244,11 +244,11 @@ async fn r128_r129_a_run_whose_summary_is_rejected_stops_with_the_reason(
     let error = ended.expect("the window never reached the line");
     assert_eq!(error.name(), "SummaryError");
     assert!(error.to_string().contains(reason), "{error}");
-    let told = summary_errors(&dock);
+    let reply = summary_errors(&dock);
     assert!(
-        !told.is_empty()
-            && told.iter().all(|error| error.as_ref().is_some_and(|error| error.contains(reason))),
-        "{told:?}"
+        !reply.is_empty()
+            && reply.iter().all(|error| error.as_ref().is_some_and(|error| error.contains(reason))),
+        "{reply:?}"
     );
     assert!(is_summary(&dock.server.last().unwrap()), "no request went out over the line");
     let log = dock.log(conversation.session());
@@ -284,7 +284,7 @@ async fn a_compaction_that_the_user_asked_for_and_that_failed_is_an_error() {
 
 #[tokio::test]
 async fn a_summary_request_that_is_itself_too_large_does_not_end_the_session() {
-    // The summariser's window is told to be larger than it is, so that its first request is refused.
+    // The summariser's window is declared larger than it is, so that its first request is rejected.
     let other = ModelServer::builder()
         .window(6_000)
         .answering(|_: &Captured| Reply::new().text(SUMMARY))
@@ -300,7 +300,7 @@ async fn a_summary_request_that_is_itself_too_large_does_not_end_the_session() {
 
 #[tokio::test]
 async fn compaction_is_not_endless_when_nothing_shrinks() {
-    // Summaries that are as long as what they stand for, and a model that never stops reading.
+    // Summaries as long as what they replace, and a model that never stops reading.
     let asked = Arc::new(AtomicUsize::new(0));
     let (count, read) = (Arc::clone(&asked), reader());
     let mut dock = dock(
@@ -397,7 +397,7 @@ async fn thoughts_stay_before_the_results_they_led_to_and_no_result_is_orphaned(
 }
 
 #[tokio::test]
-async fn r160_a_compaction_is_made_beside_the_turn_and_takes_effect_at_the_line() {
+async fn r160_a_compaction_is_prepared_during_the_turn_and_takes_effect_at_the_line() {
     let gate = Gate::new();
     let (held, read) = (gate.clone(), reader());
     let mut dock = dock(
@@ -415,7 +415,7 @@ async fn r160_a_compaction_is_made_beside_the_turn_and_takes_effect_at_the_line(
     run(&mut conversation, "Read it 7 times").await;
     let held = gate.clone();
     assert!(tokio::task::spawn_blocking(move || held.wait_reached()).await.unwrap(), "{:?}", dock.happened());
-    // The summary is being written, and the conversation goes on.
+    // The conversation continues while the summary is written.
     run(&mut conversation, "Read it 1 times, while you think").await;
     assert!(!dock.happened().contains(&"compact".to_owned()));
     gate.release();
@@ -429,7 +429,7 @@ async fn r160_a_compaction_is_made_beside_the_turn_and_takes_effect_at_the_line(
     let compact = happened.iter().position(|name| name == "compact").expect("it took effect");
     assert!(
         !happened[compact.saturating_sub(4)..compact].contains(&"summarising".to_owned()),
-        "nobody waited: {happened:?}"
+        "there was no waiting: {happened:?}"
     );
     let last = dock.server.last().unwrap();
     assert!(last.contains("It was read.") && last.contains("while you think"), "{}", last.outline());
@@ -446,7 +446,7 @@ async fn r160_a_compaction_is_made_beside_the_turn_and_takes_effect_at_the_line(
 async fn every_preset_keeps_a_long_session_going(#[case] preset: Preset) {
     let mut dock = dock(Wire::Anthropic, ModelServer::answering(reader()).unwrap());
     if preset == Preset::Plimsoll {
-        // The others follow documents that leave the system prompt and the tools out of their figures.
+        // The others follow tools that leave the system prompt and the tools out of their figures.
         dock.server.window(32_000);
     }
     dock.agent.policy = Arc::new(preset.policy());
@@ -459,7 +459,7 @@ async fn every_preset_keeps_a_long_session_going(#[case] preset: Preset) {
 }
 
 #[tokio::test]
-async fn a_person_compacts_with_the_same_receipts() {
+async fn a_manual_compaction_has_the_same_receipts() {
     let dock = dock(Wire::Anthropic, ModelServer::answering(reader()).unwrap());
     let mut conversation = dock.begin().await;
     for turn in 0..3 {
@@ -487,21 +487,21 @@ async fn the_shape_of_the_context_before_and_after_a_compaction() {
     let tools = format!("tools: {}", dock.agent.profile.tools.names().join(", "));
     let shape = |request: &Captured| {
         let outline = request.outline().replace(&tools, "tools: all of the agent's");
-        // Lengths and ids depend on where the project lies.
+        // Lengths and IDs depend on the location of the project.
         let kind =
             |line: &str| line.split(" (").next().unwrap_or(line).split(" call_").next().map(str::to_owned);
         outline.lines().skip(1).filter_map(kind).collect::<Vec<_>>().join("\n")
     };
-    let told = format!(
+    let reply = format!(
         "before\n{}\n\nsummary\n{}\n\nafter\n{}",
         shape(&requests[summary - 1]),
         shape(&requests[summary]),
         shape(&requests[summary + 1])
     );
-    insta::assert_snapshot!(told);
+    insta::assert_snapshot!(reply);
 }
 
-/// What the window shows of each result, without what depends on where the project lies.
+/// Returns how the window shows each result, without what depends on the location of the project.
 fn results(request: &Captured) -> String {
     let kind = |text: &str| match text {
         text if text.contains("cleared") => "cleared, with a handle".to_owned(),
@@ -534,10 +534,10 @@ async fn the_shape_of_the_context_around_a_cut_and_a_prune() {
     insta::assert_snapshot!(shapes.join("\n--\n"));
 }
 
-/// A summariser that accepts the connection and says nothing was waited for again and again, about two hours in all.
+/// A summariser that accepts the connection and never answers was waited for repeatedly, about two hours in all.
 #[rstest]
 #[tokio::test]
-async fn a_silent_summariser_is_waited_for_once_and_no_longer_than_the_policy_says(
+async fn a_silent_summariser_is_awaited_once_within_the_policys_limit(
     #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
 ) {
     let reads = reader();
@@ -559,20 +559,20 @@ async fn a_silent_summariser_is_waited_for_once_and_no_longer_than_the_policy_sa
         assert_eq!(report.text, "Read 3 times.");
     }
     assert_eq!(asked.load(Ordering::SeqCst), 1, "the breaker opens at once");
-    let told = dock.events.lock().unwrap();
-    let errors: Vec<&str> = told
+    let reply = dock.events.lock().unwrap();
+    let errors: Vec<&str> = reply
         .iter()
         .filter_map(|event| match event {
             Event::Summarised { error, .. } => error.as_deref(),
             _ => None,
         })
         .collect();
-    assert_eq!(errors, ["the summariser took too long: no summary after 1 seconds"]);
+    assert_eq!(errors, ["the summariser timed out after 1 seconds"]);
     let pivots = pivots(&dock.log(conversation.session())).len();
     assert!(pivots > 0, "the summary without a model has taken its place: {:?}", dock.happened());
 }
 
-/// Chunks share one limit: each of them may answer, and the compaction still takes too long.
+/// Chunks share one limit: each of them may answer in time, and the compaction still takes too long.
 #[tokio::test]
 async fn the_limit_of_a_compaction_holds_over_a_manual_one_too() {
     let reads = reader();

@@ -1,4 +1,4 @@
-//! `write` and `edit`: what they change, what they refuse, and what they say.
+//! `write` and `edit`: changes, rejections, and results.
 
 use std::future::Future;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -15,17 +15,17 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{Dock, run};
 
-/// Where everything but the network may be used.
+/// A dock in which everything but the network is permitted.
 pub(crate) fn writing_dock() -> Dock {
     Dock::new(ModelServer::start().unwrap()).allow("write").allow("edit").allow("bash")
 }
 
-/// Let the model make one call, and give what it is answered.
+/// Lets the model make one call, and returns the result.
 pub(crate) async fn call(dock: &Dock, talk: &mut Conversation, tool: &str, input: Value) -> String {
     calls(dock, talk, vec![(tool, input)]).await.remove(0)
 }
 
-/// Let the model make calls in one turn, one answer each.
+/// Lets the model make calls in one turn, one per answer.
 pub(crate) async fn calls(dock: &Dock, talk: &mut Conversation, made: Vec<(&str, Value)>) -> Vec<String> {
     let first = dock.server.requests().len();
     let ids: Vec<String> = (0..made.len()).map(|number| format!("call_{first}_{number}")).collect();
@@ -56,11 +56,11 @@ async fn write_makes_a_file_with_its_folders() {
     assert_eq!(said.trim(), "Made `a/b/c.txt`: 2 lines, 7 bytes.");
     assert_eq!(dock.content("a/b/c.txt").unwrap(), "one\ntwo", "no newline is added");
     let names: Vec<_> = std::fs::read_dir(dock.project().join("a/b")).unwrap().flatten().collect();
-    assert_eq!(names.len(), 1, "nothing is left beside it");
+    assert_eq!(names.len(), 1, "no other file is left");
 }
 
 #[tokio::test]
-async fn write_replaces_what_was_read_and_keeps_its_permissions() {
+async fn write_replaces_a_read_file_and_keeps_its_permissions() {
     let dock = writing_dock();
     dock.write("run.sh", "echo one\n");
     let path = dock.project().join("run.sh");
@@ -89,14 +89,14 @@ async fn a_file_that_was_changed_by_others_is_read_again_first() {
     assert_eq!(dock.content("a.txt").unwrap(), "one\nand a half\n");
     let said = calls(&dock, talk, vec![("read", json!({ "path": "a.txt" })), ("edit", edit)]).await;
     assert_eq!(said[1].trim(), "Changed `a.txt`:\n1\ttwo\n2\tand a half");
-    // What the model wrote it knows; what its own command changed it does not.
+    // The model knows what it wrote; not what its own command changed.
     let again = json!({ "path": "a.txt", "old": "two", "new": "three" });
     assert!(call(&dock, talk, "edit", again).await.starts_with("Changed"));
     let late = json!({ "path": "a.txt", "old": "three", "new": "four" });
     let command = ("bash", json!({ "command": "echo more >> a.txt" }));
     let said = calls(&dock, talk, vec![command, ("edit", late.clone())]).await;
     assert!(said[1].contains("`read` it again"), "{}", said[1]);
-    // A file that was touched and not changed is as it was.
+    // A touched file is unchanged.
     let read = ("read", json!({ "path": "a.txt" }));
     let said =
         calls(&dock, talk, vec![read, ("bash", json!({ "command": "touch a.txt" })), ("edit", late)]).await;
@@ -129,7 +129,7 @@ async fn another_process_knows_what_the_model_has_read_and_written() {
 }
 
 #[tokio::test]
-async fn edit_says_where_an_ambiguous_text_stands_and_what_is_like_one_that_is_not_there() {
+async fn edit_lists_matches_of_an_ambiguous_text_and_similar_lines_of_a_missing_one() {
     let dock = writing_dock();
     dock.write("a.rs", "let depth = 9;\nlet width = 3;\nlet depth = 9;\n");
     let talk = &mut dock.begin().await;
@@ -172,11 +172,11 @@ async fn edit_keeps_the_ends_of_lines() {
 #[case("write", json!({ "path": ".", "content": "x" }), "is a directory")]
 #[case("edit", json!({ "path": "a.txt", "old": "", "new": "x" }), "`old` is empty")]
 #[case("edit", json!({ "path": "a.txt", "old": "a", "new": "a" }), "the same")]
-#[case("edit", json!({ "path": "a.md", "old": "a", "new": "b" }), "there is no `a.md`; beside it there are: a.txt")]
+#[case("edit", json!({ "path": "a.md", "old": "a", "new": "b" }), "`a.md` does not exist; similar names: a.txt")]
 #[case("edit", json!({ "path": "a.txt", "old": "a", "new": "b", "all": 3 }), "must be true or false")]
 #[case("write", json!({ "path": "a.txt/b", "content": "x" }), "cannot change `a.txt/b`")]
 #[tokio::test]
-async fn what_makes_no_sense_is_said(#[case] tool: &str, #[case] input: Value, #[case] wanted: &str) {
+async fn invalid_input_is_reported(#[case] tool: &str, #[case] input: Value, #[case] wanted: &str) {
     let dock = writing_dock();
     dock.write("a.txt", "a\n");
     let talk = &mut dock.begin().await;
@@ -192,11 +192,11 @@ async fn a_file_that_is_too_large_to_be_kept_is_not_changed() {
     file.set_len((64 << 20) + 1).unwrap();
     let talk = &mut dock.begin().await;
     let said = call(&dock, talk, "write", json!({ "path": "large.bin", "content": "x" })).await;
-    assert!(said.contains("larger than 64 MB, more than is kept of a file before a change"), "{said}");
+    assert!(said.contains("larger than 64 MB, the limit for changes"), "{said}");
     assert_eq!(std::fs::metadata(dock.project().join("large.bin")).unwrap().len(), (64 << 20) + 1);
 }
 
-/// Does something to the disk after a call was checked and before it is made.
+/// Changes the disk after a call was checked and before it is made.
 struct Meanwhile(Box<dyn Fn(&PermissionQuestion) + Send + Sync>);
 
 impl Asker for Meanwhile {
@@ -215,7 +215,7 @@ fn asking(agent: &mut Agent, tool: &str, meanwhile: impl Fn(&PermissionQuestion)
     agent.asker = Some(Arc::new(Meanwhile(Box::new(meanwhile))));
 }
 
-/// Swap a folder for a link to another.
+/// Replaces a folder by a link to another.
 fn swap(folder: &Path, outside: &Path) {
     std::fs::rename(folder, folder.with_extension("aside")).unwrap();
     symlink(outside, folder).unwrap();
@@ -262,7 +262,7 @@ async fn a_folder_swapped_for_a_link_after_the_check_is_not_followed(
     assert_eq!(kept, "a secret that is none of its business\n");
 }
 
-/// A conversation that was dropped gives its session back on a thread of its own.
+/// A dropped conversation releases its session on its own thread.
 pub(crate) async fn open_when_free(agent: &Agent, session: &plimsoll::SessionId) -> Conversation {
     for _ in 0..500 {
         if let Ok(talk) = agent.open(session).await {
@@ -288,7 +288,7 @@ async fn a_file_that_became_a_link_is_not_replaced() {
 }
 
 #[tokio::test]
-async fn a_person_is_shown_the_change() {
+async fn the_user_is_shown_the_change() {
     let mut dock = Dock::new(ModelServer::start().unwrap());
     let shown: Arc<std::sync::Mutex<Vec<Option<Preview>>>> = Arc::default();
     let seen = Arc::clone(&shown);

@@ -1,5 +1,5 @@
-//! The flows of an ordinary day under the default policy: nothing that the next step needs leaves the window below the
-//! line, whether the provider's cache is warm or has expired.
+//! Ordinary use under the default policy: nothing that the next step needs leaves the window below the line, whether
+//! the provider's cache is warm or expired.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -17,7 +17,7 @@ use crate::support::{Dock, SUMMARY, is_summary, run};
 /// Time between two requests.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Pace {
-    /// The cache is alive at every request.
+    /// The cache is warm at every request.
     Warm,
     /// The cache has expired before every prompt.
     ColdPrompts,
@@ -46,14 +46,15 @@ impl Flow {
         dock.agent.model.limits = Some(Limits::new(context, 8_000));
         let clock = Arc::new(AtomicU64::new(1_794_775_451_033));
         let time = Arc::clone(&clock);
-        // Each look at the clock is a moment later; before each step of a cold pace ten minutes pass.
+        // Each reading of the clock is a moment later; before each step of a cold pace ten minutes pass.
         let tick = if pace == Pace::ColdSteps { 10 * 60_000 } else { 1 };
         dock.agent.clock = Clock::new(move || Millis(time.fetch_add(tick, Ordering::Relaxed)));
         let talk = dock.begin().await;
         Flow { dock, talk, clock, pace, replies, calls: 0 }
     }
 
-    /// A prompt that the model answers with these calls, one after the other, and then with words. Returns the request
+    /// A prompt that the model answers with these calls in sequence, and then with text. Returns the request after the
+    /// last call.
     /// after the last call.
     async fn turn(&mut self, prompt: &str, calls: &[(&str, Value)]) -> Captured {
         if self.pace == Pace::ColdPrompts {
@@ -75,7 +76,7 @@ impl Flow {
     }
 }
 
-/// A source file of about that many bytes, every line of which has a name of its own.
+/// Returns a source file of about this size. Every line has a unique name.
 fn source(name: &str, bytes: usize) -> String {
     let line =
         |number: usize| format!("pub fn {name}_line_{number:05}(input: &str) -> usize {{ input.len() }}\n");
@@ -86,7 +87,7 @@ fn line(name: &str, number: usize) -> String {
     format!("{name}_line_{number:05}(input")
 }
 
-/// Tried by a new user: before the follow-up question both files had been cleared, at 1 % of the window.
+/// Reported by a new user: before the follow-up question both files had been cleared, at 1 % of the window.
 #[rstest]
 #[tokio::test]
 async fn two_files_that_were_read_are_whole_when_the_next_prompt_asks_about_them(
@@ -110,11 +111,11 @@ async fn two_files_that_were_read_are_whole_when_the_next_prompt_asks_about_them
 
 #[rstest]
 #[tokio::test]
-async fn what_is_read_and_edited_in_a_turn_stays_whole_until_its_end(
+async fn files_read_and_edited_in_a_turn_stay_complete_until_its_end(
     #[values(Pace::Warm, Pace::ColdPrompts, Pace::ColdSteps)] pace: Pace,
 ) {
     let mut flow = Flow::new(200_000, pace).await;
-    // Sixty thousand tokens are read in one turn: more than any amount that is protected.
+    // Sixty thousand tokens are read in one turn: more than any protected amount.
     let names: Vec<String> = (0..8).map(|number| format!("module{number}")).collect();
     for name in &names {
         flow.dock.write(&format!("{name}.rs"), &source(name, 30_000));
@@ -174,10 +175,10 @@ async fn both_ends_of_a_large_build_log_stay_for_the_next_two_turns(
     assert_eq!(flow.reductions(), [] as [&str; 0]);
 }
 
-/// Turns in which a file of 8,000 tokens is read, until the window is that full; then what the next step needs.
+/// Turns that each read a file of 8,000 tokens, until the window is this full; then what the next step needs.
 #[rstest]
 #[tokio::test]
-async fn a_long_session_keeps_what_its_last_turns_have_read(
+async fn a_long_session_keeps_files_that_its_last_turns_read(
     #[values(Pace::Warm, Pace::ColdPrompts, Pace::ColdSteps)] pace: Pace,
     #[values(60, 85, 100)] percent: u64,
 ) {
@@ -185,7 +186,7 @@ async fn a_long_session_keeps_what_its_last_turns_have_read(
     let mut flow = Flow::new(CONTEXT, pace).await;
     let mut turns = 0;
     let (mut sent, mut unreduced) = (0, 0);
-    // What all turns have read, not what is left of it in the window, says how long the session is.
+    // The length of the session is what all turns have read, not what is left in the window.
     while unreduced < (CONTEXT - 8_000) * percent / 100 {
         let name = format!("part{turns}");
         flow.dock.write(&format!("{name}.rs"), &source(&name, 26_000));
@@ -205,7 +206,8 @@ async fn a_long_session_keeps_what_its_last_turns_have_read(
         );
     }
     assert!(sent <= CONTEXT - 8_000, "{sent}");
-    // Below the line the newest 40,000 tokens before the last two turns stay too, and what is cleared leaves its names.
+    // Below the line the newest 40,000 tokens before the last two turns stay too, and cleared outputs leave their
+    // names.
     if percent < 100 {
         for number in turns - 6..turns {
             assert!(asked.contains(&line(&format!("part{number}"), 300)), "{number}: {}", asked.outline());

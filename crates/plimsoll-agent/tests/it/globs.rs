@@ -10,7 +10,7 @@ use serde_json::json;
 use crate::files::call;
 use crate::support::Dock;
 
-/// Files of which the last is the newest.
+/// Creates files, the last of which is the newest.
 fn dock_with(names: &[&str]) -> Dock {
     let dock = Dock::new(ModelServer::start().unwrap());
     let begun = SystemTime::now() - Duration::from_secs(3_600);
@@ -53,7 +53,7 @@ async fn files_are_found_newest_first(#[case] pattern: &str, #[case] wanted: &st
 }
 
 #[tokio::test]
-async fn no_more_than_the_newest_are_named() {
+async fn only_the_newest_files_are_listed() {
     let names: Vec<String> = (0..250).map(|number| format!("f{number:03}.txt")).collect();
     let dock = dock_with(&names.iter().map(String::as_str).collect::<Vec<_>>());
     let talk = &mut dock.begin().await;

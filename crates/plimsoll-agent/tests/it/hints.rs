@@ -1,4 +1,4 @@
-//! What a denial tells its user to write: it is told only if it would help, and here it is written to see that it does.
+//! Suggestions of denials: each is applied here to check that it works.
 
 use std::sync::{Arc, Mutex};
 
@@ -10,12 +10,12 @@ use serde_json::{Value, json};
 use crate::agents::Place;
 use crate::support::run;
 
-/// A denial, as an event of `--json` has it.
+/// Returns the event of a denial.
 async fn denial(place: &Place, mut agent: Agent, tool: &str, input: Value) -> (Option<Value>, String) {
     let events: Arc<Mutex<Vec<Value>>> = Arc::default();
-    let told = Arc::clone(&events);
+    let output = Arc::clone(&events);
     agent.events =
-        Arc::new(move |event: &Event| told.lock().unwrap().push(serde_json::to_value(event).unwrap()));
+        Arc::new(move |event: &Event| output.lock().unwrap().push(serde_json::to_value(event).unwrap()));
     let id = format!("call_{}", place.server.requests().len());
     place.server.push_all([Reply::new().call(&id, tool, input), Reply::new().text("Done.")]);
     run(&mut agent.begin("").await.unwrap(), "Go").await;
@@ -24,7 +24,7 @@ async fn denial(place: &Place, mut agent: Agent, tool: &str, input: Value) -> (O
     (denied, place.server.last().unwrap().result(&id).unwrap().to_owned())
 }
 
-/// A case: the configuration, the agent, and a call that is denied by it.
+/// Checks a suggestion for a configuration, an agent, and a denied call.
 async fn what_is_told_helps(config: &str, name: &str, tool: &str, input: Value) -> Value {
     let place = Place::new();
     let file = ".config/plimsoll/config.toml";
@@ -33,7 +33,7 @@ async fn what_is_told_helps(config: &str, name: &str, tool: &str, input: Value) 
     let (denied, said) = denial(&place, place.agent(name), tool, input.clone()).await;
     let denied = denied.unwrap_or_else(|| panic!("it was not denied: {said}"));
     assert!(said.starts_with("Denied:"), "{said}");
-    // The flag, taken as a shell would.
+    // The flag, parsed like a shell.
     if let Some(flag) = denied["allow"].as_str().filter(|_| denied.get("also").is_none()) {
         let rule = flag.strip_prefix("--allow ").unwrap().trim_matches('\'').replace("'\\''", "'");
         let allow = vec![parse_allow(&rule, None).unwrap()];
@@ -42,7 +42,7 @@ async fn what_is_told_helps(config: &str, name: &str, tool: &str, input: Value) 
         let (denied, said) = denial(&place, agent, tool, input.clone()).await;
         assert_eq!(denied, None, "{flag}: {said}");
     }
-    // The setting, in the place of a line that says something else of the same.
+    // The setting, in place of a conflicting line.
     let setting = denied["setting"].as_str().unwrap_or_else(|| panic!("{denied}"));
     let also = denied.get("also").and_then(Value::as_str).unwrap_or_default();
     let key = setting.split(" = ").next().unwrap();
@@ -64,7 +64,7 @@ async fn for_a_command_of_a_planner_it_is_a_setting_of_the_planner() {
 }
 
 #[tokio::test]
-async fn for_a_search_in_what_may_not_be_read_it_is_a_rule_about_reading() {
+async fn a_suggestion_for_a_denied_search_is_a_rule_for_read() {
     let config = "permissions.read.\"secrets/*\" = \"deny\"\n";
     let search = json!({ "path": "secrets", "pattern": "hunter" });
     let denied = what_is_told_helps(config, "build", "grep", search).await;
@@ -91,24 +91,24 @@ async fn for_a_page_of_this_machine_the_host_has_to_be_named_too() {
 }
 
 #[tokio::test]
-async fn for_a_file_that_decides_what_is_run_it_names_the_file() {
+async fn a_suggestion_for_a_guarded_file_names_the_file() {
     let input = json!({ "path": ".git/hooks/pre-commit", "content": "x" });
     let config = "permissions.write.\"*\" = \"allow\"\n";
     let denied = what_is_told_helps(config, "build", "write", input).await;
     assert_eq!(denied["allow"], "--allow 'write:.git/hooks/pre-commit'");
 }
 
-/// Where a tool has one word for everything, TOML takes no pattern for it in another line.
+/// If a tool has one action for everything, TOML accepts no pattern for it in another line.
 #[rstest]
 #[case(
     "permissions.write = \"allow\"\n",
     "permissions.write = { \"*\" = \"allow\", \"AGENTS.md\" = \"allow\" }",
-    "in place of what "
+    "replacing the value in "
 )]
 #[case(
     "permissions = \"allow\"\n",
     "permissions = { \"*\" = \"allow\", write = { \"AGENTS.md\" = \"allow\" } }",
-    "in place of what "
+    "replacing the value in "
 )]
 #[case(
     "permissions.write.\"*\" = \"allow\"\npermissions.write.\"x\" = \"deny\"\n",
@@ -118,15 +118,15 @@ async fn for_a_file_that_decides_what_is_run_it_names_the_file() {
 #[case(
     "permissions.write.\"AGENTS.md\" = \"deny\"\n",
     "permissions.write.\"AGENTS.md\" = \"allow\"",
-    "in place of what "
+    "replacing the value in "
 )]
 #[case(
     "permissions.write = \"deny\"\n",
     "permissions.write = { \"*\" = \"deny\", \"AGENTS.md\" = \"allow\" }",
-    "in place of what "
+    "replacing the value in "
 )]
 #[tokio::test]
-async fn a_setting_is_valid_beside_what_is_there(
+async fn a_suggested_setting_is_valid_next_to_existing_ones(
     #[case] config: &str,
     #[case] setting: &str,
     #[case] place: &str,
@@ -137,9 +137,9 @@ async fn a_setting_is_valid_beside_what_is_there(
     assert!(denied["hint"].as_str().unwrap().contains(place), "{denied}");
 }
 
-/// Listing shows names, and a name may be what is denied.
+/// Listing shows names, and a name can be what is denied.
 #[tokio::test]
-async fn for_a_list_of_what_may_not_be_read_it_is_a_rule_about_reading() {
+async fn a_suggestion_for_a_denied_list_is_a_rule_for_read() {
     let config = "permissions.read.\"secrets/*\" = \"deny\"\n";
     let denied = what_is_told_helps(config, "build", "list", json!({ "path": "secrets" })).await;
     assert_eq!(denied["allow"], "--allow 'read:secrets/*'");

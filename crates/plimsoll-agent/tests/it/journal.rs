@@ -1,7 +1,7 @@
-//! What a process was told is stored, written down as it is told, and held against the store once the process is dead.
+//! A journal of events, which is compared with the store after the process has died.
 //!
-//! The journal is a file. What was written to it outlives a killed process, as what was written to a pipe would, and no
-//! second thread is needed to read it.
+//! The journal is a file. Like a pipe, it keeps what a killed process has written, and no second thread is needed to
+//! read it.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -15,24 +15,24 @@ use serde::{Deserialize, Serialize};
 
 use crate::support::name_of;
 
-/// An event that a process was told of, and what it promises.
+/// An event and its promise.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Entry {
-    /// The event's name.
+    /// Name of the event.
     pub(crate) event: String,
     promise: Option<Promise>,
-    /// The newest message as a reader of the store saw it at that moment: it can only grow.
+    /// The newest message in the store at that moment. It can only grow.
     newest: Option<Seen>,
 }
 
-/// What an event promises to be stored.
+/// Content that an event promises to be stored.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 enum Promise {
     /// A prompt.
     Prompt { message: MessageId, words: String },
-    /// An answer, with the words and thoughts that were streamed.
+    /// An answer, with the streamed text and reasoning.
     Answer { message: MessageId, words: String, thoughts: String },
-    /// The answer of a call.
+    /// The result of a call.
     Call { part: PartId, state: String },
     /// A reduction.
     Receipt { receipt: ReceiptId },
@@ -40,7 +40,7 @@ enum Promise {
     Title { title: String },
 }
 
-/// A message as it was seen, part by part.
+/// A message, part by part.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Seen {
     message: MessageId,
@@ -67,7 +67,7 @@ impl Journal {
         Journal { archive, session, state }
     }
 
-    /// Write down what an event promises.
+    /// Records the promise of an event.
     pub(crate) fn note(&self, event: &Event) {
         let mut state = self.state.lock().unwrap();
         let promise = match event {
@@ -96,7 +96,7 @@ impl Journal {
                 let stored = self.archive.store().part(&self.session, part).unwrap();
                 assert!(
                     stored.as_tool().unwrap().state.status.is_final(),
-                    "told as ended, stored as {stored:?}"
+                    "reported as ended, stored as {stored:?}"
                 );
                 Some(Promise::Call { part: part.clone(), state: content(&stored) })
             }
@@ -112,7 +112,7 @@ impl Journal {
         writeln!(state.file, "{}", serde_json::to_string(&entry).unwrap()).unwrap();
     }
 
-    /// Write down something that is no event and promises nothing.
+    /// Records a remark without a promise.
     pub(crate) fn remark(&self, words: String) {
         let entry = Entry { event: words, promise: None, newest: None };
         let mut state = self.state.lock().unwrap();
@@ -120,7 +120,7 @@ impl Journal {
     }
 }
 
-/// The entries of a journal; none if its process did not get that far. A last line that was cut off promises nothing.
+/// Reads a journal; empty if the process did not get that far. An incomplete last line promises nothing.
 pub(crate) fn read(path: &Path) -> Vec<Entry> {
     let text = std::fs::read_to_string(path).unwrap_or_default();
     text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect()
@@ -163,10 +163,10 @@ pub(crate) fn hold(entries: &[Entry], archive: &Archive, session: &SessionId) {
     }
 }
 
-/// Whether a part that was seen in one state may be in the other now.
+/// Returns whether a part may have changed from one state to the other.
 fn is_later(was: &str, is: &str) -> bool {
     match was.strip_prefix(OPEN_CALL) {
-        // Its input is whole or it is not; its answer is new.
+        // Its input stays complete; its result may be new.
         Some(call) => {
             let name = call.split(' ').next().unwrap_or_default();
             is.strip_prefix(OPEN_CALL)
@@ -185,7 +185,7 @@ fn seen(message: &Message) -> Seen {
     Seen { message: message.info.id.clone(), parts }
 }
 
-/// What a part holds, without marks: they come and go.
+/// Returns the content of a part without marks, which may change.
 fn content(part: &Part) -> String {
     match &part.body {
         PartBody::Text(said) => format!("text {}", said.text),
@@ -201,7 +201,7 @@ fn content(part: &Part) -> String {
     }
 }
 
-/// The words and the thoughts of an answer, each in one piece.
+/// Returns the text and the reasoning of an answer.
 fn streamed(message: &Message) -> [String; 2] {
     let (mut words, mut thoughts) = (String::new(), String::new());
     for part in &message.parts {

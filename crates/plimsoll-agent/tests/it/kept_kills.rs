@@ -1,8 +1,7 @@
-//! A process that is killed while it changes files, or puts them back.
+//! A process that is killed while it changes or reverts files.
 //!
-//! The child is this test binary, started again with variables set. It dies by its own hand when it is told of an event:
-//! among them that a file was kept and is about to be changed, and that a file is about to be put back. Whenever it dies,
-//! every file is whole, and a revert brings all of them back.
+//! The child is this test binary, started again with variables set. It kills itself at an event, for example before a
+//! file is changed or restored. Whenever it dies, every file must be complete, and a revert must restore all of them.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -22,12 +21,12 @@ use crate::support::{die, model, name_of, open_archive, policy};
 
 const FOLDER: &str = "PLIMSOLL_KEPT_FOLDER";
 const URL: &str = "PLIMSOLL_KEPT_URL";
-/// At which event it dies, counted from 1; 0 for never.
+/// Number of the event at which it dies, from 1; 0 for never.
 const AT: &str = "PLIMSOLL_KEPT_AT";
-/// Set where the child puts files back.
+/// Set if the child reverts.
 const REVERTS: &str = "PLIMSOLL_KEPT_REVERTS";
 
-/// The first file is large enough that a write which is not one step would be seen; the other goes through the model.
+/// The first file is large enough that a non-atomic write would show; the other is written by the model.
 fn content(word: &str) -> String {
     let lines = if ["one", "two"].contains(&word) { 20_000 } else { 50 };
     format!("{word} is what this line says\n").repeat(lines)
@@ -47,21 +46,21 @@ fn session() -> SessionId {
     SessionId::new("ses_kept")
 }
 
-/// The part of the child: does nothing unless it was started as one.
+/// The child process: does nothing unless it was started as one.
 #[tokio::test]
 async fn the_changing_child() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
     let at: usize = std::env::var(AT).unwrap().parse().unwrap();
     let folder = Path::new(&folder);
     let mut agent = agent(folder, &std::env::var(URL).unwrap());
-    let told = AtomicUsize::new(0);
+    let output = AtomicUsize::new(0);
     let journal = folder.join("journal");
     agent.events = Arc::new(move |event: &Event| {
         let mut lines = std::fs::read_to_string(&journal).unwrap_or_default();
         lines.push_str(&name_of(event));
         lines.push('\n');
         std::fs::write(&journal, lines).unwrap();
-        if told.fetch_add(1, Ordering::SeqCst) + 1 == at {
+        if output.fetch_add(1, Ordering::SeqCst) + 1 == at {
             die();
         }
     });
@@ -87,7 +86,7 @@ impl Scene {
         Scene { folder }
     }
 
-    /// What the child was told of, and whether it was killed.
+    /// Returns the events of the child, and whether it was killed.
     fn run(&self, url: &str, at: usize, reverts: bool) -> (Vec<String>, bool) {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", "kept_kills::the_changing_child", "--nocapture"]);
@@ -97,18 +96,18 @@ impl Scene {
         }
         let status = child.status().unwrap();
         let journal = self.folder.path().join("journal");
-        let told = std::fs::read_to_string(&journal).unwrap_or_default();
+        let output = std::fs::read_to_string(&journal).unwrap_or_default();
         let _ = std::fs::remove_file(journal);
         let signal = std::os::unix::process::ExitStatusExt::signal(&status);
         assert!(status.success() || signal == Some(9), "{status}");
-        (told.lines().map(str::to_owned).collect(), signal == Some(9))
+        (output.lines().map(str::to_owned).collect(), signal == Some(9))
     }
 
     fn content(&self, name: &str) -> Option<String> {
         std::fs::read_to_string(self.folder.path().join("project").join(name)).ok()
     }
 
-    /// Every file is whole, whatever has happened.
+    /// Checks that every file is complete.
     fn check(&self, context: &str) {
         for (name, known) in [("a.txt", ["one", "two"]), ("new/b.txt", ["three", "four"])] {
             let found = self.content(name);
@@ -135,7 +134,7 @@ impl Scene {
     }
 }
 
-/// Reads a file, changes it, makes another, and changes that.
+/// Reads a file, changes it, creates another, and changes that.
 fn script() -> ModelServer {
     ModelServer::answering(|request: &Captured| {
         let made = request.parts().filter(|part| matches!(part, plimsoll_testkit::server::CapturedPart::Result { .. }));
@@ -159,20 +158,20 @@ fn script() -> ModelServer {
 }
 
 #[tokio::test]
-async fn a_process_killed_while_it_changes_files_leaves_them_whole_and_kept() {
+async fn files_are_complete_and_stored_after_a_kill_during_a_change() {
     let server = script();
     let scene = Scene::new();
     let (events, _) = scene.run(&server.url(), 0, false);
     assert_eq!(events.iter().filter(|name| *name == "fileKept").count(), 3, "{events:?}");
     assert_eq!(scene.content("new/b.txt"), Some(content("four")));
     scene.revert(&server.url(), "whole turn").await;
-    // From the first call on; what comes before changes no file.
+    // From the first call on; nothing before changes a file.
     let first = events.iter().position(|name| name == "callStarted").unwrap();
     let wanted = |name: &str| ["callStarted", "fileKept", "callEnded"].contains(&name);
     for at in (first..events.len()).filter(|at| wanted(&events[*at])) {
         let scene = Scene::new();
-        let (told, was_killed) = scene.run(&server.url(), at + 1, false);
-        let context = format!("killed at {at}, {:?}", told.last());
+        let (output, was_killed) = scene.run(&server.url(), at + 1, false);
+        let context = format!("killed at {at}, {:?}", output.last());
         assert!(was_killed, "{context}");
         scene.check(&context);
         scene.revert(&server.url(), &context).await;

@@ -1,4 +1,4 @@
-//! Rules for tools that are not there are told, and those for servers' tools are left alone.
+//! Rules for unknown tools are reported, and those for servers' tools are left alone.
 
 use plimsoll_agent::{idle_rules, require_tool};
 
@@ -7,7 +7,7 @@ use crate::agents::Place;
 const SERVERS: &str = "[mcp.files]\ncommand = [\"x\"]\n[mcp.off]\ncommand = [\"x\"]\nenabled = false\n";
 
 #[test]
-fn a_rule_that_can_hold_for_no_tool_is_told_with_the_name_that_may_be_meant() {
+fn a_rule_for_an_unknown_tool_is_reported_with_a_similar_name() {
     let place = Place::new();
     let rules = "[permissions]\n\"*\" = \"ask\"\nbahs = \"deny\"\nbash = \"allow\"\nchop = \"deny\"\nflies_read = \"deny\"\n\
                  external_directory = \"deny\"\n\"background_*\" = \"ask\"\n\"files_*\" = \"allow\"\n\"off_x\" = \"deny\"\n\
@@ -15,17 +15,17 @@ fn a_rule_that_can_hold_for_no_tool_is_told_with_the_name_that_may_be_meant() {
                  [permissions.webfetsch]\n\"*\" = \"deny\"\n\"https://a/*\" = \"allow\"\n\
                  [agents.review]\ntools = { wirte = false, write = true }\npermission = { eddit = \"deny\" }\n";
     place.write(".config/plimsoll/config.toml", &format!("{rules}{SERVERS}"));
-    let told: Vec<String> = idle_rules(&place.config(&place.project))
+    let output: Vec<String> = idle_rules(&place.config(&place.project))
         .iter()
         .map(|rule| rule.to_string().replace(place.home.to_str().unwrap(), "~"))
         .collect();
-    insta::assert_snapshot!(told.join("\n"), @r"
-    ~/.config/plimsoll/config.toml:3: that `bahs` is `deny` has no effect: there is no such tool; did you mean `bash`?
-    ~/.config/plimsoll/config.toml:5: that `chop` is `deny` has no effect: there is no such tool
-    ~/.config/plimsoll/config.toml:6: that `flies_read` is `deny` has no effect: there is no such tool; did you mean `files_read`?
-    ~/.config/plimsoll/config.toml:15: that `webfetsch` is `deny` has no effect: there is no such tool; did you mean `webfetch`?
-    ~/.config/plimsoll/config.toml:19: that `eddit` is `deny` has no effect: there is no such tool; did you mean `edit`?
-    ~/.config/plimsoll/config.toml:18: that `wirte` is switched off has no effect: there is no such tool; did you mean `write`?
+    insta::assert_snapshot!(output.join("\n"), @r"
+    ~/.config/plimsoll/config.toml:3: the rule for unknown tool `bahs` (`deny`) is ignored; did you mean `bash`?
+    ~/.config/plimsoll/config.toml:5: the rule for unknown tool `chop` (`deny`) is ignored
+    ~/.config/plimsoll/config.toml:6: the rule for unknown tool `flies_read` (`deny`) is ignored; did you mean `files_read`?
+    ~/.config/plimsoll/config.toml:15: the rule for unknown tool `webfetsch` (`deny`) is ignored; did you mean `webfetch`?
+    ~/.config/plimsoll/config.toml:19: the rule for unknown tool `eddit` (`deny`) is ignored; did you mean `edit`?
+    ~/.config/plimsoll/config.toml:18: the rule for unknown tool `wirte` (switched off) is ignored; did you mean `write`?
     ");
 }
 
@@ -44,6 +44,6 @@ fn a_flag_for_a_tool_that_is_not_there_is_refused() {
     assert_eq!(nearest("github_*"), None);
     assert_eq!(
         require_tool("Edit", &run).unwrap_err().to_string(),
-        "there is no tool `Edit` to allow; did you mean `edit`?"
+        "unknown tool `Edit`; did you mean `edit`?"
     );
 }

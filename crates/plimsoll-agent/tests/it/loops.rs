@@ -1,11 +1,11 @@
-//! The loop: steps, limits, refusals, faults and cancelling.
+//! The loop: steps, limits, rejections, faults and cancelling.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::policy::Thrift;
 use plimsoll::{Counter, Limits, Message, Role, ToolStatus, Window};
-use plimsoll_agent::{AgentError, Event, RunEnd, Stop};
+use plimsoll_agent::{AgentError, Event, RunEnd, StopReason};
 use plimsoll_providers::{ProviderError, Wire};
 use plimsoll_session::Counting;
 use plimsoll_testkit::History;
@@ -82,7 +82,7 @@ async fn r152_each_step_weighs_prunes_compacts_asks_and_cuts_in_this_order() {
 }
 
 #[tokio::test]
-async fn r158_the_iteration_cap_ends_a_run_and_the_session_can_go_on() {
+async fn r158_the_iteration_cap_ends_a_run_and_the_session_can_continue() {
     let mut dock = Dock::new(
         ModelServer::answering(|request: &Captured| {
             let number = request.call_ids().len();
@@ -115,7 +115,7 @@ async fn a_run_ends_at_its_caps(#[case] tokens: Option<u64>, #[case] cost: Optio
 }
 
 #[tokio::test]
-async fn the_same_call_with_the_same_result_is_told_once_and_then_ends_the_run() {
+async fn a_repeated_call_with_the_same_result_is_warned_about_and_then_ends_the_run() {
     let dock = Dock::new(
         ModelServer::answering(|request: &Captured| {
             let number = request.call_ids().len();
@@ -128,15 +128,15 @@ async fn the_same_call_with_the_same_result_is_told_once_and_then_ends_the_run()
     assert_eq!(report.end, RunEnd::Repeating { tool: "list".into() });
     assert_eq!(report.steps, 4);
     let last = dock.server.last().unwrap();
-    let told = |call: &str| last.result(call).unwrap().contains("this same result 3 times");
-    assert_eq!([told("call_0"), told("call_1"), told("call_2")], [false, false, true]);
+    let shown = |call: &str| last.result(call).unwrap().contains("the same result 3 times");
+    assert_eq!([shown("call_0"), shown("call_1"), shown("call_2")], [false, false, true]);
     assert_eq!(dock.happened().iter().filter(|name| *name == "repeating").count(), 1);
     dock.server.push(Reply::new().text("Sorry."));
     assert_eq!(run(&mut conversation, "Try something else").await.text, "Sorry.");
 }
 
 #[tokio::test]
-async fn what_is_not_allowed_is_denied_and_both_are_told() {
+async fn a_denied_call_is_reported_to_the_model_and_the_user() {
     let dock = Dock::new(ModelServer::start().unwrap());
     dock.server.push_all([
         Reply::new().call("call_1", "bash", json!({ "command": "touch done" })).call(
@@ -164,7 +164,7 @@ async fn what_is_not_allowed_is_denied_and_both_are_told() {
 }
 
 #[tokio::test]
-async fn calls_that_make_no_sense_are_answered_so_that_the_model_can_do_better() {
+async fn invalid_calls_get_helpful_errors() {
     let dock = Dock::new(ModelServer::start().unwrap());
     dock.server.push_all([
         Reply::new()
@@ -178,14 +178,14 @@ async fn calls_that_make_no_sense_are_answered_so_that_the_model_can_do_better()
     run(&mut conversation, "Do it").await;
     let last = dock.server.last().unwrap();
     let known = dock.agent.profile.tools.names().join(", ");
-    assert!(last.result("call_1").unwrap().contains(&format!("There are: {known}.")));
+    assert!(last.result("call_1").unwrap().contains(&format!("(available: {known}).")));
     assert!(last.result("call_2").unwrap().contains("may have been cut off"));
-    assert!(last.result("call_3").unwrap().contains("`path` must be a text"));
+    assert!(last.result("call_3").unwrap().contains("`path` must be a string"));
     assert!(last.result("call_4").unwrap().contains("spill_ffff"), "{:?}", last.result("call_4"));
 }
 
 #[tokio::test]
-async fn a_failure_before_anything_was_said_is_tried_again_and_told() {
+async fn a_failure_before_the_answer_is_retried_and_reported() {
     let dock = Dock::new(ModelServer::start().unwrap());
     dock.server.push_all([
         Reply::failing(Fault::status(529)),
@@ -198,7 +198,7 @@ async fn a_failure_before_anything_was_said_is_tried_again_and_told() {
 }
 
 #[tokio::test]
-async fn an_error_that_does_not_pass_ends_the_run_and_loses_nothing() {
+async fn a_permanent_error_ends_the_run_and_loses_nothing() {
     let dock = Dock::new(ModelServer::start().unwrap());
     dock.server.push_all([Reply::failing(Fault::status(401)), Reply::new().text("Hello.")]);
     let mut conversation = dock.begin().await;
@@ -216,7 +216,7 @@ async fn an_error_that_does_not_pass_ends_the_run_and_loses_nothing() {
 #[case::error(Fault::ErrorEvent { after: 6, error: StreamError::Overloaded })]
 #[case::broken(Fault::BrokenJson { at: 6 })]
 #[tokio::test]
-async fn an_answer_that_breaks_off_stays_and_the_model_goes_on(
+async fn an_interrupted_answer_stays_and_the_model_continues(
     #[case] fault: Fault,
     #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
 ) {
@@ -237,7 +237,7 @@ async fn an_answer_that_breaks_off_stays_and_the_model_goes_on(
     assert_eq!(last.messages.last().unwrap().role, "user", "no request ends with half an answer");
     let log = dock.log(conversation.session());
     let newest_prompt = log.iter().rev().find(|message| message.is_prompt()).unwrap();
-    assert_eq!(newest_prompt.text(), "Tell me a story", "the word to go on is no prompt");
+    assert_eq!(newest_prompt.text(), "Tell me a story", "the request to continue is not a prompt");
 }
 
 #[tokio::test]
@@ -253,7 +253,7 @@ async fn a_provider_that_always_breaks_off_ends_the_run() {
 
 #[rstest]
 #[tokio::test]
-async fn cancelling_at_any_event_leaves_a_legal_log_and_the_session_goes_on(
+async fn the_session_continues_after_cancelling_at_any_event(
     #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
 ) {
     for event in 0..14 {
@@ -273,7 +273,7 @@ async fn cancelling_at_any_event_leaves_a_legal_log_and_the_session_goes_on(
             while !gate.is_reached() {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
-            // What was sent before the gate is on its way; some of it is read before the run is cancelled.
+            // Data sent before the gate is in transit; some of it is read before the run is cancelled.
             tokio::time::sleep(Duration::from_millis(10)).await;
             cancel.cancel();
             std::future::pending::<()>().await;
@@ -284,7 +284,7 @@ async fn cancelling_at_any_event_leaves_a_legal_log_and_the_session_goes_on(
         };
         gate.release();
         if report.end != RunEnd::Cancelled {
-            // The stream had fewer events than that, and the gate was never reached.
+            // The stream had fewer events, and the gate was never reached.
             assert!(event > 8, "event {event}");
             continue;
         }
@@ -319,7 +319,7 @@ async fn cancelling_a_command_ends_it_with_everything_it_started() {
     assert!(state.is_empty() || state.contains(") Z "), "it still runs: {state}");
     let log = dock.log(conversation.session());
     let call = log[1].parts.iter().find_map(plimsoll::Part::as_tool).unwrap();
-    // What it printed by then is its output, as after a time-out.
+    // The output so far is the result, as after a timeout.
     assert_eq!(call.state.status, ToolStatus::Completed);
     let output = call.state.output.as_ref().unwrap();
     assert!(output.starts_with("begun\n") && output.contains("[Interrupted:"), "{output}");
@@ -334,7 +334,7 @@ async fn a_run_that_is_dropped_is_settled_by_the_next() {
     dock.server.push(Reply::new().text("Something long that never ends").piece_size(Some(3)).gate(5, &gate));
     let mut conversation = dock.begin().await;
     let cancel = CancellationToken::new();
-    // Not before the answer has begun, however slow the machine is; the pieces that were sent are stored soon after.
+    // Not before the answer has begun, however slow the machine is; pieces that were sent are stored soon after.
     let begun = async {
         while !dock.happened().contains(&"text".to_owned()) {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -357,11 +357,11 @@ async fn a_run_that_is_dropped_is_settled_by_the_next() {
 async fn after_a_providers_overflow_the_prompt_is_sent_again_in_a_smaller_window(
     #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
 ) {
-    // A model that is in no table, whose true window is smaller than what is assumed.
+    // A model that is in no table, whose real window is smaller than assumed.
     let server = ModelServer::builder().window(9_000).answering(reader()).start().unwrap();
     let mut dock = Dock::on(wire, server);
     dock.agent.model.limits = None;
-    // What is refused first depends on how much the declared tools weigh.
+    // The first rejection depends on the size of the declared tools.
     let some = ["read", "list", "grep", "bash", "recall"];
     dock.agent.profile.tools = dock.agent.profile.tools.clone().filter(|tool| some.contains(&tool));
     dock.write("big.txt", &lines(150));
@@ -375,7 +375,7 @@ async fn after_a_providers_overflow_the_prompt_is_sent_again_in_a_smaller_window
     assert!(dock.happened().contains(&"refused".to_owned()));
     let learned = conversation.handle().limits().await.unwrap().context;
     match wire {
-        // OpenAI's own refusal does not name the window; what was refused bounds it.
+        // OpenAI's error does not name the window; the rejected size bounds it.
         Wire::Responses => assert!((5_000..10_000).contains(&learned.0), "{learned}"),
         Wire::Anthropic | Wire::Chat => assert_eq!(learned.0, 9_000, "the refusal names the window"),
     }
@@ -384,7 +384,7 @@ async fn after_a_providers_overflow_the_prompt_is_sent_again_in_a_smaller_window
 }
 
 #[tokio::test]
-async fn one_message_larger_than_the_window_is_no_dead_end() {
+async fn a_message_larger_than_the_window_does_not_block_the_session() {
     let dock = Dock::new(ModelServer::builder().window(32_000).start().unwrap());
     dock.server.repeat(Reply::new().text("That was long."));
     let mut conversation = dock.begin().await;
@@ -395,7 +395,7 @@ async fn one_message_larger_than_the_window_is_no_dead_end() {
 }
 
 #[tokio::test]
-async fn what_cannot_fit_at_all_is_said_and_leaves_the_session_as_it_was() {
+async fn a_prompt_that_cannot_fit_is_reported_and_leaves_the_session_unchanged() {
     let mut dock = Dock::new(ModelServer::start().unwrap());
     dock.agent.profile.system = vec![lines(3_000)];
     let mut conversation = dock.begin().await;
@@ -407,7 +407,7 @@ async fn what_cannot_fit_at_all_is_said_and_leaves_the_session_as_it_was() {
 }
 
 #[tokio::test]
-async fn a_new_session_is_called_by_its_first_words_or_as_a_small_model_has_it() {
+async fn a_new_session_is_titled_by_its_first_words_or_a_small_model() {
     let mut dock = Dock::new(ModelServer::start().unwrap());
     dock.server.push(Reply::new().text("Hello."));
     let mut conversation = dock.begin().await;
@@ -434,7 +434,7 @@ async fn a_new_session_is_called_by_its_first_words_or_as_a_small_model_has_it()
 }
 
 #[tokio::test]
-async fn a_block_that_is_not_known_is_given_back_as_it_came() {
+async fn an_unknown_block_is_sent_back_unchanged() {
     let dock = Dock::new(ModelServer::start().unwrap());
     let block = json!({ "type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": { "query": "x" } });
     let result = json!({ "type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [] });
@@ -463,11 +463,11 @@ async fn answers_are_recorded_with_their_agent_model_and_provider() {
 }
 
 #[tokio::test]
-async fn resuming_a_turn_that_has_ended_asks_nothing() {
+async fn resuming_a_finished_turn_sends_no_request() {
     let dock = Dock::new(ModelServer::start().unwrap());
     let mut conversation = dock.begin().await;
     let nothing = conversation.resume(&CancellationToken::new()).await.unwrap_err();
-    assert!(nothing.to_string().contains("no prompt to go on with"), "{nothing}");
+    assert!(nothing.to_string().contains("no prompt to continue from"), "{nothing}");
     dock.server.push(Reply::new().text("It is nine metres deep."));
     run(&mut conversation, "How deep is it?").await;
     let report = conversation.resume(&CancellationToken::new()).await.unwrap();
@@ -489,18 +489,18 @@ async fn resuming_after_a_cut_or_refused_answer_asks_the_model_to_continue(
     let mut conversation = dock.begin().await;
     let cut = run(&mut conversation, "How deep is it?").await;
     assert!(
-        matches!(&cut.end, RunEnd::Finished { reason } if Stop::of(reason) != Stop::Done),
+        matches!(&cut.end, RunEnd::Finished { reason } if StopReason::of(reason) != StopReason::Done),
         "{:?}",
         cut.end
     );
     let report = conversation.resume(&CancellationToken::new()).await.unwrap();
     assert_eq!((report.text.as_str(), report.steps), ("metres deep.", 1));
-    assert!(matches!(&report.end, RunEnd::Finished { reason } if Stop::of(reason) == Stop::Done));
+    assert!(matches!(&report.end, RunEnd::Finished { reason } if StopReason::of(reason) == StopReason::Done));
     let last = dock.server.last().unwrap();
-    // Without words the two messages of the user are neighbours, which one wire wants as one.
+    // Without text the two user messages are adjacent, which one wire requires to be merged.
     assert!(last.last_user_text().ends_with(&dock.agent.policy.compact.continue_text), "{}", last.outline());
     assert_eq!(last.outline().contains("It is nine"), !said.is_empty(), "{}", last.outline());
-    // The turn has ended now, and is not asked for again.
+    // The turn has ended now, and is not sent again.
     let again = conversation.resume(&CancellationToken::new()).await.unwrap();
     assert_eq!((again.text.as_str(), again.steps), ("metres deep.", 0));
     assert_eq!(dock.server.requests().len(), 2);
@@ -517,10 +517,10 @@ async fn resuming_a_paused_answer_sends_the_same_conversation() {
     let report = conversation.resume(&CancellationToken::new()).await.unwrap();
     assert_eq!(report.text, "Found.");
     let asked = dock.log(conversation.session()).iter().filter(|message| message.is_user()).count();
-    assert_eq!(asked, 1, "nobody is told to continue");
+    assert_eq!(asked, 1, "the model is not asked to continue");
 }
 
-/// A server that ignores the limit of the request filled memory and disk, and in the input of a call Ctrl-C did nothing.
+/// A server that ignored the request's limit filled memory and disk, and in the input of a call Ctrl-C had no effect.
 #[rstest]
 #[tokio::test]
 async fn an_endless_answer_is_cut_off_and_the_session_continues(
@@ -566,6 +566,36 @@ async fn a_run_is_cancelled_while_the_input_of_a_call_streams(
     assert_eq!(run(&mut conversation, "Again").await.text, "Here.");
 }
 
+/// A separate write for each open call took seconds.
+#[rstest]
+#[tokio::test]
+async fn a_run_is_cancelled_promptly_in_an_answer_of_thousands_of_calls(
+    #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
+    #[values(100, 3_000)] streamed: usize,
+) {
+    let dock = Dock::on(wire, ModelServer::start().unwrap());
+    let gate = Gate::new();
+    let calls = (0..4_000).fold(Reply::new(), |reply, number| {
+        reply.call(format!("call_{number}"), "list", json!({ "path": format!("d{number}") }))
+    });
+    dock.server.push(calls.gate(streamed, &gate));
+    let mut conversation = dock.begin().await;
+    let cancel = CancellationToken::new();
+    let stop = async {
+        gate.reached().await;
+        cancel.cancel();
+        std::time::Instant::now()
+    };
+    let (report, cancelled) = tokio::join!(conversation.run("List them", &cancel), stop);
+    let latency = cancelled.elapsed();
+    assert_eq!(report.unwrap().end, RunEnd::Cancelled);
+    assert!(latency < Duration::from_secs(1), "{latency:?}");
+    gate.release();
+    dock.server.push(Reply::new().text("Here."));
+    assert_eq!(run(&mut conversation, "Again").await.text, "Here.");
+    dock.server.assert_legal();
+}
+
 #[tokio::test]
 async fn a_run_that_is_dropped_takes_its_command_with_it() {
     let dock = Dock::new(ModelServer::start().unwrap()).allow("bash");
@@ -591,11 +621,11 @@ async fn a_run_that_is_dropped_takes_its_command_with_it() {
         }
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert!(is_gone(), "it still runs beside the next turn");
+    assert!(is_gone(), "it still runs during the next turn");
 }
 
 #[tokio::test]
-async fn the_same_call_many_times_in_one_answer_is_told_before_it_is_stopped() {
+async fn repeated_calls_in_one_answer_are_warned_about_before_the_run_stops() {
     let dock = Dock::new(ModelServer::start().unwrap());
     let many = (0..6).fold(Reply::new(), |reply, n| reply.call(format!("call_{n}"), "list", json!({})));
     dock.server.push_all([many, Reply::new().text("I see.")]);
@@ -603,9 +633,10 @@ async fn the_same_call_many_times_in_one_answer_is_told_before_it_is_stopped() {
     let report = run(&mut conversation, "Look").await;
     assert_eq!(report.text, "I see.");
     let last = dock.server.last().unwrap();
-    let told =
-        (0..6).filter(|n| last.result(&format!("call_{n}")).unwrap().contains("this same result")).count();
-    assert_eq!(told, 1);
+    let shown = (0..6)
+        .filter(|n| last.result(&format!("call_{n}")).unwrap().contains("returned the same result"))
+        .count();
+    assert_eq!(shown, 1);
 }
 
 #[tokio::test]
@@ -623,7 +654,7 @@ async fn an_answer_with_hundreds_of_calls_is_worked_off_and_its_rest_refused() {
 }
 
 #[tokio::test]
-async fn a_provider_that_counts_nothing_is_counted_for() {
+async fn usage_is_estimated_if_the_provider_reports_none() {
     let mut dock = Dock::new(ModelServer::start().unwrap());
     dock.agent.profile.limits.tokens = Some(100);
     dock.server.push(Reply::new().call("call_1", "list", json!({})).without_usage());
@@ -643,7 +674,7 @@ async fn a_cancelled_summary_does_not_stand_in_the_way_of_the_next_turn() {
         read(request)
     });
     let mut dock = Dock::new(server.unwrap());
-    // A policy that prunes after each turn, cancelled ones too.
+    // A policy that prunes after each turn, including cancelled ones.
     dock.agent.policy = std::sync::Arc::new(plimsoll::Preset::Opencode118.policy());
     dock.write("big.txt", &lines(300));
     let mut conversation = dock.begin().await;
@@ -671,7 +702,7 @@ async fn a_cancelled_summary_does_not_stand_in_the_way_of_the_next_turn() {
     panic!("no summary was asked for");
 }
 
-/// Counting a long history took seconds, in which Ctrl-C did nothing.
+/// Counting a long history took seconds, during which Ctrl-C had no effect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_is_cancelled_while_its_request_is_prepared() {
     let mut dock = Dock::new(ModelServer::start().unwrap());
@@ -690,7 +721,7 @@ async fn a_run_is_cancelled_while_its_request_is_prepared() {
     let counted = counter.counted_after();
     assert!(counted < 200, "{counted} of 2,000 texts were counted after that");
     assert_eq!(dock.server.requests().len(), 0);
-    // The session is as it was, and goes on.
+    // The session is unchanged and continues.
     dock.agent.counting = Counting::Calibrated;
     let session = conversation.session().clone();
     conversation.close().await.unwrap();
@@ -699,7 +730,7 @@ async fn a_run_is_cancelled_while_its_request_is_prepared() {
     assert_eq!(conversation.resume(&CancellationToken::new()).await.unwrap().text, "Here.");
 }
 
-/// The window is weighed and pruned after the last word of a turn, which Ctrl-C did not end.
+/// The window is counted and pruned after the last answer of a turn, which Ctrl-C did not end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_prune_after_a_turn_is_cancelled() {
     let mut dock = Dock::new(ModelServer::start().unwrap());

@@ -1,6 +1,6 @@
 //! The agent's tests, in one binary.
 
-// Clippy knows tests by their attribute; the helpers beside them may fail as loudly.
+// Clippy recognises tests by their attribute; helpers may panic too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod agents;

@@ -1,4 +1,4 @@
-//! R156: what is counted.
+//! R156: counters.
 
 use std::collections::BTreeMap;
 
@@ -65,7 +65,7 @@ fn r156_the_eight_figures_and_those_of_the_model_after_a_scripted_run() {
     assert_eq!(count(names::PRUNINGS), of("prune"));
     assert_eq!(count(names::COMPACTIONS), of("compact"));
     assert_eq!(count(names::SPILL_FILES), of("truncate"));
-    // The file is read with line numbers, so more bytes come than it has.
+    // The file is read with line numbers, so the output is larger than the file.
     assert!(count(names::SPILL_BYTES) > of("truncate") * lines(900).len() as f64);
     assert!(count(names::BYTES_TRUNCATED) > 0.0 && count(names::BYTES_TRUNCATED) < count(names::SPILL_BYTES));
     assert!(count(names::TOKENS_PRUNED) > 1_000.0 && count(names::TOKENS_COMPACTED) > 1_000.0);

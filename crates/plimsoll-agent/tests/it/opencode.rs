@@ -1,4 +1,4 @@
-//! An `opencode.json` as people have it: what it says takes effect in a run, and an untrusted project's does not.
+//! A realistic `opencode.json`: it takes effect in a run, and an untrusted project's does not.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -12,7 +12,7 @@ use tempfile::TempDir;
 
 use crate::support::{open_archive, run};
 
-/// A home with a repository in it.
+/// A home with a repository.
 struct Harbour {
     _folder: TempDir,
     home: PathBuf,
@@ -107,14 +107,14 @@ async fn every_supported_key_takes_effect_in_a_run_and_the_rest_is_named_once() 
     let named: Vec<&str> = config.notices.iter().map(|notice| notice.key.as_str()).collect();
     assert_eq!(named, ["theme", "share"]);
     let events: Arc<Mutex<Vec<Event>>> = Arc::default();
-    let told = Arc::clone(&events);
-    agent.events = Arc::new(move |event| told.lock().unwrap().push(event.clone()));
+    let reply = Arc::clone(&events);
+    agent.events = Arc::new(move |event| reply.lock().unwrap().push(event.clone()));
     assert_eq!((agent.profile.name.as_str(), agent.profile.limits.steps), ("review", 7));
     assert_eq!(
         agent.title_model.as_ref().map(|model| model.name.to_string()).as_deref(),
         Some("local/small")
     );
-    // The title would come at any time; here it would take an answer that is meant for the turn.
+    // The title could be requested at any time and would take an answer that is meant for the turn.
     agent.title_model = None;
     let bash = |command: &str| json!({ "command": command });
     harbour.server.push_all([
@@ -138,14 +138,14 @@ async fn every_supported_key_takes_effect_in_a_run_and_the_rest_is_named_once() 
             .find(|(known, _)| known.eq_ignore_ascii_case(name))
             .map(|(_, value)| value.as_str())
     };
-    // The scripted model shows no keys; that there is one is seen, and which.
+    // The scripted model does not show keys, only that there is one.
     assert_eq!((header("x-api-key").is_some(), header("x-team")), (true, Some("blue")));
     let key = config.run.as_ref().unwrap().providers["local"].key.as_ref().map(|key| key.expose().to_owned());
     assert_eq!(key.as_deref(), Some("local-key-0123456789"));
     let result = |id: &str| request.result(id).unwrap().trim().to_owned();
     assert_eq!((result("c1"), result("c2"), result("c4")), ("one".into(), "two".into(), "four".into()));
     assert!(result("c3").starts_with("Denied"), "{}", result("c3"));
-    assert!(result("c5").starts_with("There is no tool `write`"), "{}", result("c5"));
+    assert!(result("c5").starts_with("Unknown tool `write`"), "{}", result("c5"));
     assert!(!harbour.project.join("three").exists());
     let has = |tool: &str| request.tools.iter().any(|name| name == tool);
     assert!(
@@ -157,7 +157,7 @@ async fn every_supported_key_takes_effect_in_a_run_and_the_rest_is_named_once() 
 }
 
 #[tokio::test]
-async fn an_untrusted_projects_file_changes_nothing_that_matters_and_a_trusted_ones_does() {
+async fn an_untrusted_projects_file_changes_nothing_sensitive_and_a_trusted_ones_does() {
     let harbour = Harbour::new();
     let mine = json!({
         "model": "local/mine",

@@ -1,4 +1,4 @@
-//! What a person does to a conversation between its turns.
+//! What users do with a conversation between its turns.
 
 use plimsoll::Plan;
 use plimsoll_agent::Event;
@@ -9,7 +9,7 @@ use tokio_util::sync::CancellationToken;
 use crate::support::{Dock, SUMMARY, is_summary, lines, reader, run};
 
 #[tokio::test]
-async fn a_compaction_is_told_what_to_keep() {
+async fn a_compaction_receives_its_focus() {
     let dock = Dock::new(ModelServer::answering(reader()).unwrap());
     dock.write("big.txt", &lines(300));
     let mut conversation = dock.begin().await;
@@ -24,10 +24,10 @@ async fn a_compaction_is_told_what_to_keep() {
     {
         assert!(asked.contains(said), "{said}: {}", asked.outline());
     }
-    // It is a person's word, and not among those of extensions.
+    // It is the user's text, not that of an extension.
     assert!(!asked.contains("<hook>"), "{}", asked.outline());
     assert_eq!((figures[0].items, figures[0].kept), (planned.messages, true));
-    // The wish holds this once.
+    // The focus applies once.
     run(&mut conversation, "Read it 2 times, round r2").await;
     conversation.compact(&never).await.unwrap();
     let last = dock.server.requests().into_iter().rfind(is_summary).unwrap();
@@ -39,7 +39,7 @@ async fn a_compaction_is_told_what_to_keep() {
 }
 
 #[tokio::test]
-async fn a_branch_knows_everything_and_the_session_stays_as_it_is() {
+async fn a_branch_has_the_whole_history_and_the_session_does_not_change() {
     let server = ModelServer::start().unwrap();
     server.push_all([
         Reply::new().text("Nine metres."),
@@ -62,7 +62,7 @@ async fn a_branch_knows_everything_and_the_session_stays_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_command_that_does_not_end_well_says_how() {
+async fn a_failed_command_reports_its_exit_status() {
     let server = ModelServer::start().unwrap();
     let bash = |id: &str, command: &str| Reply::new().call(id, "bash", json!({ "command": command }));
     server.push_all([

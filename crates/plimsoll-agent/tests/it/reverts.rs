@@ -1,4 +1,4 @@
-//! Putting files back: what is kept before a change, and what a revert makes of it.
+//! Reverts: what is stored before a change, and how it is restored.
 
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;
@@ -9,7 +9,7 @@ use plimsoll::{Millis, SessionId};
 use plimsoll_agent::{
     Conversation, Event, RevertAction, RevertError, RevertReport, RevertTarget, plan_revert,
 };
-use plimsoll_store::{Archive, KEPT, NewSession, PurgeTarget, Retention};
+use plimsoll_store::{Archive, KEPT_PREFIX, NewSession, PurgeTarget, Retention};
 use plimsoll_testkit::server::{ModelServer, Reply};
 use proptest::prelude::*;
 use rstest::rstest;
@@ -30,8 +30,8 @@ fn read(path: &str) -> (&'static str, Value) {
     ("read", json!({ "path": path }))
 }
 
-/// What became of each file, by its name.
-fn told(report: &RevertReport) -> Vec<String> {
+/// Returns the action for each file, by name.
+fn actions(report: &RevertReport) -> Vec<String> {
     let file = |file: &plimsoll_agent::RevertedFile| {
         let name = file.path.file_name().unwrap().to_string_lossy();
         match &file.problem {
@@ -43,7 +43,7 @@ fn told(report: &RevertReport) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_last_turn_is_put_back_and_the_model_is_told() {
+async fn the_last_turn_is_reverted_and_the_model_is_informed() {
     let dock = writing_dock();
     dock.write("a.txt", "one\n");
     let path = dock.project().join("a.txt");
@@ -58,22 +58,22 @@ async fn the_last_turn_is_put_back_and_the_model_is_told() {
     .await;
     assert_eq!(dock.content("a.txt").unwrap(), "four\n");
     let plan = talk.plan_revert(None).await.unwrap();
-    assert_eq!((plan.turn, told(&plan)), (2, vec!["Restored a.txt".into(), "Removed b.txt".into()]));
+    assert_eq!((plan.turn, actions(&plan)), (2, vec!["Restored a.txt".into(), "Removed b.txt".into()]));
     assert_eq!(dock.content("a.txt").unwrap(), "four\n", "a plan does nothing");
 
     let report = talk.revert(None).await.unwrap();
-    assert_eq!((report.turn, told(&report)), (2, told(&plan)));
+    assert_eq!((report.turn, actions(&report)), (2, actions(&plan)));
     assert_eq!(dock.content("a.txt").unwrap(), "two\n");
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
     assert!(!dock.project().join("new").exists(), "folders that were made for it are gone");
     assert!(dock.events.lock().unwrap().iter().any(|event| matches!(event, Event::Reverted(_))));
 
-    // The model is told before the next prompt, and must look again before it changes what was put back.
+    // The model is informed before the next prompt, and must read restored files before it changes them.
     let said = calls(&dock, talk, vec![edit("a.txt", "two", "five")]).await;
     assert!(said[0].contains("you have not read it"), "{}", said[0]);
     let asked = dock.server.last().unwrap();
-    assert!(asked.contains("is putting files back as they were before the prompt"), "{}", asked.outline());
-    assert!(asked.contains("Is not there any more: `") && asked.contains("Holds what it held: `"));
+    assert!(asked.contains("is restoring files before the prompt"), "{}", asked.outline());
+    assert!(asked.contains("Removed: `") && asked.contains("Restored: `"));
     let log = dock.log(talk.session());
     assert!(log.iter().any(|message| message.is_notice() && !message.is_prompt()));
     let said = calls(&dock, talk, vec![read("a.txt"), edit("a.txt", "two", "five")]).await;
@@ -118,7 +118,7 @@ async fn run_text(dock: &Dock, talk: &mut Conversation) {
 }
 
 #[tokio::test]
-async fn what_others_have_changed_is_left_alone() {
+async fn changes_of_other_programs_are_left_alone() {
     let dock = writing_dock();
     let talk = &mut dock.begin().await;
     let made = vec![write("mine.txt", "one\n"), write("between.txt", "one\n"), write("gone.txt", "x")];
@@ -129,23 +129,23 @@ async fn what_others_have_changed_is_left_alone() {
     std::fs::remove_file(dock.project().join("gone.txt")).unwrap();
     let report = talk.revert(Some(1)).await.unwrap();
     assert_eq!(
-        told(&report),
+        actions(&report),
         [
-            "Restored between.txt: it was changed by something else since",
+            "Restored between.txt: it was changed by another program since",
             "Left gone.txt",
-            "Left mine.txt: it was changed by something else since"
+            "Left mine.txt: it was changed by another program since"
         ]
     );
     assert_eq!(dock.content("between.txt").unwrap(), "by hand\n", "as far back as the agent's changes go");
     assert_eq!(dock.content("mine.txt").unwrap(), "by hand too\n");
-    // A revert that can do nothing leaves no trace.
+    // A revert without effect leaves no trace.
     let messages = dock.log(talk.session()).len();
     assert!(!talk.revert(Some(1)).await.unwrap().changes());
     assert_eq!(dock.log(talk.session()).len(), messages);
 }
 
 #[tokio::test]
-async fn what_is_not_covered_is_listed() {
+async fn calls_that_cannot_be_reverted_are_listed() {
     let dock = Dock::new(ModelServer::start().unwrap()).allow("write").allow("bash:echo *");
     let talk = &mut dock.begin().await;
     let made = vec![
@@ -163,7 +163,7 @@ async fn what_is_not_covered_is_listed() {
 }
 
 #[tokio::test]
-async fn what_has_expired_is_told_and_stays() {
+async fn expired_content_is_reported_and_the_file_stays() {
     let mut dock = writing_dock();
     dock.write("a.txt", "one\n");
     let talk = &mut dock.begin().await;
@@ -175,13 +175,13 @@ async fn what_has_expired_is_told_and_stays() {
     let later = Millis(u64::MAX / 4);
     let swept = strict.sweep(later).unwrap();
     assert_eq!(swept.expired.len(), 2);
-    assert!(swept.expired.iter().all(|spill| spill.handle.starts_with(KEPT)), "{:?}", swept.expired);
+    assert!(swept.expired.iter().all(|spill| spill.handle.starts_with(KEPT_PREFIX)), "{:?}", swept.expired);
     let report = talk.revert(None).await.unwrap();
-    assert_eq!(told(&report), ["Left a.txt: what it held is not kept any more", "Removed new.txt"]);
+    assert_eq!(actions(&report), ["Left a.txt: its old content is no longer stored", "Removed new.txt"]);
     assert_eq!(dock.content("a.txt").unwrap(), "two\n");
 }
 
-/// Every file below a folder, as bytes.
+/// Returns every file below a folder, as bytes.
 fn all_bytes(folder: &Path) -> Vec<u8> {
     let mut all = Vec::new();
     for entry in ignore_walk(folder) {
@@ -218,13 +218,13 @@ fn has(bytes: &[u8], text: &str) -> bool {
 #[case::matching(true)]
 #[case::session(false)]
 #[tokio::test]
-async fn kept_content_goes_with_a_purge_and_with_its_session(#[case] is_purge: bool) {
+async fn stored_content_is_removed_with_a_purge_or_its_session(#[case] is_purge: bool) {
     let dock = writing_dock();
     dock.write("a.txt", "the password is hunter2\n");
     let mut talk = dock.begin().await;
     let made = vec![("bash", json!({ "command": "true" })), write("b.txt", "x")];
     calls(&dock, &mut talk, made).await;
-    // Written without having been shown to the model: only the kept content has the secret.
+    // Written without being shown to the model: only the stored content has the secret.
     let path = dock.project().join("a.txt");
     let session = talk.session().clone();
     let seen = blake3::hash(b"the password is hunter2\n");
@@ -259,11 +259,11 @@ async fn kept_content_goes_with_a_purge_and_with_its_session(#[case] is_purge: b
         dock.archive.purge(&lease.claim(), &target, Millis(1)).unwrap();
         let plan = plan_revert(&dock.archive, &session, RevertTarget::Turn(1)).unwrap();
         assert!(
-            told(&plan).contains(&"Left a.txt: what it held is not kept any more".into()),
+            actions(&plan).contains(&"Left a.txt: its old content is no longer stored".into()),
             "{:?}",
-            told(&plan)
+            actions(&plan)
         );
-        let recalled = dock.archive.kept(&session, &handle).unwrap().unwrap();
+        let recalled = dock.archive.kept_file(&session, &handle).unwrap().unwrap();
         assert!(recalled.expired.is_some());
     } else {
         dock.archive.remove(&lease.claim(), Millis(1)).unwrap();
@@ -281,7 +281,7 @@ async fn a_log_from_elsewhere_cannot_claim_changes() {
     calls(&dock, &mut talk, vec![write("precious.txt", "x")]).await;
     let mut messages = dock.log(talk.session());
     let copied = SessionId::new("ses_copied");
-    // The same records under other names, as an import gives them.
+    // The same records under other names, as after an import.
     for (number, message) in messages.iter_mut().enumerate() {
         message.info.id = format!("msg_copy{number}").as_str().into();
         for (place, part) in message.parts.iter_mut().enumerate() {
@@ -292,12 +292,12 @@ async fn a_log_from_elsewhere_cannot_claim_changes() {
     dock.archive.store().create(new, Millis(5)).unwrap();
     let talk = &mut dock.agent.open(&copied).await.unwrap();
     let report = talk.revert(Some(1)).await.unwrap();
-    assert_eq!(told(&report), ["Left precious.txt: what it held is not kept here"]);
+    assert_eq!(actions(&report), ["Left precious.txt: its old content is not stored here"]);
     assert_eq!(dock.content("precious.txt").unwrap(), "x");
 }
 
 #[tokio::test]
-async fn a_fork_puts_back_what_its_parent_did() {
+async fn a_fork_can_revert_changes_of_its_parent() {
     let dock = writing_dock();
     let mut talk = dock.begin().await;
     calls(&dock, &mut talk, vec![write("a.txt", "one\n")]).await;
@@ -310,25 +310,21 @@ async fn a_fork_puts_back_what_its_parent_did() {
     assert_eq!(talk.revert(Some(2)).await.unwrap().turn, 2);
     assert_eq!(dock.content("a.txt").unwrap(), "one\n");
     let plan = plan_revert(&dock.archive, &parent, RevertTarget::Turn(1)).unwrap();
-    assert_eq!(
-        told(&plan),
-        ["Removed a.txt"],
-        "the parent's own log says how the file came to be what it is"
-    );
+    assert_eq!(actions(&plan), ["Removed a.txt"], "the parent's own log explains the file's content");
 }
 
-/// What happens in a turn, or between two.
+/// An action in a turn, or between two.
 #[derive(Clone, Debug)]
 enum Deed {
     /// The agent makes these calls in a turn.
     Turn(Vec<(u8, u8, bool)>),
-    /// Something else writes a file, or removes it.
+    /// Another program writes or removes a file.
     Other(u8, bool),
-    /// The last turn is put back, or everything from one of the turns on.
+    /// The last turn is reverted, or everything since a turn.
     Revert(Option<u8>),
-    /// A revert is taken back.
+    /// A revert is undone.
     Undo,
-    /// The process ends, and another goes on.
+    /// The process ends, and another continues.
     Restart,
 }
 
@@ -357,16 +353,16 @@ fn name_of(file: u8) -> String {
     ["a.txt", "deep/b.txt", "deep/er/c.txt"][usize::from(file)].to_owned()
 }
 
-/// What must hold whatever happens: a file that something else wrote last is never touched; without others, files are as
-/// they were before the turn; what was reverted comes back; and no content is made up.
+/// Invariants: a file that another program wrote last is never touched; otherwise files are as before the turn; an
+/// undone revert restores them; and no content is invented.
 async fn check(deeds: Vec<Deed>) {
     let mut dock = writing_dock();
-    // Fast, and the same code but for the disk below it.
+    // Fast, and the same code except for the disk.
     dock.archive = Arc::new(Archive::in_memory());
     dock.agent.archive = Arc::clone(&dock.archive);
     let mut talk = dock.begin().await;
     let project = dock.project();
-    // Before each turn, and whether something else wrote since.
+    // Before each turn, and whether another program wrote since.
     let mut snapshots: Vec<Directory> = Vec::new();
     let mut others = Directory::new();
     let (mut is_disturbed, mut written) = (false, 0);
@@ -402,7 +398,7 @@ async fn check(deeds: Vec<Deed>) {
                     }
                     None => drop(std::fs::remove_file(path)),
                 }
-                // A file that is not there is as a revert may have left it.
+                // A missing file may be the result of a revert.
                 match content {
                     Some(content) => others.insert(name, content),
                     None => others.remove(&name),
@@ -416,8 +412,8 @@ async fn check(deeds: Vec<Deed>) {
                 let Ok(report) = talk.revert(turn).await else { continue };
                 let after = directory(&project);
                 if !is_disturbed {
-                    assert_eq!(after, snapshots[report.turn - 1], "{:?}", told(&report));
-                    assert!(report.files.iter().all(|file| file.problem.is_none()), "{:?}", told(&report));
+                    assert_eq!(after, snapshots[report.turn - 1], "{:?}", actions(&report));
+                    assert!(report.files.iter().all(|file| file.problem.is_none()), "{:?}", actions(&report));
                 }
                 for (name, content) in &others {
                     assert_eq!(after.get(name), Some(content), "{name} was written by something else");
@@ -429,14 +425,14 @@ async fn check(deeds: Vec<Deed>) {
                         RevertAction::Removed => !after.contains_key(&name),
                         RevertAction::Left => after.get(&name) == before.get(&name),
                     };
-                    assert!(is_there, "{:?}", told(&report));
+                    assert!(is_there, "{:?}", actions(&report));
                 }
                 before_revert = report.changes().then_some(before);
             }
             Deed::Undo => {
                 let Ok(report) = talk.undo_revert().await else { continue };
                 if let Some(before) = before_revert.take() {
-                    assert_eq!(directory(&project), before, "{:?}", told(&report));
+                    assert_eq!(directory(&project), before, "{:?}", actions(&report));
                 }
                 for (name, content) in &others {
                     assert_eq!(directory(&project).get(name), Some(content), "{name}");
@@ -455,7 +451,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 10, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn properties_files_are_put_back_and_what_others_wrote_stays(deeds in deeds()) {
+    fn properties_files_are_restored_and_other_writes_stay(deeds in deeds()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
         runtime.block_on(check(deeds));
     }

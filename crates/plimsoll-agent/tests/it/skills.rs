@@ -1,4 +1,4 @@
-//! `skill`: where skills are found, what is given of them, and what of a checkout is not believed.
+//! `skill`: where skills are found, what the model receives, and limits for checkouts.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -22,7 +22,7 @@ fn skill(name: &str, description: &str) -> String {
     format!("---\nname: {name}\ndescription: {description}\n---\n# {name}\nDo as {name} says.\n")
 }
 
-/// A dock with a home beside its project.
+/// A dock with a home next to its project.
 struct Harbour {
     dock: Dock,
     home: std::path::PathBuf,
@@ -91,9 +91,9 @@ fn a_checkout_can_neither_take_a_name_nor_lead_outside() {
     put(&harbour.home, "private/SKILL.md", &skill("private", "a file of the user's"));
     symlink(harbour.home.join("private"), project.join(".claude/skills/linked")).unwrap();
     let found = find_skills(&harbour.places(Vec::new()));
-    let told: Vec<(&str, &str)> =
+    let output: Vec<(&str, &str)> =
         found.iter().map(|skill| (skill.name.as_str(), skill.description.as_str())).collect();
-    assert_eq!(told, [("deploy", "mine")]);
+    assert_eq!(output, [("deploy", "mine")]);
     // The user's own may be links.
     symlink(harbour.home.join("private"), harbour.home.join(".claude/skills/linked")).unwrap();
     assert_eq!(harbour.names(), ["deploy", "private"]);
@@ -113,7 +113,7 @@ fn what_strangers_write_is_capped() {
 }
 
 #[tokio::test]
-async fn a_skill_is_given_and_its_files_may_be_read_then() {
+async fn the_files_of_a_requested_skill_may_be_read() {
     let mut harbour = Harbour::new();
     let folder = harbour.home.join(".claude/skills/tides");
     put(
@@ -145,8 +145,8 @@ async fn a_skill_is_given_and_its_files_may_be_read_then() {
     let secret = harbour.home.join(".claude/secret.txt").display().to_string();
     assert!(call(dock, &mut talk, "read", json!({ "path": secret })).await.starts_with("Denied"));
     let said = call(dock, &mut talk, "skill", json!({ "name": "waves" })).await;
-    assert!(said.contains("there is no skill `waves`: there are tides"), "{said}");
-    // Another process goes on with what is in the window.
+    assert!(said.contains("unknown skill `waves` (available: tides)"), "{said}");
+    // Another process continues from the window.
     let session = talk.session().clone();
     talk.close().await.unwrap();
     let talk = &mut dock.agent.open(&session).await.unwrap();

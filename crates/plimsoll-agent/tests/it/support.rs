@@ -1,4 +1,4 @@
-//! A scripted model, a store in a folder of its own, and an agent between them.
+//! A scripted model, a temporary store, and an agent between them.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio_util::sync::CancellationToken;
 
-/// The three wires, with the provider's name that stands for each.
+/// The three wires, with their providers' names.
 pub(crate) const WIRES: [(Wire, &str); 3] =
     [(Wire::Anthropic, "anthropic"), (Wire::Chat, "openai-chat"), (Wire::Responses, "openai")];
 
@@ -42,8 +42,8 @@ impl Dock {
         let mut agent =
             Agent::new(Arc::clone(&archive), model(wire, &server.url()), &folder.path().join("project"));
         agent.policy = policy(|_| {});
-        let told = Arc::clone(&events);
-        agent.events = Arc::new(move |event| told.lock().unwrap().push(event.clone()));
+        let output = Arc::clone(&events);
+        agent.events = Arc::new(move |event| output.lock().unwrap().push(event.clone()));
         Dock { server, folder, archive, events, agent }
     }
 
@@ -65,7 +65,7 @@ impl Dock {
         self.agent.begin("").await.unwrap()
     }
 
-    /// What happened, by the names of the events.
+    /// Names of the events so far.
     pub(crate) fn happened(&self) -> Vec<String> {
         let events = self.events.lock().unwrap();
         events.iter().map(name_of).collect()
@@ -81,7 +81,7 @@ pub(crate) fn open_archive(folder: &Path) -> Arc<Archive> {
     Arc::new(Archive::open(folder.join("plimsoll.db"), &Policy::default(), Durability::Process).unwrap())
 }
 
-/// Kill this process, as `kill -9` does: nothing is closed, flushed or given back.
+/// Kills this process, like `kill -9`: nothing is closed, flushed or released.
 pub(crate) fn die() -> ! {
     rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
     loop {
@@ -98,7 +98,7 @@ pub(crate) fn name_of(event: &Event) -> String {
     }
 }
 
-/// The `plimsoll` preset as it is, with changes: tests name what they rely on.
+/// The `plimsoll` preset with changes. Tests set whatever they rely on.
 pub(crate) fn policy(change: impl FnOnce(&mut PolicySpec)) -> Arc<Policy> {
     let mut spec = Preset::Plimsoll.policy().into_spec();
     change(&mut spec);
@@ -133,7 +133,7 @@ pub(crate) fn lines(count: usize) -> String {
         .collect()
 }
 
-/// Whether a request asks for a summary.
+/// Returns whether a request asks for a summary.
 pub(crate) fn is_summary(request: &Captured) -> bool {
     let asked = request.last_user_text();
     asked.contains("## Goal")
@@ -142,17 +142,17 @@ pub(crate) fn is_summary(request: &Captured) -> bool {
         || request.system.contains("conversation summarizer")
 }
 
-/// A summary that keeps to the form.
+/// A valid summary.
 pub(crate) const SUMMARY: &str =
     "## Goal\nRead the file.\n\n## Progress\n### Done\n- It was read.\n\n## Next steps\n- Go on.";
 
-/// A model that summarises where it is asked to, reads a file as often as the newest prompt says, and then says so.
+/// A model that writes summaries on request, reads a file as often as the newest prompt says, and then reports it.
 pub(crate) fn reader() -> impl Fn(&Captured) -> Reply + Send + Sync + 'static {
     read_after(Reply::new())
 }
 
-/// The same, with these words or thoughts before. It remembers what it has done for each prompt, because a compaction
-/// takes the calls of a turn out of its sight.
+/// Like [`reader`], with this text or reasoning first. It counts the calls for each prompt itself, because a compaction
+/// removes the calls of a turn from its view.
 pub(crate) fn read_after(before: Reply) -> impl Fn(&Captured) -> Reply + Send + Sync + 'static {
     let made: Mutex<HashMap<String, usize>> = Mutex::default();
     move |request| {
@@ -175,7 +175,7 @@ pub(crate) fn read_after(before: Reply) -> impl Fn(&Captured) -> Reply + Send + 
     }
 }
 
-/// Counts characters over four, and cancels a run at the first text that is of a kind.
+/// Counts characters divided by four, and cancels a run at the first text of a kind.
 pub(crate) struct CancellingCounter {
     cancel: CancellationToken,
     is_last: fn(&str) -> bool,
@@ -187,7 +187,7 @@ impl CancellingCounter {
         Arc::new(CancellingCounter { cancel: cancel.clone(), is_last, after: AtomicUsize::new(0) })
     }
 
-    /// Texts that were counted after the run was cancelled.
+    /// Number of texts that were counted after the run was cancelled.
     pub(crate) fn counted_after(&self) -> usize {
         self.after.load(Ordering::SeqCst)
     }
@@ -203,7 +203,7 @@ impl Counter for CancellingCounter {
             self.after.fetch_add(1, Ordering::SeqCst);
         } else if (self.is_last)(text) {
             self.cancel.cancel();
-            // The loop has to hear of it while this thread counts.
+            // The loop must notice it while this thread counts.
             std::thread::sleep(Duration::from_millis(100));
         }
         Tokens(text.len() as u64 / 4)

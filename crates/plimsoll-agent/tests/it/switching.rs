@@ -1,4 +1,4 @@
-//! Another model in the middle of a session.
+//! Switches to another model during a session.
 
 use plimsoll::Limits;
 use plimsoll_agent::Event;
@@ -12,7 +12,7 @@ use crate::support::{Dock, WIRES, lines, model, provider, reader, run};
 
 #[rstest]
 #[tokio::test]
-async fn another_provider_gets_no_signatures_it_did_not_make_and_ids_it_can_read(
+async fn another_provider_gets_only_its_own_signatures_and_readable_ids(
     #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] from: Wire,
     #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] to: Wire,
 ) {
@@ -30,7 +30,7 @@ async fn another_provider_gets_no_signatures_it_did_not_make_and_ids_it_can_read
     ]);
     let mut conversation = dock.begin().await;
     run(&mut conversation, "How deep?").await;
-    // The other server refuses thoughts that it did not sign, and ids that its provider would refuse.
+    // The other server rejects reasoning that it did not sign, and IDs that its provider would reject.
     let second = ModelServer::builder().name("second").start().unwrap();
     second.push_all([
         Reply::new().thinking("My own.").call("call_9", "list", json!({})),
@@ -49,7 +49,7 @@ async fn another_provider_gets_no_signatures_it_did_not_make_and_ids_it_can_read
         .any(|part| matches!(part, CapturedPart::Thinking { signature, .. } if signature.contains("first")));
     assert!(!foreign, "{}", request.outline());
     second.assert_legal();
-    // And back again: the first provider recognises its own.
+    // And back: the first provider recognises its own.
     let back = model(from, &dock.server.url());
     conversation.switch_model(back).await.unwrap();
     dock.server.push(Reply::new().text("As I said."));
@@ -63,13 +63,11 @@ async fn another_provider_gets_no_signatures_it_did_not_make_and_ids_it_can_read
     assert_eq!(WIRES.len(), 3);
 }
 
-/// Another account or gateway behind the same name: it refuses what the first one has signed, in every later request.
-/// Reported of many agents, whose sessions cannot go on (anthropics/claude-code 66204, github/copilot-cli 3407).
+/// Another account or gateway with the same name rejects the first one's signatures in every later request. Reported
+/// for many agents, whose sessions cannot continue (anthropics/claude-code 66204, github/copilot-cli 3407).
 #[rstest]
 #[tokio::test]
-async fn thoughts_that_are_refused_are_left_out_from_then_on(
-    #[values(Wire::Anthropic, Wire::Responses)] wire: Wire,
-) {
+async fn rejected_reasoning_is_left_out_from_then_on(#[values(Wire::Anthropic, Wire::Responses)] wire: Wire) {
     let dock = Dock::on(wire, ModelServer::builder().name("first").start().unwrap());
     dock.write("a.txt", "nine metres\n");
     dock.server.push_all([
@@ -87,7 +85,7 @@ async fn thoughts_that_are_refused_are_left_out_from_then_on(
     conversation.switch_model(model(wire, &second.url())).await.unwrap();
     assert_eq!(run(&mut conversation, "And now?").await.text, "Still nine.");
     assert_eq!(run(&mut conversation, "Sure?").await.text, "Quite sure.");
-    // One request was refused, and only that one.
+    // Only one request was rejected.
     assert_eq!(second.received(), 4);
     assert!(!second.take_problems().is_empty());
     assert_eq!(dock.happened().iter().filter(|event| *event == "refusedThoughts").count(), 1);
@@ -98,7 +96,7 @@ async fn thoughts_that_are_refused_are_left_out_from_then_on(
             parts.filter(is_signed).count()
         };
         assert_eq!(signed("first"), 0, "{}", request.outline());
-        // What the second has signed itself goes on being given back.
+        // Reasoning that the second provider signed is still sent.
         assert_eq!(signed("second"), usize::from(at > 1), "{}", request.outline());
     }
 }
@@ -111,7 +109,7 @@ async fn a_provider_that_refuses_thoughts_where_there_are_none_is_not_asked_for_
     dock.server.repeat(Reply::failing(Fault::Status { status: 400, headers: Vec::new(), body: Some(body) }));
     let mut conversation = dock.begin().await;
     let error = conversation.run("How deep?", &CancellationToken::new()).await.unwrap_err();
-    assert!(error.to_string().contains("refused thoughts"), "{error}");
+    assert!(error.to_string().contains("rejected replayed reasoning"), "{error}");
     assert_eq!(dock.server.received(), 2);
 }
 

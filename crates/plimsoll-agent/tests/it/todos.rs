@@ -1,4 +1,4 @@
-//! `todo`: the list of things to do.
+//! `todo`: the to-do list.
 
 use plimsoll_agent::{Event, TodoItem, TodoStatus};
 use plimsoll_testkit::server::ModelServer;
@@ -25,13 +25,13 @@ async fn the_list_is_shown_and_outlives_summary_and_process() {
     ] });
     let shown = "[x] sound the harbour\n[>] draw the chart\n[ ] sail\n[-] swim";
     assert_eq!(call(&dock, &mut talk, "todo", list).await.trim(), shown);
-    let told = dock.events.lock().unwrap().iter().find_map(|event| match event {
+    let output = dock.events.lock().unwrap().iter().find_map(|event| match event {
         Event::Todos { todos, .. } => Some(todos.clone()),
         _ => None,
     });
-    let told = told.unwrap();
-    assert_eq!((told.len(), &told[2]), (4, &item("sail", TodoStatus::Pending)));
-    // A call that makes no sense changes nothing.
+    let output = output.unwrap();
+    assert_eq!((output.len(), &output[2]), (4, &item("sail", TodoStatus::Pending)));
+    // An invalid call changes nothing.
     let bad =
         call(&dock, &mut talk, "todo", json!({ "todos": [{ "content": "x", "status": "someday" }] })).await;
     assert!(bad.contains("pending, in_progress, completed or cancelled"), "{bad}");
@@ -44,13 +44,13 @@ async fn the_list_is_shown_and_outlives_summary_and_process() {
     let is_in_window = talk
         .handle()
         .with_log(|log| log.iter().flat_map(|message| &message.parts).any(|part| part.as_tool().is_some()));
-    assert!(!is_in_window.await.unwrap(), "the summary stands for the call");
+    assert!(!is_in_window.await.unwrap(), "the summary replaces the call");
     let session = talk.session().clone();
     talk.close().await.unwrap();
     let mut talk = dock.agent.open(&session).await.unwrap();
-    assert_eq!(talk.todos().await.unwrap(), told);
+    assert_eq!(talk.todos().await.unwrap(), output);
     assert_eq!(call(&dock, &mut talk, "todo", json!({})).await.trim(), shown);
-    // The summary carries what is open.
+    // The summary includes open items.
     assert!(
         dock.server.last().unwrap().contains("draw the chart"),
         "{}",
@@ -63,7 +63,7 @@ async fn the_list_is_shown_and_outlives_summary_and_process() {
 #[case(json!({ "todos": [{ "content": " " }] }), "item 1 must have a `content`")]
 #[case(json!({ "todos": vec![json!({ "content": "x" }); 101] }), "at most 100")]
 #[tokio::test]
-async fn what_is_no_list_is_said(#[case] input: Value, #[case] wanted: &str) {
+async fn an_invalid_list_of_tools_is_reported(#[case] input: Value, #[case] wanted: &str) {
     let dock = Dock::new(ModelServer::start().unwrap());
     let talk = &mut dock.begin().await;
     let said = call(&dock, talk, "todo", input).await;

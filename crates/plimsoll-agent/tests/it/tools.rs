@@ -1,4 +1,4 @@
-//! The builtin tools, called as a model calls them.
+//! The built-in tools, called by a model.
 
 use plimsoll_agent::{Conversation, Event};
 use plimsoll_testkit::server::{ModelServer, Reply};
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Dock, lines, run};
 
-/// Let the model call a tool, and give what it is answered.
+/// Lets the model call a tool, and returns the result.
 async fn call(dock: &Dock, conversation: &mut Conversation, tool: &str, input: Value) -> String {
     let id = format!("call_{}", dock.server.requests().len());
     dock.server.push_all([Reply::new().call(&id, tool, input), Reply::new().text("Thanks.")]);
@@ -15,7 +15,7 @@ async fn call(dock: &Dock, conversation: &mut Conversation, tool: &str, input: V
 }
 
 #[tokio::test]
-async fn read_gives_numbered_lines_and_says_how_to_go_on() {
+async fn read_returns_numbered_lines_and_how_to_continue() {
     let dock = Dock::new(ModelServer::start().unwrap());
     dock.write("a.txt", "one\ntwo\nthree\nfour");
     dock.write("empty.txt", "");
@@ -25,7 +25,7 @@ async fn read_gives_numbered_lines_and_says_how_to_go_on() {
     let all = call(&dock, talk, "read", json!({ "path": "a.txt" })).await;
     assert_eq!(all.trim_end(), "1\tone\n2\ttwo\n3\tthree\n4\tfour");
     let some = call(&dock, talk, "read", json!({ "path": "a.txt", "offset": "2", "limit": 2 })).await;
-    assert_eq!(some.trim_end(), "2\ttwo\n3\tthree\n[There are more lines: go on with offset 4.]");
+    assert_eq!(some.trim_end(), "2\ttwo\n3\tthree\n[There are more lines: continue with offset 4.]");
     let beyond = call(&dock, talk, "read", json!({ "path": "a.txt", "offset": 9 })).await;
     assert!(beyond.contains("has only 4 lines"));
     assert!(call(&dock, talk, "read", json!({ "path": "empty.txt" })).await.contains("is empty"));
@@ -33,12 +33,12 @@ async fn read_gives_numbered_lines_and_says_how_to_go_on() {
     assert!(call(&dock, talk, "read", json!({ "path": "wide.txt" })).await.contains("iconv -f UTF-16"));
     assert!(call(&dock, talk, "read", json!({ "path": "." })).await.contains("use `list`"));
     let missing = call(&dock, talk, "read", json!({ "path": "a.tx" })).await;
-    assert!(missing.contains("there is no `a.tx`") && missing.contains("a.txt"), "{missing}");
+    assert!(missing.contains("`a.tx` does not exist") && missing.contains("a.txt"), "{missing}");
 }
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_link_out_of_the_project_is_seen_for_what_it_is() {
+async fn a_link_out_of_the_project_is_recognised() {
     let dock = Dock::new(ModelServer::start().unwrap());
     let secret = dock.folder.path().join("secret.txt");
     std::fs::write(&secret, "hidden").unwrap();
@@ -60,7 +60,7 @@ async fn a_link_out_of_the_project_is_seen_for_what_it_is() {
 }
 
 #[tokio::test]
-async fn list_and_grep_leave_out_what_git_does() {
+async fn list_and_grep_skip_files_that_git_ignores() {
     let dock = Dock::new(ModelServer::start().unwrap());
     std::fs::create_dir_all(dock.folder.path().join("project/src/deep")).unwrap();
     dock.write(".gitignore", "target\n");
@@ -82,7 +82,7 @@ async fn list_and_grep_leave_out_what_git_does() {
 }
 
 #[tokio::test]
-async fn bash_gives_what_is_printed_in_order_with_its_exit_code() {
+async fn bash_returns_output_in_order_with_the_exit_code() {
     let dock = Dock::new(ModelServer::start().unwrap()).allow("bash");
     let talk = &mut dock.begin().await;
     let answer =
@@ -121,7 +121,7 @@ async fn an_output_of_any_size_is_cut_as_it_streams_and_recalled_by_its_handle()
     assert!(cut);
 }
 
-/// Under `openfork` the notice names a file, and says to read it. No rule is needed for that: the session has it already.
+/// Under `openfork` the notice names a file to read. No rule is needed, because the session already has the content.
 #[tokio::test]
 async fn r136_openfork_a_cut_output_is_read_back_from_the_file_that_the_notice_names() {
     let mut dock = Dock::new(ModelServer::start().unwrap()).allow("bash");
@@ -135,7 +135,7 @@ async fn r136_openfork_a_cut_output_is_read_back_from_the_file_that_the_notice_n
     let input = json!({ "path": path, "offset": 8_999, "limit": 2 });
     let back = call(&dock, talk, "read", input.clone()).await;
     assert!(back.contains("line 8999 of a long output") && back.contains("line 9000"), "{back}");
-    // In another session it is a file outside the project like any other.
+    // For another session it is a file outside the project like any other.
     let other = &mut dock.begin().await;
     let denied = call(&dock, other, "read", input).await;
     assert!(denied.contains("Denied: reading outside the project"), "{denied}");
@@ -171,7 +171,7 @@ async fn calls_that_look_run_side_by_side_and_those_that_act_one_after_the_other
 }
 
 #[tokio::test]
-async fn what_may_not_be_read_is_neither_searched_nor_listed() {
+async fn unreadable_files_are_neither_searched_nor_listed() {
     let mut dock = Dock::new(ModelServer::start().unwrap());
     std::fs::create_dir_all(dock.folder.path().join("project/secrets")).unwrap();
     dock.write("secrets/prod.txt", "password: hunter2\n");
@@ -200,7 +200,7 @@ async fn what_may_not_be_read_is_neither_searched_nor_listed() {
 }
 
 #[tokio::test]
-async fn what_a_command_printed_before_it_was_stopped_is_kept() {
+async fn the_output_of_a_stopped_command_is_stored() {
     let dock = Dock::new(ModelServer::start().unwrap()).allow("bash");
     let talk = &mut dock.begin().await;
     for (count, is_cut) in [(3, false), (60_000, true)] {
@@ -219,7 +219,7 @@ async fn what_a_command_printed_before_it_was_stopped_is_kept() {
         let report = talk.run("Do it", &cancel).await.unwrap();
         watch.await.unwrap();
         assert_eq!(report.end, plimsoll_agent::RunEnd::Cancelled);
-        assert_eq!(report.reductions.len(), usize::from(is_cut), "a cut is told with its receipt");
+        assert_eq!(report.reductions.len(), usize::from(is_cut), "a truncation is reported with its receipt");
         dock.server.push(Reply::new().text("I see."));
         run(talk, "What came of it?").await;
         let last = dock.server.last().unwrap();
@@ -230,7 +230,7 @@ async fn what_a_command_printed_before_it_was_stopped_is_kept() {
 }
 
 #[tokio::test]
-async fn grep_finds_what_is_hidden_and_not_what_git_keeps() {
+async fn grep_searches_hidden_files_but_not_the_git_folder() {
     let dock = Dock::new(ModelServer::start().unwrap());
     for (folder, file) in [(".github", ".github/ci.yml"), (".git", ".git/config")] {
         std::fs::create_dir_all(dock.folder.path().join("project").join(folder)).unwrap();

@@ -1,4 +1,4 @@
-//! Pages from servers on this machine, which the configuration names or does not, and names that lead where they must not.
+//! Pages of local servers, configured or not, and names that resolve to forbidden addresses.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{IpAddr, TcpListener};
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Dock, run};
 
-/// A web server that answers each path as it was told to, and remembers what it was asked.
+/// A web server with prepared responses, which records the requests.
 struct Site {
     port: u16,
     heads: Arc<Mutex<Vec<String>>>,
@@ -61,7 +61,7 @@ fn plain_site() -> Site {
     Site::start(|path, _| page("text/html", format!("<h1>Page {path}</h1>").as_bytes()))
 }
 
-/// Names that end in `.test` as a hostile server of names might answer, anything else not at all.
+/// Resolves names ending in `.test` like a hostile DNS server, and no others.
 fn lookup(name: &str) -> io::Result<Vec<IpAddr>> {
     let addresses: &[&str] = match name {
         "local.test" | "www.local.test" | "other.test" => &["127.0.0.1"],
@@ -139,7 +139,7 @@ async fn a_page_comes_as_markdown_text_or_source() {
     assert!(html.starts_with("<h1>Gr\u{fc}\u{df}e</h1>"), "{html}");
     assert_eq!(fetcher.get(&format!("{at}/plain")).await, "a < b");
     assert_eq!(fetcher.get(&format!("{at}/packed")).await, "unpacked");
-    assert!(fetcher.get(&format!("{at}/image")).await.contains("is no text but `image/png`"));
+    assert!(fetcher.get(&format!("{at}/image")).await.contains("is not text but `image/png`"));
     assert!(fetcher.get(&format!("{at}/none")).await.contains("answered 404 Not Found"));
     let long = fetcher.get(&format!("{at}/long")).await;
     assert!(long.len() < 200_000 && long.contains("spill_"), "through layer 1: {}", long.len());
@@ -186,11 +186,11 @@ async fn this_machine_and_private_networks_are_refused_by_number_and_by_name() {
         "cloud.test",
     ] {
         let begun = Instant::now();
-        let told = fetcher.get(&format!("http://{host}:{port}/")).await;
-        // The fake names have no `localhost`; without an address there is nothing to reach either.
-        assert!(told.starts_with("Refused:") || host == "localhost", "{host}: {told}");
-        assert!(told.contains("webfetch.hosts") || host == "localhost", "{host}: {told}");
-        assert!(!told.contains("pass"), "{told}");
+        let output = fetcher.get(&format!("http://{host}:{port}/")).await;
+        // The fake resolver has no `localhost`; without an address nothing can be reached either.
+        assert!(output.starts_with("Refused:") || host == "localhost", "{host}: {output}");
+        assert!(output.contains("webfetch.hosts") || host == "localhost", "{host}: {output}");
+        assert!(!output.contains("pass"), "{output}");
         assert!(begun.elapsed() < Duration::from_secs(20), "nothing was waited for");
     }
     assert_eq!(site.asked(), 0, "nothing was asked");
@@ -202,8 +202,8 @@ async fn this_machine_and_private_networks_are_refused_by_number_and_by_name() {
         ("/etc/passwd", "not an address"),
         ("http://", "not an address"),
     ] {
-        let told = fetcher.get(url).await;
-        assert!(told.contains(problem), "{url}: {told}");
+        let output = fetcher.get(url).await;
+        assert!(output.contains(problem), "{url}: {output}");
     }
 }
 
@@ -213,8 +213,8 @@ async fn the_name_of_this_machine_is_refused_as_the_system_knows_it() {
     let mut dock = Dock::new(ModelServer::start().unwrap()).allow("webfetch");
     dock.agent.profile.tools = dock.agent.profile.tools.clone().with(Webfetch::new());
     let mut fetcher = Fetcher { talk: dock.begin().await, dock };
-    let told = fetcher.get(&format!("http://localhost:{}/", site.port)).await;
-    assert!(told.starts_with("Refused: `localhost` is this machine itself"), "{told}");
+    let output = fetcher.get(&format!("http://localhost:{}/", site.port)).await;
+    assert!(output.starts_with("Refused: `localhost` is this machine itself"), "{output}");
     assert_eq!(site.asked(), 0);
 }
 
@@ -223,21 +223,21 @@ async fn a_name_with_several_addresses_none_of_them_open_is_refused() {
     let site = plain_site();
     let mut fetcher = Fetcher::allowed(&[]).await;
     let url = format!("http://mixed.test:{}/", site.port);
-    let told = fetcher.call(json!({ "url": url, "timeout": 2 })).await;
-    assert!(told.starts_with("Refused:"), "{told}");
+    let output = fetcher.call(json!({ "url": url, "timeout": 2 })).await;
+    assert!(output.starts_with("Refused:"), "{output}");
     assert_eq!(site.asked(), 0);
 }
 
 #[tokio::test]
-async fn a_host_that_the_configuration_names_is_reached_on_its_port_alone() {
+async fn a_configured_host_is_reached_only_on_its_port() {
     let (site, other) = (plain_site(), plain_site());
     let hosts = [format!("local.test:{}", site.port), format!("127.0.0.1:{}", site.port)];
     let mut fetcher = Fetcher::allowed(&hosts).await;
     for host in ["local.test", "LOCAL.test", "127.0.0.1", "2130706433"] {
-        let told = fetcher.get(&format!("http://{host}:{}/a", site.port)).await;
-        assert!(told.contains("# Page /a"), "{host}: {told}");
-        let told = fetcher.get(&format!("http://{host}:{}/", other.port)).await;
-        assert!(told.starts_with("Refused:"), "{host}: {told}");
+        let output = fetcher.get(&format!("http://{host}:{}/a", site.port)).await;
+        assert!(output.contains("# Page /a"), "{host}: {output}");
+        let output = fetcher.get(&format!("http://{host}:{}/", other.port)).await;
+        assert!(output.starts_with("Refused:"), "{host}: {output}");
     }
     assert!(fetcher.get(&format!("http://other.test:{}/", site.port)).await.starts_with("Refused:"));
     assert_eq!(other.asked(), 0);
@@ -269,15 +269,15 @@ async fn each_redirect_is_held_to_the_same() {
     assert_eq!(fetcher.get(&format!("{at}/same")).await, format!("[from {at}/there]\n\nThere."));
     assert!(fetcher.get(&format!("{at}/www")).await.ends_with("There."));
     for path in ["number", "short", "v6", "name", "port"] {
-        let told = fetcher.get(&format!("{at}/{path}")).await;
-        assert!(told.starts_with("Refused:"), "{path}: {told}");
+        let output = fetcher.get(&format!("{at}/{path}")).await;
+        assert!(output.starts_with("Refused:"), "{path}: {output}");
     }
-    assert!(fetcher.get(&format!("{at}/file")).await.contains("no web address"));
+    assert!(fetcher.get(&format!("{at}/file")).await.contains("not HTTP or HTTPS"));
     assert!(fetcher.get(&format!("{at}/loop")).await.contains("more than 10 redirects"));
     assert_eq!(secret.asked(), 0);
-    // Where the rules allow every page, another host is followed to, without the name and password.
-    let told = fetcher.get(&format!("http://me:hunter2@local.test:{}/other", site.port)).await;
-    assert!(told.ends_with("There."), "{told}");
+    // If the rules allow every page, a redirect to another host is followed, without user name and password.
+    let output = fetcher.get(&format!("http://me:hunter2@local.test:{}/other", site.port)).await;
+    assert!(output.ends_with("There."), "{output}");
     let heads = site.heads.lock().unwrap().clone();
     let last: Vec<_> = heads.iter().rev().take(2).collect();
     assert!(!last[0].to_lowercase().contains("authorization"), "{}", last[0]);
@@ -297,12 +297,12 @@ async fn rules_are_asked_about_the_host_that_a_page_redirects_to() {
     let denied = format!("webfetch:http://local.test:{}/private/*", site.port);
     let mut fetcher = Fetcher::new(&hosts, &[(&rule, Action::Allow), (&denied, Action::Deny)]).await;
     let at = format!("http://local.test:{}", site.port);
-    let told = fetcher.get(&format!("{at}/other")).await;
-    assert!(told.contains("redirects to another host: http://other.test"), "{told}");
+    let output = fetcher.get(&format!("{at}/other")).await;
+    assert!(output.contains("redirects to another host: http://other.test"), "{output}");
     assert_eq!(site.asked(), 1);
     assert!(fetcher.get(&format!("http://other.test:{}/", site.port)).await.starts_with("Denied:"));
     assert!(fetcher.get(&format!("{at}/secret")).await.contains("which is denied"));
-    // Ways round a rule for a page, by how it is written.
+    // Notations of an address that might evade a rule.
     for url in [
         format!("http://local.test:{}/x/../private/page", site.port),
         format!("http://LOCAL.TEST:{}/private/page", site.port),
@@ -314,8 +314,8 @@ async fn rules_are_asked_about_the_host_that_a_page_redirects_to() {
         format!("http://other.test:{}/http://local.test:{}/", site.port, site.port),
         format!("http://local.test:{}@other.test:{}/", site.port, site.port),
     ] {
-        let told = fetcher.get(&url).await;
-        assert!(told.starts_with("Denied:"), "{url}: {told}");
+        let output = fetcher.get(&url).await;
+        assert!(output.starts_with("Denied:"), "{url}: {output}");
     }
 }
 
@@ -326,8 +326,8 @@ async fn a_page_that_does_not_come_ends_in_time_and_when_it_is_cancelled() {
     let mut fetcher = Fetcher::allowed(&["local.test".into()]).await;
     let url = format!("http://local.test:{port}/");
     let begun = Instant::now();
-    let told = fetcher.call(json!({ "url": url, "timeout": 1 })).await;
-    assert!(told.contains("took more than 1 s"), "{told}");
+    let output = fetcher.call(json!({ "url": url, "timeout": 1 })).await;
+    assert!(output.contains("took more than 1 s"), "{output}");
     assert!(begun.elapsed() < Duration::from_secs(30));
     fetcher.dock.server.push_all([Reply::new().call("last", "webfetch", json!({ "url": url }))]);
     let cancel = tokio_util::sync::CancellationToken::new();
@@ -342,11 +342,11 @@ async fn a_page_that_does_not_come_ends_in_time_and_when_it_is_cancelled() {
 }
 
 #[tokio::test]
-async fn without_a_rule_nothing_is_fetched_and_the_user_is_told_what_would_allow_it() {
+async fn without_a_rule_nothing_is_fetched_and_the_user_gets_a_hint() {
     let site = plain_site();
     let mut fetcher = Fetcher::new(&["local.test".into()], &[]).await;
-    let told = fetcher.get(&format!("http://local.test:{}/a?b", site.port)).await;
-    assert!(told.starts_with("Denied:"), "{told}");
+    let output = fetcher.get(&format!("http://local.test:{}/a?b", site.port)).await;
+    assert!(output.starts_with("Denied:"), "{output}");
     assert_eq!(site.asked(), 0);
     let events = fetcher.dock.events.lock().unwrap();
     let flag = events.iter().find_map(|event| match event {
@@ -356,9 +356,9 @@ async fn without_a_rule_nothing_is_fetched_and_the_user_is_told_what_would_allow
     assert_eq!(flag.unwrap(), format!("--allow 'webfetch:http://local.test:{}/*'", site.port));
 }
 
-/// A proxy is asked for every page, also one that is refused by its address without one: it decides itself where names lead.
+/// A proxy receives every request, even for addresses that are rejected without one, because it resolves names itself.
 #[tokio::test]
-async fn a_proxy_of_the_configuration_is_used_and_no_rule_is_lost_by_it() {
+async fn a_configured_proxy_is_used_and_rules_still_apply() {
     let proxy = plain_site();
     let fetcher = async |proxy: Option<String>| {
         let mut dock = Dock::new(ModelServer::start().unwrap()).allow("webfetch");
@@ -376,14 +376,14 @@ async fn a_proxy_of_the_configuration_is_used_and_no_rule_is_lost_by_it() {
     let said = through.get("http://page.invalid/depth").await;
     assert!(said.contains("Page http://page.invalid/depth"), "{said}");
     assert!(proxy.heads.lock().unwrap()[0].starts_with("GET http://page.invalid/depth HTTP/1.1"));
-    // Numbers of this machine and of private networks are refused before the proxy is asked.
+    // Numeric addresses of this machine and of private networks are rejected before the proxy is used.
     for url in ["http://127.0.0.1/", "http://169.254.169.254/latest", "http://[::1]/"] {
         let said = through.get(url).await;
         assert!(!said.contains("Page"), "{url}: {said}");
     }
     assert!(through.get("http://denied.test/").await.starts_with("Denied:"));
     assert_eq!(proxy.asked(), 1);
-    // Without one, the name leads nowhere.
+    // Without one, the name does not resolve.
     let mut direct = fetcher(None).await;
     assert!(!direct.get("http://page.invalid/depth").await.contains("Page"));
     assert_eq!(proxy.asked(), 1);

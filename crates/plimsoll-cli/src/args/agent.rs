@@ -1,4 +1,4 @@
-//! What can be asked of an agent: `run` and `chat`.
+//! Arguments of `run` and `chat`.
 
 use clap::Args;
 use plimsoll_config::SandboxMode;
@@ -14,32 +14,36 @@ Examples:
   plimsoll run --continue \"and how is it tested?\"
   plimsoll run --allow 'bash:cargo *' \"why does the build fail?\"
   git diff | plimsoll run - --max-cost 0.50 > review.txt
-  plimsoll run --session codex:019e \"go on here\"
-  OPENAI_BASE_URL=http://localhost:11434/v1 plimsoll run --model openai-chat/qwen3 \"hello\"
-  plimsoll run --json \"list the tests\" | jq -r 'select(.type==\"report\").text'
+  plimsoll run --session codex:019e \"continue here\"
+  export OPENAI_BASE_URL=http://localhost:11434/v1
+  plimsoll run --model openai-chat/qwen3 \"hello\"
+  plimsoll run --json \"list the tests\" | jq -r 'select(.type==\"report\").text'";
 
-The answer goes to standard output, what the agent does to standard error. Exit codes: 0 the model has come to an end, \
-1 it was stopped before (steps, tokens, cost, repeating itself), 2 it was asked wrongly or no model is set up, 3 it \
-failed, 130 it was interrupted. Whatever happens, what was said and done is stored, and `--continue` goes on.";
+pub(super) const RUN_NOTES: &str = "\
+The answer goes to standard output, progress to standard error. The session is stored even if the run fails or is \
+interrupted; `--continue` resumes it.
 
-pub(super) const CHAT: &str = "\
-Examples:
+Exit codes: 0 the model finished, 1 stopped by a limit (steps, tokens, cost, repetition), 2 usage error or no model \
+configured, 3 failure, 130 interrupted.";
+
+pub(super) const CHAT: &str = r#"Examples:
   plimsoll chat --model anthropic/claude-sonnet-4-6
-  plimsoll chat --continue                  go on with the newest session of this directory
-  plimsoll chat --session claude-code:5d0c  go on with a session of another tool
-  plimsoll chat --allow 'bash:cargo *' \"why does the build fail?\"
+  plimsoll chat --continue                  continue this directory's session
+  plimsoll chat --session claude-code:5d0c  continue a session of another tool
+  plimsoll chat --allow 'bash:cargo *' "why does the build fail?""#;
 
-In the chat `/help` lists its commands. What the agent wants to change, run or fetch is asked first, with exactly what \
-would be done. Ctrl-C ends the answer, pressed again it quits; Ctrl-D quits. Everything said and done is stored; what \
-leaves the window to make room stays stored, and comes back with `/recall` or `/undo`.
+pub(super) const CHAT_NOTES: &str = "\
+Type `/help` in the chat to list its commands. The agent asks before it changes files, runs commands or fetches \
+anything, and shows exactly what it would do. Ctrl-C stops the answer and, pressed twice, quits; Ctrl-D quits. \
+The session is stored; content that leaves the window can be brought back with `/recall` or `/undo`.
 
-Where standard input is no terminal, each line of it is a prompt, and what would be asked is denied.";
+If standard input is not a terminal, each line is a prompt, and every permission request is denied.";
 
-/// For `run`.
+/// Arguments of `run`.
 #[derive(Args)]
 pub(crate) struct RunArgs {
-    /// What to do, in words; `-` or nothing for standard input. With `--continue` or `--session` it may be left out: then
-    /// the turn that was interrupted goes on.
+    /// The prompt; `-` or nothing reads standard input. With `--continue` or `--session` it may be omitted to resume the
+    /// interrupted turn.
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Vec<String>,
 
@@ -48,10 +52,10 @@ pub(crate) struct RunArgs {
     pub(crate) agent: AgentArgs,
 }
 
-/// For `chat`.
+/// Arguments of `chat`.
 #[derive(Args)]
 pub(crate) struct ChatArgs {
-    /// The first thing to say; without it you are asked.
+    /// First prompt. If omitted, the chat asks for one.
     #[arg(value_name = "PROMPT")]
     pub(crate) prompt: Vec<String>,
 
@@ -60,65 +64,64 @@ pub(crate) struct ChatArgs {
     pub(crate) agent: AgentArgs,
 }
 
-/// An agent, its session and its limits, for the commands that let one work.
+/// Options for the agent, its session and its limits, shared by `run` and `chat`.
 #[derive(Args, Default)]
 pub(crate) struct AgentArgs {
-    /// Go on with the newest stored session of this directory.
+    /// Continue the newest stored session of this directory.
     #[arg(short = 'c', long = "continue", conflicts_with = "session")]
     pub(crate) resume: bool,
 
-    /// Go on with this session, by its id or the beginning of it. One of another tool, or a file, is imported first.
+    /// Continue this session (id, id prefix or file). A file or a session of another tool is imported first.
     #[arg(short, long, value_name = "ID|FILE")]
     pub(crate) session: Option<String>,
 
-    /// The model.
+    /// Model to use.
     #[arg(short, long, value_name = "PROVIDER/MODEL")]
     pub(crate) model: Option<String>,
 
-    /// The agent, as the configuration describes it; `build` if none is named.
+    /// Agent from the configuration [default: build].
     #[arg(long, value_name = "NAME")]
     pub(crate) agent: Option<String>,
 
-    /// Allow a tool, a tool for what fits a pattern, or everything; `network` lets commands use the network. Can be given
-    /// several times.
+    /// Allow a tool, a tool for matching calls, network access for commands, or everything. Repeatable.
     #[arg(long, value_name = "all|TOOL[:PATTERN]|network")]
     pub(crate) allow: Vec<String>,
 
-    /// Whether commands are confined: as far as the system can, not at all, or only where it can.
+    /// Confine commands: where possible (auto), never (off), or fail if impossible (require).
     #[arg(long, value_name = "auto|off|require")]
     pub(crate) sandbox: Option<SandboxMode>,
 
-    /// Stop a turn after so many answers of the model; 200 where nothing else is configured.
+    /// Maximum number of model calls per turn [default: 200].
     #[arg(long, value_name = "N")]
     pub(crate) max_steps: Option<u32>,
 
-    /// Stop a turn once it has cost so much, as far as prices are known.
+    /// Maximum cost of a turn in dollars, for models with known prices.
     #[arg(long, value_name = "DOLLARS")]
     pub(crate) max_cost: Option<f64>,
 
-    /// Stop a turn once so many tokens were charged.
+    /// Maximum number of tokens charged in a turn.
     #[arg(long, value_name = "TOKENS", value_parser = tokens)]
     pub(crate) max_tokens: Option<u64>,
 
-    /// Show what the model thinks.
+    /// Show the model's reasoning.
     #[arg(long)]
     pub(crate) thinking: bool,
 
-    /// Do it although another process runs the session; that one is named, and can write no more.
+    /// Take over the session even if another process is running it.
     #[arg(long)]
     pub(crate) force: bool,
 
-    /// A preset (plimsoll, opencode, opencode-1.18, openfork) or a policy file.
+    /// Preset (plimsoll, opencode, opencode-1.18, openfork) or policy file.
     #[arg(short, long, value_name = "NAME|FILE", help_heading = POLICY)]
     pub(crate) policy: Option<String>,
 
-    /// The model's context window in tokens, as 128k; what is known of the model where nothing is said.
+    /// Context window in tokens, such as 128k [default: the model's].
     #[arg(short = 'w', long, value_name = "TOKENS", value_parser = tokens, help_heading = POLICY)]
     pub(crate) context: Option<u64>,
 }
 
 impl AgentArgs {
-    /// What is wanted of the agent, as a host takes it.
+    /// Returns these options as the host takes them.
     pub(crate) fn options(&self) -> AgentOptions {
         let flags = Flags {
             policy: self.policy.clone(),
@@ -140,8 +143,8 @@ impl AgentArgs {
         }
     }
 
-    /// Whether a session is continued.
-    pub(crate) fn goes_on(&self) -> bool {
+    /// Whether an existing session is continued.
+    pub(crate) fn continues(&self) -> bool {
         self.resume || self.session.is_some()
     }
 }

@@ -1,4 +1,4 @@
-//! What can be asked of `config`, `trust` and `untrust`.
+//! Arguments of `config`, `trust` and `untrust`.
 
 use std::path::PathBuf;
 
@@ -8,48 +8,54 @@ use super::transcripts::PolicyArgs;
 
 pub(super) const CONFIG: &str = "\
 Examples:
-  plimsoll config                           every value and where it comes from
-  plimsoll config --policy openfork         the same with another preset
-  plimsoll config check plimsoll.toml       whether a file is consistent
-  plimsoll config --schema > config.schema.json
+  plimsoll config                           every value and its source
+  plimsoll config --policy openfork         the values under another preset
+  plimsoll config check plimsoll.toml       validate a file
+  plimsoll config --schema > config.schema.json";
 
-A `plimsoll.toml` names a policy and what it changes:
-  policy = \"opencode\"        # a preset, or a policy file
-  context = 128000           # the model's context window in tokens, or \"128k\"
-  store = \"~/plimsoll.db\"    # the database of Plimsoll's own sessions; see `plimsoll trust`
+pub(super) const CONFIG_NOTES: &str = "\
+A `plimsoll.toml` names a policy and overrides parts of it:
+  policy = \"opencode\"        # a preset or a policy file
+  context = 128000           # the context window in tokens, or \"128k\"
+  store = \"~/plimsoll.db\"    # database of stored sessions; see `plimsoll trust`
   model = \"anthropic/claude-sonnet-4-6\"
   [prune]
-  protectTokens = 30000      # any field of the policy, under its section
+  protectTokens = 30000      # any field of the policy, in its section
 
-Providers, agents, permissions and MCP servers are set there too; `opencode.json` is read beside it. Keys are never \
-shown.";
+Providers, agents, permissions and MCP servers are set there too. `opencode.json` is read in addition. API keys are \
+never shown.";
 
 pub(super) const TRUST: &str = "\
 Examples:
   plimsoll trust                            the project of this directory
   plimsoll trust --dry-run ~/code/project   only show what would take effect
-  plimsoll trust --list                     what is trusted, and what has changed since
-  plimsoll untrust ~/code/project           take it back
+  plimsoll trust --list                     trusted projects, and changed files
+  plimsoll untrust ~/code/project           revoke it";
 
-A `plimsoll.toml` or `opencode.json` comes with a checkout. Numbers and fixed choices of its policy, `context`, the \
-name of a preset and what denies something take effect at once. `store`, `durability`, `spills`, texts, lists and \
-paths, models and providers, agents, permissions and MCP servers do after this command, for the files as they are \
-now: when one changes, it is not trusted again until you say so. A directory below has its own files, and its own \
-trust. Your own files, the environment and flags need none.";
+pub(super) const TRUST_NOTES: &str = "\
+The settings that take effect are printed to standard output.
+
+A `plimsoll.toml` or `opencode.json` comes with a checkout. Without trust, only harmless settings take effect: \
+numbers and enumerated values of the policy, `context`, the name of a preset, and rules that deny something. \
+`store`, `durability`, `spills`, texts, lists, paths, models, providers, agents, permissions and MCP servers need \
+this command. Trust covers the current content: if a file changes, it must be trusted again. A subdirectory with its \
+own files needs its own trust. Your own files, the environment and flags are always trusted.";
 
 pub(super) const UNTRUST: &str = "\
 Examples:
   plimsoll untrust                          the project of this directory
-  plimsoll untrust ~/code/project           also when it is gone";
+  plimsoll untrust ~/code/project           works for deleted directories too";
 
-/// For `config`.
+pub(super) const UNTRUST_NOTES: &str = "Exits with 1 if the project was not trusted.";
+
+/// Arguments of `config`.
 #[derive(Args)]
 pub(crate) struct ConfigArgs {
-    /// What else to do.
+    /// Subcommand; shows the configuration if omitted.
     #[command(subcommand)]
     pub(crate) command: Option<ConfigCommand>,
 
-    /// The policy.
+    /// Policy options.
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
 
@@ -57,31 +63,31 @@ pub(crate) struct ConfigArgs {
     #[arg(long)]
     pub(crate) schema: bool,
 
-    /// Check the configuration, as `check` does without a file.
+    /// Check the configuration, like `check` without a file.
     #[arg(long, hide = true, conflicts_with = "schema")]
     pub(crate) check: bool,
 }
 
-/// For `trust`.
+/// Arguments of `trust`.
 #[derive(Args)]
 pub(crate) struct TrustArgs {
-    /// The directory of the `plimsoll.toml`; the nearest upwards from this one if none is given.
+    /// Directory of the `plimsoll.toml` [default: the nearest one at or above the current directory].
     #[arg(value_name = "DIR")]
     pub(crate) directory: Option<PathBuf>,
 
-    /// Show what would take effect, and record nothing.
+    /// Show what would take effect without recording trust.
     #[arg(long)]
     pub(crate) dry_run: bool,
 
-    /// List what is trusted.
+    /// List trusted projects.
     #[arg(long, conflicts_with_all = ["directory", "dry_run"])]
     pub(crate) list: bool,
 }
 
-/// What else to do with the configuration.
+/// Subcommands of `config`.
 #[derive(Subcommand)]
 pub(crate) enum ConfigCommand {
-    /// Only say whether all settings are consistent, or those of a file; the exit code is the answer.
+    /// Validate the whole configuration or one file; the exit code is the result.
     Check {
         /// A `plimsoll.toml`, an `opencode.json` or a policy file.
         file: Option<PathBuf>,

@@ -1,196 +1,176 @@
-//! The commands, by groups.
+//! The commands, in groups.
 
 use std::path::PathBuf;
 
 use clap::Subcommand;
 
-use super::agent::{CHAT, ChatArgs, RUN, RunArgs};
-use super::config::{CONFIG, ConfigArgs, TRUST, TrustArgs, UNTRUST};
-use super::reduce::{COMPACT, CompactArgs, PRUNE, PruneArgs, TRUNCATE, TruncateArgs};
-use super::sessions::{SESSIONS, SessionsArgs};
-use super::stored::{PIN, PinArgs, RECALL, RECEIPTS, REVERT, RecallArgs, ReceiptsArgs, RevertArgs, UNDO};
-use super::tasks::{TASKS, TasksArgs};
-use super::transcripts::{
-    CONVERT, ConvertArgs, FORK, ForkArgs, INSPECT, InspectArgs, MCP, McpArgs, REPLAY, ReplayArgs, WATCH,
-    WINDOW, WatchArgs, WindowArgs,
+use super::agent::{CHAT, CHAT_NOTES, ChatArgs, RUN, RUN_NOTES, RunArgs};
+use super::config::{
+    CONFIG, CONFIG_NOTES, ConfigArgs, TRUST, TRUST_NOTES, TrustArgs, UNTRUST, UNTRUST_NOTES,
 };
+use super::reduce::{
+    COMPACT, COMPACT_NOTES, CompactArgs, PRUNE, PRUNE_NOTES, PruneArgs, TRUNCATE, TRUNCATE_NOTES,
+    TruncateArgs,
+};
+use super::serve::{SERVE, SERVE_NOTES, ServeArgs};
+use super::sessions::{SESSIONS, SESSIONS_NOTES, SessionsArgs};
+use super::stored::{
+    PIN, PIN_NOTES, PINS, PinArgs, RECALL, RECALL_NOTES, RECEIPTS, REVERT, REVERT_NOTES, RecallArgs,
+    ReceiptsArgs, RevertArgs, UNDO, UNDO_NOTES, UNPIN,
+};
+use super::tasks::{TASKS, TASKS_NOTES, TasksArgs};
+use super::transcripts::{
+    CONVERT, ConvertArgs, FORK, FORK_NOTES, ForkArgs, INSPECT, InspectArgs, MCP, MCP_NOTES, McpArgs, REPLAY,
+    REPLAY_NOTES, ReplayArgs, WATCH, WATCH_NOTES, WINDOW, WatchArgs, WindowArgs,
+};
+
+const COMPLETIONS: &str = "\
+Examples:
+  plimsoll completions bash > /etc/bash_completion.d/plimsoll
+  plimsoll completions zsh > ~/.zfunc/_plimsoll
+  plimsoll completions fish > ~/.config/fish/completions/plimsoll.fish";
 
 const MAN: &str = "\
 Examples:
   plimsoll man | man -l -
   plimsoll man ~/.local/share/man/man1";
 
-/// Work with an agent.
+/// Commands that run an agent.
 #[derive(Subcommand)]
 pub(crate) enum AgentCommand {
-    /// Let an agent work on a prompt and print its answer.
-    ///
-    /// The agent reads in this directory with `read`, `list` and `grep`; running commands has to be allowed. Its session
-    /// is stored, stays under the model's line, and can be continued, inspected and undone.
-    #[command(after_help = RUN)]
+    /// Run an agent on a prompt and print its answer.
+    #[command(before_help = RUN, after_help = RUN_NOTES)]
     Run(RunArgs),
-    /// Talk to an agent.
-    ///
-    /// A conversation in the terminal: the answer as it comes, what the agent does line by line, how full the model's
-    /// window is, and commands for what is in it. It asks before it changes files, runs commands or fetches something.
-    #[command(after_help = CHAT)]
+    /// Chat with an agent in the terminal.
+    #[command(before_help = CHAT, after_help = CHAT_NOTES)]
     Chat(ChatArgs),
-    /// List background tasks, or show, cancel, resume, steer and clear some.
-    ///
-    /// Tasks are sessions that work for another session, beside it. Those of all processes on the same database are seen
-    /// and reached from here. On a terminal, where some are at work, the list is live until they have ended or Ctrl-C.
-    #[command(after_help = TASKS)]
+    /// Serve this directory's sessions over HTTP, for OpenCode's UI and SDK.
+    #[command(before_help = SERVE, after_help = SERVE_NOTES)]
+    Serve(ServeArgs),
+    /// List, show, steer, cancel and resume background tasks.
+    #[command(before_help = TASKS, after_help = TASKS_NOTES)]
     Tasks(TasksArgs),
 }
 
-/// Look at sessions and at what is in their windows.
+/// Commands that show sessions and windows.
 #[derive(Subcommand)]
-pub(crate) enum LookCommand {
-    /// List the sessions there are: tool, age, messages, tokens, title; or store, show, export and remove some.
-    #[command(after_help = SESSIONS)]
+pub(crate) enum InspectCommand {
+    /// List sessions of this directory; import and export them.
+    #[command(before_help = SESSIONS, after_help = SESSIONS_NOTES)]
     Sessions(SessionsArgs),
-    /// Show what is in the window: by kind, item, tool, file and turn, what was recorded, and how far it is to the line.
-    #[command(after_help = INSPECT)]
+    /// Show what fills the window and how far it is from its limit.
+    #[command(before_help = INSPECT)]
     Inspect(InspectArgs),
-    /// Keep one line up to date that says how far a session is from the line.
-    ///
-    /// Without FILE it is the newest session of this directory, and a newer one as soon as there is one.
-    #[command(after_help = WATCH)]
+    /// Show a live status line: how full the window is.
+    #[command(before_help = WATCH, after_help = WATCH_NOTES)]
     Watch(WatchArgs),
-    /// Show exactly what the model would be given now.
-    #[command(after_help = WINDOW)]
+    /// Print the window exactly as the model would receive it.
+    #[command(before_help = WINDOW)]
     Window(WindowArgs),
-    /// Show what each policy would have done to recorded sessions: tokens, cost, deaths, recall.
-    ///
-    /// Each recorded call of the model is gone through, and its request is built as each policy would have built it.
-    /// Cost is that of a prompt cache: what a request has in common with the one before is read, the rest written.
-    #[command(after_help = REPLAY)]
+    /// Compare policies on recorded sessions: context kept, failed calls, cost.
+    #[command(before_help = REPLAY, after_help = REPLAY_NOTES)]
     Replay(ReplayArgs),
 }
 
-/// Make room in a window, and say what stays.
+/// Commands that reduce a window or protect content from reduction.
 #[derive(Subcommand)]
 pub(crate) enum ReduceCommand {
-    /// Show which old tool outputs would be cleared from the window.
-    ///
-    /// Pruning is not deletion: outputs stay in the log, and a prune can be undone.
-    #[command(after_help = PRUNE)]
+    /// Clear old tool outputs from the window.
+    #[command(before_help = PRUNE, after_help = PRUNE_NOTES)]
     Prune(PruneArgs),
-    /// Show which messages a summary would take the place of, or make it: by a model, a command, or without.
-    ///
-    /// The answer is no, exit code 1, where there is too little to summarise.
-    #[command(after_help = COMPACT)]
+    /// Replace older messages with a summary.
+    #[command(before_help = COMPACT, after_help = COMPACT_NOTES)]
     Compact(CompactArgs),
-    /// Cut a tool's output from standard input as layer 1 would.
-    ///
-    /// What fits passes byte for byte. What does not is cut to the tool's limit; `--spill-dir` keeps the whole, readable by
-    /// you alone, under a name made from its content. Without it the rest is dropped, and it is said how much.
-    #[command(after_help = TRUNCATE)]
+    /// Truncate a tool output from standard input.
+    #[command(before_help = TRUNCATE, after_help = TRUNCATE_NOTES)]
     Truncate(TruncateArgs),
-    /// Keep text of a stored session in view word for word, whatever is reduced.
-    ///
-    /// Pins have a budget (`pin.maxTokens`, `pin.maxShare`); the answer is no, exit code 1, for a pin beyond it.
-    #[command(after_help = PIN)]
+    /// Keep text of a stored session in the window verbatim.
+    #[command(before_help = PIN, after_help = PIN_NOTES)]
     Pin(PinArgs),
-    /// List what is pinned in a stored session.
+    /// List the pins of a stored session.
+    #[command(before_help = PINS)]
     Pins {
-        /// The session, by its id or the beginning of it; the newest of this directory if none is given.
+        /// Session id or prefix [default: the newest session of this directory].
         session: Option<String>,
     },
-    /// Unpin what a receipt pinned.
+    /// Unpin text.
+    #[command(before_help = UNPIN)]
     Unpin {
-        /// The receipt of the pin: its id or the beginning of it.
+        /// Receipt id or prefix of the pin.
         receipt: String,
 
-        /// Do it although another process runs the session; that one is named, and can write no more.
+        /// Take over the session even if another process is running it.
         #[arg(long)]
         force: bool,
     },
 }
 
-/// Bring back what was reduced or changed.
+/// Commands that undo reductions and changes.
 #[derive(Subcommand)]
-pub(crate) enum ReturnCommand {
-    /// List what was done to a stored session, or tell everything about one receipt.
-    #[command(after_help = RECEIPTS)]
+pub(crate) enum UndoCommand {
+    /// List the receipts of a stored session, or show one.
+    #[command(before_help = RECEIPTS)]
     Receipts(ReceiptsArgs),
     /// Undo a reduction of a stored session.
-    ///
-    /// What was cleared or cut is in the window again; a summary no longer counts. The log was never changed.
-    #[command(after_help = UNDO)]
+    #[command(before_help = UNDO, after_help = UNDO_NOTES)]
     Undo {
-        /// A receipt, by its id or the beginning of it, or a stored session, whose newest reduction is undone; that of the
-        /// newest session of this directory if none is given.
+        /// Receipt, or session whose newest reduction is undone (id or prefix) [default: the newest session of this
+        /// directory].
         #[arg(value_name = "RECEIPT|SESSION")]
         what: Option<String>,
 
-        /// Do it although another process runs the session; that one is named, and can write no more.
+        /// Take over the session even if another process is running it.
         #[arg(long)]
         force: bool,
     },
-    /// Bring back what is out of the window of a stored session, or search it.
-    #[command(after_help = RECALL)]
+    /// Show or search content that left the window of a stored session.
+    #[command(before_help = RECALL, after_help = RECALL_NOTES)]
     Recall(RecallArgs),
-    /// Put files back as they were before a turn of a stored session.
-    ///
-    /// What `write` and `edit` changed goes back to what it was, where it is still as the agent left it; what you or a
-    /// command changed since is left alone, exit code 1. Calls whose doings are not known, such as commands, are listed.
-    /// What is replaced is kept.
-    #[command(after_help = REVERT)]
+    /// Restore files to their state before a turn.
+    #[command(before_help = REVERT, after_help = REVERT_NOTES)]
     Revert(RevertArgs),
 }
 
-/// Pass a session on to another agent or tool.
+/// Commands that export a session to another agent or tool.
 #[derive(Subcommand)]
-pub(crate) enum PassCommand {
+pub(crate) enum ExportCommand {
     /// Write a session's history as context for another agent.
-    ///
-    /// The preamble and the digest go to standard output, so that `plimsoll fork FILE | other-agent` works. They fit
-    /// the context window that is named, with room for that agent's own work; the answer is no, exit code 1, where
-    /// it is too small for any digest.
-    #[command(after_help = FORK)]
+    #[command(before_help = FORK, after_help = FORK_NOTES)]
     Fork(ForkArgs),
-    /// Write a transcript in another format.
-    #[command(after_help = CONVERT)]
+    /// Convert a transcript to another format.
+    #[command(before_help = CONVERT)]
     Convert(ConvertArgs),
-    /// Give agents of other tools what has left a window, over the Model Context Protocol.
-    ///
-    /// Serves `recall`, `list_recallable` and `inspect_session` on standard input and output. They read stored sessions
-    /// and the one that the client is writing, and change nothing; known shapes of secrets are replaced in what they
-    /// answer.
-    #[command(after_help = MCP)]
+    /// Serve content that left a window to other agents (MCP).
+    #[command(before_help = MCP, after_help = MCP_NOTES)]
     Mcp(McpArgs),
 }
 
-/// Set up the command.
+/// Commands for configuration, trust and shell integration.
 #[derive(Subcommand)]
 pub(crate) enum SetupCommand {
-    /// Show every setting and where it comes from, or check a file.
-    #[command(after_help = CONFIG)]
+    /// Show every setting and its source, or validate a file.
+    #[command(before_help = CONFIG, after_help = CONFIG_NOTES)]
     Config(ConfigArgs),
-    /// Let a project's `plimsoll.toml` set everything, for as long as it stays as it is.
-    ///
-    /// What takes effect goes to standard output first.
-    #[command(after_help = TRUST)]
+    /// Trust a project's configuration files in their current state.
+    #[command(before_help = TRUST, after_help = TRUST_NOTES)]
     Trust(TrustArgs),
-    /// Let a project's `plimsoll.toml` set only what cannot do harm.
-    ///
-    /// The answer is no, exit code 1, where it was not trusted.
-    #[command(after_help = UNTRUST)]
+    /// Revoke trust in a project's configuration files.
+    #[command(before_help = UNTRUST, after_help = UNTRUST_NOTES)]
     Untrust {
-        /// The directory of the `plimsoll.toml` or `opencode.json`; the nearest upwards from this one if none is given.
+        /// Directory of the `plimsoll.toml` or `opencode.json` [default: the nearest one at or above the current directory].
         #[arg(value_name = "DIR")]
         directory: Option<PathBuf>,
     },
-    /// Print a completion script for a shell.
+    /// Print a shell completion script.
+    #[command(before_help = COMPLETIONS)]
     Completions {
-        /// The shell.
+        /// Shell to generate the script for.
         shell: clap_complete::Shell,
     },
-    /// Print the manual page, or write one for each command.
-    #[command(after_help = MAN)]
+    /// Print the manual page, or write one page per command.
+    #[command(before_help = MAN)]
     Man {
-        /// Write the pages into this directory.
+        /// Directory to write the pages to.
         directory: Option<PathBuf>,
     },
 }

@@ -1,43 +1,47 @@
-//! The help of the command as a whole: what can be done, by groups.
+//! Help: the grouped list of commands, and the order of each page.
 
 use clap::builder::StyledStr;
 use clap::{CommandFactory, FromArgMatches, Subcommand};
 
 use super::Cli;
-use super::groups::{AgentCommand, LookCommand, PassCommand, ReduceCommand, ReturnCommand, SetupCommand};
+use super::groups::{AgentCommand, ExportCommand, InspectCommand, ReduceCommand, SetupCommand, UndoCommand};
 use crate::wrap::wrap;
 
-/// Longer lines are hard to read, however wide the terminal is.
-const WIDEST: usize = 100;
-/// Between names and what is said of them, and before names.
+/// Maximum width of help: longer lines are hard to read even on a wide terminal.
+const MAX_WIDTH: usize = 100;
+/// Spaces before a command's name, and between its name and description.
 const GAP: usize = 2;
 
-/// A group of commands: its heading, and what adds its commands to others.
+/// Order of a command's page: summary, usage, examples, options by group, notes. A command's examples are its
+/// `before_help` and its notes its `after_help`, because clap has no other free-text slots.
+const PAGE: &str = "{about-with-newline}\n{usage-heading} {usage}\n\n{before-help}{all-args}{after-help}";
+
+/// Heading of a group of commands, and the function that adds its commands to a parent.
 type Group = (&'static str, fn(clap::Command) -> clap::Command);
 
-/// The groups in the order of the help. A command is a variant of one group's enum, so it cannot be in two.
+/// The groups in the order of the help page. A command is a variant of one group's enum, so it cannot be in two.
 const GROUPS: [Group; 6] = [
-    ("Work with an agent", AgentCommand::augment_subcommands),
-    ("Look at sessions", LookCommand::augment_subcommands),
-    ("Make room, and say what stays", ReduceCommand::augment_subcommands),
-    ("Bring back", ReturnCommand::augment_subcommands),
-    ("Pass on", PassCommand::augment_subcommands),
-    ("Set up", SetupCommand::augment_subcommands),
+    ("Agent", AgentCommand::augment_subcommands),
+    ("Inspect", InspectCommand::augment_subcommands),
+    ("Reduce", ReduceCommand::augment_subcommands),
+    ("Undo and recall", UndoCommand::augment_subcommands),
+    ("Export", ExportCommand::augment_subcommands),
+    ("Setup", SetupCommand::augment_subcommands),
 ];
 
-/// What was asked on the command line; where it was asked wrongly, or for help, the process ends here.
+/// Parses the command line. Prints help or a usage error and exits if there is nothing to run.
 pub(crate) fn parse() -> Cli {
     let mut command = command(width());
     let mut matches = command.clone().get_matches();
     Cli::from_arg_matches_mut(&mut matches).unwrap_or_else(|error| error.format(&mut command).exit())
 }
 
-/// The command with its groups in its help, set for this width.
+/// The command with its pages laid out for terminals of this width.
 ///
-/// clap has one heading for all commands of a command. So the groups are written into the template, and clap itself
-/// lists only the last of them, to which it adds its own `help`.
-fn command(width: usize) -> clap::Command {
-    let mut command = Cli::command().term_width(width);
+/// clap allows one heading for all subcommands of a command. So the groups are written into the template, and clap itself
+/// lists only the last one, to which it adds its own `help`.
+pub(crate) fn command(width: usize) -> clap::Command {
+    let mut command = with_pages(Cli::command()).term_width(width);
     let longest = command.get_subcommands().map(|below| below.get_name().len()).max().unwrap_or_default();
     let Some((last, before)) = GROUPS.split_last() else { return command };
     let mut listed = String::new();
@@ -50,12 +54,18 @@ fn command(width: usize) -> clap::Command {
         }
         listed.push('\n');
     }
-    let template =
-        format!("{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{listed}{{all-args}}{{after-help}}");
+    let template = format!(
+        "{{about-with-newline}}\n{{usage-heading}} {{usage}}\n\n{{before-help}}{listed}{{all-args}}{{after-help}}"
+    );
     command.subcommand_help_heading(last.0).help_template(StyledStr::from(template))
 }
 
-/// A command and what it does, as clap sets it.
+/// Sets the page order of every command below this one.
+fn with_pages(command: clap::Command) -> clap::Command {
+    command.mut_subcommands(|below| with_pages(below.help_template(PAGE)))
+}
+
+/// A line of the list of commands, formatted like clap's own.
 fn line(command: &clap::Command, styles: &clap::builder::Styles, longest: usize, width: usize) -> String {
     let literal = styles.get_literal();
     let name = command.get_name();
@@ -65,11 +75,12 @@ fn line(command: &clap::Command, styles: &clap::builder::Styles, longest: usize,
     format!("{:GAP$}{literal}{name}{literal:#}{:2$}{about}\n", "", "", longest - name.len() + GAP)
 }
 
-/// How wide help is: as the terminal, or as COLUMNS says where there is none.
+/// Width of help: the terminal's, or `COLUMNS` if standard output is not a terminal.
 fn width() -> usize {
-    let known = console::Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
-    let said = || std::env::var("COLUMNS").ok()?.parse().ok();
-    known.or_else(said).filter(|columns| *columns > 0).map_or(WIDEST, |columns: usize| columns.min(WIDEST))
+    let terminal = console::Term::stdout().size_checked().map(|(_, columns)| usize::from(columns));
+    let variable = || std::env::var("COLUMNS").ok()?.parse().ok();
+    let columns = terminal.or_else(variable).filter(|columns| *columns > 0);
+    columns.map_or(MAX_WIDTH, |columns: usize| columns.min(MAX_WIDTH))
 }
 
 #[cfg(test)]
@@ -101,18 +112,40 @@ mod tests {
         for width in [40, 60, 80, 100] {
             let help = command(width).render_help().to_string();
             for below in Cli::command().get_subcommands() {
-                let begins = |line: &&str| line.trim_start().starts_with(&format!("{} ", below.get_name()));
-                let listed = help.lines().filter(|line| line.starts_with("  ")).filter(begins).count();
+                let starts = |line: &&str| line.starts_with(&format!("  {} ", below.get_name()));
+                let listed = help.lines().filter(starts).count();
                 assert_eq!(listed, 1, "{} at {width}:\n{help}", below.get_name());
             }
-            let about =
-                help.lines().skip_while(|line| !line.ends_with(':')).take_while(|line| *line != "Set up:");
-            about.for_each(|line| assert!(line.chars().count() <= width, "{width}: {line}"));
+            let listed =
+                help.lines().skip_while(|line| !line.ends_with(':')).take_while(|line| *line != "Setup:");
+            listed.for_each(|line| assert!(line.chars().count() <= width, "{width}: {line}"));
         }
     }
 
-    /// What a letter stands for, over all commands.
-    fn letters(command: &clap::Command, found: &mut BTreeMap<char, Vec<String>>) {
+    #[test]
+    fn examples_and_tables_of_every_page_fit_80_columns() {
+        fn check(command: &clap::Command) {
+            let texts = [
+                command.get_before_help(),
+                command.get_before_long_help(),
+                command.get_after_help(),
+                command.get_after_long_help(),
+            ];
+            for line in texts.into_iter().flatten().flat_map(|text| {
+                let text = text.to_string();
+                text.lines().map(str::to_owned).collect::<Vec<_>>()
+            }) {
+                // Paragraphs are wrapped; indented lines would break in the middle of a command.
+                let fits = line.chars().count() <= 80 || !line.starts_with(' ');
+                assert!(fits, "{}: {line}", command.get_name());
+            }
+            command.get_subcommands().for_each(check);
+        }
+        check(&Cli::command());
+    }
+
+    /// Collects the long names of each short flag, over all commands.
+    fn short_flags(command: &clap::Command, found: &mut BTreeMap<char, Vec<String>>) {
         for argument in command.get_arguments() {
             let Some(letter) = argument.get_short() else { continue };
             let long = argument.get_long().unwrap_or_default().to_owned();
@@ -121,15 +154,15 @@ mod tests {
                 meanings.push(long);
             }
         }
-        command.get_subcommands().for_each(|below| letters(below, found));
+        command.get_subcommands().for_each(|below| short_flags(below, found));
     }
 
     #[test]
-    fn a_letter_has_one_meaning_in_all_commands() {
+    fn a_short_flag_has_one_meaning_in_all_commands() {
         let mut found = BTreeMap::new();
         let mut all = Cli::command();
         all.build();
-        letters(&all, &mut found);
+        short_flags(&all, &mut found);
         for (letter, meanings) in &found {
             assert_eq!(meanings.len(), 1, "-{letter}: {meanings:?}");
         }
@@ -138,13 +171,12 @@ mod tests {
         }
     }
 
-    /// Whether an option that has a letter anywhere has it everywhere.
     #[test]
-    fn a_common_option_has_its_letter_wherever_it_means_the_same() {
+    fn a_common_option_has_its_short_flag_in_every_command() {
         let mut all = Cli::command();
         all.build();
         let mut without = Vec::new();
-        fn look(command: &clap::Command, without: &mut Vec<String>) {
+        fn collect(command: &clap::Command, without: &mut Vec<String>) {
             let common = ["session", "model", "policy", "context", "all", "limit", "json"];
             for argument in command.get_arguments() {
                 let long = argument.get_long().unwrap_or_default();
@@ -152,9 +184,9 @@ mod tests {
                     without.push(format!("{} --{long}", command.get_name()));
                 }
             }
-            command.get_subcommands().for_each(|below| look(below, without));
+            command.get_subcommands().for_each(|below| collect(below, without));
         }
-        look(&all, &mut without);
+        collect(&all, &mut without);
         assert!(without.is_empty(), "{without:?}");
     }
 }

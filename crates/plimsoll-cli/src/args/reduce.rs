@@ -1,4 +1,4 @@
-//! What can be reduced: `prune`, `compact` and `truncate`.
+//! Arguments of `prune`, `compact` and `truncate`.
 
 use std::path::PathBuf;
 
@@ -10,33 +10,38 @@ use super::values::percent;
 
 pub(super) const PRUNE: &str = "\
 Examples:
-  plimsoll prune --plan                     for the newest session of this directory
-  PLIMSOLL_PRUNE_PROTECT_TOKENS=20000 plimsoll prune --plan s.jsonl
-  plimsoll prune --plan --json s.jsonl | jq .freedTokens
-  plimsoll prune --apply ses_5c             do that to a stored session
-  plimsoll prune --tool bash --keep 5       all outputs of `bash` but the newest 5
-  plimsoll prune --file src/lib.rs s.jsonl  what was read of a file; `--keep 1` keeps its newest read
-  plimsoll prune --repeated s.jsonl         reads that a later one shows again
-  plimsoll prune --to 60% --apply ses_5c    the oldest, until the window is at most 60 % full
+  plimsoll prune                            plan for this directory's session
+  plimsoll prune --apply ses_5c             apply it to a stored session
+  plimsoll prune --tool bash --keep 5       all `bash` outputs but the newest 5
+  plimsoll prune --file src/lib.rs s.jsonl  every read of a file
+  plimsoll prune --repeated s.jsonl         reads that a later read repeats
+  plimsoll prune --to 60% --apply ses_5c    the oldest, until 60 % full
+  plimsoll prune --json s.jsonl | jq .freedTokens
+  PLIMSOLL_PRUNE_PROTECT_TOKENS=20000 plimsoll prune s.jsonl";
 
-`--tool`, `--file`, `--repeated`, `--keep` and `--to` choose in place of the policy, and can be combined: what the policy protects by age \
-or amount can go then, what it protects by the name of its tool only where `--tool` names it.";
+pub(super) const PRUNE_NOTES: &str = "\
+Without `--apply` only the plan is shown. Pruning deletes nothing: outputs stay in the log, and a prune can be undone.
+
+`--tool`, `--file`, `--repeated`, `--keep` and `--to` replace the policy's rules and can be combined. They override \
+protection by age and amount; a tool that the policy protects by name is only pruned if `--tool` names it.";
 
 pub(super) const COMPACT: &str = "\
 Examples:
-  plimsoll compact --plan s.jsonl           which messages a summary would take the place of
-  plimsoll compact --offline s.jsonl        a summary made without a model
-  plimsoll compact --plan --context 64k --json s.jsonl
-  plimsoll compact --offline --apply ses_5c put it into a stored session
+  plimsoll compact s.jsonl                  plan: messages to be summarised
+  plimsoll compact --offline s.jsonl        print a summary made without a model
+  plimsoll compact --offline --apply ses_5c apply it to a stored session
   plimsoll compact --model anthropic/claude-haiku-4-5 --edit --apply ses_5c
   plimsoll compact --command 'llm -m local' --apply ses_5c
-  plimsoll compact --from msg_3 --to msg_8 --offline --edit --apply ses_5c
+  plimsoll compact --from msg_3 --to msg_8 --offline --apply ses_5c
+  plimsoll compact --context 64k --json s.jsonl";
 
-With `--model` or `--command` there is a summary of theirs or none: where they fail, or what they say is not taken, the \
-session stays as it was, exit code 3. The request has the history to be summarised, without secrets of known shapes.
+pub(super) const COMPACT_NOTES: &str = "\
+Without `--offline`, `--model` or `--command` only the plan is shown. If the model or command fails, or its summary is \
+not accepted, the session is unchanged and the exit code is 3. Known secrets are redacted in the request. The exit \
+code is 1 if there is too little to summarise.
 
-With `--from` and `--to` the summary stands where these messages stood; calls are kept with their results. `plimsoll window --json` \
-names the messages.";
+With `--from` and `--to` the summary replaces exactly that range; calls stay together with their results. `plimsoll \
+window --json` lists message ids.";
 
 pub(super) const TRUNCATE: &str = "\
 Examples:
@@ -44,56 +49,60 @@ Examples:
   plimsoll truncate --tool read < big.log
   plimsoll truncate --json < big.log | jq .plan";
 
-/// For `prune`.
+pub(super) const TRUNCATE_NOTES: &str = "\
+Output under the tool's limit passes unchanged. Longer output is truncated; `--spill-dir` keeps the full text in a file \
+named after its content, readable only by you. Without it the rest is dropped and its size is reported.";
+
+/// Arguments of `prune`.
 #[derive(Args)]
 pub(crate) struct PruneArgs {
-    /// What to read, and how.
+    /// Input and policy options.
     #[command(flatten)]
     pub(crate) input: InputArgs,
 
-    /// Which outputs, where it is not the policy that decides.
+    /// Outputs to clear instead of those that the policy selects.
     #[command(flatten)]
     pub(crate) choice: ChoiceArgs,
 
-    /// Show the plan. This is what the command does by itself; the flag says so in scripts.
+    /// Show the plan without applying it. This is the default; the flag makes scripts explicit.
     #[arg(long)]
     pub(crate) plan: bool,
 
-    /// Do it, to a stored session, and give the receipt.
+    /// Apply the plan to a stored session and print the receipt.
     #[arg(long, conflicts_with = "plan")]
     pub(crate) apply: bool,
 
-    /// Do it although another process runs the session; that one is named, and can write no more.
+    /// Take over the session even if another process is running it.
     #[arg(long, requires = "apply")]
     pub(crate) force: bool,
 }
 
-/// Which outputs to prune.
+/// Selection of outputs to prune.
 #[derive(Args)]
 pub(crate) struct ChoiceArgs {
-    /// Outputs of this tool; can be given several times.
+    /// Outputs of this tool. Repeatable.
     #[arg(long = "tool", value_name = "NAME")]
     tools: Vec<String>,
 
-    /// Outputs of calls that name or show this file, whole or by the end of its path; can be given several times.
+    /// Outputs of calls on this file (a path or the end of one). Repeatable.
     #[arg(long = "file", value_name = "PATH")]
     files: Vec<String>,
 
-    /// Reads of files that a later read shows again.
+    /// Reads of a file that a later read repeats.
     #[arg(long)]
     repeated: bool,
 
-    /// All but the newest N of them. With `--file`, all that is older than the newest N reads of the file.
+    /// Keep the newest N. With `--file`, keep the newest N reads of the file.
     #[arg(long, value_name = "N")]
     keep: Option<u64>,
 
-    /// Only as many, the oldest first, as it takes until the window is at most so full.
+    /// Clear the oldest outputs until the window is at most this full.
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     to: Option<u8>,
 }
 
 impl ChoiceArgs {
-    /// The choice; none where the policy decides.
+    /// Returns the selection, or `None` if the policy decides.
     pub(crate) fn choice(&self) -> Option<PruneChoice> {
         let ChoiceArgs { tools, files, repeated, keep, to } = self;
         let (tools, files) = (tools.clone(), files.clone());
@@ -102,62 +111,62 @@ impl ChoiceArgs {
     }
 }
 
-/// For `compact`.
+/// Arguments of `compact`.
 #[derive(Args)]
 pub(crate) struct CompactArgs {
-    /// What to read, and how.
+    /// Input and policy options.
     #[command(flatten)]
     pub(crate) input: InputArgs,
 
-    /// Show the plan. This is what the command does by itself; the flag says so in scripts.
+    /// Show the plan without applying it. This is the default; the flag makes scripts explicit.
     #[arg(long, visible_alias = "dry-run", conflicts_with = "offline")]
     pub(crate) plan: bool,
 
-    /// Take the summary that can be made without a model.
+    /// Summarise without a model.
     #[arg(long, group = "summariser")]
     pub(crate) offline: bool,
 
-    /// Let this model summarise, by any provider that is configured.
+    /// Summarise with this model.
     #[arg(short, long, value_name = "PROVIDER/MODEL", conflicts_with_all = ["plan", "offline"], group = "summariser")]
     pub(crate) model: Option<String>,
 
-    /// Let this command summarise: it reads the request on standard input and prints the summary.
+    /// Summarise with this command: it reads the request on standard input and prints the summary.
     #[arg(long, value_name = "CMD", conflicts_with_all = ["plan", "offline", "model"], group = "summariser")]
     pub(crate) command: Option<String>,
 
-    /// Summarise the messages from this one on, named by its id or the beginning of it; what comes before stays as it is.
+    /// First message to summarise (id or prefix); earlier messages stay.
     #[arg(long, value_name = "MESSAGE", requires = "to")]
     pub(crate) from: Option<String>,
 
-    /// Summarise the messages up to this one; what comes after stays as it is.
+    /// Last message to summarise; later messages stay.
     #[arg(long, value_name = "MESSAGE", requires = "from")]
     pub(crate) to: Option<String>,
 
-    /// Open the summary in $VISUAL or $EDITOR before it is taken; where nothing is left of it, nothing is done.
+    /// Edit the summary in $VISUAL or $EDITOR before it is used; an empty summary cancels.
     #[arg(short, long, requires = "summariser")]
     pub(crate) edit: bool,
 
-    /// Put the summary into a stored session, and give the receipt.
+    /// Apply the summary to a stored session and print the receipt.
     #[arg(long, conflicts_with = "plan")]
     pub(crate) apply: bool,
 
-    /// Do it although another process runs the session; that one is named, and can write no more.
+    /// Take over the session even if another process is running it.
     #[arg(long, requires = "apply")]
     pub(crate) force: bool,
 }
 
-/// For `truncate`.
+/// Arguments of `truncate`.
 #[derive(Args)]
 pub(crate) struct TruncateArgs {
-    /// The tool that printed the output; each has its own limit.
+    /// Tool that printed the output; each tool has its own limit.
     #[arg(long, default_value = "bash", value_name = "NAME")]
     pub(crate) tool: String,
 
-    /// Keep the whole output in this directory when something is cut.
+    /// Directory for the full text of truncated output.
     #[arg(long, value_name = "DIR")]
     pub(crate) spill_dir: Option<PathBuf>,
 
-    /// The policy.
+    /// Policy options.
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
 }

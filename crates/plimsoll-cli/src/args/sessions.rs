@@ -1,4 +1,4 @@
-//! What can be asked of `sessions`.
+//! Arguments of `sessions`.
 
 use std::path::PathBuf;
 
@@ -15,54 +15,57 @@ Examples:
   plimsoll sessions                         the newest of this directory
   plimsoll sessions --all --limit 50        of every directory
   plimsoll sessions --tool codex --json | jq -r '.[].path'
-  plimsoll sessions import s.jsonl          so that it can be reduced and undone
-  plimsoll sessions show ses_5c             what is known about a stored one
+  plimsoll sessions import s.jsonl          store one, to reduce and undo
+  plimsoll sessions show ses_5c             details of a stored session";
 
+pub(super) const SESSIONS_NOTES: &str = "\
 Stored sessions are in one database: `--store FILE`, PLIMSOLL_STORE, `store` in the configuration, or \
-plimsoll/plimsoll.db in $XDG_DATA_HOME or ~/.local/share. `sessions import` makes it.";
+plimsoll/plimsoll.db in $XDG_DATA_HOME (default ~/.local/share). `sessions import` creates it.";
 
 const SHOW: &str = "\
 Examples:
-  plimsoll sessions show                    the newest stored session of this directory
+  plimsoll sessions show                    this directory's newest session
   plimsoll sessions show ses_5c --messages 50
   plimsoll sessions show ses_5c --json | jq .usage";
 
 const IMPORT: &str = "\
 Examples:
   plimsoll sessions import s.jsonl
-  plimsoll sessions import 5d0c31aa         a session of another tool, by its id
-  plimsoll sessions import codex:019e       one of that tool alone
+  plimsoll sessions import 5d0c31aa         a session of another tool, by id
+  plimsoll sessions import codex:019e       an id of one tool
   plimsoll sessions import opencode.db --session ses_5c
-  id=$(plimsoll sessions import - < chat.json)
+  id=$(plimsoll sessions import - < chat.json)";
 
-The ids go to standard output, one a line. All of a session is stored or nothing, with those of its sub-agents. \
-Importing it again adds what is new, and goes on with a last message that was still being written. Where the stored \
-copy is no longer the beginning of the file, or was continued here, a new session is made. Messages and tool outputs are kept as they are; of what a file says \
-about its session, title, directory, model and times are.
+const IMPORT_NOTES: &str = "\
+Prints the ids of the stored sessions, one per line. A session is stored completely or not at all, including the \
+sessions of its sub-agents. Importing it again appends what is new. If the stored copy was continued here, or is no \
+longer a prefix of the file, a new session is created.
 
-A session keeps its id; one without gets an id from its content, so that the same is not stored twice. Message ids \
-too short to be the only ones of their kind are replaced. A call that the conversation left behind without an answer \
-is marked as interrupted. Where a file does not say in which directory its agent worked, it is the current one.";
+A session keeps its id; a session without one gets an id derived from its content, so that it is not stored twice. \
+Message ids that are too short to be unique are replaced. Calls without a result are marked as interrupted. If a file \
+does not record its working directory, the current directory is used.";
 
 const EXPORT: &str = "\
 Examples:
   plimsoll sessions export ses_5c > session.json
   plimsoll sessions export ses_5c --to openai-chat --out chat.json
-  plimsoll sessions export ses_5c --salvage --out rest.json
+  plimsoll sessions export ses_5c --salvage --out rest.json";
 
-Everything is held against its checksum first; a session of which something is not what was written is refused by the name of \
-that. `--salvage` writes it as far as it can be read and lists what is damaged or missing, with `--json` and `--out` as JSON.";
+const EXPORT_NOTES: &str = "\
+Checksums are verified first; a damaged session is not exported. `--salvage` exports everything that is readable and \
+lists what is damaged or missing, as JSON with `--json` and `--out`.";
 
 const HANDOVER: &str = "\
 Examples:
   plimsoll sessions handover ses_5c --to claude-code
   plimsoll sessions handover codex:019e --to opencode
-  plimsoll sessions handover --to codex     the newest session of this directory
+  plimsoll sessions handover --to codex     this directory's newest session";
 
-A new session is written that holds what the window shows: what was cleared stays cleared, a summary stands for what it \
-summarises. The session it is made from is only read. For Claude Code and Codex the file goes to the tool's own folder; for \
-OpenCode it is an export in the current directory, which `opencode import` takes. The line to type goes to standard output. \
-What is out of the window can be reached from there with `plimsoll mcp`.";
+const HANDOVER_NOTES: &str = "\
+Writes a new session with the content of the window: cleared outputs stay cleared, and a summary replaces the messages \
+it covers. The original session is not changed. For Claude Code and Codex the file goes to the tool's own directory; \
+for OpenCode it is an export in the current directory, to be imported with `opencode import`. Prints the command that \
+continues the session. Content outside the window stays available there through `plimsoll mcp`.";
 
 const RM: &str = "\
 Examples:
@@ -72,225 +75,228 @@ const PURGE: &str = "\
 Examples:
   plimsoll sessions purge ses_5c --match 'sk-[A-Za-z0-9]{20,}'
   plimsoll sessions purge ses_5c --match 'sk-[A-Za-z0-9]{20,}' --yes
-  plimsoll sessions purge ses_5c --part prt_1e0f40599001aQ --yes
+  plimsoll sessions purge ses_5c --part prt_1e0f40599001aQ --yes";
 
-What goes is destroyed in the log, in marks, receipts and titles, in spilled outputs, in the index for searches, in free \
-pages and the write-ahead log, and with the copies that upgrades left. `[purged]` stands in its place, and a receipt that \
-cannot be undone. Forks that share it lose it too. Other sessions that say the same, backups and the disk itself are \
-not touched.";
+const PURGE_NOTES: &str = "\
+Purging is permanent. Content is destroyed in the log, marks, receipts, titles, spilled outputs, the search index, free \
+pages, the write-ahead log and backups made by upgrades, and replaced by `[purged]`. The receipt cannot be undone. Forks \
+that share the content lose it too. Not covered: other sessions with the same text, your own backups, and the disk.";
 
 const GC: &str = "\
 Examples:
   plimsoll sessions gc
-  PLIMSOLL_SPILLS_AGE=1d plimsoll sessions gc
+  PLIMSOLL_SPILLS_AGE=1d plimsoll sessions gc";
 
-How long outputs stay is configured:
+const GC_NOTES: &str = "\
+Retention is configured:
   [spills]
-  age = \"7d\"                # or keep = true
-  mostBytes = 1000000000     # the oldest go when all together take more";
+  age = \"7d\"                 # or keep = true
+  mostBytes = 1000000000     # above this total, the oldest expire";
 
 const CHECK: &str = "\
 Examples:
+  plimsoll sessions check
   plimsoll sessions check --json | jq -r '.problems[]'
-  plimsoll sessions check --accept
+  plimsoll sessions check --accept-loss";
 
-A database that is older than what had been acknowledged, because its `-wal` file was lost or an older copy was put in \
-its place, cannot be mended: restore a backup, or accept the loss. Until then every command warns.";
+const CHECK_NOTES: &str = "\
+A database that is older than acknowledged writes (its `-wal` file was lost, or an older copy was restored) cannot be \
+repaired: restore a newer backup, or accept the loss. Until then every command prints a warning.";
 
-/// For `sessions`.
+/// Arguments of `sessions`.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct SessionsArgs {
-    /// What to do with them; to list them if nothing else.
+    /// Subcommand; lists sessions if omitted.
     #[command(subcommand)]
     pub(crate) command: Option<SessionsCommand>,
 
-    /// Which ones.
+    /// Filters.
     #[command(flatten)]
     pub(crate) list: ListArgs,
 }
 
-/// What to do with sessions.
+/// Subcommands of `sessions`.
 #[derive(Subcommand)]
 pub(crate) enum SessionsCommand {
-    /// List them, the newest first, as `plimsoll sessions` does without a subcommand.
+    /// List sessions, newest first (the default).
     List(ListArgs),
-    /// Show what is known about a stored session, and its newest messages.
-    #[command(after_help = SHOW)]
+    /// Show details and the newest messages of a stored session.
+    #[command(before_help = SHOW)]
     Show(ShowArgs),
     /// Store sessions, so that they can be reduced, undone and recalled.
-    #[command(after_help = IMPORT)]
+    #[command(before_help = IMPORT, after_help = IMPORT_NOTES)]
     Import(ImportArgs),
-    /// Write a stored session as a transcript.
-    #[command(after_help = EXPORT)]
+    /// Export a stored session as a transcript.
+    #[command(before_help = EXPORT, after_help = EXPORT_NOTES)]
     Export(ExportArgs),
-    /// Write a session as a new one that Claude Code, Codex or OpenCode goes on with.
-    #[command(after_help = HANDOVER)]
+    /// Continue a session in Claude Code, Codex or OpenCode.
+    #[command(before_help = HANDOVER, after_help = HANDOVER_NOTES)]
     Handover(HandoverArgs),
-    /// Remove stored sessions, with their tasks and the outputs that were spilled from them.
-    #[command(after_help = RM)]
+    /// Remove stored sessions with their tasks and spilled outputs.
+    #[command(before_help = RM)]
     Rm {
-        /// Sessions, by their ids or the beginnings of them.
+        /// Session ids or prefixes.
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
-        /// Although another process runs one of them; it is named, and cannot write any more.
+        /// Remove a session even if another process is running it.
         #[arg(long)]
         force: bool,
     },
-    /// Let go of spilled outputs that are too old or too many, and of files that nothing needs.
-    #[command(after_help = GC)]
+    /// Remove expired spilled outputs and unreferenced files.
+    #[command(before_help = GC, after_help = GC_NOTES)]
     Gc,
-    /// Look for damage in the database; the exit code is the answer.
-    #[command(after_help = CHECK)]
+    /// Check the database for damage; the exit code is the result.
+    #[command(before_help = CHECK, after_help = CHECK_NOTES)]
     Check(CheckArgs),
-    /// Destroy content of a stored session for good, such as a secret; without `--yes` show what would go.
-    #[command(after_help = PURGE)]
+    /// Permanently destroy content of a stored session, such as a secret.
+    #[command(before_help = PURGE, after_help = PURGE_NOTES)]
     Purge(PurgeArgs),
 }
 
-/// For `sessions check`.
+/// Arguments of `sessions check`.
 #[derive(Args)]
 pub(crate) struct CheckArgs {
-    /// Accept that changes are missing, and stop warning about it.
+    /// Accept that acknowledged writes are missing, and stop the warnings.
     #[arg(long)]
-    pub(crate) accept: bool,
+    pub(crate) accept_loss: bool,
 }
 
-/// For `sessions purge`.
+/// Arguments of `sessions purge`.
 #[derive(Args)]
 pub(crate) struct PurgeArgs {
-    /// A stored session, by its id or the beginning of it.
+    /// Session id or prefix.
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
 
-    /// What matches this regular expression; of spilled outputs those in which something matches, as a whole.
+    /// Destroy text that matches this regular expression, and every spilled output that contains a match.
     #[arg(long = "match", value_name = "RE", required_unless_present = "part", conflicts_with = "part")]
     pub(crate) pattern: Option<String>,
 
-    /// All of this part, with the output that was spilled from it.
+    /// Destroy this part and its spilled output.
     #[arg(long, value_name = "ID")]
     pub(crate) part: Option<String>,
 
-    /// Do it.
+    /// Do it. Without this flag only show what would be destroyed.
     #[arg(long)]
     pub(crate) yes: bool,
 
-    /// Although another process runs the session; it is named, and cannot write any more.
+    /// Take over the session even if another process is running it.
     #[arg(long)]
     pub(crate) force: bool,
 }
 
-/// For `sessions show`.
+/// Arguments of `sessions show`.
 #[derive(Args)]
 pub(crate) struct ShowArgs {
-    /// A stored session, by its id or the beginning of it; the newest of this directory if none is given.
+    /// Session id or prefix [default: the newest session of this directory].
     pub(crate) id: Option<String>,
 
-    /// So many of its newest messages.
+    /// Number of messages to show.
     #[arg(long, default_value_t = 10, value_name = "N")]
     pub(crate) messages: u64,
 }
 
 fn tools() -> impl TypedValueParser<Value = Tool> {
-    let unknown = |name: String| format!("there is no tool `{name}`");
+    let unknown = |name: String| format!("unknown tool `{name}`");
     let tool = move |name: String| {
         Tool::ALL.into_iter().find(|tool| tool.key() == name).ok_or_else(|| unknown(name))
     };
     PossibleValuesParser::new(Tool::ALL.map(Tool::key)).try_map(tool)
 }
 
-/// For `sessions import`.
+/// Arguments of `sessions import`.
 #[derive(Args)]
 pub(crate) struct ImportArgs {
-    /// Transcripts, ids of sessions of other tools (also as TOOL:ID), or `-` for standard input.
+    /// Transcripts, session ids of other tools (or TOOL:ID), or `-` for standard input.
     #[arg(required = true, value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// Take this session of a database, by its id or the beginning of it.
+    /// Session in a database (id or prefix).
     #[arg(short, long, value_name = "ID")]
     pub(crate) session: Option<String>,
 
-    /// Store a session that is stored already once more, under new ids.
+    /// Store a session again under new ids, even if it is already stored.
     #[arg(long)]
-    pub(crate) again: bool,
+    pub(crate) duplicate: bool,
 
-    /// Refuse transcripts with records of unknown kinds or wrong values instead of noting them.
+    /// Reject transcripts with unknown record types or invalid values.
     #[arg(long)]
     pub(crate) strict: bool,
 }
 
-/// For `sessions export`.
+/// Arguments of `sessions export`.
 #[derive(Args)]
 pub(crate) struct ExportArgs {
-    /// A stored session, by its id or the beginning of it.
+    /// Session id or prefix.
     pub(crate) id: String,
 
-    /// The format to write: opencode-export, opencode-messages, openai-chat or anthropic-messages.
+    /// Output format: opencode-export, opencode-messages, openai-chat or anthropic-messages.
     #[arg(short, long, value_name = "FORMAT", value_parser = format, default_value = "opencode-export")]
     pub(crate) to: Format,
 
-    /// Write to this file instead of standard output.
+    /// Output file [default: standard output].
     #[arg(short, long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Write over a file that is there.
+    /// Overwrite an existing file.
     #[arg(long, requires = "out")]
     pub(crate) force: bool,
 
-    /// Write what can still be read of a damaged session, and list the rest; the exit code is 3 if there is any.
+    /// Export what is readable of a damaged session and list the rest; exit code 3 if anything is missing.
     #[arg(long)]
     pub(crate) salvage: bool,
 }
 
-/// For `sessions handover`.
+/// Arguments of `sessions handover`.
 #[derive(Args)]
 pub(crate) struct HandoverArgs {
-    /// What to read, and how.
+    /// Input and policy options.
     #[command(flatten)]
     pub(crate) input: InputArgs,
 
-    /// The tool that is to go on: claude-code, codex or opencode.
-    #[arg(short, long, value_name = "TOOL", value_parser = takers(), hide_possible_values = true)]
+    /// Tool to continue in: claude-code, codex or opencode.
+    #[arg(short, long, value_name = "TOOL", value_parser = handover_tools(), hide_possible_values = true)]
     pub(crate) to: Tool,
 
-    /// Write below this folder instead of the tool's own.
+    /// Write below this directory instead of the tool's own.
     #[arg(long, value_name = "DIR")]
-    pub(crate) folder: Option<PathBuf>,
+    pub(crate) dir: Option<PathBuf>,
 
-    /// Hand over the window unchanged, even if it is over the line of the tool's model.
+    /// Write the window unchanged, even if it exceeds the limit of the tool's model.
     #[arg(long)]
     pub(crate) as_is: bool,
 }
 
-fn takers() -> impl TypedValueParser<Value = Tool> {
-    let takers = [Tool::ClaudeCode, Tool::Codex, Tool::Opencode];
-    let taker = move |name: String| {
-        let unknown = format!("there is no tool `{name}`");
-        takers.into_iter().find(|tool| tool.key() == name).ok_or(unknown)
+fn handover_tools() -> impl TypedValueParser<Value = Tool> {
+    let supported = [Tool::ClaudeCode, Tool::Codex, Tool::Opencode];
+    let parse = move |name: String| {
+        let unknown = format!("unknown tool `{name}`");
+        supported.into_iter().find(|tool| tool.key() == name).ok_or(unknown)
     };
-    PossibleValuesParser::new(takers.map(Tool::key)).try_map(taker)
+    PossibleValuesParser::new(supported.map(Tool::key)).try_map(parse)
 }
 
-/// Which sessions to list.
+/// Filters for the list of sessions.
 #[derive(Args, Clone)]
 pub(crate) struct ListArgs {
-    /// Sessions of every directory, not of the current one alone.
+    /// Include sessions of every directory.
     #[arg(short, long)]
     pub(crate) all: bool,
 
-    /// At most so many.
+    /// Maximum number of sessions.
     #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
     pub(crate) limit: usize,
 
-    /// Sessions of this tool alone: opencode, claude-code, codex, pi, gemini-cli, goose, cline, kimi or plimsoll.
+    /// Only this tool: opencode, claude-code, codex, pi, gemini-cli, goose, cline, kimi or plimsoll.
     #[arg(long, value_parser = tools(), hide_possible_values = true, value_name = "NAME")]
     pub(crate) tool: Option<Tool>,
 
-    /// A preset (plimsoll, opencode, opencode-1.18, openfork) or a policy file.
+    /// Preset (plimsoll, opencode, opencode-1.18, openfork) or policy file.
     #[arg(short, long, value_name = "NAME|FILE", help_heading = POLICY)]
     pub(crate) policy: Option<String>,
 
-    /// The model's context window in tokens, as 128k; 200000 where nothing else is configured.
+    /// Context window in tokens, such as 128k [default: 200000, or as configured].
     #[arg(short = 'w', long, value_name = "TOKENS", value_parser = tokens, help_heading = POLICY)]
     pub(crate) context: Option<u64>,
 }

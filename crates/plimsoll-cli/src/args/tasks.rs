@@ -1,4 +1,4 @@
-//! What can be asked of background tasks.
+//! Arguments of `tasks`.
 
 use clap::{Args, Subcommand, ValueEnum};
 use plimsoll_agent::tasks::TaskStatus;
@@ -7,17 +7,19 @@ use plimsoll_host::{AgentOptions, Flags};
 
 pub(super) const TASKS: &str = "\
 Examples:
-  plimsoll tasks                            those of this directory; live while some are at work
+  plimsoll tasks                            tasks of this directory
   plimsoll tasks --status error --all
-  plimsoll tasks show 1e0f                  the beginning of an id is enough
+  plimsoll tasks show 1e0f                  an id prefix is enough
   plimsoll tasks output 1e0f --wait > answer.md
   plimsoll tasks steer 1e0f \"leave the tests alone\"
   plimsoll tasks cancel 1e0f
   plimsoll tasks resume 1e0f \"and now the documentation\"
-  plimsoll tasks --json | jq -r '.[] | select(.status==\"running\").id'
+  plimsoll tasks --json | jq -r '.[] | select(.status==\"running\").id'";
 
-An agent launches tasks with `background_task`, a person with `plimsoll fork SESSION --run`. `plimsoll chat --session TASK` \
-talks to one that is not at work, and its parent is not told of that.";
+pub(super) const TASKS_NOTES: &str = "\
+A task is a background run in its own session. An agent starts one with `background_task`, you with `plimsoll fork \
+SESSION --run`. The list covers all processes that use the same database, and on a terminal it updates until all tasks \
+have ended. `plimsoll chat --session TASK` continues a task that is not running; its parent is not notified.";
 
 const SHOW: &str = "\
 Examples:
@@ -26,27 +28,31 @@ Examples:
 
 const OUTPUT: &str = "\
 Examples:
-  plimsoll tasks output 1e0f                what the task came to
-  plimsoll tasks output 1e0f --wait=60      wait for it, a minute at most
-  plimsoll tasks output 1e0f --full --results --messages 20
+  plimsoll tasks output 1e0f                the result
+  plimsoll tasks output 1e0f --wait=60      wait for it, at most a minute
+  plimsoll tasks output 1e0f --full --results --messages 20";
 
-The answer is no, exit code 1, where there is no result: the task is still at work, failed, or was cancelled. What it had \
-said by then is printed all the same.";
+const OUTPUT_NOTES: &str = "\
+Exits with 1 if there is no result because the task is still running, failed, or was cancelled. Partial output is \
+printed anyway.";
 
 const CANCEL: &str = "\
 Examples:
-  plimsoll tasks cancel 1e0f 2a61
+  plimsoll tasks cancel 1e0f 2a61";
 
-What a task runs ends with it, and so do the tasks that it has launched, in whatever process they are.";
+const CANCEL_NOTES: &str = "\
+Commands and tasks started by a task are cancelled with it, in every process.";
 
 const RESUME: &str = "\
 Examples:
   plimsoll tasks resume 1e0f \"and now the documentation\"
-  plimsoll tasks resume 1e0f \"go on\" --allow 'bash:cargo *'
+  plimsoll tasks resume 1e0f \"continue\" --allow 'bash:cargo *'";
 
-The task works here, with the agent, the model and the context that it has. What it does goes to standard error, its answer \
-to standard output. One that is at work is resumed when its present run has ended, by the process that runs it. Exit codes: \
-0 it is completed or waits in line, 1 it failed or was cancelled, 130 it was interrupted and can be resumed.";
+const RESUME_NOTES: &str = "\
+The task runs in this process with its own agent, model and context. Progress goes to standard error, the answer to \
+standard output. A task that is running is resumed after its current run, by the process that runs it.
+
+Exit codes: 0 completed or queued, 1 failed or cancelled, 130 interrupted and resumable.";
 
 const STEER: &str = "\
 Examples:
@@ -55,104 +61,105 @@ Examples:
 const CLEAR: &str = "\
 Examples:
   plimsoll tasks clear                      the ended tasks of this directory
-  plimsoll tasks clear ses_5c --cancel      all tasks of a session, also those at work
+  plimsoll tasks clear ses_5c --cancel      all tasks of a session";
 
-The records stay: `plimsoll tasks --cleared` lists them, and each can be resumed.";
+const CLEAR_NOTES: &str = "\
+Nothing is deleted: `plimsoll tasks --cleared` lists cleared tasks, and each can be resumed.";
 
-/// For `tasks`.
+/// Arguments of `tasks`.
 #[derive(Args)]
 #[command(args_conflicts_with_subcommands = true)]
 pub(crate) struct TasksArgs {
-    /// What to do with them; to list them if nothing else.
+    /// Subcommand; lists tasks if omitted.
     #[command(subcommand)]
     pub(crate) command: Option<TasksCommand>,
 
-    /// Which ones.
+    /// Filters.
     #[command(flatten)]
     pub(crate) list: TaskList,
 }
 
-/// What to do with tasks.
+/// Subcommands of `tasks`.
 #[derive(Subcommand)]
 pub(crate) enum TasksCommand {
-    /// List them once, the newest first.
+    /// List tasks once, newest first.
     List(TaskList),
-    /// Show everything about a task.
-    #[command(after_help = SHOW)]
+    /// Show the details of a task.
+    #[command(before_help = SHOW)]
     Show {
-        /// The task, by its id or the beginning of it.
+        /// Task id or prefix.
         task: String,
     },
-    /// Print what a task came to, or what was said in it.
-    #[command(after_help = OUTPUT)]
+    /// Print a task's result or its messages.
+    #[command(before_help = OUTPUT, after_help = OUTPUT_NOTES)]
     Output(OutputArgs),
-    /// Cancel tasks, with what they run and what they have launched.
-    #[command(after_help = CANCEL)]
+    /// Cancel tasks and everything they started.
+    #[command(before_help = CANCEL, after_help = CANCEL_NOTES)]
     Cancel {
-        /// Tasks, by their ids or the beginnings of them.
+        /// Task ids or prefixes.
         #[arg(required = true, value_name = "TASK")]
         tasks: Vec<String>,
     },
-    /// Take a task up again with a further prompt, here.
-    #[command(after_help = RESUME)]
+    /// Resume a task with another prompt.
+    #[command(before_help = RESUME, after_help = RESUME_NOTES)]
     Resume(ResumeArgs),
-    /// Say something to a task that is at work; its model reads it before its next step.
-    #[command(after_help = STEER)]
+    /// Send a message to a running task; its model reads it before its next step.
+    #[command(before_help = STEER)]
     Steer {
-        /// The task, by its id or the beginning of it.
+        /// Task id or prefix.
         task: String,
-        /// What to say.
+        /// Message to send.
         #[arg(required = true)]
         message: Vec<String>,
     },
-    /// List the tasks of a session, or of this directory, no more.
-    #[command(after_help = CLEAR)]
+    /// Hide ended tasks from the list.
+    #[command(before_help = CLEAR, after_help = CLEAR_NOTES)]
     Clear(ClearArgs),
 }
 
-/// Which tasks to list.
+/// Filters for the list of tasks.
 #[derive(Args, Clone)]
 pub(crate) struct TaskList {
-    /// Tasks of every directory, not of the current one alone.
+    /// Include tasks of every directory.
     #[arg(short, long)]
     pub(crate) all: bool,
 
-    /// Tasks of this session alone, by its id or the beginning of it.
+    /// Only tasks of this session (id or prefix).
     #[arg(short, long, value_name = "ID", conflicts_with = "all")]
     pub(crate) session: Option<String>,
 
-    /// Tasks in this status alone: queued, running, completed, error, cancelled, interrupted or resumed.
+    /// Only this status: queued, running, completed, error, cancelled, interrupted or resumed.
     #[arg(long, value_name = "STATUS", value_parser = status)]
     pub(crate) status: Option<TaskStatus>,
 
-    /// Those that were cleared, too.
+    /// Include cleared tasks.
     #[arg(long)]
     pub(crate) cleared: bool,
 
-    /// At most so many.
+    /// Maximum number of tasks.
     #[arg(short = 'n', long, default_value_t = 20, value_name = "N")]
     pub(crate) limit: usize,
 
-    /// Keep the list up to date until Ctrl-C; with `--json` a line for each change.
+    /// Update the list until Ctrl-C; with `--json`, one line per change.
     #[arg(long)]
     pub(crate) watch: bool,
 }
 
-/// For `tasks output`.
+/// Arguments of `tasks output`.
 #[derive(Args)]
 pub(crate) struct OutputArgs {
-    /// The task, by its id or the beginning of it.
+    /// Task id or prefix.
     pub(crate) task: String,
 
-    /// Wait until it has ended, so many seconds at most if a number is given.
+    /// Wait until the task has ended, for at most SECONDS if given.
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true)]
     pub(crate) wait: Option<Option<u64>>,
 
-    /// Print the messages of its session in place of the result.
+    /// Print the messages of the task's session instead of its result.
     #[arg(long)]
     pub(crate) full: bool,
 
-    /// Only so many of the newest messages.
+    /// Maximum number of messages, the newest first.
     #[arg(long, value_name = "N", requires = "full", default_value_t = 100)]
     pub(crate) messages: usize,
 
@@ -160,68 +167,67 @@ pub(crate) struct OutputArgs {
     #[arg(long, value_name = "MESSAGE", requires = "full")]
     pub(crate) since: Option<String>,
 
-    /// What the model thinks, too.
+    /// Include the model's reasoning.
     #[arg(long, requires = "full")]
     pub(crate) thinking: bool,
 
-    /// What tools answered, too.
+    /// Include tool results.
     #[arg(long, requires = "full")]
     pub(crate) results: bool,
 }
 
-/// For `tasks resume`.
+/// Arguments of `tasks resume`.
 #[derive(Args)]
 pub(crate) struct ResumeArgs {
-    /// The task, by its id or the beginning of it.
+    /// Task id or prefix.
     pub(crate) task: String,
 
-    /// What it is asked now.
+    /// Prompt for the next run.
     #[arg(required = true)]
     pub(crate) prompt: Vec<String>,
 
-    /// What it may do.
+    /// Permissions and sandbox.
     #[command(flatten)]
     pub(crate) run: TaskRunArgs,
 }
 
-/// For `tasks clear`.
+/// Arguments of `tasks clear`.
 #[derive(Args)]
 pub(crate) struct ClearArgs {
-    /// The session, by its id or the beginning of it; all sessions of this directory if none is given.
+    /// Session id or prefix [default: all sessions of this directory].
     pub(crate) session: Option<String>,
 
-    /// Cancel those that are at work; without it nothing is cleared while there are some.
+    /// Cancel running tasks first; without it, running tasks are an error.
     #[arg(long)]
     pub(crate) cancel: bool,
 }
 
-/// What a task may do that runs in this process.
+/// Permissions and sandbox of a task that runs in this process.
 #[derive(Args, Clone)]
 pub(crate) struct TaskRunArgs {
-    /// Allow a tool, a tool for what fits a pattern, or everything; `network` lets commands use the network. Can be given
-    /// several times.
-    #[arg(long, value_name = "all|TOOL[:PATTERN]|network", help_heading = "Tasks that run here")]
+    /// Allow a tool, a tool for matching calls, network access for commands, or everything. Repeatable.
+    #[arg(long, value_name = "all|TOOL[:PATTERN]|network", help_heading = "Task options")]
     pub(crate) allow: Vec<String>,
 
-    /// Whether commands are confined: as far as the system can, not at all, or only where it can.
-    #[arg(long, value_name = "auto|off|require", help_heading = "Tasks that run here")]
+    /// Confine commands: where possible (auto), never (off), or fail if impossible (require).
+    #[arg(long, value_name = "auto|off|require", help_heading = "Task options")]
     pub(crate) sandbox: Option<SandboxMode>,
 }
 
 impl TaskRunArgs {
-    /// These flags, as a host takes them.
+    /// Returns these options as the host takes them.
     pub(crate) fn options(&self) -> AgentOptions {
         let flags = Flags { sandbox: self.sandbox, ..Flags::default() };
         AgentOptions { allow: self.allow.clone(), flags, ..AgentOptions::default() }
     }
 }
 
-/// How a task is given the session that it comes from.
+/// Context that a task receives from the session it is forked from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TaskFork {
-    /// A digest.
+    /// A digest of the history.
     Digest,
-    /// The history itself.
+    /// The full history.
     History,
 }
 
@@ -236,5 +242,5 @@ impl From<TaskFork> for AgentFork {
 
 fn status(name: &str) -> Result<TaskStatus, String> {
     let names = || TaskStatus::ALL.map(TaskStatus::name).join(", ");
-    name.to_lowercase().parse().map_err(|()| format!("there are {}", names()))
+    name.to_lowercase().parse().map_err(|()| format!("expected one of: {}", names()))
 }

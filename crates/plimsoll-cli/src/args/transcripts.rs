@@ -1,4 +1,4 @@
-//! What can be asked about transcripts: `inspect`, `replay`, `window`, `convert` and `fork`.
+//! Arguments of commands on transcripts: `inspect`, `replay`, `window`, `convert` and `fork`.
 
 use std::path::{Path, PathBuf};
 
@@ -7,43 +7,48 @@ use plimsoll_formats::Format;
 use plimsoll_host::{Flags, InputSource, InputSpec};
 
 use super::tasks::{TaskFork, TaskRunArgs};
-use super::values::{format, request_format, seconds, tokens, tokens_or_none};
+use super::values::{format, request_format, seconds, tokens, tokens_or_zero};
 use crate::output::note;
 use crate::stdin;
 
 pub(super) const REPLAY: &str = "\
 Examples:
   plimsoll replay                           the newest session of this directory
-  plimsoll replay --context 64k s.jsonl     the same session under pressure
+  plimsoll replay --context 64k s.jsonl     with a smaller window
   plimsoll replay --html page.html ~/.codex/sessions/2026/*/*/*.jsonl
-  plimsoll replay --policy none --policy plimsoll --policy my.json s.jsonl
+  plimsoll replay --policy none --policy plimsoll --policy my.json s.jsonl";
 
-Policies: none (nothing is ever reduced), plimsoll, opencode, opencode-1.18, openfork, a policy \
-file, and the published rules of others: anthropic-clear (above 100,000 tokens all but 3 tool \
-results are cleared), anthropic-clear-PERCENT (above a share of the window), mask-N (all but N \
-tool results are masked), mask-N-by-M (M at a time), codex, claude-code. `--list-policies` tells \
-each rule and where it comes from.
+pub(super) const REPLAY_NOTES: &str = "\
+Goes through each recorded model call and builds its request as each policy would have built it. Cost includes the \
+provider's prompt cache: the prefix shared with the previous request is read from it, the rest is written.
 
-Columns: deaths are calls that would not have fitted; peak is the largest request as a share of \
-the window; recall is the share of what calls needed from tool outputs that was in the window or \
-was brought back, which is part of the cost; in window leaves out what was brought back.";
+Policies: none (never reduces), plimsoll, opencode, opencode-1.18, openfork, a policy file, and published rules of \
+others: anthropic-clear (above 100,000 tokens, clears all but 3 tool results), anthropic-clear-PERCENT (above a share \
+of the window), mask-N (masks all but N tool results), mask-N-by-M (M at a time), codex, claude-code. \
+`--list-policies` explains each rule and its source.
+
+Columns: `window` is the share of the names and numbers that later calls needed, and that only tool outputs had mentioned, \
+that was in the window. `all` includes those that other messages mention; `strict` excludes those that only a list or a \
+summary repeats. `recall` is what could have been recalled. `deaths` are calls that would not have fitted, and `peak` is \
+the largest request as a share of the window.";
 
 pub(super) const INSPECT: &str = "\
 Examples:
   plimsoll inspect                          the newest session of this directory
-  plimsoll inspect --context 128k s.jsonl   how far a file is from the line of a smaller model
+  plimsoll inspect --context 128k s.jsonl   against the limit of a smaller model
   plimsoll inspect --json s.jsonl | jq '.byTool[0]'";
 
 pub(super) const WATCH: &str = "\
 Examples:
-  plimsoll watch                            the newest session of this directory, and newer ones
-  plimsoll watch ses_5c                     one session alone
-  plimsoll watch --once                     one line, for a status bar that asks again by itself
-  plimsoll watch --json | jq --unbuffered .percent
+  plimsoll watch                            this directory's newest session
+  plimsoll watch ses_5c                     one session
+  plimsoll watch --once                     print once, for a status bar
+  plimsoll watch --json | jq --unbuffered .percent";
 
-On a terminal one line is kept up to date; in a pipe each change is a line of its own. Of sessions of Claude Code, Codex \
-and pi only what was appended is read. Others are read again when they have changed, in at most a tenth of the time. \
-Ctrl-C ends it.";
+pub(super) const WATCH_NOTES: &str = "\
+Without FILE, follows the newest session of this directory and switches when a newer one appears. In a pipe, each change \
+is printed as a new line. Sessions of Claude Code, Codex and pi are read incrementally; others are read again after a \
+change, using at most a tenth of the time. Ctrl-C quits.";
 
 pub(super) const WINDOW: &str = "\
 Examples:
@@ -61,57 +66,67 @@ pub(super) const MCP: &str = "\
 Examples:
   claude mcp add plimsoll -- plimsoll mcp
   codex mcp add plimsoll -- plimsoll mcp
-  plimsoll mcp --session ses_5c
+  plimsoll mcp --session ses_5c";
 
-In `opencode.json`: \"mcp\": { \"plimsoll\": { \"type\": \"local\", \"command\": [\"plimsoll\", \"mcp\"] } }";
+pub(super) const MCP_NOTES: &str = "\
+Serves `recall`, `list_recallable` and `inspect_session` over the Model Context Protocol on standard input and output. \
+The tools read stored sessions and the session that the client is writing, and change nothing. Known secrets are \
+redacted in their results.
+
+For OpenCode, add to `opencode.json`:
+  \"mcp\": {
+    \"plimsoll\": { \"type\": \"local\", \"command\": [\"plimsoll\", \"mcp\"] }
+  }";
 
 pub(super) const FORK: &str = "\
 Examples:
-  plimsoll fork s.jsonl | other-agent       the session as context for another agent
+  plimsoll fork s.jsonl | other-agent
   plimsoll fork --stats s.jsonl > digest.txt
   plimsoll fork --context 32k s.jsonl       for an agent with a small window
-  plimsoll fork --policy openfork --json s.jsonl
   plimsoll fork --redact --task \"review the last change\" s.jsonl | other-agent
   plimsoll fork ses_5c --run \"what is still to be done?\" --agent explore
-  plimsoll fork claude-code:5d0c --run \"review what was changed\" --allow 'bash:cargo *'
+  plimsoll fork claude-code:5d0c --run \"review it\" --allow 'bash:cargo *'";
 
-With `--run` a background task that knows the session works on the prompt here. What it does goes to standard error, its \
-answer to standard output; `plimsoll tasks` lists it from then on. A session of another tool is imported first. Exit codes: \
-0 the task is completed, 1 it failed or was cancelled, 130 it was interrupted and can be resumed.";
+pub(super) const FORK_NOTES: &str = "\
+Writes a preamble and a digest of the session to standard output. They fit the given context window and leave room for \
+the other agent's work; the exit code is 1 if the window is too small for any digest.
 
-/// Headings in help for what many commands have in common, so that it comes after what a command has of its own: which
-/// transcript is read, and by which policy.
-pub(super) const INPUT: &str = "Transcript";
-pub(super) const POLICY: &str = "Policy";
+With `--run`, a background task with the session's context works on the prompt in this process. Progress goes to \
+standard error, the answer to standard output, and `plimsoll tasks` lists the task. A session of another tool is \
+imported first. Exit codes: 0 completed, 1 failed or cancelled, 130 interrupted and resumable.";
 
-/// What to read, and by which policy.
+/// Headings of options that many commands share, so that they follow a command's own options.
+pub(super) const INPUT: &str = "Input options";
+pub(super) const POLICY: &str = "Policy options";
+
+/// Transcript and policy to read it with.
 #[derive(Args)]
 pub(crate) struct InputArgs {
-    /// The transcript: a file, a session's id, `-` for standard input, or nothing for the file that standard input
-    /// comes from, or else for the newest session of this directory.
+    /// Transcript: a file, a session id or prefix, or `-` for standard input [default: redirected standard input, or the
+    /// newest session of this directory].
     pub(crate) file: Option<PathBuf>,
 
-    /// Take this session, by its id or the beginning of it: of FILE if it holds several, else of all there are.
+    /// Session id or prefix, in FILE or among all sessions.
     #[arg(short, long, value_name = "ID", help_heading = INPUT)]
     pub(crate) session: Option<String>,
 
-    /// Refuse a transcript with records of unknown kinds or wrong values instead of noting them.
+    /// Reject a transcript with unknown record types or invalid values.
     #[arg(long, help_heading = INPUT)]
     pub(crate) strict: bool,
 
-    /// The policy.
+    /// Policy options.
     #[command(flatten)]
     pub(crate) policy: PolicyArgs,
 }
 
-/// Settings that flags can name.
+/// Policy settings as flags.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct PolicyArgs {
-    /// A preset (plimsoll, opencode, opencode-1.18, openfork) or a policy file.
+    /// Preset (plimsoll, opencode, opencode-1.18, openfork) or policy file.
     #[arg(short, long, value_name = "NAME|FILE", global = true, help_heading = POLICY)]
     pub(crate) policy: Option<String>,
 
-    /// The model's context window in tokens, as 128k; 200000 where nothing else is configured.
+    /// Context window in tokens, such as 128k [default: 200000, or as configured].
     #[arg(
         short = 'w',
         long,
@@ -124,16 +139,16 @@ pub(crate) struct PolicyArgs {
 }
 
 impl InputArgs {
-    /// What to read, as a host takes it.
+    /// Returns the input as the host takes it.
     pub(crate) fn spec(&self) -> InputSpec {
         let source = match (&self.file, &self.session) {
-            (Some(file), session) if file == Path::new("-") => standard(session.clone()),
+            (Some(file), session) if file == Path::new("-") => standard_input(session.clone()),
             (Some(file), session) => InputSource::File(file.clone(), session.clone()),
             (None, Some(id)) => InputSource::Session(id.clone()),
-            (None, None) if stdin::is_redirected_file() => standard(None),
+            (None, None) if stdin::is_redirected_file() => standard_input(None),
             (None, None) => {
                 if stdin::has_piped_text() {
-                    note("note: standard input is a pipe, and is read only where FILE is `-`");
+                    note("note: standard input is a pipe and is ignored; use `-` as FILE to read it");
                 }
                 InputSource::Newest
             }
@@ -142,50 +157,49 @@ impl InputArgs {
     }
 }
 
-fn standard(session: Option<String>) -> InputSource {
+fn standard_input(session: Option<String>) -> InputSource {
     InputSource::Stream(Box::new(std::io::stdin()), session)
 }
 
 impl PolicyArgs {
-    /// The settings, as a host takes them.
+    /// Returns the settings as the host takes them.
     pub(crate) fn flags(&self) -> Flags {
         Flags { policy: self.policy.clone(), context: self.context, ..Flags::default() }
     }
 }
 
-/// For `replay`.
+/// Arguments of `replay`.
 #[derive(Args)]
 pub(crate) struct ReplayArgs {
-    /// Transcripts, ids of sessions, `-` for standard input, or nothing for the newest session of this directory.
+    /// Transcripts, session ids, or `-` for standard input [default: the newest session of this directory].
     #[arg(value_name = "FILE")]
     pub(crate) files: Vec<PathBuf>,
 
-    /// A policy to try; can be given several times. All of them if none is given.
+    /// Policy to try [default: all]. Repeatable.
     #[arg(short, long, value_name = "NAME|FILE")]
     pub(crate) policy: Vec<String>,
 
-    /// The context window to try all sessions in, in tokens, as 64k; otherwise the one each of them records, its model's, or
-    /// what is configured.
+    /// Context window in tokens for all sessions, such as 64k [default: as recorded, the model's, or as configured].
     #[arg(short = 'w', long, value_name = "TOKENS", value_parser = tokens)]
     pub(crate) context: Option<u64>,
 
-    /// The model's longest answer, for which room is kept; an eighth of the window, at most 32000, if not given.
+    /// Room reserved for the model's answer [default: an eighth of the window, at most 32000].
     #[arg(long, value_name = "TOKENS", value_parser = tokens)]
-    pub(crate) output: Option<u64>,
+    pub(crate) max_output: Option<u64>,
 
-    /// What every request carries besides the conversation: system prompt and tools. At 0 what recorded usage tells.
-    #[arg(long, value_name = "TOKENS", default_value = "0", value_parser = tokens_or_none)]
-    pub(crate) fixed: u64,
+    /// Tokens of system prompt and tools in every request; 0 derives them from recorded usage.
+    #[arg(long, value_name = "TOKENS", default_value = "0", value_parser = tokens_or_zero)]
+    pub(crate) overhead: u64,
 
     /// Prices by model, as JSON: {"name": {"cacheRead": 0.3, "cacheWrite": 3.75, "output": 15}}.
     #[arg(long, value_name = "FILE")]
     pub(crate) prices: Option<PathBuf>,
 
-    /// Price all sessions as this model; `default` is one dollar for a million tokens of input.
+    /// Price every session as this model; `default` is one dollar per million input tokens.
     #[arg(long, value_name = "MODEL")]
-    pub(crate) price: Option<String>,
+    pub(crate) price_as: Option<String>,
 
-    /// How long a prompt cache lives, where times are recorded; otherwise as recorded usage tells, else 5.
+    /// Lifetime of the prompt cache, if times are recorded [default: as recorded usage suggests, or 5].
     #[arg(long, value_name = "MINUTES")]
     pub(crate) cache_minutes: Option<u64>,
 
@@ -193,141 +207,147 @@ pub(crate) struct ReplayArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) html: Option<PathBuf>,
 
-    /// Write over a file that is there.
+    /// Overwrite an existing file.
     #[arg(long, requires = "html")]
     pub(crate) force: bool,
 
-    /// A table for each session, not only for all together.
+    /// Print a table per session in addition to the total.
     #[arg(long)]
-    pub(crate) each: bool,
+    pub(crate) per_session: bool,
 
-    /// List the policies and where their rules come from, and replay nothing.
+    /// List the policies with the sources of their rules, and exit.
     #[arg(long, conflicts_with_all = ["html", "list_prices"])]
     pub(crate) list_policies: bool,
 
-    /// List what models cost, with a mark at the rows that each FILE or `--price` takes, and replay nothing.
+    /// List model prices, marking those used for FILE or `--price-as`, and exit.
     #[arg(long, conflicts_with = "html")]
     pub(crate) list_prices: bool,
 
-    /// Take this session, by its id or the beginning of it: of FILE if it holds several, else of all there are.
+    /// Session id or prefix, in FILE or among all sessions.
     #[arg(short, long, value_name = "ID", help_heading = INPUT)]
     pub(crate) session: Option<String>,
 
-    /// Refuse transcripts with records of unknown kinds or wrong values instead of noting them.
+    /// Reject transcripts with unknown record types or invalid values.
     #[arg(long, help_heading = INPUT)]
     pub(crate) strict: bool,
 }
 
-/// For `window`.
+/// Arguments of `window`.
 #[derive(Args)]
 pub(crate) struct WindowArgs {
-    /// What to read, and how.
+    /// Input and policy options.
     #[command(flatten)]
     pub(crate) input: InputArgs,
 
-    /// Print it as the body of a request: openai-chat or anthropic-messages.
+    /// Print as the body of a request: openai-chat or anthropic-messages.
     #[arg(long = "as", value_name = "FORMAT", value_parser = request_format)]
     pub(crate) request: Option<Format>,
 }
 
-/// For `inspect`.
+/// Arguments of `inspect`.
 #[derive(Args)]
 pub(crate) struct InspectArgs {
-    /// What to read, and how.
+    /// Input and policy options.
     #[command(flatten)]
     pub(crate) input: InputArgs,
 
-    /// Show the log beside the window: also what a summary stands for.
+    /// Include the log: also messages that a summary replaced.
     #[arg(long)]
     pub(crate) log: bool,
 }
 
-/// For `watch`.
+/// Arguments of `watch`.
 #[derive(Args)]
 pub(crate) struct WatchArgs {
-    /// What to read, and how.
+    /// Input and policy options.
     #[command(flatten)]
     pub(crate) input: InputArgs,
 
-    /// Print one line and end.
+    /// Print one line and exit.
     #[arg(long)]
     pub(crate) once: bool,
 
-    /// Look for changes so often.
+    /// Time between checks for changes.
     #[arg(long, value_name = "SECONDS", default_value = "1", value_parser = seconds, conflicts_with = "once")]
-    pub(crate) every: f64,
+    pub(crate) interval: f64,
 }
 
-/// For `mcp`.
+/// Arguments of `mcp`.
 #[derive(Args)]
 pub(crate) struct McpArgs {
-    /// The session that calls are about which name none, by its id or the beginning of it. Without it that is the one
-    /// the client itself is writing for the working directory, and the newest that is stored for it.
+    /// Default session (id or prefix) for calls that name none [default: the one the client is writing in this directory, or
+    /// the newest stored one].
     #[arg(short, long, value_name = "ID")]
     pub(crate) session: Option<String>,
 }
 
-/// For `convert`.
+/// Arguments of `convert`.
 #[derive(Args)]
 pub(crate) struct ConvertArgs {
-    /// What to read, and how.
+    /// Input and policy options.
     #[command(flatten)]
     pub(crate) input: InputArgs,
 
-    /// The format to write: opencode-export, opencode-messages, openai-chat or anthropic-messages.
+    /// Output format: opencode-export, opencode-messages, openai-chat or anthropic-messages.
     #[arg(short, long, value_name = "FORMAT", value_parser = format)]
     pub(crate) to: Format,
 
-    /// Write to this file instead of standard output.
+    /// Output file [default: standard output].
     #[arg(short, long, value_name = "FILE")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Write over a file that is there.
+    /// Overwrite an existing file.
     #[arg(long, requires = "out")]
     pub(crate) force: bool,
 }
 
-/// For `fork`.
+/// Arguments of `fork`.
 #[derive(Args)]
 pub(crate) struct ForkArgs {
-    /// What to read, and how.
+    /// Input and policy options.
     #[command(flatten)]
     pub(crate) input: InputArgs,
 
-    /// Tell on standard error what was done to the history.
+    /// Print on standard error how the history was shortened.
     #[arg(long, conflicts_with = "run")]
     pub(crate) stats: bool,
 
-    /// What the other agent is to do; it comes last, set apart from the history.
+    /// Instruction for the other agent, placed after the history.
     #[arg(long = "task", value_name = "TEXT", conflicts_with = "run")]
     pub(crate) child_task: Option<String>,
 
-    /// Replace secrets of known shapes, such as keys, tokens and passwords, in the history.
+    /// Redact known secrets, such as keys, tokens and passwords, in the history.
     #[arg(long, conflicts_with = "run")]
     pub(crate) redact: bool,
 
-    /// Let a background task that knows the session work on this, and print its answer.
+    /// Run a background task with this prompt and the session's context, and print its answer.
     #[arg(long, value_name = "PROMPT")]
     pub(crate) run: Option<String>,
 
-    /// What the task is about, in a few words; the beginning of PROMPT if not given.
+    /// Short description of the task [default: the beginning of PROMPT].
     #[arg(long, value_name = "WORDS", requires = "run")]
     pub(crate) description: Option<String>,
 
-    /// The agent of the task; if none is named `general`, or the session's own for `--fork history`.
-    #[arg(long, value_name = "NAME", requires = "run")]
+    /// Agent of the task [default: general, or the session's own with `--inherit history`].
+    #[arg(long, value_name = "NAME", requires = "run", help_heading = "Task options")]
     pub(crate) agent: Option<String>,
 
-    /// Its model; the agent's own or the session's if none is named.
-    #[arg(short, long, value_name = "PROVIDER/MODEL", requires = "run")]
+    /// Model of the task [default: the agent's or the session's].
+    #[arg(short, long, value_name = "PROVIDER/MODEL", requires = "run", help_heading = "Task options")]
     pub(crate) model: Option<String>,
 
-    /// How it is given the session: a digest, or the history itself, which needs the session's agent and model. As
-    /// configured if not given.
-    #[arg(long, value_name = "digest|history", requires = "run", hide_possible_values = true)]
-    pub(crate) fork: Option<TaskFork>,
+    /// Context of the task: a digest, or the full history, which requires the session's agent and model [default: as
+    /// configured].
+    #[arg(
+        long,
+        value_name = "digest|history",
+        requires = "run",
+        hide_possible_values = true,
+        help_heading = "Task options"
+    )]
+    pub(crate) inherit: Option<TaskFork>,
 
-    /// What the task may do.
+    /// Permissions and sandbox of the task.
     #[command(flatten)]
     pub(crate) task: TaskRunArgs,
 }

@@ -1,4 +1,4 @@
-//! What the commands do.
+//! Actions of the chat's commands.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,21 +12,21 @@ use plimsoll_store::{StoreError, TakeOver};
 
 use super::command::{Typed, parse};
 use super::text::{clean, one_line, visible, wrap};
-use super::{Chat, lists, todo, words};
+use super::{Chat, lists, messages, todo};
 use crate::plans::Page;
 use crate::revert;
 use crate::style::{HEADING, QUIET, paint};
 
-/// What comes after a line.
+/// Next step after a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
-    /// Another line.
+    /// Read another line.
     Read,
-    /// The end.
+    /// Quit.
     Quit,
 }
 
-/// An id of ours is this long.
+/// Length of a complete id of our own.
 const WHOLE_ID: usize = 30;
 /// Duration of the renewal that checks whether a lease is still ours.
 const LEASE: Duration = Duration::from_secs(60);
@@ -34,7 +34,7 @@ const LEASE: Duration = Duration::from_secs(60);
 type Done = Result<(), HostError>;
 
 impl Chat<'_> {
-    /// Do what a line asks for.
+    /// Runs a line: a prompt or a command.
     pub(super) fn handle(&mut self, line: &str) -> Next {
         let done = match parse(line) {
             Typed::Nothing => Ok(()),
@@ -46,12 +46,12 @@ impl Chat<'_> {
             Typed::Command(name, input) => self.command(name, input),
             Typed::Unknown(name, near) => {
                 let name = one_line(name, 40);
-                let error = HostError::usage(format!("there is no command `/{name}`"));
+                let error = HostError::usage(format!("unknown command `/{name}`"));
                 Err(match near {
                     Some(near) => {
-                        error.hint(format!("did you mean `/{near}`? `//{name}` is sent to the model"))
+                        error.hint(format!("did you mean `/{near}`? `//{name}` sends it to the model"))
                     }
-                    None => error.hint(format!("`/help` lists them; `//{name}` is sent to the model")),
+                    None => error.hint(format!("`/help` lists commands; `//{name}` sends it to the model")),
                 })
             }
         };
@@ -91,13 +91,13 @@ impl Chat<'_> {
             ("agent", "") => self.list_agents(),
             ("agent", name) => self.switch_agent(name),
             ("permissions", _) => self.list_permissions(),
-            (other, _) => Err(HostError::failed(format!("`/{other}` does nothing"))),
+            (other, _) => Err(HostError::failed(format!("`/{other}` is not implemented"))),
         }
     }
 
-    /// The conversation, which there is once something was said.
+    /// Returns the conversation, which exists from the first prompt on.
     pub(super) fn require(&self) -> Result<&Conversation, HostError> {
-        self.conversation.as_ref().ok_or_else(|| HostError::negative(words::NOTHING_SAID))
+        self.conversation.as_ref().ok_or_else(|| HostError::negative(messages::NO_CONVERSATION))
     }
 
     fn window(&self) -> Done {
@@ -118,17 +118,16 @@ impl Chat<'_> {
             PlanContents::of(&plan.messages, Some(&*directory), [&planned].into_iter().chain(&compaction));
         let page = Page { contents: &contents, width, handles: false };
         let prune = match plan.prune.items.len() {
-            0 => format!("no output would be set aside: {}", plan.prune.explain()),
-            _ => page
-                .plan(&planned, WindowSizes::driven(&planned, plan.pruned))
-                .replace("cleared", "set aside"),
+            0 => format!("no output would be cleared: {}", plan.prune.explain()),
+            _ => page.plan(&planned, WindowSizes::driven(&planned, plan.pruned)),
         };
         let compaction = match compaction.zip(plan.compacted) {
             None => self.too_little(),
             Some((plan, sizes)) => page.plan(&plan, WindowSizes::driven(&plan, sizes)),
         };
-        let heading = paint(HEADING, &wrap("Next, when the window is full or with /compact", width, 0));
-        let note = "Nothing was done. What is set aside or summarised stays stored.";
+        let heading =
+            paint(HEADING, &wrap("Next reduction, when the window is full or with /compact", width, 0));
+        let note = "Nothing was changed. Cleared and summarised content stays stored.";
         let note = paint(QUIET, &wrap(note, width, 0));
         let body = clean(&format!("{}\n{}", prune.trim_end(), compaction.trim_end()));
         let body = wrap(&body, width, 4);
@@ -136,73 +135,73 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// Why nothing is summarised, with what there is of the conversation.
+    /// Explains why nothing is summarised, with the sizes of the conversation.
     fn too_little(&self) -> String {
-        let Some(conversation) = &self.conversation else { return words::TOO_LITTLE.to_owned() };
+        let Some(conversation) = &self.conversation else { return messages::TOO_LITTLE.to_owned() };
         let policy = Arc::clone(conversation.handle().policy());
-        let told = conversation.handle().with_log(move |log| too_little(log, &policy));
-        self.runtime.block_on(told).unwrap_or_else(|_| words::TOO_LITTLE.to_owned())
+        let text = conversation.handle().with_log(move |log| too_little(log, &policy));
+        self.runtime.block_on(text).unwrap_or_else(|_| messages::TOO_LITTLE.to_owned())
     }
 
     fn compact(&mut self, focus: &str) -> Done {
         self.require()?;
         let Some(conversation) = self.conversation.as_mut() else { return Ok(()) };
         let cancel = self.interrupts.begin_turn();
-        self.screen.wait("looking for what to summarise");
+        self.screen.wait("choosing messages to summarise");
         let focus = Some(focus).filter(|focus| !focus.is_empty());
         let done = self.runtime.block_on(conversation.compact_on(focus, &cancel));
         self.interrupts.end_turn();
         self.screen.stop_waiting();
         let figures = done.map_err(failed)?;
         if cancel.is_cancelled() {
-            self.teller.notice("stopped; nothing was changed");
+            self.events.notice("stopped; nothing was changed");
         } else if figures.is_empty() {
-            self.teller.notice(&self.too_little());
+            self.events.notice(&self.too_little());
         }
         self.show_meter();
         Ok(())
     }
 
-    fn undo(&mut self, wanted: &str) -> Done {
+    fn undo(&mut self, requested: &str) -> Done {
         let conversation = self.require()?;
         let receipts = self.opened.receipts(conversation.session())?;
         let open = lists::undoable(&receipts);
-        let found = match wanted {
+        let found = match requested {
             "" => open.last().copied(),
-            wanted => {
-                let wanted = wanted.trim_matches('`');
+            requested => {
+                let requested = requested.trim_matches('`');
                 let like: Vec<&&Receipt> =
-                    open.iter().filter(|receipt| receipt.id.as_str().starts_with(wanted)).collect();
-                if like.len() > 1 && like.iter().all(|receipt| receipt.id.as_str() != wanted) {
-                    return Err(HostError::usage(format!("more than one receipt begins with `{wanted}`"))
+                    open.iter().filter(|receipt| receipt.id.as_str().starts_with(requested)).collect();
+                if like.len() > 1 && like.iter().all(|receipt| receipt.id.as_str() != requested) {
+                    return Err(HostError::usage(format!("receipt id `{requested}` is ambiguous"))
                         .hint("`/receipts` lists them"));
                 }
-                like.into_iter().copied().find(|receipt| receipt.id.as_str().starts_with(wanted))
+                like.into_iter().copied().find(|receipt| receipt.id.as_str().starts_with(requested))
             }
         };
         let Some(receipt) = found else {
-            let error = match wanted {
-                "" => HostError::negative("there is nothing to undo"),
-                wanted if lists::is_cut(&receipts, wanted.trim_matches('`')) => {
-                    let cut = format!("`{}` is of an output that was cut as it came", one_line(wanted, 60));
-                    return Err(
-                        HostError::negative(cut).hint("`/recall` lists its handle; the whole of it is kept")
+            let error = match requested {
+                "" => HostError::negative("nothing to undo"),
+                requested if lists::is_truncation(&receipts, requested.trim_matches('`')) => {
+                    let cut = format!(
+                        "`{}` truncated an output on arrival and cannot be undone",
+                        one_line(requested, 60)
                     );
+                    return Err(HostError::negative(cut)
+                        .hint("`/recall` lists its handle; the full output is stored"));
                 }
-                wanted => {
-                    HostError::negative(format!("there is no receipt `{}` to undo", one_line(wanted, 60)))
-                }
+                requested => HostError::negative(format!("no receipt `{}` to undo", one_line(requested, 60))),
             };
-            return Err(error.hint("`/receipts` lists what was done"));
+            return Err(error.hint("`/receipts` lists receipts"));
         };
         let id: ReceiptId = receipt.id.clone();
         let undone = self.runtime.block_on(async {
             let before = conversation.load().await?.load.tokens;
             let undone = conversation.undo(&id).await?;
             let after = conversation.load().await?.load.tokens;
-            Ok(words::undone(&undone, before, after))
+            Ok(messages::undone(&undone, before, after))
         });
-        self.teller.left_window(&undone.map_err(failed)?);
+        self.events.reduction(&undone.map_err(failed)?);
         self.show_meter();
         Ok(())
     }
@@ -218,8 +217,8 @@ impl Chat<'_> {
                     what = plimsoll_store::handles(receipt).concat();
                 }
                 all => {
-                    let told = lists::out_of_window(all, self.screen.width());
-                    self.screen.block(&told.unwrap_or_else(|| paint(QUIET, words::ALL_IN_VIEW)));
+                    let list = lists::out_of_window(all, self.screen.width());
+                    self.screen.block(&list.unwrap_or_else(|| paint(QUIET, messages::ALL_IN_VIEW)));
                     return Ok(());
                 }
             }
@@ -234,7 +233,7 @@ impl Chat<'_> {
             RecallQuery { search: Some(regex::escape(&what)), ..RecallQuery::default() }
         };
         let answer = self.runtime.block_on(conversation.handle().recall(query));
-        // Notes are wrapped; what is recalled is shown as it is.
+        // Notes are wrapped; recalled content is shown unchanged.
         let (answer, width) = (clean(&answer?.text), self.screen.width().saturating_sub(1));
         let lines = answer.trim_end().split('\n');
         let lines: Vec<String> = lines
@@ -251,35 +250,34 @@ impl Chat<'_> {
         let conversation = self.require()?;
         if what.is_empty() {
             return Err(HostError::usage(
-                "say what to pin: words that were said, or the id of a message or part",
+                "nothing to pin: pass text from the conversation, or the id of a message or part",
             ));
         }
         let found = self.opened.id_in_view(conversation.session(), what)?;
-        // A whole id may be of something that is out of view, which is found by it alone.
+        // A complete id can belong to something outside the window, which only the id finds.
         let is_id = ["prt_", "msg_"].iter().any(|prefix| what.starts_with(prefix)) && what.len() < WHOLE_ID;
-        let as_it_is = (!is_id || what.contains(char::is_whitespace)).then(|| what.to_owned());
-        let Some(what) = found.or(as_it_is) else {
-            let error =
-                HostError::negative(format!("nothing in this session has the id `{}`", one_line(what, 60)));
-            return Err(error.hint("`/window` lists ids; their beginning will do"));
+        let verbatim = (!is_id || what.contains(char::is_whitespace)).then(|| what.to_owned());
+        let Some(what) = found.or(verbatim) else {
+            let error = HostError::negative(format!("unknown id `{}` in this session", one_line(what, 60)));
+            return Err(error.hint("`/window` lists ids; a prefix is enough"));
         };
         let receipt = self.runtime.block_on(conversation.pin(&what)).map_err(failed)?;
         let Plan::Pin(plan) = &receipt.plan else { return Ok(()) };
-        self.teller.left_window(&format!(
-            "pinned, it stays in view word for word: {} of {} tokens of pins; undo with `/undo {}`",
+        self.events.reduction(&format!(
+            "pinned: stays in the window verbatim; pins use {} of {} tokens; undo with `/undo {}`",
             plan.total, plan.budget, receipt.id
         ));
         Ok(())
     }
 
-    fn revert(&mut self, wanted: &str) -> Done {
+    fn revert(&mut self, requested: &str) -> Done {
         self.require()?;
-        let target = match wanted {
+        let target = match requested {
             "" => RevertTarget::LastTurn,
             "undo" => RevertTarget::LastRevert,
             number => RevertTarget::Turn(number.parse().map_err(|_| {
-                HostError::usage(format!("`{}` is no turn", one_line(number, 40)))
-                    .hint("`/revert` takes the last turn that changed files, `/revert 3` all from the third prompt on, `/revert undo` takes a revert back")
+                HostError::usage(format!("invalid turn `{}`", one_line(number, 40)))
+                    .hint("`/revert` reverts the last turn that changed files, `/revert 3` everything from the third prompt on, `/revert undo` undoes a revert")
             })?),
         };
         let Some(conversation) = self.conversation.as_mut() else { return Ok(()) };
@@ -292,17 +290,17 @@ impl Chat<'_> {
         });
         let done = done?;
         let report = clean(&revert::format_report(&done, false));
-        // Paths of the project are known by their names in it.
+        // Paths in the project are shown relative to it.
         let report = report.replace(&format!("{}/", self.host.env.directory.display()), "");
         let report = wrap(&report, self.screen.width().saturating_sub(1), 4);
-        // `/revert undo` would take back another one where this has touched nothing.
+        // If this changed nothing, `/revert undo` would undo another revert.
         let back = match done.undoes_revert {
             false => "/revert undo".to_owned(),
             true => format!("/revert {}", done.turn),
         };
         let note = match &done.notice {
-            None => "No file was touched.".to_owned(),
-            Some(_) => format!("What was replaced is kept: `{back}` takes this back. The model is told."),
+            None => "No file was changed.".to_owned(),
+            Some(_) => format!("Replaced content is stored; `{back}` restores it. The model is informed."),
         };
         let note = wrap(&note, self.screen.width().saturating_sub(1), 0);
         self.screen.block(&format!("{report}\n{}", paint(QUIET, &note)));
@@ -317,8 +315,9 @@ impl Chat<'_> {
         let id = branched.map_err(failed)?;
         let agent = self.agent()?;
         self.open(&agent, &id).map_err(failed)?;
-        self.teller
-            .notice(&format!("session {id} knows all of {from}, which stays as it is: `/resume {from}`"));
+        self.events.notice(&format!(
+            "session {id} continues with the context of {from}, which is unchanged: `/resume {from}`"
+        ));
         if !prompt.is_empty() {
             self.turn(Some(prompt));
         }
@@ -328,8 +327,9 @@ impl Chat<'_> {
     fn start_new(&mut self) -> Done {
         let before = self.conversation.as_ref().map(|conversation| conversation.session().clone());
         self.close().map_err(failed)?;
-        let told = before.map(|id| format!("; the one before is stored: `/resume {id}`")).unwrap_or_default();
-        self.teller.notice(&format!("a new session{told}"));
+        let previous =
+            before.map(|id| format!("; the previous one is stored: `/resume {id}`")).unwrap_or_default();
+        self.events.notice(&format!("new session{previous}"));
         Ok(())
     }
 
@@ -337,18 +337,18 @@ impl Chat<'_> {
         let id = self.setup.find_session(&self.opened, id)?;
         if self.conversation.as_ref().is_some_and(|open| *open.session() == id) {
             if !self.has_lost_session() {
-                self.teller.notice("that is this session");
+                self.events.notice("this session is already open");
                 return Ok(());
             }
             return self.take_back(&id);
         }
         let overrides = self.setup.overrides_for(&self.opened, &id)?;
         self.reopen(overrides, &id)?;
-        self.teller.notice(&format!("session {id}"));
+        self.events.notice(&format!("session {id}"));
         self.recap()
     }
 
-    /// Whether another process has taken the open session from this chat.
+    /// Whether another process has taken over the open session.
     fn has_lost_session(&self) -> bool {
         let Some(open) = &self.conversation else { return false };
         let lease = self.runtime.block_on(open.handle().lease());
@@ -356,54 +356,54 @@ impl Chat<'_> {
         matches!(renewed, Ok(Err(StoreError::Fenced { .. })))
     }
 
-    /// Takes the open session back from the process that took it.
+    /// Takes the open session back from the process that took it over.
     fn take_back(&mut self, id: &SessionId) -> Done {
-        // Its writes are refused, so closing it fails.
+        // Its writes are fenced, so closing it fails.
         let _ = self.close();
         let agent = self.agent_for(self.agent()?, id)?;
         self.open(&Agent { take_over: TakeOver::Always, ..agent }, id).map_err(failed)?;
-        self.teller.notice(&format!("session {id}"));
+        self.events.notice(&format!("session {id}"));
         self.recap()
     }
 
     fn switch_model(&mut self, name: &str) -> Done {
         let overrides = RunOverrides { model: Some(name.to_owned()), ..self.overrides.clone() };
         let model = self.setup.agent(&self.opened, &overrides)?.model;
-        let told_name = one_line(&model.name.to_string(), 80);
+        let model_name = one_line(&model.name.to_string(), 80);
         if let Some(conversation) = self.conversation.as_mut() {
             self.runtime.block_on(conversation.switch_model(model)).map_err(failed)?;
         }
         self.overrides = overrides;
-        self.teller.notice(&format!("{told_name} answers from now on"));
+        self.events.notice(&format!("switched to {model_name}"));
         self.show_meter();
         Ok(())
     }
 
     fn switch_agent(&mut self, name: &str) -> Done {
         let overrides = RunOverrides { agent: Some(name.to_owned()), ..self.overrides.clone() };
-        // An unknown agent is told of before anything is closed.
+        // An unknown agent is rejected before anything is closed.
         self.setup.agent(&self.opened, &overrides)?;
         match self.conversation.as_ref().map(|open| open.session().clone()) {
             Some(id) => {
                 if self.opened.archive.store().task(id.as_str()).is_ok() {
-                    return Err(HostError::negative("a background task keeps its agent"));
+                    return Err(HostError::negative("the agent of a background task cannot be changed"));
                 }
                 self.reopen(overrides, &id)?;
-                // What bounds tasks of this session that are taken up later is the agent that it has then.
-                let kept = self.require()?.handle().set_agent(name);
-                self.runtime.block_on(kept).map_err(|error| failed(error.into()))?;
+                // Tasks of this session that are resumed later are bounded by the agent that it has then.
+                let stored = self.require()?.handle().set_agent(name);
+                self.runtime.block_on(stored).map_err(|error| failed(error.into()))?;
             }
             None => self.overrides = overrides,
         }
         let flags = match self.has_flags(&self.overrides) || self.overrides.allow.is_empty() {
             true => String::new(),
-            false => format!("; `--allow` was for {} and does not hold", one_line(&self.flags_for, 60)),
+            false => format!("; `--allow` applied to {} only", one_line(&self.flags_for, 60)),
         };
-        self.teller.notice(&format!("agent {} from now on, with its own rules{flags}", one_line(name, 60)));
+        self.events.notice(&format!("switched to agent {} with its own rules{flags}", one_line(name, 60)));
         Ok(())
     }
 
-    /// Open a session with another agent, or another one with its own. Where that fails, the one before is opened again.
+    /// Opens a session with another agent, or another session. If that fails, the previous one is opened again.
     fn reopen(&mut self, overrides: RunOverrides, id: &SessionId) -> Done {
         let before = self.conversation.as_ref().map(|open| open.session().clone());
         let chosen = std::mem::replace(&mut self.overrides, overrides);
@@ -424,7 +424,7 @@ impl Chat<'_> {
     fn todo(&self) -> Done {
         let list = self.runtime.block_on(self.require()?.todos()).map_err(failed)?;
         if list.is_empty() {
-            self.teller.notice("the agent has written no list of things to do");
+            self.events.notice("the agent has not written a to-do list");
         } else {
             self.screen.block(&todo::render(&list));
         }
@@ -447,7 +447,7 @@ impl Chat<'_> {
     }
 }
 
-/// Why something did not work, for the person at the terminal.
+/// Converts an agent error for the user.
 pub(super) fn failed(error: AgentError) -> HostError {
     match error {
         AgentError::Session(SessionError::Pin(why)) => HostError::negative(visible(&why.to_string())),

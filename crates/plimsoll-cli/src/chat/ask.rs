@@ -1,4 +1,4 @@
-//! Asking whether a call may be made: exactly what would be done, and no as the answer to anything unclear.
+//! Permission questions: they show exactly what would be done, and treat any unclear answer as no.
 
 use std::future::Future;
 use std::io;
@@ -11,26 +11,26 @@ use plimsoll_agent::{Asker, PermissionAnswer, PermissionQuestion};
 use tokio_util::sync::CancellationToken;
 
 use super::editor::{Input, OpenQuestion, ask_line, hold_terminal};
+use super::events::EventView;
+use super::messages;
 use super::pager::{self, Paged};
 use super::question::{QuestionText, Shown, rule_text};
 use super::screen::Screen;
 use super::signals::Interrupts;
-use super::tell::Teller;
-use super::words;
 
-/// Keys that come so soon after the question were meant for something else.
+/// Time after a question during which keys were meant for something else.
 const TOO_SOON: Duration = Duration::from_millis(400);
 
 /// Asks on the terminal.
 pub(super) struct TerminalAsker {
     pub(super) screen: Arc<Screen>,
-    pub(super) teller: Arc<Teller>,
+    pub(super) events: Arc<EventView>,
     pub(super) interrupts: Arc<Interrupts>,
-    /// One question at a time.
+    /// Serialises questions.
     pub(super) turn: tokio::sync::Mutex<()>,
 }
 
-/// Ends a line that is being read when the question does not matter any more.
+/// Interrupts the line that is being read when the question is obsolete.
 struct BreakOnDrop(Arc<AtomicBool>);
 
 impl Drop for BreakOnDrop {
@@ -39,11 +39,11 @@ impl Drop for BreakOnDrop {
     }
 }
 
-/// What was answered.
+/// Parsed answer.
 #[derive(Debug, PartialEq)]
 enum Reply {
     Answer(PermissionAnswer),
-    /// Show all of it, and ask again.
+    /// Show everything, and ask again.
     View,
 }
 
@@ -57,14 +57,14 @@ impl Asker for TerminalAsker {
     ) -> Pin<Box<dyn Future<Output = PermissionAnswer> + Send + 'a>> {
         Box::pin(async move {
             let _one_at_a_time = self.turn.lock().await;
-            // A task may ask while a prompt is awaited, whose line would take the answer for a prompt.
+            // A task may ask while the prompt is being read, which would take the answer for a prompt.
             let _before_the_prompt = OpenQuestion::raise(&self.interrupts.break_reading);
-            self.teller.asked(&question.part, &question.what);
+            self.events.record_question(&question.part, &question.what);
             let ended = BreakOnDrop(Arc::default());
             let answer = self.answer(question, &ended.0).await;
             if answer == PermissionAnswer::Always {
                 let rule = rule_text(question);
-                self.teller.notice(&format!("allowed from now on in this session: {rule}"));
+                self.events.notice(&format!("always allowed in this session: {rule}"));
             }
             answer
         })
@@ -72,9 +72,9 @@ impl Asker for TerminalAsker {
 }
 
 impl TerminalAsker {
-    /// Show the question and read answers until one decides.
+    /// Shows the question and reads answers until one decides.
     async fn answer(&self, question: &PermissionQuestion, ended: &Arc<AtomicBool>) -> PermissionAnswer {
-        let task = self.teller.active.asking(&question.session);
+        let task = self.events.active.asking(&question.session);
         let text = Arc::new(QuestionText::new(question, task.as_ref()));
         let brief = text.brief(self.screen.width(), self.screen.height());
         let (mut shown, mut unshown) = (brief.shown, Some(brief.text));
@@ -87,10 +87,10 @@ impl TerminalAsker {
             };
             match self.read(prompt, unshown.take(), ended).await {
                 Some(Reply::Answer(PermissionAnswer::Once)) if shown == Shown::Part => {
-                    self.teller.notice(words::SEE_COMMAND_FIRST);
+                    self.events.notice(messages::SEE_COMMAND_FIRST);
                 }
                 Some(Reply::Answer(PermissionAnswer::Always)) if shown != Shown::All => {
-                    self.teller.notice(words::SEE_ALL_FIRST);
+                    self.events.notice(messages::SEE_ALL_FIRST);
                 }
                 Some(Reply::Answer(answer)) => return answer,
                 Some(Reply::View) => match self.view(&text, ended).await {
@@ -111,7 +111,7 @@ impl TerminalAsker {
         }
     }
 
-    /// Read one answer, after the question if it was not shown yet; none where there is no more to be had.
+    /// Reads one answer, after showing the question if given; `None` if there is no more input.
     async fn read(
         &self,
         prompt: &'static str,
@@ -122,8 +122,8 @@ impl TerminalAsker {
         let broken = Arc::clone(ended);
         let read = tokio::task::spawn_blocking(move || {
             let read = ask_line(prompt, &screen, &broken, || {
-                // Not before the terminal is free: a prompt that is just giving way would keep the lines for itself, and a
-                // person would be asked without having seen what.
+                // Only once the terminal is free: otherwise a prompt that is just being interrupted would hold the lines
+                // back, and the user would be asked without having seen the question.
                 if let Some(question) = question {
                     screen.block(&question);
                     drain_keys(&screen);
@@ -142,7 +142,7 @@ impl TerminalAsker {
         }
     }
 
-    /// Show all of it.
+    /// Shows everything in the pager.
     async fn view(&self, text: &Arc<QuestionText>, ended: &Arc<AtomicBool>) -> Option<Paged> {
         let (screen, text, ended) = (Arc::clone(&self.screen), Arc::clone(text), Arc::clone(ended));
         let shown = tokio::task::spawn_blocking(move || {
@@ -155,7 +155,7 @@ impl TerminalAsker {
     }
 }
 
-/// What an answer means. Whatever is not clearly a yes is a no.
+/// Parses an answer. Everything but a clear yes is a no.
 fn reply_of(line: &str) -> Reply {
     Reply::Answer(match line.trim().to_lowercase().as_str() {
         "y" | "yes" => PermissionAnswer::Once,
@@ -166,11 +166,11 @@ fn reply_of(line: &str) -> Reply {
     })
 }
 
-/// Throw away keys that were pressed before the question could be read.
+/// Discards keys that were pressed before the question could be read.
 fn drain_keys(screen: &Screen) {
     use rustix::termios::{QueueSelector, tcflush};
     let _ = tcflush(io::stdin(), QueueSelector::IFlush);
-    // The editor's library would read lines that are not keys.
+    // The editor's library would interpret plain lines as keys.
     while !screen.is_dumb
         && let Ok(true) = crossterm::event::poll(Duration::ZERO)
     {

@@ -1,22 +1,22 @@
-//! What a person typed: something to say, or a command.
+//! Parsing of a typed line: a prompt or a command.
 
-use super::words::COMMANDS;
+use super::messages::COMMANDS;
 use plimsoll_config::nearest;
 
-/// What was typed.
+/// A typed line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Typed<'a> {
-    /// Nothing.
+    /// An empty line.
     Nothing,
-    /// Something for the model.
+    /// A prompt for the model.
     Words(&'a str),
-    /// A command with what follows it.
+    /// A command and its input.
     Command(&'static str, &'a str),
-    /// No command there is, and the nearest one.
+    /// An unknown command, and the most similar known one.
     Unknown(&'a str, Option<&'static str>),
 }
 
-/// Understand a line.
+/// Parses a line.
 pub(super) fn parse(line: &str) -> Typed<'_> {
     let line = line.trim();
     let Some(rest) = line.strip_prefix('/') else {
@@ -46,7 +46,7 @@ mod tests {
     use super::{Typed, parse};
 
     #[test]
-    fn a_slash_begins_a_command_and_two_are_one() {
+    fn a_slash_begins_a_command_and_two_escape_it() {
         assert_eq!(parse("  hello\nthere "), Typed::Words("hello\nthere"));
         assert_eq!(parse("/compact  the tests "), Typed::Command("compact", "the tests"));
         assert_eq!(parse("/quit"), Typed::Command("exit", ""));

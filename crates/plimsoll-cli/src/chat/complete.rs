@@ -1,27 +1,27 @@
-//! Completion of commands and of what they take.
+//! Completion of commands and their arguments.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use reedline::{Completer, CompletionResult, Span, Suggestion};
 
-use super::words::COMMANDS;
+use super::messages::COMMANDS;
 
-/// What can follow a command, as it was when the last line was read.
+/// Candidates for the arguments of commands, collected before a line is read.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Choices {
-    /// Sessions, each with its title.
+    /// Sessions with their titles.
     pub(super) sessions: Vec<(String, String)>,
     /// Models.
     pub(super) models: Vec<String>,
-    /// Agents, each with what it is for.
+    /// Agents with their descriptions.
     pub(super) agents: Vec<(String, String)>,
-    /// Receipts that can be undone, each with what it did.
+    /// Receipts that can be undone, with their titles.
     pub(super) receipts: Vec<(String, String)>,
-    /// Handles of what is out of the window.
+    /// Handles of content outside the window.
     pub(super) handles: Vec<String>,
 }
 
-/// Completes what is typed after a slash.
+/// Completes input after a slash.
 pub(super) struct CommandCompleter(pub(super) Arc<Mutex<Choices>>);
 
 impl Completer for CommandCompleter {
@@ -39,7 +39,7 @@ impl Completer for CommandCompleter {
     }
 }
 
-/// Where each completion begins, what it is, and what is said about it.
+/// Completions with their start and description.
 fn complete(typed: &str, choices: &Choices) -> Vec<(usize, String, String)> {
     let Some(command) = typed.strip_prefix('/').filter(|rest| !rest.starts_with('/')) else {
         return Vec::new();
@@ -68,7 +68,7 @@ mod tests {
     use super::{Choices, complete};
 
     #[test]
-    fn commands_and_what_they_take_are_completed() {
+    fn commands_and_their_arguments_are_completed() {
         let choices = Choices {
             sessions: vec![("ses_1".into(), "Fix the build".into()), ("ses_2".into(), "文字".into())],
             models: vec!["anthropic/claude".into(), "openai/gpt".into()],

@@ -1,4 +1,4 @@
-//! Reading a line: with an editor on a terminal, as it comes from anything else.
+//! Reading lines: with an editor on a terminal, unchanged from anything else.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, Write};
@@ -22,19 +22,19 @@ use super::screen::Screen;
 use super::signals::Interrupts;
 use super::tasks::ActiveTasks;
 
-/// So many prompts are remembered.
+/// Maximum number of prompts in the history.
 const REMEMBERED: usize = 2_000;
-/// So many lines from elsewhere wait to be printed above the one that is being typed.
+/// Maximum number of queued lines to print above the line that is being edited.
 const PRINTER_LINES: usize = 1_000;
-/// How often it is looked whether something from elsewhere has to be printed, or reading has to end.
+/// Interval at which the editor checks for lines to print and for interruption.
 pub(super) const POLL: Duration = Duration::from_millis(50);
 const MENU: &str = "commands";
 const PROMPT: &str = "› ";
 
-/// Held while a line is read: there is one terminal.
+/// Held while a line is read, because there is one terminal.
 pub(super) static READING: Mutex<()> = Mutex::new(());
 
-/// How many questions wait for an answer, and what is told when one has it. They go before the prompt.
+/// Number of open questions, and the signal that one was answered. Questions take precedence over the prompt.
 static QUESTIONS: Mutex<usize> = Mutex::new(0);
 static ANSWERED: Condvar = Condvar::new();
 
@@ -42,14 +42,14 @@ static ANSWERED: Condvar = Condvar::new();
 pub(super) struct OpenQuestion;
 
 impl OpenQuestion {
-    /// Put a question before the prompt. A prompt that is being read gives way; what was typed comes back with it.
+    /// Registers a question. A prompt that is being read is interrupted, and its text comes back with the next one.
     pub(super) fn raise(break_reading: &AtomicBool) -> OpenQuestion {
         *QUESTIONS.lock().unwrap_or_else(PoisonError::into_inner) += 1;
         break_reading.store(true, Ordering::Release);
         OpenQuestion
     }
 
-    /// Wait until there is none.
+    /// Waits until no question is open.
     fn await_none() {
         let open = QUESTIONS.lock().unwrap_or_else(PoisonError::into_inner);
         drop(ANSWERED.wait_while(open, |open| *open > 0).unwrap_or_else(PoisonError::into_inner));
@@ -64,33 +64,33 @@ impl Drop for OpenQuestion {
     }
 }
 
-/// What came.
+/// Result of reading a line.
 #[derive(Debug, PartialEq)]
 pub(super) enum Input {
-    /// A line, or several.
+    /// Text of one or several lines.
     Line(String),
     /// Ctrl-C.
     Interrupt {
-        /// Whether something had been typed, which is gone now.
+        /// Whether text had been typed, which is now discarded.
         had_text: bool,
     },
-    /// Something has come that is to be answered now.
+    /// Interrupted because something must be handled now.
     Woken,
-    /// Ctrl-D, the end of the input, or a request to end.
+    /// Ctrl-D, the end of the input, or a request to quit.
     End,
 }
 
-/// Ends a read from elsewhere, unless a person is typing.
+/// Interrupts a read from another thread, unless the user is typing.
 #[derive(Clone)]
 pub(super) struct Wake {
     pub(super) break_reading: Arc<AtomicBool>,
     has_text: Arc<AtomicBool>,
-    /// Whether the chat is to end; otherwise a read that was broken off has made way for something else.
+    /// Set if the chat must end; otherwise an interrupted read made way for something else.
     quits: Option<Arc<AtomicBool>>,
 }
 
 impl Wake {
-    /// End the read; says whether it will.
+    /// Interrupts the read; returns whether it will end.
     pub(super) fn end_read(&self) -> bool {
         if self.has_text.load(Ordering::Acquire) {
             return false;
@@ -99,7 +99,7 @@ impl Wake {
         true
     }
 
-    /// Whether a read that was broken off is over for good.
+    /// Whether the interrupted read ended the chat.
     pub(super) fn is_over(&self) -> bool {
         self.quits.as_ref().is_none_or(|quits| quits.load(Ordering::Acquire))
     }
@@ -125,15 +125,15 @@ pub(super) struct Editor {
 }
 
 impl Reader {
-    /// Lines from a terminal as it gives them.
+    /// Reads lines that the terminal edits.
     pub(super) fn plain(screen: &Arc<Screen>, interrupts: &Interrupts) -> Reader {
         let (break_reading, quits) = (Arc::clone(&interrupts.break_reading), Arc::clone(&interrupts.quits));
-        // What is being typed is known to the terminal alone, which keeps it.
+        // Only the terminal knows what is being typed, and keeps it.
         let wake = Wake { break_reading, has_text: Arc::default(), quits: Some(quits) };
         Reader::Plain(Arc::clone(screen), wake)
     }
 
-    /// What ends a read from elsewhere; lines that come from a pipe cannot be ended.
+    /// Returns the handle that interrupts a read; `None` for a pipe, which cannot be interrupted.
     pub(super) fn wake(&self) -> Option<Wake> {
         match self {
             Reader::Editor(editor) => Some(editor.wake.clone()),
@@ -142,7 +142,7 @@ impl Reader {
         }
     }
 
-    /// Read one prompt.
+    /// Reads one prompt.
     pub(super) fn read(&mut self) -> Input {
         match self {
             Reader::Editor(editor) => editor.read(),
@@ -162,7 +162,7 @@ impl Reader {
 }
 
 impl Editor {
-    /// An editor whose history is kept in a file that only its user can read.
+    /// Creates an editor whose history file is only readable by its user.
     pub(super) fn new(
         screen: &Arc<Screen>,
         interrupts: &Interrupts,
@@ -195,9 +195,9 @@ impl Editor {
             let quiet = nu_ansi_term::Style::new().dimmed();
             line = line.with_hinter(Box::new(DefaultHinter::default().with_style(quiet)));
         }
-        // Without a history that can be kept there is one for as long as the chat lasts.
-        let kept = history.and_then(private_history);
-        if let Some(history) = kept {
+        // If the history cannot be stored, it lasts as long as the chat.
+        let stored = history.and_then(private_history);
+        if let Some(history) = stored {
             line = line.with_history(Box::new(history));
         }
         let (line, printer, has_text) = shared(line, screen, interrupts);
@@ -210,13 +210,13 @@ impl Editor {
         let prompt = PlainPrompt { indicator: PROMPT, active: Some(Arc::clone(&self.active)) };
         OpenQuestion::await_none();
         let input = read_line(&mut self.line, &prompt, &self.printer, &self.wake, &self.screen, || {});
-        // A history that cannot be written is no reason to stop talking.
+        // A failure to write the history must not end the chat.
         let _ = self.line.sync_history();
         input
     }
 }
 
-/// Ask for one line, without history and completion. `before` is done once the terminal is free for it.
+/// Reads one line without history and completion. `before` runs once the terminal is free.
 pub(super) fn ask_line(
     prompt: &'static str,
     screen: &Arc<Screen>,
@@ -234,7 +234,7 @@ pub(super) fn ask_line(
     read_line(&mut line, &prompt, &printer, &wake, screen, before)
 }
 
-/// Do something with the terminal while no line is read. What others have to say meanwhile is said afterwards.
+/// Runs `work` with exclusive access to the terminal. Lines printed meanwhile appear afterwards.
 pub(super) fn hold_terminal<T>(screen: &Screen, work: impl FnOnce() -> T) -> T {
     let _one_at_a_time = READING.lock().unwrap_or_else(PoisonError::into_inner);
     let (printer, held) = std::sync::mpsc::sync_channel(PRINTER_LINES);
@@ -253,7 +253,7 @@ fn shared(
     with_printer(line, screen, &interrupts.break_reading)
 }
 
-/// An editor that prints what comes from elsewhere above its line, and that can be told to end.
+/// Creates an editor that prints queued lines above its own and can be interrupted.
 fn with_printer(
     line: Reedline,
     screen: &Arc<Screen>,
@@ -290,16 +290,16 @@ fn read_line(
         Ok(Signal::Success(text)) => Input::Line(text),
         Ok(Signal::CtrlC) => Input::Interrupt { had_text: wake.has_text.load(Ordering::Acquire) },
         Ok(Signal::ExternalBreak(_)) if !wake.is_over() => {
-            // The prompt stays where it was; what was typed meanwhile is in the editor and comes back with the next.
+            // The prompt stays where it is; text typed meanwhile is in the editor and comes back with the next prompt.
             let _ = io::stdout().write_all(b"\r\x1b[K").and_then(|()| io::stdout().flush());
             Input::Woken
         }
-        // A terminal that is gone has nothing more to say.
+        // If the terminal is gone there is no more input.
         Ok(_) | Err(_) => Input::End,
     }
 }
 
-/// Open the history, made so that only its user can read it.
+/// Opens the history file, readable only by its user.
 fn private_history(path: &Path) -> Option<FileBackedHistory> {
     use std::os::unix::fs::OpenOptionsExt;
     private_folder(path.parent()?).ok()?;
@@ -307,7 +307,7 @@ fn private_history(path: &Path) -> Option<FileBackedHistory> {
     FileBackedHistory::with_file(REMEMBERED, path.to_owned()).ok()
 }
 
-/// Notices whether there is text on the line: the editor clears it before it says that Ctrl-C was pressed.
+/// Records whether the line has text: the editor clears it before it reports Ctrl-C.
 struct NoticeText {
     has_text: Arc<AtomicBool>,
     coloured: bool,
@@ -332,7 +332,7 @@ impl Highlighter for NoticeText {
 
 struct PlainPrompt {
     indicator: &'static str,
-    /// What stands at the right: how many tasks are at work.
+    /// Right prompt: the number of running tasks.
     active: Option<Arc<ActiveTasks>>,
 }
 
@@ -356,8 +356,8 @@ impl Prompt for PlainPrompt {
     fn render_prompt_history_search_indicator(&self, search: PromptHistorySearch) -> Cow<'_, str> {
         let failing = match search.status {
             PromptHistorySearchStatus::Passing => "",
-            PromptHistorySearchStatus::Failing => "nothing like ",
+            PromptHistorySearchStatus::Failing => "no match for ",
         };
-        format!("(earlier: {failing}{}) ", search.term).into()
+        format!("(history: {failing}{}) ", search.term).into()
     }
 }

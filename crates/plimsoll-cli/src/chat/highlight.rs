@@ -1,7 +1,7 @@
-//! A light highlighter for code in answers: comments, strings, numbers and keywords, line by line.
+//! Simple highlighter for code in answers: comments, strings, numbers and keywords, line by line.
 //!
-//! `syntect` was weighed: its grammars add over two megabytes and a second of build for every user, to colour a few lines
-//! on a terminal. What is here is wrong now and then about an unusual language, and never changes a letter.
+//! `syntect` was considered: its grammars add over two megabytes and a second of build time, to colour a few lines on a
+//! terminal. This highlighter is sometimes wrong about unusual languages, and never changes a character.
 
 use anstyle::{AnsiColor, Style};
 
@@ -11,10 +11,10 @@ const KEYWORD: Style = AnsiColor::Magenta.on_default();
 const STRING: Style = AnsiColor::Green.on_default();
 const NUMBER: Style = AnsiColor::Yellow.on_default();
 const ADDED: Style = AnsiColor::Green.on_default();
-const TAKEN: Style = AnsiColor::Red.on_default();
+const REMOVED: Style = AnsiColor::Red.on_default();
 const HUNK: Style = AnsiColor::Cyan.on_default();
 
-/// A language as far as it is needed: how comments begin, what is a string, which words stand out.
+/// Syntax of a language: comments, quotes and keywords.
 struct Language {
     line_comments: &'static [&'static str],
     block_comment: Option<(&'static str, &'static str)>,
@@ -31,7 +31,7 @@ pub(super) struct Highlighter {
 }
 
 impl Highlighter {
-    /// For a block of a language, as its fence names it.
+    /// Creates a highlighter for a language by the name in a fence.
     pub(super) fn new(name: &str) -> Highlighter {
         let name = name.to_ascii_lowercase();
         let word = name.split(|c: char| !c.is_ascii_alphanumeric() && c != '+' && c != '#').next();
@@ -53,7 +53,7 @@ impl Highlighter {
         Highlighter { language, is_diff, in_comment: false }
     }
 
-    /// One line, painted.
+    /// Highlights one line.
     pub(super) fn line(&mut self, line: &str) -> String {
         if self.is_diff {
             return diff_style(line).map_or_else(|| line.to_owned(), |style| paint(style, line));
@@ -73,7 +73,7 @@ impl Highlighter {
         painted
     }
 
-    /// How the text begins: its style and its length in bytes, at a character's end.
+    /// Returns the style and length in bytes of the first token, which ends at a character boundary.
     fn token(&mut self, language: &Language, rest: &str) -> (Option<Style>, usize) {
         if let Some((open, close)) = language.block_comment
             && (self.in_comment || rest.starts_with(open))
@@ -90,7 +90,7 @@ impl Highlighter {
         if language.quotes.contains(first) {
             return match string_end(rest, first) {
                 Some(end) => (Some(STRING), end),
-                // A lone quote is an apostrophe or a lifetime.
+                // A single quote is an apostrophe or a lifetime.
                 None => (None, first.len_utf8()),
             };
         }
@@ -108,17 +108,17 @@ impl Highlighter {
     }
 }
 
-/// The colour of a line of a diff.
+/// Colour of a line of a diff.
 pub(super) fn diff_style(line: &str) -> Option<Style> {
     match line.as_bytes().first() {
         Some(b'+') => Some(ADDED),
-        Some(b'-') => Some(TAKEN),
+        Some(b'-') => Some(REMOVED),
         Some(b'@') => Some(HUNK),
         _ => None,
     }
 }
 
-/// Where a string ends that begins here; none if it does not end on this line.
+/// Returns the end of the string that starts here; `None` if it does not end on this line.
 fn string_end(text: &str, quote: char) -> Option<usize> {
     let mut escaped = false;
     for (at, c) in text.char_indices().skip(1) {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn comments_strings_numbers_and_keywords_stand_out() {
+    fn comments_strings_numbers_and_keywords_are_coloured() {
         let painted = Highlighter::new("rust").line("let n = 12; // it's \"quoted\"");
         assert_eq!(
             painted,
@@ -230,6 +230,6 @@ mod tests {
         );
         let mut highlighter = Highlighter::new("c");
         highlighter.line("/* a comment");
-        assert!(highlighter.line("int x").starts_with("\u{1b}[2m"), "it goes on over lines");
+        assert!(highlighter.line("int x").starts_with("\u{1b}[2m"), "a comment can span lines");
     }
 }

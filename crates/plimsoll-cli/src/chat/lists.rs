@@ -1,4 +1,4 @@
-//! Lists that commands show: the window, sessions, models, agents, receipts, rules.
+//! Lists: the window, sessions, models, agents, receipts, rules.
 
 use plimsoll::{Plan, Receipt, Tokens};
 use plimsoll_config::{Action, PermissionRule};
@@ -8,29 +8,29 @@ use plimsoll_store::{Filter, Session};
 
 use super::complete::Choices;
 use super::text::{one_line, wrap};
-use super::{Chat, words};
+use super::{Chat, messages};
 use crate::output::{Holds, Table, counted};
 use crate::style::{HEADING, QUIET, paint};
 use crate::when;
 
-/// So many of the largest pieces of a window are listed.
+/// Maximum number of items of a window.
 const LARGEST: usize = 15;
-/// So many sessions are listed.
+/// Maximum number of sessions.
 const SESSIONS: u64 = 20;
 
-/// The commands and keys.
+/// Formats the commands and keys.
 pub(super) fn help(width: usize) -> String {
     let mut lines = vec![paint(HEADING, "Commands")];
-    for command in &words::COMMANDS {
+    for command in &messages::COMMANDS {
         lines.push(help_row(&format!("/{} {}", command.name, command.input), command.does, width));
     }
     lines.push(String::new());
     lines.push(paint(HEADING, "Keys"));
-    lines.extend(words::KEYS.iter().map(|(key, does)| help_row(key, does, width)));
+    lines.extend(messages::KEYS.iter().map(|(key, does)| help_row(key, does, width)));
     lines.join("\n")
 }
 
-/// What to type and what it does: beside each other, or where the page is narrow under each other.
+/// Formats a key or command with its description, in one row, or in two if the page is narrow.
 fn help_row(typed: &str, does: &str, width: usize) -> String {
     if width < 60 {
         let does = wrap(&format!("    {does}"), width.saturating_sub(1), 0);
@@ -42,7 +42,7 @@ fn help_row(typed: &str, does: &str, width: usize) -> String {
     format!("{row}{}", does.replace('\n', &format!("\n{}", " ".repeat(row.len()))))
 }
 
-/// What is in the window.
+/// Formats the contents of the window.
 pub(super) fn window(report: &WindowReport, width: usize) -> String {
     let heading = format!("{}, {} messages", report.fullness(false), report.request_messages);
     let mut lines = vec![paint(HEADING, &wrap(&heading, width.saturating_sub(1), 2))];
@@ -67,13 +67,12 @@ pub(super) fn window(report: &WindowReport, width: usize) -> String {
     }
     lines.extend(table.lines_or_stacks(width));
     if let more @ 1.. = report.item_count.saturating_sub(shown.len()) {
-        lines.push(paint(QUIET, &format!("and {}", counted(more, "smaller one"))));
+        lines.push(paint(QUIET, &format!("{} not shown", counted(more, "smaller item"))));
     }
     lines.join("\n")
 }
 
-/// The beginning of an id, long enough to mean one: its time and some letters. How other tools make theirs is not known, so
-/// those are whole.
+/// Shortens an id to its time and some letters. Ids of other tools may not be unique then, so they stay whole.
 fn short_id(id: &str) -> String {
     let is_own = ["prt_", "msg_"].iter().any(|prefix| id.starts_with(prefix));
     id.chars().take(if is_own { "prt_".len() + 16 } else { usize::MAX }).collect()
@@ -84,16 +83,16 @@ pub(super) fn undoable(receipts: &[Receipt]) -> Vec<&Receipt> {
     in_force(receipts).filter(|receipt| receipt.can_undo()).collect()
 }
 
-/// Whether this names what was cut as it came: there is nothing to put back into the window, all of it is kept elsewhere.
-pub(super) fn is_cut(receipts: &[Receipt], id: &str) -> bool {
+/// Whether this receipt truncated an output on arrival. The window never had more of it, so there is nothing to undo.
+pub(super) fn is_truncation(receipts: &[Receipt], id: &str) -> bool {
     let mut like = receipts.iter().filter(|receipt| receipt.id.as_str().starts_with(id));
     like.next().is_some_and(|receipt| matches!(receipt.plan, Plan::Truncate(_)))
 }
 
-/// What was done to a session.
+/// Formats the receipts of a session.
 pub(super) fn receipts(receipts: &[Receipt], width: usize) -> String {
     if receipts.is_empty() {
-        return paint(QUIET, "nothing was set aside, summarised or pinned so far");
+        return paint(QUIET, "nothing was cleared, summarised or pinned yet");
     }
     let open: Vec<&Receipt> = in_force(receipts).collect();
     let mut table = Table::of([
@@ -117,7 +116,7 @@ pub(super) fn receipts(receipts: &[Receipt], width: usize) -> String {
     table.lines_or_stacks(width).join("\n")
 }
 
-/// Handles of what is out of the window; none if everything is in it.
+/// Formats the handles of content outside the window; `None` if everything is in it.
 pub(super) fn out_of_window(receipts: &[Receipt], width: usize) -> Option<String> {
     let mut table =
         Table::of([("HANDLE", Holds::Names), ("WHY", Holds::Words(8)), ("RECEIPT", Holds::Names)]);
@@ -129,21 +128,21 @@ pub(super) fn out_of_window(receipts: &[Receipt], width: usize) -> Option<String
         }
     }
     let note = match undoable(receipts).is_empty() {
-        true => "/recall HANDLE shows one, /recall WORDS searches all",
-        false => "/recall HANDLE shows one, /recall WORDS searches all, /undo RECEIPT puts it back",
+        true => "/recall HANDLE shows one, /recall TEXT searches all",
+        false => "/recall HANDLE shows one, /recall TEXT searches all, /undo RECEIPT puts it back",
     };
     let note = paint(QUIET, &wrap(note, width, 2));
     (!is_empty).then(|| format!("{}\n{note}", table.lines_or_stacks(width).join("\n")))
 }
 
-/// What is allowed, asked and denied.
+/// Formats the permission rules.
 pub(super) fn permissions(rules: &[PermissionRule], asks: bool, width: usize) -> String {
-    let mut lines = vec![paint(HEADING, "Rules, the last that fits decides")];
+    let mut lines = vec![paint(HEADING, "Rules (the last match applies)")];
     let mut row = |action: &str, what: &str| {
         let what = wrap(what, width.saturating_sub(10), 2);
         lines.push(format!("  {action:<5}  {}", what.replace('\n', "\n         ")));
     };
-    row("allow", "reading in this directory, and what belongs to the session");
+    row("allow", "reading in this directory, and the session's own tools");
     row(if asks { "ask" } else { "deny" }, "everything else");
     for rule in rules {
         let action = match rule.action {
@@ -163,11 +162,11 @@ impl Chat<'_> {
         if let Some(open) = &self.conversation
             && sessions.iter().all(|listed| listed.id != *open.session())
         {
-            // It may be of another directory.
+            // The open session may belong to another directory.
             sessions.insert(0, self.opened.archive.store().session(open.session())?);
         }
         if sessions.is_empty() {
-            self.teller.notice("no session of this directory is stored yet");
+            self.events.notice("no stored sessions in this directory");
             return Ok(());
         }
         let open = self.conversation.as_ref().map(|open| open.session().clone());
@@ -189,8 +188,7 @@ impl Chat<'_> {
             ]);
         }
         let width = self.screen.width();
-        let note =
-            paint(QUIET, &wrap("/resume ID goes on with one; the beginning of an id will do", width, 2));
+        let note = paint(QUIET, &wrap("/resume ID continues one; an id prefix is enough", width, 2));
         self.screen.block(&format!("{}\n{note}", table.lines_or_stacks(width).join("\n")));
         Ok(())
     }
@@ -209,7 +207,7 @@ impl Chat<'_> {
             let mark = if model == now { "›" } else { " " };
             lines.push(format!("{mark} {}", one_line(&model, 100)));
         }
-        lines.push(paint(QUIET, "/model PROVIDER/MODEL goes on with one, also with one that is not listed"));
+        lines.push(paint(QUIET, "/model PROVIDER/MODEL switches to any model, listed or not"));
         self.screen.block(&lines.join("\n"));
         Ok(())
     }
@@ -229,7 +227,7 @@ impl Chat<'_> {
         Ok(())
     }
 
-    /// What can be completed from now on.
+    /// Updates the candidates for completion.
     pub(super) fn refresh_choices(&self) {
         let mut choices = Choices {
             models: self.setup.models(),
@@ -272,7 +270,7 @@ mod tests {
             id: "rcp_1e6dcdb44005g9FjUVQf2203C8".into(),
             at: Millis(1),
             policy: "plimsoll".into(),
-            reason: "a person asked for it".into(),
+            reason: "requested by the user".into(),
             before: Tokens(2),
             after: Tokens(1),
             plan: Plan::Prune(PrunePlan::default()),
@@ -282,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn handles_and_receipts_are_whole_on_every_page() {
+    fn handles_and_receipts_are_never_cut() {
         let receipts = [receipt_of_messages()];
         for width in [40, 64, 80, 100, 120, 200] {
             let seen = anstream::adapter::strip_str(&out_of_window(&receipts, width).unwrap()).to_string();

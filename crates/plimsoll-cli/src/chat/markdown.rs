@@ -1,9 +1,8 @@
-//! Markdown as it streams in, made readable on a terminal: word by word, wrapped to the page, code set off.
+//! Streaming Markdown on a terminal: word by word, wrapped to the page, with code set off.
 //!
-//! Answers come in pieces of a few letters, and each word is shown as soon as it is whole. So nothing is ever taken back:
-//! what a line is, is decided by its first few characters, and a link stays as it was written. Only the rows of a table wait
-//! for its end. Every word is painted on its own, so that a notice in the middle of an answer finds the terminal's colours
-//! as they were.
+//! Answers arrive in pieces of a few letters, and each word is shown as soon as it is complete. Nothing is ever redrawn: the
+//! first few characters of a line decide what it is, and a link stays as written. Only the rows of a table wait for its
+//! end. Every word is painted separately, so that a notice in the middle of an answer does not inherit its colours.
 
 use anstyle::{AnsiColor, Style};
 use console::measure_text_width;
@@ -14,48 +13,48 @@ use super::text::clean;
 use crate::style::{QUIET, paint};
 
 const CODE: Style = AnsiColor::Cyan.on_default();
-/// Prose is not wider than this: long lines are hard to read.
-const WIDEST: usize = 100;
-/// A table is shown after so many rows although it goes on.
-const MOST_ROWS: usize = 1_000;
-/// Code is moved in by so much.
+/// Maximum width of prose: long lines are hard to read.
+const MAX_WIDTH: usize = 100;
+/// Maximum number of rows of a table that are held back.
+const MAX_ROWS: usize = 1_000;
+/// Indentation of code.
 const CODE_INDENT: &str = "  ";
 
-/// An answer on its way to the terminal.
+/// A streaming answer.
 pub(super) struct Markdown {
-    /// Whether marks are turned into colour; otherwise the text stays as it was written.
+    /// Whether marks become colours; otherwise the text stays as written.
     coloured: bool,
-    /// How wide prose may be, and how wide the page is.
+    /// Maximum width of prose, and width of the page.
     width: usize,
     page: usize,
     line: Line,
-    /// Rows of a table that has not ended.
+    /// Rows of an unfinished table.
     rows: Vec<String>,
-    /// Whether something was shown, and how many newlines end it.
+    /// Whether something was shown, and the number of newlines at its end.
     has_begun: bool,
     newlines: usize,
     column: usize,
-    /// What lines of this paragraph begin with when they are wrapped.
+    /// Indentation of wrapped lines of this paragraph.
     hang: String,
     word: Word,
-    /// Whether a space stands before the next word.
+    /// Whether a space precedes the next word.
     space: bool,
     bold: bool,
     italic: bool,
     code: bool,
     heading: bool,
-    /// Asterisks and backticks whose meaning the next character decides.
+    /// Asterisks and backticks whose meaning depends on the next character.
     marks: Option<(char, usize)>,
     last: char,
 }
 
-/// What the current line is.
+/// Kind of the current line.
 enum Line {
-    /// Not known yet; its first characters.
+    /// Unknown yet; its first characters.
     Start(String),
     /// Prose.
     Prose,
-    /// Shown as it is once it is whole: tables, rules, fences.
+    /// Shown once it is complete: tables, rules, fences.
     Whole(String),
     /// A line of code.
     Code { block: Block, text: String },
@@ -96,18 +95,18 @@ impl Word {
 
     fn take(&mut self) -> (String, usize) {
         self.end_run();
-        let taken = std::mem::take(self);
-        (taken.painted, taken.width)
+        let word = std::mem::take(self);
+        (word.painted, word.width)
     }
 }
 
 impl Markdown {
-    /// An answer that has not begun.
+    /// Creates an answer without text.
     pub(super) fn new(coloured: bool) -> Markdown {
         Markdown {
             coloured,
-            width: WIDEST,
-            page: WIDEST,
+            width: MAX_WIDTH,
+            page: MAX_WIDTH,
             line: Line::Start(String::new()),
             rows: Vec::new(),
             has_begun: false,
@@ -125,9 +124,9 @@ impl Markdown {
         }
     }
 
-    /// More of the answer; what is to be written now, on a page of this width.
+    /// Adds text, and returns what to write now on a page of this width.
     pub(super) fn push(&mut self, delta: &str, width: usize) -> String {
-        (self.width, self.page) = (width.clamp(10, WIDEST), width);
+        (self.width, self.page) = (width.clamp(10, MAX_WIDTH), width);
         let mut out = String::new();
         for c in clean(delta).chars() {
             self.take(c, &mut out);
@@ -135,7 +134,7 @@ impl Markdown {
         out
     }
 
-    /// The answer is whole: what is left of it, with the line ended.
+    /// Ends the answer, and returns the rest with a final newline.
     pub(super) fn finish(&mut self) -> String {
         let mut out = String::new();
         self.end_line(true, &mut out);
@@ -172,7 +171,7 @@ impl Markdown {
             self.begin(classify_whole(&start), &start, out);
         }
         match std::mem::replace(&mut self.line, Line::Start(String::new())) {
-            // Several empty lines are as good as one, and none is before the first word.
+            // Empty lines are collapsed, and dropped before the first word.
             Line::Start(_) => {
                 self.end_table(out);
                 if self.has_begun && self.newlines < 2 && !is_last {
@@ -219,7 +218,7 @@ impl Markdown {
                 self.hang = format!("{indent}{hang}");
                 self.column = measure_text_width(&self.hang);
                 self.write(&format!("{indent}{shown}"), out);
-                // What follows the marker is looked at as prose.
+                // The text after the marker is prose.
                 for c in rest.to_owned().chars() {
                     self.prose(c, out);
                 }
@@ -245,7 +244,7 @@ impl Markdown {
         } else {
             let is_wide = measure_text_width(c.encode_utf8(&mut [0; 4])) > 1;
             if is_wide {
-                // Scripts without spaces break anywhere.
+                // Scripts without spaces can break anywhere.
                 self.end_word(out);
             }
             self.word.push(c, self.style());
@@ -265,7 +264,7 @@ impl Markdown {
         if self.italic { style.italic() } else { style }
     }
 
-    /// Decide about asterisks and backticks by what comes after them.
+    /// Decides what asterisks and backticks mean, given the next character.
     fn end_marks(&mut self, next: Option<char>) {
         let Some((mark, count)) = self.marks.take() else { return };
         let after_space = self.last.is_whitespace();
@@ -281,7 +280,7 @@ impl Markdown {
         } else {
             let (wants_bold, wants_italic) = (count >= 2, count != 2);
             let may = |is_on: bool| if is_on { !after_space } else { !before_space };
-            // In the middle of a word one asterisk is a product more often than an emphasis.
+            // Within a word, a single asterisk is a product more often than emphasis.
             let in_word = self.last.is_alphanumeric() && next.is_some_and(char::is_alphanumeric);
             if (wants_bold && !may(self.bold))
                 || (wants_italic && (!may(self.italic) || (in_word && count == 1 && !self.italic)))
@@ -326,12 +325,12 @@ impl Markdown {
         self.column <= measure_text_width(&self.hang)
     }
 
-    /// A line that was kept until it was whole.
+    /// Writes a line that was held back until it was complete.
     fn whole(&mut self, text: &str, out: &mut String) {
         let bare = text.trim();
         if self.coloured && bare.starts_with('|') {
             self.rows.push(text.to_owned());
-            if self.rows.len() >= MOST_ROWS {
+            if self.rows.len() >= MAX_ROWS {
                 self.end_table(out);
             }
             return;
@@ -363,7 +362,7 @@ impl Markdown {
         self.newline(out);
     }
 
-    /// Show the rows that have waited for the end of their table: aligned, or as they are.
+    /// Writes the rows that were held back, aligned or unchanged.
     fn end_table(&mut self, out: &mut String) {
         if self.rows.is_empty() {
             return;
@@ -419,7 +418,7 @@ impl Markdown {
     }
 }
 
-/// Words on one line, however long, with their marks as colour.
+/// Formats text on one line of any length, with its marks as colours.
 fn paint_inline(text: &str, style: Style) -> String {
     let mut inline = Markdown { line: Line::Prose, width: usize::MAX, ..Markdown::new(true) };
     inline.heading = style == Style::new().bold();
@@ -430,16 +429,16 @@ fn paint_inline(text: &str, style: Style) -> String {
     out
 }
 
-/// What a line turns out to be.
+/// Classification of a line.
 #[derive(Clone, Copy)]
 enum Kind {
-    /// Prose behind a marker of so many bytes.
+    /// Prose after a marker of this many bytes.
     Prose { marker: usize },
-    /// A line that is shown once it is whole.
+    /// A line that is shown once it is complete.
     Whole,
 }
 
-/// What a line is by its first characters; none if more of them are needed.
+/// Classifies a line by its first characters; `None` if more are needed.
 fn classify(start: &str) -> Option<Kind> {
     let rest = start.trim_start_matches(' ');
     let mut chars = rest.chars();
@@ -477,7 +476,7 @@ fn classify(start: &str) -> Option<Kind> {
     }
 }
 
-/// What kind of line it is when no more of it comes.
+/// Classifies a complete line.
 fn classify_whole(start: &str) -> Kind {
     classify(start).unwrap_or(Kind::Prose { marker: 0 })
 }
@@ -485,7 +484,7 @@ fn classify_whole(start: &str) -> Kind {
 fn fence_of(bare: &str) -> Option<&str> {
     let mark = bare.chars().next().filter(|c| matches!(c, '`' | '~'))?;
     let end = bare.find(|c| c != mark).unwrap_or(bare.len());
-    // Backticks behind the fence make it a line of inline code.
+    // Backticks after the fence make it a line of inline code.
     (end >= 3 && !bare[end..].contains('`')).then(|| &bare[..end])
 }
 

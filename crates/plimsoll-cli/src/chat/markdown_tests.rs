@@ -1,4 +1,4 @@
-//! The same text in pieces of every size, on pages of every width.
+//! Rendering of the same text in pieces of every size, on pages of every width.
 
 use console::measure_text_width;
 
@@ -25,7 +25,7 @@ const ANSWER: &str = "# The depth\n\nIt is **nine metres** deep, as `depth.txt` 
     | a | b |\n|---|---|\n\n```rust\nfn main() {\n    let x = \"hi\"; // say\n}\n```\n---\nLast **word**";
 
 #[test]
-fn an_answer_is_the_same_however_it_comes() {
+fn an_answer_looks_the_same_in_pieces_of_any_size() {
     for width in [10, 40, 80, 200] {
         let whole = render(ANSWER, true, width, usize::MAX);
         for piece in [1, 2, 3, 7, 50] {
@@ -74,7 +74,7 @@ fn bold_code_and_headings_are_painted() {
 }
 
 #[test]
-fn without_colour_the_text_stays_as_it_was_written() {
+fn without_colour_the_text_is_unchanged() {
     let text = "**bold** and `code`\n\n- item\n\n```sh\nls -l  # *all*\n```\n";
     assert_eq!(render(text, false, 80, 3), text);
 }
@@ -98,7 +98,7 @@ fn a_word_longer_than_the_page_stays_whole() {
 }
 
 #[test]
-fn code_that_never_ends_is_shown_and_closed() {
+fn an_unclosed_code_block_is_shown_and_closed() {
     let seen = plain(&render("```py\nprint(1)\nprint(2)", true, 40, 4));
     assert_eq!(seen, "─── py\n  print(1)\n  print(2)\n───\n");
 }
@@ -112,7 +112,7 @@ fn escape_sequences_never_reach_the_terminal() {
 }
 
 #[test]
-fn asterisks_that_are_no_emphasis_stay() {
+fn asterisks_that_are_not_emphasis_are_kept() {
     for text in ["2 * 3 * 4", "a*b*c", "**", "* * *x"] {
         let seen = plain(&render(text, true, 80, 1));
         if text != "* * *x" {
@@ -125,7 +125,7 @@ const TABLE: &str = "Here:\n\n| Name | Depth | Note |\n|:-----|------:|:----:|\n
     | 艫 | 12,000 |\n|Keel|1|left|\nAfter it.";
 
 #[test]
-fn a_table_has_its_columns_under_each_other_however_it_comes() {
+fn table_columns_are_aligned_in_pieces_of_any_size() {
     let whole = plain(&render(TABLE, true, 40, usize::MAX));
     insta::assert_snapshot!(whole, @r"
     Here:
@@ -155,11 +155,11 @@ fn a_table_has_its_columns_under_each_other_however_it_comes() {
 }
 
 #[test]
-fn a_table_that_is_too_wide_or_none_stays_as_it_was_written() {
+fn a_table_that_is_too_wide_or_malformed_is_unchanged() {
     let wide = "| Name | Words |\n|---|---|\n| a | words that are far longer than the page is wide |\n";
     assert_eq!(plain(&render(wide, true, 40, 4)), wide);
     assert_eq!(plain(&render(wide, true, 80, 4)).lines().next(), Some("Name  Words"));
-    // As wide as the page is one too many: terminals go on to the next line then.
+    // A table as wide as the page is too wide: terminals would wrap it.
     assert!(plain(&render("| aaaa | bbbb |\n|---|---|\n", true, 10, 1)).contains('|'));
     assert!(!plain(&render("| aaaa | bbbb |\n|---|---|\n", true, 11, 1)).contains('|'));
     for text in
@@ -171,7 +171,7 @@ fn a_table_that_is_too_wide_or_none_stays_as_it_was_written() {
 }
 
 #[test]
-fn a_table_without_an_end_is_shown() {
+fn an_unfinished_table_is_shown() {
     let rows = "| a | b |\n".repeat(2_500);
     let seen = plain(&render(&format!("| x | y |\n|---|---|\n{rows}"), true, 40, 97));
     assert_eq!(seen.lines().count(), 2_502);

@@ -1,22 +1,24 @@
-//! `plimsoll chat`: a conversation with an agent, in the terminal.
+//! `plimsoll chat`: a conversation with an agent in the terminal.
 //!
 //! | part | does |
 //! |---|---|
-//! | `screen`, `markdown`, `table`, `highlight`, `text` | write to the terminal, and let nothing untrusted do so |
-//! | `tell`, `words`, `meter` | what happens, in words |
-//! | `editor`, `plain`, `complete`, `command` | what is typed |
-//! | `ask`, `question`, `pager` | whether a call may be made |
-//! | `signals` | Ctrl-C, a request to end, the terminal's modes |
-//! | `act`, `lists`, `tasks`, `todo` | the commands |
+//! | `screen`, `markdown`, `table`, `highlight`, `text` | write to the terminal, and escape untrusted text |
+//! | `events`, `messages`, `meter` | report what happens |
+//! | `editor`, `plain`, `complete`, `command` | read input |
+//! | `ask`, `question`, `pager` | ask for permission |
+//! | `signals` | Ctrl-C, termination, the terminal's modes |
+//! | `act`, `lists`, `tasks`, `todo` | run commands |
 
 mod act;
 mod ask;
 mod command;
 mod complete;
 mod editor;
+mod events;
 mod highlight;
 mod lists;
 mod markdown;
+mod messages;
 mod meter;
 mod pager;
 mod plain;
@@ -27,10 +29,8 @@ mod screen;
 mod signals;
 mod table;
 mod tasks;
-mod tell;
 mod text;
 mod todo;
-mod words;
 
 use std::io::{self, IsTerminal};
 use std::path::PathBuf;
@@ -56,15 +56,15 @@ use act::Next;
 use ask::TerminalAsker;
 use complete::Choices;
 use editor::{Editor, Input, Reader};
+use events::EventView;
 use meter::Meter;
 use screen::Screen;
 use signals::{Interrupts, QuietTerminal};
-use tell::Teller;
 use text::{one_line, visible, wrap};
 
-/// The file beside the database in which prompts are remembered.
+/// Name of the prompt history file, next to the database.
 const HISTORY: &str = "chat-history";
-/// So much of the last answer is shown when a session goes on.
+/// Number of characters of the last answer that are shown when a session is continued.
 const RECAP: usize = 1_200;
 
 /// A chat.
@@ -75,25 +75,25 @@ pub(super) struct Chat<'a> {
     board: Arc<TaskBoard>,
     runtime: Runtime,
     screen: Arc<Screen>,
-    teller: Arc<Teller>,
+    events: Arc<EventView>,
     interrupts: Arc<Interrupts>,
     asker: Option<Arc<dyn Asker>>,
-    /// What the person has chosen besides what is configured.
+    /// Choices of the user in addition to the configuration.
     overrides: RunOverrides,
-    /// The agent that the flags of the command line were given for.
+    /// Agent that the flags of the command line apply to.
     flags_for: String,
-    /// None until something is said: a chat that is left at once leaves no session behind.
+    /// `None` until the first prompt: a chat that is quit at once leaves no session.
     conversation: Option<Conversation>,
     choices: Arc<Mutex<Choices>>,
-    /// Whether a turn has failed, for scripts.
+    /// Whether a turn has failed, for the exit code.
     has_failed: bool,
 }
 
-/// Talk to an agent.
+/// Runs a chat.
 pub(crate) fn run(args: &ChatArgs, host: &Host, output: &mut Output) -> CommandResult {
     if output.json {
-        return Err(HostError::usage("a chat is for people and has no `--json`")
-            .hint("`plimsoll run --json` prints what an agent does as events"));
+        return Err(HostError::usage("`plimsoll chat` does not support `--json`")
+            .hint("`plimsoll run --json` prints events as JSON lines"));
     }
     // A chat handles signals itself.
     let host = &host.clone().with_leases(interrupt::leases_without_signals());
@@ -101,13 +101,13 @@ pub(crate) fn run(args: &ChatArgs, host: &Host, output: &mut Output) -> CommandR
     let (opened, session) = setup.open()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let screen = Screen::new();
-    let teller = Arc::new(Teller::new(&screen, args.agent.thinking));
+    let events = Arc::new(EventView::new(&screen, args.agent.thinking));
     let is_interactive = screen.is_terminal && io::stdin().is_terminal();
     let interrupts = Interrupts::watch(runtime.handle(), is_interactive);
     let asker = is_interactive.then(|| {
-        let (screen, teller, interrupts) =
-            (Arc::clone(&screen), Arc::clone(&teller), Arc::clone(&interrupts));
-        Arc::new(TerminalAsker { screen, teller, interrupts, turn: tokio::sync::Mutex::default() })
+        let (screen, events, interrupts) =
+            (Arc::clone(&screen), Arc::clone(&events), Arc::clone(&interrupts));
+        Arc::new(TerminalAsker { screen, events, interrupts, turn: tokio::sync::Mutex::default() })
             as Arc<dyn Asker>
     });
     let overrides = match &session {
@@ -115,8 +115,8 @@ pub(crate) fn run(args: &ChatArgs, host: &Host, output: &mut Output) -> CommandR
         None => setup.overrides(),
     };
     let flags_for = overrides.agent.clone().unwrap_or_else(|| DEFAULT_AGENT.to_owned());
-    let told = Arc::clone(&teller);
-    let board = setup.board(&opened, asker.clone(), Arc::new(move |event| told.tell(event)));
+    let listener = Arc::clone(&events);
+    let board = setup.board(&opened, asker.clone(), Arc::new(move |event| listener.event(event)));
     let mut chat = Chat {
         setup: &setup,
         host,
@@ -124,7 +124,7 @@ pub(crate) fn run(args: &ChatArgs, host: &Host, output: &mut Output) -> CommandR
         board,
         runtime,
         screen,
-        teller,
+        events,
         interrupts,
         asker,
         overrides,
@@ -145,7 +145,7 @@ pub(crate) fn run(args: &ChatArgs, host: &Host, output: &mut Output) -> CommandR
                 &chat.interrupts,
                 history.as_deref(),
                 &chat.choices,
-                &chat.teller.active,
+                &chat.events.active,
             );
             Reader::Editor(Box::new(editor))
         } else {
@@ -156,14 +156,14 @@ pub(crate) fn run(args: &ChatArgs, host: &Host, output: &mut Output) -> CommandR
     chat.end();
     drop(quiet);
     if chat.interrupts.has_lost_terminal() {
-        // A thread may still be reading from it, and never comes back.
+        // A thread may be blocked in a read from it that never returns.
         signals::quit_now();
     }
     done
 }
 
 impl<'a> Chat<'a> {
-    /// Open the session that goes on, and say where one is.
+    /// Opens the session to continue, if any, and prints the heading.
     fn begin(&mut self, session: Option<&SessionId>) -> Result<(), HostError> {
         let agent = match session {
             Some(id) => self.agent_for(self.agent()?, id)?,
@@ -175,7 +175,7 @@ impl<'a> Chat<'a> {
                 self.open(&agent, id).map_err(|error| agent_failed(error, "plimsoll chat --continue"))?;
                 format!("session {id}")
             }
-            None => "a new session".to_owned(),
+            None => "new session".to_owned(),
         };
         let directory = self.host.short(self.host.directory());
         let width = self.screen.width().saturating_sub(1);
@@ -193,7 +193,7 @@ impl<'a> Chat<'a> {
         Ok(())
     }
 
-    /// Read and answer until it is enough.
+    /// Reads and handles lines until the chat ends.
     fn talk(&mut self, first: String, reader: &mut Reader) -> CommandResult {
         let mut first = Some(first).filter(|first| !first.trim().is_empty());
         let mut has_hinted = false;
@@ -228,7 +228,7 @@ impl<'a> Chat<'a> {
                     if self.interrupts.pressed_twice() || has_hinted {
                         break;
                     }
-                    self.teller.notice(words::AGAIN_QUITS);
+                    self.events.notice(messages::AGAIN_QUITS);
                     has_hinted = true;
                 }
                 Input::Woken => self.answer_notes(),
@@ -242,52 +242,52 @@ impl<'a> Chat<'a> {
         })
     }
 
-    /// Give the session back, and say how to come back to it.
+    /// Closes the session, and prints how to continue it.
     fn end(&mut self) {
         self.stop_tasks();
         if let Some(conversation) = self.conversation.take() {
             let id = conversation.session().clone();
-            // What cannot be given back is free once its lease has run out.
+            // A lease that cannot be released expires.
             let _ = self.runtime.block_on(conversation.close());
-            // `--continue` takes the newest session of the directory it is typed in.
+            // `--continue` opens the newest session of the directory in which it is run.
             let here = self.sessions().is_ok_and(|here| here.first().is_some_and(|newest| newest.id == id));
             let back = if here { "--continue".to_owned() } else { format!("--session {id}") };
-            self.teller.notice(&format!("session {id} is stored; `plimsoll chat {back}` goes on"));
+            self.events.notice(&format!("session {id} is stored; continue with `plimsoll chat {back}`"));
         }
     }
 
-    /// An agent as it was last chosen, that talks to this terminal.
+    /// Returns the chosen agent, connected to this terminal.
     fn agent(&self) -> Result<Agent, HostError> {
         let mut overrides = self.overrides.clone();
         if !self.has_flags(&overrides) {
             overrides.allow.clear();
         }
         let mut agent = self.setup.agent(&self.opened, &overrides)?;
-        let teller = Arc::clone(&self.teller);
-        agent.events = Arc::new(move |event| teller.tell(event));
+        let events = Arc::clone(&self.events);
+        agent.events = Arc::new(move |event| events.event(event));
         agent.asker = self.asker.clone();
         if self.board.limits().depth > 0 {
             agent = agent.with_tasks(&self.board);
         }
-        // Where lines come from a pipe, nothing tells the model later what has come of its tasks.
+        // Input from a pipe cannot wake the model later, so the turn waits for its tasks.
         agent.profile.awaits_tasks = self.asker.is_none();
         Ok(agent)
     }
 
-    /// Whether `--allow` of the command line holds for the chosen agent. What was allowed to the one that the chat began with
-    /// would undo what another, such as `plan`, is for.
+    /// Whether `--allow` on the command line applies to the chosen agent. Applied to another agent, such as `plan`, it would
+    /// defeat that agent's restrictions.
     fn has_flags(&self, overrides: &RunOverrides) -> bool {
         overrides.agent.as_deref().unwrap_or(DEFAULT_AGENT) == self.flags_for
     }
 
-    /// Open a session in place of the one that is open.
+    /// Opens a session in place of the open one.
     fn open(&mut self, agent: &Agent, id: &SessionId) -> Result<(), AgentError> {
         self.close()?;
         let conversation = self.runtime.block_on(self.setup.open_conversation(agent, id))?;
         self.hold(conversation)
     }
 
-    /// Give the open session back.
+    /// Closes the open session.
     fn close(&mut self) -> Result<(), AgentError> {
         match self.conversation.take() {
             Some(conversation) => self.runtime.block_on(conversation.close()),
@@ -298,14 +298,14 @@ impl<'a> Chat<'a> {
     fn hold(&mut self, conversation: Conversation) -> Result<(), AgentError> {
         let lease = self.runtime.block_on(conversation.handle().lease())?;
         if let Some(holder) = taken_from_living(&lease) {
-            self.teller.notice(&format!("the session was taken from `{}`", one_line(&holder, 100)));
+            self.events.notice(&format!("took over the session from `{}`", one_line(&holder, 100)));
         }
         self.host.leases.hold(&self.opened.archive, &lease);
         self.conversation = Some(conversation);
         Ok(())
     }
 
-    /// Say something to the model, or go on where it was stopped, and tell what comes of it.
+    /// Sends a prompt to the model, or resumes a stopped turn, and shows the result.
     fn turn(&mut self, prompt: Option<&str>) {
         let cancel = self.interrupts.begin_turn();
         self.screen.wait("starting");
@@ -314,7 +314,7 @@ impl<'a> Chat<'a> {
         self.screen.end_text();
         match done {
             Ok(Some(report)) => self.after_turn(&report),
-            Ok(None) => self.teller.notice("stopped before anything was said"),
+            Ok(None) => self.events.notice("stopped before the first answer"),
             Err(error) => {
                 self.has_failed = true;
                 self.fail(&error);
@@ -330,7 +330,7 @@ impl<'a> Chat<'a> {
     ) -> Result<Option<RunReport>, HostError> {
         if self.conversation.is_none() {
             let agent = self.agent()?;
-            // Beginning starts MCP servers, which may take their time.
+            // MCP servers start here, which can take a while.
             let begun = self.runtime.block_on(async {
                 tokio::select! {
                     biased;
@@ -346,7 +346,7 @@ impl<'a> Chat<'a> {
         let done = self.runtime.block_on(async {
             match prompt {
                 Some(prompt) => conversation.run(prompt, cancel).await,
-                // Tasks that have ended since are answered first.
+                // Results of tasks that have ended since come first.
                 None => match conversation.take_notes().await? {
                     true => conversation.go_on(cancel).await,
                     false => conversation.resume(cancel).await,
@@ -358,22 +358,22 @@ impl<'a> Chat<'a> {
 
     fn after_turn(&mut self, report: &RunReport) {
         if let Some(why) = end_notice(&report.end, Commands::Chat) {
-            self.teller.notice(&one_line(&why, 400));
+            self.events.notice(&one_line(&why, 400));
         }
     }
 
-    /// Tell how full the window is.
+    /// Shows the meter.
     fn show_meter(&self) {
         let Some(conversation) = &self.conversation else { return };
         let load = self.runtime.block_on(conversation.load());
         let receipts = self.opened.receipts_in_view(conversation.session());
-        // A window that cannot be weighed now is reported when the next request cannot be made.
+        // If the window cannot be weighed, the next request reports why.
         if let (Ok(load), Ok(receipts)) = (load, receipts) {
             self.screen.block(&Meter::new(&load, &receipts).line(self.screen.width()));
         }
     }
 
-    /// The end of what was said before.
+    /// Shows the last prompt and the end of the last answer.
     fn recap(&mut self) -> Result<(), HostError> {
         let Some(conversation) = &self.conversation else { return Ok(()) };
         let handle = conversation.handle();
@@ -394,7 +394,7 @@ impl<'a> Chat<'a> {
                 self.screen.words(&tail);
                 self.screen.end_text();
             }
-            None => self.teller.notice("the last turn was not finished; `/continue` goes on with it"),
+            None => self.events.notice("the last turn did not finish; `/continue` resumes it"),
         }
         self.show_meter();
         Ok(())
@@ -406,6 +406,6 @@ impl<'a> Chat<'a> {
 
     fn fail(&self, error: &HostError) {
         self.screen.end_text();
-        self.teller.failure(error);
+        self.events.failure(error);
     }
 }

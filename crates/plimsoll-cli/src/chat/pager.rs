@@ -1,8 +1,7 @@
-//! Text that is longer than the screen, page by page.
+//! Pager for text that is longer than the screen.
 //!
-//! Not `$PAGER`: what is paged is what a person decides about, so it is drawn here, where nothing of it is obeyed and where
-//! it is known whether its end was seen. It uses the other screen of the terminal, so that the question is still there
-//! afterwards.
+//! `$PAGER` is not used: the text is what the user decides about, so it must not be interpreted, and it must be known
+//! whether its end was shown. The pager uses the alternate screen, so the question is still visible afterwards.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -20,29 +19,29 @@ use super::screen::Screen;
 use super::text::one_line;
 use crate::style::{QUIET, paint};
 
-/// How often it is looked whether the question still matters.
+/// Interval at which the pager checks whether the question is obsolete.
 const POLL: Duration = Duration::from_millis(50);
 
-/// Whether pages are on the terminal, for whatever has to leave it as it was.
+/// Whether the alternate screen is active, so that an exit can restore the terminal.
 static PAGING: AtomicBool = AtomicBool::new(false);
 
-/// How a person has left.
+/// How the pager was left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Paged {
     /// Whether the end was on the screen.
     pub(super) has_seen_end: bool,
-    /// Whether it was Ctrl-C.
+    /// Whether it was left with Ctrl-C.
     pub(super) was_interrupted: bool,
 }
 
-/// Where a person is.
+/// Position in the text.
 #[derive(Debug, Default, PartialEq)]
 struct Position {
     top: usize,
     has_seen_end: bool,
 }
 
-/// What a key asks for.
+/// Action of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Move {
     Rows(isize),
@@ -54,11 +53,11 @@ enum Move {
 }
 
 impl Position {
-    /// Go there, on pages of so many rows.
+    /// Moves, on pages of this many rows.
     fn go(&mut self, to: Move, rows: usize, page: usize) {
         let last = rows.saturating_sub(page);
         let by = |top: usize, rows: isize| top.saturating_add_signed(rows);
-        // One row of the page before stays in sight.
+        // Pages overlap by one row.
         let step = isize::try_from(page.saturating_sub(1).max(1)).unwrap_or(isize::MAX);
         self.top = match to {
             Move::Rows(rows) => by(self.top, rows),
@@ -72,7 +71,7 @@ impl Position {
     }
 }
 
-fn asked_for(code: KeyCode, modifiers: KeyModifiers) -> Option<Move> {
+fn move_of(code: KeyCode, modifiers: KeyModifiers) -> Option<Move> {
     let with_control = modifiers.contains(KeyModifiers::CONTROL);
     Some(match code {
         KeyCode::Char('c' | 'C') if with_control => Move::Interrupt,
@@ -89,12 +88,12 @@ fn asked_for(code: KeyCode, modifiers: KeyModifiers) -> Option<Move> {
     })
 }
 
-/// Show rows until a person has seen enough, or `ended` says that they do not matter any more. `rows` makes them for a
-/// width. The terminal must be free.
+/// Shows rows until the user leaves, or `ended` is set because the question is obsolete. `rows` formats them for a width.
+/// The terminal must be free.
 pub(super) fn page(screen: &Screen, ended: &AtomicBool, rows: impl Fn(usize) -> Vec<String>) -> Paged {
     let pages = if screen.is_dumb { None } else { Pages::begin().ok() };
     let Some(pages) = pages else {
-        // A terminal without a second screen gets all of it at once.
+        // A terminal without an alternate screen gets all rows at once.
         screen.lines(&rows(screen.width()).join("\n"));
         return Paged { has_seen_end: true, was_interrupted: false };
     };
@@ -119,7 +118,7 @@ pub(super) fn page(screen: &Screen, ended: &AtomicBool, rows: impl Fn(usize) -> 
     Paged { has_seen_end: position.has_seen_end, was_interrupted: left }
 }
 
-/// The next move; none where there is nothing more to wait for. A new size is a move that goes nowhere.
+/// Returns the next move; `None` if there is no more input. A resize is a move by no rows.
 fn next_move(ended: &AtomicBool) -> Option<Move> {
     loop {
         if ended.load(Ordering::Acquire) {
@@ -132,7 +131,7 @@ fn next_move(ended: &AtomicBool) -> Option<Move> {
         }
         match read() {
             Ok(Event::Key(key)) if key.kind != KeyEventKind::Release => {
-                if let Some(to) = asked_for(key.code, key.modifiers) {
+                if let Some(to) = move_of(key.code, key.modifiers) {
                     return Some(to);
                 }
             }
@@ -148,13 +147,13 @@ fn draw(rows: &[String], position: &Position, (width, height): (usize, usize), c
     let last = (position.top + page).min(rows.len());
     let number = |count: usize| Tokens(count as u64);
     let at = format!("{}-{} of {}", number(position.top + 1), number(last), number(rows.len()));
-    let keys = "Space on, b back, G end, q leaves";
+    let keys = "Space next, b back, G end, q quit";
     let status = one_line(&format!("{at} · {keys}"), width.saturating_sub(1));
     let mut out = io::stdout().lock();
     let plain = |text: &str| {
         if coloured { text.to_owned() } else { anstream::adapter::strip_str(text).to_string() }
     };
-    // A terminal that cannot be written to is gone, which ends the chat elsewhere.
+    // If writing fails, the terminal is gone, which ends the chat elsewhere.
     let _ = queue!(out, MoveTo(0, 0), Clear(ClearType::All));
     for row in &rows[position.top..last] {
         let _ = write!(out, "{}\r\n", plain(row));
@@ -164,7 +163,7 @@ fn draw(rows: &[String], position: &Position, (width, height): (usize, usize), c
     let _ = write!(out, "{}", plain(&paint(QUIET, &status))).and_then(|()| out.flush());
 }
 
-/// The other screen of the terminal, until it is dropped.
+/// The alternate screen, until it is dropped.
 struct Pages;
 
 impl Pages {
@@ -183,7 +182,7 @@ impl Drop for Pages {
     }
 }
 
-/// Leave the other screen, if it is shown.
+/// Leaves the alternate screen, if it is active.
 pub(super) fn leave() {
     if PAGING.swap(false, Ordering::AcqRel) {
         let _ = execute!(io::stdout(), LeaveAlternateScreen, Show);
@@ -195,7 +194,7 @@ mod tests {
     use super::{Move, Position};
 
     #[test]
-    fn pages_overlap_by_a_row_and_the_end_is_known() {
+    fn pages_overlap_by_a_row_and_reaching_the_end_is_recorded() {
         let mut at = Position::default();
         at.go(Move::Rows(0), 100, 20);
         assert_eq!(at, Position { top: 0, has_seen_end: false });

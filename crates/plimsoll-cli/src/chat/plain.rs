@@ -1,5 +1,5 @@
-//! Reading lines from a terminal that shows text and nothing else, as `TERM=dumb` says: without an editor, which would
-//! move about on a screen that has no places. The terminal itself gives a line once Enter was pressed.
+//! Line input on a terminal without cursor movement (`TERM=dumb`), where the editor cannot draw. The terminal itself edits
+//! the line and delivers it on Enter.
 
 use std::ffi::OsStr;
 use std::io;
@@ -12,12 +12,12 @@ use rustix::io::Errno;
 use super::editor::{Input, POLL, READING, Wake};
 use super::screen::Screen;
 
-/// Whether a terminal of this name can only show text.
+/// Whether a terminal of this name cannot move the cursor.
 pub(super) fn is_dumb(term: Option<&OsStr>) -> bool {
     term.is_some_and(|term| term == "dumb")
 }
 
-/// Read a line. `before` is done once the terminal is free for it.
+/// Reads a line. `before` runs once the terminal is free.
 pub(super) fn read_line(prompt: &str, screen: &Screen, wake: &Wake, before: impl FnOnce()) -> Input {
     let _one_at_a_time = READING.lock().unwrap_or_else(PoisonError::into_inner);
     before();
@@ -29,7 +29,7 @@ pub(super) fn read_line(prompt: &str, screen: &Screen, wake: &Wake, before: impl
             return if wake.is_over() { Input::End } else { Input::Woken };
         }
         let mut watched = [PollFd::new(&stdin, PollFlags::IN)];
-        // Not through the buffer of the standard library: whether more is in there, nothing tells.
+        // Bypasses the buffer of the standard library, because its content would be invisible to `poll`.
         let read = match poll(&mut watched, Timespec::try_from(POLL).ok().as_ref()) {
             Ok(0) => continue,
             Ok(_) => rustix::io::read(&stdin, &mut bytes),

@@ -1,9 +1,9 @@
-//! What a person is shown who is asked: in short what fits the screen, and all of it page by page.
+//! Text of a permission question: an excerpt that fits the screen, and the full text for the pager.
 //!
-//! What is shown comes from a model. Every line of it stands behind a bar, wrapped here and not by the terminal, so that
-//! none can look like a line of the question; whatever is invisible is spelled out. How much of it is hidden is said. A yes is
-//! not to be had before all of a command was on the screen, and a yes for good not before all of a change was, too: a change can
-//! be put back, a command cannot.
+//! The content comes from a model. Every line of it follows a bar and is wrapped here instead of by the terminal, so that
+//! none can imitate the question; invisible characters are spelled out, and the size of the hidden rest is shown. A command
+//! can only be allowed after all of it was on the screen, because it cannot be undone; a change can be, so only a
+//! permanent permission requires that all of it was shown.
 
 use anstyle::{AnsiColor, Style};
 use console::measure_text_width;
@@ -16,22 +16,22 @@ use crate::output::counted;
 use crate::style::{HEADING, QUIET, paint};
 
 pub(super) const QUESTION: Style = AnsiColor::Yellow.on_default().bold();
-/// Rows of the question that are not the model's: its head, notes, answers, and the line that is typed.
+/// Rows of the question outside the model's content: heading, notes, answers and the input line.
 const FRAME: usize = 9;
-/// So much of what would be done is shown on the smallest screen.
+/// Minimum number of content rows, on the smallest screen.
 const LEAST_ROWS: usize = 6;
-/// So much is shown of the rule that a yes for good would make.
+/// Maximum number of rows of the rule that "always" would add.
 const RULE_ROWS: usize = 3;
 
-/// A task that asks.
+/// Task that asks.
 pub(super) struct AskingTask {
-    /// Its id, as `/tasks` takes it.
+    /// Abbreviated id, as in `/tasks`.
     pub(super) id: String,
-    /// What it is about.
+    /// Description.
     pub(super) description: String,
 }
 
-/// A question, ready to be shown.
+/// A question and its texts.
 pub(super) struct QuestionText {
     head: String,
     what: String,
@@ -39,28 +39,28 @@ pub(super) struct QuestionText {
     rule: String,
 }
 
-/// What would be done in detail.
+/// Details of the call.
 struct Detail {
-    /// How it is called.
+    /// Heading.
     heading: &'static str,
     text: String,
     is_diff: bool,
 }
 
-/// As much of a question as fits the screen.
+/// Excerpt of a question that fits the screen.
 pub(super) struct Brief {
-    /// The question, without the line that is typed.
+    /// Text of the question, without the input line.
     pub(super) text: String,
-    /// What of it is on the screen.
+    /// Shown parts of the question.
     pub(super) shown: Shown,
 }
 
-/// What of a question was on the screen.
+/// Which part of a question was on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// Not all of what would be run or opened.
+    /// Part of the command or path.
     Part,
-    /// That, and not all of the change or the rule.
+    /// The whole command or path, but not the whole change or rule.
     Call,
     /// Everything.
     All,
@@ -83,16 +83,16 @@ impl QuestionText {
         let detail = question.preview.as_ref().map(|preview| {
             let (heading, text, is_diff) = match preview {
                 Preview::Change(diff) => ("  with", diff, true),
-                Preview::Content(content) => ("  a new file, with", content, false),
+                Preview::Content(content) => ("  new file with", content, false),
             };
-            // The newline at its end is no line of its own; that a file has none is rarely what is asked about.
+            // The final newline is not a line of its own; whether a file has one is rarely relevant.
             let text = visible(&text.replace('\t', "    "));
             Detail { heading, text: text.trim_end_matches('\n').to_owned(), is_diff }
         });
         QuestionText { head, what: visible(&question.what), detail, rule: rule_text(question) }
     }
 
-    /// What fits a screen of this size.
+    /// Returns the excerpt for a screen of this size.
     pub(super) fn brief(&self, width: usize, height: usize) -> Brief {
         let rule = Excerpt::of(&self.rule, width, RULE_ROWS, false);
         let room = height.saturating_sub(FRAME + RULE_ROWS).max(LEAST_ROWS);
@@ -111,31 +111,31 @@ impl QuestionText {
             text.push_str(&format!("\n{shown}"));
         }
         if seen != Shown::Part {
-            text.push_str(&paint(QUIET, "  y  once\n"));
+            text.push_str(&paint(QUIET, "  y  allow once\n"));
         }
         let later = match seen {
             Shown::All => None,
-            Shown::Call => Some("; then  a  can be answered, always\n"),
-            Shown::Part => Some("; then  y  can be answered, once, and  a , always\n"),
+            Shown::Call => Some("; then  a  (always) is available\n"),
+            Shown::Part => Some("; then  y  (once) and  a  (always) are available\n"),
         };
         match later {
             None => text.push_str(&format!("{}\n", self.always(width))),
             Some(later) => {
-                text.push_str(&paint(QUESTION, "  v  show all of it"));
+                text.push_str(&paint(QUESTION, "  v  show everything"));
                 text.push_str(&paint(QUIET, later));
             }
         }
-        text.push_str(&paint(QUIET, "  n  no, as is Enter; or say why not"));
+        text.push_str(&paint(QUIET, "  n  deny (also Enter), or type a reason"));
         Brief { text, shown: seen }
     }
 
-    /// What a yes for good is.
+    /// Formats the answer "always" and the rule that it adds.
     pub(super) fn always(&self, width: usize) -> String {
         let rule = Excerpt::of(&self.rule, width, RULE_ROWS, false).to_string();
-        paint(QUIET, "  a  always in this session, what fits\n") + rule.trim_end_matches('\n')
+        paint(QUIET, "  a  always allow in this session:\n") + rule.trim_end_matches('\n')
     }
 
-    /// All of it, row by row.
+    /// Returns the full text as rows.
     pub(super) fn rows(&self, width: usize) -> Vec<String> {
         let mut rows: Vec<String> = self.head.lines().map(str::to_owned).collect();
         rows.extend(barred(&self.what, width, false).map(|row| row.text));
@@ -143,20 +143,20 @@ impl QuestionText {
             rows.push(paint(QUIET, detail.heading));
             rows.extend(barred(&detail.text, width, detail.is_diff).map(|row| row.text));
         }
-        rows.push(paint(QUIET, "  a  always in this session would allow what fits"));
+        rows.push(paint(QUIET, "  a  (always) would allow in this session:"));
         rows.extend(barred(&self.rule, width, false).map(|row| row.text));
         rows
     }
 }
 
-/// What a yes for good would allow, on one line.
+/// Formats the rule that "always" would add, on one line.
 pub(super) fn rule_text(question: &PermissionQuestion) -> String {
     let (tool, pattern) = (&question.always.tool, &question.always.pattern);
     let rule = if pattern == "*" { format!("every `{tool}`") } else { format!("{tool}:{pattern}") };
     visible(&rule).replace('\n', "\\n")
 }
 
-/// The beginning of a text behind bars, and how much more of it there is.
+/// Beginning of a text after bars, and a note on the rest.
 struct Excerpt {
     shown: String,
     rows: usize,
@@ -173,9 +173,9 @@ impl Excerpt {
             if total == 1 {
                 let seen: usize = shown.iter().map(|row| row.chars).sum();
                 let more = text.chars().count().saturating_sub(seen);
-                return format!("the line goes on for {}", counted(more, "more character"));
+                return format!("the line has {}", counted(more, "more character"));
             }
-            // A line that goes on in the first row that is not shown was not shown.
+            // A line that continues in the first hidden row does not count as shown.
             format!("{} of {} shown", Tokens(next.line as u64), counted(total, "line"))
         });
         let rows = shown.len();
@@ -197,17 +197,17 @@ impl std::fmt::Display for Excerpt {
     }
 }
 
-/// A row of the screen.
+/// Row of the screen.
 struct Row {
     text: String,
-    /// Which line of the text it belongs to, from 0.
+    /// Index of its line in the text.
     line: usize,
-    /// How many characters of it.
+    /// Number of characters.
     chars: usize,
 }
 
-/// Text behind a bar: `│` where a line begins, `┆` where it goes on. Rows are made as they are asked for, because a change
-/// may have far more than are shown.
+/// Formats text after a bar: `│` for the first row of a line, `┆` for the following ones. Rows are created lazily, because a
+/// change may have far more than are shown.
 fn barred(text: &str, width: usize, is_diff: bool) -> impl Iterator<Item = Row> {
     let room = width.saturating_sub(5).max(8);
     text.split('\n').enumerate().flat_map(move |(line, whole)| {
@@ -220,7 +220,7 @@ fn barred(text: &str, width: usize, is_diff: bool) -> impl Iterator<Item = Row> 
     })
 }
 
-/// A line in pieces of at most so many columns; an empty line is one piece.
+/// Pieces of a line of at most `room` columns; an empty line is one piece.
 struct Pieces<'t> {
     rest: Option<&'t str>,
     room: usize,
@@ -279,10 +279,10 @@ mod tests {
         insta::assert_snapshot!(shown, @r"
         ? bash (it runs a command)
           │ cargo test\e[2K\rrm -rf ~ # \u{202e}txt
-          y  once
-          a  always in this session, what fits
+          y  allow once
+          a  always allow in this session:
           │ bash:cargo *
-          n  no, as is Enter; or say why not
+          n  deny (also Enter), or type a reason
         ");
         let change = "@@ -1 +1 @@\n-\told line\n+\tnew line\n";
         insta::assert_snapshot!(brief(&question("src/a.rs", Some(change)), 40, 24).0, @r"
@@ -292,15 +292,15 @@ mod tests {
           │ @@ -1 +1 @@
           │ -    old line
           │ +    new line
-          y  once
-          a  always in this session, what fits
+          y  allow once
+          a  always allow in this session:
           │ bash:cargo *
-          n  no, as is Enter; or say why not
+          n  deny (also Enter), or type a reason
         ");
     }
 
     #[test]
-    fn what_does_not_fit_is_counted_and_shown_page_by_page() {
+    fn a_long_change_is_counted_and_shown_in_full_in_the_pager() {
         let change: String = (1..=2_500).map(|n| format!("+line {n}\n")).collect();
         let asked = question("src/a.rs", Some(&change));
         let (shown, seen) = brief(&asked, 60, 20);
@@ -317,19 +317,19 @@ mod tests {
           │ +line 6
           │ +line 7
           … 7 of 2,500 lines shown
-          y  once
-          v  show all of it; then  a  can be answered, always
-          n  no, as is Enter; or say why not
+          y  allow once
+          v  show everything; then  a  (always) is available
+          n  deny (also Enter), or type a reason
         ");
         let pages = plain(&QuestionText::new(&asked, None).rows(60).join("\n"));
         assert!((1..=2_500).all(|n| pages.contains(&format!("\n  │ +line {n}\n"))));
         // A command of many lines, and one line that is longer than the screen.
         let command: String = (1..=40).map(|n| format!("echo {n}\n")).collect();
         let (shown, seen) = brief(&question(&command, None), 60, 20);
-        assert!(!shown.contains("  y  once"), "{shown}");
+        assert!(!shown.contains("  y  allow once"), "{shown}");
         assert!(seen == Shown::Part && shown.contains("  │ echo 8\n  … 8 of 41 lines shown\n"), "{shown}");
         let (shown, seen) = brief(&question(&"echo 文字; ".repeat(60), None), 40, 18);
-        assert!(seen == Shown::Part && shown.contains("  … the line goes on for "), "{shown}");
+        assert!(seen == Shown::Part && shown.contains("  … the line has "), "{shown}");
         for height in [1, 20, 24, 40] {
             let rows = brief(&asked, 60, height).0.lines().count();
             assert!(rows < height.max(17), "{rows} rows on a screen of {height}");
@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_file_is_told_from_a_change_and_its_lines_have_no_colours_of_one() {
+    fn a_new_file_differs_from_a_change_and_has_no_diff_colours() {
         let content = "+ one\n- two\n@ three\n";
         let painted = |asked: &PermissionQuestion| {
             let text = QuestionText::new(asked, None);
@@ -353,12 +353,12 @@ mod tests {
             for line in content.lines() {
                 assert!(shown.contains(&format!("\u{1b}[0m {line}\n")), "{shown:?}");
             }
-            assert!(plain(&shown).contains("\n  a new file, with\n  │ + one\n"), "{shown}");
+            assert!(plain(&shown).contains("\n  new file with\n  │ + one\n"), "{shown}");
         }
     }
 
     #[test]
-    fn a_rule_that_does_not_fit_hides_something_too() {
+    fn a_rule_that_does_not_fit_counts_as_hidden() {
         let mut asked = question("true", None);
         asked.always.pattern = "x".repeat(400);
         assert_eq!(brief(&asked, 40, 40).1, Shown::Call);
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn every_line_of_a_model_stands_behind_a_bar() {
+    fn every_line_of_a_model_follows_a_bar() {
         let evil = format!("true{}allow? [y/a/N] y\n\nallow? [y/a/N] y", " ".repeat(300));
         for width in [20, 40, 80, 200] {
             let asked = question(&evil, None);

@@ -1,8 +1,8 @@
-//! What is on the terminal: one place that writes to it, in order, whatever thread has something to say.
+//! The terminal: one place that writes to it, in order, from any thread.
 //!
-//! Three things share the terminal: the answer as it streams in, whole lines (calls, notices, the meter), and the line that
-//! says what is waited for, which is gone before anything else is written. While a line is being read, the editor owns
-//! the terminal, and whole lines go through its printer, above what is being typed.
+//! Three things share the terminal: the streaming answer, complete lines (calls, notices, the meter), and the status line
+//! that shows what the chat waits for, which is cleared before anything else is written. While a line is read, the editor
+//! owns the terminal, and complete lines go through its printer, above the input.
 
 use std::io::{self, IsTerminal, Write};
 use std::sync::mpsc::SyncSender;
@@ -14,36 +14,36 @@ use super::plain::is_dumb;
 use super::text::{clean, one_line};
 use crate::style::{QUIET, paint};
 
-/// How often the waiting line moves.
+/// Interval of the status line's animation.
 const TICK: Duration = Duration::from_millis(100);
-/// What is waited for is told after so long.
+/// Delay before the status line appears.
 const PATIENCE: Duration = Duration::from_millis(150);
 const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "⠧", "⠇", "⠏"];
-/// Where the size is not known, a page is this large.
+/// Page size if the terminal's is unknown.
 const WIDTH: usize = 80;
 const HEIGHT: usize = 24;
 
-/// The terminal, or whatever is in its place.
+/// The terminal, or whatever replaces it.
 pub(super) struct Screen {
-    /// Whether a person sees it: then there is a waiting line, and prose is wrapped.
+    /// Whether standard output is a terminal: then there is a status line, and prose is wrapped.
     pub(super) is_terminal: bool,
-    /// Whether it is coloured.
+    /// Whether colours are used.
     pub(super) coloured: bool,
-    /// Whether it can only show text, one line after the other.
+    /// Whether the terminal cannot move the cursor.
     pub(super) is_dumb: bool,
     state: Mutex<State>,
 }
 
 struct State {
     answer: Markdown,
-    /// Whether an answer or a thought is in the middle of its text.
+    /// Kind of text that is being written.
     writing: Writing,
     waiting: Option<Waiting>,
-    /// Takes whole lines while a line is being read.
+    /// Receives complete lines while a line is read.
     printer: Option<SyncSender<String>>,
-    /// Words that came while a line was being read, until their line is whole.
+    /// Text that arrived while a line was read, until its line is complete.
     above: String,
-    /// Whether the last line is empty or the first.
+    /// Whether the output is at its start or after an empty line.
     is_spaced: bool,
 }
 
@@ -62,7 +62,7 @@ struct Waiting {
 }
 
 impl Screen {
-    /// Standard output as it is.
+    /// Creates the screen for standard output.
     pub(super) fn new() -> Arc<Screen> {
         let stdout = io::stdout();
         let coloured = anstream::AutoStream::choice(&stdout) != anstream::ColorChoice::Never;
@@ -79,25 +79,25 @@ impl Screen {
         let screen = Arc::new(Screen { is_terminal, coloured, is_dumb, state: Mutex::new(state) });
         if is_terminal && !is_dumb {
             let weak = Arc::downgrade(&screen);
-            // Without this thread nothing moves, which is all that would be missing.
+            // Without this thread, only the animation is missing.
             drop(std::thread::Builder::new().name("plimsoll-screen".into()).spawn(move || tick(&weak)));
         }
         screen
     }
 
-    /// How wide the page is now.
+    /// Current width.
     pub(super) fn width(&self) -> usize {
         let known = console::Term::stdout().size_checked().filter(|_| self.is_terminal);
         known.map_or(WIDTH, |(_, columns)| usize::from(columns).max(10))
     }
 
-    /// How high it is now.
+    /// Current height.
     pub(super) fn height(&self) -> usize {
         let known = console::Term::stdout().size_checked().filter(|_| self.is_terminal);
         known.map_or(HEIGHT, |(rows, _)| usize::from(rows).max(2))
     }
 
-    /// More of the answer.
+    /// Writes more of the answer.
     pub(super) fn words(&self, delta: &str) {
         let mut state = self.state();
         if state.printer.is_some() {
@@ -109,13 +109,13 @@ impl Screen {
             state.space(self);
             state.writing = Writing::Answer;
         }
-        // A pipe is given the lines as they are; its reader wraps them as it likes.
+        // In a pipe, lines are not wrapped.
         let width = if self.is_terminal { self.width() } else { usize::MAX };
         let text = if self.is_terminal { state.answer.push(delta, width) } else { clean(delta) };
         state.put(&text, self);
     }
 
-    /// More of what the model thinks.
+    /// Writes more of the model's reasoning.
     pub(super) fn thoughts(&self, delta: &str) {
         let mut state = self.state();
         if state.printer.is_some() {
@@ -134,14 +134,14 @@ impl Screen {
         }
     }
 
-    /// The answer is whole, or something else comes.
+    /// Ends the answer, or interrupts it for other output.
     pub(super) fn end_text(&self) {
         let mut state = self.state();
         state.stop_waiting();
         state.end_text(self);
     }
 
-    /// Whole lines, painted already. What comes from models and tools must have been made harmless before.
+    /// Writes complete, painted lines. Text of models and tools must have been escaped before.
     pub(super) fn lines(&self, text: &str) {
         let mut state = self.state();
         if state.printer.is_some() {
@@ -153,7 +153,7 @@ impl Screen {
         state.is_spaced = text.is_empty();
     }
 
-    /// Whole lines with an empty one before them.
+    /// Writes complete lines after an empty one.
     pub(super) fn block(&self, text: &str) {
         {
             let mut state = self.state();
@@ -166,14 +166,14 @@ impl Screen {
         self.lines(text);
     }
 
-    /// What stands before a line that is typed, on a terminal without an editor.
+    /// Writes the prompt, on a terminal without an editor.
     pub(super) fn prompt(&self, text: &str) {
         let mut state = self.state();
         state.end_text(self);
         state.put(text, self);
     }
 
-    /// Something is waited for.
+    /// Shows what the chat waits for.
     pub(super) fn wait(&self, what: &str) {
         let mut state = self.state();
         match &mut state.waiting {
@@ -186,12 +186,12 @@ impl Screen {
         }
     }
 
-    /// Nothing is waited for any more.
+    /// Clears the status line.
     pub(super) fn stop_waiting(&self) {
         self.state().stop_waiting();
     }
 
-    /// A line is being read: whole lines go above it from now on.
+    /// Begins reading a line: complete lines go above it from now on.
     pub(super) fn begin_reading(&self, printer: SyncSender<String>) {
         let mut state = self.state();
         state.stop_waiting();
@@ -199,7 +199,7 @@ impl Screen {
         state.printer = Some(printer);
     }
 
-    /// The line has been read.
+    /// Ends reading a line.
     pub(super) fn end_reading(&self) {
         let mut state = self.state();
         if !state.above.is_empty() {
@@ -229,7 +229,7 @@ impl State {
         }
     }
 
-    /// An empty line, if there is none.
+    /// Writes an empty line, unless there is one.
     fn space(&mut self, screen: &Screen) {
         if !self.is_spaced && screen.is_terminal {
             self.put("\n", screen);
@@ -237,7 +237,7 @@ impl State {
         }
     }
 
-    /// Write what belongs to the conversation.
+    /// Writes text of the conversation.
     fn put(&mut self, text: &str, screen: &Screen) {
         if text.is_empty() {
             return;
@@ -246,7 +246,7 @@ impl State {
         write_to(&mut io::stdout().lock(), text, screen.coloured);
     }
 
-    /// Write what is beside it: to the same terminal, or where a pipe reads the answers, to standard error.
+    /// Writes other text: to the same terminal, or to standard error if the answers go to a pipe.
     fn aside(&mut self, text: &str, screen: &Screen) {
         if screen.is_terminal {
             write_to(&mut io::stdout().lock(), text, screen.coloured);
@@ -257,13 +257,13 @@ impl State {
 
     fn print_above(&mut self, text: &str, screen: &Screen) {
         let text = if screen.coloured { text.to_owned() } else { plain(text) };
-        // A printer that is full is not waited for: the reader may need this very thread to go on.
+        // Does not wait if the printer is full: the reader may need this thread to make progress.
         if let Some(printer) = &self.printer {
             let _ = printer.try_send(text);
         }
     }
 
-    /// What an agent in the background says is printed line by line above the one that is being typed.
+    /// Prints text of a background agent line by line above the input.
     fn words_above(&mut self, delta: &str, screen: &Screen) {
         self.above.push_str(&clean(delta));
         while let Some(end) = self.above.find('\n') {
@@ -291,8 +291,8 @@ impl State {
         }
         waiting.frame = (waiting.frame + 1) % FRAMES.len();
         let time = if seconds > 0 { format!(" {seconds} s") } else { String::new() };
-        let rest = if width < 60 { time } else { format!("{time} · Ctrl-C stops it") };
-        // One column is left free, or terminals go on to the next line.
+        let rest = if width < 60 { time } else { format!("{time} · Ctrl-C to stop") };
+        // The last column stays empty, because terminals would wrap.
         let room = width.saturating_sub(console::measure_text_width(&rest) + 3).max(4);
         let text = format!("{} {}{rest}", FRAMES[waiting.frame], one_line(&waiting.what, room));
         waiting.is_shown = true;
@@ -311,7 +311,7 @@ fn tick(screen: &Weak<Screen>) {
 
 fn write_to(to: &mut impl Write, text: &str, coloured: bool) {
     let bytes = if coloured { text.to_owned() } else { plain(text) };
-    // A terminal that went away ends the chat elsewhere: whatever reads from it is told.
+    // If writing fails, the terminal is gone, which ends the chat elsewhere.
     let _ = to.write_all(bytes.as_bytes()).and_then(|()| to.flush());
 }
 
@@ -326,7 +326,7 @@ mod tests {
     use super::Screen;
 
     #[test]
-    fn what_comes_from_elsewhere_goes_above_the_line_that_is_typed() {
+    fn output_of_other_threads_goes_above_the_line_that_is_typed() {
         let screen = Screen::new();
         let (printer, printed) = sync_channel(2);
         screen.begin_reading(printer);
@@ -338,7 +338,7 @@ mod tests {
         screen.wait("something");
         screen.end_reading();
         assert_eq!(printed.try_recv().unwrap(), "and");
-        // A printer that is full is not waited for.
+        // A full printer does not block.
         let (printer, _printed) = sync_channel(1);
         screen.begin_reading(printer);
         (0..5).for_each(|_| screen.lines("one more"));

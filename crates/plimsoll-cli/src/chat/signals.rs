@@ -1,7 +1,7 @@
-//! Ctrl-C, a request to end, and a terminal that hangs up.
+//! Ctrl-C, termination, and a terminal that hangs up.
 //!
-//! While a line is read Ctrl-C is a key and comes through the editor. While the agent works it is a signal: the first
-//! cancels the turn, a second one quits once that is done, a third quits at once.
+//! While a line is read, Ctrl-C is a key and comes through the editor. While the agent works it is a signal: the first
+//! cancels the turn, a second one quits once the turn has ended, a third quits at once.
 
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,28 +18,28 @@ use tokio_util::sync::CancellationToken;
 use super::pager;
 use crate::interrupt::{INTERRUPTED_CODE, ignores_hang_up, release};
 
-/// Two interrupts within this time are one wish: to quit.
+/// Time within which a second interrupt means to quit.
 const TWICE: Duration = Duration::from_secs(2);
 
-/// So long a turn may take to end once the process was asked to.
+/// Time that a turn has to end after a request to terminate.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What interrupts do.
+/// State of interrupts.
 pub(super) struct Interrupts {
     state: Mutex<State>,
-    /// Ends a line that is being read.
+    /// Interrupts the line that is being read.
     pub(super) break_reading: Arc<AtomicBool>,
-    /// Whether the chat is to end.
+    /// Whether the chat is ending.
     pub(super) quits: Arc<AtomicBool>,
-    /// Whether a line that is being read can be broken off; one that comes from a pipe cannot.
+    /// Whether a read can be interrupted; a read from a pipe cannot.
     can_break: bool,
     /// Whether the terminal is gone.
     has_lost_terminal: AtomicBool,
 }
 
-/// What a signal asks for.
+/// Request of a signal.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Wish {
+enum Request {
     /// Stop the turn.
     Stop,
     /// End.
@@ -55,7 +55,7 @@ struct State {
 }
 
 impl Interrupts {
-    /// Take the signals of this process from now on.
+    /// Handles the signals of this process from now on.
     pub(super) fn watch(runtime: &Handle, can_break: bool) -> Arc<Interrupts> {
         let interrupts = Arc::new(Interrupts {
             state: Mutex::default(),
@@ -66,34 +66,34 @@ impl Interrupts {
         });
         if can_break {
             let watched = Arc::clone(&interrupts);
-            // Without this thread a hang-up is known by its signal alone.
+            // Without this thread, only the signal reports a hang-up.
             let watch = move || watch_terminal(&watched);
             drop(std::thread::Builder::new().name("plimsoll-terminal".into()).spawn(watch));
         }
         let _inside = runtime.enter();
         let kinds = [
-            (SignalKind::interrupt(), Wish::Stop),
-            (SignalKind::terminate(), Wish::End),
-            (SignalKind::hangup(), Wish::EndWithoutTerminal),
+            (SignalKind::interrupt(), Request::Stop),
+            (SignalKind::terminate(), Request::End),
+            (SignalKind::hangup(), Request::EndWithoutTerminal),
         ];
-        for (kind, wish) in kinds {
-            if wish == Wish::EndWithoutTerminal && ignores_hang_up() {
-                // A terminal that is gone still ends the chat: there is nothing more to be read from it.
+        for (kind, request) in kinds {
+            if request == Request::EndWithoutTerminal && ignores_hang_up() {
+                // A lost terminal still ends the chat, because there is no more input.
                 continue;
             }
-            // Where a signal cannot be taken, it does what it always does: the store is whole at any time.
+            // Without a handler the signal has its default effect, which is safe: the store is always consistent.
             let Ok(mut signals) = signal(kind) else { continue };
             let interrupts = Arc::clone(&interrupts);
             runtime.spawn(async move {
                 while signals.recv().await.is_some() {
-                    interrupts.interrupt(wish);
+                    interrupts.interrupt(request);
                 }
             });
         }
         interrupts
     }
 
-    /// A turn begins: the next interrupt cancels it.
+    /// Begins a turn: the next interrupt cancels it.
     pub(super) fn begin_turn(&self) -> CancellationToken {
         let cancel = CancellationToken::new();
         self.state().turn = Some(cancel.clone());
@@ -103,12 +103,12 @@ impl Interrupts {
         cancel
     }
 
-    /// The turn is over.
+    /// Ends the turn.
     pub(super) fn end_turn(&self) {
         self.state().turn = None;
     }
 
-    /// Cancel the turn, as Ctrl-C does.
+    /// Cancels the turn, as Ctrl-C does.
     pub(super) fn cancel_turn(&self) {
         let mut state = self.state();
         state.last = Some(Instant::now());
@@ -117,32 +117,32 @@ impl Interrupts {
         }
     }
 
-    /// Whether the chat is to end.
+    /// Whether the chat is ending.
     pub(super) fn quits(&self) -> bool {
         self.quits.load(Ordering::Acquire)
     }
 
-    /// Whether the terminal is gone, so that nothing can be read any more.
+    /// Whether the terminal is gone, so that nothing can be read.
     pub(super) fn has_lost_terminal(&self) -> bool {
         self.has_lost_terminal.load(Ordering::Acquire)
     }
 
-    /// Ctrl-C was pressed at an empty prompt; says whether it was pressed just before, too.
+    /// Records Ctrl-C at an empty prompt; returns whether it was pressed just before, too.
     pub(super) fn pressed_twice(&self) -> bool {
         let now = Instant::now();
         let last = self.state().last.replace(now);
         last.is_some_and(|last| now.duration_since(last) < TWICE)
     }
 
-    /// Ctrl-C has cleared a line, which is a wish of its own.
+    /// Forgets the last Ctrl-C, which only cleared a line.
     pub(super) fn forget_press(&self) {
         self.state().last = None;
     }
 
-    fn interrupt(&self, wish: Wish) {
-        // A hang-up is told by a signal, by the shell that passes it on, and by the terminal itself. It is one wish: taken
-        // for a second one, it would cut off the turn that is being ended.
-        if wish == Wish::EndWithoutTerminal && self.has_lost_terminal.swap(true, Ordering::AcqRel) {
+    fn interrupt(&self, request: Request) {
+        // A hang-up arrives as a signal, from the shell and from the terminal itself. It counts once: a second request
+        // would cut off the turn that is being ended.
+        if request == Request::EndWithoutTerminal && self.has_lost_terminal.swap(true, Ordering::AcqRel) {
             return;
         }
         let mut state = self.state();
@@ -153,16 +153,16 @@ impl Interrupts {
             turn.cancel();
         }
         drop(state);
-        if wish == Wish::Stop && !was_cancelled {
+        if request == Request::Stop && !was_cancelled {
             return;
         }
-        // A line that is read from a terminal that is gone never comes, and the editor would ask for it without end.
-        let is_lost = is_reading && (!self.can_break || wish == Wish::EndWithoutTerminal);
+        // A read from a lost terminal never returns, and the editor would retry it forever.
+        let is_lost = is_reading && (!self.can_break || request == Request::EndWithoutTerminal);
         if self.quits.swap(true, Ordering::AcqRel) || is_lost {
             quit_now();
         }
-        if wish != Wish::Stop {
-            // Whatever keeps the turn from ending, a process that was asked to end does.
+        if request != Request::Stop {
+            // The process ends even if the turn does not.
             std::thread::spawn(|| {
                 std::thread::sleep(GRACE);
                 quit_now();
@@ -176,8 +176,8 @@ impl Interrupts {
     }
 }
 
-/// Wait until the terminal hangs up. The kernel sends a signal for that only to processes that have it as their controlling
-/// terminal. Others are told by the end of their input, which the editor's library reads again and again without end.
+/// Waits until the terminal hangs up. The kernel only signals processes that have it as their controlling terminal. Others
+/// see the end of their input, which the editor's library would read forever.
 fn watch_terminal(interrupts: &Interrupts) {
     let stdin = io::stdin();
     loop {
@@ -185,35 +185,34 @@ fn watch_terminal(interrupts: &Interrupts) {
         match poll(&mut watched, None) {
             Err(Errno::INTR) => {}
             Ok(_) if watched[0].revents().contains(PollFlags::HUP) => {
-                return interrupts.interrupt(Wish::EndWithoutTerminal);
+                return interrupts.interrupt(Request::EndWithoutTerminal);
             }
-            // A terminal that cannot be watched.
+            // The terminal cannot be watched.
             Ok(_) | Err(_) => return,
         }
     }
 }
 
-/// End the process: the terminal as it was, sessions given back.
+/// Ends the process, restoring the terminal and releasing sessions.
 pub(super) fn quit_now() -> ! {
     restore();
     release();
     std::process::exit(i32::from(INTERRUPTED_CODE));
 }
 
-/// The terminal as it was before the chat.
+/// Modes of the terminal before the chat.
 static BEFORE: Mutex<Option<Termios>> = Mutex::new(None);
 
-/// A terminal that does not show what is typed while the agent works; what is typed waits for the next prompt. Dropping
-/// it gives the terminal back.
+/// Turns off echo while the agent works; typed text waits for the next prompt. Dropping it restores the terminal.
 pub(super) struct QuietTerminal;
 
 impl QuietTerminal {
     pub(super) fn enter() -> QuietTerminal {
-        // A terminal that cannot be told shows keys in the middle of answers, which is all that happens.
+        // If this fails, typed keys appear within answers, and nothing else happens.
         if let Ok(before) = termios::tcgetattr(io::stdin()) {
             let mut quiet = before.clone();
             quiet.local_modes -= LocalModes::ECHO | LocalModes::ICANON;
-            // Enter stays what it is for the editor; as a newline it would begin a new line of the prompt.
+            // Enter must stay a carriage return for the editor; as a newline it would add a line to the prompt.
             quiet.input_modes -= InputModes::ICRNL;
             let _ = termios::tcsetattr(io::stdin(), OptionalActions::Now, &quiet);
             *BEFORE.lock().unwrap_or_else(PoisonError::into_inner) = Some(before);
@@ -232,7 +231,7 @@ fn restore() {
     pager::leave();
     if let Some(before) = BEFORE.lock().unwrap_or_else(PoisonError::into_inner).take() {
         let _ = termios::tcsetattr(io::stdin(), OptionalActions::Now, &before);
-        // The line of what is waited for, and brackets around what is pasted.
+        // Clears the status line and turns off bracketed paste.
         let _ = io::stdout().write_all(b"\r\x1b[K\x1b[?2004l");
         let _ = io::stdout().flush();
     }

@@ -1,18 +1,18 @@
-//! Tables of Markdown, with their columns under each other.
+//! Markdown tables with aligned columns.
 //!
-//! How wide a column is, only its last row tells, so rows are kept until the table has ended. It is the one thing in an
-//! answer that is not shown as it comes.
+//! The width of a column depends on its last row, so rows are held back until the table has ended. Tables are the only
+//! part of an answer that does not stream.
 
 use anstyle::Style;
 use console::{Alignment, measure_text_width, pad_str};
 
 use crate::style::{QUIET, paint};
 
-/// What stands between two columns.
+/// Space between two columns.
 const GAP: &str = "  ";
 
-/// Rows of a table on a page of this width, painted; none if they are no table, or one that is too wide. `cell` paints what
-/// is in a cell.
+/// Formats rows as a painted table for a page of this width; `None` if they are not a table, or it is too wide. `cell`
+/// paints the text of a cell.
 pub(super) fn render(
     rows: &[String],
     page: usize,
@@ -28,7 +28,7 @@ pub(super) fn render(
     }
     let plain = |row: &String| split(row).iter().map(|text| cell(text, Style::new())).collect::<Vec<_>>();
     let rest: Vec<Vec<String>> = rest.iter().map(plain).collect();
-    // What has no column would be left out.
+    // A cell without a column would be dropped.
     if rest.iter().any(|row| row.len() > sides.len()) {
         return None;
     }
@@ -36,7 +36,7 @@ pub(super) fn render(
     let width = |at: usize| all().filter_map(|row| row.get(at)).map(|cell| measure_text_width(cell)).max();
     let widths: Vec<usize> = (0..sides.len()).map(|at| width(at).unwrap_or(0).max(1)).collect();
     let gaps = GAP.len() * sides.len().saturating_sub(1);
-    // The last column of the terminal is left free, or it goes on to the next line.
+    // The last column of the terminal stays empty, because terminals would wrap.
     if indent.len() + widths.iter().sum::<usize>() + gaps >= page {
         return None;
     }
@@ -53,7 +53,7 @@ pub(super) fn render(
     Some(lines)
 }
 
-/// The cells of a row.
+/// Splits a row into cells.
 fn split(row: &str) -> Vec<String> {
     let row = row.trim();
     let row = row.strip_prefix('|').unwrap_or(row);
@@ -68,14 +68,14 @@ fn split(row: &str) -> Vec<String> {
             (_, None) => {}
         }
     }
-    // A bar at the end ends the last cell.
+    // A bar at the end closes the last cell.
     if cells.len() > 1 && cells.last().is_some_and(|cell| cell.trim().is_empty()) {
         cells.pop();
     }
     cells.iter().map(|cell| cell.trim().to_owned()).collect()
 }
 
-/// On which side the cells of a column stand, as the line under the heading says; none if that is no such line.
+/// Parses the alignment of a column from the line below the heading; `None` if it is not such a line.
 fn side(cell: &str) -> Option<Alignment> {
     let (left, right) = (cell.starts_with(':'), cell.ends_with(':'));
     let bars = cell.trim_matches(':');

@@ -1,4 +1,4 @@
-//! Background tasks in the chat: how many are at work, `/tasks`, and going on when one has ended.
+//! Background tasks in the chat: the number of running ones, `/tasks`, and continuing when one has ended.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
@@ -13,28 +13,28 @@ use tokio::task::JoinHandle;
 use super::editor::Wake;
 use super::question::AskingTask;
 use super::text::one_line;
-use super::{Chat, words};
+use super::{Chat, messages};
 use crate::output::counted;
 use crate::run::TASKS_STOP;
 use crate::tasks::{page, table};
 use crate::when;
 
-/// Tasks that end together are answered together, and their ends are told before.
+/// Time to wait for further tasks to end, so that they are answered together.
 const GATHER: Duration = Duration::from_millis(300);
-/// How often it is looked again whether a person has stopped typing.
+/// Interval at which the chat checks whether the user has stopped typing.
 const LOOK: Duration = Duration::from_secs(1);
-/// So much of the line that says what is at work is shown.
+/// Maximum width of the status of running tasks.
 const STATUS: usize = 44;
-/// How the kinds of notes begin that a conversation takes in.
+/// Prefix of the kinds of notes about tasks.
 const TASK_NOTES: &str = "task.";
 
-/// The tasks of this chat that are at work, by what they are about.
+/// Running tasks of this chat with their descriptions.
 #[derive(Default)]
 pub(super) struct ActiveTasks(Mutex<BTreeMap<SessionId, String>>);
 
 impl ActiveTasks {
-    /// Keep count.
-    pub(super) fn take(&self, event: &Event) {
+    /// Updates the tasks from an event.
+    pub(super) fn update(&self, event: &Event) {
         let mut tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         match event {
             Event::TaskLaunched { task, description, .. } => {
@@ -47,30 +47,30 @@ impl ActiveTasks {
         }
     }
 
-    /// The task whose session asks something; none if it is no task.
+    /// Returns the task whose session asks; `None` if it is not a task.
     pub(super) fn asking(&self, session: &SessionId) -> Option<AskingTask> {
         let tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let description = tasks.get(session)?.clone();
         Some(AskingTask { id: short_id(session, tasks.keys()), description })
     }
 
-    /// What is at work, in a few words; nothing where nothing is.
+    /// Describes the running tasks in a few words; empty if there are none.
     pub(super) fn status(&self) -> String {
         let tasks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if tasks.is_empty() {
             return String::new();
         }
         let about: Vec<&str> = tasks.values().map(String::as_str).collect();
-        one_line(&format!("{} at work: {}", counted(tasks.len(), "task"), about.join(", ")), STATUS)
+        one_line(&format!("{} running: {}", counted(tasks.len(), "task"), about.join(", ")), STATUS)
     }
 }
 
 impl Chat<'_> {
-    /// List the tasks of this session, show one, or cancel one.
+    /// Lists the tasks of this session, shows one, or cancels one.
     pub(super) fn tasks(&mut self, input: &str) -> Result<(), HostError> {
         let session = self.require()?.session().clone();
         let all = self.runtime.block_on(async {
-            // A task of another process may have lost it.
+            // Another process that ran one of the tasks may have died.
             self.board.reconcile(Some(&session)).await?;
             self.board.tasks(None).await
         })?;
@@ -79,16 +79,16 @@ impl Chat<'_> {
         let find = |id: &str| {
             find_task(&all, id.trim()).map_err(|error| match error {
                 TaskError::NotFound(_) => HostError::usage(HostError::from(error).message())
-                    .hint("`/tasks` lists those of this session"),
+                    .hint("`/tasks` lists the tasks of this session"),
                 other => other.into(),
             })
         };
         match (input.split_once(char::is_whitespace), input) {
             (_, "cancel") => {
-                let error = HostError::usage("say which task is to be cancelled");
-                return Err(error.hint("`/tasks` lists their ids; the beginning of one will do"));
+                let error = HostError::usage("`/tasks cancel` needs a task id");
+                return Err(error.hint("`/tasks` lists ids; a prefix is enough"));
             }
-            (_, "") if own.is_empty() => self.teller.notice(words::NO_TASKS),
+            (_, "") if own.is_empty() => self.events.notice(messages::NO_TASKS),
             (_, "") => {
                 let lines = table(&own, &all, when::now()).lines(self.screen.width().saturating_sub(1));
                 self.screen.block(&lines.join("\n"));
@@ -101,21 +101,21 @@ impl Chat<'_> {
                 let task = self.runtime.block_on(self.board.cancel(&id))?;
                 let what = match was_active && task.status == TaskStatus::Cancelled {
                     true => "cancelled",
-                    false => "dropped the resume that waited",
+                    false => "cancelled the queued resume",
                 };
-                self.teller.notice(&format!("{what}: {}", one_line(&task.data.description, 200)));
+                self.events.notice(&format!("{what}: {}", one_line(&task.data.description, 200)));
             }
             (_, id) => self.screen.block(&page(find(id)?, &all)),
         }
         Ok(())
     }
 
-    /// The agent that talks in a session: a task has its own, with the permissions that its parent bounds.
+    /// Returns the agent for a session: a task has its own, with permissions bounded by its parent.
     pub(super) fn agent_for(&self, agent: Agent, id: &SessionId) -> Result<Agent, HostError> {
         self.runtime.block_on(self.setup.agent_in(&self.board, agent, id))
     }
 
-    /// End the read when a task of the open session has ended and nothing is being typed.
+    /// Interrupts the read when a task of the open session has ended and the user is not typing.
     pub(super) fn wake_for_notes(&self, wake: Wake) -> Option<JoinHandle<()>> {
         let open = self.conversation.as_ref()?;
         let (handle, session) = (open.handle().clone(), open.session().clone());
@@ -124,7 +124,7 @@ impl Chat<'_> {
             let mut changes = board.watch();
             loop {
                 changes.borrow_and_update();
-                // A session that cannot be read is told of by the next turn.
+                // If the session cannot be read, the next turn reports it.
                 let notes = handle.notes(0).await.unwrap_or_default();
                 if notes.iter().any(|note| note.kind.starts_with(TASK_NOTES)) {
                     tokio::time::sleep(GATHER).await;
@@ -136,9 +136,9 @@ impl Chat<'_> {
                 }
                 tokio::select! {
                     changed = changes.changed() => if changed.is_err() { return },
-                    // A task of another process may have lost it, which changes nothing by itself.
+                    // A task whose process died does not change the board by itself.
                     () = tokio::time::sleep(board.look_after_every()) => {
-                        // What fails now is tried again.
+                        // A failure is retried next time.
                         let _ = board.look_after(&session).await;
                     }
                 }
@@ -146,7 +146,7 @@ impl Chat<'_> {
         }))
     }
 
-    /// Let the model answer what tasks have come to.
+    /// Lets the model answer the results of tasks.
     pub(super) fn answer_notes(&mut self) {
         let Some(conversation) = self.conversation.as_mut() else { return };
         let cancel = self.interrupts.begin_turn();
@@ -164,14 +164,14 @@ impl Chat<'_> {
         self.show_meter();
     }
 
-    /// Stop the tasks that this chat runs; they can be resumed.
+    /// Stops the tasks that run in this chat; they can be resumed.
     pub(super) fn stop_tasks(&self) {
         let count = self.board.active_here();
         if count > 0 {
             self.screen.wait("stopping tasks");
             self.runtime.block_on(self.board.close(TASKS_STOP));
             self.screen.end_text();
-            self.teller.notice(&words::tasks_stopped(count));
+            self.events.notice(&messages::tasks_stopped(count));
         }
     }
 }

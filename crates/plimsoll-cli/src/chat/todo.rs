@@ -1,17 +1,17 @@
-//! The agent's list of things to do.
+//! The agent's to-do list.
 
 use plimsoll_agent::{TodoItem, TodoStatus};
 
 use super::text::one_line;
 use crate::style::{HEADING, QUIET, paint};
 
-/// So many columns of an item are shown.
+/// Maximum width of an item.
 const ITEM: usize = 200;
 
-/// The list, an item a line.
+/// Formats the list, one item per line.
 pub(super) fn render(items: &[TodoItem]) -> String {
     let done = items.iter().filter(|item| item.status == TodoStatus::Completed).count();
-    let mut lines = vec![paint(HEADING, &format!("Things to do, {done} of {} done", items.len()))];
+    let mut lines = vec![paint(HEADING, &format!("To do: {done} of {} done", items.len()))];
     for item in items {
         let content = one_line(&item.content, ITEM);
         lines.push(match item.status {
@@ -31,7 +31,7 @@ mod tests {
     use super::render;
 
     #[test]
-    fn the_list_shows_how_far_each_thing_is() {
+    fn the_list_shows_the_status_of_each_item() {
         let item = |content: &str, status| TodoItem { content: content.into(), status };
         let list = [
             item("read", TodoStatus::Completed),
@@ -39,6 +39,6 @@ mod tests {
             item("test", TodoStatus::Pending),
         ];
         let seen = anstream::adapter::strip_str(&render(&list)).to_string();
-        assert_eq!(seen, "Things to do, 1 of 3 done\n  ✓ read\n  › write\\e[2J\n  · test");
+        assert_eq!(seen, "To do: 1 of 3 done\n  ✓ read\n  › write\\e[2J\n  · test");
     }
 }

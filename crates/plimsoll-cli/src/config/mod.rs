@@ -12,8 +12,8 @@ use crate::output::escaped;
 pub(crate) use show::run;
 pub(crate) use trust::{trust, untrust};
 
-/// Where a value comes from, with `~` for the home. A path may be chosen by a checkout, so whatever a terminal would hide or
-/// reorder is escaped.
+/// Formats the origin of a value, with `~` for the home directory. A checkout chooses its path, so characters that a
+/// terminal would hide or reorder are escaped.
 fn short_origin(origin: &Origin, host: &Host) -> String {
     let origin = match origin {
         Origin::File { path, line } => {
@@ -24,7 +24,8 @@ fn short_origin(origin: &Origin, host: &Host) -> String {
     escaped(&origin)
 }
 
-/// A value in full, with everything escaped that a terminal would hide or reorder: it comes from an untrusted file.
+/// Formats a value in full. It comes from an untrusted file, so characters that a terminal would hide or reorder are
+/// escaped.
 fn written(value: &Value) -> String {
     match value {
         Value::String(text) => format!("{text:?}"),

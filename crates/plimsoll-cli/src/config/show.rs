@@ -15,7 +15,7 @@ use crate::args::{ConfigArgs, ConfigCommand};
 use crate::error::{CommandResult, print_error};
 use crate::output::{Holds, Output, Table, escaped, note};
 
-/// Show or check what is set.
+/// Shows or checks the configuration.
 pub(crate) fn run(args: &ConfigArgs, host: &Host, output: &mut Output) -> CommandResult {
     if args.schema {
         let schema = serde_json::to_string_pretty(&Config::schema());
@@ -31,7 +31,7 @@ pub(crate) fn run(args: &ConfigArgs, host: &Host, output: &mut Output) -> Comman
             show(&config, host, output)?;
             host.report_no_effect(&config);
             if let Ok(run) = &config.run {
-                tell_gaps(run);
+                note_unconfined(run);
             }
             if let Err(error) = &config.run {
                 return Err(HostError::from(&**error));
@@ -42,19 +42,19 @@ pub(crate) fn run(args: &ConfigArgs, host: &Host, output: &mut Output) -> Comman
     check(file, args, host, output)
 }
 
-/// Say what commands are not held to here, by configuration or because this system cannot.
-fn tell_gaps(run: &RunConfig) {
+/// Prints a note if commands are not fully confined, by configuration or because the system cannot.
+fn note_unconfined(run: &RunConfig) {
     let sandbox = plimsoll_agent::Sandbox::new(run.sandbox.clone());
     if !sandbox.confinement().is_whole() {
         note(&format!("note: {}", sandbox.confinement()));
     }
 }
 
-/// Whether what is set holds together; the exit code is the answer.
+/// Validates the configuration; the exit code is the result.
 fn check(file: Option<&Path>, args: &ConfigArgs, host: &Host, output: &mut Output) -> CommandResult {
     let config = match file {
         Some(file) => {
-            // A file that is not there has no answer.
+            // A missing file is a usage error, not a negative result.
             std::fs::metadata(file).map_err(|error| {
                 HostError::usage(format!("cannot open `{}`: {}", file.display(), reason(&error)))
             })?;
@@ -66,7 +66,7 @@ fn check(file: Option<&Path>, args: &ConfigArgs, host: &Host, output: &mut Outpu
         host.report_left_out(config, |_| true);
         host.report_no_effect(config);
     }
-    // A run that has nothing to stand on is a mistake of the same kind.
+    // An invalid run section makes the configuration invalid too.
     let config = config.and_then(|config| match &config.run {
         Err(error) => Err(HostError::from(&**error)),
         Ok(_) => Ok(config),
@@ -78,7 +78,7 @@ fn check(file: Option<&Path>, args: &ConfigArgs, host: &Host, output: &mut Outpu
     match config {
         Ok(config) => {
             if !output.json {
-                note(&format!("policy `{}` is consistent", config.policy.name));
+                note(&format!("configuration is valid; policy `{}`", config.policy.name));
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -138,7 +138,7 @@ fn show(config: &Config, host: &Host, output: &mut Output) -> Result<(), HostErr
     Ok(())
 }
 
-/// What is set about a run; nothing where that part of the configuration cannot be used.
+/// Settings for runs; empty if that part of the configuration is invalid.
 fn run_fields(config: &Config) -> &[RunField] {
     config.run.as_ref().map_or(&[], RunConfig::fields)
 }
@@ -150,12 +150,12 @@ fn why(left_out: &LeftOut) -> &'static str {
     }
 }
 
-/// The values of [`STORE_FIELDS`] for people.
+/// Formats the values of [`STORE_FIELDS`].
 fn shown_store(store: &StoreSettings, host: &Host) -> [String; 4] {
     let path = store.path.as_deref().map(|path| host.short(path));
     let bytes = store.retention.most_bytes.map(|bytes| bytes.to_string());
     [
-        path.unwrap_or_else(|| "nowhere".to_owned()),
+        path.unwrap_or_else(|| "none".to_owned()),
         durability(store.durability).to_owned(),
         store.retention.age.map_or_else(|| "any".to_owned(), age),
         bytes.unwrap_or_else(|| "any".to_owned()),
@@ -169,14 +169,14 @@ fn durability(durability: Durability) -> &'static str {
     }
 }
 
-/// An age in the largest unit that does not round it, days at most.
+/// Formats an age in its largest whole unit, up to days.
 fn age(age: Millis) -> String {
     let units = [('d', 86_400_000), ('h', 3_600_000), ('m', 60_000), ('s', 1_000)];
     let whole = units.iter().find(|(_, millis)| age.0.is_multiple_of(*millis));
     whole.map_or_else(|| format!("{} ms", age.0), |(unit, millis)| format!("{}{unit}", age.0 / millis))
 }
 
-/// A value as it would be written in a file; texts without their quotes.
+/// Formats a value as in a configuration file, without quotes around strings.
 fn shown(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -193,7 +193,7 @@ mod tests {
     use super::age;
 
     #[test]
-    fn ages_are_told_in_the_largest_whole_unit() {
+    fn ages_are_shown_in_the_largest_whole_unit() {
         let ages = [604_800_000, 5_400_000, 7_200_000, 5_000, 5_001].map(|millis| age(Millis(millis)));
         assert_eq!(ages, ["7d", "90m", "2h", "5s", "5001 ms"]);
     }

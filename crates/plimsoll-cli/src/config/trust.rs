@@ -12,13 +12,13 @@ use crate::args::TrustArgs;
 use crate::error::CommandResult;
 use crate::output::{Holds, Output, Table, escaped, note};
 
-/// Show what a project's file would set beyond what is harmless, and let it.
+/// Shows the settings of a project's files that need trust, and records trust in them.
 pub(crate) fn trust(args: &TrustArgs, host: &Host, output: &mut Output) -> CommandResult {
     if args.list {
         return list(host, output);
     }
     let file = project_file(args.directory.as_deref(), host)?;
-    // What is recorded is what was shown: the files are read once, and their hashes are of what was read.
+    // The files are read once: the hashes that are recorded belong to the content that was shown.
     let review = Project::read(&file)?.review(&host.env)?;
     if !output.json {
         for setting in &review.settings {
@@ -42,19 +42,19 @@ pub(crate) fn trust(args: &TrustArgs, host: &Host, output: &mut Output) -> Comma
     }
     let word = shell_word(&review.directory, &host.env);
     note(&if review.settings.is_empty() {
-        format!("nothing in `{}` needs trust; it takes effect as it is", host.short(&file))
+        format!("nothing in `{}` needs trust; its settings already apply", host.short(&file))
     } else if args.dry_run {
-        format!("would take effect after `plimsoll trust {word}`; nothing was recorded")
+        format!("run `plimsoll trust {word}` to apply these settings; nothing was recorded")
     } else {
         format!(
-            "trusted `{}`: this takes effect until a file changes, or `plimsoll untrust {word}`",
+            "trusted `{}` until a file changes; `plimsoll untrust {word}` revokes it",
             host.short(&review.directory)
         )
     });
     Ok(ExitCode::SUCCESS)
 }
 
-/// Let a project's file set nothing but what is harmless.
+/// Revokes trust in a project's files.
 pub(crate) fn untrust(directory: Option<&Path>, host: &Host, output: &mut Output) -> CommandResult {
     let named = match directory {
         Some(directory) => Project::folder_of(&host.env.directory.join(directory)).to_owned(),
@@ -63,7 +63,7 @@ pub(crate) fn untrust(directory: Option<&Path>, host: &Host, output: &mut Output
             None => host.env.directory.clone(),
         },
     };
-    // A directory that is gone is still on record under the path it had.
+    // The ledger still has a deleted directory under its canonical path.
     let canonical = named.canonicalize().unwrap_or(named);
     let was_trusted = Ledger::revoke(&host.env, &canonical)?;
     if output.json {
@@ -72,10 +72,10 @@ pub(crate) fn untrust(directory: Option<&Path>, host: &Host, output: &mut Output
     }
     let shown = host.short(&canonical);
     if !was_trusted {
-        return Err(HostError::negative(format!("`{shown}` was not trusted"))
-            .hint("`plimsoll trust --list` lists what is"));
+        return Err(HostError::negative(format!("`{shown}` is not trusted"))
+            .hint("run `plimsoll trust --list` to list trusted projects"));
     }
-    note(&format!("`{shown}` is not trusted any more"));
+    note(&format!("revoked trust in `{shown}`"));
     Ok(ExitCode::SUCCESS)
 }
 
@@ -83,8 +83,8 @@ fn list(host: &Host, output: &mut Output) -> CommandResult {
     let ledger = Ledger::read(&host.env)?;
     let state = |directory: &Path| match Project::file_in(directory).map(|file| Project::read(&file)) {
         Some(Ok(project)) if project.distrust(&ledger, &host.env).is_none() => "trusted",
-        Some(_) => "changed since, not trusted",
-        None => "gone",
+        Some(_) => "changed, no longer trusted",
+        None => "deleted",
     };
     let projects = ledger.projects();
     if output.json {
@@ -95,7 +95,7 @@ fn list(host: &Host, output: &mut Output) -> CommandResult {
         return Ok(ExitCode::SUCCESS);
     }
     if projects.is_empty() {
-        note("nothing is trusted");
+        note("no trusted projects");
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::of([("DIRECTORY", Holds::Names), ("STATE", Holds::Names)]);
@@ -106,25 +106,21 @@ fn list(host: &Host, output: &mut Output) -> CommandResult {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The file of a directory that was named, or the nearest upwards if none was.
+/// Returns the file of the given directory, or the nearest one at or above the current directory.
 fn project_file(directory: Option<&Path>, host: &Host) -> Result<PathBuf, HostError> {
     let Some(directory) = directory else {
         return Project::nearest_file(&host.env.directory).ok_or_else(|| {
             let here = host.short(&host.env.directory);
-            HostError::usage(format!(
-                "there is no `plimsoll.toml` or `opencode.json` in `{here}` or above it"
-            ))
+            HostError::usage(format!("no `plimsoll.toml` or `opencode.json` in `{here}` or above it"))
         });
     };
     let folder = Project::folder_of(&host.env.directory.join(directory)).to_owned();
     let folder = folder.canonicalize().unwrap_or(folder);
     Project::file_in(&folder).ok_or_else(|| {
-        let error = HostError::usage(format!(
-            "there is no `plimsoll.toml` or `opencode.json` in `{}`",
-            host.short(&folder)
-        ));
+        let error =
+            HostError::usage(format!("no `plimsoll.toml` or `opencode.json` in `{}`", host.short(&folder)));
         match Project::nearest_file(&folder) {
-            Some(above) => error.hint(format!("`{}` is the nearest above it", host.short(&above))),
+            Some(above) => error.hint(format!("the nearest one above is `{}`", host.short(&above))),
             None => error,
         }
     })

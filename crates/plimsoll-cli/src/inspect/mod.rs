@@ -1,4 +1,4 @@
-//! `plimsoll inspect`: what is in a session's window, what of it was recorded, and where its tokens go.
+//! `plimsoll inspect`: what fills a session's window, and what was recorded.
 
 mod render;
 
@@ -13,7 +13,7 @@ use crate::args::{InputArgs, InspectArgs};
 use crate::error::CommandResult;
 use crate::output::Output;
 
-/// Shows what is in the window of a session.
+/// Shows the contents of a session's window.
 pub(crate) fn run(args: &InspectArgs, host: &Host, output: &mut Output) -> CommandResult {
     let config = host.config(&args.input.policy.flags())?;
     let inspected = host.inspect(args.input.spec(), &config)?;
@@ -27,7 +27,7 @@ pub(crate) fn run(args: &InspectArgs, host: &Host, output: &mut Output) -> Comma
     Ok(ExitCode::SUCCESS)
 }
 
-/// The arguments that named a session, to be typed again; `None` if it was found by its directory or piped.
+/// Returns the arguments that named the session, for suggested commands; `None` if it was found by its directory or piped.
 fn named(args: &InputArgs) -> Option<String> {
     let file = args.file.as_deref().filter(|file| *file != Path::new("-")).map(quoted);
     let id = args.session.as_ref().map(|id| format!("--session {}", quoted(Path::new(id))));

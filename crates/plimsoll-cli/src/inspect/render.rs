@@ -1,4 +1,4 @@
-//! An inspection for people, as wide as their terminal.
+//! Rendering of an inspection at the width of the terminal.
 
 use plimsoll::Tokens;
 use plimsoll_host::{InspectedSession, WindowSource, dollars};
@@ -7,27 +7,27 @@ use plimsoll_session::{Item, MeasuredBy, Rebuilt, Repeated, Share, Turn};
 use crate::output::{counted, percent, percents, printable};
 use crate::wrap::wrapped;
 
-/// From this share on, the difference between what was recorded and what was rebuilt is told.
+/// Minimum relative difference between recorded and rebuilt request size that is reported.
 const GAP: f64 = 1.0 / 3.0;
-/// The title over turns, which are told by their prompts.
+/// Title of the list of turns, whose rows are prompts.
 const TURNS: &str = "By turn";
-/// So many records beside the session may explain a gap.
+/// Minimum number of unused records that may explain a gap.
 const MANY: u64 = 10;
-/// From this width on, longer lists are shown.
+/// Minimum width for longer lists.
 const WIDE: usize = 120;
 
-/// What a page depends on.
+/// An inspection and how to show it.
 pub(super) struct Page<'a> {
     pub(super) inspected: &'a InspectedSession,
     pub(super) width: usize,
-    /// Whether the log is shown beside the window.
+    /// Whether the log is shown in addition to the window.
     pub(super) log: bool,
-    /// How the session was named, for commands that are advised.
+    /// Arguments that named the session, for suggested commands.
     pub(super) session: Option<String>,
 }
 
 impl Page<'_> {
-    /// All of it.
+    /// Renders the page.
     pub(super) fn render(&self) -> String {
         let report = &self.inspected.report;
         let mut out = self.heading();
@@ -52,25 +52,25 @@ impl Page<'_> {
 
     fn heading(&self) -> String {
         let InspectedSession { recorded, report, .. } = self.inspected;
-        // A replay is priced as the model that answered most, which need not be the last one.
+        // A replay is priced as the model with most responses, which need not be the last one.
         let source = self.inspected;
         let model = source.model.as_ref().map(|last| match &recorded.model {
             Some(most) if most != last => format!("{last}, mostly {most}"),
             _ => last.clone(),
         });
         let said = [Some(&source.format), model.as_ref(), source.session.as_ref(), source.title.as_ref()];
-        let said: Vec<String> = said.into_iter().flatten().map(|text| printable(text)).collect();
-        let mut out = format!("{}\n", cut_end(&said.join(" · "), self.width));
-        let mut tell = |line: String| out.push_str(&wrapped(&line, self.width));
+        let parts: Vec<String> = said.into_iter().flatten().map(|text| printable(text)).collect();
+        let mut out = format!("{}\n", cut_end(&parts.join(" · "), self.width));
+        let mut push = |line: String| out.push_str(&wrapped(&line, self.width));
         let context = self.inspected.context;
-        tell(report.fullness(self.inspected.context_source == WindowSource::LargestRequest));
+        push(report.fullness(self.inspected.context_source == WindowSource::LargestRequest));
         let known = self.inspected.context_source.words();
-        tell(match report.measured {
+        push(match report.measured {
             MeasuredBy::Usage => {
-                format!("measured by recorded usage, in a window of {context} ({known})")
+                format!("measured by recorded usage; window of {context} ({known})")
             }
             _ => format!(
-                "estimated by characters over four, as no usage is recorded, in a window of {context} ({known})"
+                "estimated at 4 characters per token, because no usage is recorded; window of {context} ({known})"
             ),
         });
         if recorded.responses > 0 {
@@ -78,12 +78,12 @@ impl Page<'_> {
             line += &recorded.cost.map_or_else(String::new, |cost| format!(", {}", dollars(cost, 2)));
             match (recorded.unpriced, recorded.cost) {
                 (0, _) => {}
-                (_, None) => line += ", no price is known for the model",
+                (_, None) => line += ", price of the model unknown",
                 (unpriced, Some(_)) => line += &format!(" ({unpriced} of them at an unknown price)"),
             }
-            tell(line);
+            push(line);
             let written = recorded.cache_write;
-            tell(format!(
+            push(format!(
                 "  {} input, {} cache reads, {written} cache writes, {} output",
                 recorded.input, recorded.cache_read, recorded.output
             ));
@@ -94,39 +94,39 @@ impl Page<'_> {
         };
         let log =
             format!("{}, {} tokens", counted(report.messages, "message"), report.tokens.unwrap_or_default());
-        tell(format!("log: {log}{compacted}"));
+        push(format!("log: {log}{compacted}"));
         let gap = report.rebuilt.filter(|rebuilt| rebuilt.gap.abs() > GAP);
-        gap.into_iter().for_each(|rebuilt| tell(self.why(&rebuilt)));
+        gap.into_iter().for_each(|rebuilt| push(self.gap_note(&rebuilt)));
         out
     }
 
-    /// What a gap between the recorded and the rebuilt request may come from.
-    fn why(&self, rebuilt: &Rebuilt) -> String {
+    /// Explains a gap between the recorded and the rebuilt request.
+    fn gap_note(&self, rebuilt: &Rebuilt) -> String {
         let Rebuilt { recorded, tokens, .. } = rebuilt;
         let compared = format!(
-            "note: the last request was recorded with {recorded} tokens; rebuilt from this file it has {tokens}."
+            "note: the last request was recorded with {recorded} tokens, but rebuilt from this file it has {tokens}."
         );
         let unused = &self.inspected.unused;
         let branches: u64 =
             unused.iter().filter(|(kind, _)| kind.contains("another")).map(|(_, count)| count).sum();
         let why = match (rebuilt.gap > 0.0, branches) {
             (true, 0..MANY) => {
-                "Something was sent that the file does not show: files that the host attached again after a compaction, \
-                 results of web searches, or messages that are missing here."
+                "The request contained something that the file does not: files attached again after a compaction, results of \
+                 web searches, or missing messages."
                     .to_owned()
             }
             (true, count) => format!(
-                "Something was sent that is not counted here: {count} records are on other branches or of other \
-                 sessions, and some may belong here."
+                "The request contained something that is not counted here: {count} records belong to other branches or \
+                 sessions, and some may have been part of it."
             ),
-            (false, _) => "Less was sent than the file shows: the host may have cleared or summarised older messages \
+            (false, _) => "The request contained less than the file: the agent may have cleared or summarised older messages \
                            without recording it."
                 .to_owned(),
         };
         format!("{compared} {why}")
     }
 
-    /// How many rows a list has.
+    /// Maximum number of rows of a list.
     fn most(&self) -> usize {
         if self.width >= WIDE { 20 } else { 10 }
     }
@@ -146,7 +146,11 @@ impl Page<'_> {
         for (Share { name, count, tokens, .. }, percent) in rows.iter().zip(percents).take(self.most()) {
             let tokens = tokens.to_string();
             let filled = "█".repeat((percent as usize * bar).div_ceil(100).min(bar));
-            let name = if title == TURNS { cut_end(&printable(name), room) } else { cut_middle(name, room) };
+            let name = match name.as_str() {
+                "0" if title == TURNS => "before the first turn".to_owned(),
+                turn if title == TURNS => cut_end(&printable(turn), room),
+                other => cut_middle(other, room),
+            };
             out.push_str(&format!("  {tokens:>9}  {percent:>3} %  {filled:<bar$} {count:>5} × {name}\n"));
         }
     }
@@ -180,9 +184,9 @@ impl Page<'_> {
             let room = self.width.saturating_sub(3 + after.chars().count());
             out.push_str(&format!("  `{}{after}\n", cut_middle(name, room)));
         }
-        // A prune by the policy takes what is old, whether it was read again or not, and `--keep` counts reads of any lines.
+        // A prune by the policy selects by age, whether an output was read again or not, and `--keep` counts reads of any lines.
         let session = self.session.as_ref().map(|session| format!(" {session}")).unwrap_or_default();
-        let advice = format!("  `plimsoll prune --repeated{session}` clears what a later read shows again");
+        let advice = format!("  `plimsoll prune --repeated{session}` clears reads that a later read repeats");
         out.push_str(&wrapped(&advice, self.width));
     }
 
@@ -212,7 +216,7 @@ fn times(count: u64) -> String {
     }
 }
 
-/// A number that is easy to say.
+/// Formats a token count in thousands.
 fn thousands(tokens: Tokens) -> String {
     match tokens.0 {
         0..1_000 => tokens.to_string(),
@@ -220,7 +224,7 @@ fn thousands(tokens: Tokens) -> String {
     }
 }
 
-/// A name that fits its column: of a long path both ends tell most.
+/// Shortens a name to a column by cutting its middle: both ends of a long path identify it.
 pub(crate) fn cut_middle(name: &str, most: usize) -> String {
     let name = printable(name);
     let letters: Vec<char> = name.chars().collect();
@@ -233,12 +237,12 @@ pub(crate) fn cut_middle(name: &str, most: usize) -> String {
     cut_end(&cut, most)
 }
 
-/// Words that fit their column: of a sentence the beginning tells most.
+/// Shortens text to a column by cutting its end.
 fn cut_end(words: &str, most: usize) -> String {
     console::truncate_str(words, most, "…").into_owned()
 }
 
-/// At most so many turns, evenly spread, the last among them.
+/// At most `most` turns, evenly spaced, including the last.
 fn sampled(turns: &[Turn], most: usize) -> impl Iterator<Item = &Turn> {
     let step = turns.len().div_ceil(most).max(1);
     turns

@@ -1,4 +1,4 @@
-//! `plimsoll mcp`: what has left a window, for agents of other tools, over the Model Context Protocol.
+//! `plimsoll mcp`: content that left a window, for agents of other tools, over the Model Context Protocol.
 
 mod lines;
 
@@ -22,7 +22,7 @@ use lines::Lines;
 
 /// Serves on standard input and output until the client closes them.
 pub(crate) fn run(args: &McpArgs, host: &Host) -> CommandResult {
-    // A client shows a server that does not start; an error of every call only the model would see.
+    // Clients show that a server failed to start; an error of each call would only be seen by the model.
     if let Some(id) = &args.session {
         host.check_mcp_session(id)?;
     }
@@ -35,14 +35,14 @@ pub(crate) fn run(args: &McpArgs, host: &Host) -> CommandResult {
         let lines = Lines::between(tokio::io::stdin(), tokio::io::stdout());
         let served = match server.serve(lines.streams).await {
             Ok(service) => service.waiting().await.map(drop).map_err(|error| failed(&error)),
-            // A client that goes away before it has said what it wants has not been failed.
+            // A client that disconnects before initialising is not a failure.
             Err(rmcp::service::ServerInitializeError::ConnectionClosed(_)) => Ok(()),
             Err(error) => Err(failed(&error)),
         };
         let _ = lines.written.await;
         served
     });
-    // Reading standard input blocks a thread that cannot be ended; it is not waited for.
+    // Reading standard input blocks a thread that cannot be stopped, so do not wait for it.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)
 }
@@ -93,7 +93,7 @@ impl ServerHandler for Server {
             }
             Ok(Err(McpRefusal::Invalid(problem))) => Err(ErrorData::invalid_params(problem, None)),
             Ok(Err(McpRefusal::Failed(problem))) => Err(ErrorData::internal_error(problem, None)),
-            Err(_) => Err(ErrorData::internal_error("the call broke off", None)),
+            Err(_) => Err(ErrorData::internal_error("the call failed unexpectedly", None)),
         }
     }
 }

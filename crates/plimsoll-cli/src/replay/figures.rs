@@ -1,13 +1,13 @@
-//! Figures of a replay as people read them.
+//! Formatting of a replay's figures.
 
 use plimsoll::Tokens;
 use plimsoll_replay::{AgainstNone, CostParts, Medians, Report, Share};
 
 /// A figure of a policy.
 pub(super) struct Figure {
-    /// What stands over its column.
+    /// Heading of its column.
     pub(super) heading: &'static str,
-    /// What a row says.
+    /// Formats the cell of a row.
     pub(super) cell: fn(&Report) -> String,
 }
 
@@ -50,13 +50,13 @@ pub(super) const OUTCOME: &[Figure] =
 /// Outcome of several sessions together.
 pub(super) const OUTCOME_OF_SEVERAL: &[Figure] =
     &[POLICY, IN_WINDOW, MEDIAN, ALL_IN_WINDOW, STRICT, DEATHS, COST, BY_RECALL];
-/// In how many of several sessions a policy was dearer than none.
+/// Number of sessions in which a policy cost more than none, and by how much.
 pub(super) const AGAINST: &[Figure] = &[POLICY, DEARER, END_EXCESS, EVER_DEARER, WORST_EXCESS, BEYOND_RECALL];
-/// What the cost is made of.
+/// Parts of the cost.
 pub(super) const PARTS: &[Figure] = &[POLICY, COST, CACHED, WRITTEN, OUTPUT, SUMMARIES, RECALLS];
-/// Both.
+/// Outcome and parts of the cost.
 pub(super) const BOTH: &[Figure] = ALL.split_at(13).0;
-/// All there are.
+/// All figures.
 pub(super) const ALL: &[Figure] = &[
     POLICY,
     IN_WINDOW,
@@ -75,7 +75,7 @@ pub(super) const ALL: &[Figure] = &[
     PER_CALL,
 ];
 
-/// References that only tool outputs had mentioned.
+/// References to names that only tool outputs had mentioned.
 pub(super) fn only(report: &Report) -> Share {
     report.references.only_in_outputs
 }
@@ -96,7 +96,7 @@ fn excess(amount: f64, share: f64) -> String {
     if amount > 0.0 { format!("{}, {}", dollars(amount), percent(share)) } else { "–".to_owned() }
 }
 
-/// The cost and its parts with as many decimals each as the cost has, so that the parts add up to it.
+/// Formats the cost and its parts with the decimals of the cost, so that the parts add up to it.
 fn amounts(report: &Report) -> [String; 6] {
     let CostParts { cached, written, output, summaries, recalls } = report.parts;
     let decimals = decimals_of(report.cost);
@@ -104,7 +104,7 @@ fn amounts(report: &Report) -> [String; 6] {
     let whole = (report.cost * units).round();
     let parts = [cached, written, output, summaries, recalls].map(|part| part * units);
     let mut rounded = parts.map(f64::floor);
-    // What flooring has left over goes to the parts that lost most.
+    // The rest after flooring goes to the parts that lost most by it.
     let mut order = [0, 1, 2, 3, 4];
     order.sort_by(|a, b| (parts[*b] - rounded[*b]).total_cmp(&(parts[*a] - rounded[*a])));
     let left = (whole - rounded.iter().sum::<f64>()).clamp(0.0, 5.0) as usize;
@@ -113,19 +113,19 @@ fn amounts(report: &Report) -> [String; 6] {
     [whole, a, b, c, d, e].map(|amount| with_decimals(amount / units, decimals))
 }
 
-/// How often each kind of reduction fired.
+/// Formats how often each kind of reduction was applied.
 pub(super) fn fired(report: &Report) -> String {
     let fired: Vec<String> =
         report.fired.iter().map(|(kind, times)| format!("{kind} {}", count(*times))).collect();
     if fired.is_empty() { "–".to_owned() } else { fired.join(", ") }
 }
 
-/// A number with commas.
+/// Formats a number with thousands separators.
 pub(super) fn count(number: u64) -> String {
     Tokens(number).to_string()
 }
 
-/// A number as short as an axis wants it.
+/// Formats a number for an axis.
 pub(super) fn short(number: u64) -> String {
     match number {
         0..1_000 => number.to_string(),
@@ -139,12 +139,12 @@ fn trimmed(number: f64) -> String {
     text.strip_suffix(".0").map(str::to_owned).unwrap_or(text)
 }
 
-/// A share of one.
+/// Formats a share of one as a percentage.
 pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// Money, with as many digits as it takes to tell amounts apart.
+/// Formats an amount with as many decimals as it takes to compare amounts.
 pub(super) fn dollars(amount: f64) -> String {
     with_decimals(amount, decimals_of(amount))
 }

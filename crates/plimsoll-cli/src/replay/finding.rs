@@ -1,4 +1,4 @@
-//! What a replay found, in a sentence.
+//! The result of a replay in a sentence.
 
 use plimsoll_host::{SessionReplay, WindowSource};
 use plimsoll_replay::Report;
@@ -6,18 +6,18 @@ use plimsoll_replay::Report;
 use super::figures;
 use crate::output::counted;
 
-/// A window that never got fuller than this says nothing about policies.
+/// Maximum fill of a window that never came near its line, so that the session does not separate policies.
 const NEAR: f64 = 0.6;
-/// A recorded bill that differs by more than this share is shown.
+/// Minimum relative difference between recorded and replayed cost that is reported.
 const FAR: f64 = 0.1;
-/// Costs and shares that differ by less are the same to people.
+/// Relative difference below which two costs or shares count as equal.
 const SAME: f64 = 0.0005;
 
-/// The finding of one session: what was found, and what was left out or could not be seen.
+/// Describes the result for one session, with what was left out or could not be seen.
 pub(super) fn of_session(session: &SessionReplay) -> String {
     let mut text = headline(&session.policies);
     let none = session.policies.iter().find(|report| report.policy == "none");
-    // What is rebuilt may be less than what was sent.
+    // Rebuilt requests can be smaller than those that were sent.
     let recorded = session.recorded_requests.iter().flatten().max().copied().unwrap_or_default();
     let fullest = |none: &Report| none.peak.max(recorded);
     let is_seen = |none: &&Report| {
@@ -28,11 +28,11 @@ pub(super) fn of_session(session: &SessionReplay) -> String {
         let smaller = [128_000, 64_000, 32_000, 16_000].into_iter().find(|size| *size < none.peak);
         let advice = smaller.map(|size| format!("; try `--context {size}`")).unwrap_or_default();
         let the = match session.context_source {
-            WindowSource::LargestRequest => "The guessed window was never near its",
-            _ => "The window was never near the",
+            WindowSource::LargestRequest => "The guessed window never came near its",
+            _ => "The window never came near the",
         };
         text += &format!(
-            " {the} line: {} of {} at its fullest{advice}.",
+            " {the} line: at most {} of {}{advice}.",
             figures::count(fullest(none)),
             figures::count(session.context)
         );
@@ -40,7 +40,7 @@ pub(super) fn of_session(session: &SessionReplay) -> String {
     text + &bill_gap(session).unwrap_or_default()
 }
 
-/// That the recorded bill is far from the cost of the same calls without a policy.
+/// Reports a recorded bill that is far from the replayed cost of the same calls.
 fn bill_gap(session: &SessionReplay) -> Option<String> {
     let bill = session.against_recorded.filter(|bill| (bill.share() - 1.0).abs() > FAR)?;
     Some(format!(
@@ -52,8 +52,8 @@ fn bill_gap(session: &SessionReplay) -> Option<String> {
     ))
 }
 
-/// The finding in a sentence: the cost of `plimsoll` against that of no policy and its share in the window; without it, the
-/// cheapest policy. What a recall could have brought back is not part of it: no recording says whether a model would have asked.
+/// Describes the result: the cost of `plimsoll` against that of no policy, and its share in the window; without it, the
+/// cheapest policy. It does not mention recall: no recording shows whether a model would have used it.
 pub(super) fn headline(reports: &[Report]) -> String {
     if reports.iter().all(|report| report.left_out == report.calls) {
         return "No policy could be tried: the recorded answer of every call, with its system prompt and tools, fills the window."
@@ -96,8 +96,8 @@ pub(super) fn headline(reports: &[Report]) -> String {
     text
 }
 
-/// The cheapest of the others that made every call with as much in the window, if it cost less, or the cheapest with less:
-/// a finding that names only the policy of the house is an advertisement.
+/// The cheapest other policy that made every call with as much in the window if it cost less, or else the cheapest with
+/// less. A result that names only our own policy would be an advertisement.
 fn rivals(ours: &Report, reports: &[Report]) -> String {
     let cheaper = |report: &&Report| {
         report.policy != ours.policy
@@ -124,7 +124,7 @@ fn rivals(ours: &Report, reports: &[Report]) -> String {
     }
 }
 
-/// Whether nothing that was sent cost anything.
+/// Whether every request was free although some were sent.
 fn is_free(reports: &[Report]) -> bool {
     reports.iter().all(|report| report.cost == 0.0)
         && reports.iter().any(|report| report.deaths + report.left_out < report.calls)
@@ -134,16 +134,16 @@ fn cheapest(reports: &[Report]) -> String {
     let fitting = reports.iter().filter(|report| report.deaths == 0);
     match fitting.min_by(|a, b| a.cost.total_cmp(&b.cost)) {
         Some(best) => format!(
-            "Of the policies under which every call fits `{}` is the cheapest, at {}, with {}.",
+            "`{}` is the cheapest policy under which every call fits, at {}, with {}.",
             best.policy,
             figures::dollars(best.cost),
             in_window(best)
         ),
-        None => "Under none of these policies would every call have fitted.".to_owned(),
+        None => "No policy makes every call fit.".to_owned(),
     }
 }
 
-/// How two costs compare.
+/// Compares two costs.
 fn against(ours: &Report, none: &Report) -> String {
     let change = if none.cost > 0.0 { ours.cost / none.cost - 1.0 } else { 0.0 };
     match change {
@@ -154,7 +154,7 @@ fn against(ours: &Report, none: &Report) -> String {
     }
 }
 
-/// The share in the window of what only tool outputs had mentioned; all of it if nothing was needed.
+/// Share in the window of names that only tool outputs had mentioned; 1 if none was needed.
 pub(super) fn share(report: &Report) -> f64 {
     let only = figures::only(report);
     if only.calls == 0 { 1.0 } else { only.in_window_share }
@@ -187,17 +187,17 @@ mod tests {
     }
 
     #[test]
-    fn where_no_call_fits_the_window_nothing_was_found() {
+    fn without_a_call_that_fits_there_is_no_result() {
         let tiny = Report { left_out: 10, fired: [].into(), ..report("plimsoll", 0.0, 0, 1.0) };
         let found = headline(&[Report { policy: "none".to_owned(), ..tiny.clone() }, tiny]);
         assert!(found.starts_with("No policy could be tried"), "{found}");
     }
 
     #[test]
-    fn the_finding_is_told_in_words() {
-        let told = |reports: &[Report]| headline(reports);
+    fn the_result_is_a_sentence() {
+        let text = |reports: &[Report]| headline(reports);
         assert_eq!(
-            told(&[report("none", 1.0, 0, 1.0), report("plimsoll", 0.82, 0, 1.0)]),
+            text(&[report("none", 1.0, 0, 1.0), report("plimsoll", 0.82, 0, 1.0)]),
             "`plimsoll` would have cost 18.0 % less than no policy, with everything in the window that calls needed from \
              tool outputs."
         );
@@ -208,32 +208,32 @@ mod tests {
             report("codex", 0.7, 0, 0.7),
         ];
         assert!(
-            told(&others)
+            text(&others)
                 .ends_with(" The cheapest with less in the window: `mask-3`, at $0.400 with 50.0 %."),
             "{}",
-            told(&others)
+            text(&others)
         );
         let others = [others.as_slice(), &[report("openfork", 0.8, 0, 0.99)]].concat();
         assert!(
-            told(&others)
+            text(&others)
                 .ends_with(" Cheaper, with as much in the window: `openfork`, at $0.800 with 99.0 %."),
             "{}",
-            told(&others)
+            text(&others)
         );
         assert_eq!(
-            told(&[report("none", 0.2, 7, 0.3), report("plimsoll", 0.82, 0, 0.97)]),
+            text(&[report("none", 0.2, 7, 0.3), report("plimsoll", 0.82, 0, 0.97)]),
             "Without a policy 7 of 10 calls would not have fitted; `plimsoll` would have made all of them for $0.820, with \
              97.0 % in the window of what calls needed from tool outputs."
         );
         assert_eq!(
-            told(&[report("mask-3", 0.2, 7, 0.3), report("codex", 0.5, 0, 0.9)]),
-            "Of the policies under which every call fits `codex` is the cheapest, at $0.500, with 90.0 % in the window of \
-             what calls needed from tool outputs."
+            text(&[report("mask-3", 0.2, 7, 0.3), report("codex", 0.5, 0, 0.9)]),
+            "`codex` is the cheapest policy under which every call fits, at $0.500, with 90.0 % in the window of what calls \
+             needed from tool outputs."
         );
     }
 
     #[test]
-    fn what_a_recall_could_bring_back_is_in_no_headline() {
+    fn the_headline_ignores_what_a_recall_could_bring_back() {
         let none = report("none", 1.0, 0, 1.0);
         let plain = report("plimsoll", 0.82, 0, 0.761);
         let mut recalls = plain.clone();

@@ -1,4 +1,4 @@
-//! Where figures come from: the source of each policy's rules, and the table of prices.
+//! `--list-policies` and `--list-prices`: the source of each policy's rules, and the table of prices.
 
 use plimsoll_host::{HostError, RuleSource};
 use plimsoll_replay::{PriceRow, Prices, Rules};
@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::output::{Column, Holds, Output, Table, printable};
 use crate::wrap::wrapped;
 
-/// From this width on, also what a row's cache is like is listed.
+/// Minimum width for the columns on caches.
 const WIDE: usize = 130;
 
 /// A row of the price table, and whether anything was priced with it.
@@ -20,7 +20,7 @@ pub(super) struct ListedPrice {
     pub(super) used: bool,
 }
 
-/// The whole table, by provider, with a mark at the rows that these models take.
+/// Returns the price table by provider, marking the rows that these models use.
 pub(super) fn price_table(prices: &Prices, models: &[impl AsRef<str>]) -> Vec<ListedPrice> {
     let used: Vec<String> = models.iter().map(|model| prices.row_name(model.as_ref())).collect();
     let mut rows: Vec<ListedPrice> = prices
@@ -28,7 +28,7 @@ pub(super) fn price_table(prices: &Prices, models: &[impl AsRef<str>]) -> Vec<Li
         .into_iter()
         .map(|row| ListedPrice { provider: provider(&row.model), used: used.contains(&row.name), row })
         .collect();
-    // Prices of no provider come last.
+    // Rows without a provider come last.
     rows.sort_by(|a, b| {
         let key = |row: &ListedPrice| (row.provider.is_none(), row.provider);
         key(a).cmp(&key(b)).then_with(|| a.row.model.cmp(&b.row.model))
@@ -36,7 +36,7 @@ pub(super) fn price_table(prices: &Prices, models: &[impl AsRef<str>]) -> Vec<Li
     rows
 }
 
-/// Whose prices and cache those of a row are.
+/// Returns the provider of a row.
 pub(super) fn provider(row: &str) -> Option<&'static str> {
     let is_openai = |row: &str| ["gpt", "o1", "o3", "o4"].iter().any(|name| row.starts_with(name));
     match row {
@@ -48,13 +48,13 @@ pub(super) fn provider(row: &str) -> Option<&'static str> {
     }
 }
 
-/// A price for a million tokens. Prices are products of list prices and factors, and floats show that in their last
-/// digits.
+/// Formats a price per million tokens. Prices are products of list prices and factors, which leaves rounding errors in their
+/// last digits.
 pub(super) fn list_price(dollars: f64) -> String {
     format!("${}", (dollars * 10_000.0).round() / 10_000.0)
 }
 
-/// What changes for long prompts, in words.
+/// Describes the surcharge for long prompts.
 pub(super) fn long_prompts(row: &PriceRow) -> String {
     row.long_prompt.map_or_else(
         || "–".to_owned(),
@@ -65,18 +65,18 @@ pub(super) fn long_prompts(row: &PriceRow) -> String {
     )
 }
 
-/// How a row's cache works, in words.
+/// Describes a row's prompt cache.
 pub(super) fn cache(row: &PriceRow) -> String {
     match row.cache {
         Some(rule) if rule.breakpoints => {
             format!("on request, from {}", super::figures::count(rule.min_tokens))
         }
-        Some(rule) => format!("by itself, from {}", super::figures::count(rule.min_tokens)),
+        Some(rule) => format!("automatic, from {}", super::figures::count(rule.min_tokens)),
         None => "–".to_owned(),
     }
 }
 
-/// List policies and where their rules come from.
+/// Lists policies and the sources of their rules.
 pub(super) fn policies(rules: &[Rules], output: &mut Output) -> Result<(), HostError> {
     let sources: Vec<RuleSource> = rules.iter().map(RuleSource::from).collect();
     if output.json {
@@ -89,14 +89,14 @@ pub(super) fn policies(rules: &[Rules], output: &mut Output) -> Result<(), HostE
     Ok(())
 }
 
-/// Lists all prices, with a mark at those of these models.
+/// Lists all prices, marking those of these models.
 pub(super) fn prices(prices: &Prices, models: &[String], output: &mut Output) -> Result<(), HostError> {
     let rows = price_table(prices, models);
     if output.json {
         return Ok(output.json(&rows)?);
     }
     output.painted(&wrapped(
-        "Dollars for a million tokens; a name with an ellipsis is for all that begin with it and have no row of their own.",
+        "Dollars per million tokens. A name with an ellipsis covers every model that begins with it and has no row of its own.",
         output.width(),
     ))?;
     let column = |heading, holds| Column { heading, holds };

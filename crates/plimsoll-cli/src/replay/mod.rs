@@ -1,4 +1,4 @@
-//! `plimsoll replay`: what would each policy have done to recorded sessions?
+//! `plimsoll replay`: what each policy would have done to recorded sessions.
 
 mod chart;
 mod figures;
@@ -18,17 +18,17 @@ use crate::args::{InputArgs, PolicyArgs, ReplayArgs};
 use crate::error::{CommandResult, print_all_but_worst, print_error};
 use crate::output::{Output, note};
 
-/// Replays sessions and shows what came of it.
+/// Replays sessions and shows the results.
 pub(crate) fn replay(args: &ReplayArgs, host: &Host, output: &mut Output) -> CommandResult {
     let existing = if args.force { Existing::Replace } else { Existing::Keep };
-    // Before the work is done, not after it.
+    // Checked before the work, not after it.
     args.html.as_deref().map_or(Ok(()), |file| require_absent(file, existing))?;
     let request = ReplayRequest {
         policies: args.policy.clone(),
         context: args.context,
-        output: args.output,
-        overhead: args.fixed,
-        price: args.price.clone(),
+        output: args.max_output,
+        overhead: args.overhead,
+        price: args.price_as.clone(),
         prices: args.prices.clone(),
         cache_minutes: args.cache_minutes,
     };
@@ -61,18 +61,18 @@ pub(crate) fn replay(args: &ReplayArgs, host: &Host, output: &mut Output) -> Com
     if output.json {
         output.json(&replays)?;
     } else {
-        show::show(&replays, args.each, output)?;
+        show::show(&replays, args.per_session, output)?;
     }
     Ok(if failed.iter().any(HostError::is_failure) { ExitCode::from(3) } else { ExitCode::SUCCESS })
 }
 
-/// One of the sources, as other commands are given theirs.
+/// Returns one of the inputs, as other commands read theirs.
 fn input_of(args: &ReplayArgs, source: Option<&Path>) -> InputSpec {
     let (file, session) = (source.map(Path::to_path_buf), args.session.clone());
     InputArgs { file, session, strict: args.strict, policy: PolicyArgs::default() }.spec()
 }
 
-/// The window that a session was tried in; if it is a guess, also that.
+/// Formats the window that a session was replayed in, and whether it is a guess.
 fn window_words(session: &SessionReplay) -> String {
     let context = figures::count(session.context);
     match session.context_source {

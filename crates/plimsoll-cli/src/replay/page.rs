@@ -1,4 +1,4 @@
-//! A replay as one page: no script, nothing loaded from elsewhere, readable on a phone and on paper.
+//! A replay as an HTML page without scripts or external resources, readable on a phone and on paper.
 
 use plimsoll_host::{FREE_PRICE, Replays, RuleSource, SessionReplay};
 use plimsoll_replay::{Prices, Report};
@@ -9,7 +9,7 @@ use super::listing::{self, ListedPrice};
 use super::{finding, show};
 use crate::output::counted;
 
-/// The page.
+/// Renders the page.
 pub(super) fn page(replays: &Replays, prices: &Prices) -> String {
     let sessions = replays.sessions.len();
     let calls = replays.total.first().map(|total| total.calls).unwrap_or_default();
@@ -40,13 +40,13 @@ pub(super) fn page(replays: &Replays, prices: &Prices) -> String {
         html += &format!("<h3>{compared}</h3>\n");
         html += &plain(&replays.total, figures::AGAINST);
     }
-    html += "</section>\n<section>\n<h2>Cost against what was in the window</h2>\n";
+    html += "</section>\n<section>\n<h2>Cost and share in the window</h2>\n";
     html += &scatter(&replays.total);
     html += "</section>\n";
     for session in &replays.sessions {
         html += &section(session, session.context, sessions > 1);
     }
-    html += "<section>\n<h2>What the cost is made of</h2>\n";
+    html += "<section>\n<h2>Cost breakdown</h2>\n";
     html += &plain(&replays.total, figures::PARTS);
     html += "</section>\n<footer>\n";
     html += EXPLANATION;
@@ -56,7 +56,7 @@ pub(super) fn page(replays: &Replays, prices: &Prices) -> String {
     html
 }
 
-/// Cost against what was in the window, or a sentence if there is nothing to see.
+/// Chart of cost against what was in the window, or a sentence if there is nothing to compare.
 fn scatter(reports: &[Report]) -> String {
     let sentence = match chart::Finding::of(reports) {
         chart::Finding::Differ => {
@@ -75,7 +75,7 @@ fn scatter(reports: &[Report]) -> String {
     format!("<p class=\"note\">{sentence}</p>\n")
 }
 
-/// Words between backquotes as code.
+/// Marks text between backticks as code.
 fn code(text: &str) -> String {
     let pieces = text.split('`').enumerate();
     pieces
@@ -83,7 +83,7 @@ fn code(text: &str) -> String {
         .collect()
 }
 
-/// In which windows sessions were tried.
+/// Formats the windows that sessions were replayed in.
 fn window_words(replays: &Replays) -> String {
     match (replays.context, replays.sessions.as_slice()) {
         (_, [one]) => super::window_words(one),
@@ -99,7 +99,7 @@ fn title(replays: &Replays) -> String {
     }
 }
 
-/// One session: how its window went, what fired, and the figures where they are not those of the whole.
+/// Section of one session: its window over the calls, reductions, and its figures if there are several sessions.
 fn section(session: &SessionReplay, context: u64, is_one_of_many: bool) -> String {
     let about = [session.title.clone(), session.model.clone(), Some(session.format.clone())];
     let about: Vec<String> = about.into_iter().flatten().map(|text| escape(&text)).collect();
@@ -112,15 +112,15 @@ fn section(session: &SessionReplay, context: u64, is_one_of_many: bool) -> Strin
     } else {
         html += "<h2>The window, call by call</h2>\n";
     }
-    let circumstances: Vec<String> = show::circumstances(session).iter().map(|line| escape(line)).collect();
-    html += &format!("<p class=\"note\">{}. {}.</p>\n", about.join(" · "), sentences(&circumstances));
+    let parameters: Vec<String> = show::parameters(session).iter().map(|line| escape(line)).collect();
+    html += &format!("<p class=\"note\">{}. {}.</p>\n", about.join(" · "), sentences(&parameters));
     let recorded = &session.recorded_requests;
     html += &figure(|size| chart::windows(&session.policies, recorded, context, size));
     html += &chart::legend(&session.policies, recorded);
     html + "</section>\n"
 }
 
-/// Lines as sentences.
+/// Formats lines as sentences.
 fn sentences(lines: &[String]) -> String {
     let capital = |line: &String| {
         let mut letters = line.chars();
@@ -132,7 +132,7 @@ fn sentences(lines: &[String]) -> String {
     lines.iter().map(capital).collect::<Vec<_>>().join(". ")
 }
 
-/// The same chart for screens and for phones.
+/// Draws a chart twice, for screens and for phones.
 fn figure(draw: impl Fn(Size) -> String) -> String {
     format!(
         "<figure class=\"wide\">{}</figure>\n<figure class=\"narrow\">{}</figure>\n",
@@ -141,7 +141,7 @@ fn figure(draw: impl Fn(Size) -> String) -> String {
     )
 }
 
-/// What came of each policy, and how often something fired.
+/// Table of each policy's outcome and reductions.
 fn outcome(reports: &[Report], figures: &[Figure]) -> String {
     let heading = "<th scope=\"col\" class=\"words\">reductions</th>";
     table("outcome", reports, figures, heading, |report| {
@@ -171,7 +171,7 @@ fn table(
     )
 }
 
-/// A row, left open.
+/// A table row without its end tag.
 fn row(report: &Report, figures: &[Figure]) -> String {
     let mut html = String::from("<tr>");
     for (at, Figure { heading, cell }) in figures.iter().enumerate() {
@@ -185,7 +185,7 @@ fn row(report: &Report, figures: &[Figure]) -> String {
     html
 }
 
-/// Where the rules of each policy come from; those with one source together.
+/// Lists the source of each policy's rules; policies with one source share an entry.
 fn rule_sources(rules: &[RuleSource]) -> String {
     let mut sources: Vec<(&str, Vec<String>)> = Vec::new();
     for RuleSource { policy, source, .. } in rules {
@@ -201,7 +201,7 @@ fn rule_sources(rules: &[RuleSource]) -> String {
     format!("<h2>Where the rules come from</h2>\n<dl>\n{}</dl>\n", rows.collect::<String>())
 }
 
-/// What the sessions were priced with, and on demand what all models cost.
+/// Table of the prices that were used, and all prices in a collapsed section.
 fn price_table(replays: &Replays, prices: &Prices) -> String {
     let taken = replays.sessions.iter().flat_map(|session| {
         session.models.iter().map(|model| model.price.as_str()).chain([session.price.as_str()])
@@ -219,14 +219,14 @@ fn price_table(replays: &Replays, prices: &Prices) -> String {
         )
     };
     let used = if models.is_empty() {
-        " None was used here: what cost nothing is priced at zero.</p>\n".to_owned()
+        " None was used here, because the sessions were recorded as free.</p>\n".to_owned()
     } else {
-        format!(" What was used here:</p>\n{}", table(&mut rows.iter().filter(|row| row.used)))
+        format!(" Used here:</p>\n{}", table(&mut rows.iter().filter(|row| row.used)))
     };
     format!(
-        "<h2>Prices</h2>\n<p>Dollars for a million tokens.{}<details><summary>All prices and \
-         caches, by provider</summary>\n<p>A name with an ellipsis is for all that begin with it and have no row of \
-         their own.</p>\n{}</details>\n",
+        "<h2>Prices</h2>\n<p>Dollars per million tokens.{}<details><summary>All prices and \
+         caches, by provider</summary>\n<p>A name with an ellipsis covers every model that begins with it and has no row of \
+         its own.</p>\n{}</details>\n",
         used,
         table(&mut rows.iter())
     )
@@ -250,7 +250,7 @@ fn price_row(listed: &ListedPrice) -> String {
     format!("<tr{class}><th scope=\"row\">{mark}{}</th>{cells}</tr>\n", escape(&row.model))
 }
 
-/// Text as it may stand in HTML.
+/// Escapes text for HTML.
 pub(super) fn escape(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for letter in text.chars() {

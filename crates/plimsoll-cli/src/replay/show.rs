@@ -1,4 +1,4 @@
-//! A replay on a terminal: figures, the finding in words, and what fired, as wide as the page.
+//! A replay on a terminal: figures, the result as a sentence, and reductions.
 
 use std::collections::BTreeMap;
 
@@ -10,13 +10,13 @@ use super::{finding, listing, window_words};
 use crate::output::{Column, Holds, Output, Table, counted, printable};
 use crate::wrap::wrapped;
 
-/// Show the sessions and, of several, what they come to together.
-pub(super) fn show(replays: &Replays, each: bool, output: &mut Output) -> Result<(), HostError> {
-    for session in replays.sessions.iter().filter(|_| each || replays.sessions.len() == 1) {
+/// Prints the sessions and, for several, their total.
+pub(super) fn show(replays: &Replays, per_session: bool, output: &mut Output) -> Result<(), HostError> {
+    for session in replays.sessions.iter().filter(|_| per_session || replays.sessions.len() == 1) {
         let calls = counted(calls(&session.policies) as usize, "call");
         let model = session.model.as_deref().unwrap_or("unknown model");
         let heading = format!("{}: {calls}, {model}, {}", session.name, window_words(session));
-        for line in std::iter::once(heading).chain(circumstances(session)) {
+        for line in std::iter::once(heading).chain(parameters(session)) {
             output.painted(&wrapped(&printable(&line), output.width()))?;
         }
         tables(&session.policies, figures::OUTCOME, output)?;
@@ -47,22 +47,22 @@ pub(super) fn show(replays: &Replays, each: bool, output: &mut Output) -> Result
     Ok(())
 }
 
-/// What a session was priced with, and how its tokens are known.
-pub(super) fn circumstances(session: &SessionReplay) -> Vec<String> {
+/// Describes a session's prices, and how its tokens were counted.
+pub(super) fn parameters(session: &SessionReplay) -> Vec<String> {
     let SessionReplay { measured, hidden, recorded_cost, .. } = session;
     let counted = if *measured {
-        // If it can be compared, it is shown with the comparison.
+        // A recorded cost that can be compared is shown with the comparison.
         let cost = recorded_cost.filter(|_| session.against_recorded.is_none());
         let cost = cost.map(|cost| format!("; recorded: {}", dollars(cost, 2))).unwrap_or_default();
-        format!("tokens as recorded usage counts them, {hidden} hidden in every request{cost}")
+        format!("tokens by recorded usage, {hidden} hidden in every request{cost}")
     } else {
-        "tokens estimated by characters over four".to_owned()
+        "tokens estimated at 4 characters per token".to_owned()
     };
     let lines = [Some(format!("priced {}", priced(session))), Some(counted), bill(session), rebuilt(session)];
     lines.into_iter().flatten().collect()
 }
 
-/// What a session is priced as: the model whose prices it has, and what they are.
+/// Describes the model whose prices apply, and the prices.
 fn priced(SessionReplay { price, prices, cache_minutes, models, .. }: &SessionReplay) -> String {
     if !models.is_empty() {
         let each = models.iter().map(|model| {
@@ -78,12 +78,12 @@ fn priced(SessionReplay { price, prices, cache_minutes, models, .. }: &SessionRe
     let [cache_read, cache_write, output] =
         [prices.cache_read, prices.cache_write, prices.output].map(listing::list_price);
     format!(
-        "as {price}{of}: {cache_read} read from the cache, {cache_write} written for {cache_minutes} min, \
-         {output} output, a million"
+        "as {price}{of}, per million tokens: {cache_read} cache reads, {cache_write} cache writes for {cache_minutes} min, \
+         {output} output"
     )
 }
 
-/// What several sessions are priced with, a line for each price, that of most sessions first.
+/// Describes the prices of several sessions, one line per price, the most frequent first.
 fn prices_of_all(sessions: &[SessionReplay]) -> Vec<String> {
     let mut counts: BTreeMap<String, usize> = BTreeMap::new();
     for session in sessions {
@@ -91,18 +91,18 @@ fn prices_of_all(sessions: &[SessionReplay]) -> Vec<String> {
     }
     let mut counts: Vec<(String, usize)> = counts.into_iter().collect();
     counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let told = |(priced, count): &(String, usize)| match *count == sessions.len() {
+    let line = |(priced, count): &(String, usize)| match *count == sessions.len() {
         true => format!("all priced {priced}"),
         false => format!("{} priced {priced}", figures::count(*count as u64)),
     };
-    counts.iter().map(told).collect()
+    counts.iter().map(line).collect()
 }
 
-/// Compares the recorded bill with that of the same calls without a policy.
+/// Compares the recorded bill with the replayed cost of the same calls without a policy.
 fn bill(session: &SessionReplay) -> Option<String> {
     let bill = session.against_recorded?;
     Some(format!(
-        "{} recorded at {}, and {} here without a policy ({})",
+        "{} recorded at {}; replayed without a policy: {} ({})",
         counted(bill.calls as usize, "call"),
         figures::dollars(bill.recorded),
         figures::dollars(bill.replayed),
@@ -110,20 +110,20 @@ fn bill(session: &SessionReplay) -> Option<String> {
     ))
 }
 
-/// How much of their recorded tokens requests are rebuilt with, if that is far from all of them.
+/// Reports the share of recorded tokens that requests are rebuilt with, if it is far from all.
 fn rebuilt(session: &SessionReplay) -> Option<String> {
     let share = session.rebuilt_share.filter(|share| !(0.9..=1.1).contains(share))?;
     Some(format!(
-        "the median request is rebuilt with {} of its recorded tokens; all requests are scaled to what was recorded",
+        "the median request is rebuilt with {} of its recorded tokens; all requests are scaled to recorded usage",
         figures::percent(share)
     ))
 }
 
-/// Compares the bills that sessions record with those of their replays without a policy.
+/// Compares the recorded bills of sessions with their replayed cost without a policy.
 fn bills(bills: &Bills) -> String {
     let Bills { sessions, differing, sum, .. } = bills;
     format!(
-        "recorded bills of {}: {}, {} here without a policy ({}); {differing} differ by more than {}",
+        "recorded bills of {}: {}; replayed without a policy: {} ({}); {differing} differ by more than {}",
         counted(*sessions, "session"),
         figures::dollars(sum.recorded),
         figures::dollars(sum.replayed),
@@ -132,7 +132,7 @@ fn bills(bills: &Bills) -> String {
     )
 }
 
-/// The heading of the comparison with no policy, if there is one.
+/// Heading of the comparison with no policy, if there is one.
 pub(super) fn compared(totals: &[Report]) -> Option<String> {
     let sessions = totals.iter().find_map(|total| total.against_none)?.sessions as usize;
     let those = if sessions == 1 {
@@ -140,14 +140,14 @@ pub(super) fn compared(totals: &[Report]) -> Option<String> {
     } else {
         format!("{sessions} sessions that fit")
     };
-    Some(format!("Dearer than without a policy, of {those} without one"))
+    Some(format!("More expensive than no policy, of {those} without one"))
 }
 
 fn calls(reports: &[Report]) -> u64 {
     reports.first().map(|report| report.calls).unwrap_or_default()
 }
 
-/// The figures: of one session all of them if there is room; otherwise the outcome, and what the cost is made of.
+/// Prints the figures: all of one session in one table if there is room; otherwise the outcome and the parts of the cost.
 fn tables(reports: &[Report], outcome: &'static [Figure], output: &mut Output) -> Result<(), HostError> {
     let width = output.width();
     let one = [figures::ALL, figures::BOTH].map(|figures| table(reports, figures));
@@ -156,7 +156,7 @@ fn tables(reports: &[Report], outcome: &'static [Figure], output: &mut Output) -
         return Ok(output.table(table)?);
     }
     output.table(&table(reports, outcome))?;
-    output.painted("\nWhat the cost is made of\n")?;
+    output.painted("\nCost breakdown\n")?;
     Ok(output.table(&table(reports, figures::PARTS))?)
 }
 
@@ -173,37 +173,34 @@ fn table(reports: &[Report], figures: &'static [Figure]) -> Table {
 fn finding(text: &str, output: &mut Output) -> Result<(), HostError> {
     output.painted("")?;
     let text = wrapped(&printable(text), output.width());
-    // A paragraph is not set in.
+    // Lines of a paragraph are not indented.
     let lines: Vec<&str> = text.lines().map(str::trim_start).collect();
     Ok(output.painted(&lines.join("\n"))?)
 }
 
-/// What fired, policy by policy; those under which nothing did are named together.
+/// Prints reductions by policy.
 fn reductions(reports: &[Report], output: &mut Output) -> Result<(), HostError> {
-    let (quiet, active): (Vec<&Report>, Vec<&Report>) =
-        reports.iter().partition(|report| report.fired.is_empty());
     let mut text = String::from("\nReductions\n");
-    let names = active.iter().map(|report| printable(&report.policy).chars().count()).max().unwrap_or(0);
-    for report in &active {
-        let lines = when(report, output.width().saturating_sub(names + 4));
+    let names = reports.iter().map(|report| printable(&report.policy).chars().count()).max().unwrap_or(0);
+    for report in reports {
+        let lines = match report.fired.is_empty() {
+            true => vec!["–".to_owned()],
+            false => when(report, output.width().saturating_sub(names + 4)),
+        };
         for (number, line) in lines.iter().enumerate() {
             let name = if number == 0 { printable(&report.policy) } else { String::new() };
             text += &format!("  {name:<names$}  {line}\n");
         }
     }
-    if !quiet.is_empty() {
-        let quiet: Vec<String> = quiet.iter().map(|report| printable(&report.policy)).collect();
-        text += &wrapped(&format!("  nothing under {}", quiet.join(", ")), output.width());
-    }
     text.push('\n');
     Ok(output.report(&text)?)
 }
 
-/// Each kind that fired, and before which calls: as many of them as fit in a line, or a few of each kind in several.
+/// Formats each kind of reduction with the calls it preceded: as many as fit on one line, or a few of each kind on several.
 fn when(report: &Report, room: usize) -> Vec<String> {
-    /// More calls than this are not listed on any page.
+    /// Maximum number of calls listed.
     const MOST: usize = 40;
-    /// So many are listed in any case.
+    /// Minimum number of calls listed.
     const FEW: usize = 4;
     let with = |most: usize| -> Vec<String> {
         let kinds = report.fired.iter();
@@ -231,7 +228,7 @@ fn when(report: &Report, room: usize) -> Vec<String> {
     lines
 }
 
-/// One kind that fired, and before which calls, at most so many of them.
+/// Formats one kind of reduction with at most `most` of the calls it preceded.
 fn of_kind(report: &Report, kind: &str, times: u64, most: usize) -> String {
     let fired = report.reductions.iter().filter(|fired| fired.reduction.kind == kind);
     let mut calls: Vec<u64> = fired.map(|fired| fired.call).collect();
@@ -239,7 +236,7 @@ fn of_kind(report: &Report, kind: &str, times: u64, most: usize) -> String {
     let listed: Vec<String> = calls.iter().take(most).map(|call| figures::count(*call)).collect();
     let (times, listed, all) = (figures::count(times), listed.join(", "), calls.len());
     match all {
-        // A total of several sessions does not say when.
+        // The total of several sessions has no calls.
         0 => format!("{kind} {times}"),
         1 if times == "1" => format!("{kind} at call {listed}"),
         _ if all <= most => format!("{kind} {times} (calls {listed})"),

@@ -1,6 +1,6 @@
-//! `plimsoll run`: an agent works on a prompt, and its answer is printed.
+//! `plimsoll run`: runs an agent on a prompt and prints its answer.
 
-pub(crate) mod tell;
+pub(crate) mod progress;
 
 use std::io::{self, IsTerminal, Read};
 use std::process::ExitCode;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::SessionId;
-use plimsoll_agent::{Agent, AgentError, RunEnd, RunReport, Stop};
+use plimsoll_agent::{Agent, AgentError, RunEnd, RunReport, StopReason};
 use plimsoll_host::{AgentSetup, Host, HostError, OpenStore, agent_failed, reason, taken_from_living};
 use tokio_util::sync::CancellationToken;
 
@@ -17,12 +17,12 @@ use crate::error::CommandResult;
 use crate::interrupt;
 use crate::output::{Output, note};
 
-use tell::Teller;
+use progress::RunProgress;
 
-/// So long background tasks have to stop when the command ends.
+/// Time that background tasks have to stop when the command ends.
 pub(crate) const TASKS_STOP: Duration = Duration::from_secs(10);
 
-/// Run an agent.
+/// Runs an agent.
 pub(crate) fn run(args: &RunArgs, host: &Host, output: &mut Output) -> CommandResult {
     let prompt = prompt_of(args)?;
     let setup = host.agent_setup(args.agent.options())?;
@@ -34,46 +34,46 @@ pub(crate) fn run(args: &RunArgs, host: &Host, output: &mut Output) -> CommandRe
     let mut agent = setup.agent(&opened, &overrides)?;
     let cancel = CancellationToken::new();
     interrupt::cancel_first(cancel.clone());
-    let teller = Arc::new(Teller::new(output.json, args.agent.thinking));
-    let told = Arc::clone(&teller);
-    agent.events = Arc::new(move |event| told.tell(event));
+    let progress = Arc::new(RunProgress::new(output.json, args.agent.thinking));
+    let listener = Arc::clone(&progress);
+    agent.events = Arc::new(move |event| listener.event(event));
     let board = setup.board(&opened, None, Arc::clone(&agent.events));
     if board.limits().depth > 0 {
         agent = agent.with_tasks(&board);
     }
-    // The process ends with the run, and its tasks with the process: they are waited for.
+    // Tasks end with this process, so the run waits for them.
     agent.profile.awaits_tasks = true;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     if let Some(id) = &session {
         agent = runtime.block_on(setup.agent_in(&board, agent, id))?;
     }
     let done = runtime.block_on(async {
-        let work = Run { setup: &setup, opened: &opened, host, teller: &teller, cancel: &cancel };
+        let work = Run { setup: &setup, opened: &opened, host, progress: &progress, cancel: &cancel };
         let done = work.run(&agent, session, prompt.as_deref()).await;
-        // What still works when the run has reached a limit, failed or was interrupted can be resumed.
+        // Tasks that are still running after a limit, a failure or an interrupt can be resumed.
         board.close(TASKS_STOP).await;
         done
     });
-    // Whatever still runs, such as a title that never comes, does not keep the command.
+    // Does not wait for remaining work, such as a session title.
     runtime.shutdown_background();
     match done {
         Ok(report) => {
-            teller.finish(&report);
+            progress.finish(&report);
             Ok(exit_of(&report.end))
         }
         Err(error) => {
-            teller.failed(&error);
+            progress.failed(&error);
             Err(agent_failed(error, "plimsoll run --continue"))
         }
     }
 }
 
-/// What a run needs.
+/// Everything a run needs.
 struct Run<'a> {
     setup: &'a AgentSetup,
     opened: &'a OpenStore,
     host: &'a Host,
-    teller: &'a Arc<Teller>,
+    progress: &'a Arc<RunProgress>,
     cancel: &'a CancellationToken,
 }
 
@@ -90,13 +90,13 @@ impl Run<'_> {
         };
         let lease = conversation.handle().lease().await?;
         if let Some(holder) = taken_from_living(&lease) {
-            note(&format!("note: the session was taken from `{holder}`, whose writes are refused now"));
+            note(&format!("note: took over the session from `{holder}`, which can no longer write to it"));
         }
         self.host.leases.hold(&self.opened.archive, &lease);
-        let follower = self.teller.follow(&self.opened.archive, conversation.session());
+        let follower = self.progress.follow(&self.opened.archive, conversation.session());
         let report = match prompt {
             Some(prompt) => conversation.run(prompt, self.cancel).await,
-            // Tasks that have ended since are answered first: the model may have given its last answer before.
+            // Results of tasks that have ended since come first: the model may have finished its turn before.
             None => match conversation.take_notes().await {
                 Ok(true) => conversation.go_on(self.cancel).await,
                 Ok(false) => conversation.resume(self.cancel).await,
@@ -109,11 +109,11 @@ impl Run<'_> {
     }
 }
 
-/// The prompt: words of the command line, standard input, or both.
+/// Returns the prompt from the command line or standard input.
 fn prompt_of(args: &RunArgs) -> Result<Option<String>, HostError> {
     let words = args.prompt.join(" ");
     let is_piped = !io::stdin().is_terminal();
-    let reads = words.trim() == "-" || (words.trim().is_empty() && is_piped && !args.agent.goes_on());
+    let reads = words.trim() == "-" || (words.trim().is_empty() && is_piped && !args.agent.continues());
     let text = if reads {
         let mut text = String::new();
         io::stdin().read_to_string(&mut text).map_err(|error| {
@@ -124,19 +124,20 @@ fn prompt_of(args: &RunArgs) -> Result<Option<String>, HostError> {
         words
     };
     match text.trim() {
-        "" if args.agent.goes_on() => Ok(None),
-        "" => Err(HostError::usage("there is no prompt")
-            .hint("`plimsoll run \"what is in this directory?\"`, or a prompt from standard input")),
+        "" if args.agent.continues() => Ok(None),
+        "" => Err(HostError::usage("no prompt").hint(
+            "pass one as an argument or on standard input: `plimsoll run \"what is in this directory?\"`",
+        )),
         text => Ok(Some(text.to_owned())),
     }
 }
 
-/// What scripts are told.
+/// Exit code of a run.
 fn exit_of(end: &RunEnd) -> ExitCode {
     match end {
-        RunEnd::Finished { reason } => match Stop::of(reason) {
-            Stop::Done => ExitCode::SUCCESS,
-            Stop::Cut | Stop::Filtered => ExitCode::from(1),
+        RunEnd::Finished { reason } => match StopReason::of(reason) {
+            StopReason::Done => ExitCode::SUCCESS,
+            StopReason::Cut | StopReason::Filtered => ExitCode::from(1),
         },
         RunEnd::Steps
         | RunEnd::Tokens

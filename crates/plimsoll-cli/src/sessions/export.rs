@@ -11,10 +11,10 @@ use crate::convert::Target;
 use crate::error::CommandResult;
 use crate::output::{Output, counted, note, printable};
 
-/// The exit code of an export that is not all of the session as it was written.
+/// Exit code of an export with damage.
 const DAMAGED: u8 = 3;
 
-/// Writes a stored session, and says what the format has no place for.
+/// Exports a stored session and reports what the format cannot represent.
 pub(super) fn run(args: &ExportArgs, host: &Host, output: &mut Output) -> CommandResult {
     let to = Target::new(args.to, args.out.as_deref(), args.force)?;
     let opened = host.open_default()?;
@@ -29,6 +29,6 @@ pub(super) fn run(args: &ExportArgs, host: &Host, output: &mut Output) -> Comman
     }
     output.flush()?;
     damage.iter().for_each(|damage| note(&printable(&damage.to_string())));
-    note(&format!("{} in what was written", counted(damage.len(), "problem")));
+    note(&format!("{} in the exported session", counted(damage.len(), "problem")));
     Ok(ExitCode::from(DAMAGED))
 }

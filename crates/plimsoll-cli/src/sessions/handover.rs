@@ -1,9 +1,9 @@
-//! `plimsoll sessions handover`: a session as one that Claude Code, Codex or OpenCode continues.
+//! `plimsoll sessions handover`: a session that Claude Code, Codex or OpenCode can continue.
 
 use std::process::ExitCode;
 
 use plimsoll::Tokens;
-use plimsoll_formats::Lost;
+use plimsoll_formats::ConversionLoss;
 use plimsoll_host::{Fitted, Handover, HandoverRequest, Host, own_place};
 use serde_json::json;
 
@@ -11,9 +11,9 @@ use crate::args::HandoverArgs;
 use crate::error::CommandResult;
 use crate::output::{Output, note, printable};
 
-/// Writes the session, and prints the line to type.
+/// Writes the session and prints the command that continues it.
 pub(super) fn run(args: &HandoverArgs, host: &Host, output: &mut Output) -> CommandResult {
-    let (folder, as_is) = (args.folder.clone(), args.as_is);
+    let (folder, as_is) = (args.dir.clone(), args.as_is);
     let request = HandoverRequest { input: args.input.spec(), to: args.to, folder, as_is };
     let Handover { session, path, directory, command, lost, reduced, is_stored, .. } =
         host.hand_over(request)?;
@@ -33,14 +33,13 @@ pub(super) fn run(args: &HandoverArgs, host: &Host, output: &mut Output) -> Comm
     let path = host.short(&path);
     match command {
         Some(command) => {
-            note(&format!("wrote `{path}`; go on with:"));
+            note(&format!("wrote `{path}`; continue with:"));
             output.text(&printable(&command))?;
         }
         None => {
             let (tool, [variable, folder]) = (args.to.name(), own_place(args.to));
             note(&format!(
-                "wrote `{path}`; {tool} finds it below its own folder alone, `{folder}` in the directory that \
-                 `{variable}` names"
+                "wrote `{path}`, but {tool} only finds sessions in its own directory, `{folder}` below `{variable}`"
             ));
         }
     }
@@ -49,17 +48,19 @@ pub(super) fn run(args: &HandoverArgs, host: &Host, output: &mut Output) -> Comm
 
 fn note_reduced(reduced: &Fitted, is_stored: bool) {
     let Fitted { before, after, line, receipts, .. } = reduced;
-    note(&format!("{before} tokens are over the line at {line}; the copy is reduced to {after} tokens:"));
+    note(&format!(
+        "the window exceeds the line ({before} of {line} tokens); the copy is reduced to {after} tokens:"
+    ));
     receipts.iter().for_each(|receipt| note(&format!("  {}", receipt.plan.title())));
     note(match is_stored {
-        true => "the session itself is unchanged, and `plimsoll mcp` lets the tool recall what was left out",
+        true => "the original is unchanged; `plimsoll mcp` lets the tool recall what was left out",
         false => {
-            "the session itself is unchanged; store it first (`plimsoll sessions import`) to recall what was left out"
+            "the original is unchanged; to recall what was left out, store it first with `plimsoll sessions import`"
         }
     });
 }
 
-fn format_lost(lost: &Lost) -> String {
+fn format_lost(lost: &ConversionLoss) -> String {
     let noun = if lost.count == 1 { lost.one } else { lost.more };
     format!("{} {noun}", Tokens(lost.count as u64))
 }

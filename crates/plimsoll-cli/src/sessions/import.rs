@@ -1,4 +1,4 @@
-//! `plimsoll sessions import`: transcripts become stored sessions.
+//! `plimsoll sessions import`: stores transcripts as sessions.
 
 use std::process::ExitCode;
 
@@ -16,7 +16,7 @@ pub(super) fn run(args: &ImportArgs, host: &Host, output: &mut Output) -> Comman
     for file in &args.files {
         let (file, session) = (Some(file.clone()), args.session.clone());
         let input = InputArgs { file, session, strict: args.strict, policy: PolicyArgs::default() };
-        match importer.import(input.spec(), args.again) {
+        match importer.import(input.spec(), args.duplicate) {
             Ok(report) => {
                 if !output.json {
                     output.text(report.id.as_str())?;
@@ -30,6 +30,6 @@ pub(super) fn run(args: &ImportArgs, host: &Host, output: &mut Output) -> Comman
     if output.json {
         output.json(&all)?;
     }
-    // One bad file among many does not stop the others, but it is reported.
+    // A bad file is reported, but does not stop the others.
     print_all_but_worst(failed).map_or(Ok(ExitCode::SUCCESS), Err)
 }

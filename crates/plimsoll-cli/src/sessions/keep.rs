@@ -1,4 +1,4 @@
-//! Keeping the database in order: `plimsoll sessions gc`, `check` and `rm`.
+//! Maintenance of the database: `plimsoll sessions gc`, `check` and `rm`.
 
 use std::process::ExitCode;
 
@@ -12,7 +12,7 @@ use crate::error::CommandResult;
 use crate::output::{Output, counted, note, printable};
 use crate::when;
 
-/// Removes spilled outputs that are too old or too many, and files that nothing needs.
+/// Removes expired spilled outputs and unreferenced files.
 pub(super) fn gc(host: &Host, output: &mut Output) -> CommandResult {
     let opened = host.open_default()?;
     let swept = host.during("sweeping", || opened.archive.sweep(host.now()))?;
@@ -22,9 +22,9 @@ pub(super) fn gc(host: &Host, output: &mut Output) -> CommandResult {
     }
     for spill in &swept.expired {
         let (handle, tool) = (printable(&spill.handle), printable(&spill.tool));
-        let (size, kept) = (format_bytes(spill.bytes), when::utc(spill.created));
+        let (size, stored_at) = (format_bytes(spill.bytes), when::utc(spill.created));
         output.text(&format!(
-            "expired: `{handle}` of session `{}`, {size} of {tool}, kept at {kept}",
+            "expired: `{handle}` of session `{}`, {size} of {tool}, stored at {stored_at}",
             spill.session
         ))?;
     }
@@ -36,24 +36,24 @@ pub(super) fn gc(host: &Host, output: &mut Output) -> CommandResult {
     ))?;
     if swept.recorded > 0 {
         let recorded = counted(swept.recorded as usize, "record");
-        output.text(&format!("{recorded} entered that the database could not take before"))?;
+        output.text(&format!("{recorded} added that could not be written to the database before"))?;
     }
     if swept.freed > 0 {
-        output.text(&format!("the database is {} smaller", format_bytes(swept.freed)))?;
+        output.text(&format!("database shrunk by {}", format_bytes(swept.freed)))?;
     }
     if let Some(why) = &swept.unpurged {
-        note(&format!("note: a purge is not finished: {why}"));
+        note(&format!("note: a purge is incomplete: {why}"));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Looks for damage.
+/// Checks the database for damage.
 pub(super) fn check(args: &CheckArgs, host: &Host, output: &mut Output) -> CommandResult {
     let opened = host.open_default()?;
-    if args.accept {
+    if args.accept_loss {
         let accepted = opened.archive.store().accept_losses()?;
         note(&match accepted {
-            0 => "there is no loss to accept".to_owned(),
+            0 => "no loss to accept".to_owned(),
             1 => "1 loss accepted".to_owned(),
             _ => format!("{accepted} losses accepted"),
         });
@@ -67,29 +67,29 @@ pub(super) fn check(args: &CheckArgs, host: &Host, output: &mut Output) -> Comma
     for problem in &findings.problems {
         output.text(&printable(problem))?;
     }
-    let looked = [
+    let checked = [
         (findings.sessions, "session"),
         (findings.messages, "message"),
         (findings.parts, "part"),
         (findings.spills, "spilled output"),
     ];
-    let looked = looked.map(|(count, noun)| counted(count as usize, noun)).join(", ");
-    let verdict = match findings.problems.len() {
+    let checked = checked.map(|(count, noun)| counted(count as usize, noun)).join(", ");
+    let result = match findings.problems.len() {
         0 => "no problems".to_owned(),
         count => counted(count, "problem"),
     };
-    output.text(&format!("{verdict} in {looked}"))?;
+    output.text(&format!("{result} in {checked}"))?;
     if findings.unverified > 0 {
         let parts = counted(findings.unverified as usize, "part");
         output.text(&format!("{parts} not verified: an earlier version stored them without a checksum"))?;
     }
-    if opened.archive.loss.is_some() && !args.accept {
-        note("hint: restore a backup if there is one; `plimsoll sessions check --accept` ends the warning");
+    if opened.archive.loss.is_some() && !args.accept_loss {
+        note("hint: restore a backup, or run `plimsoll sessions check --accept-loss` to stop the warning");
     }
     Ok(code)
 }
 
-/// Removes sessions. All of them are looked up first, so that a mistake removes none.
+/// Removes sessions. All ids are resolved first, so that a wrong one removes nothing.
 pub(super) fn rm(ids: &[String], force: bool, host: &Host, output: &mut Output) -> CommandResult {
     let opened = host.open_default()?;
     let mut sessions: Vec<Session> = Vec::new();
@@ -101,21 +101,21 @@ pub(super) fn rm(ids: &[String], force: bool, host: &Host, output: &mut Output) 
     }
     let mut removed = Vec::new();
     for session in sessions {
-        // It may have been removed as a task of one before it.
+        // Already removed as a task of an earlier one.
         let Some(Removed { session, tasks, spilled_bytes: bytes, .. }) =
             opened.remove(session, force, host)?
         else {
             continue;
         };
         if !output.json {
-            let mut gone = vec![counted(session.messages as usize, "message")];
-            gone.extend((tasks > 0).then(|| counted(tasks, "task")));
-            gone.extend((bytes > 0).then(|| format!("{} of spilled output", format_bytes(bytes))));
+            let mut removed_content = vec![counted(session.messages as usize, "message")];
+            removed_content.extend((tasks > 0).then(|| counted(tasks, "task")));
+            removed_content.extend((bytes > 0).then(|| format!("{} of spilled output", format_bytes(bytes))));
             let title = match printable(&session.title) {
                 title if title.is_empty() => title,
                 title => format!(", {title}"),
             };
-            output.text(&format!("removed `{}`{title}: {}", session.id, gone.join(", ")))?;
+            output.text(&format!("removed `{}`{title}: {}", session.id, removed_content.join(", ")))?;
         }
         removed.push(
             json!({ "id": session.id, "messages": session.messages, "tasks": tasks, "spilledBytes": bytes }),

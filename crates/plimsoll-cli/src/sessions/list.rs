@@ -30,7 +30,7 @@ pub(super) fn run(args: &ListArgs, host: &Host, output: &mut Output) -> CommandR
     } else {
         if !args.all {
             let is_here = list.directory == host.env.directory;
-            let which = if is_here { "" } else { ", the nearest above that has any" };
+            let which = if is_here { "" } else { ", the nearest directory above with sessions" };
             let directory = host.short(&list.directory);
             note(&format!("sessions of `{directory}`{which}; `--all` lists every directory"));
         }
@@ -40,7 +40,7 @@ pub(super) fn run(args: &ListArgs, host: &Host, output: &mut Output) -> CommandR
         let page = |longest_directory| Page { ids, host, directories: args.all, longest_directory };
         let mut table = page(usual).table(&list.rows);
         if !table.fits_with_words_cut(width) {
-            // Ids are typed, and stay whole: directories give way to long ones.
+            // Ids are copied and never cut, so directories are shortened instead.
             table = page(SHORT_DIRECTORY).table(&list.rows);
         }
         output.table_or_stacks(&table)?;
@@ -51,9 +51,9 @@ pub(super) fn run(args: &ListArgs, host: &Host, output: &mut Output) -> CommandR
 fn nothing(args: &ListArgs, host: &Host) -> String {
     let tool = args.tool.map_or("any known tool", Tool::name);
     let directory = host.short(host.directory());
-    let mut text = format!("there are no sessions of {tool}");
+    let mut text = format!("no sessions of {tool}");
     if !args.all {
-        text.push_str(&format!(" for `{directory}`; `--all` lists every directory"));
+        text.push_str(&format!(" in `{directory}`; use `--all` to list every directory"));
     }
     if args.tool == Some(Tool::Plimsoll) {
         text.push_str("; `plimsoll sessions import FILE` stores one");
@@ -82,13 +82,13 @@ fn as_json(found: &Found, weighed: &Weighed) -> Value {
     })
 }
 
-/// What a table of sessions depends on.
+/// Layout of a table of sessions.
 struct Page<'a> {
     ids: &'a ShortIds<'a>,
     host: &'a Host,
-    /// Directories have a column only where there may be more than one.
+    /// Whether there is a column for directories.
     directories: bool,
-    /// So much is shown of a directory at most.
+    /// Maximum length of a directory.
     longest_directory: usize,
 }
 
@@ -99,7 +99,7 @@ impl Page<'_> {
         columns.extend(self.directories.then(|| column("DIRECTORY", Holds::Names)));
         columns.extend(["AGE", "MESSAGES", "WINDOW"].map(|heading| column(heading, Holds::Numbers)));
         let cost = |weighed: &Weighed| recorded(weighed).cost;
-        // Where nothing is known of cost, titles need the room.
+        // Without known costs, titles get the room.
         let has_costs = rows.iter().any(|(_, weighed)| cost(weighed).is_some());
         columns.extend(has_costs.then(|| column("COST", Holds::Numbers)));
         columns.push(column("TITLE", Holds::Words(8)));
@@ -111,7 +111,7 @@ impl Page<'_> {
             cells.extend([
                 age(now.saturating_sub(found.changed)),
                 Tokens(weighed.messages as u64).to_string(),
-                // What no provider counted is an estimate, and shown as one.
+                // A size that no provider counted is an estimate, marked with `~`.
                 match weighed.is_measured {
                     true => weighed.window.to_string(),
                     false => format!("~{}", weighed.window),
@@ -132,7 +132,7 @@ impl Page<'_> {
     }
 }
 
-/// Of a long path the end tells most.
+/// Shortens a path by cutting its start: the end identifies it.
 fn end_of(path: &str, most: usize) -> String {
     let count = path.chars().count();
     if count <= most {

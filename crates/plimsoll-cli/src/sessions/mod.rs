@@ -1,4 +1,4 @@
-//! `plimsoll sessions`: lists sessions, or does something else with them.
+//! `plimsoll sessions` and its subcommands.
 
 mod export;
 mod handover;
@@ -14,7 +14,7 @@ use crate::args::{SessionsArgs, SessionsCommand};
 use crate::error::CommandResult;
 use crate::output::Output;
 
-/// Lists sessions, or does something else with them.
+/// Lists sessions, or runs a subcommand.
 pub(crate) fn run(args: &SessionsArgs, host: &Host, output: &mut Output) -> CommandResult {
     match &args.command {
         None => list::run(&args.list, host, output),

@@ -1,4 +1,4 @@
-//! `plimsoll sessions purge`: destroys content for good. It shows what it would destroy, and does so only with `--yes`.
+//! `plimsoll sessions purge`: destroys content permanently. Without `--yes` it only shows what would be destroyed.
 
 use std::process::ExitCode;
 
@@ -17,13 +17,13 @@ pub(super) fn run(args: &PurgeArgs, host: &Host, output: &mut Output) -> Command
     let target = match (&args.pattern, &args.part) {
         (Some(pattern), _) => PurgeTarget::Match(pattern.clone()),
         (None, Some(part)) => PurgeTarget::Part(part.as_str().into()),
-        (None, None) => return Err(HostError::usage("name what to destroy: `--match RE` or `--part ID`")),
+        (None, None) => return Err(HostError::usage("nothing to destroy: pass `--match RE` or `--part ID`")),
     };
     let report = match opened.plan_purge(&session, &target, args.yes, host)? {
         PurgePlan::Found(report) => report,
         PurgePlan::Nothing(_, finished @ 1..) => {
             let purges = counted(finished as usize, "purge");
-            output.text(&format!("finished {purges} that had been interrupted"))?;
+            output.text(&format!("finished {purges} interrupted earlier"))?;
             return Ok(ExitCode::SUCCESS);
         }
         PurgePlan::Nothing(report, _) => {
@@ -41,7 +41,7 @@ pub(super) fn run(args: &PurgeArgs, host: &Host, output: &mut Output) -> Command
             show(&report, output)?;
             output.flush()?;
         }
-        note("nothing was destroyed; `--yes` does it, and it cannot be undone");
+        note("nothing was destroyed; pass `--yes` to do it, which cannot be undone");
         return Ok(ExitCode::SUCCESS);
     }
     let receipt = opened.purge(&session, &target, args.force, host)?;
@@ -62,10 +62,10 @@ fn show(report: &PurgeReport, output: &mut Output) -> Result<(), HostError> {
     }
     if !report.sessions.is_empty() {
         let named: Vec<String> = report.sessions.iter().map(|session| format!("`{session}`")).collect();
-        output.text(&format!("shared with {}, which lose it too", named.join(", ")))?;
+        output.text(&format!("shared with {}; removed there too", named.join(", ")))?;
     }
     for copy in &report.copies {
-        output.text(&format!("`{}`  copy from before an upgrade, as a whole", copy.display()))?;
+        output.text(&format!("`{}`  whole backup made by an upgrade", copy.display()))?;
     }
     Ok(())
 }

@@ -1,4 +1,4 @@
-//! `plimsoll sessions show`: what is known about a stored session, and its newest messages.
+//! `plimsoll sessions show`: details of a stored session, and its newest messages.
 
 use std::process::ExitCode;
 
@@ -53,7 +53,7 @@ fn render(shown: &SessionDetails, host: &Host) -> String {
     let usage = &session.usage;
     let usage = [usage.input, usage.output, usage.reasoning, usage.cache_read, usage.cache_write];
     row("usage", &usage_text(usage.map(|tokens| tokens.0)));
-    // As other commands show it; a cost that a tool recorded counts if a model has no price.
+    // As other commands show it: a recorded cost counts if the model has no price.
     if let Some(cost) = shown.recorded.cost.filter(|cost| *cost > 0.0) {
         row("cost", &dollars(cost, SMALL));
     }
@@ -86,21 +86,21 @@ fn compactions(all: &[CompactionRecord]) -> String {
 }
 
 fn spills(all: &[SpillRecord]) -> String {
-    let (gone, there): (Vec<_>, Vec<_>) = all.iter().partition(|spill| spill.expired.is_some());
-    let bytes: u64 = there.iter().map(|spill| spill.bytes).sum();
-    match (there.len(), gone.len()) {
+    let (expired, stored): (Vec<_>, Vec<_>) = all.iter().partition(|spill| spill.expired.is_some());
+    let bytes: u64 = stored.iter().map(|spill| spill.bytes).sum();
+    match (stored.len(), expired.len()) {
         (0, 0) => String::new(),
-        (0, gone) => format!("{gone} expired"),
-        (_, 0) => format!("{}, {}", there.len(), format_bytes(bytes)),
-        (_, gone) => format!("{}, {}; {gone} expired", there.len(), format_bytes(bytes)),
+        (0, expired) => format!("{expired} expired"),
+        (_, 0) => format!("{}, {}", stored.len(), format_bytes(bytes)),
+        (_, expired) => format!("{}, {}; {expired} expired", stored.len(), format_bytes(bytes)),
     }
 }
 
-/// What a message says, or what it does where it says nothing.
+/// Formats the text of a message, or its parts if it has none.
 fn words(message: &Message) -> String {
-    let said = first_words(&message.text(), WORDS);
-    if !said.is_empty() {
-        return said;
+    let text = first_words(&message.text(), WORDS);
+    if !text.is_empty() {
+        return text;
     }
     let tools: Vec<&str> = message
         .parts

@@ -1,4 +1,4 @@
-//! `plimsoll tasks cancel`, `steer` and `clear`: they reach tasks in whatever process those are.
+//! `plimsoll tasks cancel`, `steer` and `clear`, for tasks of any process.
 
 use std::process::ExitCode;
 
@@ -14,15 +14,15 @@ use crate::output::{Output, counted, first_words, note};
 /// Maximum number of characters of a description that are shown.
 const WORDS: usize = 60;
 
-/// Cancel tasks.
-pub(super) fn cancel(given: &[String], host: &Host, output: &mut Output) -> CommandResult {
-    let desk = super::open(host)?;
+/// Cancels tasks.
+pub(super) fn cancel(ids: &[String], host: &Host, output: &mut Output) -> CommandResult {
+    let task_session = super::open(host)?;
     let (mut cancelled, mut failed) = (Vec::new(), Vec::new());
-    for given in given {
-        let done = desk.find(given).and_then(|(task, all)| {
+    for id in ids {
+        let done = task_session.find(id).and_then(|(task, all)| {
             let shown = name(&task, &all);
             let was_active = task.status.is_active();
-            let task = desk.runtime.block_on(desk.board.cancel(&task.id))?;
+            let task = task_session.runtime.block_on(task_session.board.cancel(&task.id))?;
             Ok((task, shown, was_active))
         });
         match done {
@@ -30,9 +30,9 @@ pub(super) fn cancel(given: &[String], host: &Host, output: &mut Output) -> Comm
                 if !output.json {
                     let what = match was_active && task.status == TaskStatus::Cancelled {
                         true => format!("cancelled {shown}"),
-                        // It had ended: only a resume that waited behind the end was left.
+                        // The task had ended; only a queued resume was left.
                         false => {
-                            format!("dropped the resume that waited for {shown}, which is {}", task.status)
+                            format!("cancelled the queued resume of {shown}, which is {}", task.status)
                         }
                     };
                     output.text(&about(&what, &task))?;
@@ -46,49 +46,48 @@ pub(super) fn cancel(given: &[String], host: &Host, output: &mut Output) -> Comm
     if output.json {
         output.json(&cancelled)?;
     }
-    // One that has ended already does not keep the others from being cancelled.
+    // A task that has already ended does not keep the others from being cancelled.
     print_all_but_worst(failed).map_or(Ok(ExitCode::SUCCESS), Err)
 }
 
-/// Say something to a task.
-pub(super) fn steer(given: &str, message: &str, host: &Host, output: &mut Output) -> CommandResult {
+/// Sends a message to a task.
+pub(super) fn steer(id: &str, message: &str, host: &Host, output: &mut Output) -> CommandResult {
     if message.trim().is_empty() {
-        return Err(HostError::usage("there is nothing to say to the task"));
+        return Err(HostError::usage("the message is empty"));
     }
-    let desk = super::open(host)?;
-    let (task, all) = desk.find(given)?;
-    let task_now = desk.runtime.block_on(desk.board.steer(&task.id, message, Speaker::User))?;
+    let task_session = super::open(host)?;
+    let (task, all) = task_session.find(id)?;
+    let task_now =
+        task_session.runtime.block_on(task_session.board.steer(&task.id, message, Speaker::User))?;
     if output.json {
         output.json(&task_now)?;
     } else {
         let sent = about(&format!("sent to {}", name(&task, &all)), &task);
-        output.text(&format!("{sent}; it is read before the task's next step"))?;
+        output.text(&format!("{sent}; the task reads it before its next step"))?;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Clears tasks from the list.
+/// Hides tasks from the list.
 pub(super) fn clear(args: &ClearArgs, host: &Host, output: &mut Output) -> CommandResult {
-    let desk = super::open(host)?;
-    let all = desk.tasks()?;
-    let parent = args.session.as_ref().map(|id| desk.opened.session(id, host)).transpose()?;
+    let task_session = super::open(host)?;
+    let all = task_session.tasks()?;
+    let parent = args.session.as_ref().map(|id| task_session.opened.session(id, host)).transpose()?;
     let parent = parent.map(|session| session.id);
     let directory = host.directory().to_str().filter(|_| parent.is_none()).map(str::to_owned);
     let filter = TaskFilter { parent, directory, limit: usize::MAX, ..TaskFilter::default() };
-    let (tasks, _) = desk.choose(&filter, &all)?;
+    let (tasks, _) = task_session.choose(&filter, &all)?;
     let active: Vec<String> =
         tasks.iter().rev().filter(|task| task.status.is_active()).map(|task| name(task, &all)).collect();
     if !active.is_empty() && !args.cancel {
-        let message = format!("{} at work: {}", counted_are(active.len()), active.join(", "));
-        return Err(
-            HostError::negative(message).hint("`--cancel` cancels what is at work, and clears it too")
-        );
+        let message = format!("{} running: {}", counted_are(active.len()), active.join(", "));
+        return Err(HostError::negative(message).hint("`--cancel` cancels running tasks and clears them too"));
     }
-    let (cancelled, cleared) = desk.clear(&tasks)?;
+    let (cancelled, cleared) = task_session.clear(&tasks)?;
     if output.json {
         output.json(&json!({ "cancelled": cancelled, "cleared": cleared }))?;
     } else if cleared == 0 {
-        note("there are no background tasks to clear");
+        note("no background tasks to clear");
     } else {
         let cancelled =
             if cancelled > 0 { format!(", {cancelled} of them cancelled") } else { String::new() };

@@ -12,47 +12,46 @@ use crate::error::CommandResult;
 use crate::output::{Holds, Output, Table, counted, note};
 use crate::when;
 
-/// When a list is printed once and not kept up to date.
+/// When a list is printed once instead of live.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Once {
-    /// Whatever the tasks do.
     Always,
-    /// Where none is at work, or no person sees it.
+    /// If no task is active, or standard output is not a terminal.
     UnlessActive,
 }
 
-/// List tasks.
+/// Lists tasks.
 pub(super) fn run(args: &TaskList, once: Once, host: &Host, output: &mut Output) -> CommandResult {
     if args.watch && !output.json && !output.is_terminal() {
-        return Err(HostError::usage("a live list needs a terminal")
-            .hint("`plimsoll tasks --watch --json` prints a line for each change"));
+        return Err(HostError::usage("`--watch` needs a terminal")
+            .hint("use `plimsoll tasks --watch --json` for a line per change"));
     }
     let Some(opened) = host.open_existing(&host.config(&Flags::default())?)? else {
-        // Where nothing was stored yet there are no tasks, which is an answer.
+        // Without a database there are no tasks, which is a result and not an error.
         if output.json && !args.watch {
             output.json(&Vec::<Task>::new())?;
         } else {
-            note("there are no background tasks");
+            note("no background tasks");
         }
         return Ok(ExitCode::SUCCESS);
     };
-    let desk = TaskSession::new(opened)?;
-    let wanted = filter(args, &desk, host)?;
+    let task_session = TaskSession::new(opened)?;
+    let task_filter = filter(args, &task_session, host)?;
     if args.watch {
-        return watch::run(&desk, &wanted, watch::Until::Left, output);
+        return watch::run(&task_session, &task_filter, watch::Until::Left, output);
     }
-    let all = desk.tasks()?;
-    let (tasks, more) = desk.choose(&wanted, &all)?;
+    let all = task_session.tasks()?;
+    let (tasks, more) = task_session.choose(&task_filter, &all)?;
     if output.json {
         output.json(&tasks)?;
         return Ok(ExitCode::SUCCESS);
     }
     let is_active = tasks.iter().any(|task| task.status.is_active());
     if once == Once::UnlessActive && is_active && output.is_terminal() {
-        return watch::run(&desk, &wanted, watch::Until::AllEnded, output);
+        return watch::run(&task_session, &task_filter, watch::Until::AllEnded, output);
     }
     if tasks.is_empty() {
-        note(&nothing(&wanted, host));
+        note(&nothing(&task_filter, host));
         return Ok(ExitCode::SUCCESS);
     }
     if args.session.is_none() && !args.all {
@@ -63,14 +62,14 @@ pub(super) fn run(args: &TaskList, once: Once, host: &Host, output: &mut Output)
         note(&forks);
     }
     if more > 0 {
-        note(&format!("{} more; `--limit` lists them", plimsoll::Tokens(more as u64)));
+        note(&format!("{} more; raise `--limit` to list them", plimsoll::Tokens(more as u64)));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Which tasks are wanted.
-fn filter(args: &TaskList, desk: &TaskSession, host: &Host) -> Result<TaskFilter, HostError> {
-    let parent = args.session.as_deref().map(|id| desk.opened.session(id, host)).transpose()?;
+/// Returns the filter that the arguments describe.
+fn filter(args: &TaskList, task_session: &TaskSession, host: &Host) -> Result<TaskFilter, HostError> {
+    let parent = args.session.as_deref().map(|id| task_session.opened.session(id, host)).transpose()?;
     let is_here = !args.all && parent.is_none();
     Ok(TaskFilter {
         parent: parent.map(|session| session.id),
@@ -81,21 +80,21 @@ fn filter(args: &TaskList, desk: &TaskSession, host: &Host) -> Result<TaskFilter
     })
 }
 
-/// Says that there is nothing to list.
+/// Describes an empty list.
 fn nothing(filter: &TaskFilter, host: &Host) -> String {
     let status = filter.status.as_ref().map(|status| format!(" with the status `{status}`"));
     let status = status.unwrap_or_default();
     match (&filter.parent, &filter.directory) {
         (Some(parent), _) => format!("`{parent}` has no background tasks{status}"),
         (None, Some(_)) => format!(
-            "there are no background tasks{status} in `{}`; `--all` lists every directory",
+            "no background tasks{status} in `{}`; use `--all` to list every directory",
             host.short(host.directory())
         ),
-        (None, None) => format!("there are no background tasks{status}"),
+        (None, None) => format!("no background tasks{status}"),
     }
 }
 
-/// Tasks as a table. Ids are kept apart among all there are, because any of them can be named.
+/// Formats tasks as a table. Ids are abbreviated so that they are unique among all tasks, because any of them can be used.
 pub(crate) fn table(tasks: &[&Task], all: &[Task], now: Millis) -> Table {
     let mut table = Table::of([
         ("ID", Holds::Names),
@@ -120,37 +119,37 @@ pub(crate) fn table(tasks: &[&Task], all: &[Task], now: Millis) -> Table {
     table
 }
 
-/// An id and what is to be known of it at a glance, in the words and the order that agents are shown.
+/// Formats an id with its flags, like agents see it.
 fn marked_name(task: &Task, all: &[Task]) -> String {
     let forked = if task.is_forked() { " (forked)" } else { "" };
     let resumed = if task.resumes() > 0 { " (resumed)" } else { "" };
     format!("{}{forked}{resumed}", name(task, all))
 }
 
-/// How often tasks were given their parent's context, how much of it and how often the budget cut it, in a line.
+/// Formats how often tasks received their parent's context, how much of it, and how often the budget cut it.
 fn forks_text(figures: &ForkFigures) -> Option<String> {
     let ForkFigures { forks, digests, histories, without, cut, tokens, largest } = *figures;
     if forks == 0 {
         return None;
     }
-    let ways = [(digests, "digest"), (histories, "history"), (without, "with nothing")];
-    let ways = ways.iter().filter(|(count, _)| *count > 0);
-    let ways: Vec<String> = ways.map(|(count, way)| format!("{count} {way}")).collect();
+    let kinds = [(digests, "digest"), (histories, "history"), (without, "without content")];
+    let kinds = kinds.iter().filter(|(count, _)| *count > 0);
+    let kinds: Vec<String> = kinds.map(|(count, kind)| format!("{count} {kind}")).collect();
     let cut = if cut > 0 { format!("; the budget cut {cut} of them") } else { String::new() };
     Some(format!(
         "{}: {}; about {} tokens, the largest {} tokens{cut}",
         counted(forks, "fork"),
-        ways.join(", "),
+        kinds.join(", "),
         plimsoll::Tokens(tokens),
         plimsoll::Tokens(largest)
     ))
 }
 
-/// How many tasks stand where, in a line.
+/// Formats the number of tasks by status.
 pub(super) fn summary(tasks: &[&Task]) -> String {
     use plimsoll_agent::tasks::TaskStatus;
-    let standing = |status: TaskStatus| tasks.iter().filter(|task| task.status == status).count();
-    let named = TaskStatus::ALL.map(|status| (standing(status), status));
+    let count = |status: TaskStatus| tasks.iter().filter(|task| task.status == status).count();
+    let named = TaskStatus::ALL.map(|status| (count(status), status));
     let named = named.iter().filter(|(count, _)| *count > 0);
     let named: Vec<String> = named.map(|(count, status)| format!("{count} {status}")).collect();
     format!("{}: {}", counted(tasks.len(), "task"), named.join(", "))

@@ -1,4 +1,4 @@
-//! `plimsoll tasks`: background tasks of all processes on the same database, seen and reached from here.
+//! `plimsoll tasks`: background tasks of all processes that use the same database.
 //!
 //! | part | does |
 //! |---|---|
@@ -26,7 +26,7 @@ pub(crate) use list::table;
 pub(crate) use show::page;
 pub(crate) use work::fork;
 
-/// Lists tasks, or does something else with them.
+/// Lists tasks, or runs a subcommand.
 pub(crate) fn run(args: &TasksArgs, host: &Host, output: &mut Output) -> CommandResult {
     match &args.command {
         None => list::run(&args.list, list::Once::UnlessActive, host, output),
@@ -40,17 +40,17 @@ pub(crate) fn run(args: &TasksArgs, host: &Host, output: &mut Output) -> Command
     }
 }
 
-/// The tasks of the configured database, which must exist.
+/// Opens the tasks of the configured database, which must exist.
 fn open(host: &Host) -> Result<TaskSession, HostError> {
     TaskSession::new(host.open_default()?)
 }
 
-/// An id as it is shown among all tasks.
+/// Abbreviates an id so that it is unique among all tasks.
 fn name(task: &Task, all: &[Task]) -> String {
     short_id(&task.id, all.iter().map(|task| &task.id))
 }
 
-/// How far a task has come, in a line: what it does now, its tools, what it was charged.
+/// Formats a task's progress in a line: current activity, tools, usage and cost.
 pub(crate) fn progress_text(progress: &TaskProgress) -> String {
     let now = match (progress.phase, progress.last_tools.last()) {
         (TaskPhase::Tool, Some(tool)) => tool.as_str(),
@@ -68,7 +68,7 @@ pub(crate) fn progress_text(progress: &TaskProgress) -> String {
     text + &cost_after(" · ", progress.cost)
 }
 
-/// Calls by the names of their tools, the most frequent first.
+/// Formats the number of calls by tool, the most frequent first.
 fn tools_text(progress: &TaskProgress) -> String {
     let mut tools: Vec<(&String, &u64)> = progress.tools.iter().collect();
     tools.sort_by(|(one, a), (other, b)| b.cmp(a).then_with(|| one.cmp(other)));

@@ -12,13 +12,13 @@ use crate::figures::{cost_after, spend_text, usage_text};
 use crate::output::{Output, first_words, note, printable};
 use crate::when;
 
-/// So much of a text is shown in one line.
+/// Maximum number of characters of a text in a row.
 const WORDS: usize = 400;
 
-/// Show everything about a task.
-pub(super) fn run(given: &str, host: &Host, output: &mut Output) -> CommandResult {
-    let desk = super::open(host)?;
-    let (task, all) = desk.find(given)?;
+/// Shows the details of a task.
+pub(super) fn run(id: &str, host: &Host, output: &mut Output) -> CommandResult {
+    let task_session = super::open(host)?;
+    let (task, all) = task_session.find(id)?;
     if output.json {
         output.json(&TaskPage { tasks_spend: spend_below(&task.id, &all), task: &task })?;
         return Ok(ExitCode::SUCCESS);
@@ -29,17 +29,17 @@ pub(super) fn run(given: &str, host: &Host, output: &mut Output) -> CommandResul
     Ok(ExitCode::SUCCESS)
 }
 
-/// Everything about a task, for machines.
+/// Details of a task as JSON.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct TaskPage<'a> {
     #[serde(flatten)]
     task: &'a Task,
-    /// What its own tasks and theirs were charged, beside what it was.
+    /// Usage and cost of the tasks that it started, directly or indirectly.
     tasks_spend: Spend,
 }
 
-/// Everything about a task, as a page for people.
+/// Formats the details of a task.
 pub(crate) fn page(task: &Task, all: &[Task]) -> String {
     let children = all.iter().filter(|other| other.parent == task.id).map(|child| name(child, all));
     let children: Vec<String> = children.collect();
@@ -59,7 +59,7 @@ pub(crate) fn page(task: &Task, all: &[Task]) -> String {
     row("task of", task.parent.as_str());
     row("tasks", &children.join(", "));
     row("context", &data.fork.as_ref().map(fork_text).unwrap_or_default());
-    row("launched", &format!("{}, {}", when::utc(task.created), when::ago(task.created)));
+    row("started", &format!("{}, {}", when::utc(task.created), when::ago(task.created)));
     row("tools", &tools_text(&data.progress));
     let usage = &data.progress.usage;
     let usage = [usage.input, usage.output, usage.reasoning, usage.cache_read, usage.cache_write];
@@ -69,7 +69,7 @@ pub(crate) fn page(task: &Task, all: &[Task]) -> String {
     if !below.is_none() {
         row("its tasks", &spend_text(&below));
     }
-    row("in line", data.pending.as_deref().unwrap_or_default());
+    row("queued", data.pending.as_deref().unwrap_or_default());
     if data.runs.len() > 1 {
         text.push_str("\nRuns\n");
         for (at, run) in data.runs.iter().enumerate() {
@@ -94,7 +94,7 @@ pub(crate) fn page(task: &Task, all: &[Task]) -> String {
     text.trim_end().to_owned()
 }
 
-/// A heading and a text below it, every line of it set in.
+/// Appends a heading and an indented text.
 fn section(text: &mut String, heading: &str, content: &str) {
     if content.trim().is_empty() {
         return;
@@ -108,10 +108,10 @@ fn section(text: &mut String, heading: &str, content: &str) {
 fn next_step(task: &Task, name: &str) -> String {
     match task.status.is_active() {
         true => format!(
-            "`plimsoll tasks output {name} --wait` waits for it, `steer {name}` says something to it, `cancel {name}` ends it"
+            "wait with `plimsoll tasks output {name} --wait`, send a message with `steer {name}`, stop it with `cancel {name}`"
         ),
         false => format!(
-            "`plimsoll tasks resume {name} \"…\"` takes it up again, `plimsoll chat --session {}` talks to it",
+            "resume it with `plimsoll tasks resume {name} \"…\"`, or continue it with `plimsoll chat --session {}`",
             task.id
         ),
     }

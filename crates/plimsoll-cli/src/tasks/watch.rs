@@ -1,4 +1,4 @@
-//! A list of tasks that is kept up to date: redrawn in place on a terminal, a line for each change for machines.
+//! Live list of tasks: redrawn in place on a terminal, one JSON line per change otherwise.
 
 use std::collections::HashMap;
 use std::process::ExitCode;
@@ -17,11 +17,11 @@ use crate::output::{Output, printable};
 use crate::style::{QUIET, paint};
 use crate::when;
 
-/// Times move on so often, also where nothing else does.
+/// Interval at which times are updated.
 const TICK: Duration = Duration::from_secs(1);
-/// It is drawn no more often than this.
+/// Minimum time between two updates.
 const REST: Duration = Duration::from_millis(100);
-/// How often it is looked whether the process of a task has gone.
+/// Interval at which the processes of tasks are checked for having exited.
 const LOOK_AFTER: Duration = Duration::from_secs(5);
 const HIDE_CURSOR: &str = "\u{1b}[?25l";
 const SHOW_CURSOR: &str = "\u{1b}[?25h";
@@ -29,71 +29,71 @@ const SHOW_CURSOR: &str = "\u{1b}[?25h";
 /// When a live list ends.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Until {
-    /// With Ctrl-C alone.
+    /// Only with Ctrl-C.
     Left,
-    /// When no task is at work any more, too.
+    /// Also when no task is active any more.
     AllEnded,
 }
 
-/// Keep a list up to date.
+/// Shows the list until it ends.
 pub(super) fn run(
-    desk: &TaskSession,
-    wanted: &TaskFilter,
+    task_session: &TaskSession,
+    filter: &TaskFilter,
     until: Until,
     output: &mut Output,
 ) -> CommandResult {
     let cancel = CancellationToken::new();
     interrupt::cancel_first(cancel.clone());
     let mut view = View::new(output);
-    let done = desk.runtime.block_on(view.keep(desk, wanted, until, &cancel));
+    let done = task_session.runtime.block_on(view.follow(task_session, filter, until, &cancel));
     view.end()?;
     done.map(|()| ExitCode::SUCCESS)
 }
 
 struct View<'a> {
     output: &'a mut Output,
-    /// How wide the lines are that stand on the terminal.
+    /// Widths of the lines on the terminal.
     drawn: Vec<usize>,
-    /// What machines were told last.
-    told: HashMap<SessionId, Task>,
+    /// Last state of each task that was printed as JSON.
+    printed: HashMap<SessionId, Task>,
 }
 
 impl View<'_> {
     fn new(output: &mut Output) -> View<'_> {
-        View { output, drawn: Vec::new(), told: HashMap::new() }
+        View { output, drawn: Vec::new(), printed: HashMap::new() }
     }
 
-    async fn keep(
+    async fn follow(
         &mut self,
-        desk: &TaskSession,
-        wanted: &TaskFilter,
+        task_session: &TaskSession,
+        filter: &TaskFilter,
         until: Until,
         cancel: &CancellationToken,
     ) -> Result<(), HostError> {
-        let mut changes = desk.board.watch();
-        let mut looked = None;
+        let mut changes = task_session.board.watch();
+        let mut last_check = None;
         loop {
             changes.borrow_and_update();
-            let is_due = looked.is_none_or(|looked: Instant| looked.elapsed() >= LOOK_AFTER);
+            let is_due = last_check.is_none_or(|check: Instant| check.elapsed() >= LOOK_AFTER);
             let all = if is_due {
-                looked = Some(Instant::now());
-                current_tasks(&desk.board).await?
+                last_check = Some(Instant::now());
+                current_tasks(&task_session.board).await?
             } else {
-                desk.board.tasks(None).await?
+                task_session.board.tasks(None).await?
             };
-            let (shown, more) = desk.choose(wanted, &all)?;
+            let (shown, more) = task_session.choose(filter, &all)?;
             let is_over = until == Until::AllEnded && !shown.iter().any(|task| task.status.is_active());
             if self.output.json {
-                self.tell(&shown)?;
+                self.print_changes(&shown)?;
             } else {
                 self.draw(&shown, more, &all, is_over)?;
             }
             if is_over {
                 return Ok(());
             }
-            let moved = async {
+            let change = async {
                 tokio::select! {
-                    // The board outlives this loop, so that its watch cannot end before.
+                    // The board outlives this loop, so its watch channel cannot close.
                     _ = changes.changed() => {}
                     () = tokio::time::sleep(TICK) => {}
                 }
@@ -102,17 +102,17 @@ impl View<'_> {
             tokio::select! {
                 biased;
                 () = cancel.cancelled() => return Ok(()),
-                () = moved => {}
+                () = change => {}
             }
         }
     }
 
-    /// A line for each task that has changed.
-    fn tell(&mut self, tasks: &[&Task]) -> Result<(), HostError> {
+    /// Prints a JSON line for each task that has changed.
+    fn print_changes(&mut self, tasks: &[&Task]) -> Result<(), HostError> {
         for task in tasks.iter().rev() {
-            if self.told.get(&task.id) != Some(task) {
+            if self.printed.get(&task.id) != Some(task) {
                 self.output.json(task)?;
-                self.told.insert(task.id.clone(), (*task).clone());
+                self.printed.insert(task.id.clone(), (*task).clone());
             }
         }
         Ok(self.output.flush()?)
@@ -122,17 +122,17 @@ impl View<'_> {
         let (height, width) = self.output.size();
         // Erasing to the end of a line that reaches the last column erases its last character in some terminals.
         let mut lines = lines(tasks, more, all, width.saturating_sub(1), is_over);
-        // What has scrolled away cannot be redrawn.
+        // Lines that have scrolled away cannot be redrawn.
         let room = height.saturating_sub(2).max(3);
         if lines.len() > room {
             let left_out = lines.len() - room + 1;
             let last = lines.split_off(lines.len() - 1);
             lines.truncate(room - 2);
-            lines.push(paint(QUIET, &format!("… {left_out} more lines; a taller window shows them")));
+            lines.push(paint(QUIET, &format!("… {left_out} more lines; enlarge the terminal to see them")));
             lines.extend(last);
         }
         let lines: Vec<String> = lines.iter().map(|line| self.output.styled(line)).collect();
-        // Lines that were drawn on a wider terminal take several rows of a narrower one.
+        // Lines that were drawn on a wider terminal wrap on a narrower one.
         let rows: usize = self.drawn.iter().map(|drawn| drawn.div_ceil(width.max(1)).max(1)).sum();
         let mut text = HIDE_CURSOR.to_owned();
         if rows > 0 {
@@ -156,7 +156,7 @@ impl View<'_> {
     }
 }
 
-/// The page: a table, below each task that is at work how far it has come, and how many there are.
+/// Formats the page: a table with the progress of each active task, and a summary.
 fn lines(tasks: &[&Task], more: usize, all: &[Task], width: usize, is_over: bool) -> Vec<String> {
     let page = table(tasks, all, when::now()).lines(width);
     let mut lines = Vec::new();
@@ -166,18 +166,21 @@ fn lines(tasks: &[&Task], more: usize, all: &[Task], width: usize, is_over: bool
             Some(task) if task.status == TaskStatus::Queued => lines.push(line),
             Some(task) if task.status.is_active() => {
                 lines.push(line);
-                let far = printable(&progress_text(&task.data.progress));
-                let far = console::truncate_str(&far, width.saturating_sub(4), "…").into_owned();
-                lines.push(paint(QUIET, &format!("  └ {far}")));
+                let progress = printable(&progress_text(&task.data.progress));
+                let progress = console::truncate_str(&progress, width.saturating_sub(4), "…").into_owned();
+                lines.push(paint(QUIET, &format!("  └ {progress}")));
             }
             Some(_) => lines.push(paint(QUIET, &line)),
             None => lines.push(line),
         }
     }
     if more > 0 {
-        lines.push(paint(QUIET, &format!("{} more; `--limit` lists them", plimsoll::Tokens(more as u64))));
+        lines.push(paint(
+            QUIET,
+            &format!("{} more; raise `--limit` to list them", plimsoll::Tokens(more as u64)),
+        ));
     }
-    let leave = if is_over { "" } else { " · Ctrl-C leaves, the tasks go on" };
+    let leave = if is_over { "" } else { " · Ctrl-C quits, the tasks continue" };
     let last = format!("{}{leave}", summary(tasks));
     lines.push(console::truncate_str(&last, width, "…").into_owned());
     lines

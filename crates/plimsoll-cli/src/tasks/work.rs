@@ -1,4 +1,4 @@
-//! Tasks that work in this process: `plimsoll fork SESSION --run` and `plimsoll tasks resume`.
+//! Tasks that run in this process: `plimsoll fork SESSION --run` and `plimsoll tasks resume`.
 
 use std::collections::BTreeMap;
 use std::io::{self, IsTerminal, Write};
@@ -14,31 +14,31 @@ use plimsoll_host::{Host, HostError, InputSource};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-use super::output::why_none;
+use super::output::missing_result;
 use super::progress_text;
 use crate::args::{ForkArgs, ResumeArgs, TaskFork};
 use crate::error::CommandResult;
 use crate::interrupt;
 use crate::output::{Output, first_words, note, printable, write_json};
 use crate::run::TASKS_STOP;
-use crate::run::tell::describe;
+use crate::run::progress::event_line;
 use crate::style::{QUIET, paint};
 
-/// The agent of a forked task where none is named.
+/// Default agent of a forked task.
 const FORK_AGENT: &str = "general";
-/// So much of a prompt is its description where none is given.
+/// Maximum number of characters of a default description.
 const DESCRIPTION: usize = 40;
 const TICK: Duration = Duration::from_millis(100);
-/// How often a task is looked at that waits for something.
+/// Interval at which a task is polled.
 const LOOK: Duration = Duration::from_secs(1);
-/// So long a resume that waits in line has to begin after the run before it.
+/// Time that a queued resume has to begin after the previous run.
 const PENDING: Duration = Duration::from_secs(5);
 
-/// Launch a task that knows a session, and see it to its end.
+/// Starts a task with a session's context, and follows it to its end.
 pub(crate) fn fork(args: &ForkArgs, prompt: &str, host: &Host, output: &mut Output) -> CommandResult {
     let prompt = prompt.trim();
     if prompt.is_empty() {
-        return Err(HostError::usage("there is no prompt for the task"));
+        return Err(HostError::usage("the prompt of the task is empty"));
     }
     // Standard input is not read here.
     let source = match (&args.input.file, &args.input.session) {
@@ -52,17 +52,17 @@ pub(crate) fn fork(args: &ForkArgs, prompt: &str, host: &Host, output: &mut Outp
     options.flags.context = args.input.policy.context;
     let setup = host.agent_setup(options)?;
     let (opened, session) = setup.open()?;
-    let session = session.ok_or_else(|| HostError::usage("there is no session to fork"))?;
+    let session = session.ok_or_else(|| HostError::usage("no session to fork"))?;
     let mut overrides = setup.overrides_for(&opened, &session)?;
     if overrides.check(&setup.run).is_err() {
-        // Where nothing else names a model, the task's will do for its parent too, which is only read.
+        // The parent is only read, so the task's model will do for it if no other is configured.
         overrides.model = args.model.clone().or(overrides.model);
     }
-    let history = args.fork == Some(TaskFork::History);
+    let history = args.inherit == Some(TaskFork::History);
     let own = opened.archive.store().session(&session)?.agent;
     let name = args.agent.clone().or(own.filter(|_| history)).unwrap_or_else(|| FORK_AGENT.to_owned());
-    let childs = RunOverrides { agent: Some(name.clone()), model: args.model.clone(), ..overrides.clone() };
-    childs.check(&setup.run)?;
+    let child = RunOverrides { agent: Some(name.clone()), model: args.model.clone(), ..overrides.clone() };
+    child.check(&setup.run)?;
     let worker = Worker::begin(output);
     let mut agent = setup.agent(&opened, &overrides)?;
     agent.events = worker.events();
@@ -77,33 +77,33 @@ pub(crate) fn fork(args: &ForkArgs, prompt: &str, host: &Host, output: &mut Outp
         agent: name,
         model: args.model.clone(),
         fork: true,
-        way: args.fork.map(Into::into),
+        way: args.inherit.map(Into::into),
     };
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let done = runtime.block_on(async {
         worker.hold_lines();
-        // It is only read: a chat may be going on in it.
+        // The session is only read: a chat may be running in it.
         let caller = board.caller_of(&session, agent.clone()).await?;
         let task = board.launch(&caller, launch).await?;
-        worker.tell_receipt(&task);
-        worker.see_to_end(&board, task).await
+        worker.print_context(&task);
+        worker.follow_to_end(&board, task).await
     });
     runtime.shutdown_background();
     let task = done?;
     worker.finish(&task, 1, output)
 }
 
-/// Take a task up again, and see it to its end.
+/// Resumes a task and follows it to its end.
 pub(super) fn resume(args: &ResumeArgs, host: &Host, output: &mut Output) -> CommandResult {
     let prompt = args.prompt.join(" ");
     if prompt.trim().is_empty() {
-        return Err(HostError::usage("there is no prompt to take the task up with"));
+        return Err(HostError::usage("the prompt is empty"));
     }
-    let desk = super::open(host)?;
-    let (task, _) = desk.find(&args.task)?;
-    let opened = desk.opened;
+    let task_session = super::open(host)?;
+    let (task, _) = task_session.find(&args.task)?;
+    let opened = task_session.opened;
     let mut options = args.run.options();
-    // A task that exists has its model, even if none is configured.
+    // An existing task has its own model, even if none is configured.
     options.flags.model = Some(task.data.model.clone());
     options.session = Some(task.id.to_string());
     let setup = host.at_task(&task, &opened)?.agent_setup(options)?;
@@ -114,7 +114,7 @@ pub(super) fn resume(args: &ResumeArgs, host: &Host, output: &mut Output) -> Com
         match board.resume(None, &task.id, prompt.trim()).await? {
             ResumeOutcome::Begun(task) => {
                 let run = task.run();
-                Ok(Ok((worker.see_to_end(&board, task).await?, run)))
+                Ok(Ok((worker.follow_to_end(&board, task).await?, run)))
             }
             ResumeOutcome::Queued(task) => Ok(Err(task)),
         }
@@ -127,25 +127,24 @@ pub(super) fn resume(args: &ResumeArgs, host: &Host, output: &mut Output) -> Com
                 output.json(&queued)?;
             } else {
                 let id = short_id(&queued.id, []);
-                output.text(&format!("{id} is at work; it is resumed when its present run has ended"))?;
+                output.text(&format!("{id} is running; it is resumed when its current run has ended"))?;
             }
             Ok(ExitCode::SUCCESS)
         }
     }
 }
 
-/// Sees a task to its end, and tells of it.
+/// Follows a task to its end and prints its progress.
 struct Worker {
     json: bool,
     bar: ProgressBar,
     cancel: CancellationToken,
     held: HeldLines,
-    /// The newest run of each task whose end was told.
-    told: Arc<Mutex<BTreeMap<SessionId, u32>>>,
+    /// Newest run of each task whose end was printed.
+    ended: Arc<Mutex<BTreeMap<SessionId, u32>>>,
 }
 
-/// Lines that wait until it was told what a task was given: a short task ends before that is known. None where nothing
-/// waits.
+/// Lines that wait until the task's context was printed: a short task ends before it is known. `None` if nothing waits.
 type HeldLines = Arc<Mutex<Option<Vec<String>>>>;
 
 impl Worker {
@@ -158,16 +157,16 @@ impl Worker {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed} {wide_msg}") {
             bar.set_style(style);
         }
-        Worker { json: output.json, bar, cancel, held: Arc::default(), told: Arc::default() }
+        Worker { json: output.json, bar, cancel, held: Arc::default(), ended: Arc::default() }
     }
 
-    /// What the task does goes to standard error for people, and to standard output for machines.
+    /// Prints events to standard error, or as JSON to standard output.
     fn events(&self) -> EventSink {
         let (json, bar, held) = (self.json, self.bar.clone(), Arc::clone(&self.held));
-        let told = Arc::clone(&self.told);
+        let ended = Arc::clone(&self.ended);
         Arc::new(move |event| {
             if let Event::TaskEnded { task, run, .. } = event {
-                told.lock().unwrap_or_else(PoisonError::into_inner).insert(task.clone(), *run);
+                ended.lock().unwrap_or_else(PoisonError::into_inner).insert(task.clone(), *run);
             }
             if json {
                 return print_json(&serde_json::to_value(event).unwrap_or_default());
@@ -175,7 +174,7 @@ impl Worker {
             if let Event::TaskProgress { progress, .. } = event {
                 bar.set_message(printable(&progress_text(progress)));
             }
-            let Some(line) = describe(event) else { return };
+            let Some(line) = event_line(event) else { return };
             let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
             match held.as_mut() {
                 Some(held) if !matches!(event, Event::TaskLaunched { .. }) => held.push(line),
@@ -184,13 +183,13 @@ impl Worker {
         })
     }
 
-    /// Let everything but the launch wait for [`tell_receipt`](Worker::tell_receipt).
+    /// Holds back everything but the launch until [`print_context`](Worker::print_context).
     fn hold_lines(&self) {
         *self.held.lock().unwrap_or_else(PoisonError::into_inner) = Some(Vec::new());
     }
 
-    /// What the task was given of its parent.
-    fn tell_receipt(&self, task: &Task) {
+    /// Prints what the task inherited, and the lines that were held back.
+    fn print_context(&self, task: &Task) {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
         let receipt = task.data.fork.as_ref().filter(|_| !self.json);
         let receipt = receipt.map(|fork| format!("  context: {}", fork_text(fork)));
@@ -199,13 +198,13 @@ impl Worker {
         }
     }
 
-    fn has_told(&self, task: &Task) -> bool {
-        let told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
-        told.get(&task.id).is_some_and(|run| *run >= task.run())
+    fn end_is_printed(&self, task: &Task) -> bool {
+        let ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        ended.get(&task.id).is_some_and(|run| *run >= task.run())
     }
 
-    /// Wait until nothing of the task is left to do, or the person has enough of it.
-    async fn see_to_end(&self, board: &Arc<TaskBoard>, task: Task) -> Result<Task, HostError> {
+    /// Waits until the task and its queued resumes have ended, or the user interrupts.
+    async fn follow_to_end(&self, board: &Arc<TaskBoard>, task: Task) -> Result<Task, HostError> {
         self.bar.enable_steady_tick(TICK);
         let mut task = task;
         let mut pending = None;
@@ -215,10 +214,10 @@ impl Worker {
                 pending = None;
                 continue;
             }
-            // A resume that waits in line begins in this process a moment after.
+            // A queued resume begins in this process a moment later.
             let since = *pending.get_or_insert_with(std::time::Instant::now);
-            // The end is recorded before it is told of.
-            let is_done = task.data.pending.is_none() && self.has_told(&task);
+            // The end is recorded before its event arrives.
+            let is_done = task.data.pending.is_none() && self.end_is_printed(&task);
             if board.active_here() == 0 && (is_done || since.elapsed() > PENDING) {
                 break;
             }
@@ -229,8 +228,8 @@ impl Worker {
         Ok(board.task(&task.id).await?)
     }
 
-    /// The answer to what was asked here, which is that of one run, and what scripts are told. A resume that waited in line
-    /// is another run, with words of another.
+    /// Prints the answer of the run that was started here and returns its exit code. A queued resume is another run with
+    /// its own answer.
     fn finish(&self, task: &Task, run: u32, output: &mut Output) -> CommandResult {
         let own = usize::try_from(run).ok().and_then(|run| task.data.runs.get(run.checked_sub(1)?));
         let own = own.filter(|_| run < task.run());
@@ -249,18 +248,16 @@ impl Worker {
         }
         let id = short_id(&task.id, []);
         if own.is_some() {
-            note(&format!(
-                "a resume waited in line and was run after this; `plimsoll tasks show {id}` has its answer"
-            ));
+            note(&format!("a queued resume ran after this; `plimsoll tasks show {id}` has its answer"));
         }
         Ok(match status {
             TaskStatus::Completed => ExitCode::SUCCESS,
             TaskStatus::Interrupted => {
-                note(&format!("`plimsoll tasks resume {id} \"go on\"` takes it up again"));
+                note(&format!("resume it with `plimsoll tasks resume {id} \"continue\"`"));
                 ExitCode::from(interrupt::INTERRUPTED_CODE)
             }
             _ => {
-                note(&why_none(task));
+                note(&missing_result(task));
                 ExitCode::from(1)
             }
         })
@@ -273,6 +270,6 @@ fn print_note(line: &str) {
 
 fn print_json(value: &Value) {
     let mut out = anstream::stdout().lock();
-    // A reader that went away does not end the task: its work is stored.
+    // If the reader closes the pipe, the task continues: its work is stored.
     let _ = write_json(&mut out, value).and_then(|()| out.flush());
 }

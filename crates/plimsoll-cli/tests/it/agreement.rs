@@ -5,11 +5,12 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use plimsoll::{Tokens, Usage};
 use plimsoll_testkit::server::{ModelServer, Reply};
 use serde_json::{Value, json};
 
 use crate::chat;
-use crate::figures::{Made, claude};
+use crate::figures::{ClaudeSession, claude};
 use crate::mcp::Client;
 use crate::support::{Home, chat as openai_chat, export};
 
@@ -122,7 +123,7 @@ impl Shown {
         }
     }
 
-    /// What `/window` shows.
+    /// Contents of `/window`.
     fn chat(seen: &str) -> Shown {
         let text =
             seen.rsplit_once(" tokens in the window").map(|(before, _)| before.rfind('\n').unwrap_or(0));
@@ -187,7 +188,7 @@ fn samples(home: &Home) -> Vec<PathBuf> {
         .flat_map(|folder| std::fs::read_dir(root.join(folder)).unwrap())
         .map(|entry| entry.unwrap().path().canonicalize().unwrap())
         .filter(|path| {
-            // The other seeds are no transcripts, or copies of the samples.
+            // The other seeds are not transcripts, or copies of the samples.
             let name = path.file_name().unwrap().to_str().unwrap();
             let is_copy = name.starts_with("format-") || name.ends_with(".txt");
             !is_copy && !["guide.json", "parts.json", "pivots.json", "policy.json"].contains(&name)
@@ -196,7 +197,7 @@ fn samples(home: &Home) -> Vec<PathBuf> {
     samples.sort();
     let stored = export(&home.project);
     samples.extend([
-        home.write("samples/long-claude.jsonl", &claude(&Made { responses: 30, hidden: 20_000 })),
+        home.write("samples/long-claude.jsonl", &claude(&ClaudeSession { responses: 30, hidden: 20_000 })),
         home.write("samples/chat.json", &openai_chat(4)),
         home.write("samples/export.json", &stored.to_string()),
         home.write("samples/messages.json", &stored["messages"].to_string()),
@@ -244,13 +245,22 @@ async fn a_chat_shows_the_window_that_the_other_commands_show() {
         let Some(id) = import(&home, path) else { continue };
         let read = Reply::new().text("Let me look.").call("call_1", "read", json!({ "path": "depth.txt" }));
         home.write("project/depth.txt", &"nine metres\n".repeat(200));
-        server.push_all([read, Reply::new().text("Nine metres.")]);
+        let replies = [read, Reply::new().text("Nine metres.")];
+        // The scripted model charges a quarter of the bytes. For a long text full of numbers no vocabulary needs that few tokens, so
+        // the agent would not believe it.
+        let is_dense = what == "long-claude.jsonl";
+        let charged = |reply: Reply, input, output| match is_dense {
+            true => reply.usage(Usage::new(Tokens(input), Tokens(output))),
+            false => reply,
+        };
+        let [read, answer] = replies;
+        server.push_all([charged(read, 70_000, 30), charged(answer, 72_000, 22)]);
         let mut command = chat::command(&home, &server, &["--session", &id]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
         child.stdin.take().unwrap().write_all(b"How deep is it?\n/window\n").unwrap();
         let output = child.wait_with_output().unwrap();
-        let seen = home.told(&output);
+        let seen = home.output_text(&output);
         assert_eq!(output.status.code(), Some(0), "{what}: {seen}");
         let found = Shown::inspect(&home, &id);
         assert_eq!(found.is_measured, Some(true), "{what}");

@@ -75,7 +75,7 @@ fn a_conversation_with_calls_and_code() {
     tmux.prompt_after("狭");
     assert_eq!(server.last().unwrap().last_user_text(), "In which unit?");
     tmux.line("/help");
-    assert_screen("narrow", &tmux.prompt_after("one slash"));
+    assert_screen("narrow", &tmux.prompt_after("at the start of a prompt"));
     tmux.resize(200, 40);
     server.push(Reply::new().text("wide ".repeat(60)));
     tmux.line("And wide?");
@@ -84,14 +84,14 @@ fn a_conversation_with_calls_and_code() {
     assert_eq!(widest, Some(99), "prose is not set wider than can be read:\n{seen}");
     tmux.key("C-d");
     assert_eq!(tmux.exit_code(), 0);
-    tmux.wait("is stored; `plimsoll chat --continue` goes on");
+    tmux.wait("is stored; continue with `plimsoll chat --continue`");
     let listed = home.run(&["sessions", "--tool", "plimsoll"]);
     assert!(listed.contains("How deep is it?"), "{listed}");
 }
 
 #[test]
-fn a_question_is_answered_by_a_person_and_not_by_keys_typed_before() {
-    if is_missing("a_question_is_answered_by_a_person_and_not_by_keys_typed_before") {
+fn a_question_is_answered_by_the_user_and_not_by_keys_typed_before() {
+    if is_missing("a_question_is_answered_by_the_user_and_not_by_keys_typed_before") {
         return;
     }
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
@@ -123,15 +123,15 @@ fn a_question_is_answered_by_a_person_and_not_by_keys_typed_before() {
     tmux.wait_until("two questions", |seen| seen.matches("allow? [y/a/N]").count() == 2);
     tmux.line("a");
     assert_screen("answers", &tmux.prompt_after("Done with all."));
-    let told =
+    let printed =
         server.requests().iter().find_map(|request| request.result("call_1").map(str::to_owned)).unwrap();
-    assert!(told.contains("the user was asked and said no: use a temporary folder instead"), "{told}");
+    assert!(printed.contains("the user declined: use a temporary folder instead"), "{printed}");
     assert!(
         home.project.join("two").exists() && home.project.join("three").exists(),
         "always is for all that fit"
     );
     assert!(!home.project.join("one").exists());
-    // Enter alone is a no.
+    // Enter without text is a no.
     server.push_all([
         Reply::new().call("call_4", "bash", json!({ "command": "mkdir four" })),
         Reply::new().text("No four."),
@@ -144,8 +144,8 @@ fn a_question_is_answered_by_a_person_and_not_by_keys_typed_before() {
 }
 
 #[test]
-fn what_is_too_long_for_the_screen_is_paged_before_a_yes_for_good() {
-    if is_missing("what_is_too_long_for_the_screen_is_paged_before_a_yes_for_good") {
+fn content_longer_than_the_screen_is_paged_before_always_is_available() {
+    if is_missing("content_longer_than_the_screen_is_paged_before_always_is_available") {
         return;
     }
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
@@ -163,7 +163,7 @@ fn what_is_too_long_for_the_screen_is_paged_before_a_yes_for_good() {
     let seen = tmux.wait("allow? [y/v/N]");
     assert!(seen.contains("of 3,000 lines shown") && seen.contains("│ line 1 of a long file"), "{seen}");
     assert_screen("long_change", &tmux.screen());
-    // A yes for good is not to be had blindly, and is not taken for a reason to say no.
+    // "Always" is rejected before everything was shown, and does not count as a reason to deny.
     tmux.line("a");
     tmux.wait_until("the question again", |seen| seen.matches("allow? [y/v/N]").count() == 2);
     tmux.wait("not everything was shown");
@@ -212,12 +212,12 @@ fn what_is_too_long_for_the_screen_is_paged_before_a_yes_for_good() {
     tmux.line("v");
     tmux.wait_seen("1-19 of ");
     tmux.key("C-c");
-    tmux.prompt_after("stopped; what was said and done is stored");
+    tmux.prompt_after("stopped; everything so far is stored");
 }
 
 #[test]
-fn what_leaves_the_window_is_told_with_its_receipt_and_comes_back() {
-    if is_missing("what_leaves_the_window_is_told_with_its_receipt_and_comes_back") {
+fn content_that_leaves_the_window_is_reported_with_its_receipt_and_restored() {
+    if is_missing("content_that_leaves_the_window_is_reported_with_its_receipt_and_restored") {
         return;
     }
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
@@ -231,21 +231,21 @@ fn what_leaves_the_window_is_told_with_its_receipt_and_comes_back() {
     tmux.line("Read the log");
     tmux.prompt_after("Read once.");
     tmux.line("/pin Never touch the tests.");
-    tmux.prompt_after("pinned, it stays in view");
+    tmux.prompt_after("pinned: stays in the window");
     tmux.line("/window");
     tmux.prompt_after("HANDLE");
     tmux.line("/plan");
     assert_screen("window_and_plan", &tmux.prompt_after("stays stored"));
     server.push(Reply::new().text("## Goal\nRead the log.\n\n## Decisions\nNever touch the tests."));
     tmux.line("/compact the needle");
-    let seen = tmux.prompt_after("back with `/undo");
+    let seen = tmux.prompt_after("stored verbatim");
     assert_screen("compacted", &tmux.screen());
     assert!(server.last().unwrap().contains("<focus>"), "the focus is in the request");
     assert!(seen.contains("summarised"), "{seen}");
     tmux.line("/recall needle");
     tmux.prompt_after("[recall:");
     tmux.line("/undo");
-    tmux.prompt_after("undone: it is in the window again");
+    tmux.prompt_after("undone, back in the window");
     tmux.line("/receipts");
     assert_screen("undone", &tmux.prompt_after("RECEIPT"));
     tmux.line("/exit");
@@ -253,8 +253,8 @@ fn what_leaves_the_window_is_told_with_its_receipt_and_comes_back() {
 }
 
 #[test]
-fn outputs_that_are_set_aside_are_told_and_come_back() {
-    if is_missing("outputs_that_are_set_aside_are_told_and_come_back") {
+fn cleared_outputs_are_reported_and_can_be_restored() {
+    if is_missing("cleared_outputs_are_reported_and_can_be_restored") {
         return;
     }
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
@@ -274,12 +274,12 @@ fn outputs_that_are_set_aside_are_told_and_come_back() {
     tmux.prompt_after("Read twice.");
     server.push(Reply::new().text("Nothing more."));
     tmux.line("Anything else?");
-    let seen = tmux.prompt_after("kept: `/recall`, back with");
-    assert!(seen.contains("2 outputs were set aside"), "{seen}");
+    let seen = tmux.prompt_after("stored: `/recall`, undo with");
+    assert!(seen.contains("2 outputs were cleared"), "{seen}");
     tmux.line("/recall");
     tmux.prompt_after("HANDLE");
     tmux.line("/undo");
-    assert_screen("set_aside", &tmux.prompt_after("undone: it is in the window again"));
+    assert_screen("set_aside", &tmux.prompt_after("undone, back in the window"));
 }
 
 #[test]
@@ -310,14 +310,14 @@ fn changes_of_files_are_shown_made_and_put_back() {
     let read = |name: &str| std::fs::read_to_string(home.project.join(name)).ok();
     assert_eq!(read("depth.txt").as_deref(), Some("one metre\neight metres\nten metres\n"));
     tmux.line("/revert");
-    assert_screen("reverted", &tmux.prompt_after("The model is told."));
+    assert_screen("reverted", &tmux.prompt_after("The model is informed."));
     assert_eq!(read("depth.txt").as_deref(), Some("one metre\nnine metres\nten metres\n"));
     assert_eq!((read("new.txt"), read("other.txt").as_deref()), (None, Some("more\n")));
     tmux.line("/revert undo");
-    tmux.prompt_after("taken back: the revert");
+    tmux.prompt_after("undone: the revert");
     assert_eq!(read("depth.txt").as_deref(), Some("one metre\neight metres\nten metres\n"));
     tmux.line("/revert nonsense");
-    tmux.prompt_after("`nonsense` is no turn");
+    tmux.prompt_after("invalid turn `nonsense`");
 }
 
 #[test]
@@ -349,7 +349,7 @@ fn a_paste_of_many_lines_is_one_prompt_and_lines_can_be_begun() {
     tmux.prompt_after("› /undo");
     tmux.key("C-d");
     assert_eq!(tmux.exit_code(), 0);
-    // What was typed is there again next time, for its user alone.
+    // The history is restored next time, and only its user can read it.
     let history = home.path.join(".local/share/plimsoll/chat-history");
     let mode = std::os::unix::fs::PermissionsExt::mode(&std::fs::metadata(&history).unwrap().permissions());
     assert_eq!(mode & 0o777, 0o600);
@@ -370,7 +370,7 @@ fn sessions_models_and_agents_are_switched() {
     let tmux =
         Tmux::start(&command(&home, &server, &["--session", "codex:0199aaaa", "What was said?"]), 90, 45);
     let seen = tmux.prompt_after("I know them.");
-    // What was imported is weighed with the system prompt and the tools before anything is asked, as it is afterwards.
+    // An imported session is weighed with system prompt and tools before the first prompt, like afterwards.
     let weights: Vec<u64> = seen
         .lines()
         .filter_map(|line| line.split_once(" of 968,000 tokens")?.0.rsplit(' ').next())
@@ -390,23 +390,23 @@ fn sessions_models_and_agents_are_switched() {
     tmux.prompt_after("Back again.");
     assert!(!server.last().unwrap().contains("Try another way"), "the old session knows nothing of the fork");
     tmux.line("/model anthropic/claude-haiku-4-5");
-    tmux.prompt_after("answers from now on");
+    tmux.prompt_after("switched to");
     tmux.line("/agent plan");
-    tmux.prompt_after("agent plan from now on");
+    tmux.prompt_after("switched to agent plan");
     server.push(Reply::new().text("Planned."));
     tmux.line("Plan it");
     tmux.prompt_after("Planned.");
     let last = server.last().unwrap();
     assert_eq!(last.model, "claude-haiku-4-5");
-    assert!(last.contains("You plan and change nothing"));
-    for (command, told) in [
-        ("/tasks cancel", "say which task is to be cancelled"),
-        ("/tasks cancel none", "`/tasks` lists those of this session"),
-        ("/pin msg_none", "nothing in this session has the id `msg_none`"),
-        ("/agent nobody", "there is no agent `nobody`"),
+    assert!(last.contains("Plan without changing anything"));
+    for (command, printed) in [
+        ("/tasks cancel", "`/tasks cancel` needs a task id"),
+        ("/tasks cancel none", "`/tasks` lists the tasks of this session"),
+        ("/pin msg_none", "unknown id `msg_none` in this session"),
+        ("/agent nobody", "unknown agent `nobody`"),
     ] {
         tmux.line(command);
-        tmux.prompt_after(told);
+        tmux.prompt_after(printed);
     }
     tmux.line("/agent");
     tmux.prompt_after("› plan");
@@ -416,10 +416,10 @@ fn sessions_models_and_agents_are_switched() {
     tmux.line("Fail");
     tmux.prompt_after("hint: `plimsoll config` shows where the key comes from");
     tmux.line("/new");
-    tmux.prompt_after("a new session; the one before is stored");
+    tmux.prompt_after("new session; the previous one is stored");
 }
 
-/// What bounds tasks of a session that are taken up later is the agent that the session has then.
+/// Tasks of a session that are resumed later are bounded by the agent that the session has then.
 #[test]
 fn a_switched_agent_is_recorded_and_a_task_keeps_its_own() {
     if is_missing("a_switched_agent_is_recorded_and_a_task_keeps_its_own") {
@@ -434,7 +434,7 @@ fn a_switched_agent_is_recorded_and_a_task_keeps_its_own() {
     let agent_of = |id: &str| home.archive().store().session(&id.into()).unwrap().agent;
     assert_ne!(agent_of(&id).as_deref(), Some("plan"));
     tmux.line("/agent plan");
-    tmux.prompt_after("agent plan from now on");
+    tmux.prompt_after("switched to agent plan");
     assert_eq!(agent_of(&id).as_deref(), Some("plan"));
     tmux.key("C-d");
     assert_eq!(tmux.exit_code(), 0);
@@ -447,12 +447,15 @@ fn a_switched_agent_is_recorded_and_a_task_keeps_its_own() {
     let task = home.json(&["tasks", "--all", "--json"])[0]["id"].as_str().unwrap().to_owned();
     let tmux = begin(&home, &server, &["--session", &task]);
     tmux.line("/agent build");
-    tmux.prompt_after("a background task keeps its agent");
+    tmux.prompt_after("the agent of a background task cannot be changed");
     assert_eq!(agent_of(&task).as_deref(), Some("explore"));
     server.push(Reply::new().text("It is nine metres."));
     tmux.line("And how deep?");
     tmux.prompt_after("It is nine metres.");
-    assert!(server.last().unwrap().system.contains("change nothing"), "the agent is `explore` still");
+    assert!(
+        server.last().unwrap().system.contains("without changing anything"),
+        "the agent is `explore` still"
+    );
 }
 
 /// The death of a process changes nothing in the store, so that an idle chat has to look.
@@ -511,7 +514,7 @@ fn without_a_terminal_lines_are_prompts_and_questions_are_denied() {
     assert_eq!(stdout, "**First** answer.[31m\nSecond answer.\n", "{stderr}");
     assert!(!stderr.contains('\u{1b}') && !home.project.join("made").exists());
     assert!(
-        stderr.contains("--allow 'bash:touch *'") && stderr.contains("there is no command `/nonsense`"),
+        stderr.contains("--allow 'bash:touch *'") && stderr.contains("unknown command `/nonsense`"),
         "{stderr}"
     );
     assert!(output.status.success(), "{stderr}");

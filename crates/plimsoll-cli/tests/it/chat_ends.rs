@@ -42,13 +42,13 @@ fn ctrl_c_stops_a_stream_and_a_tool_and_twice_quits() {
     assert!(gate.wait_reached());
     tmux.wait("A long answer that");
     tmux.key("C-c");
-    tmux.prompt_after("stopped; what was said and done is stored");
+    tmux.prompt_after("stopped; everything so far is stored");
     gate.release();
     // A tool and what it has started.
     let command = "sleep 300 & echo $! > child; echo $$ > parent; sleep 300";
     server.push(Reply::new().call("call_1", "bash", json!({ "command": command })));
     tmux.line("Sleep");
-    tmux.wait("Ctrl-C stops it");
+    tmux.wait("Ctrl-C to stop");
     let pid = |name: &str| {
         let path = home.project.join(name);
         let begun = Instant::now();
@@ -78,7 +78,7 @@ fn ctrl_c_stops_a_stream_and_a_tool_and_twice_quits() {
     tmux.key("C-c");
     tmux.prompt_after("half a tho");
     tmux.key("C-c");
-    tmux.prompt_after("Ctrl-C again quits");
+    tmux.prompt_after("press Ctrl-C again");
     tmux.key("C-c");
     assert_eq!(tmux.exit_code(), 0);
     // The session was given back.
@@ -88,13 +88,13 @@ fn ctrl_c_stops_a_stream_and_a_tool_and_twice_quits() {
         .command(&run, &[("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &server.url())])
         .output()
         .unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert!(output.status.success() && !told.contains("note:"), "{told}");
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.success() && !printed.contains("note:"), "{printed}");
 }
 
 #[test]
-fn a_request_to_end_and_a_terminal_that_hangs_up_leave_the_session_whole() {
-    if is_missing("a_request_to_end_and_a_terminal_that_hangs_up_leave_the_session_whole") {
+fn termination_and_a_hang_up_leave_the_session_intact() {
+    if is_missing("termination_and_a_hang_up_leave_the_session_intact") {
         return;
     }
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
@@ -111,8 +111,8 @@ fn a_request_to_end_and_a_terminal_that_hangs_up_leave_the_session_whole() {
             }
             std::thread::sleep(Duration::from_millis(50));
         };
-        let told = String::from_utf8(output.stderr).unwrap();
-        assert!(output.status.success() && !told.contains("note:"), "{told}");
+        let printed = String::from_utf8(output.stderr).unwrap();
+        assert!(output.status.success() && !printed.contains("note:"), "{printed}");
     };
     server.push(Reply::new().text("Hello."));
     let tmux = begin(&home, &server, &[]);
@@ -145,11 +145,11 @@ fn a_request_to_end_and_a_terminal_that_hangs_up_leave_the_session_whole() {
     }
 }
 
-/// A chat whose exit code is noted in `code` of the project, also if its terminal goes away; in a session of its own it is
-/// not told of that by a signal.
+/// A chat whose exit code is written to `code` in the project, also if its terminal goes away. In a separate session it
+/// receives no signal about that.
 fn noting_code(command: &Command, in_own_session: bool) -> Command {
     let mut noting = Command::new("sh");
-    // The shell heeds the signal with nothing, so that it goes on; ignored, it would be ignored by the chat too.
+    // The shell has an empty handler, so that it continues; if it ignored the signal, the chat would inherit that.
     noting.args(["-c", "trap : HUP; \"$@\"; echo $? > code.new; mv code.new code", "sh"]);
     noting.args(in_own_session.then_some("setsid")).arg(command.get_program()).args(command.get_args());
     noting.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
@@ -183,7 +183,7 @@ fn a_terminal_that_hangs_up_ends_the_chat_wherever_it_is_with_and_without_a_sign
                 "prompt" => drop(tmux.prompt_after("Hello.")),
                 "stream" => drop(tmux.wait("A long")),
                 "tool" => {
-                    tmux.wait("Ctrl-C stops it");
+                    tmux.wait("Ctrl-C to stop");
                     let begun = Instant::now();
                     while !home.project.join("begun").exists() {
                         assert!(begun.elapsed() < Duration::from_secs(60), "{}", tmux.screen());
@@ -208,8 +208,8 @@ fn a_terminal_that_hangs_up_ends_the_chat_wherever_it_is_with_and_without_a_sign
             let variables = [("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &server.url())];
             let run = home.command(&["run", "--continue", "Go on"], &variables).stdin(Stdio::null()).output();
             let run = run.unwrap();
-            let told = String::from_utf8(run.stderr).unwrap();
-            assert!(run.status.success() && !told.contains("note:"), "{at}: {told}");
+            let printed = String::from_utf8(run.stderr).unwrap();
+            assert!(run.status.success() && !printed.contains("note:"), "{at}: {printed}");
         }
     }
 }
@@ -229,8 +229,8 @@ fn one_hang_up_signal_ends_a_turn_in_order() {
     kill_process(Pid::from_raw(tmux.pid()).unwrap(), Signal::HUP).unwrap();
     assert_eq!(tmux.exit_code(), 130);
     gate.release();
-    let seen = tmux.wait("is stored; `plimsoll chat --continue`");
-    assert!(seen.contains("stopped; what was said and done is stored"), "{seen}");
+    let seen = tmux.wait("is stored; continue with");
+    assert!(seen.contains("stopped; everything so far is stored"), "{seen}");
 }
 
 #[cfg(target_os = "linux")]
@@ -256,19 +256,19 @@ fn a_hang_up_that_was_ignored_before_stays_ignored() {
         std::thread::sleep(Duration::from_millis(300));
         gate.release();
         let output = child.wait_with_output().unwrap();
-        let told = String::from_utf8_lossy(&output.stderr);
+        let printed = String::from_utf8_lossy(&output.stderr);
         assert_eq!(
             String::from_utf8_lossy(&output.stdout).trim_end(),
             "A long answer, said to the end",
-            "{told}"
+            "{printed}"
         );
-        assert!(output.status.success(), "{name}: {told}");
+        assert!(output.status.success(), "{name}: {printed}");
     }
 }
 
 #[test]
-fn a_terminal_is_given_nothing_to_obey_by_models_and_tools() {
-    if is_missing("a_terminal_is_given_nothing_to_obey_by_models_and_tools") {
+fn no_terminal_controls_of_models_and_tools_reach_the_terminal() {
+    if is_missing("no_terminal_controls_of_models_and_tools_reach_the_terminal") {
         return;
     }
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
@@ -288,7 +288,7 @@ fn a_terminal_is_given_nothing_to_obey_by_models_and_tools() {
     tmux.line("n");
     tmux.prompt_after("The end.");
     for (command, end) in
-        [("/window", "HANDLE"), ("/sessions", "goes on with one"), ("/recall words", "[recall")]
+        [("/window", "HANDLE"), ("/sessions", "continues one"), ("/recall words", "[recall")]
     {
         tmux.line(command);
         tmux.prompt_after(end);
@@ -346,11 +346,7 @@ fn colour_is_there_and_can_be_had_without() {
         let bytes = tmux.record();
         tmux.line("Say it");
         let seen = tmux.prompt_after("let x = 1;");
-        assert_eq!(
-            seen.contains("**Bold**"),
-            !coloured,
-            "without colour the text stays as it was written:\n{seen}"
-        );
+        assert_eq!(seen.contains("**Bold**"), !coloured, "without colour the text is unchanged:\n{seen}");
         tmux.key("C-d");
         tmux.exit_code();
         let seen = String::from_utf8_lossy(&std::fs::read(bytes).unwrap()).into_owned();
@@ -404,7 +400,7 @@ fn a_terminal_that_only_shows_text_is_sent_nothing_else() {
     assert!(gate.wait_reached());
     tmux.wait("A long");
     tmux.key("C-c");
-    tmux.prompt_after("stopped; what was said and done is stored");
+    tmux.prompt_after("stopped; everything so far is stored");
     gate.release();
     tmux.key("C-d");
     assert_eq!(tmux.exit_code(), 0);

@@ -1,4 +1,4 @@
-//! `plimsoll chat`: what is told about the window adds up, and what is done to files and rules is told as it was done.
+//! `plimsoll chat`: figures about the window add up, and changes to files and rules are reported correctly.
 
 use plimsoll_testkit::server::{ModelServer, Reply};
 use serde_json::{Value, json};
@@ -32,7 +32,7 @@ fn a_session_of_another_tool_is_weighed_with_our_system_prompt_and_tools() {
     let (before, _) = seen.rsplit_once(" of 968,000 tokens").unwrap();
     let weight: u64 = before.rsplit(' ').next().unwrap().replace(',', "").parse().unwrap();
     assert!(weight > 1_000, "{seen}");
-    // Its ids are told from words although they look like nothing of ours.
+    // Its ids are recognised although they do not look like our own.
     tmux.line("/window");
     let seen = tmux.prompt_after("HANDLE");
     assert!(seen.contains(second), "{seen}");
@@ -95,13 +95,13 @@ fn meter_notices_window_and_receipts_agree_about_an_imported_session() {
     for round in 0..2 {
         server.push(Reply::new().text("## Goal\nAnswer questions."));
         tmux.line("/compact");
-        tmux.wait_until("a compaction", |seen| seen.matches("back with `/undo").count() == round + 1);
-        let seen = tmux.prompt_after("back with `/undo");
-        let (freed, after) = (figure(&seen, " tokens; kept word for word"), *meters(&seen).last().unwrap());
+        tmux.wait_until("a compaction", |seen| seen.matches("stored verbatim").count() == round + 1);
+        let seen = tmux.prompt_after("stored verbatim");
+        let (freed, after) = (figure(&seen, " tokens; stored verbatim"), *meters(&seen).last().unwrap());
         assert_eq!(before - freed, after, "{seen}");
         tmux.line("/undo");
-        tmux.wait_until("an undo", |seen| seen.matches("undone: it is").count() == round + 1);
-        let seen = tmux.prompt_after("undone: it is in the window again");
+        tmux.wait_until("an undo", |seen| seen.matches("undone, back in").count() == round + 1);
+        let seen = tmux.prompt_after("undone, back in the window");
         assert_eq!(*meters(&seen).last().unwrap(), before, "{seen}");
         assert_eq!(figure(&seen, " → "), after, "{seen}");
         assert_eq!(figure(&seen, " tokens (receipt"), before, "{seen}");
@@ -133,9 +133,9 @@ fn meter_notices_window_and_receipts_agree_about_an_imported_session() {
     let (before, usage) = (*meters(&seen).last().unwrap(), server.last().unwrap());
     server.push(Reply::new().text("## Goal\nAnswer questions."));
     tmux.line("/compact");
-    tmux.wait_until("a compaction", |seen| seen.matches("back with `/undo").count() == 3);
-    let seen = tmux.prompt_after("back with `/undo");
-    let freed = figure(&seen, " tokens; kept word for word");
+    tmux.wait_until("a compaction", |seen| seen.matches("stored verbatim").count() == 3);
+    let seen = tmux.prompt_after("stored verbatim");
+    let freed = figure(&seen, " tokens; stored verbatim");
     let after = *meters(&seen).last().unwrap();
     assert_eq!(before - freed, after, "{seen}\n{}", usage.outline());
     // Also when the session is opened again, but for what the counter had learned.
@@ -196,8 +196,8 @@ fn notes_before_the_greeting_are_wrapped_at_words() {
 }
 
 #[test]
-fn a_revert_that_touches_nothing_says_so() {
-    if is_missing("a_revert_that_touches_nothing_says_so") {
+fn a_revert_that_changes_nothing_reports_it() {
+    if is_missing("a_revert_that_changes_nothing_reports_it") {
         return;
     }
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
@@ -219,12 +219,16 @@ fn a_revert_that_touches_nothing_says_so() {
     assert_eq!(content(), "one\nby the agent\n");
     tmux.line("/revert");
     let seen = tmux.prompt_after("/revert undo");
-    assert!(seen.contains("files are as they were before turn 2"), "{seen}");
+    assert!(seen.contains("files are in their state before turn 2"), "{seen}");
     assert_eq!(content(), "one\nby hand\n");
     tmux.line("/revert");
-    let seen = tmux.prompt_after("No file was touched.");
-    assert!(seen.contains("nothing was put back to what it was before turn 1"), "{seen}");
-    assert_eq!(seen.matches("takes this back").count(), 1, "what was not done cannot be taken back: {seen}");
+    let seen = tmux.prompt_after("No file was changed.");
+    assert!(seen.contains("no file was restored to its state before turn 1"), "{seen}");
+    assert_eq!(
+        seen.matches("restores it").count(),
+        1,
+        "an undo that changed nothing cannot be undone: {seen}"
+    );
     assert_eq!(content(), "one\nby hand\n");
 }
 
@@ -242,8 +246,8 @@ fn flags_are_for_the_agent_that_the_chat_began_with() {
     tmux.prompt_after("First.");
     assert!(home.project.join("one").exists());
     tmux.line("/agent plan");
-    let seen = tmux.prompt_after("from now on, with its own rules");
-    assert!(seen.contains("`--allow` was for build and does\n  not hold"), "{seen}");
+    let seen = tmux.prompt_after("with its own rules");
+    assert!(seen.contains("`--allow` applied to build only"), "{seen}");
     server.push_all([touch("call_2", "two"), Reply::new().text("Second.")]);
     tmux.line("Make two");
     tmux.wait("allow? [y/a/N]");
@@ -253,7 +257,7 @@ fn flags_are_for_the_agent_that_the_chat_began_with() {
     tmux.prompt_after("Second.");
     assert!(!home.project.join("two").exists());
     tmux.line("/agent build");
-    tmux.prompt_after("agent build from now on, with its own rules\n");
+    tmux.prompt_after("switched to agent build with its own rules\n");
     server.push_all([touch("call_3", "three"), Reply::new().text("Third.")]);
     tmux.line("Make three");
     tmux.prompt_after("Third.");
@@ -261,8 +265,8 @@ fn flags_are_for_the_agent_that_the_chat_began_with() {
 }
 
 #[test]
-fn that_commands_are_not_confined_is_told_before_the_question() {
-    if is_missing("that_commands_are_not_confined_is_told_before_the_question") {
+fn unconfined_commands_are_reported_before_the_question() {
+    if is_missing("unconfined_commands_are_reported_before_the_question") {
         return;
     }
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
@@ -281,8 +285,8 @@ fn that_commands_are_not_confined_is_told_before_the_question() {
 }
 
 #[test]
-fn a_compaction_that_would_free_nothing_is_told_with_its_numbers() {
-    if is_missing("a_compaction_that_would_free_nothing_is_told_with_its_numbers") {
+fn a_compaction_that_would_free_nothing_reports_its_figures() {
+    if is_missing("a_compaction_that_would_free_nothing_reports_its_figures") {
         return;
     }
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
@@ -291,8 +295,8 @@ fn a_compaction_that_would_free_nothing_is_told_with_its_numbers() {
     tmux.line("Hi");
     tmux.prompt_after("Hello.");
     tmux.line("/compact");
-    let seen = tmux.prompt_after("there is too little to summarise");
-    assert!(seen.contains("there is too little to summarise: 2 messages, "), "{seen}");
+    let seen = tmux.prompt_after("too little to summarise");
+    assert!(seen.contains("too little to summarise: 2 messages, "), "{seen}");
 }
 
 #[test]

@@ -5,8 +5,8 @@ use insta::assert_snapshot;
 use crate::support::{Home, ok, parsed};
 
 /// The rows of the table that do not come from the preset.
-fn set(told: &str) -> String {
-    told.lines().filter(|line| !line.contains("preset ")).collect::<Vec<_>>().join("\n")
+fn set(printed: &str) -> String {
+    printed.lines().filter(|line| !line.contains("preset ")).collect::<Vec<_>>().join("\n")
 }
 
 fn layered() -> Home {
@@ -23,7 +23,7 @@ fn layered() -> Home {
 }
 
 #[test]
-fn a_heavier_layer_wins_and_every_value_tells_where_it_is_from() {
+fn a_layer_of_higher_priority_wins_and_every_value_has_its_origin() {
     let home = layered();
     let environment = [("PLIMSOLL_PRUNE_ACTIVE_TURNS", "300"), ("OPENCODE_DISABLE_AUTOCOMPACT", "1")];
     assert_snapshot!(set(&home.run_with(&["config"], &environment)));
@@ -46,10 +46,10 @@ fn the_projects_file_is_found_from_below_and_xdg_is_honoured() {
     std::fs::create_dir_all(home.project.join("src/deep")).unwrap();
     let elsewhere = home.path.join("elsewhere");
     let mut command = home.command(&["config"], &[("XDG_CONFIG_HOME", elsewhere.to_str().unwrap())]);
-    let told = home.told(&command.current_dir(home.project.join("src/deep")).output().unwrap());
-    let row = |name: &str| told.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
-    assert!(row("prune.retainChars").ends_with("~/elsewhere/plimsoll/config.toml:2"), "{told}");
-    assert!(row("prune.activeTurns").ends_with("~/project/plimsoll.toml:7"), "{told}");
+    let printed = home.output_text(&command.current_dir(home.project.join("src/deep")).output().unwrap());
+    let row = |name: &str| printed.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    assert!(row("prune.retainChars").ends_with("~/elsewhere/plimsoll/config.toml:2"), "{printed}");
+    assert!(row("prune.activeTurns").ends_with("~/project/plimsoll.toml:7"), "{printed}");
 }
 
 #[test]
@@ -65,10 +65,10 @@ fn a_policy_that_is_named_by_a_flag_takes_the_place_of_the_one_below() {
             "preset = \"opencode\"\n[prune]\nactiveTurns = 9\n[fork]\ntier1Count = 2\n",
         );
     let rows = |args: &[&str]| {
-        let told = home.run(args);
+        let printed = home.run(args);
         let wanted =
             ["policy ", "prune.retainChars", "prune.activeTurns", "fork.tier1Count", "fork.tier2Count"];
-        let rows = told.lines().filter(|line| wanted.iter().any(|name| line.starts_with(name)));
+        let rows = printed.lines().filter(|line| wanted.iter().any(|name| line.starts_with(name)));
         rows.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>().join("\n")
     };
     assert_snapshot!(rows(&["config"]), @r"
@@ -97,9 +97,10 @@ fn a_policy_that_is_named_by_a_flag_takes_the_place_of_the_one_below() {
 #[test]
 fn the_environment_chooses_policy_and_context() {
     let home = layered();
-    let told = home.run_with(&["config"], &[("PLIMSOLL_POLICY", "openfork"), ("PLIMSOLL_CONTEXT", "9000")]);
-    let told = told.lines().skip(2).take(3).collect::<Vec<_>>().join("\n");
-    assert_snapshot!(told, @r"
+    let printed =
+        home.run_with(&["config"], &[("PLIMSOLL_POLICY", "openfork"), ("PLIMSOLL_CONTEXT", "9000")]);
+    let printed = printed.lines().skip(2).take(3).collect::<Vec<_>>().join("\n");
+    assert_snapshot!(printed, @r"
     FIELD                             VALUE                 ORIGIN
     policy                            openfork              PLIMSOLL_POLICY
     context                           9000                  PLIMSOLL_CONTEXT
@@ -107,7 +108,7 @@ fn the_environment_chooses_policy_and_context() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_place_and_a_next_step() {
+fn configuration_errors_have_a_place_and_a_next_step() {
     let cases = [
         ("unknown_key", "[prune]\nprotectToken = 1\n"),
         ("unknown_section", "[prunes]\nprotectTokens = 1\n"),
@@ -122,19 +123,19 @@ fn what_is_wrong_is_told_with_its_place_and_a_next_step() {
         ("context", "context = -1\n"),
         ("a_date", "context = 2026-01-01\n"),
     ];
-    let told = cases.map(|(name, text)| {
+    let printed = cases.map(|(name, text)| {
         let home = Home::new().with("project/plimsoll.toml", text);
         format!("# {name}\n{}", home.page(&["prune -"]))
     });
-    assert_snapshot!(told.join("\n"));
+    assert_snapshot!(printed.join("\n"));
 }
 
 #[test]
-fn variables_that_are_no_setting_are_refused() {
+fn unknown_variables_are_warnings_and_wrong_values_are_errors() {
     let home = Home::new();
     assert_snapshot!(home.page(&[
-        "PLIMSOLL_PRUNE_PROTECT_TOKEN=1 config",
-        "PLIMSOLL_VERBOSE=1 config",
+        "PLIMSOLL_PRUNE_PROTECT_TOKEN=1 config check",
+        "PLIMSOLL_XYZZY=1 config check",
         "PLIMSOLL_PRUNE_PROTECT_TOKENS=lots config",
         "PLIMSOLL_PRUNE_PROTECT_TOKENS=-1 config",
         "PLIMSOLL_COMPACT_TAIL_MIN=99999 config",

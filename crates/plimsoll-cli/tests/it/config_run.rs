@@ -1,4 +1,4 @@
-//! What `plimsoll config` and `plimsoll trust` say about models, providers, agents and permissions.
+//! Models, providers, agents and permissions in `plimsoll config` and `plimsoll trust`.
 
 use insta::assert_snapshot;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use crate::support::{Home, chat};
 
 const SECRET: &str = "Kx9-very-secret-indeed";
 
-/// A user with a provider of their own, in a checkout that would have the conversation sent elsewhere.
+/// A user with a configured provider, in a checkout that would redirect the conversation.
 fn visited() -> Home {
     Home::new()
         .with(
@@ -28,18 +28,18 @@ fn visited() -> Home {
 }
 
 /// The rows of the table that do not come from the preset, nor are built in.
-fn set(told: &str) -> String {
+fn set(printed: &str) -> String {
     let is_own = |line: &&str| !line.contains("preset ") && !line.contains("built in");
-    told.lines().filter(is_own).collect::<Vec<_>>().join("\n")
+    printed.lines().filter(is_own).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn p10_settings_of_a_run_are_shown_with_their_origin_and_without_keys() {
     let home = visited();
-    let told =
+    let printed =
         home.run_with(&["config"], &[("ANTHROPIC_API_KEY", SECRET), ("OPENAI_BASE_URL", "http://x/v1")]);
-    assert!(!told.contains(SECRET), "{told}");
-    assert_snapshot!(set(&told));
+    assert!(!printed.contains(SECRET), "{printed}");
+    assert_snapshot!(set(&printed));
     let output = home.command(&["config", "--json"], &[("OPENAI_API_KEY", SECRET)]).output().unwrap();
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(!text.contains(SECRET), "{text}");
@@ -64,13 +64,13 @@ fn p10_a_checkout_is_trusted_with_its_opencode_file() {
 }
 
 #[test]
-fn p10_what_needs_no_model_says_nothing_about_one() {
+fn p10_commands_that_need_no_model_do_not_mention_one() {
     let home = visited();
-    let told = home.run(&["inspect", "chat.json"]);
-    assert!(told.starts_with("exit: 0") && !told.contains("trust"), "{told}");
+    let printed = home.run(&["inspect", "chat.json"]);
+    assert!(printed.starts_with("exit: 0") && !printed.contains("trust"), "{printed}");
     // Not even that a file of another tool cannot be read.
     home.write("project/opencode.json", "{ \"model\": ");
-    let told = home.run(&["inspect", "chat.json"]);
-    assert!(told.starts_with("exit: 0") && !told.contains("opencode"), "{told}");
+    let printed = home.run(&["inspect", "chat.json"]);
+    assert!(printed.starts_with("exit: 0") && !printed.contains("opencode"), "{printed}");
     assert_snapshot!(home.page(&["config check", "config check opencode.json", "config check --json"]));
 }

@@ -14,8 +14,8 @@ fn database(home: &Home) -> Connection {
 /// A stored session of a few messages.
 fn stored(home: &Home) -> String {
     let path = home.write("chat.json", &chat(2));
-    let told = home.run(&["sessions", "import", path.to_str().unwrap()]);
-    told.lines().find(|line| line.starts_with("ses_")).unwrap().to_owned()
+    let printed = home.run(&["sessions", "import", path.to_str().unwrap()]);
+    printed.lines().find(|line| line.starts_with("ses_")).unwrap().to_owned()
 }
 
 #[test]
@@ -29,13 +29,13 @@ fn an_export_of_a_damaged_part_is_refused_by_its_name_and_can_be_salvaged() {
     for damage in ["CAST(x'4e657874ff31' AS TEXT)", "'Next 2'"] {
         database(&home).execute(&format!("UPDATE part SET text = {damage} WHERE id = ?1"), [&part]).unwrap();
         for export in [&["sessions", "export", &id][..], &["convert", &id, "--to", "openai-chat"]] {
-            let told = home.run(export);
-            assert!(told.starts_with("exit: 3\n----- stdout -----\n----- stderr"), "{told}");
+            let printed = home.run(export);
+            assert!(printed.starts_with("exit: 3\n----- stdout -----\n----- stderr"), "{printed}");
             assert!(
-                told.contains(&format!("part `{part}` of message")) && told.contains("is damaged"),
-                "{told}"
+                printed.contains(&format!("part `{part}` of message")) && printed.contains("is damaged"),
+                "{printed}"
             );
-            assert!(told.contains("--salvage` writes what can be read"), "{told}");
+            assert!(printed.contains("--salvage`"), "{printed}");
         }
         let check = home.run(&["sessions", "check"]);
         assert!(check.starts_with("exit: 1") && check.contains(&part), "{check}");
@@ -46,7 +46,7 @@ fn an_export_of_a_damaged_part_is_refused_by_its_name_and_can_be_salvaged() {
     assert_eq!(output.status.code(), Some(3));
     let listed: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(listed["damage"][0]["part"], part, "{listed}");
-    assert!(String::from_utf8(output.stderr).unwrap().contains("1 problem in what was written"));
+    assert!(String::from_utf8(output.stderr).unwrap().contains("1 problem in the exported session"));
     let salvaged: Value = serde_json::from_slice(&std::fs::read(out).unwrap()).unwrap();
     let mended = salvaged.to_string().replacen("\"text\":\"Next 2\"", "\"text\":\"Next 1\"", 1);
     assert_eq!(mended, sound.to_string());
@@ -88,13 +88,16 @@ fn a_search_names_the_outputs_that_could_not_be_searched() {
     bytes[middle] ^= 16;
     std::fs::write(blobs[1], bytes).unwrap();
     for command in [grep, none] {
-        let told = home.run(&command);
+        let printed = home.run(&command);
         assert!(
-            told.starts_with("exit: 3") && told.contains("nothing that could be searched matches"),
-            "{told}"
+            printed.starts_with("exit: 3") && printed.contains("nothing that could be searched matches"),
+            "{printed}"
         );
         for handle in &handles {
-            assert!(told.contains(&format!("[not searched: {handle}: output of bash: its file")), "{told}");
+            assert!(
+                printed.contains(&format!("[not searched: {handle}: output of bash: its file")),
+                "{printed}"
+            );
         }
         let output = home.command(&[&command[..], &["--json"]].concat(), &[]).output().unwrap();
         let hits: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -106,7 +109,7 @@ fn a_search_names_the_outputs_that_could_not_be_searched() {
 }
 
 #[test]
-fn a_lost_write_ahead_log_is_told_by_every_command_until_it_is_accepted() {
+fn every_command_warns_of_a_lost_write_ahead_log_until_it_is_accepted() {
     let home = Home::new();
     let id = stored(&home);
     let folder = home.path.join(".local/share/plimsoll");
@@ -121,15 +124,15 @@ fn a_lost_write_ahead_log_is_told_by_every_command_until_it_is_accepted() {
     for command in
         [&["sessions"][..], &["sessions"], &["sessions", "show", &id], &["inspect", "--session", &id]]
     {
-        let told = home.run(command);
-        assert!(told.contains("older than what had been acknowledged"), "{command:?}: {told}");
-        assert!(told.contains("Some of what was said may be missing"), "{told}");
-        assert!(told.contains("hint: `plimsoll sessions check` explains it"), "{told}");
+        let printed = home.run(command);
+        assert!(printed.contains("older than what had been acknowledged"), "{command:?}: {printed}");
+        assert!(printed.contains("Some messages may be missing"), "{printed}");
+        assert!(printed.contains("hint: run `plimsoll sessions check` for details"), "{printed}");
     }
     let check = home.run(&["sessions", "check"]);
     assert!(check.starts_with("exit: 1") && check.contains("are missing"), "{check}");
-    assert!(check.contains("`plimsoll sessions check --accept` ends the warning"), "{check}");
-    let accepted = home.run(&["sessions", "check", "--accept"]);
+    assert!(check.contains("`plimsoll sessions check --accept-loss` to stop the warning"), "{check}");
+    let accepted = home.run(&["sessions", "check", "--accept-loss"]);
     assert!(accepted.starts_with("exit: 0") && accepted.contains("1 loss accepted"), "{accepted}");
     assert!(!home.run(&["sessions"]).contains("acknowledged"));
     let check = home.run(&["sessions", "check"]);

@@ -1,4 +1,4 @@
-//! What the engine makes of a session: inspect, window, prune, compact, fork, convert, truncate.
+//! Commands of the engine: inspect, window, prune, compact, fork, convert, truncate.
 
 use insta::assert_snapshot;
 use plimsoll::Counter;
@@ -20,7 +20,7 @@ fn fork_writes_preamble_and_digest_for_another_agent() {
 
 /// The digest and its preamble fit the window that is named, by a real vocabulary, and leave half of the line.
 #[test]
-fn fork_fits_the_context_it_is_given() {
+fn fork_fits_the_given_context() {
     let ships = chat(8).replace("word word ", "海の船は");
     for (session, context) in [(chat(8), 2_000), (chat(8), 16_000), (chat(8), 64_000), (ships, 32_000)] {
         let text = ok(&["fork", "--context", &context.to_string()], &session);
@@ -29,9 +29,9 @@ fn fork_fits_the_context_it_is_given() {
         assert!(text.contains("Never touch the tests."), "the user's words stay");
         assert!(text.trim_end().ends_with("</inherited_context>"));
     }
-    let (code, told) = refused(&["fork", "--context", "1000"], &chat(8));
+    let (code, printed) = refused(&["fork", "--context", "1000"], &chat(8));
     assert_eq!(code, 1);
-    assert!(told.contains("the smallest digest takes") && told.contains("--context"), "{told}");
+    assert!(printed.contains("the smallest digest has") && printed.contains("--context"), "{printed}");
 }
 
 #[test]
@@ -47,7 +47,7 @@ fn prune_shows_only_what_would_be_applied() {
 }
 
 #[test]
-fn window_is_what_the_model_would_be_given() {
+fn window_is_what_the_model_would_receive() {
     let window = parsed(&["window", "--json"], &chat(1));
     assert_eq!(window["messages"][0]["role"], "user");
     assert_eq!(window["messages"][2]["blocks"][0]["type"], "result");
@@ -64,7 +64,7 @@ fn compact_plans_and_summarises_without_a_model() {
     assert!(summary.starts_with("(This summary was made without a model"));
     assert!(summary.contains("Never touch the tests.") && summary.contains("src/lib.rs"));
     let (code, message) = refused(&["compact"], &json!([{ "role": "user", "content": "hi" }]).to_string());
-    assert_eq!((code, message.trim()), (1, "there is too little to summarise: 1 message, 5 tokens"));
+    assert_eq!((code, message.trim()), (1, "too little to summarise: 1 message, 5 tokens"));
 }
 
 /// Codex has no tool for reading: it reads through a shell.
@@ -99,7 +99,7 @@ fn files_read_through_a_shell_come_with_advice() {
     assert!(ok(&["inspect"], &session).contains("`src/lib.rs` was read 3 times; pruning frees"));
 }
 
-/// What a person ran in a shell of their own is neither the user's words nor a turn.
+/// A command that the user ran in the agent's shell mode is neither a prompt nor a turn.
 #[test]
 fn commands_that_the_user_ran_are_a_kind_of_their_own() {
     let session = r#"{"type":"session","id":"s","timestamp":"2026-01-01T00:00:00Z","cwd":"/w"}
@@ -118,7 +118,7 @@ fn commands_that_the_user_ran_are_a_kind_of_their_own() {
 }
 
 #[test]
-fn inspect_tells_where_the_tokens_go() {
+fn inspect_shows_where_the_tokens_go() {
     let found = parsed(&["inspect", "--json"], &chat(3));
     assert_eq!(found["byKind"][0]["name"], "tool outputs");
     assert_eq!((&found["byTool"][0]["name"], &found["byTool"][0]["count"]), (&json!("read"), &json!(3)));
@@ -140,7 +140,7 @@ fn convert_writes_for_another_provider() {
 }
 
 #[test]
-fn truncate_is_a_filter_that_keeps_the_whole_elsewhere() {
+fn truncate_is_a_filter_that_spills_the_full_output() {
     let short = "a\nb\n";
     assert_eq!(ok(&["truncate", "--tool", "bash"], short), short, "what fits passes byte for byte");
     let folder = TempDir::new().unwrap();
@@ -157,13 +157,13 @@ fn truncate_is_a_filter_that_keeps_the_whole_elsewhere() {
 }
 
 #[test]
-fn bad_input_says_what_where_and_what_to_do() {
+fn errors_about_input_name_the_problem_the_place_and_the_next_step() {
     let (code, message) = refused(&["window", "no/such/file.json"], "");
     assert!(
         code == 2 && message.contains("cannot open `no/such/file.json`") && message.contains("hint: "),
         "{message}"
     );
-    let (code, message) = refused(&["window"], "this is no transcript");
+    let (code, message) = refused(&["window"], "this is not a transcript");
     assert!(code == 3 && message.starts_with("error: cannot read standard input: "), "{message}");
     let (code, _) = refused(&["frobnicate"], "");
     assert_eq!(code, 2);
@@ -181,7 +181,7 @@ fn escape_sequences_of_a_transcript_do_not_reach_the_terminal() {
     }
 }
 
-/// A project with a short chat, a session with a record nobody knows, and a broken line.
+/// A project with a short chat, a session with a record of an unknown kind, and a broken line.
 fn project() -> Home {
     let short = json!({ "messages": [
         { "role": "user", "content": "What is in the folder?" },
@@ -232,7 +232,7 @@ fn a_window_can_be_printed_as_the_body_of_a_request() {
 }
 
 #[test]
-fn convert_says_what_is_lost_and_writes_over_nothing_unasked() {
+fn convert_reports_losses_and_overwrites_only_on_request() {
     let home = project();
     assert_snapshot!(home.page(&[
         "convert --to openai-chat short.json",
@@ -251,13 +251,13 @@ fn convert_says_what_is_lost_and_writes_over_nothing_unasked() {
 }
 
 #[test]
-fn what_is_not_understood_is_mentioned_once_or_refused() {
+fn unknown_records_are_reported_once_or_rejected() {
     let home = project();
     assert_snapshot!(home.page(&["prune odd.jsonl", "prune odd.jsonl --strict"]));
     for command in ["inspect", "window", "prune", "compact", "fork", "convert"] {
         let to: &[&str] = if command == "convert" { &["--to", "openai-chat"] } else { &[] };
-        let told = home.run(&[&[command, "--strict", "odd.jsonl"], to].concat());
-        assert!(told.starts_with("exit: 3"), "{command}: {told}");
+        let printed = home.run(&[&[command, "--strict", "odd.jsonl"], to].concat());
+        assert!(printed.starts_with("exit: 3"), "{command}: {printed}");
     }
 }
 
@@ -271,13 +271,13 @@ fn a_bad_value_is_noted_or_refused() {
     assert_eq!(inspected["notes"][2]["at"], "[0].info.time.created");
     for command in ["inspect", "window", "prune", "compact", "fork", "convert"] {
         let to: &[&str] = if command == "convert" { &["--to", "openai-chat"] } else { &[] };
-        let told = home.run(&[&[command, "--strict", "bad.json"], to].concat());
-        assert!(told.starts_with("exit: 3"), "{command}: {told}");
+        let printed = home.run(&[&[command, "--strict", "bad.json"], to].concat());
+        assert!(printed.starts_with("exit: 3"), "{command}: {printed}");
     }
 }
 
 #[test]
-fn a_session_without_messages_is_no_error_and_an_empty_list_is_none() {
+fn a_session_without_messages_is_valid_and_an_empty_list_is_not_a_session() {
     let home = project()
         .with("project/none.json", "[]")
         .with("project/export.json", r#"{"info":{"id":"ses_e"},"messages":[]}"#);
@@ -295,7 +295,7 @@ fn a_session_without_messages_is_no_error_and_an_empty_list_is_none() {
 }
 
 #[test]
-fn files_that_are_none_are_told_apart() {
+fn invalid_files_are_distinguished() {
     let home = project();
     home.write("project/empty.jsonl", "");
     home.write("project/words.txt", "just words");

@@ -33,9 +33,9 @@ fn session() -> String {
 fn assert_answered(home: &Home, command: &str) -> String {
     let args: Vec<&str> = command.split(' ').collect();
     let output = home.command(&args, &[]).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(output.status.code().is_some_and(|code| code <= 3), "{command}: {:?}: {told}", output.status);
-    assert!(!told.contains("panicked"), "{command}: {told}");
+    let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.code().is_some_and(|code| code <= 3), "{command}: {:?}: {printed}", output.status);
+    assert!(!printed.contains("panicked"), "{command}: {printed}");
     String::from_utf8_lossy(&output.stdout).into_owned()
 }
 
@@ -57,8 +57,8 @@ fn commands_answer_whatever_the_numbers_are() {
         .with("project/policy.json", &policy.to_string())
         .with("project/absurd.json", &absurd.to_string())
         .with("project/prices.json", &prices.to_string());
-    let told = home.run(&["replay", "s.json", "--prices", "absurd.json"]);
-    assert!(told.contains("exit: 2") && told.contains("`m.cacheRead`"), "{told}");
+    let printed = home.run(&["replay", "s.json", "--prices", "absurd.json"]);
+    assert!(printed.contains("exit: 2") && printed.contains("`m.cacheRead`"), "{printed}");
     for flags in ["", "--json", "--policy policy.json", "--policy openfork"] {
         for context in ["", "1", "2000", "9223372036854775807", MOST] {
             for command in ["inspect", "window", "prune", "compact", "compact --offline", "fork --stats"] {
@@ -76,9 +76,9 @@ fn commands_answer_whatever_the_numbers_are() {
     }
     for flags in [
         String::new(),
-        format!("--context {MOST} --output {MOST} --fixed {MOST} --cache-minutes {MOST}"),
+        format!("--context {MOST} --max-output {MOST} --overhead {MOST} --cache-minutes {MOST}"),
         "--prices prices.json --html page.html --force".to_owned(),
-        format!("--context {MOST} --prices prices.json --price m --html page.html --force --json"),
+        format!("--context {MOST} --prices prices.json --price-as m --html page.html --force --json"),
         "--context 1 --policy policy.json".to_owned(),
         "--context 300 --policy policy.json --policy mask-18446744073709551615".to_owned(),
     ] {
@@ -104,8 +104,8 @@ fn stored_sessions_take_whatever_the_numbers_are() {
         format!("prune --apply --session {id} --context {MOST}"),
         format!("compact --apply --session {id} --context 1000"),
         format!("receipts {id}"),
-        format!("recall prt_2 --grep needle --context-lines {MOST} --most {MOST}"),
-        format!("recall prt_2 --lines 1-{MOST} --most 0"),
+        format!("recall prt_2 --grep needle --context-lines {MOST} --max-bytes {MOST}"),
+        format!("recall prt_2 --lines 1-{MOST} --max-bytes 0"),
         format!("recall --session {id} --grep needle --context-lines {MOST}"),
         format!("replay --session {id}"),
         "sessions check".to_owned(),
@@ -119,7 +119,7 @@ fn stored_sessions_take_whatever_the_numbers_are() {
 fn flags_beyond_64_bits_are_refused() {
     let home = Home::new().with("project/s.json", &session());
     for flag in ["18446744073709551616", "-1", "0", "1.5", "NaN", "1e400"] {
-        let told = home.run(&["window", "s.json", "--context", flag]);
-        assert!(told.contains("exit: 2"), "{flag}: {told}");
+        let printed = home.run(&["window", "s.json", "--context", flag]);
+        assert!(printed.contains("exit: 2"), "{flag}: {printed}");
     }
 }

@@ -1,4 +1,4 @@
-//! Figures of sessions that record usage: the window as it was counted, its cost, and what does not add up.
+//! Figures of sessions that record usage: window, cost, and differences between recorded and rebuilt requests.
 
 use std::time::Duration;
 
@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 
 use crate::support::{Home, now};
 
-/// What a made-up session is like.
-pub(crate) struct Made {
+/// Parameters of a generated session.
+pub(crate) struct ClaudeSession {
     /// Responses, each of which reads a file.
     pub(crate) responses: usize,
     /// Tokens of what the host sends with every request and the file does not show.
@@ -20,7 +20,7 @@ pub(crate) struct Made {
 /// A session of Claude Code in `/srv/app`: a prompt, an attachment of the host, and reads of three files in turn. The
 /// usage is that of a provider which counts three tokens for every eight letters, and of a host that sends so many
 /// tokens unseen.
-pub(crate) fn claude(made: &Made) -> String {
+pub(crate) fn claude(made: &ClaudeSession) -> String {
     let mut lines = Vec::new();
     let mut parent = Value::Null;
     let mut sent = made.hidden;
@@ -70,28 +70,28 @@ pub(crate) fn claude(made: &Made) -> String {
 }
 
 fn home() -> Home {
-    Home::new().with("project/s.jsonl", &claude(&Made { responses: 9, hidden: 16_000 }))
+    Home::new().with("project/s.jsonl", &claude(&ClaudeSession { responses: 9, hidden: 16_000 }))
 }
 
 #[test]
-fn inspect_shows_the_window_as_it_was_counted() {
+fn inspect_shows_the_window_by_recorded_usage() {
     assert_snapshot!(home().page(&["inspect s.jsonl"]));
 }
 
 #[test]
 fn a_wide_terminal_is_used_and_the_log_is_shown_on_request() {
-    let told = home().page(&["COLUMNS=200 inspect --log s.jsonl"]);
-    assert!(told.lines().any(|line| line.chars().count() > 100), "{told}");
-    assert_snapshot!(told);
+    let printed = home().page(&["COLUMNS=200 inspect --log s.jsonl"]);
+    assert!(printed.lines().any(|line| line.chars().count() > 100), "{printed}");
+    assert_snapshot!(printed);
 }
 
 #[test]
 fn nothing_is_wider_than_the_page() {
     let home = home();
     for columns in ["40", "80", "120", "200"] {
-        let told = home.page(&[&format!("COLUMNS={columns} inspect --log s.jsonl")]);
+        let printed = home.page(&[&format!("COLUMNS={columns} inspect --log s.jsonl")]);
         let most: usize = columns.parse().unwrap();
-        for line in told.lines().skip(1) {
+        for line in printed.lines().skip(1) {
             assert!(line.chars().count() <= most.max(60), "{columns}: {line}");
         }
     }
@@ -119,24 +119,27 @@ fn recorded_usage_is_for_machines_too() {
 }
 
 #[test]
-fn window_and_sessions_tell_what_was_recorded() {
+fn window_and_sessions_show_recorded_figures() {
     let home = home();
     let window = home.json(&["window", "s.jsonl", "--json"]);
     let inspected = home.json(&["inspect", "s.jsonl", "--json"]);
     assert_eq!((&window["tokens"], &window["measured"]), (&inspected["window"], &json!(true)));
-    let told = home.run(&["window", "s.jsonl"]);
-    assert!(told.contains("tokens as usage tells, ") && told.contains(" of them not in the file"), "{told}");
+    let printed = home.run(&["window", "s.jsonl"]);
+    assert!(
+        printed.contains("tokens by recorded usage, ") && printed.contains(" of them not in the file"),
+        "{printed}"
+    );
     let text = std::fs::read_to_string(home.project.join("s.jsonl")).unwrap();
     let text = text.replace("/srv/app", home.project.to_str().unwrap());
     home.write(".claude/projects/-work-app/5d0c31aa-1111-4222-8333-444455556666.jsonl", &text);
-    let told = home.run(&["sessions"]);
-    assert!(told.contains("COST") && told.contains("$0.10"), "{told}");
+    let printed = home.run(&["sessions"]);
+    assert!(printed.contains("COST") && printed.contains("$0.10"), "{printed}");
     let rows = home.json(&["sessions", "--json"]);
     assert_eq!(rows[0]["recorded"], inspected["recorded"]);
 }
 
 #[test]
-fn what_came_after_the_last_response_weighs_the_same_in_every_list() {
+fn content_after_the_last_response_weighs_the_same_in_every_list() {
     let home = home();
     let text = std::fs::read_to_string(home.project.join("s.jsonl")).unwrap();
     let text = text.replace("/srv/app", home.project.to_str().unwrap());
@@ -154,15 +157,18 @@ fn what_came_after_the_last_response_weighs_the_same_in_every_list() {
 }
 
 #[test]
-fn a_gap_between_recorded_and_rebuilt_is_told_with_what_it_may_be() {
+fn a_gap_between_recorded_and_rebuilt_requests_is_explained() {
     // Of a longer session the middle is lost: the links hold, but most of what was sent is not there.
-    let made = claude(&Made { responses: 60, hidden: 4_000 });
+    let made = claude(&ClaudeSession { responses: 60, hidden: 4_000 });
     let lines: Vec<&str> = made.lines().collect();
     let rest = format!("{}\n{}\n", lines[..16].join("\n"), lines[110..].join("\n"));
     let home = Home::new().with("project/s.jsonl", &rest);
-    let told = home.run(&["inspect", "s.jsonl"]);
-    assert!(told.contains("note: the last request was recorded with "), "{told}");
-    assert!(told.contains("Something was sent that the file does not show"), "{told}");
+    let printed = home.run(&["inspect", "s.jsonl"]);
+    assert!(printed.contains("note: the last request was recorded with "), "{printed}");
+    assert!(
+        printed.split_whitespace().collect::<Vec<_>>().join(" ").contains("something that the file does not"),
+        "{printed}"
+    );
     let found = home.json(&["inspect", "s.jsonl", "--json"]);
     assert!(found["rebuilt"]["gap"].as_f64().unwrap() > 0.34, "{}", found["rebuilt"]);
 }
@@ -188,7 +194,7 @@ fn a_recorded_window_decides_where_the_line_is() {
     assert_eq!(home.json(&["inspect", "s.jsonl", "--json", "--context", "100000"])["context"], 100_000);
 }
 
-/// A session of Codex that records its window, of so many tokens, after each answer.
+/// A session of Codex that records a window of this size after each answer.
 fn codex_with_windows(windows: &[u64]) -> String {
     let mut records = vec![
         json!({ "type": "session_meta", "payload": { "id": "0199aaaa-1111-7222-8333-444455556666", "cwd": "/work" } }),
@@ -208,7 +214,7 @@ fn codex_with_windows(windows: &[u64]) -> String {
     records.iter().map(|record| format!("{record}\n")).collect()
 }
 
-/// What the commands say of a session's window: its size and how that is known, the line, and what `prune --to` aims at.
+/// A session's window in the commands: its size and source, the line, and the target of `prune --to`.
 fn told_windows(home: &Home, session: &str) -> Value {
     let inspected = home.json(&["inspect", session, "--json"]);
     let watched = home.json(&["watch", "--once", "--json", session]);
@@ -231,12 +237,12 @@ fn an_imported_session_keeps_the_window_it_was_recorded_under() {
     assert_eq!(of_file["inspect"], json!([353_400, "recorded", 337_016]));
     assert_eq!(of_file["prune"], 176_700);
     assert_eq!(told_windows(&home, stored), of_file);
-    let told = home.run(&["window", stored]);
-    assert!(told.contains("% of the line at 337,016"), "{told}");
-    let told = home.run(&["prune", "--to", "90%", "--apply", stored]);
-    assert!(told.contains("at most 318,060 were asked for"), "{told}");
+    let printed = home.run(&["window", stored]);
+    assert!(printed.contains("% of the line at 337,016"), "{printed}");
+    let printed = home.run(&["prune", "--to", "90%", "--apply", stored]);
+    assert!(printed.contains("the target is 318,060"), "{printed}");
     assert_eq!(home.json(&["inspect", stored, "--json", "--context", "100000"])["context"], 100_000);
-    // It goes on in another window.
+    // It continues in another window.
     home.write("project/s.jsonl", &codex_with_windows(&[353_400, 320_000]));
     home.json(&["sessions", "import", "s.jsonl", "--json"]);
     assert_eq!(told_windows(&home, stored), told_windows(&home, "s.jsonl"));
@@ -272,8 +278,8 @@ fn a_session_is_shown_in_the_window_that_is_configured_for_its_model() {
     assert_eq!(home.json(&["watch", "--once", "--json", "s.json"])["line"], 28_000);
     let replayed = &home.json(&["replay", "--json", "--policy", "none", "s.json"])["sessions"][0];
     assert_eq!((&replayed["price"], &replayed["prices"]["output"]), (&json!("harbour-1"), &json!(8.0)));
-    let named =
-        &home.json(&["replay", "--json", "--policy", "none", "--price", "default", "s.json"])["sessions"][0];
+    let named = &home.json(&["replay", "--json", "--policy", "none", "--price-as", "default", "s.json"])["sessions"]
+        [0];
     assert_eq!(named["price"], "default");
 }
 
@@ -315,7 +321,7 @@ fn a_compaction_and_pins_are_within_the_window_that_was_recorded() {
 
 #[test]
 fn an_imported_session_of_claude_code_keeps_its_usual_window() {
-    let home = Home::new().with("project/s.jsonl", &claude(&Made { responses: 9, hidden: 16_000 }));
+    let home = Home::new().with("project/s.jsonl", &claude(&ClaudeSession { responses: 9, hidden: 16_000 }));
     let stored = "5d0c31aa-1111-4222-8333-444455556666";
     home.json(&["sessions", "import", "s.jsonl", "--json"]);
     let of_file = told_windows(&home, "s.jsonl");
@@ -326,8 +332,8 @@ fn an_imported_session_of_claude_code_keeps_its_usual_window() {
     let database = rusqlite::Connection::open(database).unwrap();
     database.execute("UPDATE session SET tool = NULL", []).unwrap();
     assert_ne!(told_windows(&home, stored), of_file);
-    let told = home.run(&["sessions", "import", "s.jsonl"]);
-    assert!(told.contains("is stored already"), "{told}");
+    let printed = home.run(&["sessions", "import", "s.jsonl"]);
+    assert!(printed.contains("is already stored"), "{printed}");
     assert_eq!(told_windows(&home, stored), of_file);
 }
 
@@ -374,18 +380,18 @@ fn a_call_that_names_several_files_is_counted_once() {
 }
 
 #[test]
-fn several_sessions_in_a_file_are_told() {
+fn several_sessions_in_a_file_are_reported() {
     let one =
         r#"{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"one","message":{"content":"first"}}"#;
     let two =
         r#"{"type":"user","uuid":"u2","parentUuid":null,"sessionId":"two","message":{"content":"second"}}"#;
     let home = Home::new().with("project/s.jsonl", &format!("{one}\n{two}\n"));
-    let told = home.run(&["inspect", "s.jsonl"]);
+    let printed = home.run(&["inspect", "s.jsonl"]);
     assert!(
-        told.contains(
-            "note: `s.jsonl` holds 2 sessions; this is `two`, without one (`--session` picks another)"
+        printed.contains(
+            "note: `s.jsonl` contains 2 sessions; using `two`, not one (choose another with `--session`)"
         ),
-        "{told}"
+        "{printed}"
     );
 }
 
@@ -404,15 +410,15 @@ fn a_replay_weighs_requests_as_they_were_counted() {
     let recorded = home.json(&["inspect", "s.jsonl", "--json"])["recorded"]["lastRequest"].as_u64().unwrap();
     assert!(sent.abs_diff(recorded) * 20 <= recorded, "{sent} for {recorded}");
     assert_eq!(session["recordedRequests"].as_array().unwrap().last().unwrap(), &json!(recorded));
-    let told = home.run(&["replay", "--html", "page.html", "s.jsonl"]);
-    let told = told.split_whitespace().collect::<Vec<_>>().join(" ");
-    assert!(told.contains("The window was never near the line: "), "{told}");
+    let printed = home.run(&["replay", "--html", "page.html", "s.jsonl"]);
+    let printed = printed.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(printed.contains("The window never came near the line: "), "{printed}");
     let page = std::fs::read_to_string(home.project.join("page.html")).unwrap();
-    assert!(page.contains("class=\"recorded\"") && page.contains(">recorded</text>"), "a line of its own");
+    assert!(page.contains("class=\"recorded\"") && page.contains(">recorded</text>"), "a separate line");
     assert!(page.contains("try <code>--context 16000</code>"), "what would be near");
 }
 
-/// One session, told by every command: what has one name is one number.
+/// In every command, a figure with the same name has the same value.
 #[test]
 fn counts_agree_between_commands() {
     let pi = [
@@ -432,7 +438,7 @@ fn counts_agree_between_commands() {
         { "role": "assistant", "content": null, "tool_calls":
             [{ "id": "a", "type": "function", "function": { "name": "ls", "arguments": "{}" } }] },
         { "role": "tool", "tool_call_id": "a", "content": "a.rs" }]);
-    let claude = claude(&Made { responses: 9, hidden: 16_000 });
+    let claude = claude(&ClaudeSession { responses: 9, hidden: 16_000 });
     let mut samples = vec![
         ("s.jsonl".to_owned(), claude),
         ("pi.jsonl".to_owned(), pi),
@@ -459,7 +465,7 @@ fn seeds() -> Vec<(String, String)> {
     seeds
 }
 
-/// What of one session is another number in another command.
+/// Figures of one session that differ between commands.
 fn differences(file: &str, text: &str) -> Vec<String> {
     let home = Home::new().with(&format!("project/{file}"), text);
     let json = |args: &[&str]| -> Value {
@@ -492,13 +498,13 @@ fn differences(file: &str, text: &str) -> Vec<String> {
     let said = chat["messages"].as_array().unwrap();
     let written: usize = said.iter().map(|one| one["tool_calls"].as_array().map_or(0, Vec::len)).sum();
     same("calls in inspect and convert", &json!(calls), &json!(written));
-    let told = home.run(&["convert", "--to", "openai-chat", file, "-o", "out.json"]);
+    let printed = home.run(&["convert", "--to", "openai-chat", file, "-o", "out.json"]);
     same(
         "messages that convert writes",
-        &json!(told.contains(&format!("wrote {} message", said.len()))),
+        &json!(printed.contains(&format!("wrote {} message", said.len()))),
         &json!(true),
     );
-    // In one sample a turn was taken back. It was paid for, and is no part of the session.
+    // In one sample a turn was undone. It was paid for, but is not part of the session.
     let is_whole = file != "format-8.txt";
     let responses = inspected["recorded"]["responses"].as_u64().unwrap();
     let counted = match responses {
@@ -506,11 +512,11 @@ fn differences(file: &str, text: &str) -> Vec<String> {
         _ => format!("{responses} records of usage"),
     };
     same(
-        &format!("usage that convert loses ({told})"),
-        &json!(!is_whole || responses == 0 || told.contains(&counted)),
+        &format!("usage that convert loses ({printed})"),
+        &json!(!is_whole || responses == 0 || printed.contains(&counted)),
         &json!(true),
     );
-    same("failed answers", &json!(told.contains("1 failed answer")), &json!(file == "pi.jsonl"));
+    same("failed answers", &json!(printed.contains("1 failed answer")), &json!(file == "pi.jsonl"));
     // Each answer of the model is replayed, whether or not something was counted for it; a session without any cannot be.
     let log = json(&["convert", "--to", "opencode-messages", file]);
     let is_answer = |message: &&Value| {
@@ -529,10 +535,10 @@ fn differences(file: &str, text: &str) -> Vec<String> {
     home.run(&["sessions", "import", file]);
     let listed = &json(&["sessions", "--all", "--json"])[0];
     let shown = json(&["sessions", "show", listed["id"].as_str().unwrap(), "--json"]);
-    for (command, told) in [("sessions", listed), ("show", &shown)] {
-        same(&format!("messages in inspect and {command}"), &inspected["messages"], &told["messages"]);
+    for (command, printed) in [("sessions", listed), ("show", &shown)] {
+        same(&format!("messages in inspect and {command}"), &inspected["messages"], &printed["messages"]);
         if is_whole {
-            same(&format!("recorded in inspect and {command}"), &inspected["recorded"], &told["recorded"]);
+            same(&format!("recorded in inspect and {command}"), &inspected["recorded"], &printed["recorded"]);
         }
     }
     same("window in inspect and sessions", &inspected["window"], &listed["window"]);

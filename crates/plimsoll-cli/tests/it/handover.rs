@@ -1,4 +1,4 @@
-//! Sessions that go on in other tools, and what left their windows over MCP.
+//! Sessions that continue in other tools, and recall over MCP.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::process::Stdio;
@@ -18,8 +18,8 @@ fn reduced() -> Home {
     let export = export(&home.project).to_string();
     let home = home.with("project/session.json", &export);
     home.run(&["sessions", "import", "session.json"]);
-    let told = home.run(&["prune", "--apply", "ses_5c"]);
-    assert!(told.starts_with("exit: 0"), "{told}");
+    let printed = home.run(&["prune", "--apply", "ses_5c"]);
+    assert!(printed.starts_with("exit: 0"), "{printed}");
     home
 }
 
@@ -67,8 +67,8 @@ fn an_export_for_opencode_with_reductions_has_new_ids() {
     );
     let path = done["path"].as_str().unwrap();
     assert_eq!(done["command"], format!("opencode import {path} && opencode --session {id}"));
-    let told = home.run(&["sessions", "handover", "ses_5c", "--to", "opencode"]);
-    assert!(told.starts_with("exit: 2") && told.contains("is there already"), "{told}");
+    let printed = home.run(&["sessions", "handover", "ses_5c", "--to", "opencode"]);
+    assert!(printed.starts_with("exit: 2") && printed.contains("already exists"), "{printed}");
     let written: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     assert!(written["messages"][1]["parts"][0]["state"]["time"]["compacted"].is_u64());
     assert!(written["messages"][1]["parts"][0]["state"]["output"].as_str().unwrap().starts_with("output 0"));
@@ -76,11 +76,11 @@ fn an_export_for_opencode_with_reductions_has_new_ids() {
 
 /// A tool looks for sessions in its own folder, and not in any that a handover is written to.
 #[test]
-fn the_line_to_type_is_printed_where_the_tool_finds_the_session() {
+fn the_command_to_continue_is_printed_if_the_tool_finds_the_session() {
     let home = reduced();
     let root = home.path.to_str().unwrap();
     let handover = |tool: &str, folder: &str| {
-        home.json(&["--json", "sessions", "handover", "ses_5c", "--to", tool, "--folder", folder])
+        home.json(&["--json", "sessions", "handover", "ses_5c", "--to", tool, "--dir", folder])
     };
     for (tool, variable, command, own, name) in [
         ("claude-code", "CLAUDE_CONFIG_DIR", "claude --resume", ".claude", "projects"),
@@ -99,12 +99,12 @@ fn the_line_to_type_is_printed_where_the_tool_finds_the_session() {
         let done = handover(tool, "elsewhere");
         assert_eq!(done["command"], Value::Null, "{done}");
         assert!(std::path::Path::new(&home.project).join(done["path"].as_str().unwrap()).is_file(), "{done}");
-        let told = home.run(&["sessions", "handover", "ses_5c", "--to", tool, "--folder", "elsewhere"]);
+        let printed = home.run(&["sessions", "handover", "ses_5c", "--to", tool, "--dir", "elsewhere"]);
         assert!(
-            told.starts_with("exit: 0\n----- stdout -----\n----- stderr -----\n")
-                && told.contains(&format!("`{name}` in the directory that `{variable}` names"))
-                && !told.contains(command),
-            "{told}"
+            printed.starts_with("exit: 0\n----- stdout -----\n----- stderr -----\n")
+                && printed.contains(&format!("`{name}` below `{variable}`"))
+                && !printed.contains(command),
+            "{printed}"
         );
     }
 }
@@ -112,14 +112,14 @@ fn the_line_to_type_is_printed_where_the_tool_finds_the_session() {
 #[test]
 fn an_unknown_tool_and_an_empty_session_are_refused() {
     let home = reduced().with("project/empty.json", r#"{"info":{"id":"ses_e"},"messages":[]}"#);
-    let told = home.run(&["sessions", "handover", "ses_5c", "--to", "pi"]);
-    assert!(told.starts_with("exit: 2"), "{told}");
-    let told = home.run(&["sessions", "handover", "empty.json", "--to", "codex"]);
-    assert!(told.starts_with("exit: 1") && told.contains("nothing in the session"), "{told}");
+    let printed = home.run(&["sessions", "handover", "ses_5c", "--to", "pi"]);
+    assert!(printed.starts_with("exit: 2"), "{printed}");
+    let printed = home.run(&["sessions", "handover", "empty.json", "--to", "codex"]);
+    assert!(printed.starts_with("exit: 1") && printed.contains("the session is empty"), "{printed}");
 }
 
 #[tokio::test]
-async fn what_left_the_window_is_reached_over_mcp() {
+async fn content_outside_the_window_is_available_over_mcp() {
     let home = reduced();
     let mut command = tokio::process::Command::new(assert_cmd::cargo::cargo_bin("plimsoll"));
     command.arg("mcp").env_clear().env("HOME", &home.path).current_dir(&home.project);

@@ -1,11 +1,13 @@
-//! What the command says about itself.
+//! Help pages, completions and manual pages.
 
 use insta::{assert_snapshot, with_settings};
 
 use crate::support::{Home, ok, refused};
 
-const COMMANDS: [&str; 25] = [
+const COMMANDS: [&str; 27] = [
+    "run",
     "chat",
+    "serve",
     "tasks",
     "sessions",
     "inspect",
@@ -33,7 +35,7 @@ const COMMANDS: [&str; 25] = [
 ];
 
 #[test]
-fn help_is_worth_reading() {
+fn every_help_page_has_a_snapshot() {
     assert_snapshot!("plimsoll", ok(&["--help"], ""));
     assert_snapshot!("plimsoll_short", ok(&["-h"], ""));
     for command in COMMANDS {
@@ -48,7 +50,7 @@ fn help_is_worth_reading() {
 }
 
 #[test]
-fn help_is_as_wide_as_the_page_and_no_wider_than_is_read_with_ease() {
+fn help_is_as_wide_as_the_terminal_up_to_a_readable_width() {
     let home = Home::new();
     let help = |columns, args: &[&str]| home.run_with(args, &[("COLUMNS", columns)]);
     for columns in ["60", "80"] {
@@ -58,9 +60,9 @@ fn help_is_as_wide_as_the_page_and_no_wider_than_is_read_with_ease() {
     assert_eq!(help("80", &[]).replace("exit: 2", "exit: 0"), stderr_first(&help("80", &["-h"])));
 }
 
-/// What was printed on standard output, as if it had been on standard error.
-fn stderr_first(told: &str) -> String {
-    let (code, rest) = told.split_once("----- stdout -----\n").unwrap();
+/// Moves the text of standard output to standard error.
+fn stderr_first(printed: &str) -> String {
+    let (code, rest) = printed.split_once("----- stdout -----\n").unwrap();
     format!("{code}----- stdout -----\n----- stderr -----\n{}", rest.replace("----- stderr -----\n", ""))
 }
 
@@ -83,14 +85,14 @@ fn short_flags_do_what_the_long_ones_do() {
 }
 
 #[test]
-fn the_version_is_told() {
+fn the_version_is_printed() {
     with_settings!({ filters => [(r"\d+\.\d+\.\d+", "[VERSION]")] }, {
         assert_snapshot!(ok(&["--version"], ""), @"plimsoll [VERSION]");
     });
 }
 
 #[test]
-fn asking_wrongly_is_answered_with_what_would_be_right() {
+fn usage_errors_suggest_a_correction() {
     assert_snapshot!(Home::new().page(&[
         "inspekt",
         "convert --to msword -",
@@ -115,7 +117,7 @@ fn there_is_a_page_for_every_command() {
     let main = ok(&["man"], "");
     assert!(main.contains(".TH plimsoll 1") && main.contains("PLIMSOLL_POLICY"), "{main}");
     let home = Home::new();
-    assert!(home.run(&["man", "pages"]).ends_with("wrote 44 pages to `pages`\n"));
+    assert!(home.run(&["man", "pages"]).ends_with("wrote 45 pages to `pages`\n"));
     for command in COMMANDS {
         let page = std::fs::read_to_string(home.project.join(format!("pages/plimsoll-{command}.1"))).unwrap();
         assert!(page.contains(&format!(".TH plimsoll-{command} 1")), "{page}");

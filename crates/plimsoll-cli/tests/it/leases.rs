@@ -11,7 +11,7 @@ use crate::support::{Home, chat};
 const MODEL: &str = "anthropic/claude-sonnet-4-6";
 const KEY: &str = "sk-ant-test-0123456789abcdefghij";
 
-/// A run whose model has begun to answer and does not go on, and the id of its session.
+/// A run whose model stalls in the middle of an answer, and the id of its session.
 fn waiting_run(home: &Home, server: &ModelServer, gate: &Gate) -> (Child, String) {
     server.push(Reply::new().text("Half an answer").piece_size(Some(3)).gate(5, gate));
     let url = server.url();
@@ -42,8 +42,8 @@ fn the_session_of_a_killed_process_can_be_changed_at_once() {
         kill_process(Pid::from_child(&child), Signal::KILL).unwrap();
         let state = || std::fs::read_to_string(format!("/proc/{}/stat", child.id())).unwrap();
         assert!((0..1_000_000).any(|_| state().contains(") Z ")), "{}", state());
-        let told = home.run(&[command, &[session.as_str()]].concat());
-        assert!(!told.contains("is being run by") && !told.contains("was taken from"), "{told}");
+        let printed = home.run(&[command, &[session.as_str()]].concat());
+        assert!(!printed.contains("is being run by") && !printed.contains("took over"), "{printed}");
         assert!(leases(&home).is_empty());
         child.wait().unwrap();
         gate.release();
@@ -65,8 +65,8 @@ fn a_process_in_another_process_namespace_is_waited_for() {
         .status()
         .is_ok_and(|status| status.success());
     if is_allowed {
-        let told = home.told(&output.unwrap());
-        assert!(told.contains("is being run by"), "{told}");
+        let printed = home.output_text(&output.unwrap());
+        assert!(printed.contains("is being run by"), "{printed}");
     }
     child.kill().unwrap();
     child.wait().unwrap();
@@ -81,8 +81,8 @@ fn an_interrupted_compaction_releases_the_session() {
     let transcript = home.write("chat.json", &chat(40));
     let path = transcript.to_str().unwrap();
     let interrupted = (0..20).any(|_| {
-        let told = home.run(&["sessions", "import", "--again", path]);
-        let session = told.lines().find(|line| line.starts_with("ses_")).unwrap();
+        let printed = home.run(&["sessions", "import", "--duplicate", path]);
+        let session = printed.lines().find(|line| line.starts_with("ses_")).unwrap();
         let mut command = home.command(&["compact", "--apply", "--offline", "--session", session], &[]);
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();

@@ -1,4 +1,4 @@
-//! The command as a person runs it.
+//! Tests that run the command like a user.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
@@ -30,11 +30,14 @@ mod mcp;
 mod measures;
 mod mislead;
 mod range;
+mod readme;
 mod recorded;
 mod replay;
 mod revert;
 #[cfg(unix)]
 mod run;
+#[cfg(unix)]
+mod serve;
 mod sessions;
 mod store;
 #[cfg(unix)]

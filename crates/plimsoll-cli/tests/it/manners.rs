@@ -1,4 +1,4 @@
-//! What messages say: the numbers that decided, what was dropped, what would be right; and how pages are set.
+//! Messages name figures, dropped content and corrections; and pages fit their width.
 
 use std::io::Write;
 use std::process::Stdio;
@@ -10,28 +10,28 @@ use crate::support::{Home, chat, export};
 /// The session that is shipped with the project.
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/session.json");
 
-/// What a command says to an input.
+/// Output of a command for an input.
 fn piped(home: &Home, args: &[&str], input: &[u8]) -> String {
     let mut command = home.command(args, &[]);
     let command = command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn().unwrap();
     child.stdin.take().unwrap().write_all(input).unwrap();
-    home.told(&child.wait_with_output().unwrap())
+    home.output_text(&child.wait_with_output().unwrap())
 }
 
-/// What stands on standard error alone.
-fn stderr(told: &str) -> &str {
-    told.split_once("----- stderr -----\n").unwrap().1
+/// Standard error.
+fn stderr(printed: &str) -> &str {
+    printed.split_once("----- stderr -----\n").unwrap().1
 }
 
 #[test]
-fn a_cut_output_without_a_spill_is_told_with_what_was_dropped() {
+fn truncating_without_a_spill_reports_what_was_dropped() {
     let long = (1..=5_000).map(|n| format!("line {n}\n")).collect::<String>();
     let home = Home::new();
     let dropped = "dropped: 3,001 of 5,001 lines, 30,009 of 48,893 bytes\n";
-    let hint = "hint: `--spill-dir DIR` keeps the whole output\n";
-    let told = piped(&home, &["truncate"], long.as_bytes());
-    assert_eq!(stderr(&told), format!("{dropped}{hint}"));
+    let hint = "hint: use `--spill-dir DIR` to store the full output\n";
+    let printed = piped(&home, &["truncate"], long.as_bytes());
+    assert_eq!(stderr(&printed), format!("{dropped}{hint}"));
     assert_eq!(stderr(&piped(&home, &["truncate", "--json"], long.as_bytes())), format!("{dropped}{hint}"));
     let wide = |chars: usize| format!("{}\nshort\n", "x".repeat(chars));
     let within = piped(&home, &["truncate"], wide(10_000).as_bytes());
@@ -41,16 +41,19 @@ fn a_cut_output_without_a_spill_is_told_with_what_was_dropped() {
         stderr(&over),
         format!("dropped: 0 of 3 lines, 75,006 of 100,007 bytes; the end of 1 long line\n{hint}")
     );
-    let told = piped(&home, &["truncate", "--spill-dir", "/dev/null/spill"], long.as_bytes());
-    assert!(stderr(&told).starts_with(&format!("{dropped}hint: the whole could not be kept: ")), "{told}");
+    let printed = piped(&home, &["truncate", "--spill-dir", "/dev/null/spill"], long.as_bytes());
+    assert!(
+        stderr(&printed).starts_with(&format!("{dropped}hint: the full output could not be stored: ")),
+        "{printed}"
+    );
     home.write("project/plimsoll.toml", "[truncate]\nspill = false\n");
     home.run(&["trust"]);
-    let told = piped(&home, &["truncate", "--spill-dir", "spill"], long.as_bytes());
+    let printed = piped(&home, &["truncate", "--spill-dir", "spill"], long.as_bytes());
     assert_eq!(
-        stderr(&told),
-        format!("{dropped}hint: the policy keeps no outputs; `truncate.spill = true` does\n")
+        stderr(&printed),
+        format!("{dropped}hint: the policy stores no outputs; set `truncate.spill = true`\n")
     );
-    // Nothing is said where nothing is lost.
+    // Without a loss there is no notice.
     let home = Home::new();
     assert_eq!(stderr(&piped(&home, &["truncate"], b"short\n")), "");
     assert_eq!(stderr(&piped(&home, &["truncate", "--spill-dir", "spill"], long.as_bytes())), "");
@@ -62,26 +65,26 @@ fn a_model_without_a_price_is_an_error_with_the_names_that_are_near() {
         .with("project/s.json", &chat(2))
         .with("project/prices.json", r#"{"house-model": {"cacheRead": 1, "cacheWrite": 1, "output": 1}}"#);
     assert_snapshot!(home.page(&[
-        "replay s.json --policy none --price claude-sonet-4-5",
-        "replay s.json --policy none --price nobody-knows",
-        "replay s.json --policy none --prices prices.json --price hause-model",
+        "replay s.json --policy none --price-as claude-sonet-4-5",
+        "replay s.json --policy none --price-as nobody-knows",
+        "replay s.json --policy none --prices prices.json --price-as hause-model",
     ]));
-    let told = home.run(&["replay", "s.json", "--policy", "none", "--price", ""]);
+    let printed = home.run(&["replay", "s.json", "--policy", "none", "--price-as", ""]);
     assert!(
-        told.starts_with("exit: 2")
-            && told.contains(
-                "error: `--price` needs the name of a model\nhint: `plimsoll replay --list-prices`"
+        printed.starts_with("exit: 2")
+            && printed.contains(
+                "error: `--price-as` needs the name of a model\nhint: list models with prices with `plimsoll replay --list-prices`"
             ),
-        "{told}"
+        "{printed}"
     );
     for price in ["claude-sonnet-4-5", "anthropic/claude-sonnet-4-5", "default", "gpt-5.5"] {
-        let told = home.run(&["replay", "s.json", "--policy", "none", "--price", price]);
-        assert!(told.starts_with("exit: 0"), "{told}");
+        let printed = home.run(&["replay", "s.json", "--policy", "none", "--price-as", price]);
+        assert!(printed.starts_with("exit: 0"), "{printed}");
     }
 }
 
 #[test]
-fn where_nothing_is_reduced_the_numbers_are_told() {
+fn without_a_reduction_the_figures_are_reported() {
     let home = Home::new()
         .with("project/one.json", r#"[{"role": "user", "content": "hi"}]"#)
         .with("project/few.json", &chat(2))
@@ -127,7 +130,7 @@ fn outputs_are_pruned_by_choice_with_a_receipt_and_an_undo() {
     assert_eq!(window(), before);
     let nothing = home.run(&["prune", "--apply", "--session", id, "--tool", "nothing"]);
     assert!(
-        nothing.starts_with("exit: 1") && nothing.contains("no tool output is as was chosen"),
+        nothing.starts_with("exit: 1") && nothing.contains("no tool output matches the choice"),
         "{nothing}"
     );
 }
@@ -143,9 +146,9 @@ fn pages_are_set_for_80_and_for_200_columns() {
             ("sessions", vec!["sessions"]),
             ("replay", vec!["replay", "session.json", "--context", "200k"]),
         ] {
-            let told = home.run_with(&args, &[("COLUMNS", columns)]);
-            assert_snapshot!(format!("{name}_{columns}"), told);
-            let widest = told.lines().map(|line| line.chars().count()).max().unwrap();
+            let printed = home.run_with(&args, &[("COLUMNS", columns)]);
+            assert_snapshot!(format!("{name}_{columns}"), printed);
+            let widest = printed.lines().map(|line| line.chars().count()).max().unwrap();
             assert!(widest <= columns.parse().unwrap(), "{name} at {columns} is {widest} wide");
         }
     }
@@ -159,9 +162,9 @@ fn a_fork_takes_the_childs_task_and_leaves_out_secrets() {
         { "role": "assistant", "content": "Pushed." },
     ]);
     let home = Home::new().with("project/s.json", &history.to_string());
-    let told = home.run(&["fork", "s.json", "--redact", "--task", "Review the last change."]);
-    assert!(!told.contains(&secret), "{told}");
-    assert_snapshot!(told);
+    let printed = home.run(&["fork", "s.json", "--redact", "--task", "Review the last change."]);
+    assert!(!printed.contains(&secret), "{printed}");
+    assert_snapshot!(printed);
     let json = home.json(&["fork", "s.json", "--redact", "--task", "Review.", "--json"]);
     assert_eq!(json["redacted"], 1);
     assert!(json["task"].as_str().unwrap().ends_with("<task>\nReview.\n</task>"), "{json}");
@@ -174,33 +177,36 @@ fn a_fork_takes_the_childs_task_and_leaves_out_secrets() {
 #[test]
 fn a_page_is_not_replayed_for_a_file_that_is_there_already() {
     let home = Home::new().with("project/s.json", &chat(2)).with("project/page.html", "mine");
-    let told = home.run(&["replay", "--html", "page.html", "s.json"]);
-    assert!(told.contains("exit: 2") && told.contains("`page.html` is there already"), "{told}");
-    assert!(stderr(&told).contains("`--force` to write over it"), "{told}");
+    let printed = home.run(&["replay", "--html", "page.html", "s.json"]);
+    assert!(printed.contains("exit: 2") && printed.contains("`page.html` already exists"), "{printed}");
+    assert!(stderr(&printed).contains("`--force` to overwrite it"), "{printed}");
     assert_eq!(std::fs::read_to_string(home.project.join("page.html")).unwrap(), "mine");
 }
 
 #[cfg(unix)]
 #[test]
-fn a_pipe_that_is_not_read_is_told() {
+fn a_pipe_that_is_not_read_is_reported() {
     let home = Home::new();
     home.codex("0199aaaa-bbbb-7ccc-8ddd-eeeeffff0000", &home.project, "Words said in Codex", 1);
     // What was written before the command starts waits there for sure.
     let (reading, mut writing) = std::io::pipe().unwrap();
     writing.write_all(b"[]").unwrap();
     let mut command = home.command(&["inspect"], &[]);
-    let told = home.told(&command.stdin(reading).output().unwrap());
-    assert!(stderr(&told).contains("standard input is a pipe, and is read only where FILE is `-`"), "{told}");
-    let told = home.told(&home.command(&["inspect"], &[]).stdin(Stdio::null()).output().unwrap());
-    assert!(!told.contains("is a pipe"), "{told}");
+    let printed = home.output_text(&command.stdin(reading).output().unwrap());
+    assert!(
+        stderr(&printed).contains("standard input is a pipe and is ignored; use `-` as FILE to read it"),
+        "{printed}"
+    );
+    let printed = home.output_text(&home.command(&["inspect"], &[]).stdin(Stdio::null()).output().unwrap());
+    assert!(!printed.contains("is a pipe"), "{printed}");
 }
 
 #[test]
-fn messages_that_say_nothing_are_not_called_an_empty_list() {
+fn empty_messages_are_not_reported_as_an_empty_list() {
     let home = Home::new().with("project/s.json", r#"{"messages":[{"role":"user"}]}"#);
-    let told = home.run(&["inspect", "s.json"]);
+    let printed = home.run(&["inspect", "s.json"]);
     assert!(
-        told.contains("exit: 3") && told.contains("its list has no message that says anything"),
-        "{told}"
+        printed.contains("exit: 3") && printed.contains("its list has no message that says anything"),
+        "{printed}"
     );
 }

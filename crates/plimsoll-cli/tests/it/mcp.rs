@@ -7,7 +7,7 @@ use rmcp::service::RunningService;
 use rmcp::{RoleClient, ServiceExt as _};
 use serde_json::{Value, json};
 
-use crate::figures::{Made, claude};
+use crate::figures::{ClaudeSession, claude};
 use crate::support::{Home, export};
 
 const CLAUDE: &str = "5d0c31aa-1111-4222-8333-444455556666";
@@ -24,7 +24,7 @@ impl Client {
         Client::connect_with(home, tool, &[]).await
     }
 
-    /// One that starts the server with these variables.
+    /// Client that starts the server with these variables.
     async fn connect_with(home: &Home, tool: &str, variables: &[(&str, &str)]) -> Client {
         let mut command = tokio::process::Command::new(assert_cmd::cargo::cargo_bin("plimsoll"));
         command.arg("mcp").env_clear().env("HOME", &home.path).current_dir(&home.project);
@@ -41,7 +41,7 @@ impl Client {
         self.call_with(name, arguments, json!({})).await
     }
 
-    /// One that says something beside the call.
+    /// Client that sends metadata with the call.
     async fn call_with(&self, name: &str, arguments: Value, beside: Value) -> Result<(String, bool), String> {
         let mut request = CallToolRequestParams::new(name.to_owned());
         request.arguments = arguments.as_object().cloned();
@@ -52,7 +52,7 @@ impl Client {
     }
 }
 
-/// A home in which Claude Code has compacted a session and goes on with it, and Codex has another one for the project.
+/// A home in which Claude Code has compacted a session and continues it, and Codex has another one for the project.
 fn home() -> Home {
     let home = Home::new();
     let at = |second: u32| format!("2026-05-02T09:18:{second:02}.000Z");
@@ -139,7 +139,7 @@ async fn a_tool_asks_about_the_session_it_is_writing() {
     assert!(!home.path.join(".local/share/plimsoll/plimsoll.db").exists());
 }
 
-/// A session of Claude Code for the project that ends with a call, and one of Codex, last written so many seconds ago.
+/// A session of Claude Code for the project that ends with a call, and one of Codex, last written this many seconds ago.
 fn two_more(home: &Home, claude: &str, call: &str, codex: &str, seconds_ago: u64) {
     let call = json!({ "uuid": "bbbbbbbb-bbbb-4ccc-8ddd-000000000001", "parentUuid": null, "sessionId": claude,
         "cwd": home.project, "timestamp": "2026-05-02T10:00:00.000Z", "type": "assistant",
@@ -163,7 +163,7 @@ fn two_more(home: &Home, claude: &str, call: &str, codex: &str, seconds_ago: u64
 }
 
 #[tokio::test]
-async fn a_client_that_says_which_session_it_is_in_is_answered_about_that_one() {
+async fn a_client_that_names_its_session_gets_answers_about_that_session() {
     let (older, older_codex) =
         ("6e1d42bb-1111-4222-8333-444455556666", "019e06e6-1111-72d2-a0ab-112233445566");
     let home = home();
@@ -173,7 +173,7 @@ async fn a_client_that_says_which_session_it_is_in_is_answered_about_that_one() 
     let client = Client::connect_with(&home, "claude-code", &[("CLAUDE_CODE_SESSION_ID", older)]).await;
     let (text, _) = client.call("inspect_session", json!({})).await.unwrap();
     assert!(text.starts_with(&of(older, "Claude Code")), "{text}");
-    // And each call by the id that stands in the session, which may have become another since.
+    // And each call by the id in the session, which may be another one by now.
     let client = Client::connect_with(&home, "claude-code", &[("CLAUDE_CODE_SESSION_ID", CLAUDE)]).await;
     let beside = json!({ "claudecode/toolUseId": "toolu_older" });
     let (text, _) = client.call_with("inspect_session", json!({}), beside).await.unwrap();
@@ -226,22 +226,22 @@ fn a_server_for_a_session_that_is_not_there_does_not_start() {
 }
 
 #[tokio::test]
-async fn a_tool_is_told_how_full_its_window_is_and_of_what() {
+async fn a_tool_learns_how_full_its_window_is_and_what_fills_it() {
     let home = Home::new();
-    let made = claude(&Made { responses: 9, hidden: 16_000 });
+    let made = claude(&ClaudeSession { responses: 9, hidden: 16_000 });
     let made = made.replace("/srv/app", home.project.to_str().unwrap());
     let path = home.write(".claude/projects/-p/5d0c31aa-1111-4222-8333-444455556666.jsonl", &made);
     let inspected = home.json(&["inspect", path.to_str().unwrap(), "--json"]);
     let client = Client::connect(&home, "claude-code").await;
     let (text, _) = client.call("inspect_session", json!({})).await.unwrap();
     let (window, line) = (inspected["window"].as_u64().unwrap(), inspected["line"].as_u64().unwrap());
-    let told = format!(
+    let printed = format!(
         "about {} tokens, {} % of the line at {} in a window of 200,000, 0 outputs cleared",
         plimsoll::Tokens(window),
         (window * 100 + line / 2) / line,
         plimsoll::Tokens(line)
     );
-    assert!(text.contains(&told), "{told}: {text}");
+    assert!(text.contains(&printed), "{printed}: {text}");
     let rows = text.lines().filter_map(|line| line.split_once(" tokens: "));
     let sum: u64 = rows.map(|(tokens, _)| tokens.replace(',', "").parse::<u64>().unwrap()).sum();
     assert_eq!(sum, window, "{text}");
@@ -262,24 +262,24 @@ async fn each_tool_is_answered_about_its_own_session_and_others_are_named() {
     assert!(text.contains(CLAUDE), "{text}");
     let error = client.call("inspect_session", json!({ "session": "ses_none" })).await.unwrap_err();
     assert!(error.contains("-32602"), "{error}");
-    // A tool without a session here is answered about the stored one, or told that there is none.
+    // A tool without a session here gets the stored one, or an error that there is none.
     let client = Client::connect(&home, "opencode").await;
     let error = client.call("inspect_session", json!({})).await.unwrap_err();
     assert!(
         error.contains("-32602")
-            && error.contains("found no session of OpenCode for `~/project`, and none is stored"),
+            && error.contains("no session of OpenCode found for `~/project`, and none is stored"),
         "{error}"
     );
 }
 
 #[tokio::test]
-async fn handles_of_the_session_it_was_handed_over_from_are_answered_beside_its_own() {
+async fn handles_of_the_original_session_are_answered_in_addition_to_its_own() {
     let home = home();
     let export = export(&home.project).to_string();
     let home = home.with("project/session.json", &export);
     home.run(&["sessions", "import", "session.json"]);
-    let told = home.run(&["prune", "--apply", "ses_5c"]);
-    assert!(told.starts_with("exit: 0"), "{told}");
+    let printed = home.run(&["prune", "--apply", "ses_5c"]);
+    assert!(printed.starts_with("exit: 0"), "{printed}");
     let done = home.json(&["--json", "sessions", "handover", "ses_5c", "--to", "claude-code"]);
     let written = std::fs::read_to_string(done["path"].as_str().unwrap()).unwrap();
     let handle = written.split("recall ").nth(1).unwrap().split(']').next().unwrap();
@@ -341,7 +341,7 @@ async fn a_session_that_was_handed_over_leads_to_its_origin() {
     }
 }
 
-/// A tool may go on under a new id, in a file of its own making. Only the texts are the same then.
+/// A tool may continue under a new id in a file that it wrote itself. Then only the texts are equal.
 #[tokio::test]
 async fn the_origin_of_a_session_with_a_new_id_follows_from_its_handles() {
     let home = two_stored(Some("/gone/elsewhere"));

@@ -1,4 +1,4 @@
-//! What commands cost as a person runs them: memory for 2 GB of output, and how long Ctrl-C takes. `just commands` prints it.
+//! Cost of commands: memory for 2 GB of output, and the time that Ctrl-C takes. Printed by `just commands`.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -101,7 +101,7 @@ fn time_from_ctrl_c_in_a_terminal_to_a_dead_process_group() {
     );
 }
 
-/// What a command prints in all, in the measurement of memory.
+/// Total output of the command whose memory is measured.
 const PRINTED: u64 = 2_000_000_000;
 
 /// The most memory that a process has had so far, in bytes; none once it has ended.
@@ -133,11 +133,11 @@ fn run_with(command: &str) -> (u64, Duration) {
         peak = peak_of(pid).unwrap_or(peak);
         std::thread::sleep(Duration::from_millis(1));
     }
-    assert_eq!(server.requests().len(), 2, "the model was told what came of it");
+    assert_eq!(server.requests().len(), 2, "the model received the result");
     (peak, begun.elapsed())
 }
 
-/// The same in `plimsoll chat`.
+/// Like above, in `plimsoll chat`.
 fn chat_with(command: &str) -> (u64, Duration) {
     let (home, server) = with_command(command);
     let tmux = chat::begin(&home, &server, &["--allow", "bash"]);

@@ -1,4 +1,4 @@
-//! Commands whose advice, plans and figures have to lead where they say.
+//! Suggested commands, plans and figures that must do what they say.
 
 use std::process::Stdio;
 
@@ -96,8 +96,8 @@ fn a_plan_names_files_turns_and_the_window_it_leaves_and_json_has_the_ids() {
         .write(&home);
     let args = ["prune", "--tool", "read", "--tool", "bash", ID];
     let page = home.run(&args);
-    for told in ["TURN", "WHAT", "src/parser.rs", "cargo test", "window", " → "] {
-        assert!(page.contains(told), "{told}: {page}");
+    for printed in ["TURN", "WHAT", "src/parser.rs", "cargo test", "window", " → "] {
+        assert!(page.contains(printed), "{printed}: {page}");
     }
     assert!(!page.contains("toolu_") && !page.contains("prt_") && !page.contains(".0 "), "{page}");
     assert!(page.lines().all(|line| line.chars().count() <= 80 || line.contains("jsonl")), "{page}");
@@ -113,7 +113,7 @@ fn a_plan_names_files_turns_and_the_window_it_leaves_and_json_has_the_ids() {
 
 /// The tokens that each part frees add up to the difference of the window that stands above it.
 #[test]
-fn what_parts_free_adds_up_to_the_window() {
+fn the_tokens_that_parts_free_add_up_to_the_window() {
     let home = Home::new();
     read_thrice(&home).write(&home);
     let page = home.run(&["prune", "--tool", "read", ID]);
@@ -138,20 +138,23 @@ fn reduced(home: &Home) -> Vec<String> {
 }
 
 #[test]
-fn undo_without_a_receipt_undoes_the_newest_and_says_which() {
+fn undo_without_a_receipt_undoes_the_newest_and_names_it() {
     let home = Home::new();
     let receipts = reduced(&home);
     for (args, undone) in [(vec!["undo"], &receipts[1]), (vec!["undo", "5d0c"], &receipts[0])] {
-        let told = home.run(&args);
-        assert!(told.starts_with("exit: 0"), "{told}");
-        assert!(told.contains(&**undone) && told.contains("undone: prune") && told.contains(ID), "{told}");
+        let printed = home.run(&args);
+        assert!(printed.starts_with("exit: 0"), "{printed}");
+        assert!(
+            printed.contains(&**undone) && printed.contains("undone: prune") && printed.contains(ID),
+            "{printed}"
+        );
     }
-    let told = home.run(&["undo"]);
-    assert!(told.starts_with("exit: 1") && told.contains("has nothing to undo"), "{told}");
+    let printed = home.run(&["undo"]);
+    assert!(printed.starts_with("exit: 1") && printed.contains("has nothing to undo"), "{printed}");
     assert!(home.run(&["window", ID]).contains("fn parse_0()"), "all of it is back");
-    for (bad, told) in [("rcp_ffff", "no receipt has an id"), ("nobody", "no stored session")] {
+    for (bad, printed) in [("rcp_ffff", "unknown receipt"), ("nobody", "no stored session")] {
         let page = home.run(&["undo", bad]);
-        assert!(page.starts_with("exit: 2") && page.contains(told), "{page}");
+        assert!(page.starts_with("exit: 2") && page.contains(printed), "{page}");
     }
 }
 
@@ -170,7 +173,7 @@ fn a_receipt_id_that_is_shown_names_one_receipt() {
         .create(NewSession { messages: vec![message], ..NewSession::new(other.clone()) }, now())
         .unwrap();
     let twin = format!("{}zzzz", &receipts[0][..receipts[0].len() - 4]);
-    let plan = plimsoll::Plan::Purge(plimsoll::receipt::PurgePlan::default());
+    let plan = plimsoll::Plan::Purge(plimsoll::plan::PurgePlan::default());
     let receipt = plimsoll::Receipt { id: twin.as_str().into(), plan, handles: Vec::new(), ..receipt };
     let reduction = plimsoll::Reduction { receipts: vec![receipt], ..plimsoll::Reduction::default() };
     archive.store().reduce(&plimsoll_store::Claim::unleased(&other), reduction, None, now()).unwrap();
@@ -194,7 +197,7 @@ fn a_stored_copy_whose_source_has_more_is_called_stale() {
     read_thrice(&home).call(&home, "Bash", &json!({ "command": "cargo test" }), "ok").write(&home);
     let stale = home.run(&["inspect", ID]);
     let update = format!("`plimsoll sessions import claude-code:{ID}`");
-    assert!(stale.contains("Claude Code has 1 message more than this stored copy"), "{stale}");
+    assert!(stale.contains("Claude Code has 1 message more than the stored copy"), "{stale}");
     assert!(stale.contains(&update), "{stale}");
     assert!(!home.run(&["inspect", &format!("plimsoll:{ID}")]).contains("note:"), "it was asked for");
     home.json(&["sessions", "import", "--json", &format!("claude-code:{ID}")]);
@@ -215,7 +218,7 @@ fn large(home: &Home) {
     (0..40).fold(recording, read).write(home);
 }
 
-/// What is in the window of a session that was handed over, and its title.
+/// Window and title of a session that was handed over.
 fn handed(home: &Home, path: &Value) -> (u64, u64, Value) {
     let inspected = home.json(&["inspect", "--json", path.as_str().unwrap()]);
     let figure = |name: &str| inspected[name].as_u64().unwrap();
@@ -233,20 +236,20 @@ fn a_session_is_handed_over_under_the_line_with_its_title() {
         let mut args = vec!["sessions", "handover", "--json", ID, "--to", tool, "--context", "200000"];
         let folder = home.path.join(format!("out-{tool}"));
         std::fs::create_dir_all(&folder).unwrap();
-        args.extend(["--folder", folder.to_str().unwrap()]);
+        args.extend(["--dir", folder.to_str().unwrap()]);
         let output = home.command(&args, &[]).stdin(Stdio::null()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        let told: Value = serde_json::from_slice(&output.stdout).unwrap();
-        let reduced = &told["reduced"];
+        let printed: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let reduced = &printed["reduced"];
         assert!(reduced["before"].as_u64() > reduced["line"].as_u64(), "{reduced}");
         assert!(reduced["after"].as_u64() <= reduced["line"].as_u64(), "{reduced}");
         assert!(!reduced["receipts"].as_array().unwrap().is_empty());
         let said = String::from_utf8(output.stderr).unwrap();
         assert!(
-            said.contains("the copy is reduced to") && said.contains("the session itself is unchanged"),
+            said.contains("the copy is reduced to") && said.contains("the original is unchanged"),
             "{said}"
         );
-        let (window, line, named) = handed(&home, &told["path"]);
+        let (window, line, named) = handed(&home, &printed["path"]);
         assert!(window <= line, "{tool}: {window} of {line}");
         assert_eq!(named == json!("Mend the parser for good"), title, "{tool}: {named}");
     }
@@ -254,7 +257,7 @@ fn a_session_is_handed_over_under_the_line_with_its_title() {
 }
 
 #[test]
-fn a_session_is_handed_over_as_it_is_if_that_is_asked_for_or_fits() {
+fn a_session_is_handed_over_unchanged_if_requested_or_if_it_fits() {
     let home = Home::new();
     large(&home);
     let handover = |more: &[&str]| {
@@ -262,15 +265,15 @@ fn a_session_is_handed_over_as_it_is_if_that_is_asked_for_or_fits() {
         let output = home.command(&args, &[]).stdin(Stdio::null()).output().unwrap();
         (String::from_utf8(output.stderr).unwrap(), serde_json::from_slice::<Value>(&output.stdout).ok())
     };
-    let (said, told) = handover(&["--as-is"]);
-    assert!(said.contains("tokens are over the line at 168,000"), "{said}");
-    assert_eq!(told.unwrap()["reduced"], Value::Null);
-    let (said, told) = handover(&["--context", "1m"]);
-    assert!(!said.contains("over the line"), "{said}");
-    assert_eq!(told.unwrap()["reduced"], Value::Null);
+    let (said, printed) = handover(&["--as-is"]);
+    assert!(said.contains("the window exceeds the line (221,188 of 168,000 tokens)"), "{said}");
+    assert_eq!(printed.unwrap()["reduced"], Value::Null);
+    let (said, printed) = handover(&["--context", "1m"]);
+    assert!(!said.contains("exceeds the line"), "{said}");
+    assert_eq!(printed.unwrap()["reduced"], Value::Null);
     // Where the policy can do no more it says so and hands nothing over.
-    let (said, told) = handover(&["--context", "40k", "--policy", "opencode"]);
-    assert!(told.is_none() && said.contains("--as-is"), "{said}");
+    let (said, printed) = handover(&["--context", "40k", "--policy", "opencode"]);
+    assert!(printed.is_none() && said.contains("--as-is"), "{said}");
 }
 
 /// R62: an export of a child names its parent. What is handed over is a session without one.
@@ -288,7 +291,7 @@ fn r62_the_export_of_a_task_names_its_parent() {
     drop(archive);
     assert_eq!(home.json(&["sessions", "export", "ses_child"])["info"]["parentID"], "ses_parent");
     assert_eq!(home.json(&["sessions", "export", "ses_parent"])["info"].get("parentID"), None);
-    let told = home.json(&["sessions", "handover", "--json", "ses_child", "--to", "opencode"]);
-    let text = std::fs::read_to_string(told["path"].as_str().unwrap()).unwrap();
+    let printed = home.json(&["sessions", "handover", "--json", "ses_child", "--to", "opencode"]);
+    let text = std::fs::read_to_string(printed["path"].as_str().unwrap()).unwrap();
     assert!(!text.contains("ses_parent"), "{text}");
 }

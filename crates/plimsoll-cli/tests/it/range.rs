@@ -23,7 +23,7 @@ fn window(home: &Home, id: &str) -> Vec<Value> {
     body["messages"].as_array().unwrap().clone()
 }
 
-/// The range is behind a summary that says this; all else is as it was.
+/// Asserts that the range is replaced by a summary with this text, and everything else is unchanged.
 fn check(before: &[Value], after: &[Value], words: &str) {
     // Each of the four calls had a message for its result.
     let (head, rest) = before.split_at(5);
@@ -35,9 +35,9 @@ fn check(before: &[Value], after: &[Value], words: &str) {
     assert!(middle[0].to_string().contains(words), "{middle:?}");
 }
 
-fn receipt(told: &str) -> Value {
-    assert!(told.starts_with("exit: 0"), "{told}");
-    let json = told.lines().find(|line| line.starts_with('{')).unwrap();
+fn receipt(printed: &str) -> Value {
+    assert!(printed.starts_with("exit: 0"), "{printed}");
+    let json = printed.lines().find(|line| line.starts_with('{')).unwrap();
     serde_json::from_str::<Value>(json).unwrap()["receipts"][0].clone()
 }
 
@@ -46,9 +46,9 @@ fn a_range_is_compacted_without_a_model_recalled_and_undone() {
     let (home, id) = stored();
     let before = window(&home, &id);
     let weighed = home.json(&["inspect", "-s", &id, "--json"]);
-    let told =
+    let printed =
         home.run(&["compact", "--from", FROM, "--to", TO, "--offline", "--apply", "-s", &id, "--json"]);
-    let receipt = receipt(&told);
+    let receipt = receipt(&printed);
     assert_eq!((&receipt["plan"]["kind"], &receipt["plan"]["messages"]), (&"range".into(), &4.into()));
     let after = window(&home, &id);
     check(&before, &after, "[Summary of 4 messages]");
@@ -59,7 +59,7 @@ fn a_range_is_compacted_without_a_model_recalled_and_undone() {
         inspected["byKind"].as_array().unwrap().iter().any(|row| row["name"] == "summaries"),
         "{inspected}"
     );
-    // What is behind it can be found and brought back.
+    // The replaced content can be searched and recalled.
     let name = receipt["id"].as_str().unwrap();
     assert!(home.run(&["receipts", name]).contains("compact 4 messages"));
     let found = home.run(&["recall", "-s", &id, "-F", "-g", "output 3"]);
@@ -88,15 +88,16 @@ fn a_range_is_compacted_without_a_model_recalled_and_undone() {
 }
 
 #[test]
-fn a_model_or_a_command_summarises_the_range_alone_and_it_can_be_edited() {
+fn a_model_or_command_summarises_only_the_range_and_the_summary_can_be_edited() {
     let ((home, id), server) = (stored(), ModelServer::start().unwrap());
     let before = window(&home, &id);
     let range = ["compact", "--from", FROM, "--to", TO, "--apply", "-s", &id, "--json"];
     server.push(Reply::new().text("## Goal\nFour files were read."));
     let variables =
         [("ANTHROPIC_API_KEY", "sk-ant-test-0123456789abcdefghij"), ("ANTHROPIC_BASE_URL", &server.url())];
-    let told = home.run_with(&[&range[..], &["--model", "anthropic/claude-haiku-4-5"]].concat(), &variables);
-    let done = receipt(&told);
+    let printed =
+        home.run_with(&[&range[..], &["--model", "anthropic/claude-haiku-4-5"]].concat(), &variables);
+    let done = receipt(&printed);
     assert_eq!(done["plan"]["made"], "byModel");
     let asked = server.requests()[0].body["messages"].to_string();
     assert!(asked.contains("output 2") && asked.contains("output 5"), "the range is asked about");
@@ -109,24 +110,24 @@ fn a_model_or_a_command_summarises_the_range_alone_and_it_can_be_edited() {
     // Edited, by a command's words and by those that are extracted.
     let editor = [("EDITOR", "sed -i '1s/.*/In my words./'"), ("PATH", "/usr/bin:/bin")];
     for summariser in [&["--command", "echo first words"][..], &["--offline"]] {
-        let told = home.run_with(&[&range[..], summariser, &["--edit"]].concat(), &editor);
-        let done = receipt(&told);
+        let printed = home.run_with(&[&range[..], summariser, &["--edit"]].concat(), &editor);
+        let done = receipt(&printed);
         check(&before, &window(&home, &id), "In my words.");
         assert!(home.run(&["undo", done["id"].as_str().unwrap()]).starts_with("exit: 0"));
     }
     assert_eq!(window(&home, &id), before);
-    // One that fails, or is no shorter, changes nothing.
-    for (command, told) in
+    // A summary that fails, or is not shorter, changes nothing.
+    for (command, printed) in
         [("exit 7", "exit status: 7"), ("true", "empty"), ("yes word | head -c 900000", "not smaller")]
     {
         let failed = home.run_with(&[&range[..], &["--command", command]].concat(), &editor);
-        assert!(failed.starts_with("exit: 3") && failed.contains(told), "{command}: {failed}");
+        assert!(failed.starts_with("exit: 3") && failed.contains(printed), "{command}: {failed}");
     }
     assert_eq!(window(&home, &id), before);
 }
 
 #[test]
-fn a_range_is_shown_first_and_what_cannot_be_one_is_refused() {
+fn a_range_is_previewed_and_an_invalid_one_is_rejected() {
     let (home, id) = stored();
     let before = window(&home, &id);
     let plan = home.run(&["compact", "--from", FROM, "--to", TO, "--dry-run", "s.json"]);
@@ -135,14 +136,14 @@ fn a_range_is_shown_first_and_what_cannot_be_one_is_refused() {
     assert_eq!(json["first"], "msg_fixed0000004ABCDEFGHIJKLMN");
     let summary = home.json(&["compact", "--from", FROM, "--to", TO, "--offline", "--json", "s.json"]);
     assert!(!summary["summary"].as_str().unwrap().is_empty());
-    for (from, to, told) in [
+    for (from, to, printed) in [
         (TO, FROM, "comes before"),
         ("msg_none", TO, "no message in the window"),
         ("msg_", TO, "more than one message"),
-        (FROM, "msg_fixed0000025", "waits for its answer"),
+        (FROM, "msg_fixed0000025", "has no answer yet"),
     ] {
         let refused = home.run(&["compact", "--from", from, "--to", to, "--offline", "--apply", "-s", &id]);
-        assert!(refused.starts_with("exit: 2") && refused.contains(told), "{refused}");
+        assert!(refused.starts_with("exit: 2") && refused.contains(printed), "{refused}");
     }
     let alone = home.run(&["compact", "--from", FROM, "-s", &id]);
     assert!(alone.starts_with("exit: 2") && alone.contains("--to"), "{alone}");
@@ -150,10 +151,10 @@ fn a_range_is_shown_first_and_what_cannot_be_one_is_refused() {
 }
 
 #[test]
-fn a_session_with_such_a_range_goes_on_in_other_tools() {
+fn a_session_with_a_compacted_range_continues_in_other_tools() {
     let (home, id) = stored();
-    let told = home.run(&["compact", "--from", FROM, "--to", TO, "--offline", "--apply", "-s", &id]);
-    assert!(told.starts_with("exit: 0"), "{told}");
+    let printed = home.run(&["compact", "--from", FROM, "--to", TO, "--offline", "--apply", "-s", &id]);
+    assert!(printed.starts_with("exit: 0"), "{printed}");
     let tools = ["claude-code", "codex", "opencode"];
     let files = tools.map(|tool| {
         let done = home.json(&["--json", "sessions", "handover", &id, "--to", tool]);
@@ -167,12 +168,12 @@ fn a_session_with_such_a_range_goes_on_in_other_tools() {
             body.contains("output 1\\n") && body.contains("output 6\\n") && body.contains("Next 2"),
             "{file}"
         );
-        assert!(!body.contains("output 3\\n"), "{file}: what is behind the summary is not given to it");
+        assert!(!body.contains("output 3\\n"), "{file}: the replaced messages are not in the request");
         // The tools know nothing of our marks: what is in the file they send.
         let written = std::fs::read_to_string(home.project.join(file)).unwrap();
         assert!(written.contains("[Summary of 4 messages]") && written.contains("output 6\\n"), "{file}");
-        assert!(!written.contains("output 3\\n"), "{file}: what is behind the summary is in the file");
-        // OpenCode leaves alone what it has under an id. As the origin of a session the id is named, and nowhere else.
+        assert!(!written.contains("output 3\\n"), "{file}: the replaced messages are in the file");
+        // OpenCode does not overwrite an id that it has. The id occurs only as the origin of the session.
         let origin = serde_json::json!({ "plimsoll": { "handed_over_from": id } }).to_string();
         let origin = origin.trim_start_matches('{').strip_suffix('}').unwrap();
         let is_marked = file.ends_with(".jsonl");
@@ -182,7 +183,7 @@ fn a_session_with_such_a_range_goes_on_in_other_tools() {
 }
 
 #[test]
-fn a_summary_without_a_model_is_edited_before_it_is_taken() {
+fn a_summary_without_a_model_is_edited_before_it_is_applied() {
     let (home, id) = stored();
     let before = window(&home, &id);
     let run = |editor: &str, more: &[&str]| {
@@ -191,7 +192,7 @@ fn a_summary_without_a_model_is_edited_before_it_is_taken() {
     };
     let apply = ["--apply", "-s", &id, "--json"];
     let emptied = run("truncate -s 0", &apply);
-    assert!(emptied.starts_with("exit: 1") && emptied.contains("the summary was emptied"), "{emptied}");
+    assert!(emptied.starts_with("exit: 1") && emptied.contains("the summary is empty"), "{emptied}");
     assert_eq!(window(&home, &id), before);
     let done = receipt(&run("sed -i '1s/.*/In my words./'", &apply));
     assert_eq!(done["plan"]["made"], "withoutModel");
@@ -203,7 +204,7 @@ fn a_summary_without_a_model_is_edited_before_it_is_taken() {
     assert!(printed.starts_with("exit: 0") && printed.contains("In my words."), "{printed}");
 }
 
-/// What each surface tells about the window of a stored session; they have to agree.
+/// Figures of the window of a stored session by command, which must agree.
 fn figure(home: &Home, id: &str) -> u64 {
     let inspected = home.json(&["inspect", "-s", id, "--json"])["window"].as_u64().unwrap();
     let watched = home.json(&["watch", "--once", "--json", "-s", id])["tokens"].as_u64().unwrap();
@@ -214,7 +215,7 @@ fn figure(home: &Home, id: &str) -> u64 {
     inspected
 }
 
-/// A session whose provider counted less, or more, than what the session shows comes to.
+/// A session whose provider counted fewer or more tokens than its content has.
 fn counted(last: u64) -> (Home, String) {
     let home = Home::new();
     let mut session = export(&home.project);
@@ -229,7 +230,7 @@ fn counted(last: u64) -> (Home, String) {
 }
 
 #[test]
-fn a_window_is_told_smaller_by_what_left_it_everywhere() {
+fn after_a_reduction_every_command_shows_the_smaller_window() {
     for last in [70_000, 131_000, 250_000] {
         let (home, id) = counted(last);
         let before = figure(&home, &id);
@@ -242,7 +243,7 @@ fn a_window_is_told_smaller_by_what_left_it_everywhere() {
         assert!(after < before && before - after < most, "{last}: {before}, then {after}");
         let number = |receipt: &Value, key: &str| receipt[key].as_u64().unwrap();
         assert!(number(&first, "before").abs_diff(before) < 3_000, "{last}: {first}");
-        // The next command goes on from there: not from an estimate that knows of no usage.
+        // The next command continues from there, not from an estimate without usage.
         let pruned = receipt(&home.run(&["prune", "--keep", "2", "--apply", "-s", &id, "--json"]));
         let (then, now) = (number(&first, "after"), number(&pruned, "before"));
         assert!(then.abs_diff(now) <= 2, "{last}: {then}, then {now}");

@@ -1,12 +1,12 @@
-//! What a recording says of itself: how large its window was, which of its messages were calls, and what they cost.
+//! Recorded facts of a session: the size of its window, which messages were calls, and their cost.
 
 use serde_json::{Value, json};
 
-use crate::figures::{Made, claude};
+use crate::figures::{ClaudeSession, claude};
 use crate::support::{Home, chat};
 
-/// What a command says, in one line.
-fn told(home: &Home, args: &[&str]) -> String {
+/// Output of a command on one line.
+fn printed(home: &Home, args: &[&str]) -> String {
     home.run(args).split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
@@ -15,14 +15,15 @@ fn lines(records: &[Value]) -> String {
 }
 
 /// A session of a model that no table knows.
-fn unknown_model(made: &Made) -> String {
+fn unknown_model(made: &ClaudeSession) -> String {
     claude(made).replace("claude-sonnet-4-6", "nobody-1")
 }
 
 #[test]
 fn a_window_guessed_from_a_recording_has_room_for_it() {
     for (hidden, context) in [(250_000, 400_000), (180_000, 256_000)] {
-        let home = Home::new().with("project/s.jsonl", &unknown_model(&Made { responses: 20, hidden }));
+        let home =
+            Home::new().with("project/s.jsonl", &unknown_model(&ClaudeSession { responses: 20, hidden }));
         let replay = home.json(&["replay", "--json", "--policy", "none", "s.jsonl"]);
         let session = &replay["sessions"][0];
         assert_eq!(
@@ -35,9 +36,9 @@ fn a_window_guessed_from_a_recording_has_room_for_it() {
             (&inspected["context"], &inspected["contextSource"]),
             (&json!(context), &json!("largestRequest")),
         );
-        let told = told(&home, &["inspect", "s.jsonl"]);
-        assert!(told.contains("% of a guessed line at "), "{told}");
-        assert!(told.contains("(guessed: at least its largest request)"), "{told}");
+        let printed = printed(&home, &["inspect", "s.jsonl"]);
+        assert!(printed.contains("% of a guessed line at "), "{printed}");
+        assert!(printed.contains("(guessed: at least its largest request)"), "{printed}");
     }
 }
 
@@ -49,15 +50,18 @@ fn a_session_without_usage_fits_the_window_it_is_replayed_in() {
         (&replay["total"][0]["deaths"], &replay["sessions"][0]["context"]),
         (&json!(0), &json!(256_000))
     );
-    let told = told(&home, &["replay", "--policy", "none", "a.json"]);
-    assert!(told.contains("in a window of 256,000 tokens (guessed: at least its largest request)"), "{told}");
+    let printed = printed(&home, &["replay", "--policy", "none", "a.json"]);
+    assert!(
+        printed.contains("in a window of 256,000 tokens (guessed: at least its largest request)"),
+        "{printed}"
+    );
     // A window that `--context` names is not replaced by a guess.
     let named = home.json(&["replay", "--json", "--policy", "none", "--context", "200000", "a.json"]);
     assert!(named["total"][0]["deaths"].as_u64().unwrap() > 0, "{}", named["total"]);
 }
 
 #[test]
-fn a_window_that_nobody_configured_is_the_default() {
+fn a_window_that_is_not_configured_is_the_default() {
     let home = Home::new().with("project/a.json", &chat(2));
     let source = |variables: &[(&str, &str)]| {
         let output = home.command(&["inspect", "a.json", "--json"], variables).output().unwrap();
@@ -66,13 +70,13 @@ fn a_window_that_nobody_configured_is_the_default() {
     };
     assert_eq!(source(&[]), (200_000, "default".to_owned()));
     assert_eq!(source(&[("PLIMSOLL_CONTEXT", "200000")]), (200_000, "configured".to_owned()));
-    let told = told(&home, &["inspect", "a.json"]);
-    assert!(told.contains("in a window of 200,000 (the default)"), "{told}");
+    let printed = printed(&home, &["inspect", "a.json"]);
+    assert!(printed.contains("window of 200,000 (the default)"), "{printed}");
 }
 
 #[test]
-fn a_placeholder_of_the_host_is_no_call() {
-    let made = claude(&Made { responses: 3, hidden: 16_000 });
+fn a_placeholder_of_the_host_is_not_a_call() {
+    let made = claude(&ClaudeSession { responses: 3, hidden: 16_000 });
     let last = made.lines().count() - 1;
     let placeholder = json!({ "type": "assistant", "uuid": "p1", "parentUuid": format!("r{last}"),
         "sessionId": "5d0c31aa-1111-4222-8333-444455556666", "timestamp": "2026-05-01T18:00:00.000Z",
@@ -119,14 +123,14 @@ fn a_free_model_costs_nothing_and_nothing_saves_money() {
     for policy in replay["total"].as_array().unwrap() {
         assert_eq!(policy["cost"], 0.0, "{}", policy["policy"]);
     }
-    let page = told(&home, &["replay", "--html", "page.html", "s.json"]);
+    let page = printed(&home, &["replay", "--html", "page.html", "s.json"]);
     assert!(page.contains("priced at zero: every response was recorded with a cost of $0"), "{page}");
     assert!(page.contains("Every price here is zero, so no policy saves money."), "{page}");
     assert!(!page.contains("than no policy") && !page.contains("the same as no policy"), "{page}");
     let html = std::fs::read_to_string(home.project.join("page.html")).unwrap();
     assert!(!html.contains("<tr class=\"used\">"), "no row of the prices was taken");
-    // A price that `--price` names counts more than that the session was free.
-    let priced = home.json(&["replay", "--json", "--price", "default", "--policy", "none", "s.json"]);
+    // A price that `--price-as` names counts more than that the session was free.
+    let priced = home.json(&["replay", "--json", "--price-as", "default", "--policy", "none", "s.json"]);
     assert!(priced["total"][0]["cost"].as_f64().unwrap() > 0.0);
     // A subscription is recorded with a cost of 0 too, for a model that has a price.
     home.write("project/s.json", &opencode("claude-sonnet-4-6", 0.0));
@@ -159,7 +163,7 @@ fn notifications_about_tasks_are_the_hosts() {
 }
 
 #[test]
-fn what_a_host_wrote_in_the_users_name_is_nobodys_prompt() {
+fn messages_that_a_host_wrote_in_the_users_name_are_not_prompts() {
     let user = |uuid: &str, parent: Value, content: Value| {
         json!({ "type": "user", "uuid": uuid, "parentUuid": parent, "sessionId": "s",
             "message": { "role": "user", "content": content } })
@@ -191,17 +195,17 @@ fn what_a_host_wrote_in_the_users_name_is_nobodys_prompt() {
         row.unwrap_or_else(|| panic!("no {name} in {}", found["byKind"]))["count"].clone()
     };
     assert_eq!((count("the user"), count("the host")), (json!(2), json!(3)));
-    let digest = told(&home, &["fork", "s.jsonl"]);
+    let digest = printed(&home, &["fork", "s.jsonl"]);
     let blocks = |label: &str| digest.matches(label).count();
     assert_eq!((blocks(" User: "), blocks(" Host: ")), (2, 3), "{digest}");
-    let summary = told(&home, &["compact", "--offline", "s.jsonl"]);
+    let summary = printed(&home, &["compact", "--offline", "s.jsonl"]);
     assert!(!summary.contains("Read every file"), "{summary}");
 }
 
 #[test]
-fn a_cost_that_is_far_from_the_recorded_one_is_told_with_both() {
-    // All input of each request was charged anew.
-    let made = claude(&Made { responses: 9, hidden: 16_000 });
+fn a_cost_far_from_the_recorded_one_is_reported_with_both() {
+    // All input of each request was charged again.
+    let made = claude(&ClaudeSession { responses: 9, hidden: 16_000 });
     let missed: Vec<Value> = made
         .lines()
         .map(|line| {
@@ -215,11 +219,11 @@ fn a_cost_that_is_far_from_the_recorded_one_is_told_with_both() {
         .collect();
     let home = Home::new().with("project/s.jsonl", &made).with("project/missed.jsonl", &lines(&missed));
     let sentence = "10 calls were recorded at ";
-    let far = told(&home, &["replay", "--policy", "none", "--policy", "plimsoll", "missed.jsonl"]);
+    let far = printed(&home, &["replay", "--policy", "none", "--policy", "plimsoll", "missed.jsonl"]);
     let recorded = home.json(&["inspect", "missed.jsonl", "--json"])["recorded"]["cost"].as_f64().unwrap();
     assert!(far.contains(&format!("{sentence}${recorded:.3} and cost $")), "{far}");
     assert!(far.contains("its tool may not use the cache"), "{far}");
-    let asked = told(&home, &["replay", "--policy", "none", "--price", "gpt-5.5", "missed.jsonl"]);
+    let asked = printed(&home, &["replay", "--policy", "none", "--price-as", "gpt-5.5", "missed.jsonl"]);
     assert!(!asked.contains(sentence), "another price is another cost: {asked}");
 }
 
@@ -246,7 +250,7 @@ fn half_unseen() -> String {
 }
 
 #[test]
-fn requests_are_as_large_as_recorded_and_what_is_rebuilt_of_them_is_told() {
+fn requests_have_their_recorded_size_and_the_rebuilt_share_is_reported() {
     let home = Home::new().with("project/s.jsonl", &half_unseen());
     let replay = home.json(&["replay", "--json", "--policy", "none", "s.jsonl"]);
     let session = &replay["sessions"][0];
@@ -255,21 +259,21 @@ fn requests_are_as_large_as_recorded_and_what_is_rebuilt_of_them_is_told() {
     assert_eq!(sent, session["recordedRequests"].as_array().unwrap().iter().collect::<Vec<_>>());
     let share = session["rebuiltShare"].as_f64().unwrap();
     assert!(share < 0.9, "{share}");
-    let told = told(&home, &["replay", "--policy", "none", "--policy", "plimsoll", "s.jsonl"]);
+    let printed = printed(&home, &["replay", "--policy", "none", "--policy", "plimsoll", "s.jsonl"]);
     let sentence =
         format!("the median request is rebuilt with {:.1} % of its recorded tokens", share * 100.0);
-    assert!(told.contains(&sentence), "{sentence}: {told}");
+    assert!(printed.contains(&sentence), "{sentence}: {printed}");
     // What `inspect` shows as the largest request was the fullest.
     let largest =
         home.json(&["inspect", "s.jsonl", "--json"])["recorded"]["largestRequest"].as_u64().unwrap();
     assert_eq!(session["policies"][0]["peak"].as_u64(), Some(largest));
-    let fullest = format!("never near the line: {} of 200,000 at its fullest", plimsoll::Tokens(largest));
-    assert!(told.contains(&fullest), "{fullest}: {told}");
+    let fullest = format!("never came near the line: at most {} of 200,000", plimsoll::Tokens(largest));
+    assert!(printed.contains(&fullest), "{fullest}: {printed}");
 }
 
 #[test]
 fn inspect_names_the_last_model_and_the_one_that_answered_most() {
-    let made = claude(&Made { responses: 4, hidden: 16_000 });
+    let made = claude(&ClaudeSession { responses: 4, hidden: 16_000 });
     let (most, last) = made.trim_end().rsplit_once('\n').unwrap();
     let mixed = format!("{most}\n{}\n", last.replace("claude-sonnet-4-6", "claude-opus-4-6"));
     let home = Home::new().with("project/s.jsonl", &mixed).with("project/one.jsonl", &made);

@@ -1,8 +1,8 @@
-//! What each policy would have done.
+//! `plimsoll replay`: comparing policies on recorded sessions.
 
 use serde_json::Value;
 
-use crate::support::{Home, chat, ok, parsed, refused};
+use crate::support::{Home, chat, ok, parsed, refused, sample};
 
 /// The session that is shipped with the project.
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/session.json");
@@ -12,10 +12,6 @@ fn run(home: &Home, args: &[&str]) -> (i32, String, String) {
     let output = home.command(args, &[]).stdin(std::process::Stdio::null()).output().unwrap();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
     (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
-}
-
-fn sample() -> String {
-    std::fs::read_to_string(SAMPLE).unwrap()
 }
 
 #[test]
@@ -33,29 +29,8 @@ fn a_table_compares_the_policies() {
     let home = Home::new().with("project/session.json", &sample());
     insta::assert_snapshot!(home.page(&[
         "replay --context 200000 session.json",
-        "replay --context 64000 --price default session.json"
+        "replay --context 64000 --price-as default session.json"
     ]));
-}
-
-/// `just readme` updates the block.
-#[test]
-#[allow(clippy::disallowed_methods)]
-fn the_readme_shows_what_its_command_prints() {
-    const README: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
-    let home = Home::new().with("project/examples/session.json", &sample());
-    let args = ["replay", "--context", "200k", "examples/session.json"];
-    let readme = std::fs::read_to_string(README).unwrap();
-    assert!(readme.contains(&format!("-- {}", args.join(" "))), "the command is that of the README");
-    let output = home.command(&args, &[("COLUMNS", "120")]).output().unwrap();
-    let printed = String::from_utf8(output.stdout).unwrap();
-    let start = readme.find("```text\n").unwrap() + "```text\n".len();
-    let end = start + readme[start..].find("```").unwrap();
-    if std::env::var("PLIMSOLL_BLESS").is_ok() {
-        let blessed = [&readme[..start], printed.trim_end(), "\n", &readme[end..]].concat();
-        return std::fs::write(README, blessed).unwrap();
-    }
-    let shown = readme[start..end].trim_end();
-    assert!(shown == printed.trim_end(), "README.md is out of date: run `just readme`\n{shown}\n\n{printed}");
 }
 
 #[test]
@@ -63,7 +38,7 @@ fn many_sessions_have_a_total() {
     let home = Home::new().with("project/a.json", &chat(6)).with("project/b.json", &chat(12));
     insta::assert_snapshot!(home.page(&[
         "replay --context 80000 --policy none --policy plimsoll --policy mask-3 a.json b.json",
-        "replay --context 80000 --policy none --each a.json b.json",
+        "replay --context 80000 --policy none --per-session a.json b.json",
     ]));
 }
 
@@ -82,11 +57,11 @@ fn json_has_every_call_and_every_reduction() {
 }
 
 #[test]
-fn the_page_is_whole_in_itself() {
+fn the_page_loads_nothing_from_elsewhere() {
     let home = Home::new().with("project/a.json", &chat(12)).with("project/<b>.json", &chat(6));
     let asked = ["replay", "--context", "80000", "--html", "page.html", "a.json", "<b>.json"];
-    let (code, _, told) = run(&home, &asked);
-    assert!(code == 0 && told.contains("wrote `page.html`"), "{told}");
+    let (code, _, printed) = run(&home, &asked);
+    assert!(code == 0 && printed.contains("wrote `page.html`"), "{printed}");
     let page = std::fs::read_to_string(home.project.join("page.html")).unwrap();
     for foreign in ["<script", "<link", "src=", "@import", "url(", "<b>.json"] {
         assert!(!page.contains(foreign), "{foreign}");
@@ -98,7 +73,7 @@ fn the_page_is_whole_in_itself() {
         "prefers-color-scheme",
         "@media print",
         "max-width:700px",
-        "Cost against what was in the window",
+        "Cost and share in the window",
         "Where the rules come from",
         "sweagent/agent/history_processors.py",
         "<tr class=\"used\"><th scope=\"row\">▸ default</th>",
@@ -109,14 +84,14 @@ fn the_page_is_whole_in_itself() {
     // A chart for screens and one for phones, for each of two sessions; there is nothing else to draw.
     assert_eq!(page.matches("<figure").count(), 4);
     assert!(page.contains("No call needed anything that only tool outputs mention"));
-    let (code, _, told) = run(&home, &asked);
-    assert!(code == 2 && told.contains("`--force`"), "{told}");
+    let (code, _, printed) = run(&home, &asked);
+    assert!(code == 2 && printed.contains("`--force`"), "{printed}");
     let (code, ..) = run(&home, &["replay", "--html", "page.html", "--force", "a.json"]);
     assert_eq!(code, 0);
 }
 
 #[test]
-fn what_rules_come_from_is_listed() {
+fn the_sources_of_rules_are_listed() {
     let home = Home::new();
     insta::assert_snapshot!(
         home.page(&["replay --list-policies", "replay --list-policies --policy mask-3 --json"])
@@ -131,26 +106,29 @@ fn what_rules_come_from_is_listed() {
 }
 
 #[test]
-fn prices_are_listed_with_a_mark_at_those_that_are_taken() {
+fn prices_are_listed_and_used_ones_are_marked() {
     let home = Home::new().with("project/session.json", &sample());
     let marked = |args: &[&str]| {
-        let told = home.run_with(&[&["replay", "--list-prices"], args].concat(), &[]);
-        assert!(told.lines().all(|line| line.chars().count() <= 80), "{told}");
-        assert!(told.contains("OpenAI") && told.contains("Anthropic") && told.contains("Google"), "{told}");
-        let headings: Vec<Vec<&str>> = told
+        let printed = home.run_with(&[&["replay", "--list-prices"], args].concat(), &[]);
+        assert!(printed.lines().all(|line| line.chars().count() <= 80), "{printed}");
+        assert!(
+            printed.contains("OpenAI") && printed.contains("Anthropic") && printed.contains("Google"),
+            "{printed}"
+        );
+        let headings: Vec<Vec<&str>> = printed
             .lines()
             .filter(|line| line.contains("provider"))
             .map(|line| line.split("  ").map(str::trim).filter(|heading| !heading.is_empty()).collect())
             .collect();
         let expected = ["provider", "model", "input", "read", "written", "for 1 h", "output"];
         assert_eq!(headings, [expected], "a heading for each price");
-        let marked = told.lines().filter_map(|line| line.strip_prefix("▸  "));
+        let marked = printed.lines().filter_map(|line| line.strip_prefix("▸  "));
         marked.map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect::<Vec<_>>()
     };
     assert_eq!(marked(&[]), [""; 0]);
     assert_eq!(marked(&["session.json"]), ["Anthropic claude-sonnet-4-5 $3 $0.3 $3.75 $6 $15"]);
-    assert_eq!(marked(&["--price", "gpt-5.5"]), ["OpenAI gpt-5-5 $5 $0.5 $5 – $30"]);
-    let rows = home.json(&["replay", "--list-prices", "--price", "gpt-5.5", "--json"]);
+    assert_eq!(marked(&["--price-as", "gpt-5.5"]), ["OpenAI gpt-5-5 $5 $0.5 $5 – $30"]);
+    let rows = home.json(&["replay", "--list-prices", "--price-as", "gpt-5.5", "--json"]);
     let used = rows.as_array().unwrap().iter().find(|row| row["used"] == true).unwrap();
     assert_eq!((&used["provider"], &used["longPrompt"]["above"]), (&"OpenAI".into(), &272_000.into()));
 }
@@ -177,15 +155,15 @@ fn the_page_draws_what_was_recorded_and_equal_lines_once() {
 }
 
 #[test]
-fn prices_are_of_the_model_or_as_asked() {
+fn prices_are_those_of_the_model_or_as_requested() {
     let home = Home::new()
         .with("project/a.json", &chat(3))
         .with("project/prices.json", r#"{ "mine": { "cacheRead": 1, "cacheWrite": 10, "output": 100 } }"#)
         .with("project/bad.json", r#"{ "mine": { "input": 1 } }"#);
     let cost = |more: &[&str]| {
         let asked = [&["replay", "--json", "--policy", "none", "a.json"], more].concat();
-        let (code, text, told) = run(&home, &asked);
-        assert_eq!(code, 0, "{told}");
+        let (code, text, printed) = run(&home, &asked);
+        assert_eq!(code, 0, "{printed}");
         let replay: Value = serde_json::from_str(&text).unwrap();
         (
             replay["total"][0]["cost"].as_f64().unwrap(),
@@ -194,41 +172,41 @@ fn prices_are_of_the_model_or_as_asked() {
     };
     let (plain, row) = cost(&[]);
     assert_eq!(row, "default");
-    let (opus, row) = cost(&["--price", "claude-opus-4-6"]);
+    let (opus, row) = cost(&["--price-as", "claude-opus-4-6"]);
     assert!(row == "claude-opus-4-6" && (opus / plain - 5.0).abs() < 1e-9);
-    let (own, row) = cost(&["--prices", "prices.json", "--price", "mine-1"]);
+    let (own, row) = cost(&["--prices", "prices.json", "--price-as", "mine-1"]);
     assert!(row == "mine" && own > plain, "{row} {own}");
-    let (code, _, told) = run(&home, &["replay", "--prices", "bad.json", "a.json"]);
-    assert!(code == 2 && told.contains("cacheRead") && told.contains("hint: "), "{told}");
+    let (code, _, printed) = run(&home, &["replay", "--prices", "bad.json", "a.json"]);
+    assert!(code == 2 && printed.contains("cacheRead") && printed.contains("hint: "), "{printed}");
 }
 
 #[test]
 fn one_bad_file_does_not_cost_the_others() {
     let home = Home::new().with("project/a.json", &chat(3)).with("project/bad.json", "no transcript");
-    let (code, table, told) = run(&home, &["replay", "--policy", "none", "a.json", "bad.json"]);
+    let (code, table, printed) = run(&home, &["replay", "--policy", "none", "a.json", "bad.json"]);
     assert!(code == 3 && table.contains("none"), "{table}");
-    assert!(told.contains("cannot read `bad.json`"), "{told}");
-    let (code, table, told) = run(&home, &["replay", "bad.json"]);
-    assert!(code == 3 && table.is_empty() && told.contains("bad.json"), "{told}");
+    assert!(printed.contains("cannot read `bad.json`"), "{printed}");
+    let (code, table, printed) = run(&home, &["replay", "bad.json"]);
+    assert!(code == 3 && table.is_empty() && printed.contains("bad.json"), "{printed}");
     let silent = r#"{"messages": [{"role": "user", "content": "hello?"}]}"#;
-    let (code, _, told) = run(&Home::new().with("project/a.json", silent), &["replay", "a.json"]);
-    assert!(code == 3 && told.contains("has no call of a model to replay"), "{told}");
+    let (code, _, printed) = run(&Home::new().with("project/a.json", silent), &["replay", "a.json"]);
+    assert!(code == 3 && printed.contains("has no model call to replay"), "{printed}");
 }
 
 #[test]
-fn a_policy_can_be_a_file_and_is_taken_once() {
+fn a_policy_can_be_a_file_and_is_replayed_once() {
     let home = Home::new()
         .with("project/a.json", &chat(12))
         .with("project/mine.json", r#"{ "name": "mine", "preset": "opencode" }"#);
     let asked =
         ["replay", "--json", "--policy", "mine.json", "--policy", "none", "--policy", "none", "a.json"];
-    let (code, text, told) = run(&home, &asked);
-    assert_eq!(code, 0, "{told}");
+    let (code, text, printed) = run(&home, &asked);
+    assert_eq!(code, 0, "{printed}");
     let replay: Value = serde_json::from_str(&text).unwrap();
     let names: Vec<&str> =
         replay["total"].as_array().unwrap().iter().map(|report| report["policy"].as_str().unwrap()).collect();
     assert_eq!(names, ["mine", "none"]);
-    let (code, told) = refused(&["replay", "--policy", "msword", SAMPLE], "");
-    assert!(code == 2 && told.contains("msword") && told.contains("mask-N"), "{told}");
+    let (code, printed) = refused(&["replay", "--policy", "msword", SAMPLE], "");
+    assert!(code == 2 && printed.contains("msword") && printed.contains("mask-N"), "{printed}");
     assert!(ok(&["replay", "--policy", "mask-2", SAMPLE], "").contains("mask-2"));
 }

@@ -1,4 +1,4 @@
-//! `plimsoll revert`: files as they were before a turn.
+//! `plimsoll revert`: restoring files to their state before a turn.
 
 use std::process::Stdio;
 
@@ -33,8 +33,8 @@ fn content(home: &Home, name: &str) -> Option<String> {
     std::fs::read_to_string(home.project.join(name)).ok()
 }
 
-/// What is said, without what differs each time.
-fn told(home: &Home, args: &[&str]) -> String {
+/// Output without values that differ each time.
+fn printed(home: &Home, args: &[&str]) -> String {
     let said =
         home.run(args).replace(&home.project.canonicalize().unwrap().display().to_string(), "[PROJECT]");
     let said = said.replace(&home.project.display().to_string(), "[PROJECT]");
@@ -46,19 +46,19 @@ fn told(home: &Home, args: &[&str]) -> String {
 }
 
 #[test]
-fn files_are_put_back_and_what_is_not_covered_is_listed() {
+fn files_are_restored_and_calls_with_unknown_effects_are_listed() {
     let home = changed();
-    let planned = told(&home, &["revert", "--plan"]);
+    let planned = printed(&home, &["revert", "--plan"]);
     insta::assert_snapshot!(planned);
     assert_eq!(content(&home, "depth.txt").as_deref(), Some("ten metres\n"), "a plan does nothing");
-    assert_eq!(told(&home, &["revert"]), planned.replace("would be", "are"));
+    assert_eq!(printed(&home, &["revert"]), planned.replace("would be", "are"));
     assert_eq!(content(&home, "depth.txt").as_deref(), Some("nine metres\n"));
     assert!(!home.project.join("notes").exists());
-    insta::assert_snapshot!(told(&home, &["revert"]));
-    insta::assert_snapshot!(told(&home, &["revert", "--turn", "7"]));
-    insta::assert_snapshot!(told(&home, &["revert", "--undo"]));
+    insta::assert_snapshot!(printed(&home, &["revert"]));
+    insta::assert_snapshot!(printed(&home, &["revert", "--turn", "7"]));
+    insta::assert_snapshot!(printed(&home, &["revert", "--undo"]));
     assert_eq!(content(&home, "notes/new.txt").as_deref(), Some("new\n"));
-    // What a person wrote since stays, and a script is told.
+    // Later changes by the user stay, and the exit code reports it.
     home.write("project/depth.txt", "by hand\n");
     let args = ["revert", "--turn", "1", "--json"];
     let ran = home.command(&args, &[]).stdin(Stdio::null()).output().unwrap();
@@ -73,7 +73,7 @@ fn files_are_put_back_and_what_is_not_covered_is_listed() {
 
 /// A task changes a file that its parent has changed too, makes one, and runs a command.
 #[test]
-fn what_a_background_task_changed_goes_back_with_the_turn_that_launched_it() {
+fn changes_of_a_background_task_are_reverted_with_the_turn_that_launched_it() {
     let home = Home::new();
     home.write("project/depth.txt", "nine metres\n");
     let server = ModelServer::answering(|request| {
@@ -109,11 +109,11 @@ fn what_a_background_task_changed_goes_back_with_the_turn_that_launched_it() {
     let ran = home.command(&args, &variables).stdin(Stdio::null()).output().unwrap();
     assert!(ran.status.success(), "{}", String::from_utf8_lossy(&ran.stderr));
     assert_eq!(content(&home, "depth.txt").as_deref(), Some("eleven metres\n"));
-    let planned = told(&home, &["revert", "--plan"]);
+    let planned = printed(&home, &["revert", "--plan"]);
     insta::assert_snapshot!(planned);
-    assert_eq!(told(&home, &["revert"]), planned.replace("would be", "are"));
+    assert_eq!(printed(&home, &["revert"]), planned.replace("would be", "are"));
     assert_eq!(content(&home, "depth.txt").as_deref(), Some("nine metres\n"));
     assert!(!home.project.join("soundings.txt").exists());
-    insta::assert_snapshot!(told(&home, &["revert", "--undo"]));
+    insta::assert_snapshot!(printed(&home, &["revert", "--undo"]));
     assert_eq!(content(&home, "depth.txt").as_deref(), Some("eleven metres\n"));
 }

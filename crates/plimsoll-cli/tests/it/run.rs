@@ -39,14 +39,14 @@ fn code(output: &Output) -> i32 {
 const MODEL: &str = "anthropic/claude-sonnet-4-6";
 
 #[test]
-fn without_a_model_the_ways_to_set_one_up_are_told_and_no_database_is_made() {
+fn without_a_model_the_error_explains_the_setup_and_creates_no_database() {
     let home = Home::new();
     insta::assert_snapshot!(home.run(&["run", "hello"]));
     assert!(!home.path.join(".local/share/plimsoll").exists());
 }
 
 #[test]
-fn what_was_cut_as_it_came_is_not_undone_but_recalled() {
+fn a_truncation_on_arrival_is_not_undone_but_recalled() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
     let lines: String = (1..=9_000).map(|n| format!("line {n}\n")).collect();
     home.write("project/long.txt", &lines);
@@ -62,7 +62,7 @@ fn what_was_cut_as_it_came_is_not_undone_but_recalled() {
     let undone = home.command(&["undo", receipt.as_str().unwrap()], &[]).output().unwrap();
     let said = stderr(&undone);
     assert_eq!(code(&undone), 1, "{said}");
-    assert!(said.contains("is of an output that was cut as it came"), "{said}");
+    assert!(said.contains("truncated an output on arrival"), "{said}");
     let handle = said.split("plimsoll recall ").nth(1).unwrap().split('`').next().unwrap();
     assert!(home.run(&["recall", handle, "--grep", "line 4321"]).contains("line 4321"), "{said}");
 }
@@ -82,10 +82,10 @@ fn the_answer_goes_to_standard_output_and_the_rest_to_standard_error() {
         "{}",
         stderr(&output)
     );
-    let told = stderr(&output);
-    assert!(told.contains("· read depth.txt") && told.contains("2 steps"), "{told}");
+    let printed = stderr(&output);
+    assert!(printed.contains("· read depth.txt") && printed.contains("2 steps"), "{printed}");
     assert!(server.last().unwrap().contains("How deep?"));
-    // It goes on with the model it has, and knows what was said.
+    // It continues with its model and its history.
     server.push(Reply::new().text("Metres."));
     let output = run(&home, &server, &["--continue", "In which unit?"]);
     assert_eq!((code(&output), stdout(&output).as_str()), (0, "Metres.\n"), "{}", stderr(&output));
@@ -134,10 +134,10 @@ fn machines_get_events_and_a_report() {
     assert!(sequences.windows(2).all(|pair| pair[0] < pair[1]), "what is stored comes in order");
 }
 
-/// One denial of each kind: what the agent itself is kept from, what only a rule with its name opens, what may not be read,
-/// and a host that needs a setting of its own.
+/// One denial of each kind: a tool that the agent lacks, a tool that needs a rule with its name, an unreadable file, and a
+/// host that needs a separate setting.
 #[test]
-fn what_is_denied_is_told_with_what_would_allow_it() {
+fn denials_name_the_rule_that_would_allow_them() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
     home.write(
         ".config/plimsoll/config.toml",
@@ -148,10 +148,10 @@ fn what_is_denied_is_told_with_what_would_allow_it() {
         server.push_all([Reply::new().call("call_1", tool, input), Reply::new().text("Done.")]);
         let output = run(&home, &server, &["--model", MODEL, "--agent", agent, "Do it"]);
         assert_eq!(code(&output), 0, "{}", stderr(&output));
-        let told = stderr(&output).replace(home.path.to_str().unwrap(), "[HOME]");
-        told.lines().find(|line| line.contains("was denied")).unwrap_or(&told).trim().to_owned()
+        let printed = stderr(&output).replace(home.path.to_str().unwrap(), "[HOME]");
+        printed.lines().find(|line| line.contains("was denied")).unwrap_or(&printed).trim().to_owned()
     };
-    let told = [
+    let printed = [
         denied("plan", "bash", json!({ "command": "touch x" })),
         denied("build", "write", json!({ "path": ".git/hooks/pre-commit", "content": "x" })),
         denied("build", "grep", json!({ "path": "secrets", "pattern": "hunter" })),
@@ -159,21 +159,21 @@ fn what_is_denied_is_told_with_what_would_allow_it() {
         denied("build", "read", json!({ "path": "/etc/passwd" })),
         denied("build", "webfetch", json!({ "url": "http://127.0.0.1:9/" })),
     ];
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(printed.join("\n"));
 }
 
 #[test]
-fn instructions_that_are_cut_are_told_before_the_answer() {
+fn truncated_instructions_are_reported_before_the_answer() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
     home.write("project/AGENTS.md", &"Be brief. ".repeat(30_000));
     server.push(Reply::new().text("Done."));
     let output = run(&home, &server, &["--model", MODEL, "Do it"]);
-    let told = stderr(&output);
-    assert!(told.contains("· the model is told 200000 of the 300000 bytes in `"), "{told}");
+    let printed = stderr(&output);
+    assert!(printed.contains("· only 200000 of the 300000 bytes of `"), "{printed}");
 }
 
 #[test]
-fn what_is_denied_names_the_flag_that_allows_it() {
+fn denials_name_the_flag_that_allows_them() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
     let script = || {
         [Reply::new().call("call_1", "bash", json!({ "command": "touch made" })), Reply::new().text("Done.")]
@@ -196,28 +196,23 @@ fn what_is_denied_names_the_flag_that_allows_it() {
     assert!(stderr(&output).contains("does not say what to allow"), "{}", stderr(&output));
     let output = run(&home, &server, &["--model", MODEL, "--allow", "bsah", "Make it"]);
     assert_eq!(code(&output), 2);
-    assert!(
-        stderr(&output).contains("there is no tool `bsah` to allow; did you mean `bash`?"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("unknown tool `bsah`; did you mean `bash`?"), "{}", stderr(&output));
 }
 
 #[test]
-fn a_rule_for_a_tool_that_is_not_there_is_told() {
+fn a_rule_for_an_unknown_tool_is_reported() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
     home.write(".config/plimsoll/config.toml", "[permissions]\nbahs = \"deny\"\n");
     server.push_all([Reply::new().text("Done.")]);
     let output = run(&home, &server, &["--model", MODEL, "Hello"]);
-    let told =
-        "config.toml:2: that `bahs` is `deny` has no effect: there is no such tool; did you mean `bash`?";
-    assert!(stderr(&output).contains(told), "{}", stderr(&output));
+    let printed = "config.toml:2: the rule for unknown tool `bahs` (`deny`) is ignored; did you mean `bash`?";
+    assert!(stderr(&output).contains(printed), "{}", stderr(&output));
     let told_by_check = home.run(&["config", "check"]);
-    assert!(told_by_check.contains(told), "{told_by_check}");
+    assert!(told_by_check.contains(printed), "{told_by_check}");
 }
 
 #[test]
-fn scripts_are_told_how_it_ended() {
+fn the_exit_code_says_how_a_run_ended() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
     server.repeat(Reply::new().call("call_1", "list", json!({})));
     let output = run(&home, &server, &["--model", MODEL, "--max-steps", "1", "Look"]);
@@ -274,7 +269,7 @@ fn r128_r129_a_run_whose_summary_is_rejected_fails_with_the_reason() {
 }
 
 #[test]
-fn the_key_is_nowhere_to_be_seen() {
+fn the_key_is_never_shown() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
     server.push_all([
         Reply::new().call("call_1", "bash", json!({ "command": "env" })),
@@ -294,8 +289,8 @@ fn the_key_is_nowhere_to_be_seen() {
         variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
     let output = run_with(&home, &["--json", "--allow", "all", "--model", MODEL, "Show it"], &variables);
     assert_eq!(code(&output), 3);
-    let told = stdout(&output) + &stderr(&output);
-    assert!(!told.contains(KEY), "{told}");
+    let printed = stdout(&output) + &stderr(&output);
+    assert!(!printed.contains(KEY), "{printed}");
     for file in home.files().iter().filter(|file| file.is_file()) {
         let bytes = std::fs::read(file).unwrap();
         assert!(!bytes.windows(KEY.len()).any(|window| window == KEY.as_bytes()), "{}", file.display());
@@ -329,7 +324,7 @@ fn a_prompt_comes_from_standard_input_too() {
 }
 
 #[test]
-fn a_session_of_another_tool_goes_on_here() {
+fn a_session_of_another_tool_continues_here() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
     home.codex("0199aaaa-bbbb-7ccc-8ddd-eeeeffff0000", &home.project, "Words said in Codex", 1);
     server.push(Reply::new().text("I know."));
@@ -343,7 +338,7 @@ fn a_session_of_another_tool_goes_on_here() {
 
 /// The strict model signs its thoughts and refuses those of others, as providers do.
 #[test]
-fn a_session_with_signed_thoughts_of_another_tool_goes_on_here() {
+fn a_session_with_signed_reasoning_of_another_tool_continues_here() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
     let id = "5d0c31aa-1111-4222-8333-444455556666";
     let record = |kind: &str, uuid: &str, parent: Option<&str>, message: serde_json::Value| {
@@ -391,17 +386,17 @@ fn an_interrupt_ends_the_run_and_gives_the_session_back() {
     let output = child.wait_with_output().unwrap();
     gate.release();
     assert_eq!(code(&output), 130, "{}", stderr(&output));
-    assert!(stderr(&output).contains("plimsoll run --continue` goes on"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("plimsoll run --continue` resumes it"), "{}", stderr(&output));
     server.push(Reply::new().text("As I was saying."));
     let begun = Instant::now();
     let output = run(&home, &server, &["--continue"]);
     assert_eq!((code(&output), stdout(&output).as_str()), (0, "As I was saying.\n"), "{}", stderr(&output));
-    assert!(begun.elapsed() < Duration::from_secs(30), "nobody waits for a lease to run out");
+    assert!(begun.elapsed() < Duration::from_secs(30), "no waiting until the lease expires");
     assert!(server.last().unwrap().contains("A lo"), "what was said by then is there");
 }
 
 #[test]
-fn a_run_that_was_killed_goes_on_without_waiting_for_its_lease() {
+fn a_killed_run_continues_without_waiting_for_its_lease() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
     let gate = Gate::new();
     server.push(Reply::new().text("Half an answer").piece_size(Some(3)).gate(5, &gate));
@@ -417,7 +412,7 @@ fn a_run_that_was_killed_goes_on_without_waiting_for_its_lease() {
     server.push(Reply::new().text("The other half."));
     let output = run(&home, &server, &["--continue"]);
     assert_eq!((code(&output), stdout(&output).as_str()), (0, "The other half.\n"), "{}", stderr(&output));
-    assert!(stderr(&output).contains("is gone; it goes on from what was stored"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("was killed; continuing from what was stored"), "{}", stderr(&output));
     assert!(home.run(&["sessions", "check"]).contains("exit: 0"));
 }
 
@@ -471,12 +466,12 @@ fn a_configured_agent_has_its_prompt_tools_and_instructions() {
 }
 
 #[test]
-fn what_was_cut_off_or_refused_by_a_filter_is_no_success() {
+fn an_answer_that_was_cut_off_or_filtered_is_not_a_success() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
     server.push(Reply::new().text("Once upon").finish(Finish::Length));
     let output = run(&home, &server, &["--model", MODEL, "Tell a story"]);
     assert_eq!((code(&output), stdout(&output).as_str()), (1, "Once upon\n"));
-    assert!(stderr(&output).contains("reached its longest"), "{}", stderr(&output));
+    assert!(stderr(&output).contains("reached the output limit"), "{}", stderr(&output));
     server.push(Reply::new().text("I will not").finish(Finish::Filter));
     assert_eq!(code(&run(&home, &server, &["--model", MODEL, "Do something bad"])), 1);
     let output = run(&home, &server, &["--model", "anthropic/nobody-knows-it", "--max-cost", "1", "Hello"]);
@@ -506,7 +501,7 @@ fn keys_of_configured_providers_are_not_in_the_environment_of_commands() {
     let request = server.last().unwrap();
     let shown = request.result("call_1").unwrap();
     assert!(shown.contains("HARBOUR_NAME=north") && !shown.contains("HARBOUR_KEY"), "{shown}");
-    // The session goes on with its agent.
+    // The session continues with its agent.
     server.push(Reply::new().text("Still quiet."));
     let output = run_with(&home, &["--continue", "Hello"], &variables);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
@@ -515,7 +510,7 @@ fn keys_of_configured_providers_are_not_in_the_environment_of_commands() {
 
 /// Keys in headers, in an address and in a file that a variable repeats, in the environments of a command, a hook and a server.
 #[test]
-fn no_key_of_a_provider_is_in_the_environment_of_what_runs_beside_the_model() {
+fn no_key_of_a_provider_is_in_the_environment_of_other_processes() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
     let url = server.url().replace("http://", "http://{env:HARBOUR_LOGIN}@");
     home.write(".config/plimsoll/secret", "sk-in-a-file-0123456789");
@@ -557,16 +552,16 @@ fn pid(id: u32) -> Pid {
     Pid::from_raw(i32::try_from(id).unwrap()).unwrap()
 }
 
-/// The setting is written where it was told, and what was told to do then is done.
+/// Following the suggested setting makes the call work.
 #[test]
 fn the_setting_that_a_denial_names_allows_the_call() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
     let call = || Reply::new().call("call_1", "bash", json!({ "command": "touch made" }));
     server.push_all([call(), Reply::new().text("Denied.")]);
-    let told = stderr(&run(&home, &server, &["--model", MODEL, "Make it"]));
-    let (_, setting) = told.split_once("or `").unwrap();
+    let printed = stderr(&run(&home, &server, &["--model", MODEL, "Make it"]));
+    let (_, setting) = printed.split_once("or `").unwrap();
     let (setting, then) = setting.split_once('`').unwrap();
-    assert!(then.starts_with(" in plimsoll.toml, then `plimsoll trust`"), "{told}");
+    assert!(then.starts_with(" in plimsoll.toml, then `plimsoll trust`"), "{printed}");
     home.write("project/plimsoll.toml", &format!("{setting}\n"));
     let trusted = home.run(&["trust"]);
     assert!(trusted.starts_with("exit: 0"), "{trusted}");
@@ -576,33 +571,33 @@ fn the_setting_that_a_denial_names_allows_the_call() {
 }
 
 #[test]
-fn an_address_that_is_refused_is_told_with_its_whole_setting() {
+fn a_rejected_address_is_reported_with_the_setting_that_allows_it() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
     let call = json!({ "url": "http://localhost:9/a/long/path/to/a/page/that/nobody/has/ever/written" });
     server.push_all([Reply::new().call("call_1", "webfetch", call), Reply::new().text("Refused.")]);
-    let told = stderr(&run(&home, &server, &["--model", MODEL, "--allow", "webfetch", "Fetch it"]));
-    assert!(told.contains("· webfetch http://localhost:9/a/long"), "{told}");
+    let printed = stderr(&run(&home, &server, &["--model", MODEL, "--allow", "webfetch", "Fetch it"]));
+    assert!(printed.contains("· webfetch http://localhost:9/a/long"), "{printed}");
     let hint = "webfetch was denied; `webfetch.hosts = [\"localhost:9\"]` in plimsoll.toml, then `plimsoll trust`, allows it";
-    assert!(told.contains(hint), "{told}");
+    assert!(printed.contains(hint), "{printed}");
     let said = server.last().unwrap().result("call_1").unwrap().to_owned();
     assert!(said.starts_with("Refused: `localhost` is this machine itself."), "{said}");
 }
 
 #[test]
-fn a_session_that_goes_on_in_another_directory_is_told() {
+fn continuing_a_session_in_another_directory_is_reported() {
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
     server.repeat(Reply::new().text("Here."));
-    let told = stderr(&run(&home, &server, &["--model", MODEL, "Where?"]));
-    let (_, id) = told.trim_end().rsplit_once("session ").unwrap();
-    assert!(!told.contains("so far"), "{told}");
+    let printed = stderr(&run(&home, &server, &["--model", MODEL, "Where?"]));
+    let (_, id) = printed.trim_end().rsplit_once("session ").unwrap();
+    assert!(!printed.contains("so far"), "{printed}");
     std::fs::create_dir_all(home.path.join("other")).unwrap();
     let variables = [("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &server.url())];
     let mut command = home.command(&["run", "--session", id, "And now?"], &variables);
     let output = command.current_dir(home.path.join("other")).stdin(Stdio::null()).output().unwrap();
-    let told = stderr(&output);
+    let printed = stderr(&output);
     assert!(
-        told.contains("note: the session was in `~/project` so far; it goes on in this directory"),
-        "{told}"
+        printed.contains("note: the session was started in `~/project` and continues in this directory"),
+        "{printed}"
     );
     let again = stderr(&run(&home, &server, &["--session", id, "And here?"]));
     assert!(!again.contains("so far"), "{again}");

@@ -37,7 +37,7 @@ fn sessions_can_be_of_every_directory_of_one_tool_and_fewer() {
 }
 
 #[test]
-fn where_there_are_none_that_is_said() {
+fn an_empty_list_is_reported() {
     assert_snapshot!(Home::new().page(&["sessions", "sessions --all --tool pi", "sessions --json", "fork"]));
 }
 
@@ -83,27 +83,30 @@ fn tools_can_keep_their_sessions_elsewhere() {
 }
 
 #[test]
-fn without_a_file_the_newest_session_of_the_directory_is_taken() {
-    let told = home().run(&["fork"]);
-    assert!(told.contains("Why is it") && !told.contains("sub-agent"), "{told}");
-    assert!(told.contains("Claude Code: `~/.claude/projects/-project/5d0c31aa-1111.jsonl`"), "{told}");
+fn without_a_file_the_newest_session_of_the_directory_is_used() {
+    let printed = home().run(&["fork"]);
+    assert!(printed.contains("Why is it") && !printed.contains("sub-agent"), "{printed}");
+    assert!(printed.contains("Claude Code: `~/.claude/projects/-project/5d0c31aa-1111.jsonl`"), "{printed}");
     let home = Home::new();
     home.opencode(
         DATABASE,
         &[("ses_5c1000000001", "One", 1, None), ("ses_5c1000000002", "Child", 0, Some("ses_5c1000000001"))],
     );
-    let told = home.run(&["fork"]);
-    assert!(told.contains("OpenCode: `ses_5c1000000001` in `~/.local/share/opencode/opencode.db`"), "{told}");
-    assert!(told.contains("words of One"), "{told}");
+    let printed = home.run(&["fork"]);
+    assert!(
+        printed.contains("OpenCode: `ses_5c1000000001` in `~/.local/share/opencode/opencode.db`"),
+        "{printed}"
+    );
+    assert!(printed.contains("words of One"), "{printed}");
 }
 
 #[test]
-fn a_session_can_be_named_by_the_beginning_of_its_id() {
+fn a_session_can_be_named_by_an_id_prefix() {
     for id in ["019e06e6-0c4e", "5d0c", "ffae836b-9420", "ses_5c1000000002"] {
-        let told = home().run(&["fork", id]);
-        assert!(told.starts_with("exit: 0"), "{id}: {told}");
-        let told = home().run(&["fork", "--session", id]);
-        assert!(told.starts_with("exit: 0"), "{id}: {told}");
+        let printed = home().run(&["fork", id]);
+        assert!(printed.starts_with("exit: 0"), "{id}: {printed}");
+        let printed = home().run(&["fork", "--session", id]);
+        assert!(printed.starts_with("exit: 0"), "{id}: {printed}");
     }
     assert_snapshot!(home().page(&["fork 019e06e6", "fork 0abcdef", "fork --session 0abcdef"]));
 }
@@ -137,7 +140,7 @@ fn sessions_of_gooses_database_are_listed_and_picked() {
             ("20260101_3", "Child", 0, "sub_agent"),
         ],
     );
-    // goose leaves files of older versions beside the database it took them into.
+    // goose leaves files of older versions next to the database that it imported them into.
     let old = json!({ "working_dir": home.project, "description": "One" }).to_string() + "\n";
     let said = r#"{"role":"user","created":1767225600,"content":[{"type":"text","text":"words of One"}]}"#;
     home.write(".local/share/goose/sessions/20260101_1.jsonl", &(old.clone() + said));
@@ -168,7 +171,7 @@ fn in_a_folder_of_a_project_the_sessions_of_the_project_are_listed() {
     };
     let above = listed("src/deep", &["sessions"]);
     assert!(above.contains("Fix the build") && !above.contains("In its own"), "{above}");
-    assert!(above.contains("sessions of `~/project`, the nearest above that has any"), "{above}");
+    assert!(above.contains("sessions of `~/project`, the nearest directory above with sessions"), "{above}");
     // Those of a folder that has its own come first, as for the commands that take the newest.
     let own = listed("own", &["sessions"]);
     assert!(own.contains("In its own") && !own.contains("Fix the build"), "{own}");
@@ -192,7 +195,7 @@ fn one_of_several_sessions_in_a_file_can_be_picked() {
     let inspected = home.run(&["inspect", "two.jsonl", "--session", "first", "--json"]);
     assert!(inspected.contains("\"first-1\""), "{inspected}");
     let gone = home.run(&["fork", "two.jsonl", "--session", "gone"]);
-    assert!(gone.contains("there is no session `gone`; it holds 2: `second-2`, `first-1`"), "{gone}");
+    assert!(gone.contains("no session `gone`; it holds 2: `second-2`, `first-1`"), "{gone}");
 }
 
 #[test]
@@ -206,8 +209,8 @@ fn a_file_on_standard_input_is_read_without_being_named() {
     assert!(run(&["fork"], file()).contains("words of Two"));
     assert!(run(&["fork", "-", "--session", "first"], file()).contains("words of One"));
     // Without a file the newest session is looked for, whatever else standard input is.
-    assert!(run(&["fork"], std::process::Stdio::null()).contains("found no session"));
-    assert!(run(&["fork"], std::process::Stdio::piped()).contains("found no session"));
+    assert!(run(&["fork"], std::process::Stdio::null()).contains("no session of any known tool"));
+    assert!(run(&["fork"], std::process::Stdio::piped()).contains("no session of any known tool"));
 }
 
 #[test]
@@ -217,16 +220,16 @@ fn an_empty_file_on_standard_input_is_not_another_session() {
     let commands: [&[&str]; 5] =
         [&["inspect"], &["window"], &["prune"], &["fork"], &["convert", "--to", "openai-chat"]];
     for args in commands {
-        let told = home.told(&home.command(args, &[]).stdin(open("empty")).output().unwrap());
+        let printed = home.output_text(&home.command(args, &[]).stdin(open("empty")).output().unwrap());
         let expected = "exit: 3\n----- stdout -----\n----- stderr -----\n\
             error: cannot read standard input: the transcript is empty\n";
-        assert_eq!(told, expected, "{args:?}");
+        assert_eq!(printed, expected, "{args:?}");
     }
     // A script's own standard input, which an earlier command has read, is not meant.
     let mut read = open("two.jsonl");
     std::io::Read::read_to_end(&mut read, &mut Vec::new()).unwrap();
-    let told = home.told(&home.command(&["fork"], &[]).stdin(read).output().unwrap());
-    assert!(told.contains("Claude Code: "), "{told}");
+    let printed = home.output_text(&home.command(&["fork"], &[]).stdin(read).output().unwrap());
+    assert!(printed.contains("Claude Code: "), "{printed}");
 }
 
 #[test]
@@ -238,8 +241,8 @@ fn a_session_is_found_from_a_folder_inside_its_project() {
     let inside = home.project.join("src/deep");
     std::fs::create_dir_all(&inside).unwrap();
     let output = home.command(&["fork"], &[]).current_dir(&inside).output().unwrap();
-    let told = String::from_utf8(output.stdout).unwrap();
-    assert!(told.contains("words of the project"), "{}", String::from_utf8_lossy(&output.stderr));
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(printed.contains("words of the project"), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
 #[test]
@@ -254,57 +257,57 @@ fn the_list_fits_its_page_whatever_the_ids_are() {
         if with_longest {
             home.claude(&format!("{long}b"), "A long one", 5);
         }
-        let told = home.run(&["sessions", "--all"]);
-        let widest = told.lines().map(|line| line.chars().count()).max().unwrap();
-        assert!(widest <= 80, "{widest}: {told}");
+        let printed = home.run(&["sessions", "--all"]);
+        let widest = printed.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= 80, "{widest}: {printed}");
         for id in &like {
-            assert!(told.contains(id), "{told}");
+            assert!(printed.contains(id), "{printed}");
         }
     }
 }
 
 #[test]
-fn an_id_that_no_session_has_is_told_as_one_however_long_it_is() {
+fn an_unknown_id_is_reported_as_an_id_whatever_its_length() {
     let home = home();
     for (id, session) in [
-        ("zz", "a session whose id begins with `zz`"),
-        ("zz99", "a session whose id begins with `zz99`"),
-        ("codex:zzz", "a session of Codex whose id begins with `zzz`"),
+        ("zz", "session with id `zz`"),
+        ("zz99", "session with id `zz99`"),
+        ("codex:zzz", "session of Codex with id `zzz`"),
     ] {
         for args in [["inspect", id].as_slice(), &["--json", "inspect", id]] {
-            let told = home.run(args);
-            let expected = format!("error: there is neither a file `{id}` nor {session}\n");
-            assert!(told.starts_with("exit: 2") && told.contains(&expected), "{args:?}: {told}");
+            let printed = home.run(args);
+            let expected = format!("error: no file `{id}` and no {session}\n");
+            assert!(printed.starts_with("exit: 2") && printed.contains(&expected), "{args:?}: {printed}");
         }
     }
     // A short one that there is will do as well.
     assert!(home.run(&["fork", "5d0"]).starts_with("exit: 0"));
     // A path is none.
-    let told = home.run(&["inspect", "zz/zz.jsonl"]);
-    assert!(told.contains("cannot open `zz/zz.jsonl`: no such file or directory"), "{told}");
-    let told = home.run(&["chat", "--session", "claude-code:zzz", "--model", "anthropic/claude-x"]);
+    let printed = home.run(&["inspect", "zz/zz.jsonl"]);
+    assert!(printed.contains("cannot open `zz/zz.jsonl`: no such file or directory"), "{printed}");
+    let printed = home.run(&["chat", "--session", "claude-code:zzz", "--model", "anthropic/claude-x"]);
     assert!(
-        told.contains("there is no session of Claude Code whose id begins with `zzz`")
-            && told.contains("hint: `plimsoll sessions --tool claude-code --all` lists them"),
-        "{told}"
+        printed.contains("no session of Claude Code with id `zzz`")
+            && printed.contains("hint: list its sessions with `plimsoll sessions --tool claude-code --all`"),
+        "{printed}"
     );
 }
 
 #[test]
-fn an_id_as_it_is_listed_can_be_given_back() {
+fn a_listed_id_can_be_used_as_an_argument() {
     let home = home();
-    let told = home.run(&["sessions", "--all"]);
+    let printed = home.run(&["sessions", "--all"]);
     let ids: Vec<&str> =
-        told.lines().skip(3).filter_map(|line| line.split_whitespace().next()).take(5).collect();
+        printed.lines().skip(3).filter_map(|line| line.split_whitespace().next()).take(5).collect();
     for id in &ids {
-        let told = home.run(&["fork", id]);
-        assert!(told.starts_with("exit: 0"), "{id}: {told}");
+        let printed = home.run(&["fork", id]);
+        assert!(printed.starts_with("exit: 0"), "{id}: {printed}");
     }
     assert_eq!(ids, ["019e06e6-0c4f", "5d0c31aa", "019e06e6-0c4e", "ffae836b", "ses_5c1000000001"]);
 }
 
 #[test]
-fn recorded_usage_counts_with_what_was_written_to_the_cache() {
+fn recorded_usage_includes_cache_writes() {
     let home = Home::new();
     home.pi("ffae836b-9420", "Read it all", 1);
     let file = ".pi/agent/sessions/--project--/2026_ffae836b-9420.jsonl";

@@ -12,7 +12,7 @@ use crate::support::{Home, chat, export, now};
 const DATABASE: &str = ".local/share/plimsoll/plimsoll.db";
 const SESSION: &str = "ses_5c1000000001ABCDEFGHIJKLMN";
 
-/// What differs from run to run: names that were drawn, and the time.
+/// Filters for values that differ from run to run: random ids and times.
 macro_rules! assert_page {
     ($page:expr) => {
         with_settings!({ filters => [
@@ -35,7 +35,7 @@ fn home() -> Home {
     home.with("project/session.json", &export)
 }
 
-/// The same, stored.
+/// Like above, stored.
 fn stored() -> Home {
     let home = home();
     assert!(home.run(&["sessions", "import", "session.json"]).starts_with("exit: 0"));
@@ -48,7 +48,7 @@ fn newest_receipt(home: &Home) -> String {
     receipts.as_array().unwrap().last().unwrap()["id"].as_str().unwrap().to_owned()
 }
 
-/// A stored session with an output that was spilled; gives its handle.
+/// Stores a session with a spilled output; returns its handle.
 fn spilled(home: &Home, at: Millis) -> String {
     let output: String = (1..=5_000).map(|n| format!("line {n}\n")).collect();
     let (session, part) = (SESSION.into(), "prt_fixed000000200CDEFGHIJKLMN".into());
@@ -83,12 +83,11 @@ fn a_session_is_stored_listed_shown_and_in_place_of_a_file() {
     };
     assert_eq!(inspected("ses_5c"), inspected("session.json"), "but for where it comes from");
     let database = home.path.join(DATABASE);
-    let told = home.run(&["fork", database.to_str().unwrap()]);
-    assert!(told.contains("Next 0") && told.contains("took the newest of 1 session"), "{told}");
+    let printed = home.run(&["fork", database.to_str().unwrap()]);
+    assert!(printed.contains("Next 0") && printed.contains("using the newest of 1 session"), "{printed}");
 }
 
-/// The same content, of the same weight. What was recorded before a reduction is not believed once it was undone, and
-/// what is hidden is then an estimate.
+/// Asserts equal content and size. Usage recorded before an undone reduction is stale, so hidden tokens are estimated.
 fn assert_same_window(now: &Value, before: &Value) {
     assert_eq!((&now["messages"], &now["pivot"]), (&before["messages"], &before["pivot"]));
     let [now, before] = [now, before].map(|window| window["tokens"].as_u64().unwrap());
@@ -96,14 +95,14 @@ fn assert_same_window(now: &Value, before: &Value) {
 }
 
 #[test]
-fn a_prune_is_applied_told_undone_and_told_again() {
+fn a_prune_is_applied_shown_undone_and_shown_again() {
     let home = stored();
     let before = home.json(&["window", "ses_5c", "--json"]);
     assert_page!(home.page(&["prune --apply ses_5c", "prune --apply ses_5c", "receipts"]));
     let after = home.json(&["window", "ses_5c", "--json"]);
     assert!(after["tokens"].as_u64().unwrap() + 39_000 < before["tokens"].as_u64().unwrap());
     let receipt = newest_receipt(&home);
-    // A receipt stands for what left the window by it.
+    // A receipt is a handle for the content that left the window by it.
     let recalled = home.run(&["recall", &receipt]);
     let handles: Vec<&str> = recalled.lines().filter(|line| line.starts_with("prt_")).collect();
     assert!(handles.len() == 5 && recalled.contains("has 5 handles"), "{recalled}");
@@ -127,17 +126,20 @@ fn a_summary_without_a_model_is_applied_recalled_and_undone() {
     assert_page!(home.page(&[
         "compact --offline --apply ses_5c --context 100000",
         "recall --session ses_5c --grep ^output",
-        "recall --grep UNUSED --ignore-case --context-lines 1 --most 600",
+        "recall --grep UNUSED --ignore-case --context-lines 1 --max-bytes 600",
         "recall --session ses_5c --grep nowhere",
     ]));
     assert!(home.run(&["window", "ses_5c"]).contains("(This summary was made without a model"));
     let receipts = home.json(&["receipts", "ses_5c", "--json"]);
     let handle = receipts[0]["handles"][0].as_str().unwrap();
-    let told = home.run(&["recall", handle, "--most", "100000"]);
-    assert!(told.contains("Fix the build. Never touch the tests.") && told.contains("output 0\n"), "{told}");
+    let printed = home.run(&["recall", handle, "--max-bytes", "100000"]);
+    assert!(
+        printed.contains("Fix the build. Never touch the tests.") && printed.contains("output 0\n"),
+        "{printed}"
+    );
     for receipt in receipts.as_array().unwrap().iter().rev() {
-        let told = home.run(&["undo", receipt["id"].as_str().unwrap()]);
-        assert!(told.contains("undone: "), "{told}");
+        let printed = home.run(&["undo", receipt["id"].as_str().unwrap()]);
+        assert!(printed.contains("undone: "), "{printed}");
     }
     assert_same_window(&home.json(&["window", "ses_5c", "--json"]), &before);
     assert!(!home.run(&["inspect", "ses_5c"]).contains("compacted once before"));
@@ -169,12 +171,15 @@ fn a_pin_stays_in_view_through_a_compaction_and_can_be_unpinned() {
     assert!(home.run(&["unpin", &receipt]).starts_with("exit: 0"));
     assert_eq!(home.json(&["pins", "ses_5c", "--json"])["pins"].as_array().unwrap().len(), 1);
     let giant = "x ".repeat(40_000);
-    let told = home.run(&["pin", "ses_5c", &giant]);
-    assert!(told.starts_with("exit: 1") && told.contains("over the budget of 4,000 tokens"), "{told}");
+    let printed = home.run(&["pin", "ses_5c", &giant]);
+    assert!(
+        printed.starts_with("exit: 1") && printed.contains("over the budget of 4,000 tokens"),
+        "{printed}"
+    );
 }
 
 #[test]
-fn applying_is_for_stored_sessions_alone() {
+fn apply_works_on_stored_sessions_only() {
     assert_page!(stored().page(&[
         "prune --apply session.json",
         "compact --offline --apply -",
@@ -186,23 +191,23 @@ fn applying_is_for_stored_sessions_alone() {
 }
 
 #[test]
-fn what_left_the_window_is_recalled_whole_by_lines_and_by_pattern() {
+fn content_outside_the_window_is_recalled_in_full_by_lines_and_by_pattern() {
     let home = stored();
     let spill = spilled(&home, now());
     let part = "prt_fixed000000300CDEFGHIJKLMN";
     let page = home.page(&[
         &format!("recall {part} --lines 1-2"),
-        &format!("recall {part} --grep warn --context-lines 1 --most 40"),
-        &format!("recall {part} --grep WARN --literal"),
+        &format!("recall {part} --grep warn --context-lines 1 --max-bytes 40"),
+        &format!("recall {part} --grep WARN --fixed-strings"),
         &format!("recall {part} --lines 9-12"),
         "recall msg_fixed0000020ABCDEFGHIJKLMN",
         &format!("recall {spill} --lines 4999-"),
         &format!("recall {spill} --grep ^line.12.$"),
-        &format!("recall {spill} --most 20"),
+        &format!("recall {spill} --max-bytes 20"),
         "recall --session ses_5c --grep 4321",
     ]);
     assert_page!(page.replace(&spill, "[SPILL]"));
-    let whole = home.command(&["recall", &spill, "--most", "1000000"], &[]).output().unwrap();
+    let whole = home.command(&["recall", &spill, "--max-bytes", "1000000"], &[]).output().unwrap();
     let all: String = (1..=5_000).map(|n| format!("line {n}\n")).collect();
     assert_eq!(String::from_utf8(whole.stdout).unwrap(), all);
     let found = home.json(&["recall", part, "--grep", "unused", "--json"]);
@@ -214,20 +219,20 @@ fn what_left_the_window_is_recalled_whole_by_lines_and_by_pattern() {
 }
 
 #[test]
-fn spills_that_are_gone_say_so_and_what_is_left() {
+fn expired_spills_are_reported_with_what_is_left() {
     let home = stored().with(".config/plimsoll/config.toml", "[spills]\nage = \"7d\"\n");
     let old = spilled(&home, Millis(1_777_713_516_730));
-    let told = home.page(&["sessions show --messages 0", "sessions gc", "sessions show --messages 0"]);
+    let printed = home.page(&["sessions show --messages 0", "sessions gc", "sessions show --messages 0"]);
     let expired = home.run(&["recall", &old]).replace(&old, "[SPILL]");
     let (expired, _) = expired.split_once("\nline 2\n").unwrap();
     with_settings!({ filters => [(r"expired at 20\d\d-\d\d-\d\d \d\d:\d\d UTC", "expired at [TIME]")] }, {
         assert_snapshot!(expired);
     });
-    assert_page!(told.replace(&old, "[SPILL]"));
+    assert_page!(printed.replace(&old, "[SPILL]"));
     let fresh = spilled(&home, now());
     std::fs::remove_dir_all(home.path.join(".local/share/plimsoll/spill")).unwrap();
-    let told = home.page(&[&format!("recall {fresh}"), "sessions check"]);
-    assert_page!(told.replace(&fresh, "[SPILL]"));
+    let printed = home.page(&[&format!("recall {fresh}"), "sessions check"]);
+    assert_page!(printed.replace(&fresh, "[SPILL]"));
 }
 
 #[test]
@@ -248,7 +253,7 @@ fn retention_can_be_configured() {
 }
 
 #[test]
-fn a_handle_is_looked_for_in_one_session_or_in_all_and_its_beginning_will_do() {
+fn a_handle_or_its_prefix_is_found_in_one_session_or_in_all() {
     let home = stored();
     let spill = spilled(&home, now());
     let other = plimsoll_store::NewSession::new("ses_6d0000000001ABCDEFGHIJKLMN".into());
@@ -281,7 +286,7 @@ fn raw_content_comes_byte_for_byte() {
 }
 
 #[test]
-fn an_export_comes_back_as_it_was() {
+fn an_export_round_trips() {
     let home = stored();
     let original = export(&home.project);
     assert_eq!(home.json(&["sessions", "export", "ses_5c"]), original);
@@ -303,8 +308,8 @@ fn an_export_comes_back_as_it_was() {
 #[test]
 fn the_same_session_again_gets_new_ids_and_the_same_window() {
     let home = stored();
-    let told = home.run(&["sessions", "import", "session.json", "--again", "--json"]);
-    assert!(told.starts_with("exit: 0"), "{told}");
+    let printed = home.run(&["sessions", "import", "session.json", "--duplicate", "--json"]);
+    assert!(printed.starts_with("exit: 0"), "{printed}");
     let rows = home.json(&["sessions", "--json"]);
     let ids: Vec<&str> = rows.as_array().unwrap().iter().map(|row| row["id"].as_str().unwrap()).collect();
     assert!(ids.len() == 2 && ids[0] != ids[1] && ids.contains(&SESSION), "{ids:?}");
@@ -320,7 +325,7 @@ fn the_same_session_again_gets_new_ids_and_the_same_window() {
 }
 
 #[test]
-fn sessions_of_other_tools_are_stored_by_their_ids_and_the_stored_one_is_taken() {
+fn sessions_of_other_tools_are_imported_by_id_and_the_stored_copy_is_preferred() {
     let home = Home::new();
     home.codex("019e06e6-0c4e-72d2-a0ab", &home.project, "Fix the build", 3);
     home.claude("5d0c31aa-1111-2222-3333", "Why is it slow?", 2);
@@ -344,10 +349,10 @@ fn chats_without_ids_are_known_by_their_content_and_handles_do_not_clash() {
         .map(|file| home.json(&["sessions", "import", file, "--json"])[0]["id"].as_str().unwrap().to_owned())
         .collect();
     assert_ne!(ids[0], ids[1]);
-    let told = home.run(&["sessions", "import", "one.json"]);
+    let printed = home.run(&["sessions", "import", "one.json"]);
     assert!(
-        told.starts_with("exit: 0") && told.contains(&format!("is stored already, as `{}`", ids[0])),
-        "{told}"
+        printed.starts_with("exit: 0") && printed.contains(&format!("is already stored as `{}`", ids[0])),
+        "{printed}"
     );
     let parts = |id: &str| {
         let messages = home.json(&["sessions", "show", id, "--messages", "100", "--json"])["newest"].clone();
@@ -381,16 +386,16 @@ fn sub_agents_become_tasks_and_go_with_their_session() {
     let shown = home.json(&["sessions", "show", "5d0c", "--json"]);
     assert_eq!((&shown["tasks"], &shown["directory"]), (&json!([id]), &"/home/ada/place".into()));
     assert!(home.run(&["window", id]).contains("You are the helper"));
-    // Sub-agents are found by their ids alone.
+    // Sub-agents are found only by their ids.
     assert_eq!(home.json(&["sessions", "--all", "--json"]).as_array().unwrap().len(), 1);
-    let told = home.run(&["sessions", "export", "5d0c"]);
-    assert!(told.contains("lost: 1 task\n"), "{told}");
+    let printed = home.run(&["sessions", "export", "5d0c"]);
+    assert!(printed.contains("lost: 1 task\n"), "{printed}");
     assert_page!(home.page(&["sessions rm 5d0c", "sessions --all --tool plimsoll"]));
-    assert!(home.run(&["sessions", "show", id]).contains("no stored session has an id that begins with"));
+    assert!(home.run(&["sessions", "show", id]).contains("no stored session with id"));
 }
 
 #[test]
-fn calls_without_an_answer_are_marked_unless_the_file_may_go_on() {
+fn calls_without_a_result_are_marked_unless_the_file_may_grow() {
     let call = json!({ "id": "call_1", "type": "function", "function": { "name": "ls", "arguments": "{}" } });
     let mut chat = vec![
         json!({ "role": "user", "content": "Look" }),
@@ -398,22 +403,22 @@ fn calls_without_an_answer_are_marked_unless_the_file_may_go_on() {
     ];
     let text = |chat: &[Value]| Value::from(chat.to_vec()).to_string();
     let home = Home::new().with("project/open.json", &text(&chat));
-    let told = home.run(&["sessions", "import", "open.json"]);
-    assert!(told.contains("2 messages; its last message is unfinished, the next import goes on"), "{told}");
+    let printed = home.run(&["sessions", "import", "open.json"]);
+    assert!(printed.contains("2 messages; its last message is incomplete, and the next import"), "{printed}");
     let checked = home.run(&["sessions", "check"]);
     assert!(checked.contains("no problems in 1 session, 2 messages, 2 parts"), "{checked}");
     chat.push(json!({ "role": "user", "content": "Never mind" }));
     home.write("project/left.json", &text(&chat));
-    let told = home.run(&["sessions", "import", "left.json"]);
-    assert!(told.contains("3 messages; 1 call without an answer"), "{told}");
+    let printed = home.run(&["sessions", "import", "left.json"]);
+    assert!(printed.contains("3 messages; 1 call without an answer"), "{printed}");
     let id = home.json(&["sessions", "import", "left.json", "--json"])[0]["id"].as_str().unwrap().to_owned();
-    let told = home.run(&["window", &id]);
-    assert!(told.contains("[error] ls\nInterrupted: "), "{told}");
+    let printed = home.run(&["window", &id]);
+    assert!(printed.contains("[error] ls\nInterrupted: "), "{printed}");
     assert!(home.run(&["sessions", "check"]).contains("no problems in 2 sessions"));
 }
 
 #[test]
-fn a_stored_copy_is_brought_up_to_date_and_told_how() {
+fn an_outdated_stored_copy_is_reported_and_updated() {
     let home = Home::new();
     let lines = |words: &[&str]| -> String {
         let lines = words.iter().enumerate().map(|(place, words)| {
@@ -429,20 +434,21 @@ fn a_stored_copy_is_brought_up_to_date_and_told_how() {
         home.write("project/claude.jsonl", &lines(words));
         home.page(&["sessions import claude.jsonl"])
     };
-    let mut told = [&["One"][..], &["One"], &["One", "Two", "Three"], &["One", "Four"]].map(import).to_vec();
-    told.push(home.page(&["sessions import claude.jsonl --json"]));
+    let mut printed =
+        [&["One"][..], &["One"], &["One", "Two", "Three"], &["One", "Four"]].map(import).to_vec();
+    printed.push(home.page(&["sessions import claude.jsonl --json"]));
     let archive = home.archive();
     let (session, now) = ("5d0c31aa-1111-2222-3333".into(), now());
     let here = plimsoll::Message::user("msg_own".into(), "prt_own".into(), "Go on here");
     archive.store().append(&Claim { session, epoch: Epoch(1) }, vec![here], now).unwrap();
-    told.push(import(&["One", "Two", "Three", "Five"]));
+    printed.push(import(&["One", "Two", "Three", "Five"]));
     with_settings!({ filters => [(r"ses_[0-9a-f]{12}[0-9A-Za-z]{14}", "[NEW]")] }, {
-        assert_snapshot!(told.join("\n"));
+        assert_snapshot!(printed.join("\n"));
     });
 }
 
 #[test]
-fn reading_makes_no_database_and_says_how_to_make_one() {
+fn reading_creates_no_database_and_suggests_how_to_create_one() {
     let home = home();
     let before = home.files();
     assert_page!(home.page(&[
@@ -470,8 +476,8 @@ fn reading_makes_no_database_and_says_how_to_make_one() {
 }
 
 #[test]
-fn databases_that_cannot_be_used_are_left_alone() {
-    let home = stored().with("project/broken.db", "this is no database, whatever its name says");
+fn databases_that_cannot_be_used_are_not_changed() {
+    let home = stored().with("project/broken.db", "this is not a database, whatever its name says");
     let newer = home.project.join("newer.db");
     std::fs::create_dir(home.project.join("folder.db")).unwrap();
     let database = rusqlite::Connection::open(&newer).unwrap();
@@ -497,7 +503,7 @@ fn databases_that_cannot_be_used_are_left_alone() {
 }
 
 #[test]
-fn asking_wrongly_says_what_would_be_right() {
+fn usage_errors_about_stored_sessions_suggest_a_correction() {
     assert_page!(stored().page(&[
         "sessions show ses_5c1000000001ABCDEFGHIJKLMX",
         "sessions show other",
@@ -529,7 +535,7 @@ fn a_stored_session_is_found_from_a_folder_inside_its_project() {
         let folder = home.path.join(folder);
         std::fs::create_dir_all(&folder).unwrap();
         let mut command = home.command(args, &[]);
-        home.told(&command.current_dir(folder).stdin(std::process::Stdio::null()).output().unwrap())
+        home.output_text(&command.current_dir(folder).stdin(std::process::Stdio::null()).output().unwrap())
     };
     for args in [
         ["receipts"].as_slice(),
@@ -539,37 +545,37 @@ fn a_stored_session_is_found_from_a_folder_inside_its_project() {
         &["revert", "--plan"],
         &["prune", "--apply"],
     ] {
-        let told = run("project/src/deep", args);
-        assert!(!told.contains("exit: 2") && !told.contains("ses_6d"), "{args:?}: {told}");
+        let printed = run("project/src/deep", args);
+        assert!(!printed.contains("exit: 2") && !printed.contains("ses_6d"), "{args:?}: {printed}");
         // What is stored for the home is not a project that everything below it belongs to.
-        let told = run("elsewhere", args);
+        let printed = run("elsewhere", args);
         assert!(
-            told.starts_with("exit: 2") && told.contains("no session of `~/elsewhere` is stored"),
-            "{args:?}: {told}"
+            printed.starts_with("exit: 2") && printed.contains("no stored session for `~/elsewhere`"),
+            "{args:?}: {printed}"
         );
     }
-    let told = run("project/src/deep", &["run", "--continue", "Go on"]);
+    let printed = run("project/src/deep", &["run", "--continue", "Go on"]);
     assert!(
-        told.contains("the session was in `~/project` so far; it goes on in this directory")
-            && told.contains("no model is set"),
-        "{told}"
+        printed.contains("the session was started in `~/project` and continues in this directory")
+            && printed.contains("no model is set"),
+        "{printed}"
     );
 }
 
 #[test]
-fn sessions_with_the_same_beginning_are_told_apart() {
+fn sessions_with_the_same_prefix_are_distinguished() {
     let home = stored();
     let text = std::fs::read_to_string(home.project.join("session.json")).unwrap();
     let other = text.replace("ses_5c1000000001", "ses_5c1000000002").replace("_fixed", "_other");
     home.write("project/other.json", &other.replace("Fix the build", "Something else"));
     assert!(home.run(&["sessions", "import", "other.json"]).starts_with("exit: 0"));
     assert_page!(home.page(&["sessions show ses_5c", "window ses_5c", "prune --apply ses_5c"]));
-    let told = home.run(&["sessions", "rm", "ses_5c1000000001", "ses_5c1000000002"]);
-    assert!(told.starts_with("exit: 0") && told.matches("removed `ses_5c").count() == 2, "{told}");
+    let printed = home.run(&["sessions", "rm", "ses_5c1000000001", "ses_5c1000000002"]);
+    assert!(printed.starts_with("exit: 0") && printed.matches("removed `ses_5c").count() == 2, "{printed}");
 }
 
 #[test]
-fn a_session_that_somebody_runs_is_left_alone_and_forks_are_shown() {
+fn a_running_session_is_not_changed_and_forks_are_shown() {
     let home = stored();
     let archive = home.archive();
     let (session, start) = (SESSION.into(), Millis(1_777_713_600_000));
@@ -586,28 +592,26 @@ fn a_session_that_somebody_runs_is_left_alone_and_forks_are_shown() {
     let before = home.json(&["window", "ses_5c1000000009", "--json"]);
     let refused = home.run(&["sessions", "rm", "ses_5c1000000001"]);
     assert!(refused.contains("is being run by `somebody`"), "{refused}");
-    assert!(refused.contains("hint: `--force` removes it all the same"), "{refused}");
+    assert!(refused.contains("hint: pass `--force` to remove it anyway"), "{refused}");
     let forced = home.run(&["sessions", "rm", "--force", "ses_5c1000000001"]);
     assert!(forced.starts_with("exit: 0"), "{forced}");
-    assert!(
-        forced.contains("note: `ses_5c1000000001ABCDEFGHIJKLMN` was being run by `somebody`"),
-        "{forced}"
-    );
+    assert!(forced.contains("note: took over `ses_5c1000000001ABCDEFGHIJKLMN` from `somebody`"), "{forced}");
     archive.store().release(&lease).unwrap();
     assert_eq!(home.json(&["window", "ses_5c1000000009", "--json"]), before);
-    let told = home.run(&["sessions", "import", "session.json"]);
+    let printed = home.run(&["sessions", "import", "session.json"]);
     assert!(
-        told.starts_with("exit: 1") && told.contains("was removed, and a session that was forked"),
-        "{told}"
+        printed.starts_with("exit: 1") && printed.contains("was removed, and a session that was forked"),
+        "{printed}"
     );
-    assert!(home.run(&["sessions", "import", "session.json", "--again"]).starts_with("exit: 0"));
+    assert!(home.run(&["sessions", "import", "session.json", "--duplicate"]).starts_with("exit: 0"));
 }
 
 #[test]
 fn the_place_of_the_database_is_configured_as_all_else() {
     let home = home().with("project/plimsoll.toml", "store = \"data/own.db\"\ndurability = \"power\"\n");
     home.write(".config/plimsoll/config.toml", "store = \"~/mine/own.db\"\n");
-    let row = |told: &str, name: &str| told.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
+    let row =
+        |printed: &str, name: &str| printed.lines().find(|line| line.starts_with(name)).unwrap().to_owned();
     let shown = home.run(&["config"]);
     assert!(row(&shown, "store").contains("~/mine/own.db"), "{shown}");
     assert!(row(&shown, "durability").contains("process"), "{shown}");
@@ -638,20 +642,18 @@ fn the_place_of_the_database_is_configured_as_all_else() {
         "[spills]\nmostBytes = -1",
         "[spills]\nkeeep = true",
     ];
-    let told = wrong.map(|text| {
+    let printed = wrong.map(|text| {
         home.write("project/wrong.toml", text);
         home.run(&["config", "check", "wrong.toml"])
     });
-    assert_page!(told.join("\n"));
+    assert_page!(printed.join("\n"));
     home.write("project/policy.json", "{ \"preset\": \"openfork\", \"store\": \"x.db\" }");
-    assert!(
-        home.run(&["config", "--policy", "policy.json"]).contains("a policy says nothing about the store")
-    );
+    assert!(home.run(&["config", "--policy", "policy.json"]).contains("which belongs to the store"));
 }
 
 #[cfg(unix)]
 #[test]
-fn nobody_else_can_look_into_the_database() {
+fn only_the_user_can_read_the_database() {
     use std::os::unix::fs::PermissionsExt;
     let home = stored();
     let mode = |path: &str| std::fs::metadata(home.path.join(path)).unwrap().permissions().mode() & 0o777;
@@ -663,14 +665,18 @@ fn several_files_are_stored_and_a_bad_one_does_not_cost_the_others() {
     let home = home().with("project/chat.json", &chat(1)).with("project/bad.json", "{}");
     let output =
         home.command(&["sessions", "import", "bad.json", "session.json", "chat.json"], &[]).output().unwrap();
-    let told = home.told(&output);
-    assert!(told.starts_with("exit: 3") && told.contains("error: cannot read `bad.json`"), "{told}");
+    let printed = home.output_text(&output);
+    assert!(printed.starts_with("exit: 3") && printed.contains("error: cannot read `bad.json`"), "{printed}");
     let ids = String::from_utf8(output.stdout).unwrap();
     assert_eq!(ids.lines().count(), 2);
     assert_eq!(ids.lines().next(), Some(SESSION));
     let mut command = assert_cmd::Command::from_std(home.command(&["sessions", "import", "-"], &[]));
     let piped = command.write_stdin(chat(2)).output().unwrap();
-    assert!(home.told(&piped).contains("stored standard input: 9 messages"), "{}", home.told(&piped));
+    assert!(
+        home.output_text(&piped).contains("stored standard input: 9 messages"),
+        "{}",
+        home.output_text(&piped)
+    );
 }
 
 #[test]
@@ -690,8 +696,8 @@ fn p13_a_purge_shows_first_destroys_with_yes_and_leaves_a_receipt() {
     assert!(home.run(&["recall", part]).contains("unused"), "nothing was destroyed by looking");
     let done = home.json(&["sessions", "purge", "ses_5c", "--match", "unused|line 4321", "--yes", "--json"]);
     assert_eq!(done["receipt"]["plan"]["spills"], json!([spill]));
-    let told = home.run(&["recall", part]);
-    assert!(told.contains("[purged]") && !told.contains("unused"), "{told}");
+    let printed = home.run(&["recall", part]);
+    assert!(printed.contains("[purged]") && !printed.contains("unused"), "{printed}");
     let receipt = done["receipt"]["id"].as_str().unwrap();
     assert!(home.run(&["undo", receipt]).contains("cannot be undone"));
     let found = |needle: &str| {
@@ -720,12 +726,12 @@ fn whatever_weighs_a_session_stores_the_count_of_every_text_and_the_next_command
         assert!(home.run(&["sessions", "import", "session.json"]).starts_with("exit: 0"));
         assert_eq!(home.stored_counts(), [None; 8]);
         let run = || {
-            let mut told = home.json(command);
+            let mut printed = home.json(command);
             // Drawn at random for each summary.
-            if let Some(plan) = told.get_mut("plan").and_then(Value::as_object_mut) {
+            if let Some(plan) = printed.get_mut("plan").and_then(Value::as_object_mut) {
                 plan.shift_remove("marker");
             }
-            told
+            printed
         };
         let first = run();
         let counts = home.stored_counts();
@@ -737,7 +743,7 @@ fn whatever_weighs_a_session_stores_the_count_of_every_text_and_the_next_command
     }
 }
 
-/// What was written is looked at before all of it is read, so that the process still lives.
+/// Checks the output before all of it is read, so that the process is still running.
 #[cfg(target_os = "linux")]
 #[test]
 fn an_export_holds_little_of_a_large_session() {

@@ -30,9 +30,9 @@ fn a_model_summarises_a_stored_session_and_it_can_be_undone() {
     let ((home, id), server) = (stored(), ModelServer::start().unwrap());
     let before = window(&home, &id);
     server.push(Reply::new().text("## Goal\nThe build was read through; never touch the tests."));
-    let told = run(&home, &server, &["compact", "--model", MODEL, "--apply", "--session", &id, "--json"]);
-    assert!(told.starts_with("exit: 0"), "{told}");
-    let json = told.lines().find(|line| line.starts_with('{')).unwrap();
+    let printed = run(&home, &server, &["compact", "--model", MODEL, "--apply", "--session", &id, "--json"]);
+    assert!(printed.starts_with("exit: 0"), "{printed}");
+    let json = printed.lines().find(|line| line.starts_with('{')).unwrap();
     let receipt: Value = serde_json::from_str::<Value>(json).unwrap()["receipts"][0].clone();
     assert_eq!(receipt["plan"]["made"], "byModel");
     // The request: the model, no tools, the history to be summarised.
@@ -55,39 +55,39 @@ fn any_compatible_endpoint_will_do_and_a_file_is_only_read() {
     let ((home, _), server) = (stored(), ModelServer::start().unwrap());
     server.push(Reply::new().text("## Goal\nSummarised elsewhere."));
     let url = format!("{}/v1", server.url());
-    let told = home.run_with(
+    let printed = home.run_with(
         &["compact", "-m", "openai-chat/local-model", "s.json"],
         &[("OPENAI_BASE_URL", &url), ("OPENAI_API_KEY", "none")],
     );
-    assert!(told.starts_with("exit: 0") && told.contains("Summarised elsewhere."), "{told}");
+    assert!(printed.starts_with("exit: 0") && printed.contains("Summarised elsewhere."), "{printed}");
     assert_eq!(server.requests()[0].body["model"], "local-model");
 }
 
 #[test]
-fn where_the_summariser_fails_the_session_stays_as_it_was() {
+fn if_the_summariser_fails_the_session_is_unchanged() {
     let ((home, id), server) = (stored(), ModelServer::start().unwrap());
     let before = window(&home, &id);
     let apply = |more: &[&str]| {
         let args = [&["compact", "--apply", "--session", &id], more].concat();
-        let told = run(&home, &server, &args);
-        assert_eq!(window(&home, &id), before, "{told}");
-        told
+        let printed = run(&home, &server, &args);
+        assert_eq!(window(&home, &id), before, "{printed}");
+        printed
     };
     server.push(Reply::failing(Fault::status(400)));
     let refused = apply(&["--model", MODEL]);
     assert!(refused.starts_with("exit: 3") && refused.contains("nothing was changed"), "{refused}");
     assert!(!refused.contains(KEY), "{refused}");
-    for (command, told) in [
-        ("exit 7", "it ended with exit status: 7"),
+    for (command, printed) in [
+        ("exit 7", "it failed with exit status: 7"),
         ("echo no quota >&2; exit 1", "no quota"),
         ("true", "the summary was empty"),
         ("cat; cat /dev/zero | tr '\\0' x | head -c 2000000", "is not smaller than"),
-        ("no-such-command-here", "it ended with exit status: 127"),
+        ("no-such-command-here", "it failed with exit status: 127"),
     ] {
         let failed = apply(&["--command", command]);
-        assert!(failed.starts_with("exit: 3") && failed.contains(told), "{command}: {failed}");
+        assert!(failed.starts_with("exit: 3") && failed.contains(printed), "{command}: {failed}");
     }
-    for (flags, told) in [
+    for (flags, printed) in [
         (vec![], "`--apply` needs a summary"),
         (vec!["--edit"], "required arguments"),
         (vec!["--model", "nowhere/at-all"], "nowhere"),
@@ -95,7 +95,7 @@ fn where_the_summariser_fails_the_session_stays_as_it_was() {
         (vec!["--model", MODEL, "--command", "x"], "cannot be used with"),
     ] {
         let wrong = apply(&flags);
-        assert!(wrong.starts_with("exit: 2") && wrong.contains(told), "{flags:?}: {wrong}");
+        assert!(wrong.starts_with("exit: 2") && wrong.contains(printed), "{flags:?}: {wrong}");
     }
 }
 
@@ -103,18 +103,18 @@ fn where_the_summariser_fails_the_session_stays_as_it_was() {
 fn a_command_reads_the_request_and_prints_the_summary() {
     let (home, id) = stored();
     let command = "tee request.txt | grep -c 'Never touch the tests' | sed 's/.*/# A summary by a command./'";
-    let told = home.run(&["compact", "--apply", "--session", &id, "--command", command]);
-    assert!(told.starts_with("exit: 0"), "{told}");
+    let printed = home.run(&["compact", "--apply", "--session", &id, "--command", command]);
+    assert!(printed.starts_with("exit: 0"), "{printed}");
     assert!(window(&home, &id).contains("A summary by a command."));
     let request = std::fs::read_to_string(home.project.join("request.txt")).unwrap();
     assert!(request.contains("Never touch the tests") && request.len() > 1_000);
     // One that answers without reading is as good.
-    let told = home.run(&["compact", "s.json", "--command", "echo '## Goal'; echo 'Not read.'"]);
-    assert!(told.starts_with("exit: 0") && told.contains("Not read."), "{told}");
+    let printed = home.run(&["compact", "s.json", "--command", "echo '## Goal'; echo 'Not read.'"]);
+    assert!(printed.starts_with("exit: 0") && printed.contains("Not read."), "{printed}");
 }
 
 #[test]
-fn a_summary_is_edited_before_it_is_taken() {
+fn a_summary_is_edited_before_it_is_applied() {
     let (home, id) = stored();
     let before = window(&home, &id);
     let apply = |editor: &str| {
@@ -124,9 +124,9 @@ fn a_summary_is_edited_before_it_is_taken() {
         )
     };
     let emptied = apply("truncate -s 0");
-    assert!(emptied.starts_with("exit: 1") && emptied.contains("the summary was emptied"), "{emptied}");
+    assert!(emptied.starts_with("exit: 1") && emptied.contains("the summary is empty"), "{emptied}");
     let failed = apply("false");
-    assert!(failed.starts_with("exit: 3") && failed.contains("`false` ended with"), "{failed}");
+    assert!(failed.starts_with("exit: 3") && failed.contains("`false` failed with"), "{failed}");
     let none = home.run(&["compact", "--apply", "--session", &id, "--command", "echo x", "--edit"]);
     assert!(none.starts_with("exit: 2") && none.contains("VISUAL or EDITOR"), "{none}");
     assert_eq!(window(&home, &id), before);
@@ -140,9 +140,9 @@ fn a_summary_is_edited_before_it_is_taken() {
     );
 }
 
-/// Without a model, what is shown is what would be applied: both say no where the summary is no shorter.
+/// Without a model, the preview equals what would be applied: both fail if the summary is not shorter.
 #[test]
-fn an_offline_summary_is_shown_where_it_would_be_applied() {
+fn an_offline_summary_is_shown_if_it_would_be_applied() {
     let home = Home::new();
     let said = |role: &str, text: String| serde_json::json!({ "role": role, "content": text });
     let mut is_shown = Vec::new();
@@ -156,12 +156,12 @@ fn an_offline_summary_is_shown_where_it_would_be_applied() {
             said("user", "And now?".to_owned()),
         ];
         home.write("project/chat.json", &serde_json::json!({ "messages": chat }).to_string());
-        let told = home.run(&["sessions", "import", "chat.json"]);
-        let id = told.lines().nth(2).unwrap().to_owned();
+        let printed = home.run(&["sessions", "import", "chat.json"]);
+        let id = printed.lines().nth(2).unwrap().to_owned();
         let shown = home.run(&["compact", "--offline", &id]);
         let as_json = home.run(&["compact", "--offline", &id, "--json"]);
         let applied = home.run(&["compact", "--offline", "--apply", &id]);
-        let code = |told: &str| told.lines().next().unwrap().to_owned();
+        let code = |printed: &str| printed.lines().next().unwrap().to_owned();
         assert_eq!(code(&shown), code(&applied), "{words}: {shown}\n{applied}");
         assert_eq!(code(&as_json), code(&applied), "{words}: {as_json}\n{applied}");
         if code(&applied) == "exit: 0" {
@@ -175,7 +175,7 @@ fn an_offline_summary_is_shown_where_it_would_be_applied() {
 }
 
 #[test]
-fn a_missing_key_is_told_with_the_variable_that_holds_it() {
+fn a_missing_key_names_its_variable() {
     let (home, id) = stored();
     for (model, variable) in [
         (MODEL, "ANTHROPIC_API_KEY"),
@@ -185,10 +185,10 @@ fn a_missing_key_is_told_with_the_variable_that_holds_it() {
         for more in [None, Some("--apply")] {
             let args: Vec<&str> =
                 ["compact", "--model", model, "--session", &id].into_iter().chain(more).collect();
-            let told = home.run(&args);
+            let printed = home.run(&args);
             assert!(
-                told.starts_with("exit: 2") && told.contains(&format!("hint: set `{variable}`")),
-                "{told}"
+                printed.starts_with("exit: 2") && printed.contains(&format!("hint: set `{variable}`")),
+                "{printed}"
             );
         }
     }

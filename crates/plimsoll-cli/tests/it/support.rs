@@ -1,4 +1,4 @@
-//! Running the command as a person does: in a directory, with a home, and nothing else around it.
+//! Runs the command like a user: in a directory, with a home, and an otherwise empty environment.
 
 use std::path::{Path, PathBuf};
 use std::process::Output;
@@ -9,6 +9,11 @@ use plimsoll::{Millis, Policy, Tokens};
 use plimsoll_store::{Archive, Durability, Filter, PageRequest};
 use serde_json::{Value, json};
 use tempfile::TempDir;
+
+/// The sample session that is shipped with the project.
+pub(crate) fn sample() -> String {
+    std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/session.json")).unwrap()
+}
 
 /// A chat with a long tool output, written here.
 pub(crate) fn chat(outputs: usize) -> String {
@@ -100,35 +105,35 @@ impl Home {
         command
     }
 
-    /// Run the command, and all of what it says.
+    /// Runs the command and returns all of its output.
     pub(crate) fn run(&self, args: &[&str]) -> String {
         self.run_with(args, &[])
     }
 
-    /// Several commands, one after the other, as they would look on a page.
+    /// Runs several commands, and returns them with their output like in a terminal.
     pub(crate) fn page(&self, commands: &[&str]) -> String {
         let shown = commands.iter().map(|command| {
             let (variables, args): (Vec<&str>, Vec<&str>) =
                 command.split_whitespace().partition(|word| word.contains('='));
             let set: Vec<_> = variables.iter().filter_map(|word| word.split_once('=')).collect();
-            let told = self.run_with(&args, &set).replace("----- stdout -----\n", "");
-            let told = told.replace("----- stderr -----\n", "");
-            let (code, told) = told.split_once('\n').unwrap();
+            let printed = self.run_with(&args, &set).replace("----- stdout -----\n", "");
+            let printed = printed.replace("----- stderr -----\n", "");
+            let (code, printed) = printed.split_once('\n').unwrap();
             let code = if code == "exit: 0" { String::new() } else { format!("[{code}]\n") };
             let line = variables.into_iter().chain(["plimsoll"]).chain(args).collect::<Vec<_>>().join(" ");
-            format!("$ {line}\n{told}{code}")
+            format!("$ {line}\n{printed}{code}")
         });
         shown.collect::<Vec<_>>().join("\n")
     }
 
-    /// The same with an environment.
+    /// Runs the command with these variables.
     pub(crate) fn run_with(&self, args: &[&str], variables: &[(&str, &str)]) -> String {
         let output = self.command(args, variables).stdin(std::process::Stdio::null()).output().unwrap();
-        self.told(&output)
+        self.output_text(&output)
     }
 
-    /// What a command said, with places that are the same on every machine.
-    pub(crate) fn told(&self, output: &Output) -> String {
+    /// Formats the output of a command, with paths that are the same on every machine.
+    pub(crate) fn output_text(&self, output: &Output) -> String {
         let code = output.status.code().unwrap();
         let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
         let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
@@ -136,7 +141,7 @@ impl Home {
         all.replace(self.path.to_str().unwrap(), "[HOME]")
     }
 
-    /// Its database, as the command opens it.
+    /// Opens the database like the command does.
     pub(crate) fn archive(&self) -> Archive {
         let path = self.path.join(".local/share/plimsoll/plimsoll.db");
         Archive::open(path, &Policy::default(), Durability::Process).unwrap()
@@ -169,7 +174,7 @@ impl Home {
         found
     }
 
-    /// What the command prints on standard output, as JSON.
+    /// Parses the standard output of the command as JSON.
     pub(crate) fn json(&self, args: &[&str]) -> Value {
         let output = self.command(args, &[]).output().unwrap();
         assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));

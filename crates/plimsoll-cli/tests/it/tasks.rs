@@ -50,12 +50,12 @@ fn code(output: &Output) -> i32 {
 fn with_parent() -> Home {
     let home = Home::new();
     let path = home.write("session.json", &export(&home.project).to_string());
-    let told = home.run(&["sessions", "import", path.to_str().unwrap()]);
-    assert!(told.contains(PARENT), "{told}");
+    let printed = home.run(&["sessions", "import", path.to_str().unwrap()]);
+    assert!(printed.contains(PARENT), "{printed}");
     home
 }
 
-/// What a command says, with what differs from run to run replaced.
+/// Output of a command, with values that differ from run to run replaced.
 fn assert_page(name: &str, page: &str) {
     let filters = [
         (r"ses_5c1000000001ABCDEFGHIJKLMN", "ses_[PARENT]"),
@@ -102,7 +102,7 @@ fn has_task(request: &Captured, prompt: &str) -> bool {
 }
 
 #[test]
-fn r73_run_waits_for_its_tasks_tells_of_their_ends_and_lets_the_model_answer() {
+fn r73_run_waits_for_its_tasks_reports_their_ends_and_lets_the_model_answer() {
     let home = Home::new();
     let server = ModelServer::answering(|request| {
         let said = request.last_user_text();
@@ -122,9 +122,9 @@ fn r73_run_waits_for_its_tasks_tells_of_their_ends_and_lets_the_model_answer() {
     })
     .unwrap();
     let output = run(&home, &server, &["run", "--model", MODEL, "How deep is it?"]);
-    let told = stderr(&output);
-    assert_eq!((code(&output), stdout(&output).as_str()), (0, "Nine metres, says the task.\n"), "{told}");
-    assert_page("run", &told);
+    let printed = stderr(&output);
+    assert_eq!((code(&output), stdout(&output).as_str()), (0, "Nine metres, says the task.\n"), "{printed}");
+    assert_page("run", &printed);
     let task = only_task(&home);
     assert_eq!(
         (task["status"].as_str(), task["result"].as_str()),
@@ -155,7 +155,7 @@ fn a_fork_runs_on_an_imported_session_and_is_listed_shown_and_resumed() {
     );
     let request = server.last().unwrap();
     assert!(request.contains("Next 2") && has_task(&request, "What is missing?"), "{}", request.outline());
-    assert!(request.system.contains("change nothing"), "the agent is `explore`");
+    assert!(request.system.contains("without changing anything"), "the agent is `explore`");
     assert_page("fork_run", &stderr(&output));
     let task = only_task(&home);
     let id = task["id"].as_str().unwrap().to_owned();
@@ -181,7 +181,7 @@ fn a_fork_runs_on_an_imported_session_and_is_listed_shown_and_resumed() {
         said.contains("] assistant: Only the tests are missing.") && !said.contains("] user: "),
         "{said}"
     );
-    // It goes on here, with its own model, and knows what it said.
+    // It continues here, with its own model and history.
     server.push(Reply::new().text("The documentation, too."));
     let output = run(&home, &server, &["tasks", "resume", short, "What", "else?"]);
     assert_eq!(
@@ -203,7 +203,7 @@ fn a_fork_runs_on_an_imported_session_and_is_listed_shown_and_resumed() {
             "tasks --cleared --status error",
         ]),
     );
-    // The parent is told when it is opened next.
+    // The parent is notified when it is opened next.
     server.push(Reply::new().text("Good."));
     let output = run(&home, &server, &["run", "--model", MODEL, "--session", PARENT]);
     assert_eq!((code(&output), stdout(&output).as_str()), (0, "Good.\n"), "{}", stderr(&output));
@@ -212,7 +212,7 @@ fn a_fork_runs_on_an_imported_session_and_is_listed_shown_and_resumed() {
 }
 
 #[test]
-fn what_tasks_spend_is_shown_with_those_that_launched_them_and_counts_against_the_limit_of_a_run() {
+fn the_cost_of_tasks_is_shown_with_their_parents_and_counts_against_the_limit_of_a_run() {
     let home = Home::new();
     home.write(".config/plimsoll/config.toml", "[agents.general]\ntools = { \"background_*\" = true }\n");
     let hand_on = |prompt: &str, agent: &str| {
@@ -235,10 +235,10 @@ fn what_tasks_spend_is_shown_with_those_that_launched_them_and_counts_against_th
     })
     .unwrap();
     let output = run(&home, &server, &["run", "--model", MODEL, "How deep is it?"]);
-    let told = stderr(&output);
-    assert_eq!(code(&output), 0, "{told}");
-    // The survey launches, halts and answers what it is told, ten tokens each.
-    assert!(told.contains("; its tasks 5,030 tokens, $0.0"), "{told}");
+    let printed = stderr(&output);
+    assert_eq!(code(&output), 0, "{printed}");
+    // The survey launches, halts and answers the notification, ten tokens each.
+    assert!(printed.contains("; its tasks 5,030 tokens, $0.0"), "{printed}");
     let tasks = home.json(&["tasks", "--all", "--json"]);
     let survey = tasks.as_array().unwrap().iter().find(|task| task["agent"] == "general").unwrap();
     assert_eq!((&survey["fork"]["cut"], &survey["fork"]["way"]), (&json!(false), &json!("digest")));
@@ -252,9 +252,9 @@ fn what_tasks_spend_is_shown_with_those_that_launched_them_and_counts_against_th
     // The same again, with less than the tasks will spend.
     let args = ["run", "--max-tokens", "4000", "--model", MODEL, "How deep is it?"];
     let output = run(&home, &server, &args);
-    let told = stderr(&output);
-    assert_eq!(code(&output), 1, "{told}");
-    assert!(told.contains("stopped at the most tokens a run may use (`--max-tokens`)"), "{told}");
+    let printed = stderr(&output);
+    assert_eq!(code(&output), 1, "{printed}");
+    assert!(printed.contains("stopped at the token limit of a run (`--max-tokens`)"), "{printed}");
 }
 
 #[test]
@@ -268,7 +268,7 @@ fn a_fork_with_the_history_begins_as_its_parent_ended() {
     assert_eq!(code(&run(&home, &server, &["run", "--model", MODEL, "How deep?"])), 0);
     let parent = server.last().unwrap();
     server.push(Reply::new().text("In metres."));
-    let args = ["fork", "--run", "In which unit?", "--fork", "history", "--model", MODEL, "--json"];
+    let args = ["fork", "--run", "In which unit?", "--inherit", "history", "--model", MODEL, "--json"];
     let output = run(&home, &server, &args);
     assert_eq!(code(&output), 0, "{}", stderr(&output));
     let last = stdout(&output);
@@ -286,7 +286,7 @@ fn a_fork_with_the_history_begins_as_its_parent_ended() {
 }
 
 #[test]
-fn another_process_steers_a_task_resumes_it_behind_its_run_and_cancels_it() {
+fn another_process_steers_a_task_queues_a_resume_and_cancels_it() {
     let (home, server) = (with_parent(), ModelServer::start().unwrap());
     let (first, second, third) = (Gate::new(), Gate::new(), Gate::new());
     server.push_all([
@@ -313,7 +313,7 @@ fn another_process_steers_a_task_resumes_it_behind_its_run_and_cancels_it() {
     let waited = run(&home, &server, &["tasks", "output", &id, "--wait=0"]);
     assert_eq!(
         (code(&waited), stderr(&waited).as_str()),
-        (1, "the task is at work: waiting for the model\n")
+        (1, "the task is still running: waiting for the model\n")
     );
     first.release();
     assert!(second.wait_reached());
@@ -337,18 +337,14 @@ fn another_process_steers_a_task_resumes_it_behind_its_run_and_cancels_it() {
         "{}",
         stderr(&output)
     );
-    assert!(
-        stderr(&output).contains("a resume waited in line and was run after this"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("a queued resume ran after this"), "{}", stderr(&output));
     let shown = home.run(&["tasks", "show", &id]);
     assert!(shown.contains("\nResult of run 1\n  I leave them alone."), "{shown}");
     assert_eq!(only_task(&home)["status"], "cancelled");
 }
 
 #[test]
-fn a_resume_prints_the_answer_to_its_own_words_where_another_waits_in_line() {
+fn a_resume_prints_its_own_answer_although_another_is_queued() {
     let (home, server) = (with_parent(), ModelServer::start().unwrap());
     server.push(Reply::new().text("Nine metres."));
     let output = run(&home, &server, &["fork", PARENT, "--run", "How deep?", "--model", MODEL]);
@@ -358,11 +354,7 @@ fn a_resume_prints_the_answer_to_its_own_words_where_another_waits_in_line() {
     server.push_all([Reply::new().text("Three cranes."), Reply::new().text("Two docks.")]);
     let output = run(&home, &server, &["tasks", "resume", &id, "And the cranes?"]);
     assert_eq!((code(&output), stdout(&output).as_str()), (0, "Three cranes.\n"), "{}", stderr(&output));
-    assert!(
-        stderr(&output).contains("a resume waited in line and was run after this"),
-        "{}",
-        stderr(&output)
-    );
+    assert!(stderr(&output).contains("a queued resume ran after this"), "{}", stderr(&output));
     let task = only_task(&home);
     assert_eq!(
         (&task["result"], &task["runs"][1]["result"]),
@@ -370,7 +362,7 @@ fn a_resume_prints_the_answer_to_its_own_words_where_another_waits_in_line() {
     );
 }
 
-/// A resume that waits behind the end, as a process leaves it that dies just then.
+/// A queued resume of an ended task, as left by a process that dies at that moment.
 fn put_in_line(home: &Home, id: &str, words: &str) {
     let archive = home.archive();
     let record = archive.store().task(id).unwrap();
@@ -399,7 +391,7 @@ fn an_interrupt_leaves_a_task_that_can_be_resumed_and_so_does_a_kill() {
         gate.release();
         if signal == Signal::INT {
             assert_eq!(code(&output), 130, "{}", stderr(&output));
-            assert!(stderr(&output).contains("takes it up again"), "{}", stderr(&output));
+            assert!(stderr(&output).contains("resume it with"), "{}", stderr(&output));
         }
         let tasks = home.json(&["tasks", "--json", "--status", "interrupted"]);
         let id = tasks[0]["id"].as_str().unwrap_or_else(|| panic!("{signal:?}: {tasks}")).to_owned();
@@ -410,7 +402,7 @@ fn an_interrupt_leaves_a_task_that_can_be_resumed_and_so_does_a_kill() {
 }
 
 #[test]
-fn what_a_task_was_denied_is_told_with_the_flag_that_allows_it() {
+fn denials_of_a_task_name_the_flag_that_allows_them() {
     let (home, server) = (with_parent(), ModelServer::start().unwrap());
     let script = || {
         [Reply::new().call("call_1", "bash", json!({ "command": "touch made" })), Reply::new().text("Done.")]
@@ -436,7 +428,7 @@ fn what_a_task_was_denied_is_told_with_the_flag_that_allows_it() {
 }
 
 #[test]
-fn asking_wrongly_about_tasks_says_what_would_be_right() {
+fn usage_errors_about_tasks_suggest_a_correction() {
     let empty = Home::new();
     let before = empty.files();
     let mut page = empty.page(&["tasks", "tasks --json", "tasks show 1e0f", "tasks --watch"]);
@@ -452,7 +444,7 @@ fn asking_wrongly_about_tasks_says_what_would_be_right() {
         "tasks clear",
         "fork ses_5c --run hello",
         "fork ses_5c --run hello --agent nobody --model anthropic/claude-sonnet-4-6",
-        "fork ses_5c --fork history",
+        "fork ses_5c --inherit history",
         "fork nowhere --run hello",
     ]));
     assert_page("wrong", &page);
@@ -493,8 +485,8 @@ fn a_live_list_is_redrawn_in_place_until_the_tasks_have_ended_or_ctrl_c() {
 }
 
 #[test]
-fn a_chat_shows_what_is_at_work_and_goes_on_by_itself_when_a_task_has_ended() {
-    if is_missing("a_chat_shows_what_is_at_work_and_goes_on_by_itself_when_a_task_has_ended") {
+fn a_chat_shows_running_tasks_and_continues_when_one_has_ended() {
+    if is_missing("a_chat_shows_running_tasks_and_continues_when_one_has_ended") {
         return;
     }
     let home = Home::new();
@@ -520,9 +512,9 @@ fn a_chat_shows_what_is_at_work_and_goes_on_by_itself_when_a_task_has_ended() {
     tmux.prompt_after("Ctrl-D quits");
     tmux.line("How deep is it?");
     tmux.wait("I have handed it on.");
-    tmux.wait("1 task at work: Measure it");
+    tmux.wait("1 task running: Measure it");
     tmux.line("/tasks");
-    let twice = |seen: &str| seen.contains("running  explore") && seen.matches("1 task at work").count() == 2;
+    let twice = |seen: &str| seen.contains("running  explore") && seen.matches("1 task running").count() == 2;
     assert_page("chat_at_work", &tmux.wait_until("the tasks and a prompt", twice));
     gate.release();
     tmux.wait("task completed: Measure it");
@@ -565,7 +557,7 @@ fn a_task_that_asks_at_an_idle_prompt_is_named_and_what_was_typed_comes_back() {
     let tmux = Tmux::start(&command(&home, &server, &["chat", "--model", MODEL]), 80, 30);
     tmux.prompt_after("Ctrl-D quits");
     tmux.line("How deep is it?");
-    tmux.wait("1 task at work: Measure it");
+    tmux.wait("1 task running: Measure it");
     tmux.text("half a line");
     tmux.wait("› half a line");
     gate.release();
@@ -576,7 +568,7 @@ fn a_task_that_asks_at_an_idle_prompt_is_named_and_what_was_typed_comes_back() {
     let line = seen.lines().find(|line| line.contains("asked by task ")).unwrap_or_else(|| panic!("{seen}"));
     let id = line.trim().trim_start_matches("asked by task ").split(':').next().unwrap();
     assert!(!id.is_empty() && short.starts_with(id), "{line}");
-    // The answer is an answer, and the chat goes on with what was typed.
+    // The answer goes to the question, and the chat continues with the typed text.
     tmux.line("y");
     tmux.wait("task completed: Measure it");
     assert!(home.project.join("measured").exists());
@@ -591,7 +583,7 @@ fn a_task_that_asks_at_an_idle_prompt_is_named_and_what_was_typed_comes_back() {
 }
 
 #[test]
-fn a_person_talks_to_a_task_and_its_parent_is_not_disturbed() {
+fn the_user_continues_a_task_without_disturbing_its_parent() {
     let (home, server) = (with_parent(), ModelServer::start().unwrap());
     let gate = Gate::new();
     server.push(Reply::new().text("Only the tests are missing.").gate(0, &gate));
@@ -620,14 +612,20 @@ fn a_person_talks_to_a_task_and_its_parent_is_not_disturbed() {
     assert!(stdout(&talked).contains("Those of the cranes."), "{}", stdout(&talked));
     let request = server.last().unwrap();
     assert!(request.contains("Only the tests are missing.") && request.last_user_text() == "Which tests?");
-    assert!(request.system.contains("change nothing") && !request.outline().contains("background_task"));
+    assert!(
+        request.system.contains("without changing anything")
+            && !request.outline().contains("background_task")
+    );
     // A run in its session has the task's agent and bounds too, and no other agent.
     server.push(Reply::new().text("None of the cranes."));
     let ran = run(&home, &server, &["run", "--session", &id, "And else?"]);
     assert_eq!(code(&ran), 0, "{}", stderr(&ran));
     let request = server.last().unwrap();
     assert_eq!(request.last_user_text(), "And else?");
-    assert!(request.system.contains("change nothing") && !request.outline().contains("background_task"));
+    assert!(
+        request.system.contains("without changing anything")
+            && !request.outline().contains("background_task")
+    );
     let other =
         run(&home, &server, &["run", "--session", &id, "--agent", "build", "--model", MODEL, "And else?"]);
     assert!(
@@ -640,11 +638,11 @@ fn a_person_talks_to_a_task_and_its_parent_is_not_disturbed() {
 }
 
 #[test]
-fn a_session_that_another_process_runs_is_forked_beside_it() {
+fn a_session_that_another_process_runs_can_be_forked() {
     let home = with_parent();
     let gate = Gate::new();
     let held = gate.clone();
-    // The parent's last prompt was not answered, so that the new one is sent behind it in one message.
+    // The parent's last prompt was not answered, so the new one follows it in the same message.
     let server =
         ModelServer::answering(move |request| match request.last_user_text().ends_with("Carry on") {
             true => Reply::new().text("I am still speaking of ships.").piece_size(Some(4)).gate(3, &held),
@@ -655,7 +653,7 @@ fn a_session_that_another_process_runs_is_forked_beside_it() {
     assert!(gate.wait_reached());
     let mut ids = Vec::new();
     for way in ["digest", "history"] {
-        let args = ["fork", PARENT, "--run", "What is missing?", "--model", MODEL, "--fork", way];
+        let args = ["fork", PARENT, "--run", "What is missing?", "--model", MODEL, "--inherit", way];
         let output = run(&home, &server, &args);
         assert_eq!(code(&output), 0, "{way}: {}", stderr(&output));
         let request = server.last().unwrap();
@@ -669,7 +667,7 @@ fn a_session_that_another_process_runs_is_forked_beside_it() {
     gate.release();
     let spoken = speaking.wait_with_output().unwrap();
     assert_eq!(code(&spoken), 0, "it was not disturbed: {}", stderr(&spoken));
-    // It said its word, and was told of the tasks only afterwards.
+    // It answered, and was notified of the tasks only afterwards.
     let log = home.run(&["sessions", "export", PARENT]);
     let said = log.find("I am still speaking of ships.").expect("the answer that was begun");
     assert!(log[said..].contains("Only the tests are missing."), "{log}");
@@ -681,11 +679,11 @@ fn a_session_that_another_process_runs_is_forked_beside_it() {
     assert!(!alike.is_empty(), "{ids:?}");
     for command in ["show", "output", "cancel"] {
         let refused = run(&home, &server, &["tasks", command, &alike]);
-        let told = stderr(&refused);
-        assert_eq!(code(&refused), 2, "{told}");
-        assert!(told.contains(&format!("more than one background task begins with `{alike}`")), "{told}");
-        assert!(ids.iter().all(|id| told.contains(&id["ses_".len().."ses_".len() + 8])), "{told}");
-        assert!(told.contains("give more of the id"), "{told}");
+        let printed = stderr(&refused);
+        assert_eq!(code(&refused), 2, "{printed}");
+        assert!(printed.contains(&format!("task id `{alike}` is ambiguous")), "{printed}");
+        assert!(ids.iter().all(|id| printed.contains(&id["ses_".len().."ses_".len() + 8])), "{printed}");
+        assert!(printed.contains("pass a longer prefix of the id"), "{printed}");
     }
 }
 
@@ -705,17 +703,17 @@ fn a_task_is_resumed_in_its_own_directory() {
     server.push_all([Reply::new().call("call_9", "list", json!({})), Reply::new().text("Seen.")]);
     let output = resume();
     assert_eq!((code(&output), stdout(&output).as_str()), (0, "Seen.\n"), "{}", stderr(&output));
-    let told = stderr(&output);
-    assert!(told.contains("note: the task works in `~/project`, and goes on there"), "{told}");
+    let printed = stderr(&output);
+    assert!(printed.contains("note: the task works in `~/project` and continues there"), "{printed}");
     let request = server.last().unwrap();
     let seen = request.result("call_9").unwrap();
     assert!(seen.contains("depth.txt") && !seen.contains("other.txt"), "{seen}");
     std::fs::rename(&home.project, home.path.join("moved")).unwrap();
     let output = resume();
     assert_eq!(code(&output), 1, "{}", stderr(&output));
-    let told = stderr(&output);
-    assert!(told.contains("the task works in `~/project`, and there is no such directory"), "{told}");
-    assert!(told.contains(&format!("plimsoll run --session {id}")), "{told}");
+    let printed = stderr(&output);
+    assert!(printed.contains("the task works in `~/project`, which does not exist"), "{printed}");
+    assert!(printed.contains(&format!("plimsoll run --session {id}")), "{printed}");
 }
 
 #[test]
@@ -747,12 +745,9 @@ fn machines_watch_tasks_line_by_line_and_a_resume_that_waits_is_dropped() {
     put_in_line(&home, id, "Go on");
     let short = &id["ses_".len().."ses_".len() + 8];
     let dropped = run(&home, &server, &["tasks", "cancel", short]);
-    let told = stdout(&dropped);
+    let printed = stdout(&dropped);
     assert_eq!(code(&dropped), 0, "{}", stderr(&dropped));
-    assert_eq!(
-        told,
-        format!("dropped the resume that waited for {short}, which is completed (Measure it)\n")
-    );
+    assert_eq!(printed, format!("cancelled the queued resume of {short}, which is completed (Measure it)\n"));
     let task = only_task(&home);
     assert_eq!((&task["status"], &task["pending"]), (&json!("completed"), &Value::Null));
 }

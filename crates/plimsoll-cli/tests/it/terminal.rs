@@ -1,4 +1,4 @@
-//! What only a terminal gets to see: colour, progress, pages of its own width.
+//! Output on a terminal: colour, progress, pages of its width.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -10,7 +10,7 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcsetwinsize};
 use serde_json::json;
 
-use crate::figures::{Made, claude};
+use crate::figures::{ClaudeSession, claude};
 use crate::support::{Home, chat};
 use crate::tmux;
 
@@ -60,13 +60,13 @@ pub(crate) fn on_terminal(home: &Home, args: &[&str], variables: &[(&str, &str)]
     terminal.seen(child)
 }
 
-/// One line is kept up to date on a terminal, and ended with Ctrl-C.
+/// On a terminal a single line is updated until Ctrl-C.
 #[test]
 fn watch_keeps_one_line_on_a_terminal_until_ctrl_c() {
-    let session = claude(&Made { responses: 3, hidden: 16_000 });
+    let session = claude(&ClaudeSession { responses: 3, hidden: 16_000 });
     let home = Home::new().with("project/s.jsonl", &session);
     let terminal = Terminal::open();
-    let mut command = home.command(&["watch", "s.jsonl", "--every", "0.1"], &[("TERM", "xterm-256color")]);
+    let mut command = home.command(&["watch", "s.jsonl", "--interval", "0.1"], &[("TERM", "xterm-256color")]);
     command.stdin(Stdio::null()).stdout(terminal.end()).stderr(Stdio::null());
     let child = command.spawn().unwrap();
     drop(command);
@@ -134,7 +134,7 @@ fn colour_is_for_terminals_and_can_be_had_or_not() {
         assert!(coloured(&on_terminal(&home, &[command, "chat.json"], &[])), "{command}");
         assert!(!coloured(&on_terminal(&home, &[command, "chat.json"], &[("NO_COLOR", "1")])));
         assert!(!coloured(&on_terminal(&home, &[command, "chat.json", "--color", "never"], &[])));
-        assert!(!coloured(&home.run(&[command, "chat.json"])), "a pipe is no terminal");
+        assert!(!coloured(&home.run(&[command, "chat.json"])), "a pipe is not a terminal");
         assert!(coloured(&home.run(&[command, "chat.json", "--color", "always"])));
         assert!(coloured(&home.run_with(&[command, "chat.json"], &[("CLICOLOR_FORCE", "1")])));
         assert!(!coloured(&home.run(&[command, "chat.json", "--color", "always", "--json"])));
@@ -155,7 +155,7 @@ fn a_table_is_as_wide_as_its_page() {
 }
 
 #[test]
-fn a_terminal_is_spared_what_it_would_obey_and_a_pipe_gets_everything() {
+fn terminal_controls_are_removed_on_a_terminal_and_kept_in_a_pipe() {
     let home = Home::new();
     home.write("project/chat.json", r#"[{ "role": "user", "content": "\u001b]0;owned\u0007hello" }]"#);
     for command in ["fork", "window", "inspect"] {
@@ -166,7 +166,7 @@ fn a_terminal_is_spared_what_it_would_obey_and_a_pipe_gets_everything() {
 }
 
 #[test]
-fn a_reader_that_has_read_enough_is_no_failure() {
+fn a_closed_pipe_is_not_a_failure() {
     let home = Home::new();
     home.write("project/chat.json", &chat(40));
     for args in
@@ -185,8 +185,8 @@ fn a_reader_that_has_read_enough_is_no_failure() {
 
 /// A command that reads every terminal it finds takes no key that is pressed in a chat while it runs.
 #[test]
-fn what_is_typed_in_a_chat_while_a_command_runs_does_not_reach_the_command() {
-    if tmux::is_missing("what_is_typed_in_a_chat_while_a_command_runs_does_not_reach_the_command") {
+fn keys_typed_while_a_command_runs_do_not_reach_the_command() {
+    if tmux::is_missing("keys_typed_while_a_command_runs_do_not_reach_the_command") {
         return;
     }
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
@@ -206,7 +206,7 @@ fn what_is_typed_in_a_chat_while_a_command_runs_does_not_reach_the_command() {
     }
     std::fs::write(home.project.join("typed"), "").unwrap();
     tmux.wait("All done.");
-    let told = server.last().unwrap().result("call_1").unwrap().to_owned();
-    assert!(told.contains("Permission denied") && told.contains("ended"), "{told}");
-    assert!(!["hunter", "unter2", "2hunt"].iter().any(|typed| told.contains(typed)), "{told}");
+    let printed = server.last().unwrap().result("call_1").unwrap().to_owned();
+    assert!(printed.contains("Permission denied") && printed.contains("ended"), "{printed}");
+    assert!(!["hunter", "unter2", "2hunt"].iter().any(|typed| printed.contains(typed)), "{printed}");
 }

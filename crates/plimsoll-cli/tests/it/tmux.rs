@@ -1,4 +1,4 @@
-//! A terminal that a test drives like a person: tmux, with keys in and screens out.
+//! A terminal driven by tests: tmux, with keys in and screens out.
 
 use std::path::PathBuf;
 use std::process::{Command, Output};
@@ -9,17 +9,17 @@ use tempfile::TempDir;
 /// Longer than a busy machine needs for anything here.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Whether there is no tmux, which is said.
+/// Whether tmux is missing, which is printed.
 #[allow(clippy::print_stderr)]
 pub(crate) fn is_missing(test: &str) -> bool {
     let found = Command::new("tmux").arg("-V").output().is_ok_and(|output| output.status.success());
     if !found {
-        eprintln!("SKIPPED {test}: there is no tmux on this machine");
+        eprintln!("SKIPPED {test}: tmux is not installed");
     }
     !found
 }
 
-/// Runs the command under a shell, as a person does, and notes its process and exit code. tmux can tell them too, but
+/// Runs the command under a shell, like a user, and records its process and exit code. tmux knows them too, but
 /// version 3.3 has been seen to end when the command of a window that remains does.
 const SHELL: &str = r#"trap : INT
 sh -c 'echo $$ > "$0"; exec "$@"' "$FOLDER/pid" "$@"
@@ -35,7 +35,7 @@ pub(crate) struct Tmux {
 }
 
 impl Tmux {
-    /// Run a command in a terminal of so many columns and lines, with its environment and directory.
+    /// Runs a command in a terminal of this size, with its environment and directory.
     pub(crate) fn start(command: &Command, columns: u16, lines: u16) -> Tmux {
         let folder = TempDir::new().unwrap();
         let (socket, config) = (folder.path().join("socket"), folder.path().join("tmux.conf"));
@@ -96,7 +96,7 @@ impl Tmux {
             String::from_utf8(self.tmux(&["display-message", "-p", "#{pane_tty}"]).stdout).unwrap();
         let terminal = std::fs::File::open(terminal.trim()).unwrap();
         let begun = Instant::now();
-        // tmux tells the terminal a while later.
+        // tmux passes it to the terminal a while later.
         while rustix::termios::tcgetwinsize(&terminal).unwrap().ws_col != columns {
             assert!(begun.elapsed() < PATIENCE, "it was not resized");
             std::thread::sleep(Duration::from_millis(10));
@@ -111,19 +111,19 @@ impl Tmux {
         file
     }
 
-    /// What is seen, without the lines that have scrolled away.
+    /// Visible text, without the lines that have scrolled away.
     pub(crate) fn screen(&self) -> String {
         self.capture(&["capture-pane", "-p"])
     }
 
-    /// What is seen and what has scrolled away.
+    /// Visible text and scrollback.
     pub(crate) fn everything(&self) -> String {
         self.capture(&["capture-pane", "-p", "-S", "-"])
     }
 
     fn capture(&self, args: &[&str]) -> String {
         let output = self.tmux(args);
-        // Told apart from a screen that stays empty.
+        // Distinguishes it from a screen that stays empty.
         let gone = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(output.status.success(), "tmux itself has ended: {gone}");
         let text = String::from_utf8(output.stdout).unwrap();

@@ -19,21 +19,21 @@ fn visited() -> Home {
 }
 
 /// The rows of the table that do not come from the preset.
-fn set(told: &str) -> String {
-    told.lines().filter(|line| !line.contains("preset ")).collect::<Vec<_>>().join("\n")
+fn set(printed: &str) -> String {
+    printed.lines().filter(|line| !line.contains("preset ")).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
 fn p12_a_visitors_sessions_stay_where_they_were() {
     let home = visited();
-    let told = home.run(&["sessions", "import", "chat.json"]);
-    assert!(told.starts_with("exit: 0"), "{told}");
-    assert!(home.path.join(DATABASE).is_file(), "{told}");
-    assert!(!home.files().iter().any(|path| path.ends_with("leak.db")), "{told}");
+    let printed = home.run(&["sessions", "import", "chat.json"]);
+    assert!(printed.starts_with("exit: 0"), "{printed}");
+    assert!(home.path.join(DATABASE).is_file(), "{printed}");
+    assert!(!home.files().iter().any(|path| path.ends_with("leak.db")), "{printed}");
 }
 
 #[test]
-fn p12_what_is_left_out_is_said_once_a_run() {
+fn p12_ignored_settings_are_reported_once_per_run() {
     let home = visited();
     home.run(&["sessions", "import", "chat.json"]);
     let commands: [&[&str]; 6] = [
@@ -45,9 +45,9 @@ fn p12_what_is_left_out_is_said_once_a_run() {
         &["replay", "chat.json"],
     ];
     for command in commands {
-        let told = home.run(command);
-        assert_eq!(told.matches("is not trusted; left out: ").count(), 1, "{command:?}: {told}");
-        assert!(told.starts_with("exit: 0"), "{command:?}: {told}");
+        let printed = home.run(command);
+        assert_eq!(printed.matches("is not trusted; ignored: ").count(), 1, "{command:?}: {printed}");
+        assert!(printed.starts_with("exit: 0"), "{command:?}: {printed}");
     }
     // Machines read it on standard error, too.
     let output = home.command(&["config", "--json"], &[]).output().unwrap();
@@ -60,7 +60,7 @@ fn p12_what_is_left_out_is_said_once_a_run() {
 }
 
 #[test]
-fn p12_trust_is_shown_given_and_taken_back() {
+fn p12_trust_is_shown_granted_and_revoked() {
     let home = visited();
     let mut page = set(&home.run(&["config"]));
     page.push_str("\n\n");
@@ -90,7 +90,7 @@ fn p12_a_policy_file_outside_is_shown_whole() {
 }
 
 #[test]
-fn p12_asking_wrongly_says_what_would_be_right() {
+fn p12_usage_errors_suggest_a_correction() {
     let home = Home::new()
         .with("project/plimsoll.toml", "context = 5\n")
         .with("project/src/lib.rs", "")
@@ -105,15 +105,15 @@ fn p12_asking_wrongly_says_what_would_be_right() {
     ]);
     let mut odd = home.command(&["config", "check"], &[]);
     page.push_str("\n# a name for a shell\n");
-    page.push_str(&home.told(&odd.current_dir(home.path.join("a b's")).output().unwrap()));
+    page.push_str(&home.output_text(&odd.current_dir(home.path.join("a b's")).output().unwrap()));
     let mut nowhere = home.command(&["trust"], &[]);
     page.push_str("\n# no project\n");
-    page.push_str(&home.told(&nowhere.current_dir(&home.path).output().unwrap()));
+    page.push_str(&home.output_text(&nowhere.current_dir(&home.path).output().unwrap()));
     assert_snapshot!(page);
 }
 
 #[test]
-fn p12_a_record_that_cannot_be_read_or_written_is_told_with_a_next_step() {
+fn p12_an_unreadable_or_unwritable_record_is_reported_with_a_next_step() {
     let broken = visited().with(".local/share/plimsoll/trust.json", "{ \"version\": 1, \"trusted\": [");
     let mut page = broken.page(&["config check", "trust", "trust --list", "untrust"]);
     // A file where a folder would be: also a superuser cannot write there.
@@ -122,7 +122,7 @@ fn p12_a_record_that_cannot_be_read_or_written_is_told_with_a_next_step() {
     page.push_str(&full.page(&["config check", "trust"]));
     let mut homeless = full.command(&["trust"], &[]);
     page.push_str("\n# no home\n");
-    page.push_str(&full.told(&homeless.env_remove("HOME").output().unwrap()));
+    page.push_str(&full.output_text(&homeless.env_remove("HOME").output().unwrap()));
     let exposed = visited().with(".local/share/plimsoll/trust.json", "{ \"version\": 1, \"trusted\": [] }");
     #[cfg(unix)]
     {

@@ -57,14 +57,17 @@ fn r156_the_report_of_a_run_has_the_eight_figures() {
 }
 
 #[test]
-fn r156_the_figures_are_a_line_for_people_where_something_was_reduced() {
+fn r156_reductions_are_summarised_in_a_line_if_there_were_any() {
     let home = Home::new();
-    let told = home.told(&run(&home, &reader(&home), &["Read it"]));
-    assert!(told.contains("reduced: 1 output truncated by ") && told.contains(" kept in 1 file)"), "{told}");
+    let printed = home.output_text(&run(&home, &reader(&home), &["Read it"]));
+    assert!(
+        printed.contains("reduced: 1 output truncated by ") && printed.contains(" stored in 1 file)"),
+        "{printed}"
+    );
     let server = ModelServer::start().unwrap();
     server.push(Reply::new().text("Hello."));
-    let told = home.told(&run(&home, &server, &["Hello"]));
-    assert!(!told.contains("reduced:"), "{told}");
+    let printed = home.output_text(&run(&home, &server, &["Hello"]));
+    assert!(!printed.contains("reduced:"), "{printed}");
 }
 
 /// A session whose output was spilled some days ago. Returns its handle.
@@ -107,7 +110,7 @@ fn r141_a_run_removes_spilled_outputs_that_are_past_their_retention() {
         let server = ModelServer::start().unwrap();
         server.push(Reply::new().text("Hello."));
         let output = run(&home, &server, &["Hello"]);
-        assert!(output.status.success(), "{}", home.told(&output));
+        assert!(output.status.success(), "{}", home.output_text(&output));
         assert_eq!(spill_files(&home), 0, "{config}");
         assert!(home.run(&["recall", &handle]).contains("expired at"), "{config}");
     }

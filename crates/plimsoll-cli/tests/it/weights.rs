@@ -1,8 +1,8 @@
-//! What receipts of stored sessions tell, beside what `inspect` tells around them.
+//! Figures in receipts of stored sessions agree with `inspect` before and after.
 
 use serde_json::{Value, json};
 
-use crate::figures::{Made, claude};
+use crate::figures::{ClaudeSession, claude};
 use crate::support::{Home, export};
 
 /// A stored session that records usage, most of which is of what the host sends unseen.
@@ -12,10 +12,10 @@ struct Weighed {
 }
 
 impl Weighed {
-    fn new(made: &Made) -> Weighed {
+    fn new(made: &ClaudeSession) -> Weighed {
         let home = Home::new().with("project/s.jsonl", &claude(made));
-        let told = home.run(&["sessions", "import", "s.jsonl"]);
-        assert!(told.starts_with("exit: 0"), "{told}");
+        let printed = home.run(&["sessions", "import", "s.jsonl"]);
+        assert!(printed.starts_with("exit: 0"), "{printed}");
         let rows = home.json(&["sessions", "--json", "--all", "--tool", "plimsoll"]);
         let id = rows[0]["id"].as_str().unwrap().to_owned();
         Weighed { home, id }
@@ -25,14 +25,15 @@ impl Weighed {
         self.home.json(&["inspect", "-s", &self.id, "--json"])["window"].as_u64().unwrap()
     }
 
-    /// Run a command that changes the session; its receipt tells what `inspect` tells before and after.
+    /// Runs a command that changes the session, and asserts that its receipt agrees with `inspect` before and after.
     fn check(&self, args: &[&str]) -> Value {
         let before = self.window();
-        let told = self.home.json(args);
+        let printed = self.home.json(args);
         let after = self.window();
-        let receipt = if told["receipt"].is_null() { &told["receipts"][0] } else { &told["receipt"] };
+        let receipt =
+            if printed["receipt"].is_null() { &printed["receipts"][0] } else { &printed["receipt"] };
         for (field, window) in [("before", before), ("after", after)] {
-            let tokens = receipt[field].as_u64().unwrap_or_else(|| panic!("{args:?}: {told}"));
+            let tokens = receipt[field].as_u64().unwrap_or_else(|| panic!("{args:?}: {printed}"));
             assert!(
                 tokens.abs_diff(window) * 100 <= window,
                 "{args:?}: {field} {tokens}, `inspect` {window}: {before} → {after}, receipt {} → {}",
@@ -40,7 +41,7 @@ impl Weighed {
                 receipt["after"],
             );
         }
-        // What is stored is what was told.
+        // The stored receipt equals the printed one.
         let id = receipt["id"].as_str().unwrap();
         let stored = self.home.json(&["receipts", id, "--json"]);
         let sizes = |receipt: &Value| [receipt["before"].clone(), receipt["after"].clone()];
@@ -53,10 +54,10 @@ impl Weighed {
     }
 }
 
-const LONG: Made = Made { responses: 40, hidden: 30_000 };
+const LONG: ClaudeSession = ClaudeSession { responses: 40, hidden: 30_000 };
 
 #[test]
-fn receipts_tell_what_inspect_tells() {
+fn receipts_agree_with_inspect() {
     let session = Weighed::new(&LONG);
     let id = session.id.as_str();
     let whole = session.window();
@@ -67,7 +68,7 @@ fn receipts_tell_what_inspect_tells() {
     let compacted = session.check(&["compact", "--offline", "--apply", "-s", id, "--json"]);
     // The hidden part is still there.
     assert!(session.window() > 29_000, "{}", session.window());
-    // Behind the summary nothing comes into view by it.
+    // Undoing it before the summary brings nothing into the window.
     let hidden = session.undo(&again);
     assert_eq!(hidden["before"], hidden["after"]);
     session.undo(&compacted);
@@ -77,7 +78,7 @@ fn receipts_tell_what_inspect_tells() {
 }
 
 #[test]
-fn a_range_and_a_summary_of_a_commands_are_told_so_too() {
+fn receipts_of_ranges_and_command_summaries_agree_with_inspect() {
     let session = Weighed::new(&LONG);
     let id = session.id.as_str();
     let window = session.home.json(&["window", "-s", id, "--json"]);
@@ -118,7 +119,7 @@ fn a_compaction_is_planned_on_the_scale_of_the_window_under_every_policy() {
 }
 
 #[test]
-fn a_prune_to_a_share_frees_what_was_asked_for_on_that_scale() {
+fn a_prune_to_a_share_frees_enough_on_the_scale_of_usage() {
     let session = Weighed::new(&LONG);
     let id = session.id.as_str();
     let context = (session.window() * 10 / 9).to_string();
@@ -137,19 +138,19 @@ fn a_prune_to_a_share_frees_what_was_asked_for_on_that_scale() {
         };
         assert_eq!(parts(&plan), parts(&applied["plan"]), "{to}: the plan is what is done");
         let (asked, window) = (context.parse::<u64>().unwrap() * percent / 100, session.window());
-        // One output more than needed at most, and the rounding of so many counts.
+        // At most one output more than needed, plus rounding.
         assert!(window <= asked * 101 / 100 && window + 2_500 > asked, "{to}: {window} for {asked}");
         let freed = applied["plan"]["freedTokens"].as_u64().unwrap();
         let less = applied["before"].as_u64().unwrap() - applied["after"].as_u64().unwrap();
         assert!(freed.abs_diff(less) * 50 <= less, "{to}: {freed} cleared, {less} less");
     }
     let enough = session.home.run(&["prune", "--to", "60%", "--context", &context, "--apply", "-s", id]);
-    let told = plimsoll::Tokens(session.window()).to_string();
-    assert!(enough.contains("small enough") && enough.contains(&told), "{told}: {enough}");
+    let printed = plimsoll::Tokens(session.window()).to_string();
+    assert!(enough.contains("small enough") && enough.contains(&printed), "{printed}: {enough}");
 }
 
 #[test]
-fn a_session_without_usage_is_told_by_one_counter_too() {
+fn a_session_without_usage_is_weighed_by_one_counter_too() {
     let home = Home::new();
     let mut stored = export(&home.project);
     for message in stored["messages"].as_array_mut().unwrap() {

@@ -1,8 +1,8 @@
-//! Agents as OpenCode keeps them in files of their own: settings in front, the prompt below.
+//! Reads OpenCode's agents that are defined in Markdown files: settings in front matter, the prompt below.
 //!
-//! The settings are YAML. Read is what such files have in OpenCode's documentation: names with a text, a number, true or
-//! false, sections by indentation, and texts over several lines. A file with more than that is left out and named, and the
-//! rest of the configuration holds.
+//! The settings are YAML. Supported is the subset in OpenCode's documentation: keys with a text, a number, a boolean,
+//! indented sections, and multi-line texts. A YAML library would accept more than OpenCode does. A file with other
+//! syntax is skipped with a notice, and the rest of the configuration still applies.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,10 +11,10 @@ use serde_json::{Map, Value};
 
 use super::parse::Parsed;
 
-/// The line that stands before and after the settings.
+/// The line before and after the settings.
 const FENCE: &str = "---";
 
-/// A line of the settings that says something.
+/// A line of the settings that is not empty.
 #[derive(Clone, Copy)]
 struct Line<'a> {
     number: usize,
@@ -22,7 +22,7 @@ struct Line<'a> {
     text: &'a str,
 }
 
-/// What a file says, in the shape of an `opencode.json`; or what is not understood, and in which line.
+/// Converts a file into the shape of an `opencode.json`. The error is the line and the problem.
 pub(super) fn parse_agent(text: &str, path: &Path, section: &str) -> Result<Parsed, (usize, String)> {
     let text = text.trim_start_matches('\u{feff}');
     let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
@@ -32,7 +32,7 @@ pub(super) fn parse_agent(text: &str, path: &Path, section: &str) -> Result<Pars
     let mut at = 0;
     let mut fields = block(&settings, &mut at, 0, &above, &mut lines)?;
     if let Some(line) = settings.get(at) {
-        return Err((line.number, "it is indented less or more than what is around it".to_owned()));
+        return Err((line.number, "unexpected indentation".to_owned()));
     }
     if !body.trim().is_empty() {
         fields.insert("prompt".to_owned(), body.trim().into());
@@ -41,7 +41,7 @@ pub(super) fn parse_agent(text: &str, path: &Path, section: &str) -> Result<Pars
     Ok(Parsed { values: Map::from_iter([(section.to_owned(), agent)]), lines })
 }
 
-/// The lines of the settings, and the text below them.
+/// Splits a file into the lines of its settings and the text below.
 fn split(text: &str) -> (Vec<Line<'_>>, &str) {
     let mut pieces = text.split_inclusive('\n');
     if pieces.next().map(str::trim_end) != Some(FENCE) {
@@ -60,11 +60,11 @@ fn split(text: &str) -> (Vec<Line<'_>>, &str) {
             settings.push(Line { number: place + 2, indent: line.len() - bare.len(), text: bare });
         }
     }
-    // A line that only looks like the beginning of settings.
+    // The first line only looks like the beginning of settings.
     (Vec::new(), text)
 }
 
-/// The settings from a line on that are indented by so much.
+/// Parses the settings from a line on that are indented by `indent`.
 fn block(
     all: &[Line<'_>],
     at: &mut usize,
@@ -92,14 +92,14 @@ fn block(
                 }
                 texts.join(separator).into()
             }
-            (rest, _) => scalar(rest).ok_or_else(|| wrong("this kind of value is not read here"))?,
+            (rest, _) => scalar(rest).ok_or_else(|| wrong("unsupported value"))?,
         };
         fields.insert(key, value);
     }
     Ok(fields)
 }
 
-/// The name and the rest of a line.
+/// Splits a line into its key and the rest.
 fn split_key(text: &str) -> Option<(String, &str)> {
     let quote = text.chars().next().filter(|c| matches!(c, '"' | '\''));
     let (key, rest) = match quote {
@@ -116,7 +116,7 @@ fn split_key(text: &str) -> Option<(String, &str)> {
     (!key.is_empty() && !is_list).then(|| (key.trim().to_owned(), without_comment(rest.trim())))
 }
 
-/// What stands before a comment; what is quoted may have the sign of one.
+/// Removes a comment. Quoted text may contain `#`.
 fn without_comment(text: &str) -> &str {
     if text.starts_with(['"', '\'']) {
         return text;
@@ -127,7 +127,7 @@ fn without_comment(text: &str) -> &str {
     text.split_once(" #").map_or(text, |(value, _)| value.trim_end())
 }
 
-/// One value.
+/// Parses a single value.
 fn scalar(text: &str) -> Option<Value> {
     match text {
         "true" => return Some(true.into()),
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn settings_and_prompt_are_read_as_in_opencodes_documentation() {
+    fn settings_and_prompt_of_opencodes_documentation_are_read() {
         let text = "---\n# who\ndescription: Reviews code: kindly # a comment\nmode: subagent\nmodel: anthropic/claude\n\
                     temperature: 0.1\ntools:\n  write: false\n  \"mcp_*\": false\npermission:\n  edit: deny\n  bash:\n    \
                     \"*\": ask\n    git diff: 'allow'\nprompt2: |\n  one\n  two\n---\n\nYou review.\n\n---\nBe kind.\n";
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_understood_has_a_line() {
+    fn unsupported_syntax_is_reported_with_its_line() {
         for (text, line) in [
             ("---\nmode: all\n- a\n---\n", 3),
             ("---\ntools: &x\n---\n", 2),

@@ -1,7 +1,7 @@
-//! OpenCode's own configuration: where its files are, and what they say in our words.
+//! OpenCode's configuration: where its files are, and their translation.
 //!
-//! A file is translated into the shape that a `plimsoll.toml` has, with the lines of its keys, so that layers, trust and
-//! errors are the same for both. What has no counterpart is named in a [`Notice`].
+//! A file is translated into the shape of a `plimsoll.toml`, with the lines of its keys, so that layers, trust and
+//! errors work the same for both. Keys without a counterpart become a [`Notice`].
 
 mod markdown;
 mod notice;
@@ -18,19 +18,19 @@ use crate::notice::Notice;
 use crate::paths::{folder, opencode_user_folder, project_directories};
 pub(crate) use translate::{Translation, translate};
 
-/// The folder of a project that OpenCode keeps its things in.
+/// OpenCode's folder in a project.
 const FOLDER: &str = ".opencode";
-/// The names of its files, the lightest first.
+/// Names of its files, lowest priority first.
 const NAMES: [&str; 2] = ["opencode.json", "opencode.jsonc"];
-/// Folders beside them with an agent in each file, and the section that it would stand in.
+/// Subfolders with one agent per file, and the section that the agents belong to.
 const AGENT_FOLDERS: [(&str, &str); 4] =
     [("agent", "agent"), ("agents", "agent"), ("mode", "mode"), ("modes", "mode")];
-/// More agents than anybody tells apart.
+/// Maximum number of agent files per folder.
 const MOST_AGENTS: usize = 100;
-/// What else may be beside them and is not read.
+/// Other contents of the folder, which are not read.
 const NOT_READ: [&str; 6] = ["command", "commands", "plugin", "plugins", "tool", "tools"];
 
-/// Variables of OpenCode's that would change what is described here.
+/// Variables of OpenCode that would change the behaviour described here.
 const VARIABLES: [&str; 3] = ["OPENCODE_CONFIG_CONTENT", "OPENCODE_CONFIG_DIR", "OPENCODE_PERMISSION"];
 
 /// Whether a file is one of OpenCode's, by its name.
@@ -40,14 +40,14 @@ pub(crate) fn is_own_name(path: &Path) -> bool {
     is_named || (is_beside && section_of(path).is_some())
 }
 
-/// The section that the agent of a file would stand in, if it is one of an agent.
+/// Returns the section that a file's agent belongs to; `None` if the file does not define one.
 fn section_of(path: &Path) -> Option<&'static str> {
     let folder = path.parent()?.file_name()?.to_str()?;
     let (_, section) = AGENT_FOLDERS.iter().find(|(name, _)| *name == folder)?;
     path.extension().is_some_and(|extension| extension == "md").then_some(section)
 }
 
-/// The files of agents in one of OpenCode's folders, in order.
+/// Returns the agent files in one of OpenCode's folders, in order.
 fn agent_files(folder: &Path) -> Vec<PathBuf> {
     let inner = AGENT_FOLDERS.iter().map(|(name, _)| folder.join(name));
     let mut files: Vec<PathBuf> = inner
@@ -60,48 +60,48 @@ fn agent_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// What a file says in our words.
+/// Reads and translates a file.
 pub(crate) fn read(text: &str, path: &Path) -> Result<Translation, ConfigError> {
     let Some(section) = section_of(path) else { return Ok(translate(&parse::parse(text, path)?, path)) };
     Ok(match markdown::parse_agent(text, path, section) {
         Ok(parsed) => translate(&parsed, path),
-        // One agent that is not understood is no reason to run none.
+        // One invalid agent must not keep the others from running.
         Err((line, problem)) => {
             let origin = Origin::File { path: path.to_owned(), line: Some(line) };
             let key = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let reason = Some(format!("its settings are not understood: {problem}"));
+            let reason = Some(format!("invalid settings: {problem}"));
             Translation { notices: vec![Notice { key, origin, reason }], ..Translation::default() }
         }
     })
 }
 
-/// The user's own files, the lightest first.
+/// Returns the user's own files, lowest priority first.
 pub(crate) fn user_files(env: &Environment) -> Vec<PathBuf> {
     let folder = opencode_user_folder(env);
     let names = ["config.json"].into_iter().chain(NAMES);
     let mut files: Vec<PathBuf> =
         folder.iter().flat_map(|folder| names.clone().map(|name| folder.join(name))).collect();
     files.extend(folder.iter().flat_map(|folder| agent_files(folder)));
-    // Named by a variable, so by its user.
+    // The user named this file by a variable.
     files.extend(env.variable("OPENCODE_CONFIG").map(|path| env.directory.join(path)));
     files.retain(|file| file.is_file());
     files
 }
 
-/// The files in a directory, the lightest first.
+/// Returns the files in a directory, lowest priority first.
 pub(crate) fn files_in(directory: &Path) -> Vec<PathBuf> {
     let folder = directory.join(FOLDER);
     let places = [directory, &folder].into_iter().flat_map(|place| NAMES.map(|name| place.join(name)));
     places.filter(|file| file.is_file()).chain(agent_files(&folder)).collect()
 }
 
-/// Whether project files are left alone, as OpenCode leaves them.
+/// Whether OpenCode is configured to ignore project files.
 pub(crate) fn skips_projects(env: &Environment) -> bool {
     let value = env.variable("OPENCODE_DISABLE_PROJECT_CONFIG").unwrap_or_default();
     value == "1" || value.eq_ignore_ascii_case("true")
 }
 
-/// What OpenCode reads beside its files and Plimsoll does not: folders with agents, commands and the like, variables.
+/// Returns notices for files and variables that OpenCode reads and Plimsoll does not.
 pub(crate) fn unread(env: &Environment) -> Vec<Notice> {
     let own = opencode_user_folder(env).into_iter();
     let projects = project_directories(&env.directory).into_iter().map(|directory| directory.join(FOLDER));
@@ -112,7 +112,7 @@ pub(crate) fn unread(env: &Environment) -> Vec<Notice> {
     folders.chain(variables.map(Notice::variable)).collect()
 }
 
-/// The directory that a file belongs to: that of its folder, if it is in one.
+/// Returns the directory that a file belongs to: the parent of `.opencode` if the file is inside it.
 pub(crate) fn owner(path: &Path) -> &Path {
     let beside = folder(path);
     let own = if section_of(path).is_some() { folder(beside) } else { beside };

@@ -1,4 +1,4 @@
-//! What of OpenCode's is not read.
+//! Reasons for OpenCode's settings that are not read.
 
 use std::path::Path;
 
@@ -25,7 +25,7 @@ impl Notice {
     }
 }
 
-/// Why plugins have no effect, and where a hook of one can be set instead.
+/// Returns why plugins have no effect, and how to set a hook instead.
 pub(crate) fn plugin_reason() -> String {
     format!(
         "plugins are not run; a command in `[[hooks]]` of `plimsoll.toml` can handle {}",

@@ -1,4 +1,4 @@
-//! JSON with comments and trailing commas, and the lines of its keys.
+//! Parses JSON with comments and trailing commas, and records the lines of its keys.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,17 +10,17 @@ use serde_json::{Map, Number, Value};
 
 use crate::error::ConfigError;
 
-/// A file's values, and the line of every key by its path.
+/// Values of a file, and the line of every key by its path.
 pub(crate) struct Parsed {
     pub(crate) values: Map<String, Value>,
     pub(crate) lines: BTreeMap<String, usize>,
 }
 
-/// Read a file's text. An empty one says nothing.
+/// Parses the text of a file. An empty one has no settings.
 pub(crate) fn parse(text: &str, path: &Path) -> Result<Parsed, ConfigError> {
     let text = text.trim_start_matches('\u{feff}');
-    // What editors and OpenCode's own parser take, and no more: JSON5's further freedoms would be read here and
-    // refused there.
+    // Exactly what editors and OpenCode's parser accept: other extensions of JSON5 would be read here and rejected
+    // there.
     let options = ParseOptions {
         allow_comments: true,
         allow_loose_object_property_names: false,
@@ -36,7 +36,7 @@ pub(crate) fn parse(text: &str, path: &Path) -> Result<Parsed, ConfigError> {
     let wrong =
         |message: String, at| ConfigError::Syntax { path: path.to_owned(), at, language: "JSON", message };
     let ast = parse_to_ast(text, &CollectOptions::default(), &options).map_err(|error| {
-        // The kind alone: the rest quotes the line, which may hold a key.
+        // Only the kind of error: the rest of the message quotes the line, which may contain a key.
         let at = Some((error.line_display(), error.column_display()));
         wrong(error.kind().to_string().to_lowercase(), at)
     })?;
@@ -74,7 +74,7 @@ fn convert(ast: Ast<'_>, path: &str, starts: &[usize], lines: &mut BTreeMap<Stri
                 let name = property.name.into_string();
                 let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
                 lines.insert(path.clone(), line);
-                // Of a key that stands twice the last counts, and its place in the order too.
+                // The last of duplicate keys counts, and so does its position in the order.
                 fields.shift_remove(&name);
                 fields.insert(name, convert(property.value, &path, starts, lines));
             }

@@ -1,4 +1,4 @@
-//! OpenCode's keys in our words.
+//! Translates OpenCode's keys.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -12,33 +12,33 @@ use crate::error::ConfigError;
 use crate::notice::Notice;
 use crate::run::Tree;
 
-/// What a file says in our words.
+/// A translated file.
 #[derive(Default)]
 pub(crate) struct Translation {
     /// The fields of a policy.
     pub(crate) fields: Map<String, Value>,
-    /// What it says about a run.
+    /// Settings of a run.
     pub(crate) run: Tree,
-    /// The lines of our keys.
+    /// Lines of the translated keys.
     pub(crate) lines: BTreeMap<String, usize>,
-    /// What has no counterpart.
+    /// Keys without a counterpart.
     pub(crate) notices: Vec<Notice>,
-    /// The first value that cannot be what it is.
+    /// Error of the first invalid value.
     pub(crate) problem: Option<ConfigError>,
 }
 
-/// Keys that say nothing about what happens: labels for people and editors.
+/// Keys without an effect on behaviour: labels for users and editors.
 const LABELS: [&str; 2] = ["$schema", "username"];
 const MODEL_LABELS: [&str; 4] = ["family", "release_date", "status", "experimental"];
 
-/// Translate a file.
+/// Translates a file.
 pub(crate) fn translate(parsed: &Parsed, path: &Path) -> Translation {
     let mut translator =
         Translator { lines: &parsed.lines, path, named: BTreeSet::new(), out: Translation::default() };
     for (key, value) in &parsed.values {
         translator.top(key, value, &parsed.values);
     }
-    // OpenCode lays its older `mode` over `agent`, whichever stands first.
+    // OpenCode gives the older `mode` priority over `agent`, whatever their order.
     if let Some(modes) = parsed.values.get("mode") {
         translator.each("mode", modes, |translator, name, mode| translator.agent("mode", name, mode));
     }
@@ -46,10 +46,10 @@ pub(crate) fn translate(parsed: &Parsed, path: &Path) -> Translation {
 }
 
 struct Translator<'a> {
-    /// The lines of OpenCode's keys.
+    /// Lines of OpenCode's keys.
     lines: &'a BTreeMap<String, usize>,
     path: &'a Path,
-    /// Keys that were named already.
+    /// Keys that already have a notice.
     named: BTreeSet<String>,
     out: Translation,
 }
@@ -64,7 +64,7 @@ impl Translator<'_> {
             "agent" => self.each(key, value, |this, name, agent| this.agent("agent", name, agent)),
             "mcp" => self.each(key, value, Translator::mcp),
             "skills" => self.each(key, value, Translator::skills),
-            // The switches of `tools` are rules that those of `permission` win over.
+            // Switches in `tools` are rules with a lower priority than those in `permission`.
             "tools" if !all.contains_key("permission") => self.permissions(None, Some(value), None, key),
             "permission" => self.permissions(None, all.get("tools"), Some(value), key),
             "tools" | "mode" => {}
@@ -99,15 +99,15 @@ impl Translator<'_> {
                 self.put(&ours("api"), "openai-chat".into(), &format!("{above}.npm"));
             }
             Some(package) => {
-                let reason = format!("`{package}` speaks none of the wire formats that are known here");
+                let reason = format!("`{package}` uses an unsupported wire format");
                 self.notice(&format!("{above}.npm"), &format!("{above}.npm"), Some(reason));
             }
-            // OpenCode takes what has an address and no package for a server like OpenAI's.
+            // OpenCode treats a provider with a URL and no package as compatible with OpenAI.
             None if !is_built_in && (base_url.is_some() || fields.contains_key("api")) => {
                 self.put(&ours("api"), "openai-chat".into(), &above);
             }
             None if !is_built_in => {
-                let reason = "OpenCode knows its address; set `npm` and `options.baseURL`".to_owned();
+                let reason = "its URL is built into OpenCode; set `npm` and `options.baseURL`".to_owned();
                 self.notice(&above, &above, Some(reason));
             }
             None => {}
@@ -145,7 +145,7 @@ impl Translator<'_> {
                 }),
                 "timeout" => self.put(&["providers", name, "timeout"], millis(value), &written),
                 "chunkTimeout" => self.put(&["providers", name, "idle_timeout"], millis(value), &written),
-                // A key for the cache is always sent where the provider takes one.
+                // A cache key is always sent if the provider accepts one.
                 "setCacheKey" if *value == json!(true) => {}
                 _ => self.notice(&written, &written, None),
             }
@@ -214,7 +214,7 @@ impl Translator<'_> {
                     self.switches(name, value, &written);
                 }
                 "color" | "name" | "mode" | "maxSteps" => {}
-                // What is not known here goes to the AI SDK, whose names are not those of the wire.
+                // OpenCode passes unknown keys to the AI SDK, whose names differ from those of the wire format.
                 _ => self.notice(&written, &written, None),
             }
         }
@@ -223,7 +223,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Rules of `tools`, which say yes or no, and under them those of `permission`.
+    /// Translates rules of `tools` (booleans) and, with a higher priority, those of `permission`.
     fn permissions(
         &mut self,
         agent: Option<&str>,
@@ -244,7 +244,7 @@ impl Translator<'_> {
             if self.is_without_counterpart(tool, &format!("{tools_written}.{tool}")) {
                 continue;
             }
-            // `write` and `patch` are ways of editing.
+            // `write` and `patch` are variants of editing.
             let tool = if matches!(tool.as_str(), "write" | "patch") { "edit" } else { tool };
             let action = match on.as_bool() {
                 Some(true) => "allow".into(),
@@ -276,7 +276,7 @@ impl Translator<'_> {
         }
     }
 
-    /// Whether a tool of OpenCode's has none here that a rule for it could hold for, which is told.
+    /// Whether one of OpenCode's tools has no counterpart, so that a rule for it has no effect. Adds a notice.
     fn is_without_counterpart(&mut self, tool: &str, written: &str) -> bool {
         let Some((_, reason)) = WITHOUT_COUNTERPART.iter().find(|(name, _)| *name == tool) else {
             return false;
@@ -373,7 +373,7 @@ impl Translator<'_> {
         }
     }
 
-    /// The line of a key, or of what it is in.
+    /// Returns the line of a key, or of the innermost parent with a line.
     fn line_of(&self, written: &str) -> Option<usize> {
         let mut known = written;
         loop {
@@ -417,12 +417,12 @@ impl Translator<'_> {
     }
 }
 
-/// Rules by tool, in order, with the keys they were written under.
+/// Rules by tool, in order, with the keys they came from.
 #[derive(Default)]
 struct Rules(Vec<(String, Value, String)>);
 
 impl Rules {
-    /// Add the rules of a tool under our names for it, in place of those it had.
+    /// Adds the rules of a tool under our names for it. They replace previous ones.
     fn add(&mut self, tool: &str, value: &Value, written: &str) {
         for tool in our_tools(tool) {
             self.0.retain(|(known, ..)| known != tool);
@@ -431,19 +431,19 @@ impl Rules {
     }
 }
 
-/// Tools of OpenCode's that there are none for here, and what a rule for them would be about.
+/// Tools of OpenCode without a counterpart, and the reason for the notice.
 const WITHOUT_COUNTERPART: [(&str, &str); 8] = [
-    ("question", "the model asks in its answer; there is no tool for it"),
+    ("question", "the model asks in its answer and has no tool for it"),
     ("lsp", "there is no such tool"),
     ("websearch", "there is no such tool"),
     ("codesearch", "there is no such tool"),
     ("batch", "there is no such tool"),
-    ("plan_enter", "`/agent plan` is for a person to say"),
-    ("plan_exit", "`/agent build` is for a person to say"),
-    ("doom_loop", "a call that repeats itself is always told to the model, and then ends the run"),
+    ("plan_enter", "only the user switches agents, with `/agent plan`"),
+    ("plan_exit", "only the user switches agents, with `/agent build`"),
+    ("doom_loop", "repeated calls are always reported to the model and then end the run"),
 ];
 
-/// Our names for one of OpenCode's tools.
+/// Returns our names for one of OpenCode's tools.
 fn our_tools(tool: &str) -> Vec<&str> {
     match tool {
         "edit" => vec!["edit", "write"],
@@ -453,7 +453,7 @@ fn our_tools(tool: &str) -> Vec<&str> {
     }
 }
 
-/// Milliseconds as a time of ours; what is none stays what it is, and is refused with its place.
+/// Converts milliseconds to our format. Other values are left unchanged, so that they are rejected with their location.
 fn millis(value: &Value) -> Value {
     match whole(value).as_u64() {
         Some(millis) => format!("{millis}ms").into(),
@@ -461,7 +461,7 @@ fn millis(value: &Value) -> Value {
     }
 }
 
-/// A whole number, also one that is written with a point.
+/// Converts a number without a fraction, such as `5.0`, to an integer.
 fn whole(value: &Value) -> Value {
     match value.as_f64() {
         Some(number)

@@ -4,15 +4,16 @@ use std::time::Duration;
 
 use plimsoll_providers::ModelRef;
 use plimsoll_sandbox::{Origin, Permissions, matches};
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 /// Where an agent may be used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum AgentMode {
-    /// By a person.
+    /// By the user.
     Primary,
     /// By another agent.
     Subagent,
@@ -21,8 +22,9 @@ pub enum AgentMode {
     All,
 }
 
-/// What a sub-agent is told of the conversation it comes from.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+/// How much of its parent's conversation a sub-agent receives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum AgentFork {
     /// A digest within the fork policy's budget.
@@ -31,54 +33,54 @@ pub enum AgentFork {
     History,
 }
 
-/// An agent: what is set of it. Everything else is as the built-in agent of that name has it, or the session.
+/// Settings of an agent. Unset ones come from the built-in agent with that name, or from the session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentConfig {
-    /// What it is for; other agents read it.
+    /// Description for other agents.
     pub description: Option<String>,
-    /// Its system prompt.
+    /// System prompt.
     pub prompt: Option<String>,
-    /// Its model; the session's where it is not set.
+    /// Model; the session's if it is not set.
     pub model: Option<ModelRef>,
-    /// Tools it has or has not, in order.
+    /// Switches for tools, in order.
     pub tools: Vec<ToolSwitch>,
-    /// Most calls of the model in one run.
+    /// Maximum model calls in one run.
     pub steps: Option<u32>,
-    /// The longest answer, in tokens.
+    /// Maximum tokens of an answer.
     pub output: Option<u64>,
-    /// The longest time of one request.
+    /// Timeout of a request.
     pub timeout: Option<Duration>,
-    /// How freely the model chooses its words.
+    /// Sampling temperature.
     pub temperature: Option<f64>,
-    /// How many of the likeliest words the model chooses from.
+    /// Nucleus sampling: cumulative probability of the tokens to sample from.
     pub top_p: Option<f64>,
-    /// Further fields of the request, as its provider has them.
+    /// Additional fields of the request, in the provider's format.
     pub options: Map<String, Value>,
-    /// Where it may be used.
+    /// Where the agent may be used.
     pub mode: Option<AgentMode>,
-    /// Rules of its own, heavier than those of the configuration.
+    /// Permission rules of the agent, with a higher priority than those of the configuration.
     pub permissions: Permissions,
-    /// What it is told of the conversation it comes from.
+    /// How much of its parent's conversation the agent receives.
     pub fork: Option<AgentFork>,
-    /// Whether it is not there at all.
+    /// Whether the agent is disabled.
     pub disabled: bool,
-    /// What is wrong with a reference of it; it cannot be used before that is mended.
+    /// Problem with a reference in its settings; the agent cannot be used until it is fixed.
     pub problem: Option<String>,
 }
 
-/// A tool that an agent has or has not.
+/// Enables or disables a tool for an agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolSwitch {
-    /// The tool, or a pattern of names.
+    /// Name of the tool, or a pattern.
     pub tool: String,
-    /// Whether the agent has it.
+    /// Whether the agent has the tool.
     pub on: bool,
-    /// Where this is said.
+    /// Location of the setting.
     pub origin: Origin,
 }
 
 impl AgentConfig {
-    /// Whether it has a tool: as the last switch that matches says, and nothing where none does.
+    /// Whether the agent has a tool, by the last switch that matches; `None` if none does.
     pub fn has_tool(&self, tool: &str) -> Option<bool> {
         self.tools.iter().rev().find(|switch| matches(&switch.tool, tool)).map(|switch| switch.on)
     }

@@ -1,28 +1,27 @@
-//! Hooks of the configuration: commands that are run at certain moments.
+//! Hooks: commands that run on events.
 
 use std::fmt;
 use std::time::Duration;
 
 use plimsoll::redact::redact;
 use plimsoll_sandbox::{Grants, Origin, matches};
-use schemars::{JsonSchema, Schema};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
 
-/// The moment at which a hook is run. The names that OpenCode gives to the same moments are accepted too.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[schemars(transform = with_opencode_names)]
+/// The event that a hook runs on. OpenCode's names of the same events are accepted too.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(transform = with_opencode_names))]
 pub enum HookEvent {
-    /// Before a tool is called: may change the input, or refuse.
+    /// Before a tool call. Can change the input or reject the call.
     #[serde(rename = "tool.before", alias = "tool.execute.before")]
     ToolBefore,
-    /// After a tool was called: may add to what the model sees, or replace it.
+    /// After a tool call. Can add to the result or replace it.
     #[serde(rename = "tool.after", alias = "tool.execute.after")]
     ToolAfter,
-    /// Before a summary is asked for: may add to the instruction, or replace it.
+    /// Before a summary is requested. Can add to the instruction or replace it.
     #[serde(rename = "session.compacting", alias = "experimental.session.compacting")]
     Compacting,
-    /// After a compaction in the middle of a turn: may end the turn.
+    /// After a compaction in the middle of a turn. Can end the turn.
     #[serde(rename = "compaction.autocontinue", alias = "experimental.compaction.autocontinue")]
     Autocontinue,
     /// After a compaction.
@@ -30,7 +29,7 @@ pub enum HookEvent {
     Compacted,
 }
 
-/// OpenCode's names of events that hooks are run at.
+/// OpenCode's names of events.
 pub(crate) const OPENCODE_EVENTS: [&str; 4] = [
     "tool.execute.before",
     "tool.execute.after",
@@ -38,20 +37,21 @@ pub(crate) const OPENCODE_EVENTS: [&str; 4] = [
     "experimental.compaction.autocontinue",
 ];
 
-/// Adds OpenCode's names to the schema: it is derived from `rename` and leaves out every `alias`.
-fn with_opencode_names(schema: &mut Schema) {
-    let names = json!({
+/// Adds OpenCode's names to the schema: schemars derives it from `rename` and ignores `alias`.
+#[cfg(feature = "schema")]
+fn with_opencode_names(schema: &mut schemars::Schema) {
+    let names = serde_json::json!({
         "type": "string",
         "enum": OPENCODE_EVENTS,
-        "description": "OpenCode's names of the same moments."
+        "description": "OpenCode's names of the same events."
     });
-    if let Some(variants) = schema.get_mut("oneOf").and_then(Value::as_array_mut) {
+    if let Some(variants) = schema.get_mut("oneOf").and_then(serde_json::Value::as_array_mut) {
         variants.push(names);
     }
 }
 
 impl HookEvent {
-    /// Its name as it is written.
+    /// Name of the event in configuration.
     pub fn name(self) -> &'static str {
         match self {
             HookEvent::ToolBefore => "tool.before",
@@ -69,27 +69,27 @@ impl fmt::Display for HookEvent {
     }
 }
 
-/// A command that is run at a moment. `Debug` shows no keys.
+/// A command that runs on an event. `Debug` shows no keys.
 #[derive(Clone, PartialEq, Eq)]
 pub struct HookCommand {
-    /// When.
+    /// The event.
     pub event: HookEvent,
     /// The command with its arguments.
     pub command: Vec<String>,
-    /// The longest time it may take; half a minute where it is not set.
+    /// Timeout; 30 seconds if it is not set.
     pub timeout: Option<Duration>,
-    /// For hooks of tools: the tools, by name or pattern; all where it is not set.
+    /// For tool events: name or pattern of the tools; all if it is not set.
     pub tools: Option<String>,
-    /// What it may do beyond what commands may.
+    /// Additional permissions in the sandbox.
     pub grants: Grants,
-    /// Where it is said.
+    /// Location of the setting.
     pub origin: Origin,
-    /// What is wrong with a reference of it; it cannot be run before that is mended.
+    /// Problem with a reference in its settings; the hook cannot run until it is fixed.
     pub problem: Option<String>,
 }
 
 impl HookCommand {
-    /// Whether it is for a tool.
+    /// Whether the hook runs for a tool.
     pub fn is_for(&self, tool: &str) -> bool {
         self.tools.as_deref().is_none_or(|pattern| matches(pattern, tool))
     }

@@ -11,32 +11,33 @@ use crate::paths::{opencode_user_folder, project_directories};
 
 /// A path or glob of instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct InstructionSource {
-    /// The path or glob as it is written, with `~` for the home.
+    /// Path or glob as written in the file, with `~` for the home directory.
     pub pattern: String,
-    /// The directory that it is meant from.
+    /// Directory that a relative path starts from.
     pub folder: PathBuf,
-    /// The directory that its files must be in: a project that is not trusted has no say about others.
+    /// Directory that the files must be in: an untrusted project may not name others.
     pub within: Option<PathBuf>,
-    /// Where it is said.
+    /// Location of the setting.
     pub origin: Origin,
-    /// Why a file that agents read without being told is not read although it is there.
+    /// Why an existing file that agents read by default is not read.
     pub problem: Option<String>,
 }
 
-/// A pattern with more files than this is a mistake; nothing in a system prompt would be readable.
+/// Maximum number of files per pattern. More are a mistake: they would not fit into a system prompt.
 const MOST_FILES: usize = 100;
 
 /// Maximum number of directory entries that the patterns of one configuration may visit.
 pub const INSTRUCTION_ENTRIES: usize = 100_000;
 
-/// The files that agents read without being told, by the name that counts first.
+/// Names of the files that agents read by default, in order of priority.
 const STANDING: [&str; 2] = ["AGENTS.md", "CLAUDE.md"];
 
 impl InstructionSource {
-    /// The files that agents read without being told: the user's own, then the project's from the root of the repository down
-    /// to the current directory. Outside of a repository only the current directory counts: what lies above it may be
-    /// anyone's.
+    /// Returns the files that agents read by default: the user's own, then the project's from the root of the
+    /// repository down to the current directory. Outside of a repository only the current directory counts, because the
+    /// directories above it may belong to others.
     pub(crate) fn standing(env: &Environment) -> Vec<InstructionSource> {
         let own = env.config_folder().into_iter().chain(opencode_user_folder(env));
         let own: Vec<Vec<InstructionSource>> =
@@ -48,16 +49,17 @@ impl InstructionSource {
             None => vec![env.directory.as_path()],
         };
         let root = root.unwrap_or(&env.directory);
-        // A link out of the project would hand any file of the user's to the model.
+        // A link out of the project would send any file of the user to the model.
         let within = root.canonicalize().unwrap_or_else(|_| root.to_owned());
         let below = folders.into_iter().flat_map(|folder| standing_in(folder, Some(&within)));
         own.into_iter().flatten().chain(below).collect()
     }
 
-    /// Returns the files it names, by their canonical paths, in order. Missing files are left out.
+    /// Returns the existing files by their canonical paths, in order.
     ///
-    /// Links to files are resolved before checking that a file is inside the project. Patterns do not descend into linked
-    /// directories. `entries` is the remaining budget of visited entries ([`INSTRUCTION_ENTRIES`] for all sources together).
+    /// Links to files are resolved before checking that a file is inside the project. Patterns do not descend into
+    /// linked directories. `entries` is the remaining budget of visited entries ([`INSTRUCTION_ENTRIES`] for all
+    /// sources together).
     pub fn files(&self, home: Option<&Path>, entries: &mut usize) -> Vec<PathBuf> {
         if self.problem.is_some() {
             return Vec::new();
@@ -114,13 +116,13 @@ fn matching(folder: &Path, pattern: &str, entries: &mut usize) -> Vec<PathBuf> {
     found
 }
 
-/// Whether it is an address rather than a path.
+/// Whether this is a URL and not a path.
 pub(crate) fn is_address(pattern: &str) -> bool {
     pattern.starts_with("http://") || pattern.starts_with("https://")
 }
 
-/// The first of the files in a folder that can be read, and those before it that are there and cannot: a person who has
-/// written rules has to know that no model reads them.
+/// Returns the first readable default file in a folder, and existing ones before it that cannot be read: users who have
+/// written rules must know that no model reads them.
 fn standing_in(folder: &Path, within: Option<&Path>) -> Vec<InstructionSource> {
     let mut found = Vec::new();
     for name in STANDING {
@@ -140,18 +142,18 @@ fn standing_in(folder: &Path, within: Option<&Path>) -> Vec<InstructionSource> {
     found
 }
 
-/// Why a file that is there is not read.
+/// Returns why an existing file is not read.
 fn problem_with(path: &Path, within: Option<&Path>) -> Option<String> {
     let real = match path.canonicalize() {
         Ok(real) => real,
-        Err(error) => return Some(format!("it leads nowhere: {error}")),
+        Err(error) => return Some(format!("its target cannot be read: {error}")),
     };
     if within.is_some_and(|within| !real.starts_with(within)) {
-        return Some("it leads out of the project".to_owned());
+        return Some("it points outside of the project".to_owned());
     }
     match real.metadata() {
         Ok(about) if about.is_dir() => Some("it is a folder".to_owned()),
-        Ok(about) if !about.is_file() => Some("it is no regular file".to_owned()),
+        Ok(about) if !about.is_file() => Some("not a regular file".to_owned()),
         Ok(_) => None,
         Err(error) => Some(error.to_string()),
     }

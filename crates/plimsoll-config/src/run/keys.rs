@@ -19,6 +19,9 @@ use crate::paths::folder;
 const LEAST_LENGTH: usize = 8;
 
 /// Variables and values used in the configuration of providers. `Debug` omits values.
+///
+/// Keys in composed headers (`Bearer KEY`) and in URLs would otherwise stay in the environment of commands, because
+/// their variables are not named like keys.
 #[derive(Clone, Default)]
 pub struct ProviderKeys {
     variables: BTreeSet<String>,
@@ -37,7 +40,7 @@ impl ProviderKeys {
         name.to_str().is_some_and(|name| self.variables.contains(name)) || self.values.iter().any(is_value)
     }
 
-    /// Returns the values that are part of the path of an address. The host stays in errors, because it is needed to
+    /// Returns the values that are part of the path of a URL. The host stays in errors, because it is needed to
     /// understand them.
     pub(super) fn in_path_of(&self, url: &str) -> Vec<Secret> {
         let address = url.split_once("://").map_or(url, |(_, address)| address);
@@ -45,12 +48,12 @@ impl ProviderKeys {
         self.values.iter().filter(|value| path.contains(value.expose())).cloned().collect()
     }
 
-    /// Adds the keys, headers and addresses of providers after references are resolved.
+    /// Adds the keys, headers and URLs of providers after references are resolved.
     pub(super) fn add_providers<'a>(&mut self, providers: impl Iterator<Item = &'a ProviderConfig>) {
         for provider in providers {
             self.values.extend(provider.key.iter().cloned());
             for (_, value) in &provider.headers {
-                // The key of a header such as `Bearer KEY`.
+                // The key in a header such as `Bearer KEY`.
                 let word = value.expose().rsplit(' ').next().unwrap_or_default();
                 self.add_value(word);
                 self.add_value(value.expose());
@@ -88,8 +91,9 @@ impl fmt::Debug for ProviderKeys {
 }
 
 impl RunLayer {
-    /// Collects the keys of all providers. Variables count by name in every layer, even if a heavier layer replaces the setting.
-    /// The contents of variables and files that are in effect count by value, because another variable may hold the same.
+    /// Collects the keys of all providers. Variables count by name in every layer, even if a layer with higher priority
+    /// replaces the setting. The contents of variables and files that are in effect count by value, because another
+    /// variable may contain the same.
     pub(super) fn provider_keys(&self, env: &Environment) -> ProviderKeys {
         let mut keys = ProviderKeys { variables: self.key_variables.clone(), values: Vec::new() };
         for (path, value) in self.values.leaves().into_iter().filter(|(path, _)| path[0] == "providers") {

@@ -1,4 +1,4 @@
-//! What one layer says about a run.
+//! Settings of a run in a single layer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -17,14 +17,17 @@ use super::tree::Tree;
 use crate::error::ConfigError;
 use crate::notice::Notice;
 
-/// What one layer says about a run.
+/// Settings of a run in a single layer.
 ///
-/// Rules, switches, instructions, skills and hooks are kept apart from the other settings: those of all layers count together, in
-/// order, where of another setting the heaviest layer decides.
+/// Rules, switches, instructions, skills and hooks are separate from the other settings: those of all layers are
+/// combined in order, while for other settings the layer with the highest priority wins.
+///
+/// A broken section must not stop commands that need no model, so errors are kept in the layer instead of failing at
+/// once.
 #[derive(Debug, Default)]
 pub(crate) struct RunLayer {
     pub(crate) values: Tree,
-    /// Rules with the agent they are for; none for all.
+    /// Rules with the agent they are for; `None` for all agents.
     pub(crate) rules: Vec<(Option<String>, PermissionRule)>,
     /// Switches with the agent they are for.
     pub(crate) switches: Vec<(String, ToolSwitch)>,
@@ -34,28 +37,28 @@ pub(crate) struct RunLayer {
     pub(crate) origins: BTreeMap<String, Origin>,
     /// Whether these are the variables of the official SDKs.
     pub(crate) is_environment: bool,
-    /// Whether it comes with a project.
+    /// Whether this layer comes with a project.
     pub(crate) is_project: bool,
-    /// What it says that has no effect.
+    /// Settings that have no effect.
     pub(crate) ignored: Vec<Notice>,
-    /// Variables that the providers of the layers under this one refer to.
+    /// Variables that the providers of lower layers refer to.
     pub(crate) key_variables: BTreeSet<String>,
-    /// Why it cannot be used. The rest of the configuration holds without it.
+    /// Why the layer cannot be used. The rest of the configuration works without it.
     pub(crate) problem: Option<Arc<ConfigError>>,
 }
 
-/// What a file says about a run, before it is taken apart.
+/// Settings of a run in a file, before they are split.
 pub(crate) struct RunSource<'a> {
     pub(crate) values: &'a Tree,
-    /// Where relative paths are meant from.
+    /// Directory that relative paths start from.
     pub(crate) base: &'a Path,
-    /// Why it cannot be used.
+    /// Why the file cannot be used.
     pub(crate) problem: Option<Arc<ConfigError>>,
-    /// Where a key stands.
+    /// Returns the location of a key.
     pub(crate) place: &'a dyn Fn(&str) -> Origin,
 }
 
-/// The key of a rule, with its pattern if that is not for everything.
+/// Returns the key of a rule, with its pattern unless it applies to everything.
 pub(crate) fn rule_key(agent: Option<&str>, rule: &PermissionRule) -> String {
     let section = match agent {
         Some(agent) => format!("agents.{agent}.permission"),
@@ -66,7 +69,7 @@ pub(crate) fn rule_key(agent: Option<&str>, rule: &PermissionRule) -> String {
 }
 
 impl RunLayer {
-    /// What a file says.
+    /// Splits the settings of a file.
     pub(crate) fn of_source(file: &RunSource<'_>) -> RunLayer {
         let mut layer = RunLayer { problem: file.problem.clone(), ..RunLayer::default() };
         if let Err(error) = layer.take(file) {
@@ -101,7 +104,7 @@ impl RunLayer {
         }
         for (mut path, value) in values.leaves() {
             let origin = (file.place)(&path.join("."));
-            // Names of headers are the same in any case, and a heavier layer must find those of a lighter one.
+            // Header names are case-insensitive, and a layer must override the same header of a lower one.
             if let [section, _, headers, header] = path.as_mut_slice()
                 && ["providers", "mcp"].contains(&section.as_str())
                 && headers == "headers"
@@ -114,7 +117,7 @@ impl RunLayer {
         Ok(())
     }
 
-    /// Marks a layer as one that comes with a project, and takes out of it what only the user's own configuration can set.
+    /// Marks a layer as a project's, and removes what only the user's own configuration can set.
     pub(crate) fn hold_to_project(&mut self) {
         self.is_project = true;
         let mut ignore = |key: String, origin: Origin| {
@@ -205,7 +208,7 @@ impl RunLayer {
             let timeout = timeout
                 .map_err(|problem| wrong(&format!("{key}.timeout"), format!("`hooks.timeout`: {problem}")))?;
             let origin = (file.place)(&key);
-            // The paths as they are written; the home is known when all layers are.
+            // The paths as written; the home directory is known when all layers are merged.
             let grants = Grants::default()
                 .unconfined(sandbox == Some(SandboxSwitch::Off))
                 .network(network.unwrap_or(false))

@@ -1,14 +1,14 @@
-//! Values that are shown without the secrets in them.
+//! Shows values without the secrets in them.
 
 use plimsoll::redact::redact;
 use serde_json::Value;
 
 use super::reference::{Piece, pieces};
 
-/// Words in names of variables that hold secrets.
+/// Words in names of variables that contain secrets.
 const SECRET: [&str; 6] = ["KEY", "TOKEN", "SECRET", "PASS", "AUTH", "CRED"];
 
-/// Suffixes of variables that hold a command, its options, or a path that code or keys are loaded from.
+/// Suffixes of variables that contain a command, its options, or a path that code or keys are loaded from.
 const RUNS: [&str; 27] = [
     "ASKPASS", "COMMAND", "CMD", "HELPER", "PROVIDER", "PROCESS", "PROGRAM", "SHELL", "EDITOR", "PAGER",
     "HOOK", "HOOKS", "PLUGIN", "PLUGINS", "PRELOAD", "OPTIONS", "OPTS", "ARGS", "FLAGS", "PATH", "FILE",
@@ -21,7 +21,7 @@ fn decides_what_runs(name: &str) -> bool {
     name == "GOAUTH" || RUNS.iter().any(|end| name.ends_with(end))
 }
 
-/// Whether a value is a key, or may hold one.
+/// Whether a value is a key, or may contain one.
 fn is_secret(path: &[String]) -> bool {
     let path: Vec<&str> = path.iter().map(String::as_str).collect();
     match path.as_slice() {
@@ -35,14 +35,14 @@ fn is_secret(path: &[String]) -> bool {
     }
 }
 
-/// A value of a layer in effect, for people: references stay, for they say where a key comes from; keys do not, nor
-/// what looks like one.
+/// Returns a value for display. References stay, because they show where a key comes from; keys and what looks like one
+/// are masked.
 pub(crate) fn masked(path: &[String], value: &Value) -> Value {
     show(path, value, &|text| redact(text).text)
 }
 
-/// A value that its user is asked to trust. Whatever is no key by its place is shown in full: what looks like a key
-/// could be a part of a command that would be run.
+/// Returns a value that the user is asked to trust. Everything that is not a key by its location is shown in full: text
+/// that looks like a key could be a part of a command.
 pub(crate) fn reviewed(path: &[String], value: &Value) -> Value {
     show(path, value, &str::to_owned)
 }

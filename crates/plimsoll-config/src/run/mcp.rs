@@ -11,35 +11,35 @@ use plimsoll_sandbox::Grants;
 /// An MCP server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct McpServer {
-    /// How it is reached.
+    /// How the server is reached.
     pub connection: McpConnection,
-    /// Whether it is used.
+    /// Whether the server is used.
     pub enabled: bool,
-    /// The longest time of one request to it.
+    /// Timeout of a request.
     pub timeout: Option<Duration>,
-    /// What its command may do beyond what commands may.
+    /// Additional permissions of its command in the sandbox.
     pub grants: Grants,
-    /// What is wrong with a reference of it; it cannot be used before that is mended.
+    /// Problem with a reference in its settings; the server cannot be used until it is fixed.
     pub problem: Option<String>,
 }
 
 /// How an MCP server is reached. `Debug` shows no values of variables and headers.
 #[derive(Clone, PartialEq, Eq)]
 pub enum McpConnection {
-    /// A command on this machine, by standard input and output.
+    /// A local command, through standard input and output.
     Local {
         /// The command with its arguments.
         command: Vec<String>,
-        /// Further variables. Values are secrets: servers are given their keys in them.
+        /// Additional variables. Values are secrets because servers receive keys in them.
         environment: Vec<(String, Secret)>,
-        /// The directory it runs in; the project's where it is not set.
+        /// Working directory; the project's if it is not set.
         directory: Option<PathBuf>,
     },
-    /// An address, by HTTP.
+    /// A remote server, through HTTP.
     Remote {
-        /// The address.
+        /// URL of the server.
         url: String,
-        /// Further headers.
+        /// Additional headers.
         headers: Vec<(String, Secret)>,
     },
 }

@@ -1,9 +1,9 @@
-//! What a run of an agent stands on: models and their providers, agents, permissions, MCP servers, instructions, caps, what
-//! commands are held to.
+//! Settings for runs of an agent: models and their providers, agents, permissions, MCP servers, instructions, limits,
+//! the sandbox.
 //!
-//! Every file, OpenCode's too, is brought into one shape ([`tree::Tree`]), the layers are merged, references are
-//! replaced, and only then the values get their types. So a layer may say a part of a provider, and an error still
-//! names the line that it is about.
+//! Every file, including OpenCode's, is converted into one shape ([`tree::Tree`]). Then the layers are merged,
+//! references are replaced, and only then the values get their types. A layer can therefore set a part of a provider,
+//! and an error still names the line that it is about.
 
 mod agent;
 mod hook;
@@ -33,6 +33,7 @@ use serde_json::Value;
 use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::notice::Notice;
+#[cfg(feature = "schema")]
 use spec::RunSpec;
 
 pub use agent::{AgentConfig, AgentFork, AgentMode, ToolSwitch};
@@ -50,7 +51,7 @@ pub use tasks::TaskConfig;
 pub(crate) use tree::Tree;
 pub use webfetch::WebfetchConfig;
 
-/// The sections of a file that are about a run.
+/// Sections of a file that belong to runs.
 pub(crate) const SECTIONS: [&str; 16] = [
     "model",
     "small_model",
@@ -70,83 +71,86 @@ pub(crate) const SECTIONS: [&str; 16] = [
     "hooks",
 ];
 
-/// What all layers together say about a run.
+/// The merged settings for runs of an agent.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct RunConfig {
     /// The model of a session.
     pub model: Option<ModelRef>,
-    /// A cheaper model, for titles and the like.
+    /// A cheaper model for titles and similar tasks.
     pub small_model: Option<ModelRef>,
-    /// The agent that runs where none is named.
+    /// The default agent.
     pub default_agent: Option<String>,
-    /// Providers by name, the built-in ones among them.
+    /// Providers by name, including the built-in ones.
     pub providers: BTreeMap<String, ProviderConfig>,
-    /// Agents by name, those that are disabled too.
+    /// Agents by name, including disabled ones.
     pub agents: BTreeMap<String, AgentConfig>,
-    /// What agents may do.
+    /// Permission rules.
     pub permissions: Permissions,
-    /// MCP servers by name, those that are disabled too.
+    /// MCP servers by name, including disabled ones.
     pub mcp: BTreeMap<String, McpServer>,
-    /// `AGENTS.md` of the user and of the project, the farthest first. Their text goes into the system prompt.
+    /// `AGENTS.md` of the user and of the project, outermost first. Their text goes into the system prompt.
     pub standing: Vec<InstructionSource>,
-    /// Commands that are run at certain moments, in order.
+    /// Hooks, in order.
     pub hooks: Vec<HookCommand>,
-    /// Further files whose text goes into the system prompt.
+    /// Additional files whose text goes into the system prompt.
     pub instructions: Vec<InstructionSource>,
-    /// Folders with skills, besides those that are looked into anyway.
+    /// Folders with skills, in addition to the default ones.
     pub skills: Vec<SkillSource>,
-    /// What a run must not exceed.
+    /// Limits of a run.
     pub caps: RunCaps,
-    /// What commands are held to.
+    /// Confinement of commands.
     pub sandbox: SandboxConfig,
-    /// What may be fetched.
+    /// Hosts that `webfetch` may reach.
     pub webfetch: WebfetchConfig,
     /// Background tasks.
     pub tasks: TaskConfig,
-    /// Keys of providers, which are kept from commands, hooks and MCP servers.
+    /// Keys of providers, which commands, hooks and MCP servers must not inherit.
     pub keys: ProviderKeys,
-    /// Whether a person has trusted the project at hand, as its files are now.
+    /// Whether the user has trusted the current project with its current files.
     pub is_trusted: bool,
-    /// What layers say that has no effect.
+    /// Settings that have no effect.
     ignored: Vec<Notice>,
     fields: Vec<RunField>,
     origins: BTreeMap<String, Origin>,
 }
 
-/// A setting of a run, as it is shown.
+/// A setting of a run for display.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct RunField {
-    /// Its key.
+    /// Key of the setting.
     pub key: String,
-    /// Its value; what is secret is hidden.
+    /// Value, with secrets masked.
     pub value: Value,
-    /// Where it comes from.
+    /// Origin of the value.
     pub origin: Origin,
 }
 
-/// What a run must not exceed.
+/// Limits of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct RunCaps {
-    /// Most calls of the model.
+    /// Maximum model calls.
     pub steps: Option<u32>,
-    /// Most that it may cost, in dollars.
+    /// Maximum cost in dollars.
     pub cost: Option<f64>,
-    /// Most tokens, input and output together.
+    /// Maximum tokens, input and output together.
     pub tokens: Option<u64>,
 }
 
 impl RunConfig {
-    /// Where a setting comes from, by its key.
+    /// Returns the origin of a setting by its key.
     pub fn origin(&self, key: &str) -> Origin {
         self.origins.get(key).cloned().unwrap_or(Origin::BuiltIn)
     }
 
-    /// Every setting that a layer makes. Of rules and instructions all are here, in their order.
+    /// Returns every setting that a layer makes, including all rules and instructions in their order.
     pub fn fields(&self) -> &[RunField] {
         &self.fields
     }
 
-    /// Takes out what has no effect, with the instructions that are addresses: they are not fetched.
+    /// Takes the settings that have no effect, including instructions that are URLs: they are not fetched.
     pub(crate) fn take_ignored(&mut self) -> Vec<Notice> {
         let mut notices = std::mem::take(&mut self.ignored);
         self.instructions.retain(|source| {
@@ -167,20 +171,21 @@ impl RunConfig {
         notices
     }
 
-    /// The layers laid over each other, the lightest first.
+    /// Merges the layers, lowest priority first.
     pub(crate) fn of_layers(layers: Vec<RunLayer>, env: &Environment) -> Result<RunConfig, Arc<ConfigError>> {
         let mut all = provider::built_in_layer();
         for layer in layers {
             if let Some(problem) = layer.problem {
                 return Err(problem);
             }
-            all.lay(layer);
+            all.merge_layer(layer);
         }
         all.settle(env).map_err(Arc::new)
     }
 }
 
-/// The JSON Schema of what a file may say about a run.
+/// Returns the JSON Schema of the settings of a run.
+#[cfg(feature = "schema")]
 pub(crate) fn schema() -> Value {
     schemars::schema_for!(RunSpec).to_value()
 }

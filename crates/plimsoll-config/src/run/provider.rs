@@ -1,4 +1,4 @@
-//! Providers of the configuration, and those that are known without one.
+//! Providers of the configuration, and built-in ones.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -16,7 +16,7 @@ use super::tree::Tree;
 use crate::environment::Environment;
 use crate::error::ConfigError;
 
-/// Variables about a run, and the settings they make.
+/// Variables for runs, and the settings that they set.
 pub(crate) const RUN_VARIABLES: [(&str, &str); 5] = [
     ("PLIMSOLL_MODEL", "model"),
     ("PLIMSOLL_SMALL_MODEL", "small_model"),
@@ -25,7 +25,7 @@ pub(crate) const RUN_VARIABLES: [(&str, &str); 5] = [
     ("PLIMSOLL_MAX_TOKENS", "max_tokens"),
 ];
 
-/// Providers that are known without configuration: name, `api`, the variables of key and address.
+/// Built-in providers: name, `api`, the variables of key and base URL.
 pub(crate) const BUILT_IN: [(&str, &str, &str, &str); 3] = [
     ("anthropic", "anthropic", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL"),
     ("openai", "openai", "OPENAI_API_KEY", "OPENAI_BASE_URL"),
@@ -34,20 +34,21 @@ pub(crate) const BUILT_IN: [(&str, &str, &str, &str); 3] = [
 
 /// A provider. `Debug` shows no keys.
 #[derive(Clone, PartialEq)]
+#[non_exhaustive]
 pub struct ProviderConfig {
-    /// What it speaks; nothing where no layer says it.
+    /// Wire format; `None` if no layer sets it.
     pub wire: Option<Wire>,
-    /// Its address; that of the wire format's own provider where no layer names one.
+    /// Base URL; that of the wire format's vendor if no layer sets it.
     pub base_url: Option<String>,
-    /// Its key.
+    /// API key.
     pub key: Option<Secret>,
-    /// Further headers of every request.
+    /// Additional headers of every request.
     pub headers: Vec<(String, Secret)>,
-    /// How long to wait.
+    /// Timeouts and retries.
     pub client: ClientOptions,
-    /// Its models, where they differ from the table.
+    /// Its models, if they differ from the built-in table.
     pub models: BTreeMap<String, ModelConfig>,
-    /// What is wrong with a reference of it; it cannot be used before that is mended.
+    /// Problem with a reference in its settings; the provider cannot be used until it is fixed.
     pub problem: Option<String>,
 }
 
@@ -67,34 +68,35 @@ impl fmt::Debug for ProviderConfig {
     }
 }
 
-/// A model, where it differs from the table.
+/// Settings of a model that differ from the built-in table.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ModelConfig {
-    /// The name that its provider knows it by, if that is another.
+    /// The provider's name of the model, if it differs.
     pub id: Option<String>,
-    /// A name for people.
+    /// Display name.
     pub name: Option<String>,
-    /// Its context window, in tokens.
+    /// Context window in tokens.
     pub context: Option<u64>,
-    /// A limit on the input alone, in tokens.
+    /// Maximum input tokens.
     pub input: Option<u64>,
-    /// The longest answer, in tokens.
+    /// Maximum output tokens.
     pub output: Option<u64>,
-    /// Prices in dollars for a million tokens: input, output, cache read, cache written.
+    /// Prices in dollars per million tokens: input, output, cache reads, cache writes.
     pub price: [Option<f64>; 4],
 }
 
 impl ModelConfig {
-    /// The facts of the table with what is set here laid over them.
+    /// Overrides the facts of the built-in table with these settings.
     pub(crate) fn over(&self, known: KnownFacts) -> KnownFacts {
         let mut limits = known.limits;
         if self.context.is_some() || self.input.is_some() || self.output.is_some() {
-            // A window of 0 would never be full, so a model of which only the answer is known gets the usual one.
+            // A window of 0 would never be full. A model with only a maximum output gets the default window.
             let usual = || Limits::new(Policy::default().overflow.default_context.0, 0);
             let table = known.limits.unwrap_or_else(usual);
             limits = Some(Limits {
                 context: self.context.map_or(table.context, Tokens),
-                // A window of one's own has no input limit of the table's beside it.
+                // If the window is configured, the input limit of the table does not apply.
                 input: self.input.map(Tokens).or(table.input.filter(|_| self.context.is_none())),
                 output: self.output.map_or(table.output, Tokens),
             });
@@ -102,7 +104,7 @@ impl ModelConfig {
         let [input, output, cache_read, cache_write] = self.price;
         let mut price = known.price;
         if self.price.iter().any(Option::is_some) {
-            // Where a cache has no price of its own, what goes through it costs what input costs.
+            // If cache reads or writes have no price, they cost as much as input.
             let input = input.or(known.price.map(|price| price.input)).unwrap_or_default();
             price = Some(ModelPrice {
                 input,
@@ -117,7 +119,7 @@ impl ModelConfig {
     }
 }
 
-/// What is set for the providers that are known without configuration.
+/// Returns the settings of the built-in providers.
 pub(crate) fn built_in_layer() -> RunLayer {
     let mut layer = RunLayer::default();
     for (name, api, ..) in BUILT_IN {
@@ -127,7 +129,7 @@ pub(crate) fn built_in_layer() -> RunLayer {
     layer
 }
 
-/// What variables say: those of the official SDKs, and ours.
+/// Returns the settings of variables: those of the official SDKs, and ours.
 pub(crate) fn environment_layer(env: &Environment) -> Result<RunLayer, ConfigError> {
     let mut values = Tree::default();
     let mut origins = BTreeMap::new();
@@ -135,7 +137,7 @@ pub(crate) fn environment_layer(env: &Environment) -> Result<RunLayer, ConfigErr
         values.set(path, value);
         origins.insert(path.join("."), Origin::Variable(variable.to_owned()));
     };
-    // Empty ones count as unset, as in the SDKs.
+    // Empty variables count as unset, as in the SDKs.
     let variable = |name: &str| env.variable(name).filter(|value| !value.trim().is_empty());
     for (provider, _, key, base_url) in BUILT_IN {
         for (field, name) in [("key", key), ("base_url", base_url)] {
@@ -147,7 +149,7 @@ pub(crate) fn environment_layer(env: &Environment) -> Result<RunLayer, ConfigErr
     if let (None, Some(token)) = (variable("ANTHROPIC_API_KEY"), variable("ANTHROPIC_AUTH_TOKEN")) {
         let path = ["providers", "anthropic", "headers", "authorization"];
         set(&path, format!("Bearer {}", token.trim()).into(), "ANTHROPIC_AUTH_TOKEN");
-        // A key of a lighter layer would be sent beside it.
+        // Otherwise a key of a lower layer would be sent in addition.
         set(&["providers", "anthropic", "key"], Value::Null, "ANTHROPIC_AUTH_TOKEN");
     }
     for (name, header) in [("OPENAI_ORG_ID", "openai-organization"), ("OPENAI_PROJECT_ID", "openai-project")]
@@ -175,7 +177,7 @@ fn number(name: &str, text: &str) -> Result<Value, ConfigError> {
 }
 
 impl ProviderConfig {
-    /// A provider out of what all layers say; the second of an error is the field it is about.
+    /// Creates a provider from the merged settings. The second part of the error is the field that it is about.
     pub(crate) fn new(
         spec: ProviderSpec,
         problem: Option<String>,
@@ -214,7 +216,7 @@ impl ModelConfig {
         let price = [prices.input, prices.output, prices.cache_read, prices.cache_write];
         for (price, name) in price.iter().zip(["input", "output", "cache_read", "cache_write"]) {
             if price.is_some_and(|price| !price.is_finite() || price < 0.0) {
-                return Err((format!("price.{name}"), "a price is not below 0".to_owned()));
+                return Err((format!("price.{name}"), "a price cannot be negative".to_owned()));
             }
         }
         let ModelSpec { id, name, context, input, output, .. } = spec;
@@ -239,20 +241,20 @@ pub(crate) fn wire(api: ApiSpec) -> Wire {
     }
 }
 
-/// No limit, in a length that clocks can be set to.
+/// No limit, as a duration that can be added to clocks.
 const NO_LIMIT: Duration = Duration::from_secs(30 * 86_400);
 
-/// A time as it is written: `250ms`, `90s`, `10m`, `2h`, or `false` for no limit.
+/// Parses a time: `250ms`, `90s`, `10m`, `2h`, or `false` for no limit.
 pub(crate) fn duration(time: &TimeSpec) -> Result<Duration, String> {
     let text = match time {
         TimeSpec::Switch(false) => return Ok(NO_LIMIT),
-        TimeSpec::Switch(true) => return Err("expected a time as \"90s\", or false for none".to_owned()),
+        TimeSpec::Switch(true) => return Err("expected a time such as \"90s\", or false for none".to_owned()),
         TimeSpec::Number(number) => {
             return Err(format!("expected a time with its unit, such as \"{number}s\" or \"{number}ms\""));
         }
         TimeSpec::Text(text) => text.trim(),
     };
-    let wrong = || format!("expected a time as \"500ms\", \"90s\", \"10m\" or \"2h\", found {text:?}");
+    let wrong = || format!("expected a time such as \"500ms\", \"90s\", \"10m\" or \"2h\", found {text:?}");
     let digits = text.bytes().take_while(u8::is_ascii_digit).count();
     let (number, unit) = text.split_at(digits);
     let millis: u64 = match unit.trim_start() {

@@ -7,21 +7,21 @@ use serde_json::Value;
 use crate::bounded::read_in_time;
 use crate::environment::Environment;
 
-/// A key, a header or a prompt is not larger.
+/// Maximum size of a referenced file. Keys, headers and prompts are smaller.
 const MOST_BYTES: u64 = 1_000_000;
 
-/// One piece of a text.
+/// A piece of a text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Piece<'a> {
-    /// Text as it stands.
+    /// Literal text.
     Text(&'a str),
     /// A variable by its name.
     Variable(&'a str),
-    /// A file by its path as it is written.
+    /// A file by its unresolved path.
     File(&'a str),
 }
 
-/// The pieces of a text, in order.
+/// Splits a text into pieces.
 pub(crate) fn pieces(text: &str) -> Vec<Piece<'_>> {
     let mut pieces = Vec::new();
     let mut rest = text;
@@ -38,7 +38,7 @@ pub(crate) fn pieces(text: &str) -> Vec<Piece<'_>> {
     pieces
 }
 
-/// The first reference: where it begins, what it is, how long it is.
+/// Finds the first reference: its start, the piece, and its length.
 fn next_reference(text: &str) -> Option<(usize, Piece<'_>, usize)> {
     let mut from = 0;
     while let Some(open) = text[from..].find('{').map(|at| at + from) {
@@ -58,19 +58,19 @@ fn next_reference(text: &str) -> Option<(usize, Piece<'_>, usize)> {
     None
 }
 
-/// The paths of all files that a value refers to, as they are written.
+/// Returns the unresolved paths of all files that a value refers to.
 pub(crate) fn files(value: &Value) -> Vec<&str> {
     let file = |piece| if let Piece::File(path) = piece { Some(path) } else { None };
     all_pieces(value).into_iter().filter_map(file).collect()
 }
 
-/// The names of all variables that a value refers to.
+/// Returns the names of all variables that a value refers to.
 pub(crate) fn variables(value: &Value) -> Vec<String> {
     let name = |piece| if let Piece::Variable(name) = piece { Some(name.to_owned()) } else { None };
     all_pieces(value).into_iter().filter_map(name).collect()
 }
 
-/// The pieces of all texts in a value.
+/// Returns the pieces of all texts in a value.
 pub(crate) fn all_pieces(value: &Value) -> Vec<Piece<'_>> {
     match value {
         Value::String(text) => pieces(text),
@@ -80,7 +80,7 @@ pub(crate) fn all_pieces(value: &Value) -> Vec<Piece<'_>> {
     }
 }
 
-/// The path that a reference means, from the folder of the file it stands in.
+/// Returns the path that a reference means, relative to the folder of its file.
 pub(crate) fn referenced_path(written: &str, folder: &Path, env: &Environment) -> Option<PathBuf> {
     match written.strip_prefix("~/") {
         Some(rest) => env.below_home(rest),
@@ -88,7 +88,7 @@ pub(crate) fn referenced_path(written: &str, folder: &Path, env: &Environment) -
     }
 }
 
-/// A text with its references replaced by what they refer to; or what is wrong with one of them.
+/// Replaces the references in a text; the error is the problem with one of them.
 pub(crate) fn resolve(text: &str, folder: &Path, env: &Environment) -> Result<String, String> {
     let mut resolved = String::new();
     for piece in pieces(text) {
@@ -100,9 +100,9 @@ pub(crate) fn resolve(text: &str, folder: &Path, env: &Environment) -> Result<St
             }
             Piece::File(written) => {
                 let path = referenced_path(written, folder, env);
-                let path = path.ok_or_else(|| format!("there is no home for `{written}`"))?;
+                let path = path.ok_or_else(|| format!("cannot resolve `{written}`: no home directory"))?;
                 let text = read_text(&path).map_err(|why| format!("cannot read `{written}`: {why}"))?;
-                // Editors end files with a line break, which is no part of a key.
+                // Editors end files with a line break, which is not part of a key.
                 resolved.push_str(text.trim());
             }
         }
@@ -110,7 +110,7 @@ pub(crate) fn resolve(text: &str, folder: &Path, env: &Environment) -> Result<St
     Ok(resolved)
 }
 
-/// The text of a regular file.
+/// Reads the text of a regular file.
 pub(crate) fn read_text(path: &Path) -> Result<String, String> {
     let head = read_in_time(path, MOST_BYTES).map_err(|error| match error.kind() {
         std::io::ErrorKind::Other => error.to_string(),
@@ -127,7 +127,7 @@ mod tests {
     use super::{Piece, pieces};
 
     #[test]
-    fn references_are_told_from_other_braces() {
+    fn references_are_distinguished_from_other_braces() {
         use Piece::{File, Text, Variable};
         assert_eq!(pieces("Bearer {env:KEY}!"), [Text("Bearer "), Variable("KEY"), Text("!")]);
         assert_eq!(pieces("{file:~/a b}{env:X}"), [File("~/a b"), Variable("X")]);

@@ -1,4 +1,4 @@
-//! From `provider/model` to everything that a request needs.
+//! Resolves `provider/model` to everything that a request needs.
 
 use std::fmt;
 
@@ -12,54 +12,56 @@ use super::RunConfig;
 use super::provider::{BUILT_IN, ModelConfig, ProviderConfig, carries_key};
 use crate::nearest::nearest;
 
-/// A model, and all that is known of it.
+/// A model with everything that is known about it.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct ResolvedModel {
-    /// The provider, and the model as the provider names it.
+    /// The provider, and its name of the model.
     pub model: ModelRef,
     /// Where requests are sent.
     pub endpoint: Endpoint,
-    /// How long to wait.
+    /// Timeouts and retries.
     pub client: ClientOptions,
-    /// What it can take and give, if that is known.
+    /// Limits, if they are known.
     pub limits: Option<Limits>,
-    /// What it costs, if that is known.
+    /// Prices, if they are known.
     pub price: Option<ModelPrice>,
-    /// How its provider caches prompts, if that is known.
+    /// The provider's cache rules, if they are known.
     pub cache: Option<CacheRule>,
-    /// A name for people.
+    /// Display name.
     pub name: Option<String>,
-    /// Who chose it.
+    /// Which setting selected the model.
     pub origin: Origin,
 }
 
-/// Why there is no model to talk to.
+/// Why no model can be used.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum SetupError {
-    /// Nothing names one.
+    /// No model is configured.
     #[error("no model is set")]
     NoModel {
-        /// Built-in providers whose key or address is set.
+        /// Built-in providers whose key or base URL is set.
         ready: Vec<&'static str>,
     },
-    /// The name is none.
+    /// The name is invalid.
     #[error("{}{source}", before(origin))]
     BadName {
-        /// Where it stands.
+        /// Location of the name.
         origin: Origin,
-        /// What is wrong with it.
+        /// The problem.
         source: EndpointError,
     },
-    /// There is no such provider.
-    #[error("{}there is no provider `{provider}`: there are {}", before(origin), listed(known))]
+    /// The provider is unknown.
+    #[error("{}unknown provider `{provider}` (available: {})", before(origin), listed(known))]
     UnknownProvider {
-        /// Who named it.
+        /// Location of the name.
         origin: Origin,
         /// The provider.
         provider: String,
-        /// Those that there are.
+        /// Known providers.
         known: Vec<String>,
-        /// The one that may have been meant.
+        /// The most similar known provider.
         nearest: Option<String>,
     },
     /// A provider has no wire format.
@@ -68,35 +70,35 @@ pub enum SetupError {
         /// The provider.
         provider: String,
     },
-    /// A provider has no key, and its address needs one.
+    /// A provider has no key, and its base URL requires one.
     #[error("no key for provider `{provider}`")]
     NoKey {
         /// The provider.
         provider: String,
-        /// The variable that would hold it, if it has one.
+        /// The variable that the key is read from, if there is one.
         variable: Option<&'static str>,
     },
-    /// A provider's address is none.
+    /// The base URL of a provider is invalid.
     #[error("{origin}: {source}")]
     BadAddress {
-        /// Where it stands.
+        /// Location of the URL.
         origin: Origin,
-        /// What is wrong with it.
+        /// The problem.
         source: EndpointError,
     },
-    /// A reference of a provider leads nowhere.
+    /// A reference of a provider cannot be resolved.
     #[error("{problem}")]
     BadReference {
-        /// The setting, its place, and what is wrong.
+        /// The setting, its location, and the problem.
         problem: String,
     },
 }
 
-/// The example of all messages.
+/// The model that messages use as an example.
 const MODEL: &str = "anthropic/claude-sonnet-4-6";
 
 impl SetupError {
-    /// What to do about it, in one or more lines.
+    /// Returns what the user can do about it, in one or more lines.
     pub fn hint(&self) -> String {
         match self {
             SetupError::NoModel { ready } => ways(ready),
@@ -128,12 +130,12 @@ impl SetupError {
     }
 }
 
-/// The ways to set up a model, and what works without one.
+/// Lists the ways to set up a model, and the commands that work without one.
 fn ways(ready: &[&str]) -> String {
     let mut lines = Vec::new();
     if !ready.is_empty() {
         let names = ready.iter().map(|name| format!("`--model {name}/NAME`")).collect::<Vec<_>>();
-        lines.push(format!("a key or an address is set already: add {}", names.join(" or ")));
+        lines.push(format!("a key or base URL is already set: add {}", names.join(" or ")));
     }
     let ways = [
         ("Anthropic", format!("set `ANTHROPIC_API_KEY` and `--model {MODEL}`")),
@@ -146,8 +148,8 @@ fn ways(ready: &[&str]) -> String {
             "llama.cpp",
             "set `OPENAI_BASE_URL=http://localhost:8080/v1` and `--model openai-chat/NAME`".to_owned(),
         ),
-        ("for good", format!("`model = \"{MODEL}\"` in your `config.toml` or in `plimsoll.toml`")),
-        ("OpenCode", "an `opencode.json` with `model` and `provider` is read as it is".to_owned()),
+        ("permanently", format!("`model = \"{MODEL}\"` in your `config.toml` or in `plimsoll.toml`")),
+        ("OpenCode", "an `opencode.json` with `model` and `provider` is used unchanged".to_owned()),
     ];
     lines.extend(ways.map(|(name, way)| format!("{name}: {way}")));
     lines.push(
@@ -158,7 +160,7 @@ fn ways(ready: &[&str]) -> String {
     lines.join("\n")
 }
 
-/// What is known of a model: its configuration, over the table.
+/// Returns the facts about a model: the built-in table, overridden by its configuration.
 fn facts(name: &str, own: Option<&ModelConfig>) -> KnownFacts {
     let table = ModelTable::default();
     let id = own.and_then(|own| own.id.as_deref());
@@ -167,10 +169,10 @@ fn facts(name: &str, own: Option<&ModelConfig>) -> KnownFacts {
 }
 
 impl RunConfig {
-    /// The model of that name, or the one that the configuration names.
+    /// Resolves the model with that name, or the configured one.
     ///
-    /// The name is what a person typed. Its provider is a built-in one or one of the configuration; the model itself
-    /// need not be known, and then has no limits and no price.
+    /// The name is what the user typed. Its provider must be built in or configured. The model itself may be unknown,
+    /// and then has no limits and no price.
     pub fn resolve_model(&self, name: Option<&str>) -> Result<ResolvedModel, SetupError> {
         let (model, origin) = match (name, &self.model) {
             (Some(name), _) => {
@@ -184,19 +186,19 @@ impl RunConfig {
         self.resolve(&model, origin)
     }
 
-    /// The smaller model for titles and the like, if the configuration names one.
+    /// Resolves the smaller model for titles and similar tasks, if one is configured.
     pub fn resolve_small_model(&self) -> Option<Result<ResolvedModel, SetupError>> {
         let model = self.small_model.as_ref()?;
         Some(self.resolve(model, self.origin("small_model")))
     }
 
-    /// The model that the configuration has for an agent, if it has one.
+    /// Resolves the model of an agent, if one is configured.
     pub fn resolve_agent_model(&self, agent: &str) -> Option<Result<ResolvedModel, SetupError>> {
         let model = self.agents.get(agent)?.model.as_ref()?;
         Some(self.resolve(model, self.origin(&format!("agents.{agent}.model"))))
     }
 
-    /// Everything about a model.
+    /// Resolves a model.
     pub fn resolve(&self, model: &ModelRef, origin: Origin) -> Result<ResolvedModel, SetupError> {
         let Some(provider) = self.providers.get(&model.provider) else {
             let known: Vec<String> = self.providers.keys().cloned().collect();
@@ -220,8 +222,8 @@ impl RunConfig {
         })
     }
 
-    /// The limits of all models whose context window is configured, under the name and the id of each: what
-    /// [`RunConfig::resolve`] gives for them.
+    /// Returns the limits of all models whose context window is configured, under the name and the id of each, as
+    /// [`RunConfig::resolve`] returns them.
     pub fn model_limits(&self) -> Vec<(String, Limits)> {
         let models = self.providers.values().flat_map(|provider| &provider.models);
         let models = models.filter(|(_, model)| model.context.is_some()).flat_map(|(name, model)| {
@@ -238,7 +240,7 @@ impl RunConfig {
         }
         let wire = provider.wire.ok_or_else(|| SetupError::NoApi { provider: name.to_owned() })?;
         let has_key = provider.key.is_some() || provider.headers.iter().any(|(name, _)| carries_key(name));
-        // Servers on one's own machine need none; which others do is for them to say.
+        // Servers on the user's own machine need no key, and other servers report a missing key themselves.
         if provider.base_url.is_none() && !has_key {
             let variable = BUILT_IN.iter().find(|(known, ..)| *known == name).map(|(_, _, key, _)| *key);
             return Err(SetupError::NoKey { provider: name.to_owned(), variable });
@@ -251,7 +253,7 @@ impl RunConfig {
         Ok(Endpoint { headers: provider.headers.clone(), hidden, ..endpoint })
     }
 
-    /// Built-in providers that could be used if a model were named.
+    /// Returns the built-in providers that would work if a model were named.
     fn ready(&self) -> Vec<&'static str> {
         let names = BUILT_IN.iter().map(|(name, ..)| *name);
         let is_ready = |name: &&str| {
@@ -262,7 +264,7 @@ impl RunConfig {
     }
 }
 
-/// A flag was typed a moment ago and need not be named.
+/// Omits a flag as the origin: the user has just typed it.
 fn before(origin: &Origin) -> String {
     if matches!(origin, Origin::Flag(_)) { String::new() } else { format!("{origin}: ") }
 }

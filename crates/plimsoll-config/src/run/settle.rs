@@ -1,4 +1,4 @@
-//! Layers of a run laid over each other, and what comes of it given its types.
+//! Merges the layers of a run and converts the result to its types.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -23,15 +23,15 @@ use crate::notice::Notice;
 use crate::paths::folder;
 
 impl RunLayer {
-    /// Lay a heavier layer over this one.
-    pub(super) fn lay(&mut self, mut heavier: RunLayer) {
+    /// Merges a layer with higher priority into this one.
+    pub(super) fn merge_layer(&mut self, mut heavier: RunLayer) {
         if heavier.is_environment {
             self.keep_keys_with_their_addresses(&mut heavier);
         }
         if heavier.is_project {
             self.keep_grants_with_their_commands(&heavier);
         }
-        // Noted before a heavier layer replaces the setting: what it refers to stays a key.
+        // Collected before the other layer replaces the setting: what it refers to stays a key.
         for (_, value) in heavier.values.leaves().into_iter().filter(|(path, _)| path[0] == "providers") {
             self.key_variables.extend(reference::variables(&value));
         }
@@ -45,8 +45,8 @@ impl RunLayer {
         self.origins.extend(heavier.origins);
     }
 
-    /// Where a file names the address of a provider and the key for it, `ANTHROPIC_API_KEY` and the like are left out:
-    /// the variable holds the key of another host, which must not be sent to this one.
+    /// If a file sets the base URL of a provider and its key, ignores `ANTHROPIC_API_KEY` and similar variables: they
+    /// contain the key of another host, which must not be sent to this one.
     fn keep_keys_with_their_addresses(&self, environment: &mut RunLayer) {
         for (name, ..) in provider::BUILT_IN {
             let is_set =
@@ -66,8 +66,8 @@ impl RunLayer {
         }
     }
 
-    /// Takes away what a lighter layer grants to a server whose command a project changes: the user granted it to another
-    /// program. The project's own grants, which are trusted with its command, are in the heavier layer or come later.
+    /// Removes grants of a lower layer for a server whose command a project changes: the user made them for another
+    /// program. The project's own grants, which are trusted with its command, are in the higher layer or added later.
     fn keep_grants_with_their_commands(&mut self, project: &RunLayer) {
         let servers = project.values.get(&["mcp"]).and_then(Value::as_object).into_iter().flatten();
         for (name, server) in servers {
@@ -88,7 +88,7 @@ impl RunLayer {
         }
     }
 
-    /// Replace references, and give everything its type.
+    /// Replaces references and converts everything to its type.
     pub(super) fn settle(mut self, env: &Environment) -> Result<RunConfig, ConfigError> {
         let fields = self.shown_fields();
         let mut keys = self.provider_keys(env);
@@ -125,7 +125,7 @@ impl RunLayer {
         }
         keys.add_providers(providers.values());
         let mut agents = BTreeMap::new();
-        // An agent may be there for its rules alone.
+        // An agent may be defined only by its rules.
         let named = self.rules.iter().filter_map(|(agent, _)| agent.clone());
         let named = named.chain(self.switches.iter().map(|(agent, _)| agent.clone()));
         let mut specs = spec.agents;
@@ -170,7 +170,7 @@ impl RunLayer {
         })
     }
 
-    /// Replace the references in values that files set. What a variable holds is taken as it is.
+    /// Replaces the references in values from files. Values from variables are literal.
     fn resolve_references(&mut self, env: &Environment) -> Vec<(Vec<String>, String)> {
         let mut problems = Vec::new();
         for (path, mut value) in self.values.leaves() {
@@ -191,7 +191,7 @@ impl RunLayer {
         serde_path_to_error::deserialize(tree).map_err(|error| {
             let key = error.path().to_string();
             let text = error.inner().to_string();
-            // The value itself may be a key in a wrong place.
+            // The value itself may be a key in the wrong place.
             let problem = match text.rfind("expected ") {
                 Some(at) => text[at..].to_owned(),
                 None => text,
@@ -237,7 +237,7 @@ impl RunLayer {
         })
     }
 
-    /// The paths of a setting, from the folder of the file that it stands in.
+    /// Returns the paths of a setting, relative to the folder of its file.
     fn granted_paths(
         &self,
         key: &str,
@@ -249,14 +249,14 @@ impl RunLayer {
             _ => &env.directory,
         };
         let meant = |path: &String| {
-            let no_home = || self.wrong(key, &format!("`{key}`: there is no home for `{path}`"));
+            let no_home = || self.wrong(key, &format!("`{key}`: cannot resolve `{path}`: no home directory"));
             reference::referenced_path(path, place, env).ok_or_else(no_home)
         };
         paths.iter().map(meant).collect()
     }
 
     fn sandbox(&self, spec: &SandboxSpec, env: &Environment) -> Result<SandboxConfig, ConfigError> {
-        // `Config::load`, which knows where the store is, sets what is closed.
+        // `Config::load` knows where the store is and sets the closed paths.
         Ok(SandboxConfig::default()
             .mode(spec.mode.unwrap_or_default())
             .write(self.granted_paths("sandbox.write", &spec.write, env)?)
@@ -313,10 +313,10 @@ impl RunLayer {
                 }
             }
             (None, Some(url)) => McpConnection::Remote { url, headers: provider::secrets(spec.headers) },
-            // Switched off or granted something without having been described: that of a layer which is not there.
+            // The server is only disabled or granted something: its definition is in a layer that does not exist here.
             (None, None) if !enabled || !grants.is_empty() => return Ok(None),
             (Some(_), Some(_)) => {
-                let problem = format!("`{key}` has both `command` and `url`; leave one out");
+                let problem = format!("`{key}` has both `command` and `url`; remove one");
                 return Err(self.wrong(&format!("{key}.url"), &problem));
             }
             _ => return Err(self.wrong(&key, &format!("`{key}` has neither `command` nor `url`"))),
@@ -324,7 +324,7 @@ impl RunLayer {
         Ok(Some(McpServer { connection, enabled, timeout, grants, problem }))
     }
 
-    /// The rules for an agent, or those for all, with the home in their patterns.
+    /// Returns the rules for an agent, or those for all, with the home directory in their patterns.
     fn permissions_of(&self, agent: Option<&str>, env: &Environment) -> Permissions {
         let home = env.home.as_ref().map(|home| home.display().to_string());
         let rules = self.rules.iter().filter(|(of, _)| of.as_deref() == agent).map(|(_, rule)| {
@@ -339,7 +339,7 @@ impl RunLayer {
         rules.collect()
     }
 
-    /// Every setting but those that are built in, what is secret hidden.
+    /// Returns every setting except the built-in ones, with secrets masked.
     fn shown_fields(&self) -> Vec<RunField> {
         let mut fields = Vec::new();
         for (path, value) in self.values.leaves() {
@@ -387,7 +387,7 @@ impl RunLayer {
     }
 }
 
-/// A hook as it is shown.
+/// Returns a hook for display.
 pub(crate) fn hook_value(hook: &HookCommand) -> Value {
     let mut fields = Map::new();
     fields.insert("event".to_owned(), hook.event.name().into());
@@ -406,7 +406,7 @@ pub(crate) fn hook_value(hook: &HookCommand) -> Value {
     Value::Object(fields)
 }
 
-/// Replace the references in the commands of hooks. A hook with one that leads nowhere is not run.
+/// Replaces the references in the commands of hooks. A hook with an unresolved reference is not run.
 fn resolve_hooks(hooks: Vec<HookCommand>, env: &Environment) -> Vec<HookCommand> {
     let resolve = |mut hook: HookCommand| {
         let place = match &hook.origin {
@@ -423,7 +423,8 @@ fn resolve_hooks(hooks: Vec<HookCommand>, env: &Environment) -> Vec<HookCommand>
             match path.to_str().and_then(|written| reference::referenced_path(written, &place, env)) {
                 Some(meant) => *path = meant,
                 None => {
-                    let problem = format!("`hooks.write`: there is no home for `{}`", path.display());
+                    let problem =
+                        format!("`hooks.write`: cannot resolve `{}`: no home directory", path.display());
                     hook.problem = Some(format!("{}: {problem}", hook.origin));
                 }
             }
@@ -433,7 +434,7 @@ fn resolve_hooks(hooks: Vec<HookCommand>, env: &Environment) -> Vec<HookCommand>
     hooks.into_iter().map(resolve).collect()
 }
 
-/// Replace the references of a value; says whether there was one.
+/// Replaces the references in a value. Returns whether there were any.
 fn replace(value: &mut Value, folder: &Path, env: &Environment) -> Result<bool, String> {
     match value {
         Value::String(text) => {
@@ -456,12 +457,12 @@ fn replace(value: &mut Value, folder: &Path, env: &Environment) -> Result<bool, 
     }
 }
 
-/// Whether a key is another one or below it.
+/// Whether a key equals another one or is below it.
 fn is_at_or_below(key: &str, other: &str) -> bool {
     key.strip_prefix(other).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
-/// The words of serde for people.
+/// Replaces serde's terms in a message.
 pub(super) fn plain(problem: &str) -> String {
     let mut problem = problem.to_owned();
     for (theirs, ours) in [

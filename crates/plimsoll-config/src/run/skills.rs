@@ -1,24 +1,25 @@
-//! Folders that skills are looked for in.
+//! Folders with skills.
 
 use std::path::{Path, PathBuf};
 
 use plimsoll_sandbox::Origin;
 
-/// A folder with skills, besides those that are looked into anyway.
+/// A folder with skills, in addition to the default ones.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SkillSource {
-    /// The folder as it is written, with `~` for the home.
+    /// Folder as written in the file, with `~` for the home directory.
     pub path: String,
-    /// The directory that it is meant from.
+    /// Directory that a relative path starts from.
     pub folder: PathBuf,
-    /// The directory that its skills must be in: a project that is not trusted has no say about others.
+    /// Directory that its skills must be in: an untrusted project may not name others.
     pub within: Option<PathBuf>,
-    /// Where it is said.
+    /// Location of the setting.
     pub origin: Origin,
 }
 
 impl SkillSource {
-    /// The folder; none if it is in the home and there is none.
+    /// Returns the folder; `None` if it needs a home directory and there is none.
     pub fn place(&self, home: Option<&Path>) -> Option<PathBuf> {
         match self.path.strip_prefix("~/") {
             Some(rest) => home.map(|home| home.join(rest)),

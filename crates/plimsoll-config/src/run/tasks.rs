@@ -1,24 +1,25 @@
-//! Background tasks: how many there may be, and how much each may take.
+//! Limits of background tasks.
 
 use std::time::Duration;
 
 use super::agent::AgentFork;
 
-/// What is set of background tasks.
+/// Limits of background tasks.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct TaskConfig {
-    /// How many work at once.
+    /// Maximum number of tasks that work at the same time.
     pub at_once: Option<u32>,
-    /// How deep tasks may launch tasks.
+    /// Maximum depth of tasks that launch tasks.
     pub depth: Option<u32>,
-    /// Most calls of the model in one run.
+    /// Maximum model calls in one run.
     pub steps: Option<u32>,
-    /// The longest time of one run.
+    /// Maximum time of one run.
     pub time: Option<Duration>,
-    /// Most tokens of one run.
+    /// Maximum tokens of one run.
     pub tokens: Option<u64>,
-    /// Most that one run may cost, in dollars.
+    /// Maximum cost of one run in dollars.
     pub cost: Option<f64>,
-    /// What a forked task is told of the conversation it comes from, where its agent says nothing.
+    /// How much of its parent's conversation a forked task receives, unless its agent sets it.
     pub fork: Option<AgentFork>,
 }

@@ -1,12 +1,13 @@
-//! The settings of a run as they are written, before they have types.
+//! Settings of a run before they have types.
 //!
-//! Layers are merged here rather than as typed values, because a layer says only a part of a provider or an agent.
+//! Layers are merged in this form and not as typed values, because a layer may set only a part of a provider or an
+//! agent.
 
 use std::fmt;
 
 use serde_json::{Map, Value};
 
-/// Settings by section. `Debug` shows their names alone: values may be keys.
+/// Settings by section. `Debug` shows only names, because values may be keys.
 #[derive(Clone, Default)]
 pub(crate) struct Tree(pub(crate) Map<String, Value>);
 
@@ -18,25 +19,26 @@ impl fmt::Debug for Tree {
 }
 
 impl Tree {
-    /// Lay a heavier tree over this one, field by field. A list is one field, and a null takes a field away.
+    /// Merges a tree with higher priority into this one, field by field. A list is one field, and a null removes a
+    /// field.
     pub(crate) fn merge(&mut self, heavier: Tree) {
         merge_maps(&mut self.0, heavier.0);
     }
 
-    /// Every value by its path. A list is one value, and so is a section without fields.
+    /// Returns every value by its path. A list is one value, and so is an empty section.
     pub(crate) fn leaves(&self) -> Vec<(Vec<String>, Value)> {
         let mut found = Vec::new();
         collect(&self.0, &mut Vec::new(), &mut found);
         found
     }
 
-    /// The value at a path.
+    /// Returns the value at a path.
     pub(crate) fn get(&self, path: &[&str]) -> Option<&Value> {
         let (first, rest) = path.split_first()?;
         rest.iter().try_fold(self.0.get(*first)?, |value, name| value.get(name))
     }
 
-    /// Set a value, making the sections above it.
+    /// Sets a value and creates the sections above it.
     pub(crate) fn set(&mut self, path: &[&str], value: Value) {
         let Some((last, sections)) = path.split_last() else { return };
         let mut map = &mut self.0;
@@ -51,7 +53,7 @@ impl Tree {
         map.insert((*last).to_owned(), value);
     }
 
-    /// Take a value away, and the sections that are empty without it.
+    /// Removes a value, and sections that become empty.
     pub(crate) fn remove(&mut self, path: &[String]) -> Option<Value> {
         remove(&mut self.0, path)
     }

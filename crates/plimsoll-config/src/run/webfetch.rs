@@ -1,10 +1,10 @@
 //! Settings of the `webfetch` tool.
 
-/// What `webfetch` may reach.
+/// Which hosts `webfetch` may reach.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WebfetchConfig {
-    /// Hosts, with a port or for all ports, that may lie on this machine or in a private network.
+    /// Hosts on this machine or in a private network that are allowed, with a port or for all ports.
     pub hosts: Vec<String>,
-    /// The proxy that pages are fetched through. It resolves names itself, so where they lead is its matter.
+    /// Proxy for fetching pages. It resolves names itself, so addresses are not checked here.
     pub proxy: Option<String>,
 }

@@ -6,10 +6,10 @@ use plimsoll_config::{Config, Durability, Flags, Origin, SpillAge};
 
 use crate::support::Home;
 
-/// What the layers set, from the lightest to the heaviest.
+/// Layers, lowest priority first.
 const LAYERS: [&str; 5] = ["preset", "user", "project", "environment", "flags"];
 
-/// The configuration with these of the layers after the preset, each of which says something else.
+/// Loads a configuration with some of the layers above the preset, each with different values.
 fn with_layers(user: bool, project: bool, environment: bool, flags: bool) -> (Home, Config) {
     let home = Home::new();
     let text = |n: u32, policy: &str| {
@@ -58,11 +58,14 @@ fn a_context_window_is_written_in_thousands_or_millions() {
     }
     for text in ["0", "0k", "many", "1.5", "-1k"] {
         home.write("project/plimsoll.toml", "");
-        let told = Config::load(&Flags::default(), &env(text)).unwrap_err().to_string();
-        assert!(told.contains("such as 128000 or 128k") && told.contains(text), "{told}");
+        let output = Config::load(&Flags::default(), &env(text)).unwrap_err().to_string();
+        assert!(output.contains("such as 128000 or 128k") && output.contains(text), "{output}");
         home.write("project/plimsoll.toml", &format!("context = \"{text}\"\n"));
-        let told = Config::load(&Flags::default(), &home.env(&home.project, &[])).unwrap_err().to_string();
-        assert!(told.contains("plimsoll.toml:1: `context`: expected a number of tokens above 0"), "{told}");
+        let output = Config::load(&Flags::default(), &home.env(&home.project, &[])).unwrap_err().to_string();
+        assert!(
+            output.contains("plimsoll.toml:1: `context`: expected a number of tokens above 0"),
+            "{output}"
+        );
     }
 }
 
@@ -78,12 +81,12 @@ fn layer_of(config: &Config, field: &str) -> &'static str {
 }
 
 #[test]
-fn p12_the_heaviest_layer_that_says_something_wins_field_by_field() {
+fn p12_the_highest_layer_that_sets_a_field_wins() {
     for mask in 0..16_u32 {
         let on = [mask & 1 != 0, mask & 2 != 0, mask & 4 != 0, mask & 8 != 0];
         let (home, config) = with_layers(on[0], on[1], on[2], on[3]);
         let heaviest = |most: usize| (1..=most).rev().find(|layer| on[layer - 1]).unwrap_or(0);
-        // Flags say nothing about these.
+        // Flags cannot set these.
         let below_flags = [
             "durability",
             "spills.age",
@@ -125,7 +128,7 @@ fn p12_the_heaviest_layer_that_says_something_wins_field_by_field() {
 }
 
 #[test]
-fn p12_without_trust_the_project_wins_where_it_is_harmless() {
+fn p12_without_trust_a_projects_harmless_settings_win() {
     let home = Home::new()
         .with(
             ".config/plimsoll/config.toml",
@@ -139,19 +142,43 @@ fn p12_without_trust_the_project_wins_where_it_is_harmless() {
 }
 
 #[test]
-fn errors_say_what_and_where_and_what_to_do() {
-    let told = |text: &str| {
+fn errors_have_the_problem_its_place_and_a_hint() {
+    let message = |text: &str| {
         let home = Home::new().with("project/plimsoll.toml", text);
         let error = Config::load(&Flags::default(), &home.env(&home.project, &[])).unwrap_err();
-        let told = format!("{error} | {}", error.hint().unwrap_or_default());
-        told.replace(home.project.to_str().unwrap(), "[PROJECT]")
+        let output = format!("{error} | {}", error.hint().unwrap_or_default());
+        output.replace(home.project.to_str().unwrap(), "[PROJECT]")
     };
-    insta::assert_snapshot!(told("[prune]\nprotectToken = 1\n"), @"[PROJECT]/plimsoll.toml:2: there is no setting `prune.protectToken` | did you mean `prune.protectTokens`?");
-    insta::assert_snapshot!(told("spills = 1\n"), @"[PROJECT]/plimsoll.toml:1: `spills`: expected a section with fields |");
-    insta::assert_snapshot!(told(&"#".repeat(1_000_001)), @"[PROJECT]/plimsoll.toml: larger than 1,000,000 bytes, which no configuration is |");
+    insta::assert_snapshot!(message("[prune]\nprotectToken = 1\n"), @"[PROJECT]/plimsoll.toml:2: unknown setting `prune.protectToken` | did you mean `prune.protectTokens`?");
+    insta::assert_snapshot!(message("spills = 1\n"), @"[PROJECT]/plimsoll.toml:1: `spills`: expected a section with fields |");
+    insta::assert_snapshot!(message(&"#".repeat(1_000_001)), @"[PROJECT]/plimsoll.toml: larger than 1,000,000 bytes, the maximum for a configuration file |");
     for deep in [format!("{}a = 1", "a.".repeat(300_000)), format!("a = {}", "[".repeat(300_000))] {
-        assert!(told(&deep).contains("recurs"), "nesting has its bound");
+        assert!(message(&deep).contains("recurs"), "nesting has its bound");
     }
-    insta::assert_snapshot!(told("prune = 5\n"), @"[PROJECT]/plimsoll.toml:1: `prune`: found integer `5`, expected a section with fields | `plimsoll config --schema` describes all fields");
-    insta::assert_snapshot!(told("policy = \"missing.json\"\n"), @"[PROJECT]/plimsoll.toml:1: there is no preset `missing.json`; there are `plimsoll`, `opencode`, `opencode-1.18`, `openfork` | or give the path of a policy file");
+    insta::assert_snapshot!(message("prune = 5\n"), @"[PROJECT]/plimsoll.toml:1: `prune`: found integer `5`, expected a section with fields | `plimsoll config --schema` describes all fields");
+    insta::assert_snapshot!(message("policy = \"missing.json\"\n"), @"[PROJECT]/plimsoll.toml:1: unknown preset `missing.json` (available: `plimsoll`, `opencode`, `opencode-1.18`, `openfork`) | or give the path of a policy file");
+}
+
+#[test]
+fn an_unknown_variable_is_a_warning_and_the_configuration_still_loads() {
+    let home = Home::new();
+    let load = |variables: &[(&str, &str)]| {
+        Config::load(&Flags::default(), &home.env(&home.project, variables)).unwrap()
+    };
+    let config = load(&[
+        ("PLIMSOLL_CONTEXT", "3000"),
+        ("PLIMSOLL_PRUNE_PROTECT_TOKEN", "1"),
+        ("PLIMSOLL_XYZZY", "1"),
+        ("OTHER_XYZZY", "1"),
+    ]);
+    assert_eq!(config.context, 3_000, "known variables still count");
+    let warnings: Vec<String> =
+        config.unknown_variables.iter().map(|unknown| format!("{unknown}; {}", unknown.hint())).collect();
+    insta::assert_debug_snapshot!(warnings, @r#"
+    [
+        "unknown environment variable `PLIMSOLL_PRUNE_PROTECT_TOKEN`; did you mean `PLIMSOLL_PRUNE_PROTECT_TOKENS`?",
+        "unknown environment variable `PLIMSOLL_XYZZY`; `plimsoll config` lists all fields; `prune.minTokens` is `PLIMSOLL_PRUNE_MIN_TOKENS`",
+    ]
+    "#);
+    assert!(load(&[("PLIMSOLL_LOG", "debug"), ("PLIMSOLL_BLESS", "1")]).unknown_variables.is_empty());
 }

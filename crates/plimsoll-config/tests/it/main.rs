@@ -1,4 +1,4 @@
-//! The crate from outside.
+//! Tests of the public interface.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 

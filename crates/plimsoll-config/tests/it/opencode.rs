@@ -1,4 +1,4 @@
-//! Files of OpenCode's: the shapes of its documentation, comments, references, and what has no effect.
+//! OpenCode's files: the shapes of its documentation, comments, references, and settings without effect.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use crate::support::{Home, left_out};
 
 const USER: &str = ".config/opencode/opencode.json";
 
-/// A file as people have it: comments, trailing commas, references, legacy keys, and things that only OpenCode has.
+/// A realistic file: comments, trailing commas, references, legacy keys, and settings that only OpenCode has.
 const FULL: &str = r##"{
   "$schema": "https://opencode.ai/config.json",
-  // The model of every day.
+  // The default model.
   "model": "ollama/qwen3:8b",
   "small_model": "anthropic/claude-haiku-4-5",
   "theme": "tokyonight", /* only for eyes */
@@ -129,9 +129,9 @@ fn p10_providers_and_models_are_read() {
     let gate = run.resolve_model(Some("gate/m")).unwrap().endpoint;
     assert_eq!((gate.wire, gate.key.unwrap().expose()), (Wire::Responses, "gate-key"));
     assert_eq!(run.resolve_model(Some("plain/m")).unwrap().endpoint.wire, Wire::Chat);
-    // One whose package speaks another language is not there; a notice says why.
+    // A provider with an unsupported package is missing; a notice says why.
     let error = run.resolve_model(Some("google/m")).unwrap_err().to_string();
-    assert!(error.starts_with("there is no provider `google`: there are `anthropic`, `gate`, "), "{error}");
+    assert!(error.starts_with("unknown provider `google` (available: `anthropic`, `gate`, "), "{error}");
     let small = run.resolve_small_model().unwrap().unwrap();
     assert_eq!(small.model.model, "claude-haiku-4-5");
     assert!(run.origin("model").to_string().ends_with("opencode.json:4"), "{}", run.origin("model"));
@@ -157,7 +157,7 @@ fn p10_agents_permissions_and_servers_are_read() {
     assert_eq!((careful.mode, careful.has_tool("bash")), (Some(AgentMode::Primary), Some(false)));
 
     let action = |tool, subject| run.permissions.rule(tool, subject).map(|rule| rule.action);
-    // `permission` wins over the older `tools`.
+    // `permission` has priority over the older `tools`.
     assert_eq!((action("edit", "x"), action("write", "x")), (Some(Action::Ask), Some(Action::Ask)));
     assert_eq!(action("webfetch", "https://x"), Some(Action::Deny));
     assert_eq!((action("bash", "ls -l"), action("bash", "rm")), (Some(Action::Allow), Some(Action::Ask)));
@@ -167,7 +167,7 @@ fn p10_agents_permissions_and_servers_are_read() {
     assert_eq!((command.len(), environment[0].1.expose()), (3, "local-key"));
     assert_eq!(run.mcp["files"].timeout, Some(Duration::from_secs(5)));
     assert!(!run.mcp["web"].enabled && !run.mcp.contains_key("elsewhere"));
-    // The user's instructions are looked for in the project at hand.
+    // The user's instructions are looked up in the current project.
     let sources: Vec<_> =
         run.instructions.iter().map(|source| (source.pattern.as_str(), &source.folder)).collect();
     assert_eq!(sources, [("CONTRIBUTING.md", &home.project), ("docs/*.md", &home.project)]);
@@ -184,21 +184,21 @@ fn p10_compaction_sets_the_policy() {
     );
     assert_eq!((policy.truncate.max_lines, policy.truncate.max_bytes), (500, 9_000));
     assert!(config.origin("overflow.auto").to_string().contains("opencode.json:"));
-    // A heavier file of ours wins.
+    // Our file has priority.
     let home = full_home().with(".config/plimsoll/config.toml", "[overflow]\nauto = true\n");
     assert!(load(&home, &[]).policy.overflow.auto);
 }
 
 #[test]
-fn p10_what_has_no_effect_is_named_once() {
+fn p10_settings_without_effect_have_one_notice_each() {
     let home =
         full_home().with(".config/opencode/command/x.md", "").with("project/.opencode/plugin/x.js", "");
     let notices = load(&home, &[]).notices;
-    let told: Vec<String> = notices
+    let message: Vec<String> = notices
         .iter()
         .map(|notice| notice.to_string().replace(home.path.to_str().unwrap(), "[HOME]"))
         .collect();
-    insta::assert_snapshot!(told.join("\n"));
+    insta::assert_snapshot!(message.join("\n"));
     for (place, notice) in notices.iter().enumerate() {
         let same = notices[place + 1..]
             .iter()
@@ -208,8 +208,8 @@ fn p10_what_has_no_effect_is_named_once() {
 }
 
 #[test]
-fn p10_layers_stand_in_their_order() {
-    // From the lightest to the heaviest; each names a model and a limit, and the heaviest that is there decides.
+fn p10_layers_have_their_order() {
+    // Lowest priority first; each sets a model and a limit, and the highest existing one wins.
     let places = [
         (".config/opencode/config.json", true),
         (".config/opencode/opencode.json", true),
@@ -240,11 +240,11 @@ fn p10_layers_stand_in_their_order() {
         let Origin::File { path, .. } = run.origin("model") else { panic!() };
         assert_eq!(path, home.path.join(places[most - 1].0));
     }
-    // The variables are heavier still.
+    // Variables have a higher priority.
     let home = Home::new().with(USER, "{ \"model\": \"p/1\" }");
     let run = load(&home, &[("PLIMSOLL_MODEL", "p/2")]).run.unwrap();
     assert_eq!(run.model.unwrap().model, "2");
-    // A file that a variable names is the user's own.
+    // A file that a variable names belongs to the user.
     let home = Home::new().with("mine.jsonc", "{ \"model\": \"p/3\" } // mine");
     let file = home.path.join("mine.jsonc");
     let run = load(&home, &[("OPENCODE_CONFIG", file.to_str().unwrap())]).run.unwrap();
@@ -263,23 +263,23 @@ fn p10_files_above_the_repository_are_not_read() {
     assert_eq!(keys, ["keybinds"]);
     let config = load(&home, &[("OPENCODE_DISABLE_PROJECT_CONFIG", "1")]);
     assert!(config.notices.is_empty());
-    // A variable that is not read is named as well.
+    // An unsupported variable has a notice as well.
     let config = load(&home, &[("OPENCODE_DISABLE_PROJECT_CONFIG", "1"), ("OPENCODE_PERMISSION", "{}")]);
     assert_eq!(config.notices[0].key, "OPENCODE_PERMISSION");
 }
 
 #[test]
 fn p10_mistakes_have_a_line_and_a_column_and_stop_only_a_run() {
-    let told = |text: &str| problem(&Home::new().with(USER, text));
-    insta::assert_snapshot!(told("{\n  \"model\": \"a/b\"\n  \"x\": 1\n}"), @"[HOME]/.config/opencode/opencode.json:2:17: not valid JSON: expected comma");
-    insta::assert_snapshot!(told("{ \"model\": 'a/b' }"), @"[HOME]/.config/opencode/opencode.json:1:12: not valid JSON: single-quoted strings are not allowed");
-    insta::assert_snapshot!(told("{ \"model\": "), @"[HOME]/.config/opencode/opencode.json:1:12: not valid JSON: expected value after colon in object property");
-    insta::assert_snapshot!(told("[]"), @"[HOME]/.config/opencode/opencode.json:1:1: not valid JSON: a configuration is an object");
-    insta::assert_snapshot!(told("{ \"provider\": [] }"), @"[HOME]/.config/opencode/opencode.json:1: `provider`: expected a section with fields");
-    insta::assert_snapshot!(told("{\n\n  \"compaction\": { \"auto\": \"no\" } }"), @"[HOME]/.config/opencode/opencode.json:3: `compaction.auto`: expected true or false");
-    insta::assert_snapshot!(told("{\n \"permission\": {\n \"bash\": {\n \"rm *\": \"never\" } } }"), @r#"[HOME]/.config/opencode/opencode.json:4: `permissions.bash.rm *`: expected "allow", "ask" or "deny", found "never""#);
-    insta::assert_snapshot!(told("{ \"provider\": { \"p\": {\n \"options\": { \"timeout\": \"long\" } } } }"), @r#"[HOME]/.config/opencode/opencode.json:2: `providers.p.timeout`: expected a time as "500ms", "90s", "10m" or "2h", found "long""#);
-    let deep = told(&"[".repeat(100_000));
+    let message = |text: &str| problem(&Home::new().with(USER, text));
+    insta::assert_snapshot!(message("{\n  \"model\": \"a/b\"\n  \"x\": 1\n}"), @"[HOME]/.config/opencode/opencode.json:2:17: not valid JSON: expected comma");
+    insta::assert_snapshot!(message("{ \"model\": 'a/b' }"), @"[HOME]/.config/opencode/opencode.json:1:12: not valid JSON: single-quoted strings are not allowed");
+    insta::assert_snapshot!(message("{ \"model\": "), @"[HOME]/.config/opencode/opencode.json:1:12: not valid JSON: expected value after colon in object property");
+    insta::assert_snapshot!(message("[]"), @"[HOME]/.config/opencode/opencode.json:1:1: not valid JSON: a configuration is an object");
+    insta::assert_snapshot!(message("{ \"provider\": [] }"), @"[HOME]/.config/opencode/opencode.json:1: `provider`: expected a section with fields");
+    insta::assert_snapshot!(message("{\n\n  \"compaction\": { \"auto\": \"no\" } }"), @"[HOME]/.config/opencode/opencode.json:3: `compaction.auto`: expected true or false");
+    insta::assert_snapshot!(message("{\n \"permission\": {\n \"bash\": {\n \"rm *\": \"never\" } } }"), @r#"[HOME]/.config/opencode/opencode.json:4: `permissions.bash.rm *`: expected "allow", "ask" or "deny", found "never""#);
+    insta::assert_snapshot!(message("{ \"provider\": { \"p\": {\n \"options\": { \"timeout\": \"long\" } } } }"), @r#"[HOME]/.config/opencode/opencode.json:2: `providers.p.timeout`: expected a time such as "500ms", "90s", "10m" or "2h", found "long""#);
+    let deep = message(&"[".repeat(100_000));
     assert!(deep.contains("nesting depth"), "{deep}");
     // A key in the wrong place is not quoted.
     let secret = "Kx9-very-secret-indeed";
@@ -290,20 +290,20 @@ fn p10_mistakes_have_a_line_and_a_column_and_stop_only_a_run() {
         ),
         format!("{{ \"provider\": {{ \"p\": {{ \"options\": {{ \"headers\": \"{secret}\" }} }} }} }}"),
     ] {
-        let problem = told(&text);
+        let problem = message(&text);
         assert!(!problem.contains(secret), "{problem}");
     }
-    // What needs no model goes on.
+    // Commands that need no model still work.
     let home = Home::new().with(USER, "{").with(".config/plimsoll/config.toml", "context = 5\n");
     assert_eq!(load(&home, &[]).context, 5);
-    // An empty file says nothing, and a mark of the byte order is no content.
+    // An empty file has no settings, and a byte-order mark is ignored.
     for text in ["", "  \n", "\u{feff}{}", "// nothing\n"] {
         let home = Home::new().with(USER, text);
         assert!(load(&home, &[]).run.is_ok(), "{text:?}");
     }
 }
 
-/// Every hurtful key alone, and our name for what is left out.
+/// Every harmful key by itself, and our name of the ignored setting.
 const HURTFUL: [(&str, &str); 20] = [
     (r#""model": "openai/gpt-5""#, "model"),
     (r#""small_model": "openai/gpt-5""#, "small_model"),
@@ -340,7 +340,7 @@ const HURTFUL: [(&str, &str); 20] = [
 ];
 
 #[test]
-fn p10_each_hurtful_key_alone_changes_nothing_and_is_named() {
+fn p10_each_harmful_key_changes_nothing_and_is_reported() {
     let mine = "[mcp.mine]\ncommand = [\"mine\"]\nenabled = false\n[providers.mine]\napi = \"openai\"\nkey = \"k\"\n";
     let effect = |home: &Home| {
         let config = load(
@@ -372,7 +372,7 @@ fn p10_each_hurtful_key_alone_changes_nothing_and_is_named() {
 }
 
 #[test]
-fn p10_what_narrows_takes_effect_at_once() {
+fn p10_restrictions_take_effect_at_once() {
     let home = Home::new().with(USER, "{ \"permission\": \"allow\" }").with(
         "project/opencode.json",
         "{ \"permission\": { \"bash\": { \"*\": \"allow\", \"rm *\": \"deny\" }, \"webfetch\": \"deny\" }, \
@@ -392,7 +392,7 @@ fn p10_what_narrows_takes_effect_at_once() {
 }
 
 #[test]
-fn p10_trust_is_for_all_files_of_a_directory_with_what_they_refer_to() {
+fn p10_trust_covers_all_files_of_a_directory_and_their_references() {
     let home = Home::new()
         .with("project/plimsoll.toml", "max_steps = 3\n")
         .with("project/opencode.json", "{ \"agent\": { \"a\": { \"prompt\": \"{file:prompts/a.md}\" } } }")
@@ -410,7 +410,7 @@ fn p10_trust_is_for_all_files_of_a_directory_with_what_they_refer_to() {
     std::fs::remove_file(home.project.join("opencode.jsonc")).unwrap();
     std::fs::remove_file(home.project.join("opencode.json")).unwrap();
     assert!(changed(&home), "a file went");
-    // A file outside is the user's own.
+    // A file outside belongs to the user.
     home.write("project/opencode.json", "{ \"agent\": { \"a\": { \"prompt\": \"{file:../outside.md}\" } } }");
     home.trust(&home.project);
     home.write("outside.md", "changed");
@@ -418,7 +418,7 @@ fn p10_trust_is_for_all_files_of_a_directory_with_what_they_refer_to() {
 }
 
 #[test]
-fn p10_a_trusted_directory_trusts_neither_those_above_nor_those_below() {
+fn p10_trust_extends_neither_to_parents_nor_to_subdirectories() {
     let home = Home::new()
         .with(".git/HEAD", "")
         .with("opencode.json", "{ \"model\": \"a/above\" }")
@@ -433,7 +433,7 @@ fn p10_a_trusted_directory_trusts_neither_those_above_nor_those_below() {
 }
 
 #[test]
-fn agents_in_files_of_their_own_are_read_and_need_trust() {
+fn agents_in_separate_files_are_read_and_need_trust() {
     let agent = "---\ndescription: Reviews\nmode: subagent\ntools:\n  bash: false\ncolor: red\nwings: 2\n---\nYou review.\n";
     let home = Home::new()
         .with(".config/opencode/agent/mine.md", "---\nmodel: a/b\nsteps: 3\n---\nMine.")
@@ -444,13 +444,13 @@ fn agents_in_files_of_their_own_are_read_and_need_trust() {
     let config = load(&home, &[]);
     let run = config.run.as_ref().unwrap();
     assert_eq!((run.agents["mine"].prompt.as_deref(), run.agents["mine"].steps), (Some("Mine."), Some(3)));
-    // To take a tool away is harmless; the words are not.
+    // Removing a tool is harmless; the prompt is not.
     assert_eq!(run.agents["review"].prompt, None);
     assert_eq!(run.agents["review"].has_tool("bash"), Some(false));
     assert!(left_out(&config).contains(&"agents.review.prompt"), "{:?}", left_out(&config));
     let named: Vec<String> = config.notices.iter().map(ToString::to_string).collect();
     assert!(
-        named.iter().any(|notice| notice.contains("odd.md:2") && notice.contains("not understood")),
+        named.iter().any(|notice| notice.contains("odd.md:2") && notice.contains("invalid settings")),
         "{named:?}"
     );
     assert!(named.iter().any(|notice| notice.contains("agent.review.wings")), "{named:?}");
@@ -468,7 +468,7 @@ fn agents_in_files_of_their_own_are_read_and_need_trust() {
 }
 
 #[test]
-fn p10_permissions_for_tools_without_a_counterpart_are_named_once() {
+fn p10_permissions_for_tools_without_a_counterpart_have_one_notice_each() {
     let home = Home::new().with(
         USER,
         r#"{
@@ -486,10 +486,10 @@ fn p10_permissions_for_tools_without_a_counterpart_are_named_once() {
         .map(|notice| notice.to_string().replace(home.path.to_str().unwrap(), "[HOME]"))
         .collect();
     insta::assert_snapshot!(named.join("\n"), @r"
-    [HOME]/.config/opencode/opencode.json:4: `permission.question` has no effect: the model asks in its answer; there is no tool for it
+    [HOME]/.config/opencode/opencode.json:4: `permission.question` has no effect: the model asks in its answer and has no tool for it
     [HOME]/.config/opencode/opencode.json:4: `permission.lsp` has no effect: there is no such tool
     [HOME]/.config/opencode/opencode.json:4: `permission.websearch` has no effect: there is no such tool
-    [HOME]/.config/opencode/opencode.json:4: `permission.doom_loop` has no effect: a call that repeats itself is always told to the model, and then ends the run
+    [HOME]/.config/opencode/opencode.json:4: `permission.doom_loop` has no effect: repeated calls are always reported to the model and then end the run
     [HOME]/.config/opencode/opencode.json:6: `agent.calm.tools.websearch` has no effect: there is no such tool
     ");
     let run = config.run.unwrap();

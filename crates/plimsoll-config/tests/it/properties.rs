@@ -1,4 +1,4 @@
-//! Whatever a checkout's files say, nothing of it widens anything before it is trusted.
+//! Property: whatever a checkout's files contain, nothing of it widens permissions before it is trusted.
 
 use plimsoll_config::{Action, Config, Flags};
 use proptest::prelude::*;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use crate::support::Home;
 
-/// Places in OpenCode's files and in ours where a value means something.
+/// Keys in OpenCode's files and in ours that have an effect.
 const PLACES: [&str; 44] = [
     "model",
     "small_model",
@@ -80,7 +80,7 @@ fn leaf() -> impl Strategy<Value = Value> {
     ]
 }
 
-/// A file: some of the places, each with a value that may be of the wrong kind.
+/// A file with some of the keys, each with a value that may be of the wrong type.
 fn file(is_ours: bool) -> impl Strategy<Value = Value> {
     let of_kind = move |place: &&str| {
         let section = place.split('.').next().unwrap_or_default();
@@ -106,7 +106,7 @@ fn file(is_ours: bool) -> impl Strategy<Value = Value> {
     })
 }
 
-/// A value as TOML; what TOML has no word for is left out.
+/// Formats a value as TOML; `None` for null.
 fn toml(value: &Value) -> Option<String> {
     match value {
         Value::Null => None,
@@ -121,7 +121,8 @@ fn toml(value: &Value) -> Option<String> {
     }
 }
 
-/// Everything that a checkout must not touch: where conversations go, with which keys, what runs, what is said.
+/// Everything that a checkout must not change: where conversations are sent, with which keys, which commands run, which
+/// text the model reads.
 fn guarded(config: &Config) -> Option<String> {
     let run = config.run.as_ref().ok()?;
     let providers = run.providers.iter().filter(|(_, provider)| provider.wire.is_some());
@@ -163,7 +164,7 @@ proptest! {
         } else {
             home.write("project/opencode.json", &top.to_string());
         }
-        // A file may be refused as a whole, or stop a run; it must not get its way.
+        // A file may be rejected as a whole, or make runs impossible, but it must not have an effect.
         if let Ok(config) = load()
             && let Some(after) = guarded(&config)
         {

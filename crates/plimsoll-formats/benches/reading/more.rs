@@ -177,7 +177,7 @@ pub(crate) fn managed_agents(step: &Step) -> Vec<Value> {
     events
 }
 
-/// One interaction, with the messages that are new in it.
+/// Returns an interaction, with its new messages.
 pub(crate) fn trae(step: &Step) -> Vec<Value> {
     let n = step.number;
     let time = "2026-01-01T00:00:00.000000";

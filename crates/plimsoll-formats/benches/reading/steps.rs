@@ -1,9 +1,9 @@
-//! What is said and done in the sessions that are written.
+//! Content of the generated sessions.
 
 /// Bytes of a session.
 const SIZE: usize = 24 << 20;
 
-/// Words as they stand in sessions: prose, code, logs, some of it quoted, some not English.
+/// Generates text as in sessions: prose, code, logs, some of it quoted, some not English.
 struct Words(u64);
 
 impl Words {
@@ -38,7 +38,7 @@ impl Words {
         text
     }
 
-    /// Most outputs are short, some long, a few very long.
+    /// Returns an output: most are short, some long, a few very long.
     fn output(&mut self) -> String {
         let bytes = match self.number(10) {
             0 => 20_000 + self.number(30_000),
@@ -49,7 +49,7 @@ impl Words {
     }
 }
 
-/// One step of a session: what is said, asked of a tool, and answered.
+/// A step of a session: text, a tool call and its result.
 pub(crate) struct Step {
     pub(crate) number: usize,
     pub(crate) prompt: Option<String>,
@@ -59,7 +59,7 @@ pub(crate) struct Step {
     pub(crate) output: String,
 }
 
-/// So many steps that what `write` makes of them has the size wanted.
+/// Generates steps until `write` has returned the wanted number of bytes.
 pub(crate) fn steps(mut write: impl FnMut(Step) -> usize) {
     let mut words = Words(7);
     let mut size = 0;

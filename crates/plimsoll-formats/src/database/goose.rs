@@ -1,7 +1,7 @@
-//! goose's `sessions.db`: a row for each session, and one for each message with its content as JSON.
+//! goose's `sessions.db`: a row per session, and one per message with its content as JSON.
 //!
-//! The messages are those of the older JSONL, so [`crate::read::goose`] makes the log of them. Usage is kept for a
-//! session as a whole; that of single responses is not there.
+//! The messages are those of the older JSONL, so [`crate::read::goose`] assembles the log. Usage is only stored for a
+//! whole session, not per response.
 
 use std::borrow::Cow;
 
@@ -14,16 +14,16 @@ use super::{Database, SessionRow};
 use crate::assembly::{Assembly, MOST_HELD};
 use crate::error::FormatError;
 use crate::json::Json;
-use crate::read::goose::Reading;
+use crate::read::goose::GooseReader;
 use crate::read::{Sink, record_usage};
 use crate::time::rfc3339;
 use crate::transcript::{Chain, SessionInfo, Transcript};
 
-/// The columns without which there is nothing to read.
+/// Required columns.
 pub(super) const NEEDED: &[(&str, &[&str])] =
     &[("sessions", &["id"]), ("messages", &["id", "session_id", "role", "content_json"])];
 
-/// The kinds of sessions that goose starts by itself and does not list: tasks handed to a sub-agent, and side jobs.
+/// Types of sessions that goose starts itself and does not list: tasks of a sub-agent, and side jobs.
 const NOT_LISTED: [&str; 2] = ["sub_agent", "hidden"];
 
 impl Database {
@@ -61,7 +61,7 @@ impl Database {
         let mut messages = self.connection.prepare(&sql).map_err(failed)?;
         record_usage(transcript, sink, |transcript, sink| {
             let mut sink = |message| sink(Chain::Main, message);
-            let mut reading = Reading::new(Assembly::new(&mut sink, MOST_HELD));
+            let mut reading = GooseReader::new(Assembly::new(&mut sink, MOST_HELD));
             reading.log.session(Some(&session));
             let mut rows = messages.query([&session]).map_err(failed)?;
             let mut position = 0;
@@ -81,7 +81,7 @@ impl Database {
     }
 }
 
-/// A row as the object that goose's JSONL has for it. Nothing if its content is no JSON.
+/// Converts a row to the object in goose's JSONL. `None` if its content is not JSON.
 fn message<'a>(
     row: &Row,
     content: &'a str,
@@ -94,7 +94,7 @@ fn message<'a>(
     };
     let metadata = metadata.and_then(|metadata| match Json::parse(metadata) {
         Ok(metadata) => Some(metadata),
-        // goose shows such a message to everyone, as if it had none.
+        // goose shows such a message to everyone, as if the field were missing.
         Err(_) => {
             transcript.skip("broken metadata");
             None

@@ -1,4 +1,4 @@
-//! The databases that tools keep sessions in: OpenCode's `opencode.db` and goose's `sessions.db`.
+//! Databases of sessions: OpenCode's `opencode.db` and goose's `sessions.db`.
 //!
 //! ```no_run
 //! use plimsoll_formats::database::Database;
@@ -11,10 +11,10 @@
 //! # Ok::<(), plimsoll_formats::FormatError>(())
 //! ```
 //!
-//! A database is only ever read. One that a running tool writes to can be read at the same time, and so can
+//! Databases are only read. One that a running tool writes to can be read at the same time, and so can
 //! a copy, with or without the `-wal` and `-shm` files that belong to it, in a directory that cannot be written to.
 //! SQLite keeps its locks in the `-shm` file, so that of a database in use is touched; nothing else is, and no file
-//! is made beside it.
+//! is created next to it.
 
 mod goose;
 mod opencode;
@@ -37,29 +37,30 @@ use crate::transcript::{Chain, SessionInfo, Transcript};
 pub struct Database {
     connection: Connection,
     format: Format,
-    /// The columns of the tables of interest: they differ between versions of a tool.
+    /// Columns of the relevant tables, which differ between versions of a tool.
     columns: BTreeMap<&'static str, HashSet<String>>,
-    /// Holds a copy that is read in the original's place, and removes it in the end.
+    /// A copy that is read in place of the original, and removed in the end.
     _copy: Option<TempDir>,
 }
 
 /// A session in the list of sessions.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct SessionRow {
-    /// What the database says about it.
+    /// Metadata from the database.
     pub info: SessionInfo,
-    /// The session that started this one as its sub-agent, where the database names it.
+    /// The parent of a sub-agent's session, if the database contains it.
     pub parent: Option<String>,
-    /// Whether a tool started it by itself, as the session of a sub-agent.
+    /// Whether a tool started the session itself, as that of a sub-agent.
     pub is_sub_agent: bool,
-    /// How many messages it has.
+    /// Number of messages.
     pub messages: u64,
-    /// What all its model calls took together, where the database has it.
+    /// Total usage of its model calls, if the database contains it.
     pub tokens: Option<Usage>,
 }
 
 impl Database {
-    /// Open a database without changing it.
+    /// Opens a database without changing it.
     pub fn open(path: &Path) -> Result<Database, FormatError> {
         let (connection, copy) = sqlite::open(path)?;
         let format = Format::OpencodeDatabase;
@@ -68,12 +69,12 @@ impl Database {
         Ok(database)
     }
 
-    /// What its sessions are read as: [`Format::OpencodeDatabase`] or [`Format::Goose`].
+    /// Format of its sessions: [`Format::OpencodeDatabase`] or [`Format::Goose`].
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Look whose database this is, and which columns it has.
+    /// Determines which tool's database this is, and its columns.
     fn check(&mut self) -> Result<(), FormatError> {
         let sql = "SELECT name FROM sqlite_schema WHERE type = 'table'";
         let mut statement = self.connection.prepare(sql).map_err(failed)?;
@@ -92,7 +93,7 @@ impl Database {
                     names.join(", ")
                 };
                 return Err(FormatError::NotSessions(format!(
-                    "this is no database of sessions: OpenCode's has the tables {}, goose's {}",
+                    "not a session database: OpenCode's has the tables {}, goose's {}",
                     named(opencode::NEEDED),
                     named(goose::NEEDED),
                 )));
@@ -113,13 +114,13 @@ impl Database {
         Ok(())
     }
 
-    /// A column, or nothing in its place where this version has none.
+    /// Returns a column, or `null` if this version does not have it.
     fn column(&self, table: &str, column: &'static str) -> &'static str {
         let has = self.columns.get(table).is_some_and(|columns| columns.contains(column));
         if has { column } else { "NULL" }
     }
 
-    /// All sessions, the one written to last first.
+    /// Returns all sessions, the most recently updated first.
     pub fn sessions(&self) -> Result<Vec<SessionRow>, FormatError> {
         let mut rows = match self.format {
             Format::Goose => self.goose_sessions()?,
@@ -135,7 +136,7 @@ impl Database {
         rows.collect::<Result<_, _>>().map_err(failed)
     }
 
-    /// Read a session: the one of this id, or the newest that is no sub-agent's.
+    /// Reads a session: the one with this id, or the newest that is not a sub-agent's.
     pub fn read(&self, id: Option<&str>) -> Result<Transcript, FormatError> {
         let mut messages = Vec::new();
         let mut transcript = self.visit(id, &mut |_, message| messages.push(message))?;
@@ -143,13 +144,13 @@ impl Database {
         Ok(transcript)
     }
 
-    /// The same, message by message: only one of them is held at a time. The transcript has everything but them.
+    /// Like [`read`](Database::read), but passes on one message at a time. The transcript contains everything else.
     pub fn visit(
         &self,
         id: Option<&str>,
         sink: &mut dyn FnMut(Chain, Message),
     ) -> Result<Transcript, FormatError> {
-        // One transaction, so that everything is of one moment whatever is written meanwhile.
+        // One transaction, so that concurrent writes do not matter.
         let snapshot = self.connection.unchecked_transaction().map_err(failed)?;
         let mut transcript = Transcript::new(self.format);
         transcript.info = self.pick(id)?;
@@ -177,7 +178,7 @@ impl Database {
     }
 }
 
-/// Sessions that may have been meant: those that begin alike or have the words in their title, or else the newest.
+/// Suggests sessions: those with the same prefix or with the text in their title, or else the newest.
 fn near(id: Option<&str>, rows: &[SessionRow]) -> String {
     const MOST: usize = 5;
     let name = |row: &SessionRow| {

@@ -15,7 +15,7 @@ use crate::json::Json;
 use crate::read::{Sink, opencode};
 use crate::transcript::{Chain, SessionInfo, Transcript};
 
-/// The columns without which there is nothing to read.
+/// Required columns.
 pub(super) const NEEDED: &[(&str, &[&str])] = &[
     ("session", &["id"]),
     ("message", &["id", "session_id", "data"]),
@@ -70,7 +70,7 @@ impl Database {
                     None => transcript.skip("broken part"),
                 }
             }
-            // Without its own row the message is still the place of its parts; its role is unknown.
+            // Without its own row, the message still holds its parts; its role is unknown.
             if info.is_none() {
                 transcript.skip("broken message");
             }
@@ -119,7 +119,7 @@ fn session(row: &Row) -> SessionRow {
     }
 }
 
-/// The JSON in the column `data`, as text.
+/// Returns the JSON in the column `data`, as text.
 fn data<'r>(row: &'r Row) -> Option<&'r str> {
     match row.get_ref(1) {
         Ok(ValueRef::Text(bytes) | ValueRef::Blob(bytes)) => std::str::from_utf8(bytes).ok(),

@@ -1,4 +1,4 @@
-//! Opening a SQLite database without changing it or anything beside it, and reading its cells.
+//! Opens a SQLite database without changing it or adjacent files, and reads its cells.
 
 use std::fs;
 use std::io::Read as _;
@@ -12,83 +12,85 @@ use tempfile::TempDir;
 use crate::detect::is_sqlite;
 use crate::error::FormatError;
 
-/// How long to wait for a writer that has the database to itself.
+/// Maximum wait for a writer that has locked the database.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Open a database for reading; beside it a copy that is read in its place, which has to be kept as long.
+/// Opens a database for reading. The second value is a temporary copy that is read instead; it must live as long as the
+/// connection.
 pub(super) fn open(path: &Path) -> Result<(Connection, Option<TempDir>), FormatError> {
-    let way = Way::to(path)?;
+    let way = OpenMode::to(path)?;
     let copy = way.copy(path)?;
     let place = copy.as_ref().map_or_else(|| path.to_owned(), |copy| copy.path().join("copy.db"));
     Ok((way.connect(&place)?, copy))
 }
 
-/// How a database has to be opened so that nothing is left beside it.
-enum Way {
-    /// As SQLite does it: the database is in use, or has no write-ahead log.
+/// How to open a database without leaving files next to it.
+enum OpenMode {
+    /// Normally: the database is in use, or has no write-ahead log.
     Shared,
-    /// The log was folded in and no process has the database open, so that SQLite need not make its files.
+    /// As immutable: the log was checkpointed and no process has the database open, so that SQLite need not create its
+    /// files.
     Immutable,
-    /// There is a log but not the index to it. SQLite would make one, so it is given a copy to do that with.
+    /// As a copy: there is a log but no index for it. SQLite would create one next to the original.
     Copied,
 }
 
-impl Way {
-    fn to(path: &Path) -> Result<Way, FormatError> {
+impl OpenMode {
+    fn to(path: &Path) -> Result<OpenMode, FormatError> {
         let mut header = Vec::new();
         fs::File::open(path)?.take(100).read_to_end(&mut header)?;
         if !is_sqlite(&header) || header.len() < 100 {
-            return Err(FormatError::NotSessions("this is no SQLite database".into()));
+            return Err(FormatError::NotSessions("not a SQLite database".into()));
         }
-        // The read version of the file format: 2 is a write-ahead log.
+        // The read version of the file format: 2 means a write-ahead log.
         if header[19] != 2 {
-            return Ok(Way::Shared);
+            return Ok(OpenMode::Shared);
         }
-        let log = fs::metadata(beside(path, "-wal")).map(|log| log.len());
-        let index = fs::exists(beside(path, "-shm")).unwrap_or(false);
+        let log = fs::metadata(with_suffix(path, "-wal")).map(|log| log.len());
+        let index = fs::exists(with_suffix(path, "-shm")).unwrap_or(false);
         Ok(match (log, index) {
-            (Err(_), _) | (Ok(0), false) => Way::Immutable,
-            (Ok(_), true) => Way::Shared,
-            (Ok(_), false) => Way::Copied,
+            (Err(_), _) | (Ok(0), false) => OpenMode::Immutable,
+            (Ok(_), true) => OpenMode::Shared,
+            (Ok(_), false) => OpenMode::Copied,
         })
     }
 
     fn copy(&self, path: &Path) -> Result<Option<TempDir>, FormatError> {
-        if !matches!(self, Way::Copied) {
+        if !matches!(self, OpenMode::Copied) {
             return Ok(None);
         }
         let directory = tempfile::tempdir()?;
         let place = directory.path().join("copy.db");
         fs::copy(path, &place)?;
-        fs::copy(beside(path, "-wal"), beside(&place, "-wal"))?;
+        fs::copy(with_suffix(path, "-wal"), with_suffix(&place, "-wal"))?;
         Ok(Some(directory))
     }
 
     fn connect(&self, path: &Path) -> Result<Connection, FormatError> {
         let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
         let connection = match self {
-            Way::Immutable => {
+            OpenMode::Immutable => {
                 let uri = uri(path)?;
                 Connection::open_with_flags(uri, flags | OpenFlags::SQLITE_OPEN_URI)
             }
-            Way::Shared | Way::Copied => Connection::open_with_flags(path, flags),
+            OpenMode::Shared | OpenMode::Copied => Connection::open_with_flags(path, flags),
         };
         let connection = connection.map_err(failed)?;
         connection.busy_timeout(PATIENCE).map_err(failed)?;
-        // What the file brings along must not run.
+        // Code in the file, such as triggers and views with functions, must not run.
         connection.execute_batch("PRAGMA query_only = ON; PRAGMA trusted_schema = OFF;").map_err(failed)?;
         Ok(connection)
     }
 }
 
-/// The file of that ending beside the database.
-fn beside(path: &Path, ending: &str) -> PathBuf {
+/// Returns the path of the database with a suffix.
+fn with_suffix(path: &Path, ending: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(ending);
     PathBuf::from(name)
 }
 
-/// The path as SQLite's address for a file that does not change.
+/// Returns SQLite's URI for a file that does not change.
 fn uri(path: &Path) -> Result<String, FormatError> {
     let path = fs::canonicalize(path)?;
     let path = path.to_str().ok_or_else(|| FormatError::NotSessions("the path is not UTF-8".into()))?;
@@ -108,7 +110,7 @@ pub(super) fn failed(error: rusqlite::Error) -> FormatError {
     FormatError::Database(Box::new(error))
 }
 
-/// A text that is not empty.
+/// Returns a text that is not empty.
 pub(super) fn text(row: &Row, at: usize) -> Option<String> {
     match row.get_ref(at) {
         Ok(ValueRef::Text(bytes)) if !bytes.is_empty() => Some(String::from_utf8_lossy(bytes).into_owned()),

@@ -1,8 +1,8 @@
-//! JSON that borrows from the line it stands in.
+//! JSON values that borrow from their line.
 //!
-//! A reader looks at a record once and takes a few large texts out of it. [`Json`] is made for that: keys and
-//! strings without escapes are not copied, objects are lists of fields, and what nobody will look at can be
-//! skipped while parsing, or left unparsed until somebody does.
+//! A reader looks at a record once and takes a few large texts out of it. With [`Json`], keys and strings without
+//! escapes are not copied, objects are lists of fields, and unneeded fields are skipped while parsing or left unparsed
+//! until they are needed. `serde_json::Value` would allocate every key and string of every record.
 
 mod parse;
 
@@ -12,7 +12,7 @@ use serde_json::{Map, Number, Value};
 
 pub(crate) use parse::{Key, Wanted, mended, parse};
 
-/// The fields of an object, in the order they came.
+/// Fields of an object in their order.
 pub(crate) type Fields<'a> = Vec<(Cow<'a, str>, Json<'a>)>;
 
 /// A JSON value.
@@ -36,7 +36,7 @@ pub(crate) enum Take {
     Skip,
 }
 
-/// Decides on a field by the fields before it, its depth (0 for those of the outermost object) and its name.
+/// Decides on a field by the previous fields, its depth (0 for those of the outermost object) and its name.
 pub(crate) type Filter = fn(&[(Cow<str>, Json)], u8, &str) -> Take;
 
 impl<'a> Json<'a> {
@@ -44,7 +44,7 @@ impl<'a> Json<'a> {
         Json::parse_some(text, |_, _, _| Take::Whole)
     }
 
-    /// Parse what `filter` asks for.
+    /// Parses the fields that `filter` selects.
     pub(crate) fn parse_some(text: &'a str, filter: Filter) -> serde_json::Result<Json<'a>> {
         parse(text, Wanted::new(filter)).or_else(|_| {
             let mended = mended(text).ok_or_else(|| problem(text))?;
@@ -52,13 +52,13 @@ impl<'a> Json<'a> {
         })
     }
 
-    /// The field of that name; the last one, should there be several.
+    /// Returns the field with that name; the last one if there are several.
     pub(crate) fn get(&self, key: &str) -> Option<&Json<'a>> {
         let Json::Object(fields) = self else { return None };
         fields.iter().rev().find(|(name, _)| name == key).map(|(_, value)| value)
     }
 
-    /// Give a field another value, or add it.
+    /// Sets a field.
     pub(crate) fn set(&mut self, key: &'static str, value: Json<'a>) {
         let Json::Object(fields) = self else { return };
         match fields.iter_mut().rev().find(|(name, _)| name == key) {
@@ -67,14 +67,14 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// Take the value of a field out.
+    /// Takes the value of a field, leaving null.
     pub(crate) fn take(&mut self, key: &str) -> Json<'a> {
         let Json::Object(fields) = self else { return Json::Null };
         let field = fields.iter_mut().rev().find(|(name, _)| name == key);
         field.map(|(_, value)| std::mem::take(value)).unwrap_or_default()
     }
 
-    /// Take a field out if it is a list, and leave no trace of it.
+    /// Removes a field if it is a list.
     pub(crate) fn remove_list(&mut self, key: &str) -> Vec<Json<'a>> {
         if !matches!(self.get(key), Some(Json::List(_))) {
             return Vec::new();
@@ -86,7 +86,7 @@ impl<'a> Json<'a> {
         if let Json::List(items) = list { items } else { Vec::new() }
     }
 
-    /// Take the text of a field out; nothing if it is no text.
+    /// Takes the text of a field; empty if it is not a text.
     pub(crate) fn take_text(&mut self, key: &str) -> String {
         match self.take(key) {
             Json::Text(text) => text.into_owned(),
@@ -94,22 +94,22 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// The text of a field, if there is one that is not empty.
+    /// Returns the text of a field, unless it is empty.
     pub(crate) fn text(&self, key: &str) -> Option<&str> {
         self.get(key)?.as_str().filter(|text| !text.is_empty())
     }
 
-    /// The same as an owned string.
+    /// Like `text`, as an owned string.
     pub(crate) fn string(&self, key: &str) -> Option<String> {
         self.text(key).map(str::to_owned)
     }
 
-    /// Whether the field is there and true.
+    /// Whether the field is true.
     pub(crate) fn is(&self, key: &str) -> bool {
         matches!(self.get(key), Some(Json::Bool(true)))
     }
 
-    /// The whole number in a field.
+    /// Returns the integer in a field.
     pub(crate) fn number(&self, key: &str) -> Option<u64> {
         match self.get(key)? {
             Json::Number(number) => number.as_u64(),
@@ -135,7 +135,7 @@ impl<'a> Json<'a> {
         matches!(self, Json::Object(_))
     }
 
-    /// The same, borrowing nothing.
+    /// Converts to a value that borrows nothing.
     pub(crate) fn into_owned(self) -> Json<'static> {
         let owned = |text: Cow<str>| Cow::Owned(text.into_owned());
         match self {
@@ -151,7 +151,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// A value of its own.
+    /// Converts to a [`Value`].
     pub(crate) fn into_value(self) -> Value {
         match self {
             Json::Null => Value::Null,
@@ -170,7 +170,7 @@ impl<'a> Json<'a> {
         }
     }
 
-    /// What a value is, for people.
+    /// Describes the value for users.
     pub(crate) fn describe(&self) -> &'static str {
         match self {
             Json::Null => "nothing",
@@ -184,7 +184,7 @@ impl<'a> Json<'a> {
     }
 }
 
-/// What is wrong with a text that is no JSON, in `serde_json`'s words.
+/// Returns `serde_json`'s error for text that is not JSON.
 pub(crate) fn problem(text: &str) -> serde_json::Error {
     match serde_json::from_str::<Value>(text) {
         Err(error) => error,
@@ -192,15 +192,15 @@ pub(crate) fn problem(text: &str) -> serde_json::Error {
     }
 }
 
-/// What is wrong with a text that is no JSON, without the place.
-pub(crate) fn told(error: &serde_json::Error) -> String {
-    let told = error.to_string();
-    let told = told.split(" at line ").next().unwrap_or_default();
-    // The parser goes no deeper, so that no file can exhaust the stack.
-    if told == "recursion limit exceeded" { "nested more than 127 levels deep".into() } else { told.into() }
+/// Formats an error without its position.
+pub(crate) fn error_text(error: &serde_json::Error) -> String {
+    let text = error.to_string();
+    let text = text.split(" at line ").next().unwrap_or_default();
+    // The parser has a maximum depth, so that no file can exhaust the stack.
+    if text == "recursion limit exceeded" { "nested more than 127 levels deep".into() } else { text.into() }
 }
 
-/// An object with one key.
+/// Returns an object with one field.
 pub(crate) fn object(key: &str, value: Value) -> Map<String, Value> {
     Map::from_iter([(key.to_owned(), value)])
 }

@@ -1,4 +1,4 @@
-//! Parsing into [`Json`]: `serde_json`, but only what is wanted, and borrowed where that can be.
+//! Parses into [`Json`] with `serde_json`'s deserialiser, but only the wanted fields, and without copying if possible.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -9,11 +9,11 @@ use serde_json::Number;
 
 use super::{Filter, Json, Take};
 
-/// Not JSON, or nested too deep.
+/// Error for text that is not JSON, or is nested too deeply.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct NotJson;
 
-/// Read all of `text` with a seed.
+/// Parses all of `text` with a seed.
 pub(crate) fn parse<'a, S: DeserializeSeed<'a>>(text: &'a str, seed: S) -> Result<S::Value, NotJson> {
     let mut parser = serde_json::Deserializer::from_str(text);
     let value = seed.deserialize(&mut parser).map_err(|_| NotJson)?;
@@ -21,11 +21,11 @@ pub(crate) fn parse<'a, S: DeserializeSeed<'a>>(text: &'a str, seed: S) -> Resul
     Ok(value)
 }
 
-/// The text with the replacement character for each half of a surrogate pair that stands alone, as JavaScript writes
-/// when it cuts a text inside an emoji. Nothing if there is none.
+/// Replaces each lone surrogate by the replacement character. JavaScript writes them if it cuts a text inside an emoji.
+/// `None` if there is none.
 pub(crate) fn mended(text: &str) -> Option<String> {
     let bytes = text.as_bytes();
-    // Both halves have numbers that begin with a D, and most texts have none of them.
+    // The escape of a surrogate begins with a D, and most texts contain no such escape.
     let is_half = |at: usize| matches!(bytes.get(at + 2), Some(b'd' | b'D'));
     if !memmem::find_iter(bytes, b"\\u").any(is_half) {
         return None;
@@ -51,7 +51,7 @@ pub(crate) fn mended(text: &str) -> Option<String> {
     Some(mended)
 }
 
-/// The number in an escape like `\u00e9` that begins at a place.
+/// Returns the number of an escape like `\u00e9` at a position.
 fn unit(bytes: &[u8], at: usize) -> Option<u32> {
     let digits = bytes.get(at..at + 6)?.strip_prefix(b"\\u")?;
     let digits =
@@ -59,7 +59,7 @@ fn unit(bytes: &[u8], at: usize) -> Option<u32> {
     u32::from_str_radix(digits, 16).ok()
 }
 
-/// A value, of which the fields of objects are filtered; `depth` counts the objects around it.
+/// Parses a value with filtered fields; `depth` counts the enclosing objects.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
     filter: Filter,
@@ -67,10 +67,10 @@ pub(crate) struct Wanted {
 }
 
 impl Wanted {
-    /// All of a value.
+    /// Selects the whole value.
     pub(crate) const WHOLE: Wanted = Wanted::new(|_, _, _| Take::Whole);
 
-    /// What the filter wants.
+    /// Selects what the filter wants.
     pub(crate) const fn new(filter: Filter) -> Wanted {
         Wanted { filter, depth: 0 }
     }
@@ -152,7 +152,7 @@ impl<'de> Visitor<'de> for Wanted {
     }
 }
 
-/// The name of a field.
+/// Name of a field.
 pub(crate) struct Key;
 
 impl<'de> DeserializeSeed<'de> for Key {
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn it_takes_what_serde_json_takes() {
+    fn it_accepts_what_serde_json_accepts() {
         let deep = |levels: usize| "[".repeat(levels) + &"]".repeat(levels);
         let deep = [deep(127), deep(128), deep(100_000)];
         let odd = [
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn half_of_a_pair_does_not_cost_the_text() {
+    fn a_lone_surrogate_does_not_invalidate_the_text() {
         for text in [
             r#""a\ud83d""#,
             r#""a\ude00""#,
@@ -295,10 +295,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn properties_what_serde_json_writes_is_read(value in json()) {
+        fn properties_output_of_serde_json_is_read(value in json()) {
             for text in [value.to_string(), serde_json::to_string_pretty(&value).unwrap_or_default()] {
                 prop_assert_eq!(ours(&text), Some(value.clone()));
-                // Whatever is skipped or left raw, the end is found.
+                // The end is found, whatever is skipped or left raw.
                 let raw = Json::parse_some(&text, |_, depth, _| if depth == 0 { Take::Raw } else { Take::Skip });
                 prop_assert_eq!(raw.ok().map(Json::into_value), Some(value.clone()));
                 prop_assert!(Json::parse_some(&text, |_, _, _| Take::Skip).is_ok());
@@ -306,7 +306,7 @@ mod tests {
         }
 
         #[test]
-        fn properties_a_text_that_is_cut_or_changed_is_taken_or_refused_alike(value in json(), at: prop::sample::Index, byte in "[\\[\\]{}\",:0-9a\\\\ \n]") {
+        fn properties_cut_or_changed_text_is_accepted_or_rejected_as_by_serde_json(value in json(), at: prop::sample::Index, byte in "[\\[\\]{}\",:0-9a\\\\ \n]") {
             let text = value.to_string();
             let mut at = at.index(text.len().max(1)).min(text.len());
             while !text.is_char_boundary(at) {

@@ -1,7 +1,7 @@
-//! aider's `.aider.chat.history.md`: chats written down as Markdown, one behind the other.
+//! aider's `.aider.chat.history.md`: consecutive chats as Markdown.
 //!
-//! Lines behind `####` are what the user typed, lines behind `>` what aider printed, all others what the model said.
-//! Each chat is a session; the newest in which something was said is read.
+//! Lines with `####` are what the user typed, lines with `>` what aider printed, and all others the model's text. Each
+//! chat is a session; the newest with any content is read.
 
 use plimsoll::{Millis, PartBody, Role, Tokens, Usage};
 use serde_json::{Number, json};
@@ -13,7 +13,7 @@ use crate::signs::AIDER;
 use crate::time::rfc3339;
 use crate::transcript::{Chain, SessionInfo, Transcript};
 
-/// Commands that ask the model something; all others are for aider itself.
+/// Commands that call the model; all others are handled by aider itself.
 const ASKING: [&str; 6] = ["/ask", "/code", "/architect", "/context", "/help", "/chat-mode"];
 
 pub(super) fn read(document: &Document, transcript: &mut Transcript, wanted: Option<&str>, sink: Sink) {
@@ -35,7 +35,8 @@ pub(super) fn read(document: &Document, transcript: &mut Transcript, wanted: Opt
     transcript.info = chat.info();
     let mut sink = |message| sink(Chain::Main, message);
     let log = Assembly::new(&mut sink, usize::MAX);
-    let mut reading = Reading { log, started: chat.started(), notes: Vec::new(), answer: None, position: 0 };
+    let mut reading =
+        AiderReader { log, started: chat.started(), notes: Vec::new(), answer: None, position: 0 };
     reading.log.session(transcript.info.id.as_deref());
     for piece in pieces(&chat.lines) {
         reading.piece(piece, transcript);
@@ -44,7 +45,7 @@ pub(super) fn read(document: &Document, transcript: &mut Transcript, wanted: Opt
     reading.log.finish();
 }
 
-/// The lines of one chat, and when it began.
+/// Lines of a chat, and its start time.
 struct Chat<'a> {
     began: &'a str,
     lines: Vec<&'a str>,
@@ -59,17 +60,17 @@ impl Chat<'_> {
         self.lines.iter().any(|line| line.starts_with("#### "))
     }
 
-    /// A chat has no id but the time it began at.
+    /// Returns the metadata of a chat. Its id is its start time.
     fn info(&self) -> SessionInfo {
         let mut info = SessionInfo::default();
         let id: String = self.began.chars().filter(|letter| *letter != ':').collect();
         info.id = Some(id.trim().replace(' ', "-")).filter(|id| !id.is_empty());
-        info.seen(self.started());
+        info.note_time(self.started());
         info
     }
 }
 
-/// The chats of a file. What stands before the first is one too, if anything does.
+/// Splits a file into chats. Text before the first one is a chat as well, if there is any.
 fn chats(text: &str) -> Vec<Chat<'_>> {
     let mut chats = vec![Chat { began: "", lines: Vec::new() }];
     for line in text.lines() {
@@ -86,7 +87,7 @@ fn chats(text: &str) -> Vec<Chat<'_>> {
     chats
 }
 
-/// Lines of one kind that stand together.
+/// Consecutive lines of one kind.
 enum Piece {
     Typed(String),
     Printed(Vec<String>),
@@ -100,7 +101,7 @@ fn pieces(lines: &[&str]) -> Vec<Piece> {
         let line = line.trim_end_matches('\r');
         if let Some(typed) = line.strip_prefix("#### ").or((line == "####").then_some("")) {
             is_code = false;
-            // Two spaces end every line but the last, for Markdown's sake.
+            // Markdown requires two spaces at the end of every line but the last.
             let typed = typed.strip_suffix("  ").unwrap_or(typed);
             match pieces.last_mut() {
                 Some(Piece::Typed(text)) => push_line(text, typed),
@@ -108,7 +109,7 @@ fn pieces(lines: &[&str]) -> Vec<Piece> {
             }
             continue;
         }
-        // Code of the model may have such lines, too; the count of tokens comes behind the answer in any case.
+        // The model's code may contain such lines, too; but a count of tokens always follows an answer.
         let printed = line.strip_prefix("> ").or((line == ">").then_some(""));
         if let Some(printed) = printed.filter(|text| !is_code || text.starts_with("Tokens: ")) {
             is_code = false;
@@ -122,7 +123,7 @@ fn pieces(lines: &[&str]) -> Vec<Piece> {
         is_code ^= line.starts_with("```");
         match pieces.last_mut() {
             Some(Piece::Said(text)) => push_line(text, line),
-            // A blank line behind what was typed or printed belongs to nothing.
+            // A blank line after typed or printed lines belongs to neither.
             _ if line.trim().is_empty() => {}
             _ => pieces.push(Piece::Said(line.to_owned())),
         }
@@ -135,18 +136,18 @@ fn push_line(text: &mut String, line: &str) {
     text.push_str(line);
 }
 
-struct Reading<'s> {
+struct AiderReader<'s> {
     log: Assembly<'s>,
-    /// When the chat began. Only its first message has a time.
+    /// Start time of the chat. Only its first message has a time.
     started: Option<Millis>,
-    /// What aider printed since the model or the user spoke.
+    /// Lines that aider printed since the last message.
     notes: Vec<String>,
-    /// The newest answer of the model, if the user has not spoken since.
+    /// The model's newest answer, if no user message followed it.
     answer: Option<usize>,
     position: usize,
 }
 
-impl Reading<'_> {
+impl AiderReader<'_> {
     fn piece(&mut self, piece: Piece, transcript: &mut Transcript) {
         self.position += 1;
         self.log.record(self.position, 0, self.position, self.answer);
@@ -164,12 +165,12 @@ impl Reading<'_> {
                 }
             }
             Piece::Said(text) => {
-                // The model spoke again without the user: aider had shown it what it printed, such as an edit that
-                // did not fit.
+                // The model answered again without a user message: aider had sent it what it printed, such as an edit
+                // that did not apply.
                 if self.answer.is_some() {
                     let notes = std::mem::take(&mut self.notes).join("\n");
                     let place = self.log.begin(Role::User, None, None);
-                    self.log.said(place, notes.trim().to_owned(), true);
+                    self.log.user_text(place, notes.trim().to_owned(), true);
                 }
                 self.count_notes(transcript);
                 let time = self.started.take();
@@ -221,7 +222,7 @@ impl Reading<'_> {
     }
 }
 
-/// `10,332 sent, 439 received. Cost: $0.04 message, …`; newer versions write `4.1k` and name what was cached.
+/// Reads `10,332 sent, 439 received. Cost: $0.04 message, …`; newer versions write `4.1k` and the cached tokens.
 fn usage_of(counts: &str) -> Option<(Usage, Option<Number>)> {
     let (tokens, rest) = counts.split_once(". Cost").unwrap_or((counts, ""));
     let mut usage = Usage::default();
@@ -236,7 +237,7 @@ fn usage_of(counts: &str) -> Option<(Usage, Option<Number>)> {
             _ => {}
         }
     }
-    // What was written to the cache or read from it was sent, too.
+    // Cache reads and writes are included in the sent tokens.
     usage.input = usage.input - usage.cache_write - usage.cache_read;
     let cost = rest.split_once('$').and_then(|(_, cost)| cost.split(' ').next()?.parse().ok());
     Some((usage, cost.and_then(Number::from_f64)))

@@ -20,11 +20,11 @@ pub(super) fn read(
 ) -> Result<(), FormatError> {
     let mut sink = |message| sink(Chain::Main, message);
     let mut log = Assembly::new(&mut sink, usize::MAX);
-    transcript.info.model = log.misfits.string(outline, &At::Root, "model");
+    transcript.info.model = log.field_errors.string(outline, &At::Root, "model");
     let system = match outline.get("system") {
         Some(Json::Raw(system)) => {
             let system = Json::parse(system).unwrap_or_default();
-            let system = blocks(system, &mut log.misfits, &At::Key(&At::Root, "system"));
+            let system = blocks(system, &mut log.field_errors, &At::Key(&At::Root, "system"));
             flatten(Json::List(system)).0
         }
         _ => String::new(),
@@ -32,7 +32,7 @@ pub(super) fn read(
     read_messages(document, transcript, log, system, message)
 }
 
-/// Read a system prompt and the list `messages` of a document, each of them by `message`.
+/// Reads a system prompt and the list `messages` of a document, each message with `message`.
 pub(super) fn read_messages(
     document: &Document,
     transcript: &mut Transcript,
@@ -57,7 +57,7 @@ pub(super) fn read_messages(
     Ok(())
 }
 
-/// Put what the model said into the message at `place`. Blocks of an unknown kind are counted.
+/// Adds the model's content to the message at `place`. Unknown kinds of blocks are counted.
 pub(super) fn push_assistant<'a>(
     log: &mut Assembly,
     place: usize,
@@ -72,15 +72,15 @@ pub(super) fn push_assistant<'a>(
     }
 }
 
-/// What is known about a message of the user besides its content.
+/// Context of a user message.
 pub(super) struct UserMessage {
     pub(super) role: Option<Role>,
     pub(super) id: Option<String>,
     pub(super) time: Option<Millis>,
 }
 
-/// Put what the user says and what tools answer into the log; of each block, whether the host wrote it. Blocks of an
-/// unknown kind are counted.
+/// Adds the content of a user message: text, and results of tools. The flag of each block says whether the host wrote
+/// it. Unknown kinds of blocks are counted.
 pub(super) fn push_user<'a>(
     log: &mut Assembly,
     UserMessage { role, id, time }: UserMessage,
@@ -88,7 +88,7 @@ pub(super) fn push_user<'a>(
     inside: &At,
     transcript: &mut Transcript,
 ) {
-    // Results alone make no message.
+    // A message with only results does not become a message in the log.
     let mut place = None;
     let mut here =
         |log: &mut Assembly| *place.get_or_insert_with(|| log.begin(role.clone(), id.clone(), time));
@@ -100,7 +100,7 @@ pub(super) fn push_user<'a>(
     }
 }
 
-/// Who speaks in a message that does not say: only models call tools, and only users answer.
+/// Returns the role of a message without one: only models call tools, and only users have results.
 fn role<'j>(log: &mut Assembly, message: &'j Json, at: &At) -> Option<&'j str> {
     let blocks = message.get("content").and_then(Json::as_list).unwrap_or_default();
     let has = |kind| blocks.iter().any(|block| block.text("type") == Some(kind));
@@ -109,28 +109,29 @@ fn role<'j>(log: &mut Assembly, message: &'j Json, at: &At) -> Option<&'j str> {
         (_, true) => &[("content", "user")],
         _ => &[],
     };
-    log.misfits.kind(message, at, "role", shapes)
+    log.field_errors.kind(message, at, "role", shapes)
 }
 
 fn message(log: &mut Assembly, mut message: Json, at: &At, transcript: &mut Transcript, joins: &mut Joins) {
-    if !log.misfits.is_object(&message, at) {
+    if !log.field_errors.is_object(&message, at) {
         return;
     }
-    // Requests have no times; messages that were copied out of a transcript may have.
-    let time = log.misfits.time(&message, at, "timestamp");
-    transcript.info.seen(time);
+    // Requests have no times, but messages that were copied from a transcript may have.
+    let time = log.field_errors.time(&message, at, "timestamp");
+    transcript.info.note_time(time);
     let role = role(log, &message, at).map(str::to_owned);
     let inside = At::Key(at, "content");
-    let content = blocks(message.take("content"), &mut log.misfits, &inside);
-    let id = log.misfits.string(&message, at, "id");
+    let content = blocks(message.take("content"), &mut log.field_errors, &inside);
+    let id = log.field_errors.string(&message, at, "id");
     match role.as_deref() {
         Some("assistant") => {
-            let model = log.misfits.string(&message, at, "model").or_else(|| transcript.info.model.clone());
+            let model =
+                log.field_errors.string(&message, at, "model").or_else(|| transcript.info.model.clone());
             let place = joins.place(log, id, model.as_deref(), time);
             log.info(place).model_id.clone_from(&model);
             transcript.info.model = model;
-            if let Some(usage) = log.misfits.object(&message, at, "usage") {
-                let usage = anthropic_usage(usage, &mut log.misfits, &At::Key(at, "usage"));
+            if let Some(usage) = log.field_errors.object(&message, at, "usage") {
+                let usage = anthropic_usage(usage, &mut log.field_errors, &At::Key(at, "usage"));
                 log.info(place).tokens = Some(usage);
             }
             push_assistant(log, place, content, &inside, transcript);

@@ -1,7 +1,7 @@
-//! Cline's and Roo's conversations: Anthropic's messages, with the time, the model and the usage beside each.
+//! Cline's and Roo's conversations: Anthropic's messages, each with its time, model and usage.
 //!
-//! Both keep `api_conversation_history.json`, a list; newer versions of Cline keep an object about the session with
-//! the list in it.
+//! Both write `api_conversation_history.json`, a list; newer versions of Cline write an object with metadata and the
+//! list.
 
 use std::borrow::Cow;
 
@@ -16,8 +16,8 @@ use crate::assembly::{Assembly, Compaction};
 use crate::blocks::{blocks, flatten};
 use crate::document::Document;
 use crate::error::FormatError;
+use crate::field_errors::FieldErrors;
 use crate::json::{Json, Take};
-use crate::misfits::Misfits;
 use crate::transcript::{Chain, Transcript};
 
 pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink) -> Result<(), FormatError> {
@@ -27,29 +27,29 @@ pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink)
     })?;
     let mut sink = |message| sink(Chain::Main, message);
     let mut log = Assembly::new(&mut sink, usize::MAX);
-    transcript.info.id = log.misfits.string(&header, &At::Root, "sessionId");
-    transcript.info.seen(log.misfits.time(&header, &At::Root, "updated_at"));
+    transcript.info.id = log.field_errors.string(&header, &At::Root, "sessionId");
+    transcript.info.note_time(log.field_errors.time(&header, &At::Root, "updated_at"));
     log.session(transcript.info.id.as_deref());
-    let prompt = log.misfits.take_words(&mut header, &At::Root, "system_prompt");
+    let prompt = log.field_errors.take_words(&mut header, &At::Root, "system_prompt");
     read_messages(document, transcript, log, prompt, message)
 }
 
 fn message(log: &mut Assembly, mut message: Json, at: &At, transcript: &mut Transcript, joins: &mut Joins) {
-    if !log.misfits.is_object(&message, at) {
+    if !log.field_errors.is_object(&message, at) {
         return;
     }
-    let time = log.misfits.time(&message, at, "ts");
-    transcript.info.seen(time);
-    let id = log.misfits.string(&message, at, "id");
-    if log.misfits.is(&message, at, "isTruncationMarker") {
+    let time = log.field_errors.time(&message, at, "ts");
+    transcript.info.note_time(time);
+    let id = log.field_errors.string(&message, at, "id");
+    if log.field_errors.is(&message, at, "isTruncationMarker") {
         return transcript.pass("truncation marker");
     }
     let shapes = [("modelInfo", "assistant"), ("metrics", "assistant")];
-    let role = log.misfits.kind(&message, at, "role", &shapes).map(str::to_owned);
+    let role = log.field_errors.kind(&message, at, "role", &shapes).map(str::to_owned);
     let inside = At::Key(at, "content");
-    let content = blocks(message.take("content"), &mut log.misfits, &inside);
-    // Roo summarises what came before and goes on behind the summary.
-    if log.misfits.is(&message, at, "isSummary") {
+    let content = blocks(message.take("content"), &mut log.field_errors, &inside);
+    // Roo summarises what came before and continues after the summary.
+    if log.field_errors.is(&message, at, "isSummary") {
         joins.end();
         let (text, _) = flatten(Json::List(content));
         let marker = id.as_ref().map(|id| format!("{id}.marker"));
@@ -58,14 +58,16 @@ fn message(log: &mut Assembly, mut message: Json, at: &At, transcript: &mut Tran
     }
     match role.as_deref() {
         Some("assistant") => {
-            let model = log.misfits.object(&message, at, "modelInfo").and_then(|about| {
+            let model = log.field_errors.object(&message, at, "modelInfo").and_then(|about| {
                 let at = &At::Key(at, "modelInfo");
-                log.misfits.string(about, at, "id").or_else(|| log.misfits.string(about, at, "modelId"))
+                log.field_errors
+                    .string(about, at, "id")
+                    .or_else(|| log.field_errors.string(about, at, "modelId"))
             });
             transcript.info.model = model.clone().or(transcript.info.model.take());
             let place = joins.place(log, id, model.as_deref(), time);
-            let usage = log.misfits.object(&message, at, "metrics");
-            let usage = usage.map(|usage| usage_of(usage, &mut log.misfits, &At::Key(at, "metrics")));
+            let usage = log.field_errors.object(&message, at, "metrics");
+            let usage = usage.map(|usage| usage_of(usage, &mut log.field_errors, &At::Key(at, "metrics")));
             let info = log.info(place);
             info.model_id = model.or(info.model_id.take());
             if let Some((tokens, cost)) = usage {
@@ -77,7 +79,7 @@ fn message(log: &mut Assembly, mut message: Json, at: &At, transcript: &mut Tran
             joins.end();
             let about = UserMessage { role: role.map(|_| Role::User), id, time };
             let files: Vec<bool> = content.iter().map(is_file).collect();
-            let shown = all_as_shown(content, &mut log.misfits, &inside);
+            let shown = all_as_shown(content, &mut log.field_errors, &inside);
             push_user(log, about, shown.into_iter().zip(files), &inside, transcript);
         }
         Some("system") => {
@@ -97,46 +99,46 @@ fn assistant(
     transcript: &mut Transcript,
 ) {
     for key in ["reasoning_content", "text"] {
-        let words = log.misfits.take_words(&mut message, at, key);
+        let words = log.field_errors.take_words(&mut message, at, key);
         log.reasoning(place, words, None);
     }
-    // Roo keeps what only the provider can read as a message of its own.
+    // Roo keeps encrypted reasoning in a separate message.
     if message.text("type") == Some("reasoning") {
         let summary = flatten(message.take("summary")).0;
-        let sealed = log.misfits.string(&message, at, "encrypted_content");
+        let sealed = log.field_errors.string(&message, at, "encrypted_content");
         let metadata = sealed.map(|sealed| json!({ "openai": { "reasoningEncryptedContent": sealed } }));
         log.reasoning(place, summary, metadata);
     }
     let inside = At::Key(at, "content");
-    let shown = all_as_shown(content, &mut log.misfits, &inside);
+    let shown = all_as_shown(content, &mut log.field_errors, &inside);
     push_assistant(log, place, shown, &inside, transcript);
 }
 
-/// Blocks as the model was shown them.
-fn all_as_shown<'a>(content: Vec<Json<'a>>, misfits: &mut Misfits, inside: &At) -> Vec<Json<'a>> {
-    let shown = |(index, block)| as_shown(block, misfits, &At::Index(inside, index));
+/// Returns the blocks as the model saw them.
+fn all_as_shown<'a>(content: Vec<Json<'a>>, field_errors: &mut FieldErrors, inside: &At) -> Vec<Json<'a>> {
+    let shown = |(index, block)| as_shown(block, field_errors, &At::Index(inside, index));
     content.into_iter().enumerate().map(shown).collect()
 }
 
-/// Whether a block is a file that was mentioned, or has its fields and does not say what it is.
+/// Whether a block is a mentioned file, or has the fields of one without its type.
 fn is_file(block: &Json) -> bool {
     let is_named = matches!(block.get("type"), Some(Json::Text(kind)) if !kind.is_empty());
     let has_words = block.get("path").is_some() && block.get("content").is_some();
     block.text("type") == Some("file") && block.get("content").is_some() || !is_named && has_words
 }
 
-/// A file that was mentioned is given to the model as text, with its path around it; so are files in a tool's result.
-fn as_shown<'a>(mut block: Json<'a>, misfits: &mut Misfits, at: &At) -> Json<'a> {
+/// The model receives a mentioned file as text with its path; so it does with files in a tool's result.
+fn as_shown<'a>(mut block: Json<'a>, field_errors: &mut FieldErrors, at: &At) -> Json<'a> {
     if !is_file(&block) {
         if block.get("tool_use_id").is_some() && matches!(block.get("content"), Some(Json::List(_))) {
             let Json::List(items) = block.take("content") else { return block };
-            let items = all_as_shown(items, misfits, &At::Key(at, "content"));
+            let items = all_as_shown(items, field_errors, &At::Key(at, "content"));
             block.set("content", Json::List(items));
         }
         return block;
     }
-    misfits.kind(&block, at, "type", &[("path", "file")]);
-    let [path, words] = ["path", "content"].map(|key| misfits.take_words(&mut block, at, key));
+    field_errors.kind(&block, at, "type", &[("path", "file")]);
+    let [path, words] = ["path", "content"].map(|key| field_errors.take_words(&mut block, at, key));
     let text = format!("<file_content path=\"{path}\">\n{words}\n</file_content>");
     Json::Object(vec![
         (Cow::Borrowed("type"), Json::Text(Cow::Borrowed("text"))),
@@ -144,18 +146,18 @@ fn as_shown<'a>(mut block: Json<'a>, misfits: &mut Misfits, at: &At) -> Json<'a>
     ])
 }
 
-/// Usage as Cline counts it: what was read from and written to the cache is part of the input.
-fn usage_of(metrics: &Json, misfits: &mut Misfits, at: &At) -> (Option<Usage>, Option<Number>) {
-    let cost = misfits.any_number(metrics, at, "cost");
-    if let Some(tokens) = misfits.object(metrics, at, "tokens") {
+/// Converts Cline's usage, in which cache reads and writes are part of the input.
+fn usage_of(metrics: &Json, field_errors: &mut FieldErrors, at: &At) -> (Option<Usage>, Option<Number>) {
+    let cost = field_errors.any_number(metrics, at, "cost");
+    if let Some(tokens) = field_errors.object(metrics, at, "tokens") {
         let at = &At::Key(at, "tokens");
-        let mut number = |key: &str| Tokens(misfits.number(tokens, at, key).unwrap_or(0));
+        let mut number = |key: &str| Tokens(field_errors.number(tokens, at, key).unwrap_or(0));
         let cached = number("cached");
         let mut usage = Usage::new(number("prompt") - cached, number("completion"));
         usage.cache_read = cached;
         return (Some(usage), cost);
     }
-    let mut number = |key: &str| misfits.number(metrics, at, key).map(Tokens);
+    let mut number = |key: &str| field_errors.number(metrics, at, key).map(Tokens);
     let (read, written) = (number("cacheReadTokens"), number("cacheWriteTokens"));
     let (input, output) = (number("inputTokens"), number("outputTokens"));
     if input.is_none() && output.is_none() {

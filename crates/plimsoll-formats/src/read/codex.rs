@@ -1,9 +1,9 @@
-//! Codex' rollout JSONL: items of the conversation between events about it.
+//! Codex' rollout JSONL: items of the conversation, and events about it.
 //!
-//! Items stand alone, so it has to be found out which of them are one response of the model: it goes on until
-//! somebody else speaks, a tool answers, or its tokens are counted.
+//! Items are separate, so responses have to be inferred: a response continues until a user message, a tool result, or a
+//! count of its tokens.
 //!
-//! Turns can be taken back by an event that comes after them, so the file is read for those first.
+//! Later events can roll turns back, so a first pass looks for those.
 
 use std::borrow::Cow;
 use std::cell::Cell;
@@ -19,16 +19,16 @@ use serde_json::{Value, json};
 use super::{Sink, choose};
 use crate::assembly::{Answer, Assembly, Compaction, MOST_HELD};
 use crate::blocks::{arguments, blocks, file, flatten};
+use crate::field_errors::FieldErrors;
 use crate::format::Format;
 use crate::hash::{HashSet64, Hasher};
 use crate::json::{Json, Take};
-use crate::lines::{Fault, Lines};
-use crate::misfits::Misfits;
+use crate::lines::{LineFault, Lines};
 use crate::restart::Restart;
 use crate::time::millis;
 use crate::transcript::{Chain, SessionInfo, Transcript};
 
-/// Beginnings of user messages that Codex itself wrote.
+/// Prefixes of user messages that Codex itself wrote.
 const SYNTHETIC: [&str; 7] = [
     "<environment_context>",
     "<user_instructions>",
@@ -38,7 +38,7 @@ const SYNTHETIC: [&str; 7] = [
     "<subagent_notification>",
     "# AGENTS.md instructions",
 ];
-/// Events that tell what stands in the items as well, or what is for people only.
+/// Events that repeat items, or are only for the user.
 const EVENTS: [&str; 90] = [
     "agent_message",
     "agent_message_content_delta",
@@ -131,11 +131,11 @@ const EVENTS: [&str; 90] = [
     "web_search_begin",
     "web_search_end",
 ];
-/// The field under which events state the model's context window.
+/// Field of events with the model's context window.
 const CONTEXT: &str = "model_context_window";
-/// The event that takes turns back.
+/// Event that rolls turns back.
 const ROLLED_BACK: &str = "thread_rolled_back";
-/// Kinds of items, with a field each is known by where it does not say.
+/// Kinds of items, with a field that identifies an item without a type.
 const ITEMS: [(&str, &str); 6] = [
     ("output", "function_call_output"),
     ("arguments", "function_call"),
@@ -144,9 +144,9 @@ const ITEMS: [(&str, &str); 6] = [
     ("summary", "reasoning"),
     ("content", "message"),
 ];
-/// The same for blocks of messages.
+/// Kinds of blocks, with a field that identifies a block without a type.
 const BLOCKS: [(&str, &str); 2] = [("text", "text"), ("refusal", "refusal")];
-/// Stands for a summary that only the provider can read.
+/// Replaces a summary that only the provider can read.
 const SEALED: &str = "[The provider keeps this summary encrypted]";
 
 pub(super) fn read(
@@ -167,7 +167,7 @@ pub(super) fn read(
     log.resume(from);
     let (hasher, said) = (Hasher::default(), HashSet64::default());
     let (model, counted) = from.map(|from| (from.model.clone(), from.counted.clone())).unwrap_or_default();
-    let mut reading = Reading { log, open: None, last: None, counted, model, hasher, said };
+    let mut reading = CodexReader { log, open: None, last: None, counted, model, hasher, said };
     let mut at_restart = (None, None);
     let mut position = 0;
     lines.each(transcript, |text, place, transcript| {
@@ -178,11 +178,11 @@ pub(super) fn read(
         }
         while taken_back.next_if(|range| range.end <= place.line).is_some() {}
         if taken_back.peek().is_some_and(|range| range.contains(&place.line)) {
-            transcript.info.seen(millis(Json::parse_some(text, record_fields)?.get("timestamp")));
+            transcript.info.note_time(millis(Json::parse_some(text, record_fields)?.get("timestamp")));
             transcript.pass("rolled back");
             (reading.open, reading.last) = (None, None);
             if text.contains("token_count") {
-                // What was taken back was paid for.
+                // Turns that were rolled back were billed as well.
                 reading.record(Json::parse_some(text, record_fields)?, &At::In(&place), transcript)?;
                 (reading.open, reading.last) = (None, None);
             }
@@ -197,10 +197,10 @@ pub(super) fn read(
         let read = reading.record(Json::parse_some(text, record_fields)?, &At::In(&place), transcript);
         reading.log.settle(&mut transcript.notes);
         if reading.log.restarts_at(place.offset) {
-            // Neither changes with a record that begins a message.
+            // A record that begins a message changes neither of them.
             at_restart = (reading.model.clone(), reading.counted.clone());
         }
-        read.map_err(Fault::Json)
+        read.map_err(LineFault::Json)
     })?;
     let (model, counted) = at_restart;
     transcript.restart = reading.log.restart(Format::Codex).map(|begun| Restart { model, counted, ..begun });
@@ -208,24 +208,24 @@ pub(super) fn read(
     Ok(())
 }
 
-/// What has to be known of a session before its records are read.
+/// Data of a session from the first pass.
 #[derive(Default)]
 struct Session {
     info: SessionInfo,
-    /// The line it begins with. It goes on to where the next begins: files hold several if they were put together.
+    /// First line of the session. It ends where the next one begins: files contain several if they were concatenated.
     start: u64,
-    /// The lines of turns that were taken back. The lines of one are those from where the user spoke.
+    /// Lines of turns that were rolled back; those of a turn start at its user message.
     taken_back: Vec<Range<u64>>,
 }
 
-/// The sessions of a file, at least one.
+/// Returns the sessions of a file, at least one.
 fn outline(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Vec<Session>> {
     let mut turns: Vec<u64> = Vec::new();
     let mut ended: Vec<Session> = Vec::new();
     let mut session = Session::default();
-    // The sessions since the newest began: a forked one repeats its parent's record before anything is said.
+    // Headers since the newest session began: a fork repeats its parent's header before any message.
     let mut ids: Vec<SessionInfo> = Vec::new();
-    // Most lines are outputs and have none of these. Finders that are made once read them at the speed of memory.
+    // Most lines are outputs and contain none of these. With prebuilt finders they are scanned at memory speed.
     let item = Finder::new("\"response_item\"");
     let wanted = [ROLLED_BACK, "\"user\"", "\"session_meta\""].map(Finder::new);
     let has_items = Cell::new(false);
@@ -233,7 +233,7 @@ fn outline(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Vec<Session>> {
         has_items.set(has_items.get() || item.find(line).is_some());
         wanted.iter().any(|key| key.find(line).is_some())
     };
-    // What is wrong with a line is noted by the second reading.
+    // The second pass reports invalid lines.
     lines.each_wanted(&mut Transcript::new(Format::Codex), is_wanted, |text, place, _| {
         let record = Json::parse_some(text, turn)?;
         let Some(payload) = record.get("payload") else { return Ok(()) };
@@ -275,7 +275,7 @@ fn outline(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Vec<Session>> {
     Ok(ended)
 }
 
-/// The fields that tell turns and what takes them back.
+/// Selects the fields that identify turns and rollbacks.
 fn turn(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
     let wanted = match depth {
         0 => matches!(key, "type" | "payload"),
@@ -285,7 +285,7 @@ fn turn(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
     if wanted { Take::Whole } else { Take::Skip }
 }
 
-/// Whether a person speaks, rather than Codex in the user's name.
+/// Whether this is a message of the user and not Codex' own text.
 fn is_turn(message: &Json) -> bool {
     let content = message.get("content").and_then(Json::as_list).unwrap_or_default();
     message.text("role") == Some("user")
@@ -296,26 +296,26 @@ fn is_synthetic(text: &str) -> bool {
     SYNTHETIC.iter().any(|start| text.starts_with(start))
 }
 
-/// Events mostly repeat the items at length, so they are left alone until it is known which they are.
+/// Most events repeat items at length, so they stay unparsed until their kind is known.
 fn record_fields(before: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
     let is_event = |(name, value): &(Cow<str>, Json)| name == "type" && value.as_str() == Some("event_msg");
     if depth == 0 && key == "payload" && before.iter().any(is_event) { Take::Raw } else { Take::Whole }
 }
 
-struct Reading<'a> {
+struct CodexReader<'a> {
     log: Assembly<'a>,
-    /// The response that is being read.
+    /// The current response.
     open: Option<usize>,
     /// The newest response, whose tokens may still be counted.
     last: Option<usize>,
     counted: Option<Arc<Value>>,
     model: Option<String>,
     hasher: Hasher,
-    /// What users said.
+    /// Texts of the user.
     said: HashSet64,
 }
 
-/// The kind of a record or an item by a name of its own. Nearly all are of a few kinds, for which nothing is allocated.
+/// Returns the kind of a record or an item. The common ones need no allocation.
 fn named(kind: &str) -> Cow<'static, str> {
     const KINDS: [&str; 8] = [
         "response_item",
@@ -331,7 +331,7 @@ fn named(kind: &str) -> Cow<'static, str> {
     known.map_or_else(|| Cow::Owned(kind.to_owned()), Cow::Borrowed)
 }
 
-/// What a record that does not say is known by: its payload.
+/// Returns the payloads that identify a record without a type.
 fn shape(payload: Option<&Json>) -> &'static [(&'static str, &'static str)] {
     let Some(payload) = payload else { return &[] };
     let has = |key: &str| payload.get(key).is_some();
@@ -347,32 +347,32 @@ fn shape(payload: Option<&Json>) -> &'static [(&'static str, &'static str)] {
     }
 }
 
-impl Reading<'_> {
+impl CodexReader<'_> {
     fn record(&mut self, mut record: Json, at: &At, transcript: &mut Transcript) -> serde_json::Result<()> {
-        let time = self.log.misfits.time(&record, at, "timestamp");
-        transcript.info.seen(time);
+        let time = self.log.field_errors.time(&record, at, "timestamp");
+        transcript.info.note_time(time);
         let kind = match record.get("payload") {
             None | Some(Json::Null) => {
                 self.bare(record, time, at, transcript);
                 return Ok(());
             }
-            payload => self.log.misfits.kind(&record, at, "type", shape(payload)).map(named),
+            payload => self.log.field_errors.kind(&record, at, "type", shape(payload)).map(named),
         };
         let at = &At::Key(at, "payload");
         let payload = match record.take("payload") {
             Json::Raw(raw) => return self.event(&raw, at, transcript),
             payload => payload,
         };
-        if !self.log.misfits.is_object(&payload, at) {
+        if !self.log.field_errors.is_object(&payload, at) {
             return Ok(());
         }
         match kind.as_deref() {
             Some("session_meta") => self.meta(&payload, time, at, transcript),
             Some("turn_context") => {
-                let misfits = &mut self.log.misfits;
-                self.model = misfits.string(&payload, at, "model").or(self.model.take());
+                let field_errors = &mut self.log.field_errors;
+                self.model = field_errors.string(&payload, at, "model").or(self.model.take());
                 transcript.info.model = self.model.clone();
-                let directory = misfits.string(&payload, at, "cwd");
+                let directory = field_errors.string(&payload, at, "cwd");
                 if transcript.info.directory.is_none() {
                     transcript.info.directory = directory;
                 }
@@ -386,7 +386,7 @@ impl Reading<'_> {
         Ok(())
     }
 
-    /// A line of the older form, which is the item itself.
+    /// Reads a line of the older format, which is the item itself.
     fn bare(&mut self, value: Json, time: Option<Millis>, at: &At, transcript: &mut Transcript) {
         if value.get("type").is_some() {
             self.item(value, time, at, transcript);
@@ -400,19 +400,19 @@ impl Reading<'_> {
     }
 
     fn meta(&mut self, meta: &Json, time: Option<Millis>, at: &At, transcript: &mut Transcript) {
-        let (info, misfits) = (&mut transcript.info, &mut self.log.misfits);
-        info.seen(misfits.time(meta, at, "timestamp"));
-        // A forked session repeats its parent's record behind its own.
+        let (info, field_errors) = (&mut transcript.info, &mut self.log.field_errors);
+        info.note_time(field_errors.time(meta, at, "timestamp"));
+        // A forked session repeats its parent's header after its own.
         if info.id.is_some() {
             transcript.pass("session_meta of a parent");
             return;
         }
-        info.id = misfits.string(meta, at, "id");
-        info.directory = misfits.string(meta, at, "cwd").or(info.directory.take());
-        info.version = misfits.string(meta, at, "cli_version");
-        let base = misfits.object(meta, at, "base_instructions");
-        let base = base.and_then(|base| misfits.text(base, &At::Key(at, "base_instructions"), "text"));
-        let own = misfits.text(meta, at, "instructions");
+        info.id = field_errors.string(meta, at, "id");
+        info.directory = field_errors.string(meta, at, "cwd").or(info.directory.take());
+        info.version = field_errors.string(meta, at, "cli_version");
+        let base = field_errors.object(meta, at, "base_instructions");
+        let base = base.and_then(|base| field_errors.text(base, &At::Key(at, "base_instructions"), "text"));
+        let own = field_errors.text(meta, at, "instructions");
         self.log.session(info.id.as_deref());
         for instructions in base.into_iter().chain(own) {
             let place = self.log.begin(Role::System, None, time);
@@ -420,14 +420,14 @@ impl Reading<'_> {
         }
     }
 
-    /// Whether no count of tokens can come for what was read.
+    /// Whether no count of tokens can follow.
     fn is_settled(&self) -> bool {
         let is_counted =
             |place: usize| !self.log.holds(place) || self.log.message(place).info.tokens.is_some();
         self.open.is_none() && self.last.is_none_or(is_counted)
     }
 
-    /// The response at hand, or a new one.
+    /// Returns the current response, or begins a new one.
     fn response(&mut self, at: Option<Millis>) -> usize {
         let open = self.open.filter(|place| self.log.holds(*place));
         let place = open.unwrap_or_else(|| {
@@ -441,16 +441,16 @@ impl Reading<'_> {
     }
 
     fn item(&mut self, mut item: Json, time: Option<Millis>, at: &At, transcript: &mut Transcript) {
-        let misfits = &mut self.log.misfits;
-        let kind = named(misfits.kind(&item, at, "type", &ITEMS).unwrap_or_default());
-        let call = misfits.string(&item, at, "call_id");
+        let field_errors = &mut self.log.field_errors;
+        let kind = named(field_errors.kind(&item, at, "type", &ITEMS).unwrap_or_default());
+        let call = field_errors.string(&item, at, "call_id");
         match &*kind {
             "message" => self.message(item, time, at, transcript),
             "reasoning" => {
                 let (summary, _) = flatten(item.take("summary"));
                 let (content, _) = flatten(item.take("content"));
-                let id = misfits.text(&item, at, "id");
-                let sealed = misfits.text(&item, at, "encrypted_content");
+                let id = field_errors.text(&item, at, "id");
+                let sealed = field_errors.text(&item, at, "encrypted_content");
                 let sealed = sealed
                     .map(|sealed| json!({ "openai": { "itemId": id, "reasoningEncryptedContent": sealed } }));
                 let place = self.response(time);
@@ -458,35 +458,35 @@ impl Reading<'_> {
             }
             "function_call" | "tool_search_call" => {
                 let input = arguments(item.take("arguments"));
-                let name = misfits.string(&item, at, "name").unwrap_or_else(|| "tool_search".into());
+                let name = field_errors.string(&item, at, "name").unwrap_or_else(|| "tool_search".into());
                 let place = self.response(time);
                 self.log.call(place, call.as_deref(), &name, input);
             }
             "custom_tool_call" => {
                 let input = json!({ "input": item.take("input").into_value() });
-                let name = misfits.string(&item, at, "name").unwrap_or_default();
+                let name = field_errors.string(&item, at, "name").unwrap_or_default();
                 let place = self.response(time);
                 self.log.call(place, call.as_deref(), &name, input);
             }
             "local_shell_call" => {
-                let call = call.or_else(|| misfits.string(&item, at, "id"));
+                let call = call.or_else(|| field_errors.string(&item, at, "id"));
                 let place = self.response(time);
                 self.log.call(place, call.as_deref(), "local_shell", item.take("action").into_value());
             }
-            // The provider's own tools: what they found is not in the file.
+            // The file does not contain the results of the provider's own tools.
             "web_search_call" | "image_generation_call" => {
                 let tool = kind.trim_end_matches("_call");
-                let (id, action) = (misfits.string(&item, at, "id"), item.take("action").into_value());
+                let (id, action) = (field_errors.string(&item, at, "id"), item.take("action").into_value());
                 let place = self.response(time);
                 self.log.call(place, id.as_deref(), tool, action);
                 if let Some(call) = self.log.waiting() {
-                    // It was asked for just now, so it waits.
+                    // The call was just added, so it takes the result.
                     let _ = self.log.answer(&call, Answer { at: time, ..Answer::default() });
                 }
             }
             "function_call_output" | "custom_tool_call_output" | "tool_search_output" => {
                 let output = if kind == "tool_search_output" { "tools" } else { "output" };
-                let answer = output_of(item.take(output), time, misfits, &At::Key(at, output));
+                let answer = output_of(item.take(output), time, field_errors, &At::Key(at, output));
                 self.open = None;
                 self.log.answer_or_keep(&call.unwrap_or_default(), answer, |log| {
                     log.begin(Role::User, None, time)
@@ -499,8 +499,8 @@ impl Reading<'_> {
 
     fn message(&mut self, mut item: Json, time: Option<Millis>, at: &At, transcript: &mut Transcript) {
         let inside = At::Key(at, "content");
-        let content = blocks(item.take("content"), &mut self.log.misfits, &inside);
-        let role = match self.log.misfits.text(&item, at, "role") {
+        let content = blocks(item.take("content"), &mut self.log.field_errors, &inside);
+        let role = match self.log.field_errors.text(&item, at, "role") {
             Some("assistant") => Some(Role::Assistant),
             Some("user") => Some(Role::User),
             Some("developer" | "system") => Some(Role::System),
@@ -515,7 +515,7 @@ impl Reading<'_> {
             self.response(time)
         } else {
             self.open = None;
-            let id = self.log.misfits.string(&item, at, "id");
+            let id = self.log.field_errors.string(&item, at, "id");
             self.log.begin(role, id, time)
         };
         if is_user {
@@ -524,14 +524,14 @@ impl Reading<'_> {
         }
         for (index, mut block) in content.into_iter().enumerate() {
             let at = &At::Index(&inside, index);
-            match self.log.misfits.kind(&block, at, "type", &BLOCKS) {
+            match self.log.field_errors.kind(&block, at, "type", &BLOCKS) {
                 Some("input_text" | "output_text" | "text") => {
-                    let text = self.log.misfits.take_words(&mut block, at, "text");
+                    let text = self.log.field_errors.take_words(&mut block, at, "text");
                     let synthetic = is_user && is_synthetic(&text);
-                    self.log.said(place, text, synthetic);
+                    self.log.user_text(place, text, synthetic);
                 }
                 Some("refusal") => {
-                    let text = self.log.misfits.take_words(&mut block, at, "refusal");
+                    let text = self.log.field_errors.take_words(&mut block, at, "refusal");
                     self.log.text(place, text);
                 }
                 kind => match file(&block) {
@@ -542,7 +542,7 @@ impl Reading<'_> {
         }
     }
 
-    /// An event that was not parsed yet: most need not be.
+    /// Reads an event that was not parsed yet; most need not be.
     fn event(&mut self, payload: &str, at: &At, transcript: &mut Transcript) -> serde_json::Result<()> {
         let only_type = |_: &[(Cow<str>, Json)], _, key: &str| match key {
             "type" | "num_turns" | "info" | "total_token_usage" | "last_token_usage" | "thread_name" => {
@@ -553,7 +553,7 @@ impl Reading<'_> {
             _ => Take::Skip,
         };
         let payload = Json::parse_some(payload, only_type)?;
-        if self.log.misfits.is_object(&payload, at) {
+        if self.log.field_errors.is_object(&payload, at) {
             self.known_event(payload, at, transcript);
         }
         Ok(())
@@ -562,10 +562,10 @@ impl Reading<'_> {
     fn known_event(&mut self, mut payload: Json, at: &At, transcript: &mut Transcript) {
         let shapes = [("num_turns", ROLLED_BACK), ("info", "token_count")];
         if payload.text("type") == Some("thread_name_updated") {
-            let title = self.log.misfits.string(&payload, at, "thread_name");
+            let title = self.log.field_errors.string(&payload, at, "thread_name");
             transcript.info.title = title.or(transcript.info.title.take());
         }
-        let kind = self.log.misfits.kind(&payload, at, "type", &shapes).unwrap_or_default();
+        let kind = self.log.field_errors.kind(&payload, at, "type", &shapes).unwrap_or_default();
         if kind != "token_count" {
             note_context(&payload, &mut transcript.info);
             let known =
@@ -578,29 +578,29 @@ impl Reading<'_> {
             }
             return;
         }
-        // Of the first count of a session there is no `info`.
-        self.log.misfits.object(&payload, at, "info");
+        // The first count of a session has no `info`.
+        self.log.field_errors.object(&payload, at, "info");
         let mut info = payload.take("info");
         let at = &At::Key(at, "info");
         note_context(&info, &mut transcript.info);
-        self.log.misfits.object(&info, at, "last_token_usage");
+        self.log.field_errors.object(&info, at, "last_token_usage");
         let total = info.take("total_token_usage").into_value();
         let usage = info.take("last_token_usage");
-        // The same count comes again whenever the limits of the account change.
+        // The same count is repeated whenever the limits of the account change.
         if !usage.is_object() || self.counted.as_deref() == Some(&total) {
             return;
         }
         self.counted = Some(Arc::new(total));
         self.open = None;
-        let usage = usage_of(&usage, &mut self.log.misfits, &At::Key(at, "last_token_usage"));
+        let usage = usage_of(&usage, &mut self.log.field_errors, &At::Key(at, "last_token_usage"));
         transcript.recorded.add(self.model.as_deref(), &usage, None);
         if let Some(place) = self.last.filter(|place| self.log.holds(*place)) {
             self.log.info(place).tokens = Some(usage);
         }
     }
 
-    /// The summary in what took the place of the history: the last message, unless it is one the user wrote, which
-    /// are kept there too.
+    /// Returns the summary in a replaced history: the last message, unless the user wrote it; user messages are kept
+    /// there, too.
     fn summary(&self, history: Vec<Json>) -> Option<String> {
         let is_sealed = |item: &Json| matches!(item.text("type"), Some("compaction" | "compaction_summary"));
         if history.iter().any(is_sealed) {
@@ -617,8 +617,8 @@ impl Reading<'_> {
     }
 
     fn compacted(&mut self, mut payload: Json, time: Option<Millis>, at: &At) {
-        let mut text = self.log.misfits.take_words(&mut payload, at, "message");
-        let history = self.log.misfits.take_list(&mut payload, at, "replacement_history");
+        let mut text = self.log.field_errors.take_words(&mut payload, at, "message");
+        let history = self.log.field_errors.take_list(&mut payload, at, "replacement_history");
         if text.trim().is_empty() {
             text = self.summary(history).unwrap_or_default();
         }
@@ -636,10 +636,10 @@ fn note_context(event: &Json, info: &mut SessionInfo) {
     }
 }
 
-/// Cached input is part of the input here, and reasoning part of the output.
-fn usage_of(usage: &Json, misfits: &mut Misfits, at: &At) -> Usage {
-    let total = misfits.number(usage, at, "total_tokens").map(Tokens);
-    let mut number = |key: &str| Tokens(misfits.number(usage, at, key).unwrap_or(0));
+/// Converts usage in which cached input is part of the input, and reasoning part of the output.
+fn usage_of(usage: &Json, field_errors: &mut FieldErrors, at: &At) -> Usage {
+    let total = field_errors.number(usage, at, "total_tokens").map(Tokens);
+    let mut number = |key: &str| Tokens(field_errors.number(usage, at, key).unwrap_or(0));
     let (cached, reasoning) = (number("cached_input_tokens"), number("reasoning_output_tokens"));
     let input = number("input_tokens").saturating_sub(cached);
     let mut tokens = Usage::new(input, number("output_tokens").saturating_sub(reasoning));
@@ -648,15 +648,16 @@ fn usage_of(usage: &Json, misfits: &mut Misfits, at: &At) -> Usage {
     tokens
 }
 
-fn output_of(output: Json, time: Option<Millis>, misfits: &mut Misfits, at: &At) -> Answer {
-    let is_success = misfits.is(&output, at, "success");
+fn output_of(output: Json, time: Option<Millis>, field_errors: &mut FieldErrors, at: &At) -> Answer {
+    let is_success = field_errors.is(&output, at, "success");
     let is_error = !is_success && matches!(output.get("success"), Some(Json::Bool(false)));
     let (text, attachments) = flatten(output);
     let text = decoded_shell_output(&text).unwrap_or(text);
     Answer { text, attachments, is_error, at: time, ..Answer::default() }
 }
 
-/// The output of a command that older versions wrote as JSON, in the form that newer ones write; `None` for other outputs.
+/// Converts the output of a command that older versions wrote as JSON to the format of newer ones; `None` for other
+/// outputs.
 ///
 /// As JSON the whole output is one line: it cannot be read line by line, and a limit on lines cuts all of it.
 fn decoded_shell_output(text: &str) -> Option<String> {

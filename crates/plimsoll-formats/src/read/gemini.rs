@@ -1,7 +1,7 @@
-//! Gemini CLI's chats: JSONL of messages and of changes to them, or in older versions one document.
+//! Gemini CLI's chats: JSONL of messages and of changes to them, or one document in older versions.
 //!
-//! A message is written again whenever something is added to it, under the same id, so the last record of an id
-//! stands where the first one stood. A rewind takes back a message and all behind it.
+//! A message is written again with the same id whenever it changes, so the last record of an id replaces the first one.
+//! A rewind removes a message and all that follow.
 
 use std::collections::HashMap;
 
@@ -13,37 +13,37 @@ use super::Sink;
 use crate::assembly::{Answer, Assembly};
 use crate::document::Document;
 use crate::error::FormatError;
+use crate::field_errors::FieldErrors;
 use crate::file_text::words_of;
 use crate::json::{Json, Take};
-use crate::misfits::Misfits;
 use crate::transcript::{Chain, SessionInfo, Transcript};
 
-/// What messages are known by where they do not say who speaks.
+/// Fields that identify the role of a message without one.
 const SHAPES: [(&str, &str); 4] =
     [("toolCalls", "gemini"), ("thoughts", "gemini"), ("tokens", "gemini"), ("model", "gemini")];
-/// How the message begins that the CLI itself puts in front of a session.
+/// Prefix of the message that the CLI puts before a session.
 const CONTEXT: &str = "<session_context>";
 
 pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink) -> Result<(), FormatError> {
     let mut records = Records::default();
-    let mut misfits = Misfits::default();
+    let mut field_errors = FieldErrors::default();
     let header = document.header(|_, depth, key| match key {
         "messages" if depth == 0 => Take::Skip,
         _ => Take::Whole,
     })?;
-    about(&header, &At::Root, &mut misfits, &mut transcript.info);
+    about(&header, &At::Root, &mut field_errors, &mut transcript.info);
     let (format, is_list) = (transcript.format, document.is_list());
     let list = document.list("messages");
     document.each(format, "messages", |position, record| {
         if is_list {
-            records.add(record, position, &At::Index(&list, position), &mut misfits, transcript);
+            records.add(record, position, &At::Index(&list, position), &mut field_errors, transcript);
         } else {
-            records.put(Entry { position, inside: None, message: record }, transcript);
+            records.insert_or_replace(Entry { position, inside: None, message: record }, transcript);
         }
-        misfits.tell(&mut transcript.notes, None);
+        field_errors.report(&mut transcript.notes, None);
         Ok(())
     })?;
-    misfits.tell(&mut transcript.notes, None);
+    field_errors.report(&mut transcript.notes, None);
     let mut sink = |message| sink(Chain::Main, message);
     let mut log = Assembly::new(&mut sink, usize::MAX);
     log.session(transcript.info.id.as_deref());
@@ -65,15 +65,15 @@ pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink)
     Ok(())
 }
 
-/// A message as the file has it last, and where it stands.
+/// The last version of a message, and its location.
 struct Entry<'a> {
     position: usize,
-    /// The field whose list of messages it stands in and its place there, where it has no record of its own.
+    /// Name of the list and index in it, if the message has no record of its own.
     inside: Option<(&'static str, usize)>,
     message: Json<'a>,
 }
 
-/// The messages of the chat while its records are gone through.
+/// Messages of the chat while its records are read.
 #[derive(Default)]
 struct Records<'a> {
     entries: Vec<Entry<'a>>,
@@ -86,36 +86,36 @@ impl<'a> Records<'a> {
         mut record: Json<'a>,
         position: usize,
         at: &At,
-        misfits: &mut Misfits,
+        field_errors: &mut FieldErrors,
         transcript: &mut Transcript,
     ) {
-        if !misfits.is_object(&record, at) {
+        if !field_errors.is_object(&record, at) {
             return;
         }
         let has = |key: &str| record.get(key).is_some();
         if has("$rewindTo") {
-            if let Some(id) = misfits.string(&record, at, "$rewindTo") {
-                // Without such a message all of them go, as the CLI has it.
+            if let Some(id) = field_errors.string(&record, at, "$rewindTo") {
+                // If there is no such message, all are removed, as in the CLI.
                 let from = self.places.get(&id).copied().unwrap_or(0);
-                self.leave(from, "rewound message", transcript);
+                self.remove_from(from, "rewound message", transcript);
             }
         } else if has("$set") {
             let mut set = record.take("$set");
             let inner = At::Key(at, "$set");
-            if misfits.is_object(&set, &inner) {
-                about(&set, &inner, misfits, &mut transcript.info);
+            if field_errors.is_object(&set, &inner) {
+                about(&set, &inner, field_errors, &mut transcript.info);
                 if set.get("messages").is_some() {
-                    self.leave(0, "message before a checkpoint", transcript);
-                    let messages = misfits.take_list(&mut set, &inner, "messages");
+                    self.remove_from(0, "message before a checkpoint", transcript);
+                    let messages = field_errors.take_list(&mut set, &inner, "messages");
                     self.put_all(messages, position, "$set", transcript);
                 }
             }
         } else if has("projectHash") || !has("type") && !has("content") {
-            about(&record, at, misfits, &mut transcript.info);
-            let messages = misfits.take_list(&mut record, at, "messages");
+            about(&record, at, field_errors, &mut transcript.info);
+            let messages = field_errors.take_list(&mut record, at, "messages");
             self.put_all(messages, position, "messages", transcript);
         } else {
-            self.put(Entry { position, inside: None, message: record }, transcript);
+            self.insert_or_replace(Entry { position, inside: None, message: record }, transcript);
         }
     }
 
@@ -127,12 +127,12 @@ impl<'a> Records<'a> {
         transcript: &mut Transcript,
     ) {
         for (index, message) in messages.into_iter().enumerate() {
-            self.put(Entry { position, inside: Some((holder, index)), message }, transcript);
+            self.insert_or_replace(Entry { position, inside: Some((holder, index)), message }, transcript);
         }
     }
 
-    /// Add a message, or put it in the place of its earlier record.
-    fn put(&mut self, entry: Entry<'a>, transcript: &mut Transcript) {
+    /// Adds a message or replaces its earlier version.
+    fn insert_or_replace(&mut self, entry: Entry<'a>, transcript: &mut Transcript) {
         let id = entry.message.string("id");
         match id.as_ref().and_then(|id| self.places.get(id)) {
             Some(&place) => {
@@ -146,13 +146,13 @@ impl<'a> Records<'a> {
         }
     }
 
-    /// Leave out the messages from a place on; what they took was paid for.
-    fn leave(&mut self, from: usize, why: &str, transcript: &mut Transcript) {
+    /// Removes the messages from an index on; their usage was billed.
+    fn remove_from(&mut self, from: usize, why: &str, transcript: &mut Transcript) {
         for entry in self.entries.drain(from.min(self.entries.len())..) {
             transcript.pass(why);
             let model = entry.message.string("model");
             if let Some(tokens) = entry.message.get("tokens").filter(|tokens| tokens.is_object()) {
-                let usage = usage_of(tokens, &mut Misfits::default(), &At::Root);
+                let usage = usage_of(tokens, &mut FieldErrors::default(), &At::Root);
                 transcript.recorded.add(model.as_deref(), &usage, None);
             }
         }
@@ -160,22 +160,22 @@ impl<'a> Records<'a> {
     }
 }
 
-/// What a record says about the session.
-fn about(record: &Json, at: &At, misfits: &mut Misfits, info: &mut SessionInfo) {
-    info.id = misfits.string(record, at, "sessionId").or(info.id.take());
-    info.title = misfits.string(record, at, "summary").or(info.title.take());
-    info.seen(misfits.time(record, at, "startTime"));
-    info.seen(misfits.time(record, at, "lastUpdated"));
+/// Reads a record's metadata of the session.
+fn about(record: &Json, at: &At, field_errors: &mut FieldErrors, info: &mut SessionInfo) {
+    info.id = field_errors.string(record, at, "sessionId").or(info.id.take());
+    info.title = field_errors.string(record, at, "summary").or(info.title.take());
+    info.note_time(field_errors.time(record, at, "startTime"));
+    info.note_time(field_errors.time(record, at, "lastUpdated"));
 }
 
 fn message(log: &mut Assembly, mut message: Json, at: &At, transcript: &mut Transcript) {
-    if !log.misfits.is_object(&message, at) {
+    if !log.field_errors.is_object(&message, at) {
         return;
     }
-    let time = log.misfits.time(&message, at, "timestamp");
-    transcript.info.seen(time);
-    let id = log.misfits.string(&message, at, "id");
-    let kind = log.misfits.kind(&message, at, "type", &SHAPES).map(str::to_owned);
+    let time = log.field_errors.time(&message, at, "timestamp");
+    transcript.info.note_time(time);
+    let id = log.field_errors.string(&message, at, "id");
+    let kind = log.field_errors.kind(&message, at, "type", &SHAPES).map(str::to_owned);
     let inside = At::Key(at, "content");
     match kind.as_deref() {
         None | Some("user") => {
@@ -184,30 +184,30 @@ fn message(log: &mut Assembly, mut message: Json, at: &At, transcript: &mut Tran
         }
         Some("gemini") => {
             let place = log.begin(Role::Assistant, id, time);
-            let model = log.misfits.string(&message, at, "model");
+            let model = log.field_errors.string(&message, at, "model");
             transcript.info.model = model.clone().or(transcript.info.model.take());
             log.info(place).model_id = model;
-            if let Some(tokens) = log.misfits.object(&message, at, "tokens") {
-                let usage = usage_of(tokens, &mut log.misfits, &At::Key(at, "tokens"));
-                // Noted here, because those of messages that were taken back are, too.
+            if let Some(tokens) = log.field_errors.object(&message, at, "tokens") {
+                let usage = usage_of(tokens, &mut log.field_errors, &At::Key(at, "tokens"));
+                // Recorded here, because the usage of removed messages counts as well.
                 let model = log.message(place).info.model_id.as_deref();
                 transcript.recorded.add(model, &usage, None);
                 log.info(place).tokens = Some(usage);
             }
-            let thoughts = log.misfits.take_list(&mut message, at, "thoughts");
+            let thoughts = log.field_errors.take_list(&mut message, at, "thoughts");
             for (index, mut thought) in thoughts.into_iter().enumerate() {
                 let list = At::Key(at, "thoughts");
                 let at = &At::Index(&list, index);
-                if log.misfits.is_object(&thought, at) {
-                    let words =
-                        ["subject", "description"].map(|key| log.misfits.take_words(&mut thought, at, key));
+                if log.field_errors.is_object(&thought, at) {
+                    let words = ["subject", "description"]
+                        .map(|key| log.field_errors.take_words(&mut thought, at, key));
                     let words: Vec<&str> =
                         words.iter().map(String::as_str).filter(|word| !word.is_empty()).collect();
                     log.reasoning(place, words.join("\n"), None);
                 }
             }
             parts(log, place, message.take("content"), &inside, transcript);
-            let calls = log.misfits.take_list(&mut message, at, "toolCalls");
+            let calls = log.field_errors.take_list(&mut message, at, "toolCalls");
             for (index, call) in calls.into_iter().enumerate() {
                 let list = At::Key(at, "toolCalls");
                 self::call(log, place, call, &At::Index(&list, index));
@@ -218,26 +218,26 @@ fn message(log: &mut Assembly, mut message: Json, at: &At, transcript: &mut Tran
     }
 }
 
-/// Usage as Gemini counts it: what was cached is part of the input.
-fn usage_of(tokens: &Json, misfits: &mut Misfits, at: &At) -> Usage {
-    let mut number = |key: &str| Tokens(misfits.number(tokens, at, key).unwrap_or(0));
+/// Converts Gemini's usage, in which cached tokens are part of the input.
+fn usage_of(tokens: &Json, field_errors: &mut FieldErrors, at: &At) -> Usage {
+    let mut number = |key: &str| Tokens(field_errors.number(tokens, at, key).unwrap_or(0));
     let (cached, tool) = (number("cached"), number("tool"));
     let mut usage = Usage::new(number("input") - cached + tool, number("output"));
     (usage.cache_read, usage.reasoning) = (cached, number("thoughts"));
-    usage.total = misfits.number(tokens, at, "total").map(Tokens);
+    usage.total = field_errors.number(tokens, at, "total").map(Tokens);
     usage
 }
 
-/// A call, with what came of it.
+/// Adds a call with its result.
 fn call(log: &mut Assembly, place: usize, mut call: Json, at: &At) {
-    if !log.misfits.is_object(&call, at) {
+    if !log.field_errors.is_object(&call, at) {
         return;
     }
-    let id = log.misfits.string(&call, at, "id");
-    let name = log.misfits.string(&call, at, "name").unwrap_or_default();
+    let id = log.field_errors.string(&call, at, "id");
+    let name = log.field_errors.string(&call, at, "name").unwrap_or_default();
     log.call(place, id.as_deref(), &name, call.take("args").into_value());
-    let at_time = log.misfits.time(&call, at, "timestamp");
-    let status = log.misfits.string(&call, at, "status");
+    let at_time = log.field_errors.time(&call, at, "timestamp");
+    let status = log.field_errors.string(&call, at, "status");
     let has_result = !matches!(call.get("result"), None | Some(Json::Null));
     let has_failed = matches!(status.as_deref(), Some("error" | "cancelled"));
     if !has_result && !has_failed {
@@ -247,12 +247,12 @@ fn call(log: &mut Assembly, place: usize, mut call: Json, at: &At) {
     answer.is_error |= has_failed;
     answer.at = at_time;
     if let Some(call) = id.or_else(|| log.waiting()) {
-        // The call was made just now, so it waits.
+        // The call was just added, so it takes the result.
         let _ = log.answer(&call, answer);
     }
 }
 
-/// The result of a call as the model is given it: parts of a message, mostly one `functionResponse`.
+/// Returns the result of a call as the model receives it: parts of a message, usually one `functionResponse`.
 fn answered(result: Json) -> Answer {
     let mut answer = Answer::default();
     let mut texts: Vec<String> = Vec::new();
@@ -289,7 +289,7 @@ fn answered(result: Json) -> Answer {
     answer
 }
 
-/// The file in a part: its bytes, or where it is kept.
+/// Reads the file in a part: its bytes, or its location.
 fn file(part: &Json) -> Option<FilePart> {
     let (data, kept) = (part.get("inlineData"), part.get("fileData"));
     let mime = data.or(kept)?.string("mimeType");
@@ -303,7 +303,7 @@ fn file(part: &Json) -> Option<FilePart> {
     Some(FilePart { mime, filename: None, url: Some(url.into()) })
 }
 
-/// Content: a text, a part, or a list of both.
+/// Reads content: a text, a part, or a list of both.
 fn parts(log: &mut Assembly, place: usize, content: Json, at: &At, transcript: &mut Transcript) {
     match content {
         Json::List(items) => {
@@ -320,38 +320,38 @@ fn part(log: &mut Assembly, place: usize, mut part: Json, at: &At, transcript: &
         Json::Null => return,
         Json::Text(text) => {
             let synthetic = text.starts_with(CONTEXT);
-            return log.said(place, text.into_owned(), synthetic);
+            return log.user_text(place, text.into_owned(), synthetic);
         }
         Json::Object(_) => {}
         other => {
-            let text = log.misfits.as_text(other, at, "a text or a part");
+            let text = log.field_errors.as_text(other, at, "a text or a part");
             return log.text(place, text);
         }
     }
     let time: Option<Millis> = log.message(place).info.time.as_ref().and_then(|time| time.created);
     if part.get("text").is_some() {
-        let is_thought = log.misfits.is(&part, at, "thought");
-        let text = log.misfits.take_words(&mut part, at, "text");
+        let is_thought = log.field_errors.is(&part, at, "thought");
+        let text = log.field_errors.take_words(&mut part, at, "text");
         if is_thought {
             log.reasoning(place, text, None);
         } else {
             let synthetic = text.starts_with(CONTEXT);
-            log.said(place, text, synthetic);
+            log.user_text(place, text, synthetic);
         }
     } else if let Some(file) = file(&part) {
         for key in ["inlineData", "fileData"] {
             if let Some(holder) = part.get(key) {
-                log.misfits.text(holder, &At::Key(at, key), "mimeType");
+                log.field_errors.text(holder, &At::Key(at, key), "mimeType");
             }
         }
         log.file(place, file);
-    } else if let Some(call) = log.misfits.object(&part, at, "functionCall") {
+    } else if let Some(call) = log.field_errors.object(&part, at, "functionCall") {
         let at = &At::Key(at, "functionCall");
-        let (id, name) = (log.misfits.string(call, at, "id"), log.misfits.string(call, at, "name"));
+        let (id, name) = (log.field_errors.string(call, at, "id"), log.field_errors.string(call, at, "name"));
         let input = call.get("args").cloned().unwrap_or_default().into_value();
         log.call(place, id.as_deref(), &name.unwrap_or_default(), input);
-    } else if let Some(response) = log.misfits.object(&part, at, "functionResponse") {
-        let call = log.misfits.string(response, &At::Key(at, "functionResponse"), "id");
+    } else if let Some(response) = log.field_errors.object(&part, at, "functionResponse") {
+        let call = log.field_errors.string(response, &At::Key(at, "functionResponse"), "id");
         let call = call.or_else(|| log.waiting()).unwrap_or_default();
         let answer = Answer { at: time, ..answered(part) };
         log.answer_or_keep(&call, answer, |_| place);

@@ -1,6 +1,6 @@
-//! goose's sessions: a line about the session and a line for each message, or what `goose session export` writes.
+//! goose's sessions: a line with metadata and a line per message, or the output of `goose session export`.
 //!
-//! The rows of its database hold the same messages; the module `database` reads them.
+//! The rows of its database contain the same messages; the module `database` reads them.
 
 use plimsoll::log::{At, CompactionPart};
 use plimsoll::{PartBody, Role, Tokens};
@@ -11,14 +11,14 @@ use crate::assembly::{Answer, Assembly, Compaction};
 use crate::blocks::{blocks, file, flatten};
 use crate::document::Document;
 use crate::error::FormatError;
+use crate::field_errors::FieldErrors;
 use crate::json::{Json, Take};
-use crate::misfits::Misfits;
 use crate::transcript::{Chain, SessionInfo, Transcript};
 
-/// A field that tells the kind of a block which does not name it.
+/// Fields that identify the kind of a block without a type.
 const BLOCKS: [(&str, &str); 4] =
     [("toolCall", "toolRequest"), ("toolResult", "toolResponse"), ("thinking", "thinking"), ("text", "text")];
-/// What is for the user's eyes alone.
+/// Kinds of blocks that only the user sees.
 const FOR_PEOPLE: [&str; 7] = [
     "toolConfirmationRequest",
     "actionRequired",
@@ -35,8 +35,8 @@ pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink)
         _ => Take::Whole,
     })?;
     let mut sink = |message| sink(Chain::Main, message);
-    let mut reading = Reading::new(Assembly::new(&mut sink, usize::MAX));
-    about(&header, &At::Root, &mut reading.log.misfits, &mut transcript.info);
+    let mut reading = GooseReader::new(Assembly::new(&mut sink, usize::MAX));
+    about(&header, &At::Root, &mut reading.log.field_errors, &mut transcript.info);
     reading.log.settle(&mut transcript.notes);
     reading.log.session(transcript.info.id.as_deref());
     let list = document.list("conversation");
@@ -44,7 +44,7 @@ pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink)
         reading.log.record(position, 0, position, None);
         let at = &At::Index(&list, position);
         if record.get("role").is_none() && record.get("content").is_none() && record.is_object() {
-            about(&record, at, &mut reading.log.misfits, &mut transcript.info);
+            about(&record, at, &mut reading.log.field_errors, &mut transcript.info);
             reading.log.session(transcript.info.id.as_deref());
         } else {
             reading.message(record, at, transcript);
@@ -56,49 +56,49 @@ pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink)
     Ok(())
 }
 
-/// What goose says about a session. The counts it keeps are of the session as a whole and make no response.
-pub(crate) fn about(record: &Json, at: &At, misfits: &mut Misfits, info: &mut SessionInfo) {
-    info.id = misfits.string(record, at, "id").or(info.id.take());
-    info.title = misfits
+/// Reads the metadata of a session. Its counts are for the whole session and belong to no response.
+pub(crate) fn about(record: &Json, at: &At, field_errors: &mut FieldErrors, info: &mut SessionInfo) {
+    info.id = field_errors.string(record, at, "id").or(info.id.take());
+    info.title = field_errors
         .string(record, at, "name")
-        .or_else(|| misfits.string(record, at, "description"))
+        .or_else(|| field_errors.string(record, at, "description"))
         .or(info.title.take());
-    info.directory = misfits.string(record, at, "working_dir").or(info.directory.take());
-    info.seen(misfits.time(record, at, "created_at"));
-    info.seen(misfits.time(record, at, "updated_at"));
-    if let Some(model) = misfits.object(record, at, "model_config") {
+    info.directory = field_errors.string(record, at, "working_dir").or(info.directory.take());
+    info.note_time(field_errors.time(record, at, "created_at"));
+    info.note_time(field_errors.time(record, at, "updated_at"));
+    if let Some(model) = field_errors.object(record, at, "model_config") {
         let at = &At::Key(at, "model_config");
-        info.model = misfits.string(model, at, "model_name").or(info.model.take());
-        info.context = misfits.number(model, at, "context_limit").map(Tokens).or(info.context);
+        info.model = field_errors.string(model, at, "model_name").or(info.model.take());
+        info.context = field_errors.number(model, at, "context_limit").map(Tokens).or(info.context);
     }
 }
 
-/// The messages of a session, one after the other.
-pub(crate) struct Reading<'s> {
+/// Reads the messages of a session in order.
+pub(crate) struct GooseReader<'s> {
     pub(crate) log: Assembly<'s>,
-    /// Whether the model is shown a message from before, and whether one is hidden from it.
+    /// Whether the model sees an earlier message, and whether one is hidden from it.
     has_shown: bool,
     has_hidden: bool,
 }
 
-impl<'s> Reading<'s> {
-    pub(crate) fn new(log: Assembly<'s>) -> Reading<'s> {
-        Reading { log, has_shown: false, has_hidden: false }
+impl<'s> GooseReader<'s> {
+    pub(crate) fn new(log: Assembly<'s>) -> GooseReader<'s> {
+        GooseReader { log, has_shown: false, has_hidden: false }
     }
 
     pub(crate) fn message(&mut self, mut message: Json, at: &At, transcript: &mut Transcript) {
         let log = &mut self.log;
-        if !log.misfits.is_object(&message, at) {
+        if !log.field_errors.is_object(&message, at) {
             return;
         }
-        let time = log.misfits.time(&message, at, "created");
-        transcript.info.seen(time);
-        let id = log.misfits.string(&message, at, "id");
-        let role = log.misfits.kind(&message, at, "role", &[]).map(str::to_owned);
-        let (shown, for_model_only) = visibility(&message, at, &mut log.misfits);
+        let time = log.field_errors.time(&message, at, "created");
+        transcript.info.note_time(time);
+        let id = log.field_errors.string(&message, at, "id");
+        let role = log.field_errors.kind(&message, at, "role", &[]).map(str::to_owned);
+        let (shown, for_model_only) = visibility(&message, at, &mut log.field_errors);
         let inside = At::Key(at, "content");
-        let content = blocks(message.take("content"), &mut log.misfits, &inside);
-        // A compaction hides all messages from the model and puts a summary behind them that only the model sees.
+        let content = blocks(message.take("content"), &mut log.field_errors, &inside);
+        // A compaction hides all messages from the model and adds a summary that only the model sees.
         if for_model_only && self.has_hidden && !self.has_shown {
             self.has_shown = true;
             let (text, _) = flatten(Json::List(content));
@@ -120,23 +120,24 @@ impl<'s> Reading<'s> {
             |log: &mut Assembly| *place.get_or_insert_with(|| log.begin(role.clone(), id.clone(), time));
         for (index, mut block) in content.into_iter().enumerate() {
             let at = &At::Index(&inside, index);
-            let kind = log.misfits.kind(&block, at, "type", &BLOCKS).map(str::to_owned);
+            let kind = log.field_errors.kind(&block, at, "type", &BLOCKS).map(str::to_owned);
             match kind.as_deref() {
                 Some("text") => {
                     let place = here(log);
-                    let text = log.misfits.take_words(&mut block, at, "text");
-                    log.said(place, text, for_model_only);
+                    let text = log.field_errors.take_words(&mut block, at, "text");
+                    log.user_text(place, text, for_model_only);
                     if !shown && let Some(PartBody::Text(text)) = log.last_part(place) {
                         text.ignored = Some(true);
                     }
                 }
                 Some("thinking" | "reasoning") => {
                     let place = here(log);
-                    let signature = log.misfits.string(&block, at, "signature");
+                    let signature = log.field_errors.string(&block, at, "signature");
                     let metadata =
                         signature.map(|signature| json!({ "anthropic": { "signature": signature } }));
-                    let words =
-                        ["thinking", "text"].map(|key| log.misfits.take_words(&mut block, at, key)).concat();
+                    let words = ["thinking", "text"]
+                        .map(|key| log.field_errors.take_words(&mut block, at, key))
+                        .concat();
                     log.reasoning(place, words, metadata);
                 }
                 Some("toolRequest" | "frontendToolRequest") => {
@@ -144,8 +145,8 @@ impl<'s> Reading<'s> {
                     request(log, place, &mut block, at);
                 }
                 Some("toolResponse") => {
-                    let call = log.misfits.string(&block, at, "id").unwrap_or_default();
-                    log.misfits.object(&block, at, "toolResult");
+                    let call = log.field_errors.string(&block, at, "id").unwrap_or_default();
+                    log.field_errors.object(&block, at, "toolResult");
                     let answer = Answer { at: time, ..response(block.take("toolResult")) };
                     log.answer_or_keep(&call, answer, &mut here);
                 }
@@ -153,7 +154,7 @@ impl<'s> Reading<'s> {
                 kind => match file(&block) {
                     Some(file) => {
                         let place = here(log);
-                        log.misfits.text(&block, at, "mimeType");
+                        log.field_errors.text(&block, at, "mimeType");
                         log.file(place, file);
                     }
                     None => transcript.skip(format!("message block {}", kind.unwrap_or("without type"))),
@@ -163,37 +164,37 @@ impl<'s> Reading<'s> {
     }
 }
 
-/// Whether the model is shown a message, and whether only the model is.
-fn visibility(message: &Json, at: &At, misfits: &mut Misfits) -> (bool, bool) {
-    let Some(metadata) = misfits.object(message, at, "metadata") else { return (true, false) };
+/// Returns whether the model sees a message, and whether only the model does.
+fn visibility(message: &Json, at: &At, field_errors: &mut FieldErrors) -> (bool, bool) {
+    let Some(metadata) = field_errors.object(message, at, "metadata") else { return (true, false) };
     let at = &At::Key(at, "metadata");
-    let mut flag = |key: &str| metadata.get(key).is_none() || misfits.is(metadata, at, key);
+    let mut flag = |key: &str| metadata.get(key).is_none() || field_errors.is(metadata, at, key);
     let (agent, user) = (flag("agentVisible"), flag("userVisible"));
     (agent, agent && !user)
 }
 
-/// A call, or what stood in the place of one that could not be read.
+/// Reads a call, or what replaces one that could not be parsed.
 fn request(log: &mut Assembly, place: usize, block: &mut Json, at: &At) {
-    let id = log.misfits.string(block, at, "id");
+    let id = log.field_errors.string(block, at, "id");
     let inside = At::Key(at, "toolCall");
-    log.misfits.object(block, at, "toolCall");
+    log.field_errors.object(block, at, "toolCall");
     let mut call = block.take("toolCall");
-    let error = log.misfits.string(&call, &inside, "error");
-    // Older files have the call itself here, newer ones its result: a call, or why there is none.
+    let error = log.field_errors.string(&call, &inside, "error");
+    // Older files have the call itself here, newer ones a result: the call, or why there is none.
     let at = &At::Key(&inside, "value");
     if call.get("value").is_some() {
-        log.misfits.object(&call, &inside, "value");
+        log.field_errors.object(&call, &inside, "value");
         call = call.take("value");
     }
-    let name = log.misfits.string(&call, at, "name").unwrap_or_default();
+    let name = log.field_errors.string(&call, at, "name").unwrap_or_default();
     log.call(place, id.as_deref(), &name, call.take("arguments").into_value());
     if let (Some(error), Some(id)) = (error, id) {
-        // The call was made just now, so it waits.
+        // The call was just added, so it takes the result.
         let _ = log.answer(&id, Answer { text: error, is_error: true, ..Answer::default() });
     }
 }
 
-/// What a tool answered: a list of contents, an object with one, or an error.
+/// Reads the result of a tool: a list of contents, an object with one, or an error.
 fn response(mut result: Json) -> Answer {
     if let Some(error) = result.string("error") {
         return Answer { text: error, is_error: true, ..Answer::default() };

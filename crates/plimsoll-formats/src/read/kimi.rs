@@ -1,9 +1,9 @@
 //! Kimi's sessions: the wire log and the context of Kimi CLI, and the wire log of Kimi Code.
 //!
-//! Three layouts, one record on each line, that never mix in practice and need no telling apart: every record says
-//! what it is. The wire of Kimi CLI wraps what happened (`{ timestamp, message: { type, payload } }`), its context
-//! holds messages of a chat between a few records of its own (`role: "_usage"`), and the wire of Kimi Code names
-//! what is done to the context (`type: "context.append_message"`).
+//! There are three layouts with one record per line. They need not be distinguished, because each record names its
+//! kind. The wire log of Kimi CLI wraps events (`{ timestamp, message: { type, payload } }`), its context contains
+//! messages of a chat and a few other records (`role: "_usage"`), and the wire log of Kimi Code has operations on the
+//! context (`type: "context.append_message"`).
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, Seek};
@@ -17,13 +17,13 @@ use super::Sink;
 use super::openai::{self, Joins};
 use crate::assembly::{Answer, Assembly, Compaction, MOST_HELD};
 use crate::blocks::{arguments, blocks, file, flatten};
+use crate::field_errors::FieldErrors;
 use crate::format::Format;
 use crate::json::{Json, Take};
 use crate::lines::Lines;
-use crate::misfits::Misfits;
 use crate::transcript::{Chain, Transcript};
 
-/// Records of all layouts that no model was shown.
+/// Records of all layouts that the model does not see.
 const UNUSED: [&str; 21] = [
     "ApprovalRequest",
     "ApprovalResponse",
@@ -47,7 +47,7 @@ const UNUSED: [&str; 21] = [
     "prompt.accepted",
     "turn.prompt",
 ];
-/// The same, by the beginning of their names. A prompt and its end are in the context as well.
+/// Prefixes of further kinds that the model does not see. A prompt and its end are also in the context.
 const UNUSED_GROUPS: [&str; 18] = [
     "cron.",
     "full_compaction.",
@@ -68,9 +68,9 @@ const UNUSED_GROUPS: [&str; 18] = [
     "tools.",
     "tower_mode.",
 ];
-/// Stands for a summary that is not in the wire log.
+/// Replaces a summary that is not in the wire log.
 const UNKNOWN_SUMMARY: &str = "[The summary of this compaction is not in the file]";
-/// Stands for what was said before the user cleared the context.
+/// Replaces what was said before the user cleared the context.
 const CLEARED: &str = "[The context was cleared]";
 
 pub(super) fn read(
@@ -82,7 +82,7 @@ pub(super) fn read(
     let mut agents: Vec<(String, Events)> = Vec::new();
     {
         let mut main = |message| sink(Chain::Main, message);
-        let mut reading = Reading::new(Assembly::new(&mut main, MOST_HELD));
+        let mut reading = KimiReader::new(Assembly::new(&mut main, MOST_HELD));
         lines.each(transcript, |text, place, transcript| {
             let record = Json::parse(text)?;
             if taken_back.iter().any(|range| range.contains(&place.line)) {
@@ -91,7 +91,7 @@ pub(super) fn read(
             }
             reading.begin_record(text.len());
             if let Some((agent, event, time)) = reading.sub_agent(&record, &At::In(&place)) {
-                // Sub-agents come after the session, so their events have to wait.
+                // Sub-agents come after the session, so their events wait.
                 let known = agents.iter().position(|(name, _)| *name == agent);
                 let known = known.unwrap_or_else(|| {
                     agents.push((agent, Vec::new()));
@@ -111,7 +111,7 @@ pub(super) fn read(
         let place = format!("sub-agent `{agent}`");
         child.info.id = Some(agent);
         let mut side = |message| sink(Chain::Side(number), message);
-        let mut reading = Reading::new(Assembly::new(&mut side, usize::MAX));
+        let mut reading = KimiReader::new(Assembly::new(&mut side, usize::MAX));
         reading.log.session(child.info.id.as_deref());
         for (event, time) in events {
             reading.begin_record(0);
@@ -124,10 +124,10 @@ pub(super) fn read(
     Ok(())
 }
 
-/// The lines of turns that Kimi Code took back. The lines of one are those from where the user spoke.
+/// Returns the lines of turns that Kimi Code removed; those of a turn start at its user message.
 fn taken_back(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Vec<Range<u64>>> {
     let (mut turns, mut ranges): (Vec<u64>, Vec<Range<u64>>) = Default::default();
-    // What is wrong with a line is noted by the second reading.
+    // The second pass reports invalid lines.
     lines.each(&mut Transcript::new(Format::Kimi), |text, place, _| {
         if !["context.undo", "context.append_message"].iter().any(|kind| text.contains(kind)) {
             return Ok(());
@@ -157,36 +157,36 @@ fn taken_back(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Vec<Range<u6
     Ok(ranges)
 }
 
-/// Whether a person speaks, rather than Kimi in the user's name.
+/// Whether this is a message of the user and not Kimi's own text.
 fn is_turn(message: &Json) -> bool {
     let origin = message.get("origin");
     let kind = origin.and_then(|origin| origin.as_str().or(origin.text("kind")));
     message.text("role") == Some("user") && matches!(kind, None | Some("user"))
 }
 
-/// Events of a sub-agent that wait until the session is read, with their times.
+/// Events of a sub-agent, with their times, that wait until the session is read.
 type Events = Vec<(Json<'static>, Option<Millis>)>;
 
-struct Reading<'s> {
+struct KimiReader<'s> {
     log: Assembly<'s>,
-    /// The response of the step, once something was said in it.
+    /// Response of the step, once it has any content.
     open: Option<usize>,
-    /// The newest call: its arguments come in pieces, and an earlier call may be answered between them.
-    call: Option<Call>,
+    /// The newest call: its arguments come in pieces, with results of earlier calls between them.
+    call: Option<PendingCall>,
     joins: Joins,
     position: usize,
 }
 
-struct Call {
+struct PendingCall {
     id: Option<String>,
     name: String,
     arguments: String,
     time: Option<Millis>,
 }
 
-impl<'s> Reading<'s> {
-    fn new(log: Assembly<'s>) -> Reading<'s> {
-        Reading { log, open: None, call: None, joins: Joins::default(), position: 0 }
+impl<'s> KimiReader<'s> {
+    fn new(log: Assembly<'s>) -> KimiReader<'s> {
+        KimiReader { log, open: None, call: None, joins: Joins::default(), position: 0 }
     }
 
     fn begin_record(&mut self, bytes: usize) {
@@ -200,46 +200,46 @@ impl<'s> Reading<'s> {
         self.log.finish();
     }
 
-    /// The event of a sub-agent, with its name and time.
+    /// Returns the event of a sub-agent, with its name and time.
     fn sub_agent(&mut self, record: &Json, at: &At) -> Option<(String, Json<'static>, Option<Millis>)> {
         let message = record.get("message")?;
         if message.text("type") != Some("SubagentEvent") {
             return None;
         }
-        let misfits = &mut self.log.misfits;
-        let time = misfits.time(record, at, "timestamp");
+        let field_errors = &mut self.log.field_errors;
+        let time = field_errors.time(record, at, "timestamp");
         let (message_at, payload) = (At::Key(at, "message"), message.get("payload")?);
         let at = &At::Key(&message_at, "payload");
         let names = ["agent_id", "parent_tool_call_id", "task_tool_call_id"];
-        let agent = names.into_iter().find_map(|key| misfits.string(payload, at, key));
-        let event = misfits.object(payload, at, "event")?.clone().into_owned();
+        let agent = names.into_iter().find_map(|key| field_errors.string(payload, at, key));
+        let event = field_errors.object(payload, at, "event")?.clone().into_owned();
         Some((agent.unwrap_or_else(|| "sub-agent".into()), event, time))
     }
 
     fn record(&mut self, mut record: Json, at: &At, transcript: &mut Transcript) {
-        let misfits = &mut self.log.misfits;
+        let field_errors = &mut self.log.field_errors;
         if record.get("role").is_some() {
             return self.context(record, at, transcript);
         }
         if record.get("type").is_none() && record.get("message").is_some() {
-            let time = misfits.time(&record, at, "timestamp");
-            transcript.info.seen(time);
-            misfits.object(&record, at, "message");
+            let time = field_errors.time(&record, at, "timestamp");
+            transcript.info.note_time(time);
+            field_errors.object(&record, at, "message");
             let message = record.take("message");
             return self.event(message, time, &At::Key(at, "message"), transcript);
         }
-        let time = misfits.time(&record, at, "time");
-        transcript.info.seen(time);
+        let time = field_errors.time(&record, at, "time");
+        transcript.info.note_time(time);
         let shapes = [("event", "context.append_loop_event"), ("message", "context.append_message")];
-        match misfits.kind(&record, at, "type", &shapes).map(str::to_owned).as_deref() {
+        match field_errors.kind(&record, at, "type", &shapes).map(str::to_owned).as_deref() {
             Some("metadata") => {
-                transcript.info.version = misfits.string(&record, at, "protocol_version");
-                transcript.info.seen(misfits.time(&record, at, "created_at"));
+                transcript.info.version = field_errors.string(&record, at, "protocol_version");
+                transcript.info.note_time(field_errors.time(&record, at, "created_at"));
             }
             Some(kind @ ("config.update" | "profile.bind")) => {
-                let model = misfits.string(&record, at, "modelAlias");
+                let model = field_errors.string(&record, at, "modelAlias");
                 transcript.info.model = model.or(transcript.info.model.take());
-                let prompt = misfits.take_words(&mut record, at, "systemPrompt");
+                let prompt = field_errors.take_words(&mut record, at, "systemPrompt");
                 if prompt.is_empty() {
                     return transcript.pass(kind);
                 }
@@ -247,11 +247,11 @@ impl<'s> Reading<'s> {
                 self.log.text(place, prompt);
             }
             Some("context.append_message") => {
-                misfits.object(&record, at, "message");
+                field_errors.object(&record, at, "message");
                 self.message(record.take("message"), time, &At::Key(at, "message"), transcript);
             }
             Some("context.append_loop_event") => {
-                misfits.object(&record, at, "event");
+                field_errors.object(&record, at, "event");
                 self.step(record.take("event"), time, &At::Key(at, "event"), transcript);
             }
             Some("context.apply_compaction") => {
@@ -262,11 +262,11 @@ impl<'s> Reading<'s> {
             }
             Some("context.clear") => self.compact(CLEARED.into(), time),
             Some("usage.record") => {
-                if let Some(usage) = misfits.object(&record, at, "usage") {
-                    // A step says what it took itself; this repeats it, or is of a request beside the steps.
-                    usage_of(usage, misfits, &At::Key(at, "usage"));
+                if let Some(usage) = field_errors.object(&record, at, "usage") {
+                    // A step has its own usage; this repeats it, or belongs to a request outside of the steps.
+                    usage_of(usage, field_errors, &At::Key(at, "usage"));
                 }
-                let model = misfits.string(&record, at, "model");
+                let model = field_errors.string(&record, at, "model");
                 transcript.info.model = transcript.info.model.take().or(model);
                 transcript.pass("usage.record");
             }
@@ -281,15 +281,15 @@ impl<'s> Reading<'s> {
         self.log.compaction(Compaction { marker: None, summary: None, at: time, text, part });
     }
 
-    /// A record of the context of Kimi CLI: a message of a chat, or a note between them.
+    /// Reads a record of Kimi CLI's context: a message of a chat, or a note.
     fn context(&mut self, mut record: Json, at: &At, transcript: &mut Transcript) {
         match record.text("role") {
             Some("_system_prompt") => {
-                let prompt = self.log.misfits.take_words(&mut record, at, "content");
+                let prompt = self.log.field_errors.take_words(&mut record, at, "content");
                 let place = self.log.begin(Role::System, None, None);
                 self.log.text(place, prompt);
             }
-            // How many tokens the context has after a response; not what the response itself took.
+            // Tokens of the context after a response, not those of the response itself.
             Some(kind @ ("_usage" | "_checkpoint")) => transcript.pass(kind),
             _ => {
                 let message = with_reasoning(record);
@@ -298,20 +298,20 @@ impl<'s> Reading<'s> {
         }
     }
 
-    /// A message that Kimi Code puts into the context.
+    /// Reads a message that Kimi Code adds to the context.
     fn message(&mut self, mut message: Json, time: Option<Millis>, at: &At, transcript: &mut Transcript) {
         self.end_step();
         let log = &mut self.log;
-        if !log.misfits.is_object(&message, at) {
+        if !log.field_errors.is_object(&message, at) {
             return;
         }
-        let id = log.misfits.string(&message, at, "id");
+        let id = log.field_errors.string(&message, at, "id");
         let shapes = [("toolCallId", "tool")];
-        let role = log.misfits.kind(&message, at, "role", &shapes).map(str::to_owned);
+        let role = log.field_errors.kind(&message, at, "role", &shapes).map(str::to_owned);
         let inside = At::Key(at, "content");
         if role.as_deref() == Some("tool") {
-            let call = log.misfits.string(&message, at, "toolCallId").unwrap_or_default();
-            let is_error = log.misfits.is(&message, at, "isError");
+            let call = log.field_errors.string(&message, at, "toolCallId").unwrap_or_default();
+            let is_error = log.field_errors.is(&message, at, "isError");
             let (text, attachments) = flatten(message.take("content"));
             let answer = Answer { text, attachments, is_error, at: time, ..Answer::default() };
             return log.answer_or_keep(&call, answer, |log| log.begin(Role::User, id, time));
@@ -327,54 +327,54 @@ impl<'s> Reading<'s> {
         if role.as_deref() == Some("assistant") {
             log.info(place).model_id.clone_from(&transcript.info.model);
         }
-        let content = blocks(message.take("content"), &mut log.misfits, &inside);
+        let content = blocks(message.take("content"), &mut log.field_errors, &inside);
         for (index, block) in content.into_iter().enumerate() {
             part(log, place, block, synthetic, &At::Index(&inside, index), transcript);
         }
         let inside = At::Key(at, "toolCalls");
-        let calls = log.misfits.take_list(&mut message, at, "toolCalls");
+        let calls = log.field_errors.take_list(&mut message, at, "toolCalls");
         for (index, mut call) in calls.into_iter().enumerate() {
             let at = &At::Index(&inside, index);
-            if log.misfits.is_object(&call, at) {
-                let id = log.misfits.string(&call, at, "id");
-                let name = log.misfits.string(&call, at, "name").unwrap_or_default();
+            if log.field_errors.is_object(&call, at) {
+                let id = log.field_errors.string(&call, at, "id");
+                let name = log.field_errors.string(&call, at, "name").unwrap_or_default();
                 log.call(place, id.as_deref(), &name, arguments(call.take("arguments")));
             }
         }
     }
 
-    /// What happens in a step of Kimi Code.
+    /// Reads an event in a step of Kimi Code.
     fn step(&mut self, mut event: Json, time: Option<Millis>, at: &At, transcript: &mut Transcript) {
         let log = &mut self.log;
-        if !log.misfits.is_object(&event, at) {
+        if !log.field_errors.is_object(&event, at) {
             return;
         }
         let shapes = [("part", "content.part"), ("result", "tool.result"), ("args", "tool.call")];
-        match log.misfits.kind(&event, at, "type", &shapes).map(str::to_owned).as_deref() {
+        match log.field_errors.kind(&event, at, "type", &shapes).map(str::to_owned).as_deref() {
             Some("step.begin") => self.end_step(),
             Some("content.part") => {
-                log.misfits.object(&event, at, "part");
+                log.field_errors.object(&event, at, "part");
                 let place = self.response(time, transcript);
                 part(&mut self.log, place, event.take("part"), false, &At::Key(at, "part"), transcript);
             }
             Some("tool.call") => {
-                let id = log.misfits.string(&event, at, "toolCallId");
-                let name = log.misfits.string(&event, at, "name").unwrap_or_default();
+                let id = log.field_errors.string(&event, at, "toolCallId");
+                let name = log.field_errors.string(&event, at, "name").unwrap_or_default();
                 let place = self.response(time, transcript);
                 self.log.call(place, id.as_deref(), &name, arguments(event.take("args")));
             }
             Some("tool.result") => {
-                let call = log.misfits.string(&event, at, "toolCallId").unwrap_or_default();
-                log.misfits.object(&event, at, "result");
+                let call = log.field_errors.string(&event, at, "toolCallId").unwrap_or_default();
+                log.field_errors.object(&event, at, "result");
                 let mut result = event.take("result");
-                let is_error = log.misfits.is(&result, &At::Key(at, "result"), "isError");
+                let is_error = log.field_errors.is(&result, &At::Key(at, "result"), "isError");
                 let (text, attachments) = flatten(result.take("output"));
                 let answer = Answer { text, attachments, is_error, at: time, ..Answer::default() };
                 log.answer_or_keep(&call, answer, |log| log.begin(Role::User, None, time));
             }
             Some("step.end") => {
-                let usage = log.misfits.object(&event, at, "usage");
-                let usage = usage.map(|usage| usage_of(usage, &mut log.misfits, &At::Key(at, "usage")));
+                let usage = log.field_errors.object(&event, at, "usage");
+                let usage = usage.map(|usage| usage_of(usage, &mut log.field_errors, &At::Key(at, "usage")));
                 if let Some(usage) = usage {
                     let place = self.response(time, transcript);
                     self.log.info(place).tokens = Some(usage);
@@ -386,14 +386,14 @@ impl<'s> Reading<'s> {
         }
     }
 
-    /// What happens in a turn of Kimi CLI.
+    /// Reads an event in a turn of Kimi CLI.
     fn event(&mut self, mut message: Json, time: Option<Millis>, at: &At, transcript: &mut Transcript) {
         let log = &mut self.log;
-        if !log.misfits.is_object(&message, at) {
+        if !log.field_errors.is_object(&message, at) {
             return;
         }
-        let kind = log.misfits.kind(&message, at, "type", &[]).map(str::to_owned);
-        log.misfits.object(&message, at, "payload");
+        let kind = log.field_errors.kind(&message, at, "type", &[]).map(str::to_owned);
+        log.field_errors.object(&message, at, "payload");
         let mut payload = message.take("payload");
         let at = &At::Key(at, "payload");
         match kind.as_deref() {
@@ -402,7 +402,7 @@ impl<'s> Reading<'s> {
                 let inside = At::Key(at, "user_input");
                 let log = &mut self.log;
                 let place = log.begin(Role::User, None, time);
-                let content = blocks(payload.take("user_input"), &mut log.misfits, &inside);
+                let content = blocks(payload.take("user_input"), &mut log.field_errors, &inside);
                 for (index, block) in content.into_iter().enumerate() {
                     part(log, place, block, false, &At::Index(&inside, index), transcript);
                 }
@@ -423,21 +423,21 @@ impl<'s> Reading<'s> {
             }
             Some("ToolCall") => {
                 self.put_call();
-                let misfits = &mut self.log.misfits;
-                misfits.object(&payload, at, "function");
+                let field_errors = &mut self.log.field_errors;
+                field_errors.object(&payload, at, "function");
                 let mut function = payload.take("function");
                 let inside = At::Key(at, "function");
-                let call = Call {
-                    id: misfits.string(&payload, at, "id"),
-                    name: misfits.string(&function, &inside, "name").unwrap_or_default(),
-                    arguments: misfits.take_words(&mut function, &inside, "arguments"),
+                let call = PendingCall {
+                    id: field_errors.string(&payload, at, "id"),
+                    name: field_errors.string(&function, &inside, "name").unwrap_or_default(),
+                    arguments: field_errors.take_words(&mut function, &inside, "arguments"),
                     time,
                 };
                 self.response(time, transcript);
                 self.call = Some(call);
             }
             Some("ToolCallPart") => {
-                let piece = log.misfits.take_words(&mut payload, at, "arguments_part");
+                let piece = log.field_errors.take_words(&mut payload, at, "arguments_part");
                 match &mut self.call {
                     Some(call) => call.arguments.push_str(&piece),
                     None => transcript.skip("ToolCallPart without a call"),
@@ -451,19 +451,19 @@ impl<'s> Reading<'s> {
         }
     }
 
-    /// What a tool answered, with the note that is shown to the model in front of it.
+    /// Reads the result of a tool, with the note that the model sees before it.
     fn result(&mut self, mut payload: Json, time: Option<Millis>, at: &At) {
-        let call = self.log.misfits.string(&payload, at, "tool_call_id").unwrap_or_default();
+        let call = self.log.field_errors.string(&payload, at, "tool_call_id").unwrap_or_default();
         if self.call.as_ref().is_some_and(|waiting| waiting.id.as_deref() == Some(call.as_str())) {
             self.put_call();
         }
-        let misfits = &mut self.log.misfits;
+        let field_errors = &mut self.log.field_errors;
         let key = if payload.get("return_value").is_some() { "return_value" } else { "result" };
-        misfits.object(&payload, at, key);
+        field_errors.object(&payload, at, key);
         let mut value = payload.take(key);
         let at = &At::Key(at, key);
-        let is_error = misfits.is(&value, at, "is_error");
-        let note = misfits.take_words(&mut value, at, "message");
+        let is_error = field_errors.is(&value, at, "is_error");
+        let note = field_errors.take_words(&mut value, at, "message");
         let (output, attachments) = flatten(value.take("output"));
         let text = match (note.is_empty(), output.is_empty()) {
             (true, _) => output,
@@ -475,11 +475,11 @@ impl<'s> Reading<'s> {
     }
 
     fn status(&mut self, payload: &Json, time: Option<Millis>, at: &At, transcript: &mut Transcript) {
-        let misfits = &mut self.log.misfits;
-        let context = misfits.number(payload, at, "max_context_tokens").map(Tokens);
+        let field_errors = &mut self.log.field_errors;
+        let context = field_errors.number(payload, at, "max_context_tokens").map(Tokens);
         transcript.info.context = context.or(transcript.info.context);
-        let usage = misfits.object(payload, at, "token_usage");
-        let usage = usage.map(|usage| usage_of(usage, misfits, &At::Key(at, "token_usage")));
+        let usage = field_errors.object(payload, at, "token_usage");
+        let usage = usage.map(|usage| usage_of(usage, field_errors, &At::Key(at, "token_usage")));
         match usage {
             Some(usage) => {
                 self.put_call();
@@ -491,7 +491,7 @@ impl<'s> Reading<'s> {
         }
     }
 
-    /// The message that what the model says goes into.
+    /// Returns the message for the model's content.
     fn response(&mut self, time: Option<Millis>, transcript: &Transcript) -> usize {
         let known = self.open.filter(|place| self.log.holds(*place));
         let place = known.unwrap_or_else(|| {
@@ -503,9 +503,9 @@ impl<'s> Reading<'s> {
         place
     }
 
-    /// Put the newest call into the log, now that its arguments are complete.
+    /// Adds the newest call to the log, now that its arguments are complete.
     fn put_call(&mut self) {
-        let Some(Call { id, name, arguments: given, time }) = self.call.take() else { return };
+        let Some(PendingCall { id, name, arguments: given, time }) = self.call.take() else { return };
         let known = self.open.filter(|place| self.log.holds(*place));
         let place = known.unwrap_or_else(|| self.log.begin(Role::Assistant, None, time));
         let input = arguments(Json::Text(Cow::Owned(given)));
@@ -527,10 +527,10 @@ fn is_unused(kind: &str) -> bool {
         || kind == "context.undo"
 }
 
-/// Usage as Kimi counts it, in the names of either program.
-fn usage_of(usage: &Json, misfits: &mut Misfits, at: &At) -> Usage {
+/// Converts Kimi's usage, with the names of either program.
+fn usage_of(usage: &Json, field_errors: &mut FieldErrors, at: &At) -> Usage {
     let mut either = |first: &str, second: &str| {
-        let number = misfits.number(usage, at, first).or_else(|| misfits.number(usage, at, second));
+        let number = field_errors.number(usage, at, first).or_else(|| field_errors.number(usage, at, second));
         Tokens(number.unwrap_or(0))
     };
     let mut tokens = Usage::new(either("input_other", "inputOther"), either("output", "output"));
@@ -539,7 +539,7 @@ fn usage_of(usage: &Json, misfits: &mut Misfits, at: &At) -> Usage {
     tokens
 }
 
-/// A piece of content: words, a thought, or a file.
+/// Adds a piece of content: text, reasoning, or a file.
 fn part(
     log: &mut Assembly,
     place: usize,
@@ -548,18 +548,18 @@ fn part(
     at: &At,
     transcript: &mut Transcript,
 ) {
-    if !log.misfits.is_object(&part, at) {
+    if !log.field_errors.is_object(&part, at) {
         return;
     }
-    match log.misfits.kind(&part, at, "type", &[("think", "think"), ("text", "text")]) {
+    match log.field_errors.kind(&part, at, "type", &[("think", "think"), ("text", "text")]) {
         Some("text") => {
-            let text = log.misfits.take_words(&mut part, at, "text");
-            log.said(place, text, synthetic);
+            let text = log.field_errors.take_words(&mut part, at, "text");
+            log.user_text(place, text, synthetic);
         }
         Some("think") => {
-            let sealed = log.misfits.string(&part, at, "encrypted");
+            let sealed = log.field_errors.string(&part, at, "encrypted");
             let metadata = sealed.map(|sealed| json!({ "kimi": { "encrypted": sealed } }));
-            let text = log.misfits.take_words(&mut part, at, "think");
+            let text = log.field_errors.take_words(&mut part, at, "think");
             log.reasoning(place, text, metadata);
         }
         kind => match file(&part) {
@@ -569,7 +569,7 @@ fn part(
     }
 }
 
-/// A message of the context, its thoughts written as other chats write them.
+/// Converts the reasoning of a message in the context to the common form.
 fn with_reasoning(mut message: Json) -> Json {
     let blocks = match message.take("content") {
         Json::List(blocks) => blocks,

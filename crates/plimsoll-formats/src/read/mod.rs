@@ -1,4 +1,4 @@
-//! The readers, one file each, and the choice among them.
+//! The readers, one file each, and the choice of a reader.
 
 mod aider;
 mod anthropic;
@@ -26,19 +26,19 @@ use crate::document::Document;
 use crate::error::FormatError;
 use crate::format::Format;
 use crate::lines::Lines;
-use crate::nearest::{Seen, nearest};
+use crate::nearest::{Extent, nearest};
 use crate::recorded::Recorded;
 use crate::restart::Restart;
 use crate::transcript::{Chain, SessionInfo, Transcript};
 pub use restarted::visit_from;
 
-/// How much of a transcript is looked at to tell its format.
+/// Number of bytes by which the format is detected.
 const BEGINNING: u64 = 64 << 10;
 
-/// Where visited messages go.
+/// Receives visited messages.
 pub(crate) type Sink<'s> = &'s mut dyn FnMut(Chain, Message);
 
-/// Read a transcript of whatever format it is.
+/// Reads a transcript of any format.
 ///
 /// ```
 /// let session = concat!(
@@ -56,7 +56,7 @@ pub fn read(input: impl BufRead) -> Result<Transcript, FormatError> {
     read_any(input, None)
 }
 
-/// Read one session of a file that holds several: the one whose id is this, or alone begins with it.
+/// Reads one session of a file with several: the one with this id, or the only one whose id begins with it.
 ///
 /// ```
 /// let file = concat!(
@@ -65,7 +65,7 @@ pub fn read(input: impl BufRead) -> Result<Transcript, FormatError> {
 ///     r#"{"type":"session","id":"second","cwd":"/b"}"#, "\n",
 ///     r#"{"type":"message","message":{"role":"user","content":"Two"}}"#, "\n",
 /// );
-/// // The newest is read unless another is asked for.
+/// // The newest is read by default.
 /// assert_eq!(plimsoll_formats::read(file.as_bytes())?.messages[0].text(), "Two");
 /// assert_eq!(plimsoll_formats::read_session(file.as_bytes(), "fir")?.messages[0].text(), "One");
 /// assert!(plimsoll_formats::read_session(file.as_bytes(), "third").is_err());
@@ -84,7 +84,7 @@ fn read_any(mut input: impl BufRead, wanted: Option<&str>) -> Result<Transcript,
     )
 }
 
-/// Read a transcript as the given format, whatever it looks like.
+/// Reads a transcript as the given format, without detecting it.
 pub fn read_as(format: Format, input: impl BufRead) -> Result<Transcript, FormatError> {
     let reader = Reader { format, redetect: false, wanted: None, from: None };
     collect(
@@ -92,12 +92,11 @@ pub fn read_as(format: Format, input: impl BufRead) -> Result<Transcript, Format
     )
 }
 
-/// Visit a transcript message by message, oldest first, whatever format it is.
+/// Visits the messages of a transcript of any format, oldest first.
 ///
-/// What [`read`] returns at once is handed to `sink` piece by piece: first the session, then its sub-agents one
-/// after the other. The transcript that is returned has everything but the messages. Of line formats no more is
-/// held than a few numbers for each record and the messages that are not complete yet, so that a file may be much
-/// larger than the memory; documents are held as text.
+/// Like [`read`], but passes the messages to `sink` one by one: first those of the session, then those of each sub-agent.
+/// The returned transcript contains everything else. For line formats only a few numbers per record and the incomplete
+/// messages are in memory, so a file may be much larger than the memory. Documents are held as text.
 ///
 /// ```
 /// use std::io::Cursor;
@@ -114,7 +113,7 @@ pub fn read_as(format: Format, input: impl BufRead) -> Result<Transcript, Format
 /// # Ok::<(), plimsoll_formats::FormatError>(())
 /// ```
 ///
-/// When it fails, `sink` may have been given messages from before the fault.
+/// On failure, `sink` may have received the messages before the fault.
 pub fn visit(
     input: impl BufRead + Seek,
     sink: &mut dyn FnMut(Chain, Message),
@@ -122,7 +121,7 @@ pub fn visit(
     visit_any(input, None, sink)
 }
 
-/// Visit one session of a file that holds several, as [`read_session`] reads it.
+/// Visits one session of a file with several, like [`read_session`].
 pub fn visit_session(
     input: impl BufRead + Seek,
     id: &str,
@@ -144,7 +143,7 @@ fn visit_any(
     if format.is_lines() { reader.lines(input, sink) } else { reader.document((input, size), sink) }
 }
 
-/// Visit a transcript as the given format, whatever it looks like.
+/// Visits a transcript as the given format, without detecting it.
 pub fn visit_as(
     format: Format,
     input: impl BufRead + Seek,
@@ -154,7 +153,7 @@ pub fn visit_as(
     if format.is_lines() { reader.lines(input, sink) } else { reader.document((input, 0), sink) }
 }
 
-/// Visit lines from a restart on; the input stands there.
+/// Visits lines from a restart on; the input is positioned there.
 fn visit_restarted(
     restart: &Restart,
     input: impl BufRead + Seek,
@@ -163,7 +162,7 @@ fn visit_restarted(
     Reader { format: restart.format, redetect: false, wanted: None, from: Some(restart) }.lines(input, sink)
 }
 
-/// The format, and what was read to tell it.
+/// Detects the format. Returns the bytes that were read for this.
 fn sniff(input: &mut impl BufRead) -> Result<(Format, Vec<u8>), FormatError> {
     let mut beginning = Vec::new();
     input.by_ref().take(BEGINNING).read_to_end(&mut beginning)?;
@@ -173,13 +172,13 @@ fn sniff(input: &mut impl BufRead) -> Result<(Format, Vec<u8>), FormatError> {
     match detect(&beginning) {
         Some(format) => Ok((format, beginning)),
         None => {
-            let seen = if (beginning.len() as u64) < BEGINNING { Seen::Whole } else { Seen::Beginning };
+            let seen = if (beginning.len() as u64) < BEGINNING { Extent::Whole } else { Extent::Beginning };
             Err(FormatError::Unrecognised { hint: nearest(&beginning, seen) })
         }
     }
 }
 
-/// The transcript with the messages that are visited.
+/// Collects visited messages into the transcript.
 fn collect(visit: impl FnOnce(Sink) -> Result<Transcript, FormatError>) -> Result<Transcript, FormatError> {
     let (mut messages, mut chains) = (Vec::new(), Vec::new());
     let mut transcript = visit(&mut |chain, message| match chain {
@@ -198,20 +197,20 @@ fn collect(visit: impl FnOnce(Sink) -> Result<Transcript, FormatError>) -> Resul
     Ok(transcript)
 }
 
-/// How a transcript is read.
+/// How to read a transcript.
 #[derive(Clone, Copy)]
 struct Reader<'a> {
     format: Format,
-    /// Whether the whole of a document may show another format than its beginning did.
+    /// Whether a whole document may turn out to be of another format than its beginning.
     redetect: bool,
-    /// The session that is wanted, by its id; the newest without one.
+    /// Id of the requested session; `None` for the newest.
     wanted: Option<&'a str>,
-    /// Where an earlier reading is taken up again.
+    /// Restart of an earlier reading.
     from: Option<&'a Restart>,
 }
 
 impl Reader<'_> {
-    /// Lines from an input that cannot go back, which all formats need.
+    /// Copies lines from an input that cannot seek, which all formats require.
     fn held(self, mut input: impl BufRead, sink: Sink) -> Result<Transcript, FormatError> {
         let mut bytes = Vec::new();
         input.read_to_end(&mut bytes)?;
@@ -242,7 +241,7 @@ impl Reader<'_> {
         Ok(transcript)
     }
 
-    /// Read a document, as what it shows itself to be as a whole, which its beginning may not have shown.
+    /// Reads a document. Its format is detected again from the whole, which may show more than its beginning.
     fn document(self, (input, size): (impl Read, u64), sink: Sink) -> Result<Transcript, FormatError> {
         let format = self.format;
         if format == Format::OpencodeDatabase {
@@ -271,7 +270,7 @@ impl Reader<'_> {
         Ok(transcript)
     }
 
-    /// Read a document of a format that says little about itself.
+    /// Reads a document of a format with few characteristic fields.
     fn chat(self, document: &Document, transcript: &mut Transcript, sink: Sink) -> Result<(), FormatError> {
         let outline = document.outline()?;
         let shown = Format::of(&outline).filter(|format| self.redetect && !format.is_lines());
@@ -287,12 +286,11 @@ impl Reader<'_> {
         }
     }
 
-    /// Let `read` hand on messages, and look whether what came of it is a session, and the one that is wanted.
+    /// Runs `read`, and checks that its result is a session, and the requested one.
     ///
-    /// A file without a single message that says something, whose records were not understood and which does not
-    /// even name a session, is of another format that looks alike, and an empty list of messages may be anything's. Taken
-    /// for an empty session it would be passed over; so it is an error. A file that is written line by line may have just
-    /// begun.
+    /// A file without any message with content, with unknown records, and without a session id is of another, similar
+    /// format; an empty list of messages could be of any. As an empty session it would go unnoticed, so it is an error.
+    /// A file that is written line by line may have just begun.
     fn counted(
         self,
         transcript: &mut Transcript,
@@ -324,7 +322,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether a document of this format is a list of messages and little else.
+/// Whether a document of this format is little more than a list of messages.
 fn is_list_of_messages(format: Format) -> bool {
     matches!(
         format,
@@ -337,7 +335,7 @@ fn is_list_of_messages(format: Format) -> bool {
     )
 }
 
-/// The place of the session that is wanted: the one with this id, or the only one whose id begins with it.
+/// Returns the index of the requested session: the one with this id, or the only one whose id begins with it.
 fn choose(wanted: Option<&str>, sessions: &[SessionInfo]) -> Option<usize> {
     let wanted = wanted?;
     let id = |place: &usize| sessions[*place].id.as_deref().unwrap_or_default();
@@ -348,7 +346,7 @@ fn choose(wanted: Option<&str>, sessions: &[SessionInfo]) -> Option<usize> {
     })
 }
 
-/// An error if the session that was read is not the one that is wanted.
+/// Returns an error if another session than the requested one was read.
 fn require_session(wanted: &str, transcript: &Transcript) -> Result<(), FormatError> {
     let own = transcript.info.id.as_deref();
     let all: Vec<&str> = own
@@ -366,14 +364,14 @@ fn require_session(wanted: &str, transcript: &Transcript) -> Result<(), FormatEr
             format!("several begin with it: {}", named(&near.into_iter().copied().collect::<Vec<_>>()))
         }
         (_, 0) => "its session has no id".to_owned(),
-        (_, 1) => format!("it holds {} alone", named(&all)),
+        (_, 1) => format!("it only has {}", named(&all)),
         (_, count) => format!("it holds {count}: {}", named(&all)),
     };
     Err(FormatError::NoSession { format: transcript.format, id: Some(wanted.to_owned()), near })
 }
 
-/// Let `read` hand on messages, and note the usage that each of them carries. The readers of Claude Code and Codex
-/// note it themselves: there usage stands in records that become no message, too.
+/// Runs `read`, and records the usage in each message. The readers of Claude Code and Codex record it themselves,
+/// because there also records that become no message have usage.
 pub(crate) fn record_usage<E>(
     transcript: &mut Transcript,
     sink: Sink,
@@ -384,14 +382,14 @@ pub(crate) fn record_usage<E>(
         recorded.add_message(&message);
         sink(chain, message);
     })?;
-    // A reader that found counts of its own has noted more than stands in messages.
+    // A reader that found separate counts has recorded more than the messages contain.
     if transcript.recorded.is_empty() {
         transcript.recorded = recorded;
     }
     Ok(())
 }
 
-/// An error if not one line could be read.
+/// Returns an error if not a single line could be read.
 fn require_good_line(good: u64, transcript: &Transcript) -> Result<(), FormatError> {
     match &transcript.broken {
         Some(broken) if good == 0 => {

@@ -1,4 +1,4 @@
-//! OpenCode: the log's own shape. Unknown fields and kinds of parts stay as they are.
+//! OpenCode's formats, which have the structure of the log. Unknown fields and kinds of parts are kept unchanged.
 
 use plimsoll::log::{At, Notes, ReasoningPart, TextPart, ToolPart, ToolState, ToolTime};
 use plimsoll::{Message, Millis, Part, PartBody, PartId, ToolStatus};
@@ -7,8 +7,8 @@ use serde_json::{Map, Value};
 use super::Sink;
 use crate::document::Document;
 use crate::error::FormatError;
+use crate::field_errors::FieldErrors;
 use crate::json::{Fields, Json};
-use crate::misfits::Misfits;
 use crate::transcript::{Chain, Transcript};
 
 pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink) -> Result<(), FormatError> {
@@ -19,26 +19,26 @@ pub(super) fn read(document: &Document, transcript: &mut Transcript, sink: Sink)
         sink(Chain::Main, message);
         Ok(())
     })?;
-    let (about, mut misfits) = (At::Key(&At::Root, "info"), Misfits::default());
+    let (about, mut field_errors) = (At::Key(&At::Root, "info"), FieldErrors::default());
     if !matches!(session, Json::Null) {
-        misfits.is_object(&session, &about);
+        field_errors.is_object(&session, &about);
     }
     let info = &mut transcript.info;
-    info.id = misfits.string(&session, &about, "id").or(info.id.take());
-    info.parent = misfits.string(&session, &about, "parentID");
-    info.title = misfits.string(&session, &about, "title");
-    info.directory = misfits.string(&session, &about, "directory");
-    info.version = misfits.string(&session, &about, "version");
-    if let Some(time) = misfits.object(&session, &about, "time") {
+    info.id = field_errors.string(&session, &about, "id").or(info.id.take());
+    info.parent = field_errors.string(&session, &about, "parentID");
+    info.title = field_errors.string(&session, &about, "title");
+    info.directory = field_errors.string(&session, &about, "directory");
+    info.version = field_errors.string(&session, &about, "version");
+    if let Some(time) = field_errors.object(&session, &about, "time") {
         let about = At::Key(&about, "time");
-        info.seen(misfits.time(time, &about, "created"));
-        info.seen(misfits.time(time, &about, "updated"));
+        info.note_time(field_errors.time(time, &about, "created"));
+        info.note_time(field_errors.time(time, &about, "updated"));
     }
-    misfits.tell(&mut transcript.notes, None);
+    field_errors.report(&mut transcript.notes, None);
     Ok(())
 }
 
-/// A message, its parts read one by one.
+/// Reads a message and its parts.
 fn message(mut message: Json, at: &At, notes: &mut Notes) -> Result<Message, String> {
     let parts = message.remove_list("parts");
     let mut read = Message::read(message.into_value(), at, notes).map_err(|error| error.problem)?;
@@ -50,8 +50,8 @@ fn message(mut message: Json, at: &At, notes: &mut Notes) -> Result<Message, Str
     Ok(read)
 }
 
-/// A part. The kinds that carry nearly all the text are put together here if they are as OpenCode writes them;
-/// everything else is left to the log.
+/// Reads a part. The kinds with nearly all the text are converted here, as a fast path, if they have OpenCode's usual
+/// form; everything else is left to the log.
 pub(crate) fn part(part: Json, at: &At, notes: &mut Notes) -> Part {
     let kind = match part.text("type") {
         Some("text") => "text",

@@ -1,4 +1,4 @@
-//! pi's JSONL: a tree of entries, or in files of its first version a list.
+//! pi's JSONL: a tree of entries, or a list in files of the first version.
 
 use std::borrow::Cow;
 use std::io::{self, BufRead, Seek};
@@ -10,26 +10,26 @@ use serde_json::{Number, json};
 use super::{Sink, choose};
 use crate::assembly::{Answer, Assembly, Compaction, MOST_HELD};
 use crate::blocks::{blocks, file, finish, flatten};
+use crate::field_errors::FieldErrors;
 use crate::hash::{HashMap64, Hasher};
-use crate::json::{Json, Take, told};
+use crate::json::{Json, Take, error_text};
 use crate::lines::{Lines, Place};
-use crate::misfits::Misfits;
 use crate::restart::Restart;
 use crate::time::millis;
 use crate::transcript::{Chain, SessionInfo, Transcript};
 use crate::tree::{Names, Parent};
 
-/// What entries are known by where they do not say.
+/// Fields that identify the kind of an entry without a type.
 const ENTRIES: [(&str, &str); 3] =
     [("message", "message"), ("firstKeptEntryId", "compaction"), ("cwd", "session")];
-/// The same for who speaks in a message.
+/// Fields that identify the role of a message without one.
 const ROLES: [(&str, &str); 4] = [
     ("toolCallId", "toolResult"),
     ("command", "bashExecution"),
     ("stopReason", "assistant"),
     ("usage", "assistant"),
 ];
-/// A field that tells the kind of a block which does not name it.
+/// Fields that identify the kind of a block without a type.
 const BLOCKS: [(&str, &str); 3] = [("arguments", "toolCall"), ("thinking", "thinking"), ("text", "text")];
 
 pub(super) fn read(
@@ -46,7 +46,7 @@ pub(super) fn read(
     if index.offsets.is_empty() {
         return Ok(());
     }
-    // Where several sessions were put into one file, the last is read unless another is wanted.
+    // If a file contains several sessions, the last is read by default.
     let mut infos = Vec::new();
     for &header in index.session_starts.iter().filter(|_| index.session_starts.len() > 1) {
         let header = Json::parse(lines.again(index.offsets[header as usize])?).unwrap_or_default();
@@ -71,7 +71,7 @@ pub(super) fn read(
     let mut sink = |message| sink(Chain::Main, message);
     let mut log = Assembly::new(&mut sink, MOST_HELD);
     log.resume(from);
-    let mut reading = Reading { log, tails };
+    let mut reading = PiReader { log, tails };
     for (place, &offset) in index.offsets.iter().enumerate() {
         let is_other = !(session..session_end).contains(&(place as u32));
         if is_other || !path[place] && index.headers.binary_search(&(place as u32)).is_err() {
@@ -88,7 +88,7 @@ pub(super) fn read(
                 reading.entry(entry, &At::In(&Place { line, offset }), transcript);
                 reading.log.settle(&mut transcript.notes);
             }
-            Err(error) => transcript.broken_line(line, told(&error)),
+            Err(error) => transcript.broken_line(line, error_text(&error)),
         }
         if reading.log.len() > before {
             reading.tails.began(entries[place], &reading.log.message(before).info.id);
@@ -99,14 +99,14 @@ pub(super) fn read(
     Ok(())
 }
 
-/// The fields that tell how entries hang together.
+/// Selects the fields for the tree.
 fn outline(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
     let wanted =
         ["type", "id", "parentId", "timestamp", "firstKeptEntryId", "firstKeptEntryIndex"].contains(&key);
     if depth == 0 && wanted { Take::Whole } else { Take::Skip }
 }
 
-/// What is kept of all entries until the tree is known, by place in the file.
+/// Data of all entries until the tree is known, by position in the file.
 #[derive(Default)]
 struct Index {
     hasher: Hasher,
@@ -114,17 +114,17 @@ struct Index {
     offsets: Vec<u64>,
     lines: Vec<u32>,
     headers: Vec<u32>,
-    /// Where sessions begin: the headers whose id is another than the last.
+    /// Starts of sessions: headers whose id differs from the previous one.
     session_starts: Vec<u32>,
     session_ids: Vec<u64>,
-    /// The entries that compactions kept from, by name and by place.
+    /// Entries that compactions kept from, by id and by position.
     kept: Vec<u64>,
     kept_places: Vec<u32>,
 }
 
 impl Index {
     fn entry(&mut self, entry: &Json, place: Place, transcript: &mut Transcript) {
-        transcript.info.seen(millis(entry.get("timestamp")));
+        transcript.info.note_time(millis(entry.get("timestamp")));
         let is_header = entry.text("type") == Some("session");
         if is_header {
             let place = self.offsets.len() as u32;
@@ -135,16 +135,16 @@ impl Index {
                 self.session_starts.push(place);
             }
         }
-        let (at, mut misfits) = (At::In(&place), Misfits::default());
-        let id = if is_header { None } else { misfits.name(entry, &at, "id") };
-        let parent = match (misfits.name(entry, &at, "parentId"), entry.get("parentId")) {
+        let (at, mut field_errors) = (At::In(&place), FieldErrors::default());
+        let id = if is_header { None } else { field_errors.name(entry, &at, "id") };
+        let parent = match (field_errors.name(entry, &at, "parentId"), entry.get("parentId")) {
             (Some(parent), _) => Parent::Named(self.hasher.hash(parent)),
             (None, Some(Json::Null)) => Parent::Root,
             (None, None) if is_header || id.is_some() => Parent::Root,
-            // What cannot be read is no reason to lose all that was said before.
+            // An invalid parent must not hide all earlier entries.
             (None, _) => Parent::Before,
         };
-        misfits.tell(&mut transcript.notes, None);
+        field_errors.report(&mut transcript.notes, None);
         self.names.add(id.map(|id| self.hasher.hash(id)), parent);
         self.offsets.push(place.offset);
         self.lines.push(u32::try_from(place.line).unwrap_or(u32::MAX));
@@ -155,21 +155,21 @@ impl Index {
 }
 
 impl Index {
-    /// The number each entry had when it was written, which is what older compactions name entries by: a line each, the
-    /// header being 0. Lines that cannot be read count, and so does a header that is missing.
+    /// Returns the number that each entry had when it was written, by which older compactions refer to entries: one per
+    /// line, with the header as 0. Lines that cannot be read count, and so does a missing header.
     fn entries(&self) -> Vec<u32> {
-        // Without a header in the file, and no line in its place, entry 1 stands on line 1.
+        // If the file has no header and no line in its place, entry 1 is on line 1.
         let has_header = self.headers.first() == Some(&0) || self.lines.first().is_some_and(|line| *line > 1);
         let first = u32::from(has_header);
         self.lines.iter().map(|line| line.saturating_sub(first)).collect()
     }
 }
 
-/// The messages with which the tails of compactions begin.
+/// First messages of the tails of compactions.
 struct Tails<'a> {
     hasher: &'a Hasher,
     names: HashMap64<u32>,
-    /// The numbers of entries that were kept from, ascending, and the first message begun there or later.
+    /// Numbers of entries that were kept from, ascending, and the first message from there on.
     kept: Vec<u32>,
     begun: Vec<MessageId>,
 }
@@ -191,7 +191,7 @@ impl Tails<'_> {
         }
     }
 
-    /// The message with which the tail of this compaction begins.
+    /// Returns the first message of a compaction's tail.
     fn of(&self, compaction: &Json) -> Option<MessageId> {
         let id = compaction.text("firstKeptEntryId").map(|id| self.hasher.hash(id));
         let named = id.and_then(|id| self.names.get(&id).copied());
@@ -200,38 +200,38 @@ impl Tails<'_> {
     }
 }
 
-struct Reading<'a> {
+struct PiReader<'a> {
     log: Assembly<'a>,
     tails: Tails<'a>,
 }
 
-impl Reading<'_> {
+impl PiReader<'_> {
     fn entry(&mut self, mut entry: Json, at: &At, transcript: &mut Transcript) {
-        let misfits = &mut self.log.misfits;
-        let time = misfits.time(&entry, at, "timestamp");
+        let field_errors = &mut self.log.field_errors;
+        let time = field_errors.time(&entry, at, "timestamp");
         let info = &mut transcript.info;
-        let kind = misfits.kind(&entry, at, "type", &ENTRIES).map(str::to_owned);
-        // The first reading told of an id that is no name.
+        let kind = field_errors.kind(&entry, at, "type", &ENTRIES).map(str::to_owned);
+        // The first pass reported invalid ids.
         let id = entry.string("id");
         match kind.as_deref() {
             Some("session") => {
-                info.id = misfits.string(&entry, at, "id");
-                info.directory = misfits.string(&entry, at, "cwd");
-                info.model = misfits.string(&entry, at, "modelId").or(info.model.take());
+                info.id = field_errors.string(&entry, at, "id");
+                info.directory = field_errors.string(&entry, at, "cwd");
+                info.model = field_errors.string(&entry, at, "modelId").or(info.model.take());
                 self.log.session(info.id.as_deref());
             }
             Some("model_change") => {
-                info.model = misfits.string(&entry, at, "modelId").or(info.model.take());
+                info.model = field_errors.string(&entry, at, "modelId").or(info.model.take());
             }
             Some("session_info") => {
-                info.title = misfits.string(&entry, at, "name").or(info.title.take());
+                info.title = field_errors.string(&entry, at, "name").or(info.title.take());
             }
             Some("message") => {
                 self.message(id, entry.take("message"), time, &At::Key(at, "message"), transcript);
             }
             Some("compaction") => self.compaction(id, &mut entry, time, at),
             Some("branch_summary") => {
-                let text = misfits.take_words(&mut entry, at, "summary");
+                let text = field_errors.take_words(&mut entry, at, "summary");
                 self.host_said(id, text, time);
             }
             Some("custom_message") => self.host_said(id, flatten(entry.take("content")).0, time),
@@ -242,20 +242,20 @@ impl Reading<'_> {
 
     fn host_said(&mut self, id: Option<String>, text: String, time: Option<Millis>) {
         let place = self.log.begin(Role::User, id, time);
-        self.log.said(place, text, true);
+        self.log.user_text(place, text, true);
     }
 
     fn compaction(&mut self, id: Option<String>, entry: &mut Json, time: Option<Millis>, at: &At) {
-        let misfits = &mut self.log.misfits;
-        misfits.text(entry, at, "firstKeptEntryId");
-        misfits.number(entry, at, "firstKeptEntryIndex");
+        let field_errors = &mut self.log.field_errors;
+        field_errors.text(entry, at, "firstKeptEntryId");
+        field_errors.number(entry, at, "firstKeptEntryIndex");
         let part = CompactionPart {
             tail_start: self.tails.of(entry),
-            tokens: misfits.number(entry, at, "tokensBefore"),
+            tokens: field_errors.number(entry, at, "tokensBefore"),
             ..CompactionPart::default()
         };
         let marker = id.as_ref().map(|id| format!("{id}.marker"));
-        let text = misfits.take_words(entry, at, "summary");
+        let text = field_errors.take_words(entry, at, "summary");
         self.log.compaction(Compaction { marker, summary: id, at: time, text, part });
     }
 
@@ -268,33 +268,33 @@ impl Reading<'_> {
         transcript: &mut Transcript,
     ) {
         let log = &mut self.log;
-        if !log.misfits.is_object(&message, at) {
+        if !log.field_errors.is_object(&message, at) {
             return;
         }
-        let time = log.misfits.time(&message, at, "timestamp").or(time);
-        let role = log.misfits.kind(&message, at, "role", &ROLES).map(str::to_owned);
+        let time = log.field_errors.time(&message, at, "timestamp").or(time);
+        let role = log.field_errors.kind(&message, at, "role", &ROLES).map(str::to_owned);
         match role.as_deref() {
             None | Some("user") => {
                 let place = log.begin(role.map(|_| Role::User), id, time);
-                said(log, place, &mut message, at, transcript);
+                add_content(log, place, &mut message, at, transcript);
             }
             Some("assistant") => {
                 let place = log.begin(Role::Assistant, id, time);
-                said(log, place, &mut message, at, transcript);
+                add_content(log, place, &mut message, at, transcript);
                 about(log, place, &message, at);
                 transcript.info.model = message.string("model").or(transcript.info.model.take());
             }
             Some("toolResult") => {
                 let (text, attachments) = flatten(message.take("content"));
-                let is_error = log.misfits.is(&message, at, "isError");
+                let is_error = log.field_errors.is(&message, at, "isError");
                 let answer = Answer { text, attachments, is_error, at: time, ..Answer::default() };
-                let call = log.misfits.string(&message, at, "toolCallId").unwrap_or_default();
+                let call = log.field_errors.string(&message, at, "toolCallId").unwrap_or_default();
                 log.answer_or_keep(&call, answer, |log| log.begin(Role::User, id, time));
             }
             Some("bashExecution") => {
                 let [command, output] =
-                    ["command", "output"].map(|key| log.misfits.take_words(&mut message, at, key));
-                let hidden = log.misfits.is(&message, at, "excludeFromContext");
+                    ["command", "output"].map(|key| log.field_errors.take_words(&mut message, at, key));
+                let hidden = log.field_errors.is(&message, at, "excludeFromContext");
                 let place = log.begin(Role::User, id, time);
                 let text = format!("Ran `{command}`\n```\n{output}\n```").into();
                 let body = TextPart { text, synthetic: None, ignored: hidden.then_some(true) };
@@ -302,7 +302,7 @@ impl Reading<'_> {
             }
             Some("custom" | "hookMessage" | "branchSummary") => {
                 let (content, _) = flatten(message.take("content"));
-                let summary = log.misfits.take_words(&mut message, at, "summary");
+                let summary = log.field_errors.take_words(&mut message, at, "summary");
                 self.host_said(id, if content.is_empty() { summary } else { content }, time);
             }
             Some(other) => transcript.skip(format!("message of role {other}")),
@@ -310,31 +310,31 @@ impl Reading<'_> {
     }
 }
 
-/// Put the content of a message into the one at `place`.
-fn said(log: &mut Assembly, place: usize, message: &mut Json, at: &At, transcript: &mut Transcript) {
+/// Adds the content of a message to the one at `place`.
+fn add_content(log: &mut Assembly, place: usize, message: &mut Json, at: &At, transcript: &mut Transcript) {
     let inside = At::Key(at, "content");
-    let content = blocks(message.take("content"), &mut log.misfits, &inside);
+    let content = blocks(message.take("content"), &mut log.field_errors, &inside);
     for (index, block) in content.into_iter().enumerate() {
         block_of(log, place, block, &At::Index(&inside, index), transcript);
     }
 }
 
 fn block_of(log: &mut Assembly, place: usize, mut block: Json, at: &At, transcript: &mut Transcript) {
-    match log.misfits.kind(&block, at, "type", &BLOCKS) {
+    match log.field_errors.kind(&block, at, "type", &BLOCKS) {
         Some("text") => {
-            let text = log.misfits.take_words(&mut block, at, "text");
+            let text = log.field_errors.take_words(&mut block, at, "text");
             log.text(place, text);
         }
         Some("thinking") => {
-            let signature = log.misfits.text(&block, at, "thinkingSignature");
+            let signature = log.field_errors.text(&block, at, "thinkingSignature");
             let metadata = signature.map(|signature| json!({ "anthropic": { "signature": signature } }));
-            let text = log.misfits.take_words(&mut block, at, "thinking");
+            let text = log.field_errors.take_words(&mut block, at, "thinking");
             log.reasoning(place, text, metadata);
         }
         Some("toolCall") => {
             let input = block.take("arguments").into_value();
-            let id = log.misfits.text(&block, at, "id");
-            let name = log.misfits.text(&block, at, "name").unwrap_or_default();
+            let id = log.field_errors.text(&block, at, "id");
+            let name = log.field_errors.text(&block, at, "name").unwrap_or_default();
             log.call(place, id, name, input);
         }
         kind => match file(&block) {
@@ -344,13 +344,14 @@ fn block_of(log: &mut Assembly, place: usize, mut block: Json, at: &At, transcri
     }
 }
 
-/// The model, its tokens, and how it ended.
+/// Sets the model, its usage and the finish reason.
 fn about(log: &mut Assembly, place: usize, message: &Json, at: &At) {
-    let misfits = &mut log.misfits;
-    let model = misfits.string(message, at, "model");
-    let reason = misfits.text(message, at, "stopReason");
-    let usage =
-        misfits.object(message, at, "usage").map(|usage| usage_of(usage, misfits, &At::Key(at, "usage")));
+    let field_errors = &mut log.field_errors;
+    let model = field_errors.string(message, at, "model");
+    let reason = field_errors.text(message, at, "stopReason");
+    let usage = field_errors
+        .object(message, at, "usage")
+        .map(|usage| usage_of(usage, field_errors, &At::Key(at, "usage")));
     let info = log.info(place);
     info.model_id = model;
     if let Some((tokens, cost)) = usage {
@@ -363,11 +364,11 @@ fn about(log: &mut Assembly, place: usize, message: &Json, at: &At) {
     }
 }
 
-fn usage_of(usage: &Json, misfits: &mut Misfits, at: &At) -> (Usage, Option<Number>) {
-    let total = misfits.number(usage, at, "totalTokens").map(Tokens);
-    let cost = misfits.object(usage, at, "cost");
-    let cost = cost.and_then(|cost| misfits.any_number(cost, &At::Key(at, "cost"), "total"));
-    let mut number = |key: &str| Tokens(misfits.number(usage, at, key).unwrap_or(0));
+fn usage_of(usage: &Json, field_errors: &mut FieldErrors, at: &At) -> (Usage, Option<Number>) {
+    let total = field_errors.number(usage, at, "totalTokens").map(Tokens);
+    let cost = field_errors.object(usage, at, "cost");
+    let cost = cost.and_then(|cost| field_errors.any_number(cost, &At::Key(at, "cost"), "total"));
+    let mut number = |key: &str| Tokens(field_errors.number(usage, at, key).unwrap_or(0));
     let mut tokens = Usage::new(number("input"), number("output"));
     (tokens.cache_read, tokens.cache_write) = (number("cacheRead"), number("cacheWrite"));
     tokens.total = total;

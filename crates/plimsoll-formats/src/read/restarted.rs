@@ -9,11 +9,11 @@ use crate::error::FormatError;
 use crate::restart::Restart;
 use crate::transcript::{Chain, Transcript};
 
-/// Visit what a session has from a restart on, as [`visit`](crate::visit) would visit it after all that came before. The
-/// transcript has what these records say, and the next restart; counts of faults and unused records are of them alone.
+/// Visits a session from a restart on, as [`visit`](crate::visit) would after all earlier records. The transcript contains
+/// the metadata of these records, the next restart, and counts of faults and unused records for these records only.
 ///
-/// There is none if a record reaches back: a compaction, turns that were taken back, another branch, the result of an
-/// earlier call. Then `sink` may have been given messages that do not count.
+/// Returns `None` if a record refers to earlier ones: a compaction, a rollback, another branch, the result of an earlier
+/// call. In that case the messages that `sink` has received do not count.
 ///
 /// ```
 /// use std::io::Cursor;
@@ -46,7 +46,7 @@ pub fn visit_from(
         }
         sink(chain, message);
     })?;
-    // The first record names a parent that is not read, unless it is the first of all.
+    // The first record has a parent that is not read, unless it is the first of all.
     let missing = transcript.skipped.get("missing parent").copied().unwrap_or(0);
     reaches_back |= first.as_ref() != Some(&restart.message) || missing > 1;
     reaches_back |= !transcript.other_sessions.is_empty();

@@ -1,7 +1,7 @@
 //! SWE-agent's trajectories.
 //!
-//! The `history` is what the model was given. Where the model does not call tools but writes its command as text,
-//! the command becomes a call and the observation that follows its result: that is what they are.
+//! The `history` is what the model received. If the model does not call tools but writes its command as text, the
+//! command becomes a call, and the observation that follows becomes its result.
 
 use plimsoll::Role;
 use plimsoll::log::At;
@@ -23,17 +23,17 @@ pub(super) fn read(
 ) -> Result<(), FormatError> {
     let mut sink = |message| sink(Chain::Main, message);
     let mut log = Assembly::new(&mut sink, usize::MAX);
-    transcript.info.title = log.misfits.string(outline, &At::Root, "environment");
+    transcript.info.title = log.field_errors.string(outline, &At::Root, "environment");
     if let Some(Json::Raw(about)) = outline.get("info") {
         let (about, at) = (Json::parse(about).unwrap_or_default(), At::Key(&At::Root, "info"));
-        if !matches!(about, Json::Null) && log.misfits.is_object(&about, &at) {
-            transcript.info.version = log.misfits.string(&about, &at, "swe_agent_version");
+        if !matches!(about, Json::Null) && log.field_errors.is_object(&about, &at) {
+            transcript.info.version = log.field_errors.string(&about, &at, "swe_agent_version");
         }
     }
     log.settle(&mut transcript.notes);
     let length = |key: &str| outline.get(key).and_then(Json::as_list).map_or(0, <[Json]>::len);
     if length("history") > 0 {
-        // The steps repeat the history, and hold the request of each call on top.
+        // The steps repeat the history and, in addition, contain the request of each call.
         (0..length("trajectory")).for_each(|_| transcript.pass("trajectory step"));
         let list = document.list("history");
         document.each(transcript.format, "history", |position, message| {
@@ -47,7 +47,7 @@ pub(super) fn read(
         document.each(transcript.format, "trajectory", |position, mut step| {
             log.record(position, 0, position, None);
             let at = At::Index(&list, position);
-            if log.misfits.is_object(&step, &at) {
+            if log.field_errors.is_object(&step, &at) {
                 acted(&mut log, &mut step, &at);
                 observed(&mut log, step.take("observation"));
             }
@@ -71,13 +71,13 @@ fn message(log: &mut Assembly, mut message: Json, at: &At, transcript: &mut Tran
     }
 }
 
-/// A thought, and the command that follows from it.
+/// Adds a thought, and the command that follows from it.
 fn acted(log: &mut Assembly, step: &mut Json, at: &At) {
     let place = log.begin(Role::Assistant, None, None);
-    let [action, mut thought] = ["action", "thought"].map(|key| log.misfits.take_words(step, at, key));
+    let [action, mut thought] = ["action", "thought"].map(|key| log.field_errors.take_words(step, at, key));
     let action = action.trim();
     if thought.is_empty() && action.is_empty() {
-        let said = ["content", "response"].map(|key| log.misfits.take_words(step, at, key));
+        let said = ["content", "response"].map(|key| log.field_errors.take_words(step, at, key));
         thought = said.into_iter().find(|said| !said.is_empty()).unwrap_or_default();
     }
     log.text(place, thought);
@@ -91,7 +91,7 @@ fn observed(log: &mut Assembly, observation: Json) {
     let (text, attachments) = flatten(observation);
     match log.waiting() {
         Some(call) => {
-            // It waits, so it takes the answer.
+            // The call is waiting, so it takes the result.
             let _ = log.answer(&call, Answer { text, attachments, ..Answer::default() });
         }
         None if text.is_empty() => {}

@@ -1,8 +1,8 @@
 //! Trae agent's trajectories.
 //!
-//! The agent of ByteDance records each request with the messages that are new in it and the response
-//! (`llm_interactions`), and beside it what its tools answered (`agent_steps`). The one in TypeScript records steps,
-//! each with all messages of its request (`steps`); a step whose messages begin anew begins another session.
+//! ByteDance's agent records each request with its new messages and the response (`llm_interactions`), and separately
+//! the results of its tools (`agent_steps`). The agent in TypeScript records steps, each with all messages of its
+//! request (`steps`); a step whose messages start over begins another session.
 
 use plimsoll::log::At;
 use plimsoll::{Millis, Role};
@@ -28,13 +28,13 @@ pub(super) fn read(
     let mut sink = |message| sink(Chain::Main, message);
     let mut log = Assembly::new(&mut sink, usize::MAX);
     let info = &mut transcript.info;
-    info.model = log.misfits.string(&header, &At::Root, "model");
-    info.title = log.misfits.string(&header, &At::Root, "task").map(|task| first_line(&task));
+    info.model = log.field_errors.string(&header, &At::Root, "model");
+    info.title = log.field_errors.string(&header, &At::Root, "task").map(|task| first_line(&task));
     for key in ["start_time", "end_time"] {
-        // A trajectory that is being written has an empty time here.
+        // An unfinished trajectory has an empty time here.
         let is_given = header.get(key).is_some_and(|time| time.as_str() != Some(""));
-        let time = if is_given { log.misfits.time(&header, &At::Root, key) } else { None };
-        info.seen(time);
+        let time = if is_given { log.field_errors.time(&header, &At::Root, key) } else { None };
+        info.note_time(time);
     }
     log.settle(&mut transcript.notes);
     if header.get("steps").is_some() {
@@ -48,7 +48,7 @@ fn first_line(task: &str) -> String {
     task.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().trim().chars().take(80).collect()
 }
 
-/// The trajectory as requests and what came of them.
+/// Reads a trajectory of requests and results.
 fn interactions(
     document: &Document,
     mut log: Assembly,
@@ -63,14 +63,14 @@ fn interactions(
             log.record(position, 0, position, None);
             position += 1;
             let at = &At::Index(&list, index);
-            if log.misfits.is_object(&interaction, at) {
-                let time = log.misfits.time(&interaction, at, "timestamp");
-                transcript.info.seen(time);
+            if log.field_errors.is_object(&interaction, at) {
+                let time = log.field_errors.time(&interaction, at, "timestamp");
+                transcript.info.note_time(time);
                 let inside = At::Key(at, "input_messages");
                 for (index, message) in
-                    log.misfits.take_list(&mut interaction, at, "input_messages").into_iter().enumerate()
+                    log.field_errors.take_list(&mut interaction, at, "input_messages").into_iter().enumerate()
                 {
-                    // Some providers are given the system prompt with every request.
+                    // Some providers receive the system prompt with every request.
                     let is_repeated = !is_first && message.text("role") == Some("system");
                     if is_repeated {
                         transcript.pass("system prompt again");
@@ -79,7 +79,7 @@ fn interactions(
                     }
                 }
                 is_first = false;
-                log.misfits.object(&interaction, at, "response");
+                log.field_errors.object(&interaction, at, "response");
                 let response = interaction.take("response");
                 respond(&mut log, response, time, &At::Key(at, "response"), transcript);
             }
@@ -87,7 +87,7 @@ fn interactions(
             Ok(())
         })?;
     }
-    // What tools answered to the last request was sent with no request; the steps have it.
+    // No request contains the results of the last calls; the steps do.
     if header.get("agent_steps").is_some() {
         let list = document.list("agent_steps");
         let has_requests = !is_first;
@@ -95,15 +95,15 @@ fn interactions(
             log.record(position, 0, position, None);
             position += 1;
             let at = &At::Index(&list, index);
-            if log.misfits.is_object(&step, at) {
-                let time = log.misfits.time(&step, at, "timestamp");
-                transcript.info.seen(time);
+            if log.field_errors.is_object(&step, at) {
+                let time = log.field_errors.time(&step, at, "timestamp");
+                transcript.info.note_time(time);
                 if has_requests {
                     transcript.pass("step");
                 } else {
                     let inside = At::Key(at, "llm_messages");
                     for (index, message) in
-                        log.misfits.take_list(&mut step, at, "llm_messages").into_iter().enumerate()
+                        log.field_errors.take_list(&mut step, at, "llm_messages").into_iter().enumerate()
                     {
                         input(&mut log, message, time, &At::Index(&inside, index), transcript);
                     }
@@ -111,10 +111,10 @@ fn interactions(
                     respond(&mut log, response, time, &At::Key(at, "llm_response"), transcript);
                 }
                 let inside = At::Key(at, "tool_results");
-                let results = log.misfits.take_list(&mut step, at, "tool_results");
+                let results = log.field_errors.take_list(&mut step, at, "tool_results");
                 for (index, result) in results.into_iter().enumerate() {
                     let (call, answer) = answer_of(&mut log, result, time, &At::Index(&inside, index));
-                    // Those that were sent with a request have answered their calls already.
+                    // Results that a request contained have already been added.
                     let _ = log.answer(&call, answer);
                 }
             }
@@ -126,13 +126,13 @@ fn interactions(
     Ok(())
 }
 
-/// A message that is new in a request.
+/// Reads a new message of a request.
 fn input(log: &mut Assembly, mut message: Json, time: Option<Millis>, at: &At, transcript: &mut Transcript) {
-    if !log.misfits.is_object(&message, at) {
+    if !log.field_errors.is_object(&message, at) {
         return;
     }
-    let role = log.misfits.kind(&message, at, "role", &[]).map(str::to_owned);
-    if log.misfits.object(&message, at, "tool_result").is_some() {
+    let role = log.field_errors.kind(&message, at, "role", &[]).map(str::to_owned);
+    if log.field_errors.object(&message, at, "tool_result").is_some() {
         let result = message.take("tool_result");
         let (call, answer) = answer_of(log, result, time, &At::Key(at, "tool_result"));
         log.answer_or_keep(&call, answer, |log| log.begin(Role::User, None, time));
@@ -163,13 +163,13 @@ fn respond(
         return;
     }
     let place = log.begin(Role::Assistant, None, time);
-    let model = log.misfits.string(&response, at, "model").or_else(|| transcript.info.model.clone());
-    let reason = log.misfits.string(&response, at, "finish_reason");
-    let usage = log.misfits.object(&response, at, "usage");
+    let model = log.field_errors.string(&response, at, "model").or_else(|| transcript.info.model.clone());
+    let reason = log.field_errors.string(&response, at, "finish_reason");
+    let usage = log.field_errors.object(&response, at, "usage");
     let usage = usage.map(|usage| {
         let at = &At::Key(at, "usage");
-        let mut tokens = anthropic_usage(usage, &mut log.misfits, at);
-        let reasoning = log.misfits.number(usage, at, "reasoning_tokens").unwrap_or(0);
+        let mut tokens = anthropic_usage(usage, &mut log.field_errors, at);
+        let reasoning = log.field_errors.number(usage, at, "reasoning_tokens").unwrap_or(0);
         tokens.reasoning = plimsoll::Tokens(reasoning);
         tokens.output = tokens.output - tokens.reasoning;
         tokens
@@ -177,29 +177,31 @@ fn respond(
     let info = log.info(place);
     (info.model_id, info.tokens) = (model, usage);
     info.finish = reason.map(|reason| finish(&reason).to_owned());
-    let text = log.misfits.take_words(&mut response, at, "content");
+    let text = log.field_errors.take_words(&mut response, at, "content");
     log.text(place, text);
     let inside = At::Key(at, "tool_calls");
-    for (index, mut call) in log.misfits.take_list(&mut response, at, "tool_calls").into_iter().enumerate() {
+    for (index, mut call) in
+        log.field_errors.take_list(&mut response, at, "tool_calls").into_iter().enumerate()
+    {
         let at = &At::Index(&inside, index);
-        if log.misfits.is_object(&call, at) {
-            let id = log.misfits.string(&call, at, "call_id");
-            let name = log.misfits.string(&call, at, "name").unwrap_or_default();
+        if log.field_errors.is_object(&call, at) {
+            let id = log.field_errors.string(&call, at, "call_id");
+            let name = log.field_errors.string(&call, at, "name").unwrap_or_default();
             log.call(place, id.as_deref(), &name, arguments(call.take("arguments")));
         }
     }
 }
 
-/// What a tool answered, and to which call.
+/// Reads the result of a tool and the id of its call.
 fn answer_of(log: &mut Assembly, mut result: Json, time: Option<Millis>, at: &At) -> (String, Answer) {
-    if !log.misfits.is_object(&result, at) {
+    if !log.field_errors.is_object(&result, at) {
         return (String::new(), Answer::default());
     }
-    let misfits = &mut log.misfits;
-    let call = misfits.string(&result, at, "call_id");
-    let call = call.or_else(|| misfits.string(&result, at, "tool_call_id")).unwrap_or_default();
-    let has_failed = result.get("success").is_some() && !misfits.is(&result, at, "success");
-    let error = misfits.take_words(&mut result, at, "error");
+    let field_errors = &mut log.field_errors;
+    let call = field_errors.string(&result, at, "call_id");
+    let call = call.or_else(|| field_errors.string(&result, at, "tool_call_id")).unwrap_or_default();
+    let has_failed = result.get("success").is_some() && !field_errors.is(&result, at, "success");
+    let error = field_errors.take_words(&mut result, at, "error");
     let output = match result.take("result") {
         Json::Text(text) => text.into_owned(),
         Json::Null => String::new(),
@@ -209,16 +211,16 @@ fn answer_of(log: &mut Assembly, mut result: Json, time: Option<Millis>, at: &At
     (call, Answer { text, is_error: has_failed, at: time, ..Answer::default() })
 }
 
-/// What is known of a session in a file of steps before it is read.
+/// Data of a session in a file of steps before it is read.
 #[derive(Default)]
-struct Run {
+struct StepsSession {
     info: SessionInfo,
     steps: usize,
-    /// How many messages the next request has at least, if it goes on from here.
+    /// Minimum number of messages in the next request of the same session.
     messages: usize,
 }
 
-/// The trajectory as steps with all messages of their requests.
+/// Reads a trajectory of steps with all messages of their requests.
 fn steps(
     document: &Document,
     mut log: Assembly,
@@ -226,16 +228,16 @@ fn steps(
     wanted: Option<&str>,
 ) -> Result<(), FormatError> {
     let format = transcript.format;
-    let mut runs: Vec<Run> = Vec::new();
+    let mut runs: Vec<StepsSession> = Vec::new();
     document.each(format, "steps", |_, step| {
         let length = |key: &str| step.get(key).and_then(Json::as_list).map_or(0, <[Json]>::len);
         let goes_on = runs.last().is_some_and(|run| length("messages") >= run.messages);
-        // What is no step begins no session either.
+        // A value that is not a step does not begin a session.
         if !goes_on && (step.is_object() || runs.is_empty()) {
             let id = step.string("step_id");
             let title = step.text("task").map(first_line);
             let info = SessionInfo { id, title, ..SessionInfo::default() };
-            runs.push(Run { info, ..Run::default() });
+            runs.push(StepsSession { info, ..StepsSession::default() });
         }
         if let Some(run) = runs.last_mut() {
             run.steps += 1;
@@ -263,12 +265,12 @@ fn steps(
             return Ok(());
         }
         log.record(position, 0, position, None);
-        if log.misfits.is_object(&step, at) {
-            let time = log.misfits.time(&step, at, "timestamp");
-            transcript.info.seen(time);
-            log.misfits.text(&step, at, "step_id");
+        if log.field_errors.is_object(&step, at) {
+            let time = log.field_errors.time(&step, at, "timestamp");
+            transcript.info.note_time(time);
+            log.field_errors.text(&step, at, "step_id");
             let inside = At::Key(at, "messages");
-            let messages = log.misfits.take_list(&mut step, at, "messages");
+            let messages = log.field_errors.take_list(&mut step, at, "messages");
             let length = messages.len();
             for (index, message) in messages.into_iter().enumerate().skip(known) {
                 let at = &At::Index(&inside, index);
@@ -283,8 +285,8 @@ fn steps(
     Ok(())
 }
 
-/// What the model said in a step, and what its tools answered. Returns how many messages that makes in the next
-/// request: one for the response, and one for each answer.
+/// Reads the model's content and the results in a step. Returns the number of messages that these are in the next
+/// request: one for the response, and one per result.
 fn step_of(
     log: &mut Assembly,
     step: &mut Json,
@@ -294,22 +296,22 @@ fn step_of(
 ) -> usize {
     let place = log.begin(Role::Assistant, None, time);
     log.info(place).model_id.clone_from(&transcript.info.model);
-    let said = log.misfits.take_words(step, at, "llm_response_content");
+    let said = log.field_errors.take_words(step, at, "llm_response_content");
     log.text(place, said);
     let inside = At::Key(at, "tool_calls");
-    for (index, mut call) in log.misfits.take_list(step, at, "tool_calls").into_iter().enumerate() {
+    for (index, mut call) in log.field_errors.take_list(step, at, "tool_calls").into_iter().enumerate() {
         let at = &At::Index(&inside, index);
-        if !log.misfits.is_object(&call, at) {
+        if !log.field_errors.is_object(&call, at) {
             continue;
         }
-        let id = log.misfits.string(&call, at, "id");
-        log.misfits.object(&call, at, "function");
+        let id = log.field_errors.string(&call, at, "id");
+        log.field_errors.object(&call, at, "function");
         let mut function = call.take("function");
-        let name = log.misfits.string(&function, &At::Key(at, "function"), "name").unwrap_or_default();
+        let name = log.field_errors.string(&function, &At::Key(at, "function"), "name").unwrap_or_default();
         log.call(place, id.as_deref(), &name, arguments(function.take("arguments")));
     }
     let inside = At::Key(at, "tool_results");
-    let results = log.misfits.take_list(step, at, "tool_results");
+    let results = log.field_errors.take_list(step, at, "tool_results");
     let count = results.len();
     for (index, result) in results.into_iter().enumerate() {
         let (call, answer) = answer_of(log, result, time, &At::Index(&inside, index));

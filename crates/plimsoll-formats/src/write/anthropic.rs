@@ -1,28 +1,29 @@
-//! Anthropic's Messages API.
+//! Writes requests to Anthropic's Messages API.
 //!
-//! Stricter than the others: user and model take turns, results stand first in the user's turn, a turn does not
-//! end on a thought, thoughts need their signature, and tools that were called have to be declared.
+//! It is stricter than the others: user and model alternate, results come first in the user's turn, a turn does not end
+//! with reasoning, reasoning needs its signature, and called tools must be declared.
 
 use std::collections::BTreeSet;
 
+use plimsoll::window::{Attachment, legal_name, object_input};
 use plimsoll::{Block, Window, WindowRole};
 use serde_json::{Map, Value, json};
 
-use super::{File, Names, as_object, legal};
+use super::IdMap;
 
 pub(super) const ID: usize = 64;
 const NAME: usize = 64;
-/// The request has to say how long the answer may get; this is what every model allows.
+/// Required by the API; every model allows this many.
 const MAX_TOKENS: u64 = 4_096;
 
-/// The fields of a request between the model and the messages: what the host laid down, and the tools that were called.
+/// Adds the fields between the model and the messages: system messages of the host, and the called tools.
 pub(super) fn head(window: &Window, request: &mut Map<String, Value>) {
     let (mut system, mut tools) = (Vec::new(), BTreeSet::new());
-    let mut ids = Names::new(ID);
+    let mut ids = IdMap::new(ID);
     for message in &window.messages {
         for each in &message.blocks {
             match each {
-                Block::Call { tool, .. } => drop(tools.insert(legal(tool, NAME))),
+                Block::Call { tool, .. } => drop(tools.insert(legal_name(tool, NAME))),
                 _ if message.role == WindowRole::System => system.extend(block(each, &mut ids)),
                 _ => {}
             }
@@ -38,9 +39,9 @@ pub(super) fn head(window: &Window, request: &mut Map<String, Value>) {
     }
 }
 
-/// Hands out the turns of user and model.
+/// Passes on the turns of user and model.
 pub(super) fn each(window: &Window, sink: &mut dyn FnMut(Value)) {
-    let mut ids = Names::new(ID);
+    let mut ids = IdMap::new(ID);
     let mut turn: Option<(&str, Vec<Value>)> = None;
     let write = |(role, content): (&str, Vec<Value>)| json!({ "role": role, "content": content });
     for message in &window.messages {
@@ -75,7 +76,7 @@ pub(super) fn is_thought(block: &Value) -> bool {
     matches!(block["type"].as_str(), Some("thinking" | "redacted_thinking"))
 }
 
-/// An answer that is to be continued must not end in white space.
+/// Removes trailing white space of an answer that is to be continued: the API rejects it.
 fn trim(turn: &mut (&str, Vec<Value>)) {
     if let ("assistant", blocks) = turn
         && let Some(Value::String(text)) = blocks.last_mut().and_then(|block| block.get_mut("text"))
@@ -84,7 +85,7 @@ fn trim(turn: &mut (&str, Vec<Value>)) {
     }
 }
 
-pub(super) fn block(block: &Block, ids: &mut Names) -> Option<Value> {
+pub(super) fn block(block: &Block, ids: &mut IdMap) -> Option<Value> {
     Some(match block {
         Block::Text { text, .. } => json!({ "type": "text", "text": text }),
         Block::Reasoning { text, metadata, .. } => {
@@ -95,11 +96,11 @@ pub(super) fn block(block: &Block, ids: &mut Names) -> Option<Value> {
             json!({ "type": "thinking", "thinking": text, "signature": ours.get("signature")? })
         }
         Block::Call { id, tool, input, .. } => {
-            json!({ "type": "tool_use", "id": ids.id(id), "name": legal(tool, NAME), "input": as_object(input.value()) })
+            json!({ "type": "tool_use", "id": ids.id(id), "name": legal_name(tool, NAME), "input": object_input(input.value()) })
         }
         Block::Result { id, text, is_error, files, .. } => {
             let mut content = vec![json!({ "type": "text", "text": text })];
-            content.extend(File::all(files).map(|each| file(&each)));
+            content.extend(Attachment::all(files).map(|each| file(&each)));
             let mut result = json!({ "type": "tool_result", "tool_use_id": ids.id(id), "content": content });
             if *is_error {
                 result["is_error"] = true.into();
@@ -107,13 +108,12 @@ pub(super) fn block(block: &Block, ids: &mut Names) -> Option<Value> {
             result
         }
         Block::Provider { value, .. } => value.value().get("anthropic")?.clone(),
-        Block::File { mime, filename, url, .. } => file(&File::new(mime, filename, url)),
+        Block::File { mime, filename, url, .. } => file(&Attachment::new(mime, filename, url)),
     })
 }
 
-fn file(file: &File) -> Value {
-    let is_pdf = file.data().map(|(mime, _)| mime).or(file.mime) == Some("application/pdf");
-    let kind = match (file.is_image(), is_pdf) {
+fn file(file: &Attachment<'_>) -> Value {
+    let kind = match (file.is_image(), file.is_pdf()) {
         (true, _) => "image",
         (_, true) => "document",
         _ => return json!({ "type": "text", "text": file.mention() }),

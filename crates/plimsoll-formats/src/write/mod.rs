@@ -1,5 +1,5 @@
-//! The writers. They go through the engine's window, because a window is always a legal conversation: it begins
-//! with the user, every call has its result right behind it, nothing is empty.
+//! The writers. They use the engine's window, because a window is always a legal conversation: it begins with the user,
+//! every call is directly followed by its result, and nothing is empty.
 
 mod anthropic;
 mod openai;
@@ -10,11 +10,11 @@ mod session;
 use std::collections::{HashMap, HashSet};
 use std::convert::Infallible;
 use std::io::{self, Write};
-use std::sync::Arc;
 
-use plimsoll::log::Moment;
-use plimsoll::{Log, Message, Part, PartBody, Policy, Text, Window};
-use serde_json::{Value, json};
+use plimsoll::log::LogPosition;
+use plimsoll::window::legal_name;
+use plimsoll::{Log, Message, Part, PartBody, Policy, Window};
+use serde_json::Value;
 
 use crate::error::FormatError;
 use crate::format::Format;
@@ -23,21 +23,20 @@ use request::RequestCounts;
 
 pub use session::{NewSession, write_session};
 
-/// Write a whole conversation in the given format, as its provider accepts it.
+/// Writes a whole conversation in the given format, by the rules of its provider.
 ///
-/// Everything that was said is written, also what was summarised, cleared or cut since; the summaries themselves
-/// stand only in [`Format::OpencodeExport`], which has a place for them. For what a model would be given now,
-/// see [`write_window`].
+/// All messages are written, including those that were summarised, cleared or cut. Summaries are only written to
+/// [`Format::OpencodeExport`], the one format that has them. Use [`write_window`] for what the model would receive now.
 pub fn write(format: Format, info: &SessionInfo, messages: &[Message]) -> Result<Value, FormatError> {
     write_counting(format, info, messages).map(|(written, _)| written)
 }
 
-/// Like [`write()`], with what the format has no place for.
+/// Like [`write()`], and returns what the format cannot represent.
 pub fn write_counting(
     format: Format,
     info: &SessionInfo,
     messages: &[Message],
-) -> Result<(Value, Vec<Lost>), FormatError> {
+) -> Result<(Value, Vec<ConversionLoss>), FormatError> {
     match format {
         Format::OpencodeExport | Format::OpencodeMessages => {
             let log = Log::from_messages(messages.iter().cloned());
@@ -62,19 +61,20 @@ pub fn write_counting(
     }
 }
 
-/// Goes through the messages of a log, oldest first, as often as it is called.
+/// Passes on the messages of a log, oldest first, each time it is called.
 pub type EachMessage<'a, E> = &'a mut dyn FnMut(&mut dyn FnMut(Message)) -> Result<(), E>;
 
-/// Like [`write_counting`], as JSON into a writer, one message at a time. Returns how many messages were written.
+/// Like [`write_counting`], but writes JSON, one message at a time. Returns the number of messages.
 ///
-/// OpenCode's formats take several runs through the log and hold only what was reduced; of the others the window is held. The
-/// messages and parts need ids of their own, as [`Log::from_messages`] gives them. What is new in a later run is left out.
+/// OpenCode's formats iterate over the log several times and only hold reduced messages; for other formats, the window
+/// is held. Messages and parts need unique ids, as from [`Log::from_messages`]. Messages that appear during a later
+/// iteration are ignored.
 pub fn write_to<E: From<io::Error> + From<FormatError>>(
     format: Format,
     info: &SessionInfo,
     each: EachMessage<'_, E>,
     out: &mut dyn Write,
-) -> Result<(usize, Vec<Lost>), E> {
+) -> Result<(usize, Vec<ConversionLoss>), E> {
     match format {
         Format::OpencodeExport | Format::OpencodeMessages => {
             let export = opencode::Export::of(info, each)?;
@@ -105,7 +105,7 @@ pub fn write_to<E: From<io::Error> + From<FormatError>>(
     }
 }
 
-/// A list in JSON that is written item by item, until something fails.
+/// A JSON list that is written item by item, until an error.
 struct JsonList<'w> {
     out: &'w mut dyn Write,
     count: usize,
@@ -137,8 +137,8 @@ impl<'w> JsonList<'w> {
     }
 }
 
-/// The window over everything that was said, whatever was summarised, cleared or cut since; the session with its model; and
-/// the counts of what a request has no place for.
+/// Returns the window over all messages, ignoring reductions; the session with its model; and counts of what a request
+/// cannot represent.
 fn whole_window(info: &SessionInfo, messages: Vec<Message>) -> (SessionInfo, Window, RequestCounts) {
     let model = messages.iter().rev().find_map(|message| message.info.model_id.clone());
     let info = SessionInfo { model: info.model.clone().or(model), ..info.clone() };
@@ -147,7 +147,7 @@ fn whole_window(info: &SessionInfo, messages: Vec<Message>) -> (SessionInfo, Win
     (info, Window::of(&whole, &Policy::default()), counts)
 }
 
-/// Write a window as a request: [`Format::OpenaiChat`] or [`Format::AnthropicMessages`].
+/// Writes a window as a request: [`Format::OpenaiChat`] or [`Format::AnthropicMessages`].
 pub fn write_window(format: Format, info: &SessionInfo, window: &Window) -> Result<Value, FormatError> {
     if !matches!(format, Format::OpenaiChat | Format::AnthropicMessages) {
         return Err(FormatError::NotWritable(format));
@@ -158,25 +158,26 @@ pub fn write_window(format: Format, info: &SessionInfo, window: &Window) -> Resu
     Ok(Value::Object(request))
 }
 
-/// Something that is not in what was written, counted.
+/// Content that was not written, with its count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Lost {
-    /// How many of them; more than none.
+#[non_exhaustive]
+pub struct ConversionLoss {
+    /// The count, at least 1.
     pub count: usize,
-    /// What one of them is called.
+    /// Singular of the content's name.
     pub one: &'static str,
-    /// What several of them are called.
+    /// Plural of the content's name.
     pub more: &'static str,
 }
 
-impl Lost {
-    /// So many of something; nothing for none.
-    pub fn new(count: usize, one: &'static str, more: &'static str) -> Option<Lost> {
-        (count > 0).then_some(Lost { count, one, more })
+impl ConversionLoss {
+    /// Returns a loss, or `None` if the count is zero.
+    pub fn new(count: usize, one: &'static str, more: &'static str) -> Option<ConversionLoss> {
+        (count > 0).then_some(ConversionLoss { count, one, more })
     }
 }
 
-/// The message without the marks of reductions, and with its compaction set aside.
+/// Removes the marks of reductions from a message, and lifts its compaction.
 fn unmarked(mut message: Message) -> Message {
     let is_plain = |part: &Part| part.marks.is_empty() && part.cleared().is_none();
     if message.marker().is_none() && message.parts.iter().all(is_plain) {
@@ -185,33 +186,33 @@ fn unmarked(mut message: Message) -> Message {
     for part in &mut message.parts {
         *part = part.clone().without_marks();
         if let PartBody::Compaction(marker) = &mut part.body {
-            marker.set_aside = Some(Moment::default());
+            marker.set_aside = Some(LogPosition::default());
         }
     }
     message
 }
 
-/// Names as providers take them: letters, digits, `_` and `-`, no longer than `limit`; different ids stay
+/// Maps ids to ones that providers accept: letters, digits, `_` and `-`, at most `limit` of them. Different ids stay
 /// different.
-struct Names {
+struct IdMap {
     limit: usize,
     given: HashMap<String, String>,
     taken: HashSet<String>,
-    /// How often a name was wanted again, so that no number is tried twice.
+    /// Number of times a name was wanted again, so that no number is tried twice.
     again: HashMap<String, u64>,
 }
 
-impl Names {
-    fn new(limit: usize) -> Names {
-        Names { limit, given: HashMap::new(), taken: HashSet::new(), again: HashMap::new() }
+impl IdMap {
+    fn new(limit: usize) -> IdMap {
+        IdMap { limit, given: HashMap::new(), taken: HashSet::new(), again: HashMap::new() }
     }
 
-    /// The id to write for `id`, always the same one.
+    /// Returns the new id for `id`; always the same one.
     fn id(&mut self, id: &str) -> String {
         if let Some(given) = self.given.get(id) {
             return given.clone();
         }
-        let plain = legal(id, self.limit);
+        let plain = legal_name(id, self.limit);
         let mut free = plain.clone();
         while !self.taken.insert(free.clone()) {
             let number = self.again.entry(plain.clone()).or_insert(1);
@@ -221,65 +222,5 @@ impl Names {
         }
         self.given.insert(id.to_owned(), free.clone());
         free
-    }
-}
-
-fn legal(name: &str, limit: usize) -> String {
-    let plain: String = name
-        .chars()
-        .map(|c| if c.is_ascii_alphanumeric() || c == '_' || c == '-' { c } else { '_' })
-        .take(limit)
-        .collect();
-    if plain.is_empty() { "unknown".into() } else { plain }
-}
-
-/// A tool's input as the object that providers insist on.
-fn as_object(input: &Value) -> Value {
-    match input {
-        Value::Object(_) => input.clone(),
-        Value::Null => json!({}),
-        other => json!({ "input": other }),
-    }
-}
-
-/// A file as the window has it.
-struct File<'a> {
-    mime: Option<&'a str>,
-    name: Option<&'a str>,
-    url: Option<&'a str>,
-}
-
-impl<'a> File<'a> {
-    fn new(mime: &'a Option<String>, name: &'a Option<String>, url: &'a Option<Text>) -> File<'a> {
-        File { mime: mime.as_deref(), name: name.as_deref(), url: url.as_ref().map(Text::as_str) }
-    }
-
-    fn all(files: &'a Arc<Vec<Value>>) -> impl Iterator<Item = File<'a>> {
-        let text = |file: &'a Value, key: &str| file.get(key).and_then(Value::as_str);
-        files.iter().map(move |file| File {
-            mime: text(file, "mime"),
-            name: text(file, "filename"),
-            url: text(file, "url"),
-        })
-    }
-
-    /// Media type and base64 of a `data:` address.
-    fn data(&self) -> Option<(&'a str, &'a str)> {
-        self.url?.strip_prefix("data:")?.split_once(";base64,")
-    }
-
-    fn is_image(&self) -> bool {
-        let mime = self.data().map(|(mime, _)| mime).or(self.mime);
-        mime.is_some_and(|mime| mime.starts_with("image/"))
-    }
-
-    fn is_web(&self) -> bool {
-        self.url.is_some_and(|url| url.starts_with("https://") || url.starts_with("http://"))
-    }
-
-    /// What is written for a file the provider has no place for.
-    fn mention(&self) -> String {
-        let name = self.name.or(self.url.filter(|url| !url.starts_with("data:"))).unwrap_or("unnamed");
-        format!("[Attached file: {name} ({})]", self.mime.unwrap_or("unknown type"))
     }
 }

@@ -1,17 +1,18 @@
-//! OpenAI's chat completions.
+//! Writes requests to OpenAI's Chat Completions.
 
+use plimsoll::window::{Attachment, legal_name, object_input};
 use plimsoll::{Block, Window, WindowMessage, WindowRole};
 use serde_json::{Value, json};
 
-use super::{File, Names, as_object, legal};
+use super::IdMap;
 
-/// The longest id and name of a call that are accepted.
+/// Maximum length of a call's id and name.
 const ID: usize = 40;
 const NAME: usize = 64;
 
-/// Hands out the messages of a request.
+/// Passes on the messages of a request.
 pub(super) fn each(window: &Window, sink: &mut dyn FnMut(Value)) {
-    let mut ids = Names::new(ID);
+    let mut ids = IdMap::new(ID);
     for message in &window.messages {
         match message.role {
             WindowRole::System => sink(json!({ "role": "system", "content": joined(message) })),
@@ -30,20 +31,20 @@ fn joined(message: &WindowMessage) -> String {
     texts.collect::<Vec<_>>().join("\n\n")
 }
 
-/// A string where there is but one text, as most software expects it.
+/// Returns a string if there is only one text, as most software expects it.
 fn user(message: &WindowMessage) -> Value {
     if let [Block::Text { text, .. }] = message.blocks.as_slice() {
         return text.as_str().into();
     }
     let parts = message.blocks.iter().filter_map(|block| match block {
         Block::Text { text, .. } => Some(json!({ "type": "text", "text": text })),
-        Block::File { mime, filename, url, .. } => Some(file(&File::new(mime, filename, url))),
+        Block::File { mime, filename, url, .. } => Some(file(&Attachment::new(mime, filename, url))),
         _ => None,
     });
     parts.collect()
 }
 
-fn file(file: &File) -> Value {
+fn file(file: &Attachment<'_>) -> Value {
     match file.url {
         Some(url) if file.is_image() && (file.data().is_some() || file.is_web()) => {
             json!({ "type": "image_url", "image_url": { "url": url } })
@@ -52,14 +53,14 @@ fn file(file: &File) -> Value {
     }
 }
 
-/// Thoughts have no place in this format. A message of nothing else is left out.
-fn assistant(message: &WindowMessage, ids: &mut Names) -> Option<Value> {
+/// The format has no reasoning. A message that consists only of it is left out.
+fn assistant(message: &WindowMessage, ids: &mut IdMap) -> Option<Value> {
     let text = joined(message);
     let mut calls = Vec::new();
     for block in &message.blocks {
         if let Block::Call { id, tool, input, .. } = block {
-            let arguments = as_object(input.value()).to_string();
-            let function = json!({ "name": legal(tool, NAME), "arguments": arguments });
+            let arguments = object_input(input.value()).to_string();
+            let function = json!({ "name": legal_name(tool, NAME), "arguments": arguments });
             calls.push(json!({ "id": ids.id(id), "type": "function", "function": function }));
         }
     }
@@ -74,13 +75,13 @@ fn assistant(message: &WindowMessage, ids: &mut Names) -> Option<Value> {
     Some(written)
 }
 
-/// Results are texts here; images that came with them follow in a user's message.
-fn results(message: &WindowMessage, ids: &mut Names, sink: &mut dyn FnMut(Value)) {
+/// Results are texts in this format. Images that came with them follow in a user message.
+fn results(message: &WindowMessage, ids: &mut IdMap, sink: &mut dyn FnMut(Value)) {
     let mut images = Vec::new();
     for block in &message.blocks {
         if let Block::Result { id, text, files, .. } = block {
             sink(json!({ "role": "tool", "tool_call_id": ids.id(id), "content": text }));
-            images.extend(File::all(files).map(|each| file(&each)));
+            images.extend(Attachment::all(files).map(|each| file(&each)));
         }
     }
     if !images.is_empty() {

@@ -1,14 +1,14 @@
-//! Requests to providers, message by message, and what has no place in one.
+//! Writes requests to providers message by message, and counts what they cannot represent.
 
 use plimsoll::{Message, PartBody, Window};
 use serde_json::{Map, Value};
 
-use super::{Lost, anthropic, openai};
+use super::{ConversionLoss, anthropic, openai};
 use crate::format::Format;
 use crate::recorded::Recorded;
 use crate::transcript::SessionInfo;
 
-/// The fields before the messages.
+/// Returns the fields before the messages.
 pub(super) fn head(format: Format, info: &SessionInfo, window: &Window) -> Map<String, Value> {
     let mut head = Map::new();
     if let Some(model) = &info.model {
@@ -20,7 +20,7 @@ pub(super) fn head(format: Format, info: &SessionInfo, window: &Window) -> Map<S
     head
 }
 
-/// Hands out the messages of a request.
+/// Passes on the messages of a request.
 pub(super) fn each(format: Format, window: &Window, sink: &mut dyn FnMut(Value)) {
     match format {
         Format::AnthropicMessages => anthropic::each(window, sink),
@@ -28,13 +28,13 @@ pub(super) fn each(format: Format, window: &Window, sink: &mut dyn FnMut(Value))
     }
 }
 
-/// What a request has no place for, counted in the messages of a session.
+/// Content of a session's messages that a request cannot represent.
 pub(super) struct RequestCounts {
     thoughts: usize,
     summaries: usize,
     usage: usize,
     failed: usize,
-    /// Thoughts that found a place: Anthropic's have one if they are signed.
+    /// Reasoning that was written: Anthropic's format allows it if it is signed.
     written: usize,
 }
 
@@ -51,31 +51,31 @@ impl RequestCounts {
         }
     }
 
-    /// A message of the request.
+    /// Counts a message of the request.
     pub(super) fn see_written(&mut self, message: &Value) {
         let blocks = message["content"].as_array().into_iter().flatten();
         self.written += blocks.filter(|block| anthropic::is_thought(block)).count();
     }
 
-    pub(super) fn lost(&self) -> Vec<Lost> {
+    pub(super) fn lost(&self) -> Vec<ConversionLoss> {
         let lost = [
-            Lost::new(self.thoughts.saturating_sub(self.written), "thought", "thoughts"),
-            Lost::new(self.summaries, "summary", "summaries"),
-            Lost::new(self.usage, "record of usage", "records of usage"),
-            Lost::new(self.failed, "failed answer", "failed answers"),
+            ConversionLoss::new(self.thoughts.saturating_sub(self.written), "thought", "thoughts"),
+            ConversionLoss::new(self.summaries, "summary", "summaries"),
+            ConversionLoss::new(self.usage, "record of usage", "records of usage"),
+            ConversionLoss::new(self.failed, "failed answer", "failed answers"),
         ];
         lost.into_iter().flatten().collect()
     }
 }
 
-/// Whether something was counted for it.
+/// Whether a message has any usage.
 fn has_usage(message: &Message) -> bool {
     let mut recorded = Recorded::default();
     recorded.add_message(message);
     !recorded.is_empty()
 }
 
-/// Whether it is an answer that failed after it had said something. No request repeats it.
+/// Whether an answer failed after it had some content. Requests do not repeat it.
 fn has_failed(message: &Message) -> bool {
     let name = message.info.error.as_ref().map(|error| error["name"].as_str().unwrap_or_default());
     name.is_some_and(|name| name != "MessageAbortedError") && !message.parts.is_empty()

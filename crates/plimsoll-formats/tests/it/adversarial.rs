@@ -1,4 +1,4 @@
-//! Input made to hurt: each reader ends in a clear error or a count, in reasonable time and memory.
+//! Hostile input: each reader returns a clear error or a count, in reasonable time and memory.
 
 use std::io::Cursor;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::samples;
 use crate::support::check;
 
-/// A small session of each format, in each of its layouts.
+/// Returns a small session of each format, in each of its layouts.
 fn samples() -> Vec<(Format, String)> {
     let formats = [
         Format::OpencodeExport,
@@ -67,16 +67,16 @@ fn sample(format: Format) -> String {
     }
 }
 
-/// Read, look whether the engine can work with what comes of it, and visit: both must agree.
+/// Reads the input, checks that the engine can use the result, and that visiting it gives the same.
 fn agree(format: Format, input: &[u8]) -> Option<Transcript> {
     let mut visited = Vec::new();
     let visit = visit_as(format, Cursor::new(input), &mut |_, message| visited.push(message));
     let read = read_as(format, input);
     let is_list = |text: &&str| text.trim_start_matches('\u{feff}').trim_start().starts_with('[');
-    // A message a line is read here, and not by the log.
+    // A message per line is supported by the reader, not by the log.
     if let (Format::OpencodeMessages, Some(text)) = (format, std::str::from_utf8(input).ok().filter(is_list))
     {
-        // The log reads the same by itself, but for what the reader mends in texts.
+        // The log reads the same by itself, except for texts that the reader repairs.
         match (&read, plimsoll::Message::read_noted(text)) {
             (Ok(read), Ok((messages, notes))) => {
                 assert_eq!((&read.messages, &read.notes), (&messages, &notes));
@@ -105,7 +105,7 @@ fn agree(format: Format, input: &[u8]) -> Option<Transcript> {
 }
 
 #[test]
-fn a_file_cut_off_anywhere_is_read_as_far_as_it_goes() {
+fn a_truncated_file_is_read_up_to_its_end() {
     for (format, whole) in samples() {
         for end in 0..=whole.len() {
             let read = agree(format, &whole.as_bytes()[..end]);
@@ -122,7 +122,7 @@ fn a_file_cut_off_anywhere_is_read_as_far_as_it_goes() {
 }
 
 #[test]
-fn a_byte_changed_anywhere_is_no_trouble() {
+fn any_changed_byte_is_handled() {
     for (format, whole) in samples() {
         let whole = whole.into_bytes();
         for at in (0..whole.len()).step_by(3) {
@@ -135,7 +135,7 @@ fn a_byte_changed_anywhere_is_no_trouble() {
     }
 }
 
-/// All places in a value, as JSON pointers, outermost first.
+/// Returns all locations in a value as JSON pointers, outermost first.
 fn places(value: &Value) -> Vec<String> {
     fn walk(value: &Value, path: &str, found: &mut Vec<String>) {
         match value {
@@ -157,7 +157,7 @@ fn places(value: &Value) -> Vec<String> {
     found
 }
 
-/// The texts a model was shown, and what is known about the session.
+/// Returns the texts that the model saw, and the metadata of the session.
 fn content(read: &Transcript) -> String {
     let bare = |message: &plimsoll::Message| {
         let mut message = message.clone();
@@ -169,8 +169,8 @@ fn content(read: &Transcript) -> String {
     format!("{messages:?} {:?} {sides:?}", read.info)
 }
 
-/// Whether a value is there as the input of a call or as text, which the content from before does not have as often;
-/// of a list, whether its items are.
+/// Whether a value now occurs as the input of a call or as text, and did not occur as often before. For a list, whether
+/// its items do.
 fn is_kept(now: &str, before: &str, value: &Value) -> bool {
     let more = |text: &str| text.is_empty() || now.matches(text).count() > before.matches(text).count();
     match value {
@@ -180,14 +180,14 @@ fn is_kept(now: &str, before: &str, value: &Value) -> bool {
     }
 }
 
-/// Everything that was said about what is not as it should be.
+/// Returns all reports about invalid content.
 fn said_about(read: &Transcript) -> String {
     let sides: Vec<String> = read.side_chains.iter().map(said_about).collect();
     format!("{:?} {:?} {:?} {:?} {sides:?}", read.notes.first(), read.skipped, read.unused, read.broken)
 }
 
 #[test]
-fn a_value_of_another_type_anywhere_is_no_trouble_and_never_passed_over() {
+fn any_value_of_another_type_is_handled_and_reported() {
     let others = [
         json!(null),
         json!(true),
@@ -241,7 +241,7 @@ fn a_value_of_another_type_anywhere_is_no_trouble_and_never_passed_over() {
                     if !matches!(format, Format::OpencodeExport | Format::OpencodeMessages) {
                         check(&read);
                     }
-                    // What a tool is given and what it gives back can be anything.
+                    // A tool's input and output can be anything.
                     let is_free = [
                         "/system",
                         "/input",
@@ -263,7 +263,7 @@ fn a_value_of_another_type_anywhere_is_no_trouble_and_never_passed_over() {
                     if is_free && is_kept(&now.replace("\\\"", "\""), &before.replace("\\\"", "\""), other) {
                         continue;
                     }
-                    // Some write times as numbers of seconds; of a structured result only small objects are kept.
+                    // Some tools write times as numbers of seconds; of a structured result only small objects are kept.
                     let times = [
                         "timestamp",
                         "startTime",
@@ -284,9 +284,9 @@ fn a_value_of_another_type_anywhere_is_no_trouble_and_never_passed_over() {
                     if is_seconds || place.starts_with("/toolUseResult") {
                         continue;
                     }
-                    // These fields have two types: OpenHands names events by a number or a text, what is typed into Kimi
-                    // is a text or a list, where it comes from a text or an object; and what is null in the sample
-                    // has the type it is given here.
+                    // These fields have two types: OpenHands' ids are numbers or texts, Kimi's prompts are texts or
+                    // lists, and origins are texts or objects. A null in the sample may also have the type it gets
+                    // here.
                     let field = place.rsplit('/').next().unwrap_or_default();
                     let is_either = match (format, field) {
                         (Format::Openhands, "id") => other.is_string() || other.as_u64().is_some(),
@@ -311,9 +311,9 @@ fn a_value_of_another_type_anywhere_is_no_trouble_and_never_passed_over() {
     assert!(passed_over.is_empty(), "nothing is said about these:\n{}", passed_over.join("\n"));
 }
 
-/// What the fuzzer starts from, tried as its targets try it: with any format, and the format that the first byte names.
+/// Runs the fuzzer's seeds like its targets: with any format, and with the format that the first byte selects.
 #[test]
-fn the_seeds_of_the_fuzzer_are_no_trouble() {
+fn the_seeds_of_the_fuzzer_are_handled() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds");
     let all: Vec<Format> =
         Format::ALL.into_iter().filter(|format| *format != Format::OpencodeDatabase).collect();
@@ -341,7 +341,7 @@ fn the_seeds_of_the_fuzzer_are_no_trouble() {
 }
 
 #[test]
-fn nesting_of_a_hundred_thousand_levels_is_refused() {
+fn nesting_of_a_hundred_thousand_levels_is_rejected() {
     let deep = "[".repeat(100_000) + &"]".repeat(100_000);
     let objects = "{\"a\":".repeat(100_000) + "1" + &"}".repeat(100_000);
     for (format, whole) in samples().into_iter().filter(|(format, _)| *format != Format::Aider) {
@@ -367,7 +367,7 @@ fn a_line_of_a_hundred_megabytes_is_read() {
     visit_as(Format::Codex, Cursor::new(line), &mut |_, message| longest = longest.max(message.text().len()))
         .unwrap();
     assert_eq!(longest, text.len());
-    // Generous, for slow machines without optimisation: it is a matter of a second.
+    // Generous, for slow machines without optimisation: it takes about a second.
     assert!(start.elapsed() < Duration::from_secs(60));
 }
 
@@ -378,15 +378,15 @@ fn a_line_of_a_hundred_megabytes_is_read() {
 #[case::with_a_mark(|text: &str| ["\u{feff}", text].concat().into_bytes())]
 #[case::with_carriage_returns(|text: &str| text.replace('\n', "\r\n").into_bytes())]
 #[case::with_zeros(|text: &str| text.replace("hi", "h\0i").into_bytes())]
-fn other_encodings_are_read_or_said_to_be_wrong(#[case] encode: fn(&str) -> Vec<u8>) {
+fn other_encodings_are_read_or_reported(#[case] encode: fn(&str) -> Vec<u8>) {
     for (format, whole) in samples() {
         let bytes = encode(&whole);
         let plain = read(whole.as_bytes()).unwrap();
         agree(format, &bytes);
         match read(&bytes[..]) {
-            // What is left out is counted.
+            // Omitted content is counted.
             Ok(read) => {
-                // In a plain text such a byte is a character like any other.
+                // In plain text such a byte is an ordinary character.
                 let is_text = format == Format::Aider;
                 assert!(
                     read.messages == plain.messages || read.skipped.contains_key(BROKEN) || is_text,
@@ -437,7 +437,7 @@ fn trees_of_all_kinds_are_walked() {
 }
 
 #[test]
-fn very_many_small_chains_and_open_calls_are_no_trouble() {
+fn very_many_small_chains_and_open_calls_are_handled() {
     let mut side = String::new();
     let mut calls = String::new();
     for number in 0..20_000 {
@@ -454,7 +454,7 @@ fn very_many_small_chains_and_open_calls_are_no_trouble() {
 }
 
 #[test]
-fn an_answer_that_comes_very_late_is_kept_on_its_own() {
+fn a_very_late_result_is_kept_as_a_separate_part() {
     let mut input = String::from(
         "{\"type\":\"response_item\",\"payload\":{\"type\":\"function_call\",\"name\":\"f\",\"arguments\":\"{}\",\"call_id\":\"c\"}}\n",
     );
@@ -470,7 +470,7 @@ fn an_answer_that_comes_very_late_is_kept_on_its_own() {
     assert_eq!(crate::support::shape(&read.messages[21..]), ["user result(c):late"]);
 }
 
-/// A record of a generated tree: what it is, which earlier or later one it hangs on, and what it belongs to.
+/// A record of a generated tree: its kind, its parent (an earlier or later record), and its session.
 #[derive(Clone, Debug)]
 struct Leaf {
     kind: usize,
@@ -485,7 +485,7 @@ fn leaves() -> impl Strategy<Value = Vec<Leaf>> {
     prop::collection::vec(leaf, 1..30)
 }
 
-/// The records in Claude Code's form; each says its own number, as a text or as a result.
+/// Writes the records in Claude Code's format; each contains its number, as a text or as a result.
 fn claude_code(leaves: &[Leaf]) -> String {
     let record = |(number, leaf): (usize, &Leaf)| {
         let words = format!("<{number}>");

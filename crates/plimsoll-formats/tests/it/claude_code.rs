@@ -4,7 +4,7 @@ use plimsoll_formats::{Format, read};
 
 use crate::support::{read_ok, shape};
 
-/// Two calls in parallel: the first result hangs on a branch of its own, as Claude Code writes it.
+/// Two parallel calls: the first result is on a separate branch, as Claude Code writes it.
 const SESSION: &str = r#"{"type":"file-history-snapshot","messageId":"m","snapshot":{}}
 {"type":"user","uuid":"u1","parentUuid":null,"isSidechain":false,"sessionId":"s1","cwd":"/w","version":"2.1","timestamp":"2026-01-01T00:00:00.000Z","message":{"role":"user","content":"Look around"}}
 {"type":"assistant","uuid":"a1","parentUuid":"u1","timestamp":"2026-01-01T00:00:01.000Z","message":{"id":"r1","model":"claude-x","role":"assistant","content":[{"type":"thinking","thinking":"hm","signature":"SIG"}],"stop_reason":null,"usage":{"input_tokens":1,"output_tokens":1}}}
@@ -104,7 +104,7 @@ fn a_boundary_and_its_summary_are_a_pivot() {
 }
 
 #[test]
-fn what_the_host_says_in_anothers_name_is_the_hosts() {
+fn text_of_the_host_under_another_role_is_the_hosts() {
     let read = read_ok(
         r#"{"type":"user","uuid":"1","parentUuid":null,"message":{"content":"start"}}
 {"type":"assistant","uuid":"2","parentUuid":"1","message":{"id":"r","model":"claude-x","content":[{"type":"text","text":"ok"}],"stop_reason":"end_turn"}}
@@ -122,7 +122,8 @@ fn what_the_host_says_in_anothers_name_is_the_hosts() {
             "user host:<task-notification>done</task-notification>",
             "assistant [stop] host:No response requested.",
             "user text:next",
-            // An export of a session whose model is not known names its answers so, and says how each of them ended.
+            // An export of a session with an unknown model uses this name for answers and includes their finish
+            // reasons.
             "assistant [stop] text:a copy",
         ]
     );
@@ -154,14 +155,14 @@ fn a_cycle_ends_the_walk_and_is_counted() {
 {"type":"user","uuid":"y","parentUuid":"x","isSidechain":true,"message":{"content":"d"}}
 "#,
     );
-    assert_eq!(shape(&read.messages).len(), 2, "which of the two is the elder, nobody can say");
+    assert_eq!(shape(&read.messages).len(), 2, "either of the two may be the older");
     assert_eq!(read.skipped["cycle in the parent tree"], 1);
     let in_chains: usize = read.side_chains.iter().map(|chain| chain.messages.len()).sum();
     assert_eq!(in_chains, 2);
 }
 
 #[test]
-fn a_parent_that_is_not_there_does_not_lose_what_was_said_before() {
+fn a_missing_parent_does_not_lose_earlier_records() {
     let read = read_ok(
         r#"{"type":"user","uuid":"1","parentUuid":null,"message":{"content":"a"}}
 {"type":"user","uuid":"3","parentUuid":"2","message":{"content":"c"}}
@@ -184,7 +185,7 @@ fn unknown_kinds_are_counted_and_unknown_results_kept() {
 }
 
 #[test]
-fn a_field_of_the_wrong_type_costs_nothing_else() {
+fn a_field_of_the_wrong_type_does_not_affect_others() {
     let input = r#"{"type":"user","uuid":"1","parentUuid":null,"message":{"content":"a"}}
 {"type":"user","uuid":"2","parentUuid":"1","message":{"content":42}}
 {"type":"user","uuid":7,"parentUuid":"2","timestamp":"noon","message":{"content":"c"}}
@@ -197,9 +198,9 @@ fn a_field_of_the_wrong_type_costs_nothing_else() {
         ["user text:a", "user text:42", "user text:c", "assistant [stop] text:d text:8", "user text:e"]
     );
     assert!(read.broken.is_none() && read.skipped.is_empty());
-    let told: Vec<String> = read.notes.first().iter().map(ToString::to_string).collect();
+    let rendered: Vec<String> = read.notes.first().iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        rendered,
         [
             "line 3: uuid: expected a name, found 7; taken for the next in the file",
             "line 4: parentUuid: expected a name, found an array of 0; taken for the next in the file",
@@ -229,7 +230,7 @@ fn system_records_of_an_unknown_kind_are_counted_as_not_understood() {
     assert_eq!((read.unused["system/turn_duration"], read.skipped["system/telepathy"]), (1, 1));
 }
 
-/// What becomes of an attachment behind a user's message, and where it is counted.
+/// Returns what an attachment after a user message becomes, and its counts as skipped and unused.
 fn attached(attachment: &str) -> (Option<String>, u64, u64) {
     let read = read_ok(&format!(
         r#"{{"type":"user","uuid":"1","parentUuid":null,"message":{{"content":"start"}}}}
@@ -245,7 +246,7 @@ fn attached(attachment: &str) -> (Option<String>, u64, u64) {
 }
 
 #[test]
-fn attachments_are_what_the_host_showed_the_model() {
+fn attachments_that_the_model_saw_are_read() {
     let shown = |attachment: &str, line: &str| {
         assert_eq!(attached(attachment), (Some(line.to_owned()), 0, 0), "{attachment}");
     };
@@ -286,7 +287,7 @@ fn attachments_are_what_the_host_showed_the_model() {
 }
 
 #[test]
-fn a_message_that_the_user_queued_while_the_agent_worked_is_the_users() {
+fn a_message_that_was_queued_while_the_agent_worked_is_the_users() {
     for attachment in [
         r#"{"type":"queued_command","prompt":"use port 8080","commandMode":"prompt","origin":{"kind":"human"}}"#,
         r#"{"type":"queued_command","prompt":"use port 8080","origin":{"kind":"human"}}"#,
@@ -299,9 +300,9 @@ fn a_message_that_the_user_queued_while_the_agent_worked_is_the_users() {
     assert_eq!(attached(other).0.as_deref(), Some("user host:ping"));
 }
 
-/// Versions that do not mark the expansion as theirs made a command look like two messages of the user.
+/// In versions that do not mark the expansion, a command looked like two messages of the user.
 #[test]
-fn the_text_that_a_slash_command_expands_to_is_the_hosts() {
+fn the_expansion_of_a_slash_command_is_the_hosts() {
     let read = read_ok(
         r##"{"type":"user","uuid":"1","parentUuid":null,"message":{"content":"<command-message>review</command-message>\n<command-name>/review</command-name>\n<command-args>only src</command-args>"}}
 {"type":"user","uuid":"2","parentUuid":"1","message":{"content":[{"type":"text","text":"# Review\n\nRead every file and never skip one."}]}}
@@ -317,7 +318,7 @@ fn the_text_that_a_slash_command_expands_to_is_the_hosts() {
 }
 
 #[test]
-fn attachments_that_showed_the_model_nothing_are_counted() {
+fn attachments_that_the_model_did_not_see_are_counted() {
     for attachment in [
         r#"{"type":"todo_reminder","content":[],"itemCount":0}"#,
         r#"{"type":"command_permissions","allowedTools":["Bash"]}"#,
@@ -330,7 +331,7 @@ fn attachments_that_showed_the_model_nothing_are_counted() {
     assert_eq!(
         attached(r#"{"type":"telepathy","content":"hm"}"#),
         (None, 0, 1),
-        "nobody knows who was shown it"
+        "it is unknown whether the model saw it"
     );
 }
 

@@ -101,7 +101,7 @@ fn the_older_form_has_bare_items() {
 }
 
 #[test]
-fn a_message_the_user_wrote_is_not_taken_for_the_summary() {
+fn a_user_message_is_not_the_summary() {
     let compacted = |history: &str| {
         let read = read_ok(&format!(
             r#"{{"type":"session_meta","payload":{{"id":"s"}}}}
@@ -136,11 +136,10 @@ fn unknown_events_are_counted_as_not_understood() {
     );
     assert_eq!(read.unused["event_msg/task_started"], 1);
     assert_eq!(read.skipped["event_msg/telepathy"], 2);
-    assert_eq!(read.skipped["event_msg/thread_rolled_back"], 1, "nobody knows how many turns");
+    assert_eq!(read.skipped["event_msg/thread_rolled_back"], 1, "the number of turns is unknown");
 }
 
-/// A session in which `said` is what happens: a number takes that many turns back, all else is said by the user
-/// and answered.
+/// Creates a session: a number rolls back that many turns, anything else is a user message with an answer.
 fn rolled_back(said: &[&str]) -> (Vec<String>, u64) {
     let mut lines = vec![
         r#"{"type":"session_meta","payload":{"id":"s"}}"#.to_owned(),

@@ -1,4 +1,4 @@
-//! Real transcripts, where there are some: `PLIMSOLL_CORPUS=… cargo test -p plimsoll-formats -- --ignored --nocapture`.
+//! Real transcripts, if available: `PLIMSOLL_CORPUS=… cargo test -p plimsoll-formats -- --ignored --nocapture`.
 #![allow(clippy::print_stdout)]
 
 use std::fs::File;
@@ -11,7 +11,7 @@ use plimsoll_formats::{Format, read, write};
 
 use crate::support::check;
 
-/// Recordings of HTTP that happen to stand among the transcripts.
+/// Files of the corpus that are HTTP recordings, not transcripts.
 const OTHERS: [&str; 1] = ["cline-1.json"];
 
 fn files(folder: &Path, found: &mut Vec<PathBuf>) {
@@ -75,7 +75,7 @@ fn everything_reads_and_can_be_written() {
         for format in [Format::OpencodeExport, Format::OpenaiChat, Format::AnthropicMessages] {
             let written = write(format, &transcript.info, &log).unwrap();
             let again = read(written.to_string().as_bytes()).unwrap();
-            // A chat of texts alone is the same in the formats of both providers.
+            // A chat that only has texts is the same in both providers' formats.
             let is_plain =
                 log.iter().all(|message| message.parts.iter().all(|part| part.as_tool().is_none()));
             assert!(again.format == format || is_plain, "{} as {format}", path.display());
@@ -83,7 +83,7 @@ fn everything_reads_and_can_be_written() {
             let calls = |messages: &[plimsoll::Message]| {
                 messages.iter().flat_map(|m| &m.parts).filter(|part| part.as_tool().is_some()).count()
             };
-            // A request leaves out an answer that failed before it did anything.
+            // Requests omit an answer that failed without any content.
             let is_sent = |message: &&plimsoll::Message| {
                 let aborted = |error: &serde_json::Value| error["name"] == "MessageAbortedError";
                 format == Format::OpencodeExport || message.info.error.as_ref().is_none_or(aborted)

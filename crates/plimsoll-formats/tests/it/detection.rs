@@ -38,7 +38,7 @@ fn by_content(#[case] beginning: &str, #[case] format: Option<Format>) {
 }
 
 #[test]
-fn deep_nesting_is_no_trouble() {
+fn deep_nesting_is_handled() {
     assert_eq!(detect("[".repeat(1 << 20).as_bytes()), None);
     assert_eq!(detect(&vec![b'{'; 1 << 16]), None);
 }
@@ -50,5 +50,5 @@ fn names_go_both_ways() {
     }
     assert_eq!("Claude_Code".parse(), Ok(Format::ClaudeCode));
     let error = "word".parse::<Format>().unwrap_err().to_string();
-    assert!(error.starts_with("there is no format `word`; known are: opencode-export, "), "{error}");
+    assert!(error.starts_with("unknown format `word`; known formats: opencode-export, "), "{error}");
 }

@@ -5,7 +5,7 @@ use plimsoll_formats::Format;
 use crate::support::{read_ok, shape};
 
 #[test]
-fn an_opencode_export_is_the_log_itself() {
+fn an_opencode_export_is_read_unchanged() {
     let read = read_ok(
         r#"{"info":{"id":"ses_1","title":"T","directory":"/w","version":"1.2","time":{"created":1000000000000,"updated":1000000009000}},
         "messages":[{"info":{"id":"m1","sessionID":"ses_1","role":"user","time":{"created":1000000000001}},"parts":[{"id":"p1","type":"text","text":"hi"}]},
@@ -40,7 +40,7 @@ fn openai_messages_in_both_contents() {
         {"role":"tool","tool_call_id":"c1","content":"one"},
         {"role":"assistant","function_call":{"name":"old","arguments":"{}"},"content":null},
         {"role":"function","name":"old","content":"three"},
-        {"role":"tool","tool_call_id":"nobody","content":"stray"},
+        {"role":"tool","tool_call_id":"unknown","content":"stray"},
         {"role":"narrator","content":"meanwhile"}]}"#,
     );
     assert_eq!(read.format, Format::OpenaiChat);
@@ -51,7 +51,7 @@ fn openai_messages_in_both_contents() {
             "user text:see file:https://x/y.png",
             "assistant [tool-calls] thought:hm text:calling f{\"a\":1}=one g\"not json\"=two",
             "assistant [tool-calls] old{}=three",
-            "user result(nobody):stray",
+            "user result(unknown):stray",
         ]
     );
     assert_eq!(read.skipped["message of role narrator"], 1);
@@ -115,7 +115,7 @@ fn a_trajectory_without_history_is_read_from_its_steps() {
 }
 
 #[test]
-fn blank_arguments_are_no_input() {
+fn blank_arguments_are_an_empty_input() {
     let read = read_ok(
         r#"[{"role":"user","content":"go"},
         {"role":"assistant","content":null,"tool_calls":[{"id":"a","function":{"name":"f","arguments":""}},{"id":"b","function":{"name":"g","arguments":" \n"}}]}]"#,
@@ -124,7 +124,7 @@ fn blank_arguments_are_no_input() {
 }
 
 #[test]
-fn results_of_one_id_answer_its_calls_in_their_order() {
+fn results_with_one_id_belong_to_its_calls_in_order() {
     let read = read_ok(
         r#"[{"role":"user","content":"go"},
         {"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}},{"id":"c","function":{"name":"g","arguments":"{}"}}]},
@@ -139,7 +139,7 @@ fn results_of_one_id_answer_its_calls_in_their_order() {
 }
 
 #[test]
-fn a_call_left_behind_takes_no_answer_from_one_of_a_later_turn() {
+fn an_abandoned_call_does_not_take_a_later_turns_result() {
     let read = read_ok(
         r#"[{"role":"user","content":"go"},
         {"role":"assistant","content":null,"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]},
@@ -158,10 +158,10 @@ fn a_call_left_behind_takes_no_answer_from_one_of_a_later_turn() {
     );
 }
 
-/// A window shows no text file as a file, so what such a document says has to be text: else it was in no window, no
-/// count and no conversion.
+/// A window shows no text file as a file, so the content of such a document must become text. Otherwise it would be
+/// missing from windows, counts and conversions.
 #[test]
-fn what_a_text_document_says_is_text() {
+fn the_content_of_a_text_document_becomes_text() {
     let read = read_ok(
         r#"{"model":"claude-x","messages":[
         {"role":"user","content":[

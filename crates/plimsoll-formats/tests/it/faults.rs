@@ -1,4 +1,4 @@
-//! Input that is not what it should be: a clear error or a count, never a panic.
+//! Invalid input: a clear error or a count, never a panic.
 
 use plimsoll_formats::{BROKEN, Format, FormatError, read, read_as};
 use rstest::rstest;
@@ -9,7 +9,7 @@ const HEAD: &str = "{\"type\":\"session\",\"id\":\"s\",\"cwd\":\"/\"}\n";
 const HELLO: &str = "{\"type\":\"message\",\"message\":{\"role\":\"user\",\"content\":\"hello\"}}\n";
 
 #[test]
-fn a_torn_last_line_is_no_error() {
+fn a_truncated_last_line_is_not_an_error() {
     let torn = read(format!("{HEAD}{HELLO}{}", &HELLO[..40]).as_bytes()).unwrap();
     assert!(torn.torn && torn.skipped.is_empty());
     assert_eq!(shape(&torn.messages), ["user text:hello"]);
@@ -19,7 +19,7 @@ fn a_torn_last_line_is_no_error() {
 }
 
 #[test]
-fn broken_lines_are_counted_and_the_first_is_named() {
+fn broken_lines_are_counted_and_the_first_is_reported() {
     let mut input = HEAD.as_bytes().to_vec();
     input.extend_from_slice(b"\0\0\0\n\xff\xfe{}\n[1]\n{\"type\":\"message\"\n\n");
     input.extend_from_slice("[".repeat(100_000).as_bytes());
@@ -31,7 +31,7 @@ fn broken_lines_are_counted_and_the_first_is_named() {
 }
 
 #[test]
-fn lines_of_which_none_can_be_read_are_an_error() {
+fn a_file_without_any_readable_line_is_an_error() {
     let error = read_as(Format::Codex, "{oops\nand more\n".as_bytes()).unwrap_err();
     assert!(matches!(error, FormatError::Lines { line: 1, .. }));
     let said = error.to_string();
@@ -39,7 +39,7 @@ fn lines_of_which_none_can_be_read_are_an_error() {
 }
 
 #[test]
-fn documents_say_where_they_are_wrong() {
+fn errors_in_documents_have_a_location() {
     let problem = |input: &str| read(input.as_bytes()).unwrap_err().to_string();
     let odd =
         read(&br#"{"messages":[{"role":"user","content":"x"},{"role":"user","content":7}]}"#[..]).unwrap();
@@ -58,7 +58,7 @@ fn documents_say_where_they_are_wrong() {
 }
 
 #[test]
-fn a_session_that_has_a_name_and_no_messages_is_an_empty_one() {
+fn a_session_with_an_id_and_no_messages_is_empty() {
     for (input, format) in
         [(r#"{"info":{"id":"ses_1","title":"t"},"messages":[]}"#, Format::OpencodeExport), (HEAD, Format::Pi)]
     {
@@ -68,11 +68,15 @@ fn a_session_that_has_a_name_and_no_messages_is_an_empty_one() {
     }
     assert!(read(&b"[ {\"a\":1} ]"[..]).is_err(), "a list of something else is none");
     let broken_first = format!("[]\n{HEAD}{HELLO}");
-    assert_eq!(read(broken_first.as_bytes()).unwrap().messages.len(), 1, "a broken line is no empty session");
+    assert_eq!(
+        read(broken_first.as_bytes()).unwrap().messages.len(),
+        1,
+        "a broken line is not an empty session"
+    );
 }
 
 #[test]
-fn deep_nesting_is_told_in_words() {
+fn deep_nesting_has_a_clear_message() {
     let deep = "[".repeat(1000) + &"]".repeat(1000);
     let error = read_as(Format::OpencodeMessages, deep.as_bytes()).unwrap_err().to_string();
     assert_eq!(
@@ -90,9 +94,9 @@ fn a_message_without_a_role_is_kept_and_noted() {
         r#"[{"role":"user","content":"a"},{"role":null,"content":"b"},{"content":"c","tool_call_id":"x"},7]"#;
     let read = read(json.as_bytes()).unwrap();
     assert_eq!(shape(&read.messages), ["user text:a", "? text:b", "user result(x):c"]);
-    let told: Vec<String> = read.notes.first().iter().map(ToString::to_string).collect();
+    let output: Vec<String> = read.notes.first().iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        output,
         [
             "[1].role: expected a string, found null; kept under `unread`",
             "[2].role: expected a string, found null; read by its shape",
@@ -101,9 +105,9 @@ fn a_message_without_a_role_is_kept_and_noted() {
     );
 }
 
-/// The last field of a name counts, as in JavaScript, whichever way the part is read.
+/// The last of several fields with one name counts, as in JavaScript, in both ways to read a part.
 #[test]
-fn of_fields_with_one_name_the_last_counts() {
+fn the_last_of_fields_with_one_name_counts() {
     let part = |odd: &str| {
         let json = format!(
             r#"[{{"info":{{"role":"user"}},"parts":[{{"text":"a","type":"text"{odd},"text":"b"}}]}}]"#
@@ -115,11 +119,11 @@ fn of_fields_with_one_name_the_last_counts() {
 }
 
 #[test]
-fn what_is_no_transcript_is_told_apart() {
+fn other_files_are_described_by_the_nearest_format() {
     let problem = |input: &[u8]| read(input).unwrap_err().to_string();
     assert_eq!(problem(b" \n "), "the transcript is empty");
     assert!(problem(b"hello").starts_with(
-        "this is no transcript of a known format, it is text: nearest is aider, but no line begins with `# aider chat started at`; known are: opencode-export"
+        "not a transcript of a known format, it is text: nearest is aider, but no line begins with `# aider chat started at`; known formats: opencode-export"
     ));
     assert!(problem(b"SQLite format 3\0...").contains("give the path of the file"));
     assert!(problem(b"\xff\xfe{\0").contains("UTF-16"));
@@ -127,16 +131,16 @@ fn what_is_no_transcript_is_told_apart() {
     let zero = problem(b"[{\"info\":{\"role\":\"us\0er\"},\n\"parts\":[]}]");
     assert!(zero.contains("it starts like JSON but is none at line 1, column 2"), "{zero}");
     assert!(
-        zero.contains("control character (\\u0000-\\u001F) found while parsing a string; known are"),
+        zero.contains("control character (\\u0000-\\u001F) found while parsing a string; known formats"),
         "{zero}"
     );
 }
 
-/// What is of no known format is told with the nearest one and what is missing for it; nothing is read as zero messages.
+/// An unknown format is reported with the nearest one and what is missing for it; nothing is read as zero messages.
 #[rstest]
 #[case::list_of_others(
     r#"[{"scope":"https://a","method":"GET","path":"/","status":200}]"#,
-    "nearest is openai-chat, but the first item has no `role`, only `scope`, `method`, `path`, `status`; known are"
+    "nearest is openai-chat, but the first item has no `role`, only `scope`, `method`, `path`, `status`; known formats"
 )]
 #[case::list_of_numbers("[1, 2]", "nearest is openai-chat, but the first item is a number, no message")]
 #[case::other_document(
@@ -170,26 +174,26 @@ fn what_is_no_transcript_is_told_apart() {
 )]
 #[case::no_fields(
     "{}",
-    "nearest is openai-chat, but it has no list `messages`, nor any other field; known are"
+    "nearest is openai-chat, but it has no list `messages`, nor any other field; known formats"
 )]
 #[case::item_without_fields(
     "[{}]",
-    "nearest is openai-chat, but the first item has no `role`, nor any other field; known are"
+    "nearest is openai-chat, but the first item has no `role`, nor any other field; known formats"
 )]
 #[case::cut_off(
     "{\"a\": [1, 2, {\"b\"",
-    "format, its JSON breaks off at line 1, column 17; nearest is openai-chat, but it has no list `messages`, only `a`; known are"
+    "format, its JSON breaks off at line 1, column 17; nearest is openai-chat, but it has no list `messages`, only `a`; known formats"
 )]
-#[case::a_number("42\n", "format, it is a number by itself; known are")]
-#[case::a_string("\"hello\"", "format, it is a string by itself; known are")]
-#[case::nothing("null", "format, it is null by itself; known are")]
+#[case::a_number("42\n", "format, it is a number by itself; known formats")]
+#[case::a_string("\"hello\"", "format, it is a string by itself; known formats")]
+#[case::nothing("null", "format, it is null by itself; known formats")]
 #[case::http_recording(
     r#"{"log":{"version":"1.2","entries":[{"request":{"method":"POST","postData":{"text":"{}"}}}]}}"#,
-    "format, it is a recording of HTTP requests (HAR): nearest is openai-chat, which is the `text` of a request's `postData`; known are"
+    "format, it is a recording of HTTP requests (HAR): nearest is openai-chat, which is the `text` of a request's `postData`; known formats"
 )]
 #[case::answer_of_a_provider(
     "event: message_start\ndata: {\"type\":\"message_start\"}\n\n",
-    "format, it is a stream of events as providers answer with: it has one answer and not the conversation; known are"
+    "format, it is a stream of events as providers answer with: it has one answer and not the conversation; known formats"
 )]
 #[case::terminal_log(
     "\u{1b}[32m$ make\u{1b}[0m\r\ncc -c a.c\r\n",
@@ -197,21 +201,21 @@ fn what_is_no_transcript_is_told_apart() {
 )]
 #[case::terminal_recording(
     "{\"version\":2,\"width\":80,\"height\":24}\n[0.1,\"o\",\"hi\"]\n",
-    "format, it is a recording of a terminal (asciicast); known are"
+    "format, it is a recording of a terminal (asciicast); known formats"
 )]
 #[case::table(
     "id,role,content\n1,user,hi\n2,assistant,hello\n",
-    "format, it looks like a table (CSV); nearest is openai-chat, with an object of `role` and `content` on each line; known are"
+    "format, it looks like a table (CSV); nearest is openai-chat, with an object of `role` and `content` on each line; known formats"
 )]
 #[case::prose("Dear Ada, dear Bob,\n\nit works.\n", "it is text: nearest is aider")]
 #[case::binary("\u{1}\0\u{2}", "it is neither JSON nor text")]
 #[case::archive("PK\u{3}\u{4}", "it is a ZIP archive (unpack it first)")]
-fn a_file_of_no_known_format_is_told_with_the_nearest(#[case] input: &str, #[case] told: &str) {
+fn an_unknown_format_is_reported_with_the_nearest_one(#[case] input: &str, #[case] output: &str) {
     let error = read(input.as_bytes()).unwrap_err().to_string();
-    assert!(error.contains(told), "{error}");
+    assert!(error.contains(output), "{error}");
 }
 
-/// Lists without a message are an error: read as an empty session they would give "0 messages" and exit code 0.
+/// Lists without a message are an error: as an empty session they would give "0 messages" and exit code 0.
 #[rstest]
 #[case::list("[]", "format, nearest is openai-chat, but the list has no complete message")]
 #[case::blank_list(" [\n] \n", "format, nearest is openai-chat, but the list has no complete message")]
@@ -223,13 +227,13 @@ fn a_file_of_no_known_format_is_told_with_the_nearest(#[case] input: &str, #[cas
     r#"{"trajectory":[]}"#,
     "this looks like swe-agent, but nothing in it is a message: its list has no message that says anything"
 )]
-fn a_file_without_name_and_messages_is_no_session(#[case] input: &str, #[case] told: &str) {
+fn a_file_without_id_and_messages_is_not_a_session(#[case] input: &str, #[case] output: &str) {
     let error = read(input.as_bytes()).unwrap_err().to_string();
-    assert!(error.contains(told), "{error}");
+    assert!(error.contains(output), "{error}");
 }
 
 #[test]
-fn a_long_first_line_is_still_known() {
+fn a_long_first_line_is_still_detected() {
     let long = format!(
         "{{\"type\":\"message\",\"message\":{{\"role\":\"user\",\"content\":\"{}\"}}}}\n",
         "x".repeat(1 << 20)
@@ -251,7 +255,7 @@ fn a_chain_of_a_hundred_thousand_is_walked() {
 }
 
 #[test]
-fn names_that_repeat_a_hundred_thousand_times_are_told_apart() {
+fn names_that_repeat_a_hundred_thousand_times_get_distinct_ids() {
     let message = r#"{"role":"user","id":"same","content":"x"}"#;
     let input = format!("[{}]", vec![message; 100_000].join(","));
     let messages = read(input.as_bytes()).unwrap().messages;

@@ -1,4 +1,4 @@
-//! goose's database, made here with the schema of its version 9.
+//! goose's database, created here with the schema of its version 9.
 
 use std::fs;
 use std::path::PathBuf;
@@ -49,7 +49,7 @@ fn add(
     connection.execute(sql, (session, role, content, at, metadata)).unwrap();
 }
 
-/// Two sessions and one of a sub-agent, which is the newest.
+/// Creates two sessions and one of a sub-agent, which is the newest.
 fn database(journal: &str) -> (TempDir, PathBuf) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("sessions.db");
@@ -70,7 +70,7 @@ fn database(journal: &str) -> (TempDir, PathBuf) {
         r#"[{"type":"text","text":"Looking"},{"type":"toolRequest","id":"c","toolCall":{"status":"success","value":{"name":"developer__shell","arguments":{"command":"ls"}}}}]"#,
         shown,
     );
-    // In the same second: only the number of the row orders them.
+    // In the same second: only the row id orders them.
     add(
         ("user", 1_767_225_611),
         r#"[{"type":"toolResponse","id":"c","toolResult":{"status":"success","value":{"content":[{"type":"text","text":"a.txt"}],"isError":false}}}]"#,
@@ -82,7 +82,7 @@ fn database(journal: &str) -> (TempDir, PathBuf) {
 }
 
 #[test]
-fn the_newest_session_is_read_with_what_is_known_of_it() {
+fn the_newest_session_is_read_with_its_metadata() {
     let (directory, path) = database("wal");
     let database = Database::open(&path).unwrap();
     assert_eq!(database.format(), Format::Goose);
@@ -107,23 +107,23 @@ fn the_newest_session_is_read_with_what_is_known_of_it() {
     database.visit(None, &mut |_, message| visited.push(message)).unwrap();
     assert_eq!(visited, read.messages);
     drop(database);
-    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no file is left beside it");
+    assert_eq!(fs::read_dir(directory.path()).unwrap().count(), 1, "no file is left next to it");
 }
 
 #[test]
-fn sessions_are_listed_and_those_of_sub_agents_told_apart() {
+fn sessions_are_listed_and_those_of_sub_agents_marked() {
     for journal in ["wal", "delete"] {
         let (_directory, path) = database(journal);
         let before = fs::read(&path).unwrap();
         let rows = Database::open(&path).unwrap().sessions().unwrap();
-        let told: Vec<_> = rows
+        let rendered: Vec<_> = rows
             .iter()
             .map(|row| (row.info.id.as_deref().unwrap(), row.is_sub_agent, row.messages))
             .collect();
-        assert_eq!(told, [("20260101_3", true, 0), ("20260101_2", false, 4), ("20260101_1", false, 1)]);
+        assert_eq!(rendered, [("20260101_3", true, 0), ("20260101_2", false, 4), ("20260101_1", false, 1)]);
         let usage = rows[1].tokens.as_ref().unwrap();
         assert_eq!((usage.input, usage.output), (Tokens(300), Tokens(40)));
-        assert_eq!(fs::read(&path).unwrap(), before, "the database is as it was");
+        assert_eq!(fs::read(&path).unwrap(), before, "the database is unchanged");
     }
 }
 
@@ -133,11 +133,11 @@ fn a_session_is_picked_by_its_id() {
     let database = Database::open(&path).unwrap();
     assert_eq!(shape(&database.read(Some("20260101_1")).unwrap().messages), ["user text:Older"]);
     let error = database.read(Some("nothing")).unwrap_err().to_string();
-    assert!(error.starts_with("goose: there is no session `nothing`; the newest of 3 are: `"), "{error}");
+    assert!(error.starts_with("goose: no session `nothing`; the newest of 3 are: `"), "{error}");
 }
 
 #[test]
-fn a_compaction_hides_what_was_before_it() {
+fn a_compaction_hides_earlier_messages() {
     let (_directory, path) = database("wal");
     let connection = Connection::open(&path).unwrap();
     let hidden = r#"{"userVisible":true,"agentVisible":false}"#;
@@ -160,7 +160,7 @@ fn a_compaction_hides_what_was_before_it() {
 }
 
 #[test]
-fn broken_rows_are_counted_and_cost_nothing_else() {
+fn broken_rows_are_counted_and_do_not_affect_others() {
     let (_directory, path) = database("wal");
     let connection = Connection::open(&path).unwrap();
     add(&connection, "20260101_2", ("user", 1_767_225_613), "no json", None);
@@ -169,8 +169,8 @@ fn broken_rows_are_counted_and_cost_nothing_else() {
     connection.execute("UPDATE sessions SET model_config_json = '[', updated_at = 'late'", []).unwrap();
     let read = Database::open(&path).unwrap().read(Some("20260101_2")).unwrap();
     assert_eq!((read.skipped["broken message"], read.skipped["broken metadata"]), (1, 1));
-    let told: Vec<String> = read.notes.first().iter().map(ToString::to_string).collect();
-    assert_eq!(told, ["message `msg_7`: content[0].text: expected a string, found 7; kept as text"]);
+    let rendered: Vec<String> = read.notes.first().iter().map(ToString::to_string).collect();
+    assert_eq!(rendered, ["message `msg_7`: content[0].text: expected a string, found 7; kept as text"]);
     assert_eq!(shape(&read.messages)[3..], ["user text:mine", "user text:7"]);
 }
 

@@ -1,4 +1,4 @@
-//! Whole transcripts in, whole conversations out. All samples are written by hand.
+//! Reads and writes whole transcripts. All samples are written by hand.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod adversarial;

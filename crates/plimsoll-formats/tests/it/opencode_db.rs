@@ -1,4 +1,4 @@
-//! The database, made here with the schema of OpenCode 1.18.
+//! OpenCode's database, created here with the schema of version 1.18.
 
 use std::error::Error as _;
 use std::fs;
@@ -60,7 +60,8 @@ fn add_part(connection: &Connection, session: &str, message: &str, id: &str, dat
     connection.execute(sql, (id, message, session, data)).unwrap();
 }
 
-/// Two sessions and a sub-agent of the first; `ses_b` is the newest of all, `ses_c` is newer but a sub-agent.
+/// Creates two sessions and a sub-agent of the first; `ses_b` is the newest session, `ses_c` is newer but a
+/// sub-agent's.
 fn fill(connection: &Connection) {
     add_session(connection, "ses_a", None, 100);
     add_session(connection, "ses_b", None, 200);
@@ -118,30 +119,27 @@ fn the_newest_session_is_read_in_the_order_of_the_conversation() {
 }
 
 #[test]
-fn sessions_are_listed_newest_first_with_what_is_known_of_them() {
+fn sessions_are_listed_newest_first_with_their_metadata() {
     let (_directory, path) = database("wal");
     let rows = Database::open(&path).unwrap().sessions().unwrap();
-    let told: Vec<_> = rows
+    let shown: Vec<_> = rows
         .iter()
         .map(|row| (row.info.id.as_deref().unwrap(), row.parent.as_deref(), row.messages))
         .collect();
-    assert_eq!(told, [("ses_c", Some("ses_b"), 0), ("ses_b", None, 2), ("ses_a", None, 1)]);
+    assert_eq!(shown, [("ses_c", Some("ses_b"), 0), ("ses_b", None, 2), ("ses_a", None, 1)]);
     let usage = rows[0].tokens.as_ref().unwrap();
     assert_eq!((usage.input, usage.output, usage.cache_read), (Tokens(30), Tokens(4), Tokens(5)));
     assert_eq!(rows[0].info.model.as_deref(), Some("m1"));
 }
 
 #[test]
-fn a_session_is_picked_by_id_and_an_unknown_one_named_with_others() {
+fn a_session_is_picked_by_id_and_an_unknown_one_is_an_error_with_suggestions() {
     let (_directory, path) = database("delete");
     let database = Database::open(&path).unwrap();
     assert_eq!(shape(&database.read(Some("ses_a")).unwrap().messages), ["user text:Older"]);
     assert!(database.read(Some("ses_c")).unwrap().messages.is_empty());
     let error = database.read(Some("nothing")).unwrap_err().to_string();
-    assert!(
-        error.starts_with("opencode-db: there is no session `nothing`; the newest of 3 are: `ses_c`"),
-        "{error}"
-    );
+    assert!(error.starts_with("opencode-db: no session `nothing`; the newest of 3 are: `ses_c`"), "{error}");
     let error = database.read(Some("about ses_a")).unwrap_err().to_string();
     assert!(error.ends_with("near it are: `ses_a` (About ses_a)"), "{error}");
 }
@@ -162,7 +160,7 @@ fn a_database_is_read_while_it_is_written_to() {
 }
 
 #[test]
-fn nothing_is_written_beside_a_database_that_is_not_in_use() {
+fn nothing_is_written_next_to_an_unused_database() {
     for journal in ["wal", "delete"] {
         let (directory, path) = database(journal);
         let before = files(directory.path());
@@ -175,7 +173,7 @@ fn nothing_is_written_beside_a_database_that_is_not_in_use() {
 }
 
 #[test]
-fn a_copy_is_read_with_what_there_is_of_its_log() {
+fn a_copy_is_read_with_whatever_exists_of_its_log() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("opencode.db");
     let writer = create(&path, "wal");
@@ -186,7 +184,7 @@ fn a_copy_is_read_with_what_there_is_of_its_log() {
     let copies = tempfile::tempdir().unwrap();
     let copy = copies.path().join("copy.db");
     fs::copy(&path, &copy).unwrap();
-    assert_eq!(Database::open(&copy).unwrap().read(None).unwrap().messages.len(), 2, "the database alone");
+    assert_eq!(Database::open(&copy).unwrap().read(None).unwrap().messages.len(), 2, "only the database");
     assert_eq!(files(copies.path()).len(), 1);
 
     fs::copy(path.with_extension("db-wal"), copies.path().join("copy.db-wal")).unwrap();
@@ -196,13 +194,13 @@ fn a_copy_is_read_with_what_there_is_of_its_log() {
 }
 
 #[test]
-fn what_is_no_database_of_opencode_is_said_to_be_none() {
+fn other_databases_are_errors() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("some.db");
     let problem = |path: &Path| Database::open(path).unwrap_err().to_string();
     assert!(matches!(Database::open(&path), Err(FormatError::Io(_))), "a file that is not there");
     fs::write(&path, "{}").unwrap();
-    assert_eq!(problem(&path), "this is no SQLite database");
+    assert_eq!(problem(&path), "not a SQLite database");
     let mut torn = b"SQLite format 3\0".to_vec();
     torn.resize(4096, 7);
     fs::write(&path, torn).unwrap();
@@ -213,7 +211,7 @@ fn what_is_no_database_of_opencode_is_said_to_be_none() {
     other.execute_batch("CREATE TABLE session (id text)").unwrap();
     assert_eq!(
         problem(&path),
-        "this is no database of sessions: OpenCode's has the tables `session`, `message`, `part`, goose's `sessions`, `messages`"
+        "not a session database: OpenCode's has the tables `session`, `message`, `part`, goose's `sessions`, `messages`"
     );
     other.execute_batch("CREATE TABLE message (id text); CREATE TABLE part (id text)").unwrap();
     assert_eq!(problem(&path), "the table `message` has no column `session_id`");
@@ -239,7 +237,7 @@ fn an_older_schema_has_fewer_columns() {
 }
 
 #[test]
-fn broken_rows_are_counted_and_cost_nothing_else() {
+fn broken_rows_are_counted_and_do_not_affect_others() {
     let (_directory, path) = database("wal");
     let connection = Connection::open(&path).unwrap();
     add_message(&connection, "ses_b", "msg_3", 40, "no json");
@@ -252,9 +250,9 @@ fn broken_rows_are_counted_and_cost_nothing_else() {
     connection.execute("UPDATE session SET time_updated = 'late', title = 3 WHERE id = 'ses_a'", []).unwrap();
     let read = Database::open(&path).unwrap().read(Some("ses_b")).unwrap();
     assert_eq!((read.skipped["broken message"], read.skipped["broken part"]), (2, 1));
-    let told: Vec<String> = read.notes.first().iter().map(ToString::to_string).collect();
+    let shown: Vec<String> = read.notes.first().iter().map(ToString::to_string).collect();
     assert_eq!(
-        told,
+        shown,
         [
             "part `prt_5`: expected an object, found an array of 1; kept as it is",
             "part `prt_6`: a tool part needs a `state`; kept as it is",
@@ -270,7 +268,7 @@ fn broken_rows_are_counted_and_cost_nothing_else() {
 }
 
 #[test]
-fn a_database_is_known_by_its_header_and_not_read_from_a_stream() {
+fn a_database_is_detected_by_its_header_and_not_read_from_a_stream() {
     let (_directory, path) = database("wal");
     let bytes = fs::read(path).unwrap();
     assert_eq!(detect(&bytes), Some(Format::OpencodeDatabase));
@@ -278,8 +276,8 @@ fn a_database_is_known_by_its_header_and_not_read_from_a_stream() {
     assert_eq!("opencode-db".parse(), Ok(Format::OpencodeDatabase));
 }
 
-/// Against a database that OpenCode itself wrote, running or not. `PLIMSOLL_OPENCODE_DB` names it, and
-/// `PLIMSOLL_OPENCODE_MESSAGES` what `GET /session/{id}/message` answers for one of its sessions.
+/// Checks a database that OpenCode itself wrote, running or not. `PLIMSOLL_OPENCODE_DB` names it, and
+/// `PLIMSOLL_OPENCODE_MESSAGES` the response of `GET /session/{id}/message` for one of its sessions.
 #[test]
 #[ignore = "needs PLIMSOLL_OPENCODE_DB and PLIMSOLL_OPENCODE_MESSAGES"]
 fn a_real_database_gives_what_its_server_answers() {
@@ -293,7 +291,7 @@ fn a_real_database_gives_what_its_server_answers() {
     assert!(stored.skipped.is_empty(), "{:?}", stored.skipped);
 }
 
-/// A database with the session of an export in it.
+/// Creates a database with the session of an export.
 pub(crate) fn of_export(export: &str) -> (TempDir, Database) {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("opencode.db");

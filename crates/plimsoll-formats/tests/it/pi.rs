@@ -39,9 +39,9 @@ fn the_first_version_is_a_list_and_compaction_keeps_a_tail() {
     assert_eq!(read.skipped["odd"], 1);
 }
 
-/// An answer that was stopped, or that the provider broke off, was begun: what there is of it is kept.
+/// An answer that was stopped, or that the provider broke off, has content, which is kept.
 #[test]
-fn what_was_said_before_an_answer_was_aborted_is_kept() {
+fn the_content_of_an_aborted_answer_is_kept() {
     for (reason, name) in [("aborted", "MessageAbortedError"), ("error", "APIError")] {
         let answer = r#"{"type":"message","message":{"role":"assistant","content":[{"type":"text","text":"Half of"},{"type":"toolCall","id":"c","name":"ls","arguments":{"a":1}}],"usage":{"input":7,"output":2},"stopReason":"REASON","errorMessage":"stopped"}}"#;
         let file = format!(

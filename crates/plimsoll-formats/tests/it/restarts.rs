@@ -1,6 +1,6 @@
-//! Sessions that grow: what is read from a restart on is what a whole reading would have given.
+//! Growing sessions: reading from a restart has the same result as reading the whole file.
 
-// Records are nested in calls, which borrows would only clutter.
+// Records are nested in calls, where borrows would only add noise.
 #![allow(clippy::needless_pass_by_value)]
 
 use std::io::Cursor;
@@ -29,8 +29,8 @@ fn rest_of(restart: &Restart, text: &str) -> Option<(Transcript, Vec<Message>)> 
     Some((transcript.unwrap()?, messages))
 }
 
-/// Read the file up to every byte where a line ends, go on from there with each later end, and compare with a whole
-/// reading. Returns how many of those pairs were taken up.
+/// Reads the file up to every line end, continues from there to each later one, and compares with reading the whole.
+/// Returns the number of pairs that were resumed.
 fn check(name: &str, records: &[Value]) -> usize {
     let lines: Vec<String> = records.iter().map(|record| format!("{record}\n")).collect();
     let text = |count: usize| lines[..count].concat();
@@ -45,7 +45,7 @@ fn check(name: &str, records: &[Value]) -> usize {
             let (whole, all) = main_of(&text(after));
             let both: Vec<Message> = messages[..kept].iter().cloned().chain(later).collect();
             assert_eq!(both, all, "{name}: {before} lines, then {after}");
-            // The next restart is what a whole reading finds, or one before it that a whole reading found earlier.
+            // The next restart is that of reading the whole, or an earlier one that reading the whole also found.
             if let (Some(next), Some(known)) = (&rest.restart, &whole.restart) {
                 assert_eq!(next, known, "{name}: {before} lines, then {after}");
             }
@@ -86,8 +86,8 @@ fn text(text: &str) -> Value {
 }
 
 #[test]
-fn a_session_of_claude_code_is_taken_up_where_it_ended() {
-    // One response in two records, two calls at once whose results hang on different branches, a sub-agent between.
+fn a_session_of_claude_code_is_resumed_at_its_end() {
+    // A response in two records, two parallel calls with results on different branches, a sub-agent in between.
     let mut side = claude(90, None, said("Look for it"));
     side["isSidechain"] = true.into();
     let records = [
@@ -112,7 +112,7 @@ fn a_session_of_claude_code_is_taken_up_where_it_ended() {
 }
 
 #[test]
-fn what_reaches_back_is_read_from_the_beginning() {
+fn records_that_refer_back_require_reading_from_the_beginning() {
     let begun = [
         claude(1, None, said("First")),
         claude(2, Some(1), response("m1", text("Yes"))),
@@ -135,7 +135,7 @@ fn what_reaches_back_is_read_from_the_beginning() {
         assert!(rest_of(&restart, &file).is_none(), "{name}");
     }
     check("claude that goes back", &[&begun[..], &[claude(5, Some(2), said("Instead"))]].concat());
-    // A file that was cut and written anew has something else there.
+    // A file that was replaced has different content there.
     let other = lines(&[claude(21, None, said("Else")), claude(22, Some(21), response("m9", text("Yes")))]);
     let long = format!("{other}{}", lines(&begun));
     assert!(rest_of(&restart, &long).is_none());
@@ -155,7 +155,7 @@ fn counted(total: u64) -> Value {
 }
 
 #[test]
-fn a_session_of_codex_is_taken_up_where_it_ended() {
+fn a_session_of_codex_is_resumed_at_its_end() {
     let message = |role: &str, text: &str| {
         codex(
             "response_item",
@@ -181,7 +181,7 @@ fn a_session_of_codex_is_taken_up_where_it_ended() {
         call("c1"),
         output("c1"),
         counted(1_000),
-        // The same count again, as when the limits of the account change.
+        // The same count again, as after a change of the account's limits.
         counted(1_000),
         message("assistant", "Here it is"),
         counted(1_100),
@@ -202,7 +202,7 @@ fn a_session_of_codex_is_taken_up_where_it_ended() {
 }
 
 #[test]
-fn a_session_of_pi_is_taken_up_where_it_ended() {
+fn a_session_of_pi_is_resumed_at_its_end() {
     let entry = |id: u32, parent: Option<u32>, message: Value| {
         let parent = parent.map(|parent| format!("e{parent}"));
         json!({ "type": "message", "id": format!("e{id}"), "parentId": parent, "timestamp": "2026-05-01T10:00:00Z",

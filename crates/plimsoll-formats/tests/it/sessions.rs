@@ -1,4 +1,4 @@
-//! Files that hold several sessions: the newest is read unless another is asked for.
+//! Files with several sessions: the newest is read by default.
 
 use std::io::Cursor;
 
@@ -62,22 +62,22 @@ fn one_of_several_sessions_can_be_picked(
     let own = read_session(file.as_bytes(), newest).unwrap();
     assert_eq!(own.messages, read(file.as_bytes()).unwrap().messages);
     let error = read_session(file.as_bytes(), "gone").unwrap_err().to_string();
-    assert!(error.contains("there is no session `gone`; it holds 2: `"), "{error}");
+    assert!(error.contains("no session `gone`; it holds 2: `"), "{error}");
 }
 
 #[test]
-fn a_beginning_that_fits_several_sessions_picks_none() {
+fn an_ambiguous_prefix_is_an_error() {
     let file = PI.replace("second-2", "first-2");
     let error = read_session(file.as_bytes(), "first").unwrap_err().to_string();
-    assert_eq!(error, "pi: there is no session `first`; several begin with it: `first-2`, `first-1`");
+    assert_eq!(error, "pi: no session `first`; several begin with it: `first-2`, `first-1`");
 }
 
 #[test]
-fn a_file_with_one_session_is_that_one_or_an_error() {
+fn another_id_than_that_of_the_only_session_is_an_error() {
     let file = samples::CLINE;
     assert_eq!(read_session(file.as_bytes(), "s1").unwrap().messages.len(), 3);
     let error = read_session(file.as_bytes(), "s2").unwrap_err().to_string();
-    assert_eq!(error, "cline: there is no session `s2`; it holds `s1` alone");
+    assert_eq!(error, "cline: no session `s2`; it only has `s1`");
     let error = read_session(br#"[{"role":"user","content":"x"}]"#.as_slice(), "s").unwrap_err().to_string();
-    assert_eq!(error, "openai-chat: there is no session `s`; its session has no id");
+    assert_eq!(error, "openai-chat: no session `s`; its session has no id");
 }

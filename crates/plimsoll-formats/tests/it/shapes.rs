@@ -1,4 +1,4 @@
-//! The window's shape for each format: who speaks, in which blocks, and how much.
+//! Shape of the window for each format: roles, blocks, and sizes.
 
 use plimsoll::count::{block_tokens, window_message_tokens};
 use plimsoll::{Block, Log, Policy, Window, WindowRole};

@@ -1,16 +1,16 @@
-//! What a summary made without a model is worth on real sessions, where there are some:
+//! Measures summaries without a model on real sessions, if available:
 //! `PLIMSOLL_CORPUS=… cargo test --release -p plimsoll-formats --test it summary -- --ignored --nocapture`.
 //!
 //! Every session is cut before the call that ends the first 70 % of its calls. The part before the cut is
 //! summarised at the default size, and four shares are measured:
 //!
-//! - `said`: user messages of which a run of five words (or all, if there are fewer) stands in the summary;
+//! - `said`: user messages of which five consecutive words (or all, if there are fewer) are in the summary;
 //! - `files`: files changed before the cut that the summary names;
 //! - `used`: files and identifiers anywhere in the inputs of the ten calls after the cut, of those that were known before;
-//! - `next`: the same without what those calls write into files, which they make up or copy from what they just read.
+//! - `next`: like `used`, without what those calls write into files, which they invent or copy from what they just read.
 //!
-//! What counts as a wrapper, a change or a name is told here once more and more simply than in the engine, so that
-//! the measure does not believe what it measures.
+//! Wrappers, changes and names are recognised by simple rules of this test and not by the engine's, so that the measurement
+//! does not depend on what it measures.
 #![allow(clippy::print_stdout)]
 
 use std::collections::BTreeSet;
@@ -23,19 +23,19 @@ use plimsoll::{Message, Policy, Text};
 use plimsoll_formats::read;
 use serde_json::Value;
 
-/// Sessions with fewer calls have no work to go on with.
+/// Sessions with fewer calls contain too little work.
 const LEAST_CALLS: usize = 8;
-/// So many calls after the cut are looked at.
+/// Number of calls after the cut that are examined.
 const NEXT_CALLS: usize = 10;
-/// So many words in a row are taken for the same words.
+/// Number of consecutive words that count as a match.
 const RUN: usize = 5;
 
 fn summarise(before: &[&Message], policy: &Policy) -> Text {
     let most = policy.compact.extractive_tokens;
-    plimsoll::compact::extract::extract(before, None, most, &policy.summary, &policy.count)
+    plimsoll::compact::extract(before, None, most, &policy.summary, &policy.count)
 }
 
-/// How many of how many.
+/// A count and its total.
 #[derive(Clone, Copy, Default)]
 struct Share {
     found: usize,
@@ -67,7 +67,7 @@ impl std::fmt::Display for Share {
 
 #[test]
 #[ignore = "needs PLIMSOLL_CORPUS"]
-fn what_a_summary_of_seventy_percent_carries() {
+fn shares_in_a_summary_of_seventy_percent() {
     let folder = std::env::var("PLIMSOLL_CORPUS").expect("PLIMSOLL_CORPUS names a folder of transcripts");
     let policy = Policy::default();
     let mut found = Vec::new();
@@ -76,7 +76,7 @@ fn what_a_summary_of_seventy_percent_carries() {
     let mut means = [(0.0, 0usize); 4];
     println!("{:24} {:>6} {:>12} {:>12} {:>12} {:>12}", "session", "tokens", "said", "files", "used", "next");
     for path in found {
-        // Kinds that have no reader are measured when they have one.
+        // Formats without a reader are skipped.
         let Ok(transcript) = read(BufReader::new(File::open(&path).unwrap())) else { continue };
         let messages: Vec<Message> = transcript
             .messages
@@ -131,7 +131,7 @@ fn tools(message: &Message) -> impl Iterator<Item = &ToolPart> {
     message.parts.iter().filter_map(|part| part.as_tool())
 }
 
-/// The message with the call that ends the first 70 % of the calls.
+/// Returns the message with the call that ends the first 70 % of the calls.
 fn cut(messages: &[Message]) -> Option<usize> {
     let calls: usize = messages.iter().map(|message| tools(message).count()).sum();
     if calls < LEAST_CALLS {
@@ -145,18 +145,18 @@ fn cut(messages: &[Message]) -> Option<usize> {
     })
 }
 
-/// The share of user messages that the summary has something of, word for word.
+/// Returns the share of user messages that the summary quotes.
 fn said(before: &[&Message], summary: &str) -> Share {
     let summary = words(summary);
     let runs: BTreeSet<&[String]> = (1..=RUN).flat_map(|length| summary.windows(length)).collect();
     let messages = before.iter().filter(|message| message.is_turn());
     let texts = messages.map(|message| words(&spoken(message)));
-    // Fewer words are a nod, and what matters of it is what it was an answer to.
+    // Shorter messages are acknowledgements, whose meaning is in what they answer.
     let texts = texts.filter(|words| words.len() >= 3);
     Share::count(texts.map(|words| words.windows(RUN.min(words.len())).any(|run| runs.contains(run))))
 }
 
-/// What a person said in a message: without the host's texts and without what stands in the host's tags.
+/// Returns the user's own text in a message, without the texts and tags of the host.
 fn spoken(message: &Message) -> String {
     let texts = message.parts.iter().filter_map(|part| match &part.body {
         PartBody::Text(text) if text.synthetic != Some(true) && text.ignored != Some(true) => {
@@ -190,7 +190,7 @@ fn spoken(message: &Message) -> String {
     text
 }
 
-/// Words in lower case; a character of a script without spaces is a word of its own.
+/// Returns words in lower case; in scripts without spaces each character is a word.
 fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     for c in text.chars() {
@@ -209,7 +209,7 @@ fn words(text: &str) -> Vec<String> {
     words
 }
 
-/// The share of changed files that the summary names: the file's own name, and somewhere its directory's.
+/// Returns the share of changed files that the summary names: the file's name, and anywhere the directory's.
 fn changed(before: &[&Message], summary: &str) -> Share {
     let mut changed = BTreeSet::new();
     for tool in before.iter().flat_map(|message| tools(message)).filter(|tool| succeeded(tool)) {
@@ -224,7 +224,7 @@ fn changed(before: &[&Message], summary: &str) -> Share {
                 .find_map(|key| input.get(*key)?.as_str());
             changed.extend(path.map(|path| path.replace('\\', "/")));
         }
-        // A patch may stand inside a script inside a command, with its line ends written out.
+        // A patch may be inside a script inside a command, with escaped line ends.
         let text = input.to_string().replace("\\\\", "\\").replace("\\n", "\n");
         for line in text.lines().filter(|_| text.contains("*** Begin Patch")) {
             let header = ["*** Update File: ", "*** Add File: ", "*** Delete File: "];
@@ -232,13 +232,13 @@ fn changed(before: &[&Message], summary: &str) -> Share {
             changed.extend(path.map(|path| path.trim().replace('\\', "/")));
         }
     }
-    // The same file, once by its whole path and once by its end.
+    // The same file, once by its full path and once by its end.
     let all: Vec<String> = changed.iter().cloned().collect();
     changed.retain(|path| !all.iter().any(|other| other.ends_with(&format!("/{path}"))));
     Share::count(changed.iter().map(|path| {
         let mut names = path.rsplit('/');
         let name = names.next().unwrap_or_default();
-        stands(summary, name) && names.next().is_none_or(|folder| summary.contains(folder))
+        contains_name(summary, name) && names.next().is_none_or(|folder| summary.contains(folder))
     }))
 }
 
@@ -262,7 +262,7 @@ fn succeeded(tool: &ToolPart) -> bool {
             .any(|sign| start.contains(sign))
 }
 
-/// The share of names that the next calls use and that were known before which stand in the summary.
+/// Returns the share of names that the next calls use and that were known before which the summary contains.
 fn next(before: &[&Message], after: &[Message], summary: &str, written_too: bool) -> Share {
     let mut known = String::new();
     for part in before.iter().flat_map(|message| &message.parts) {
@@ -280,10 +280,12 @@ fn next(before: &[&Message], after: &[Message], summary: &str, written_too: bool
     let calls = after.iter().flat_map(tools).take(NEXT_CALLS);
     let inputs = calls.filter_map(|tool| tool.state.input.as_ref());
     let used: BTreeSet<String> = inputs.flat_map(|input| names(input.value(), "", written_too)).collect();
-    Share::count(used.iter().filter(|name| known.contains(name.as_str())).map(|name| stands(summary, name)))
+    Share::count(
+        used.iter().filter(|name| known.contains(name.as_str())).map(|name| contains_name(summary, name)),
+    )
 }
 
-/// The names in a tool's input: files by their own name, and longer identifiers; but not those in what is written.
+/// Returns the names in a tool's input: file names and longer identifiers, except those in written text.
 fn names(input: &Value, key: &str, written_too: bool) -> BTreeSet<String> {
     const WRITTEN: [&str; 11] = [
         "content",
@@ -314,7 +316,7 @@ fn names(input: &Value, key: &str, written_too: bool) -> BTreeSet<String> {
     }
 }
 
-/// The text with the braces of shells written out: `{a,b}.rs` as `a.rs, b.rs`.
+/// Expands braces as shells do: `{a,b}.rs` becomes `a.rs, b.rs`.
 fn expand(text: &str) -> String {
     let mut out = String::new();
     for word in text.split_inclusive(char::is_whitespace) {
@@ -351,8 +353,8 @@ fn is_identifier(word: &str) -> bool {
     plain && word.len() >= 8 && joined && !word.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// Whether `name` stands in `text` and is not only a piece of a longer name.
-fn stands(text: &str, name: &str) -> bool {
+/// Whether `name` occurs in `text` and not only as a part of a longer name.
+fn contains_name(text: &str, name: &str) -> bool {
     let inner = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     text.match_indices(name).any(|(at, _)| {
         !inner(text[..at].chars().next_back()) && !inner(text[at + name.len()..].chars().next())

@@ -1,9 +1,9 @@
-//! A transcript as a few lines of text, so that a test shows its whole shape.
+//! Formats a transcript as a few lines of text, so that a test shows its whole shape.
 
 use plimsoll::{Log, Message, PartBody, Policy, ToolStatus, Window};
 use plimsoll_formats::{Transcript, read};
 
-/// Read, and see that the engine can work with the result.
+/// Reads a transcript and checks that the engine can use the result.
 pub(crate) fn read_ok(input: &str) -> Transcript {
     let transcript = read(input.as_bytes()).unwrap();
     check(&transcript);
@@ -17,7 +17,7 @@ pub(crate) fn check(transcript: &Transcript) {
     transcript.side_chains.iter().for_each(check);
 }
 
-/// One line per message: role, marks, parts.
+/// Returns one line per message: role, marks, parts.
 pub(crate) fn shape(messages: &[Message]) -> Vec<String> {
     messages.iter().map(line).collect()
 }

@@ -1,4 +1,4 @@
-//! Sessions of single tools: each sample in `samples.rs`, read whole.
+//! Sessions of single tools: each sample in `samples.rs`, read as a whole.
 
 use plimsoll::{Millis, Tokens};
 use plimsoll_formats::{Format, Transcript};
@@ -6,7 +6,7 @@ use plimsoll_formats::{Format, Transcript};
 use crate::samples;
 use crate::support::{read_ok, shape};
 
-/// Read a sample of which everything has to be understood.
+/// Reads a sample that must be understood completely.
 fn read_all(format: Format, sample: &str) -> Transcript {
     let read = read_ok(sample);
     assert_eq!(read.format, format);
@@ -19,7 +19,7 @@ fn unused(read: &Transcript) -> Vec<String> {
     read.unused.iter().map(|(kind, count)| format!("{kind}: {count}")).collect()
 }
 
-/// Input, output, reasoning, read from and written to the cache, of each response.
+/// Returns input, output, reasoning, cache reads and cache writes of each response.
 fn usages(read: &Transcript) -> Vec<[u64; 5]> {
     let usage = read.messages.iter().filter_map(|message| message.info.tokens.as_ref());
     usage
@@ -30,7 +30,7 @@ fn usages(read: &Transcript) -> Vec<[u64; 5]> {
 }
 
 #[test]
-fn gemini_messages_stand_as_they_were_written_last() {
+fn gemini_messages_have_their_last_version() {
     let read = read_all(Format::GeminiCli, samples::GEMINI);
     insta::assert_debug_snapshot!(shape(&read.messages), @r#"
     [
@@ -40,7 +40,7 @@ fn gemini_messages_stand_as_they_were_written_last() {
     ]
     "#);
     assert_eq!(usages(&read), [[50, 7, 3, 40, 0]]);
-    // What was rewound was paid for.
+    // Rewound messages were billed.
     let inputs: Vec<u64> = read.recorded.responses().map(|response| response.input.0).collect();
     assert_eq!(inputs, [5, 50]);
     assert_eq!(
@@ -60,7 +60,7 @@ fn gemini_documents_of_older_versions_are_read() {
 }
 
 #[test]
-fn gemini_checkpoints_replace_what_was_before() {
+fn gemini_checkpoints_replace_earlier_messages() {
     let checkpoint = r#"{"$set":{"messages":[{"id":"s","timestamp":"2026-01-01T00:00:09Z","type":"user","content":"summary"}]}}"#;
     let read = read_all(Format::GeminiCli, &format!("{}{checkpoint}\n", samples::GEMINI));
     assert_eq!(shape(&read.messages), ["user text:summary"]);
@@ -85,10 +85,7 @@ fn goose_sessions_are_read_with_their_compaction() {
     assert_eq!((read.info.id.as_deref(), read.info.directory.as_deref()), (Some("20260101_1"), Some("/w")));
     assert_eq!(read.info.title.as_deref(), Some("Files"));
     let window = plimsoll::Window::of(&read.messages, &plimsoll::Policy::default());
-    assert!(
-        !format!("{window:?}").contains("\\\"hi\\\""),
-        "what the summary stands for is out of the window"
-    );
+    assert!(!format!("{window:?}").contains("\\\"hi\\\""), "the summarised messages are not in the window");
 }
 
 #[test]
@@ -108,7 +105,7 @@ fn cline_files_are_shown_as_text() {
         "assistant [tool-calls] thought:hm ls{\"a\":1}=x\n<file_content path=\"/w/b.rs\">\nfn b() {}\n</file_content>",
     ]
     "#);
-    // Cline counts what was cached as part of the input.
+    // Cline includes cached tokens in the input.
     assert_eq!(usages(&read), [[30, 7, 0, 60, 10]]);
     let cost: Vec<Option<f64>> = read.recorded.responses().map(|response| response.cost).collect();
     assert_eq!(cost, [Some(0.5)]);
@@ -150,7 +147,7 @@ fn openhands_actions_are_calls_and_observations_their_results() {
 }
 
 #[test]
-fn openhands_evaluations_hold_a_run_on_each_line() {
+fn openhands_evaluations_have_a_run_per_line() {
     let read = read_all(Format::Openhands, samples::OPENHANDS_RUNS);
     assert_eq!(
         shape(&read.messages),
@@ -220,7 +217,7 @@ fn kimi_turns_that_were_undone_are_left_out() {
 }
 
 #[test]
-fn managed_agents_say_what_a_request_took_at_its_end() {
+fn managed_agents_report_usage_at_the_end_of_a_request() {
     let read = read_all(Format::ManagedAgents, samples::MANAGED_AGENTS);
     insta::assert_debug_snapshot!(shape(&read.messages), @r#"
     [
@@ -257,7 +254,7 @@ fn trae_results_of_the_last_request_come_from_the_steps() {
 }
 
 #[test]
-fn trae_steps_that_begin_anew_are_another_session() {
+fn trae_steps_that_start_over_are_another_session() {
     let read = read_all(Format::Trae, samples::TRAE_STEPS);
     assert_eq!(
         shape(&read.messages),
@@ -268,7 +265,7 @@ fn trae_steps_that_begin_anew_are_another_session() {
 }
 
 #[test]
-fn aider_reads_the_newest_chat_in_which_something_was_said() {
+fn aider_reads_the_newest_chat_with_content() {
     let read = read_all(Format::Aider, samples::AIDER);
     insta::assert_debug_snapshot!(shape(&read.messages), @r#"
     [
@@ -288,10 +285,10 @@ fn aider_reads_the_newest_chat_in_which_something_was_said() {
         (Some("claude-x"), Some("0.86.1"))
     );
     let others: Vec<Option<&str>> = read.other_sessions.iter().map(|info| info.id.as_deref()).collect();
-    assert_eq!(others, [Some("2026-01-01-100000")], "a chat in which nothing was said is no session");
+    assert_eq!(others, [Some("2026-01-01-100000")], "a chat without content is not a session");
 }
 
-/// A command is for aider itself, so no model is shown it.
+/// The model does not see commands for aider itself.
 #[test]
 fn aider_commands_are_kept_out_of_the_window() {
     let read = read_ok(samples::AIDER);

@@ -1,4 +1,4 @@
-//! What real files have that the formats' own writers do not promise: each case was read wrongly once.
+//! Properties of real files that the tools do not document: each case was once read wrongly.
 
 use plimsoll::Tokens;
 use plimsoll_formats::Format;
@@ -10,9 +10,9 @@ fn lines(records: &[&str]) -> String {
 }
 
 #[test]
-fn what_was_said_after_a_result_beside_the_path_is_on_it() {
-    // The call's progress and its result are siblings. The conversation went on behind the result, but the next prompt
-    // names the progress as its parent.
+fn records_after_a_result_on_a_side_branch_are_included() {
+    // The call's progress and its result are siblings. The conversation continued after the result, but the next prompt
+    // has the progress as its parent.
     let read = read_ok(&lines(&[
         r#"{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"s","message":{"content":"start"}}"#,
         r#"{"type":"assistant","uuid":"a1","parentUuid":"u1","sessionId":"s","message":{"id":"r1","content":[{"type":"tool_use","id":"c1","name":"Task","input":{}}]}}"#,
@@ -40,7 +40,7 @@ fn what_was_said_after_a_result_beside_the_path_is_on_it() {
 }
 
 #[test]
-fn a_branch_that_was_left_stays_left_though_its_calls_have_results() {
+fn an_abandoned_branch_is_not_included_even_if_its_calls_have_results() {
     let read = read_ok(&lines(&[
         r#"{"type":"user","uuid":"u1","parentUuid":null,"message":{"content":"start"}}"#,
         r#"{"type":"assistant","uuid":"a1","parentUuid":"u1","message":{"id":"r1","content":[{"type":"text","text":"ok"}]}}"#,
@@ -104,7 +104,7 @@ fn of_several_codex_sessions_in_one_file_the_newest_is_read() {
     assert_eq!(
         read.info.id.as_deref(),
         Some("two"),
-        "a fork repeats its parent's record, which is no session here"
+        "a fork repeats its parent's record, which is not a session here"
     );
     assert_eq!(read.other_sessions.iter().map(|info| info.id.as_deref()).collect::<Vec<_>>(), [Some("one")]);
     assert_eq!(read.unused["record of another session"], 2);
@@ -143,7 +143,7 @@ fn records_of_newer_versions_are_known() {
     assert!(kinds.iter().all(|kind| read.unused[*kind] == 1), "{:?}", read.unused);
 }
 
-/// An export of chat messages that writes each block of a response by itself, with a count for each.
+/// An export of chat messages that writes each block of a response separately, with a count for each.
 const EXPORT: &str = r#"{"meta":{"session_meta":{"session_id":"s","cwd":"/w"},"token_counts":[
     {"type":"token_count","_timestamp":"2026-01-01T00:00:01.000Z","info":{"last_token_usage":{"input_tokens":3,"cached_input_tokens":100,"output_tokens":1}}},
     {"type":"token_count","_timestamp":"2026-01-01T00:00:02.000Z","info":{"last_token_usage":{"input_tokens":3,"cached_input_tokens":100,"output_tokens":40}}},
@@ -178,7 +178,7 @@ fn messages_that_are_one_response_are_one_call() {
 }
 
 #[test]
-fn without_counts_neighbours_are_one_response_and_what_a_tool_parts_is_not() {
+fn without_counts_consecutive_messages_are_one_response() {
     let read = read_ok(
         r#"[{"role":"user","content":"Look"},
         {"role":"assistant","content":"I look."},
@@ -308,7 +308,7 @@ fn a_result_before_its_call_finds_it() {
 }
 
 #[test]
-fn a_result_whose_call_never_comes_is_kept() {
+fn a_result_without_a_call_is_kept() {
     let read = read_ok(
         r#"[{"role":"user","content":"Look"},{"role":"tool","tool_call_id":"lost","content":"one"},{"role":"assistant","content":"x"}]"#,
     );
@@ -345,7 +345,7 @@ fn a_pi_file_without_header_or_with_broken_lines_keeps_its_tail() {
 }
 
 #[test]
-fn usage_is_recorded_once_for_each_response_and_for_what_was_left() {
+fn usage_is_recorded_once_per_response_including_abandoned_branches() {
     let read = read_ok(&lines(&[
         r#"{"type":"user","uuid":"u1","parentUuid":null,"message":{"content":"start"}}"#,
         r#"{"type":"assistant","uuid":"a1","parentUuid":"u1","requestId":"q1","message":{"id":"r1","model":"claude-x","content":[{"type":"text","text":"a"}],"usage":{"input_tokens":3,"cache_creation_input_tokens":50,"cache_read_input_tokens":7,"output_tokens":1,"cache_creation":{"ephemeral_5m_input_tokens":20,"ephemeral_1h_input_tokens":30}}}}"#,
@@ -379,7 +379,7 @@ fn usage_is_recorded_once_for_each_response_and_for_what_was_left() {
 }
 
 #[test]
-fn codex_records_the_window_and_what_was_taken_back() {
+fn codex_records_the_window_and_rolled_back_turns() {
     let count = |input: u64, total: u64| {
         format!(
             r#"{{"type":"event_msg","payload":{{"type":"token_count","info":{{"total_token_usage":{{"total_tokens":{total}}},"last_token_usage":{{"input_tokens":{input},"cached_input_tokens":10,"output_tokens":5}},"model_context_window":353400}}}}}}"#

@@ -9,8 +9,8 @@ fn part(id: &str, body: PartBody) -> Part {
     Part::new(id.into(), body)
 }
 
-/// A conversation with everything a writer has to take care of: a system prompt, odd names and ids, a call
-/// without a result, a compaction, two answers in a row, an image.
+/// A conversation with everything that writers must handle: a system prompt, odd names and ids, a call without a
+/// result, a compaction, two consecutive answers, an image.
 fn conversation() -> Vec<Message> {
     let mut system = Message::user("m0".into(), "p0".into(), "Rules");
     system.info.role = Some(Role::System);
@@ -51,7 +51,7 @@ fn reread(written: &Value) -> Vec<String> {
 }
 
 #[test]
-fn openai_requests_are_legal_and_hold_everything() {
+fn openai_requests_are_legal_and_complete() {
     let written = write(Format::OpenaiChat, &SessionInfo::default(), &conversation()).unwrap();
     let messages = written["messages"].as_array().unwrap();
     let roles: Vec<&str> = messages.iter().map(|message| message["role"].as_str().unwrap()).collect();
@@ -77,7 +77,7 @@ fn openai_requests_are_legal_and_hold_everything() {
 }
 
 #[test]
-fn anthropic_requests_are_legal_and_hold_everything() {
+fn anthropic_requests_are_legal_and_complete() {
     let info = SessionInfo { model: Some("claude-x".into()), ..SessionInfo::default() };
     let written = write(Format::AnthropicMessages, &info, &conversation()).unwrap();
     let messages = written["messages"].as_array().unwrap();
@@ -116,7 +116,7 @@ fn a_window_is_written_with_its_summary() {
 }
 
 #[test]
-fn an_opencode_export_keeps_the_log_and_fills_in_what_opencode_needs() {
+fn an_opencode_export_keeps_the_log_and_adds_required_fields() {
     let mut messages = conversation();
     messages.push(Message::assistant(
         "m7".into(),
@@ -148,7 +148,7 @@ fn an_opencode_export_keeps_the_log_and_fills_in_what_opencode_needs() {
 }
 
 #[test]
-fn an_opencode_export_written_again_is_the_same() {
+fn writing_an_opencode_export_again_gives_the_same() {
     let first = write(Format::OpencodeExport, &SessionInfo::default(), &conversation()).unwrap();
     let read = read(first.to_string().as_bytes()).unwrap();
     let second = write(Format::OpencodeExport, &read.info, &read.messages).unwrap();
@@ -156,7 +156,7 @@ fn an_opencode_export_written_again_is_the_same() {
 }
 
 #[test]
-fn what_is_written_message_by_message_is_the_same_json() {
+fn writing_message_by_message_gives_the_same_json() {
     let info = SessionInfo {
         parent: Some("ses_parent".into()),
         title: Some("A title".into()),
@@ -186,7 +186,7 @@ fn what_is_written_message_by_message_is_the_same_json() {
 }
 
 #[test]
-fn formats_without_a_writer_say_so() {
+fn formats_without_a_writer_are_errors() {
     let error = write(Format::Codex, &SessionInfo::default(), &[]).unwrap_err();
     assert!(matches!(error, FormatError::NotWritable(Format::Codex)));
     assert_eq!(
@@ -198,9 +198,8 @@ fn formats_without_a_writer_say_so() {
 /// A child that inherits its parent's history begins its first request with the bytes of the parent's last one.
 #[test]
 fn the_request_of_a_forked_child_begins_with_its_parents() {
-    use plimsoll::fork::child::Child;
-    use plimsoll::fork::history::{Identity, InheritedHistory, Parent, Point};
-    use plimsoll::{Fixed, Ids, Limits, Millis, PartId};
+    use plimsoll::fork::{Child, Identity, InheritedHistory, Parent, Point};
+    use plimsoll::{Ids, Limits, Millis, PartId, RequestOverhead};
 
     let policy = Policy::default();
     let mut messages = conversation();
@@ -213,7 +212,8 @@ fn the_request_of_a_forked_child_begins_with_its_parents() {
     let identity = Identity { model: "m".into(), system: "s".into(), tools: "t".into() };
     let parent =
         Parent { messages: &messages, policy: &policy, point: Point::Call(&launch), identity: &identity };
-    let child = Child { limits: Limits::new(200_000, 8_000), fixed: Fixed::default(), task: "Count." };
+    let child =
+        Child { limits: Limits::new(200_000, 8_000), fixed: RequestOverhead::default(), task: "Count." };
     let mut ids = Ids::new(|| 7);
     let forked = InheritedHistory::of(&parent, &child, &mut ids, Millis(5), &policy.count).unwrap();
     for format in [Format::AnthropicMessages, Format::OpenaiChat] {
@@ -227,9 +227,9 @@ fn the_request_of_a_forked_child_begins_with_its_parents() {
     }
 }
 
-/// A field that OpenCode refuses stops the whole import, so every message has what its schema asks for.
+/// A field that OpenCode rejects stops the whole import, so every message has what its schema requires.
 #[test]
-fn an_opencode_export_has_every_field_that_opencode_insists_on() {
+fn an_opencode_export_has_every_required_field() {
     let mut messages = conversation();
     let mut failed = Message::assistant("m7".into(), Vec::new());
     failed.info.error = Some(json!({ "name": "APIError", "data": { "message": "overloaded" } }));
@@ -259,11 +259,14 @@ fn an_opencode_export_has_every_field_that_opencode_insists_on() {
     let last: Vec<&Value> = written["messages"].as_array().unwrap().iter().rev().take(2).collect();
     assert_eq!(last[0]["info"]["error"], json!({ "name": "UnknownError", "data": { "message": "stopped" } }));
     assert_eq!(last[1]["info"]["error"]["data"]["isRetryable"], false);
-    let told: Vec<String> = lost.iter().map(|lost| format!("{} {}", lost.count, lost.one)).collect();
-    assert_eq!(told, ["1 system message (kept, but not sent)", "1 part of a kind OpenCode does not know"]);
+    let rendered: Vec<String> = lost.iter().map(|lost| format!("{} {}", lost.count, lost.one)).collect();
+    assert_eq!(
+        rendered,
+        ["1 system message (kept, but not sent)", "1 part of a kind OpenCode does not know"]
+    );
 }
 
-/// A child without `parentID` shows in OpenCode as a session of its own.
+/// OpenCode shows a child without `parentID` as an independent session.
 #[test]
 fn r62_the_export_of_a_child_names_its_parent() {
     let info = |parent: Option<&str>| SessionInfo {
@@ -276,13 +279,13 @@ fn r62_the_export_of_a_child_names_its_parent() {
     assert_eq!(export["info"]["parentID"], "ses_parent");
     let read = read(export.to_string().as_bytes()).unwrap();
     assert_eq!(read.info.parent.as_deref(), Some("ses_parent"));
-    // OpenCode refuses other names, and the whole import with them.
+    // OpenCode rejects other ids, and the whole import with them.
     for parent in [None, Some("d0f5c3")] {
         assert_eq!(written(parent)["info"].get("parentID"), None);
     }
 }
 
-/// What no user's message follows comes to the last one, beside what stands there.
+/// Messages that no user message follows are added to the last one.
 #[test]
 fn an_opencode_export_keeps_every_system_message() {
     let mut messages = vec![Message::user("m2".into(), "p2".into(), "How deep is it?")];
@@ -301,13 +304,13 @@ fn system(id: &str, text: &str) -> Message {
     message
 }
 
-/// OpenCode would count a summary that was undone here.
+/// OpenCode would use a summary that was undone here.
 #[test]
 fn an_undone_compaction_is_not_in_an_opencode_export() {
     let mut messages = conversation();
     for part in &mut messages[4].parts {
         if let PartBody::Compaction(marker) = &mut part.body {
-            marker.set_aside = Some(plimsoll::log::Moment::default());
+            marker.set_aside = Some(plimsoll::log::LogPosition::default());
         }
     }
     let written = write(Format::OpencodeExport, &SessionInfo::default(), &messages).unwrap();
@@ -316,11 +319,11 @@ fn an_undone_compaction_is_not_in_an_opencode_export() {
     assert!(text.contains("Seen.") && text.contains("Next"));
 }
 
-/// What the window shows after a reduction is what OpenCode's rules make of the export.
+/// OpenCode's rules show of the export what the window shows after a reduction.
 #[test]
-fn opencode_shows_of_an_export_what_the_window_shows() {
-    use plimsoll::log::{CompactionPart, Effect, Mark, Moment};
-    let mark = |effect| Mark { receipt: None, effect, set: Moment::default(), lifted: None };
+fn opencode_shows_the_same_of_an_export_as_the_window() {
+    use plimsoll::log::{CompactionPart, Effect, LogPosition, Mark};
+    let mark = |effect| Mark { receipt: None, effect, set: LogPosition::default(), lifted: None };
     let mut messages = conversation();
     messages.truncate(4);
     let long = "word ".repeat(400);
@@ -356,13 +359,13 @@ fn opencode_shows_of_an_export_what_the_window_shows() {
                 _ => None,
             });
         let mut texts: Vec<String> = texts.filter(|text| text != "Rules").collect();
-        // The notice of what is left out stands at another place of its message.
+        // The notice of hidden parts has another position in its message.
         texts.sort();
         texts
     };
     let written = write(Format::OpencodeExport, &SessionInfo::default(), &messages).unwrap();
     let mut read = read(written.to_string().as_bytes()).unwrap();
-    // OpenCode knows no marks of ours.
+    // OpenCode does not have our marks.
     let strip = |part: &mut Part| part.marks.clear();
     read.messages.iter_mut().flat_map(|message| &mut message.parts).for_each(strip);
     let opencode = plimsoll::Preset::Opencode.policy();
@@ -373,9 +376,9 @@ fn opencode_shows_of_an_export_what_the_window_shows() {
 /// OpenCode has a placeholder for a cleared output, but none with names and none for inputs.
 #[test]
 fn opencode_gets_the_names_that_stay_of_outputs_and_inputs() {
-    use plimsoll::log::{Effect, Mark, Moment};
+    use plimsoll::log::{Effect, LogPosition, Mark};
     let receipt = || Some(plimsoll::ReceiptId::new("rcp_1"));
-    let mark = |effect| Mark { receipt: receipt(), effect, set: Moment::default(), lifted: None };
+    let mark = |effect| Mark { receipt: receipt(), effect, set: LogPosition::default(), lifted: None };
     let body = "fn parse_window() {}\n".repeat(200);
     let read_state = ToolState::completed(json!({ "path": "src/a.rs" }), body.as_str());
     let output = Part::tool("p1".into(), "c1", "read", read_state)

@@ -1,10 +1,10 @@
-//! The client that calls: its tool, and its session.
+//! The calling client: its tool, and its session.
 //!
-//! The newest file of a tool need not be that of the session which calls. A new session's file may not have been begun,
-//! and two sessions may be open in one directory. So what the client says comes first: Codex names its thread with every
-//! call, Claude Code the call's id, which it writes into the session a moment later, and its session when it starts the
-//! server. The call's id counts more than that: after `/clear` or `/resume` it is the same server and another session.
-//! Of clients that say nothing the newest session is meant.
+//! The newest file of a tool may belong to another session: the file of a new session may not exist yet, and two sessions may
+//! be open in one directory. So information from the client has priority. Codex sends its thread id with every call. Claude
+//! Code sends the call id, which it writes into the session a moment later, and sets its session id when it starts the
+//! server. The call id has priority over that, because after `/clear` or `/resume` the same server belongs to another
+//! session. For all other clients, the newest session is used.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -32,11 +32,11 @@ const CLIENTS: [(&str, Tool); 9] = [
 /// Maximum wait for a session that a client names. Claude Code writes every tenth of a second.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
-/// A call that is being made is at the end of its session, which is among the newest.
+/// Number of newest sessions that are searched for the current call, which is at the end of its session.
 const NEWEST: usize = 8;
 const LAST_BYTES: u64 = 1 << 20;
 
-/// A client, and what it says about the session that a call is made in.
+/// A client, and what it sends about the session of a call.
 #[derive(Clone, Debug, Default)]
 pub struct McpClient {
     /// The tool, if it is one that keeps sessions.
@@ -49,17 +49,17 @@ pub struct McpClient {
 
 impl McpClient {
     /// Creates a client by its name and the metadata that it sends with a call.
-    pub fn new(name: &str, beside: &Map<String, Value>) -> McpClient {
-        let said = |key: &str| beside.get(key).and_then(Value::as_str).map(str::to_owned);
+    pub fn new(name: &str, meta: &Map<String, Value>) -> McpClient {
+        let field = |key: &str| meta.get(key).and_then(Value::as_str).map(str::to_owned);
         let tool = tool_of(name);
         match tool {
-            Some(Tool::Codex) => McpClient { tool, session: said("threadId"), call: None },
-            Some(Tool::ClaudeCode) => McpClient { tool, session: None, call: said("claudecode/toolUseId") },
+            Some(Tool::Codex) => McpClient { tool, session: field("threadId"), call: None },
+            Some(Tool::ClaudeCode) => McpClient { tool, session: None, call: field("claudecode/toolUseId") },
             _ => McpClient { tool, ..McpClient::default() },
         }
     }
 
-    /// Finds the session that it is in. If it names one, no other is returned.
+    /// Finds the client's session. If the client names one, no other is returned.
     pub(super) fn session(&self, host: &Host) -> Option<Found> {
         let scope = self.tool.map_or(Scope::Others, Scope::Only);
         let began = Instant::now();
@@ -118,7 +118,7 @@ fn ends_with_call(path: &Path, call: &str) -> bool {
         let length = file.metadata()?.len();
         file.seek(SeekFrom::Start(length.saturating_sub(LAST_BYTES)))?;
         let mut end = Vec::new();
-        // It may grow meanwhile.
+        // The file may grow meanwhile.
         file.take(LAST_BYTES).read_to_end(&mut end)?;
         Ok::<_, std::io::Error>(end)
     };

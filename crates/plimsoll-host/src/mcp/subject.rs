@@ -1,4 +1,4 @@
-//! The sessions that a call is about: the one that the client is writing, and stored ones.
+//! The sessions of a call: the one that the client is writing, and stored ones.
 //!
 //! Claude Code, Codex and others write their session as it goes. That file is the current session, and still has what the
 //! tool's own compaction removed from the window. It is read into memory for each call, so that the same lookups serve it as a
@@ -34,9 +34,8 @@ pub(super) struct Subject {
 const TRIED_HANDLES: usize = 8;
 
 impl Subject {
-    /// The session that was named; or without a name the one that the client is writing for this directory, and the
-    /// stored one that it was handed over from, or else the newest that is stored for the directory. There is at least
-    /// one.
+    /// Returns the named session. Without a name, returns the session that the client is writing for this directory, then the
+    /// stored one that it was handed over from, or else the newest stored one of the directory. Never empty.
     pub(super) fn all(
         named: Option<&str>,
         client: &McpClient,
@@ -45,7 +44,7 @@ impl Subject {
     ) -> Result<Vec<Subject>, HostError> {
         let stored = Subject::stored(named, config, host);
         let found = match named {
-            // What is stored under a name is meant by it: only that can have been reduced.
+            // A stored session has priority, because only that can have been reduced.
             Some(_) if stored.is_ok() => None,
             Some(id) => host.session_with_id(id, Scope::Others)?.map(|located| located.found),
             None => client.session(host),
@@ -62,21 +61,21 @@ impl Subject {
                     (client.tool.map_or("any known tool", Tool::name), host.short(host.directory()));
                 let message = match client.named(host) {
                     Some(id) => format!(
-                        "{tool} has not written its session `{id}`, and none is stored for `{directory}`"
+                        "{tool} has not written its session `{id}` yet, and no session is stored for `{directory}`"
                     ),
                     None => {
-                        format!("found no session of {tool} for `{directory}`, and none is stored for it")
+                        format!("no session of {tool} found for `{directory}`, and none is stored")
                     }
                 };
                 Err(HostError::usage(message)
-                    .hint("name one with `session`; `plimsoll sessions --all` lists them"))
+                    .hint("pass `session`; `plimsoll sessions --all` lists sessions"))
             }
             (None, Err(error)) => Err(error),
             (written, stored) => Ok(written.into_iter().chain(stored).collect()),
         }
     }
 
-    /// Checks that there is a session of this name. It is not read.
+    /// Checks that the session exists, without reading it.
     pub(super) fn check(named: &str, host: &Host) -> Result<(), HostError> {
         let config = host.config(&Flags::default())?;
         match Subject::stored(Some(named), &config, host) {
@@ -87,9 +86,9 @@ impl Subject {
 
     fn stored(named: Option<&str>, config: &HostConfig, host: &Host) -> Result<Subject, HostError> {
         let opened = match named {
-            Some(id) => host.open_existing(config)?.ok_or_else(|| {
-                none_with(id).hint("`plimsoll sessions --all` lists the sessions there are")
-            })?,
+            Some(id) => host
+                .open_existing(config)?
+                .ok_or_else(|| none_with(id).hint("`plimsoll sessions --all` lists sessions"))?,
             None => host.open_store(config)?,
         };
         let session = opened.session_or_newest(named, host)?;

@@ -1,12 +1,11 @@
-//! The tools of the MCP server, apart from the protocol: three that only read.
+//! The three read-only tools of the MCP server, without the protocol.
 //!
-//! Every answer is bounded, and known shapes of secrets are replaced in it: it goes to a model of which nothing is known
-//! here. The database and the session that the client is writing are opened for each call, so that what was added meanwhile
-//! is seen and no file is held open.
+//! Every answer is bounded, and known secrets are redacted in it, because it goes to an unknown model. The database and the
+//! session that the client is writing are opened for each call, so that new content is included and no file stays open.
 
 use std::fmt::Write as _;
 
-use plimsoll::pivot::Visible;
+use plimsoll::pivot::VisibleRange;
 use plimsoll::policy::RecallPolicy;
 use plimsoll::recall::{Lookup, RecallQuery, RecallTool};
 use plimsoll::redact::redact;
@@ -25,7 +24,7 @@ use crate::host::Host;
 use crate::inspect::weigh_window;
 use crate::words::counted;
 
-/// Maximum number of things that are listed at once.
+/// Maximum number of entries per answer.
 const LISTED: usize = 50;
 /// Maximum number of characters of a description.
 const SHOWN: usize = 80;
@@ -66,7 +65,7 @@ pub struct McpAnswer {
     pub is_error: bool,
 }
 
-/// Why a call is not answered.
+/// Error of a call.
 #[derive(Clone, Debug)]
 pub enum McpRefusal {
     /// The call is invalid.
@@ -92,9 +91,9 @@ impl From<StoreError> for McpRefusal {
 
 /// Returns the declarations of the tools.
 pub fn mcp_tools() -> Vec<McpTool> {
-    let session = json!({ "type": "string", "description": "A session, by its id or the beginning of it; if left \
-        out the current one of the working directory, with the stored one that it was handed over from or else the \
-        newest that is stored for the directory." });
+    let session = json!({ "type": "string", "description": "Session id or prefix. Defaults to the \
+        current session of the working directory, including the stored session that it was handed over from, or else the \
+        newest stored session of the directory." });
     let recall = RecallTool::new(&Policy::default().recall);
     let mut schema = recall.input_schema;
     schema["properties"]["session"] = session.clone();
@@ -102,7 +101,7 @@ pub fn mcp_tools() -> Vec<McpTool> {
         json!({ "type": "object", "properties": { "session": session }, "additionalProperties": false });
     let mut listing = only_session.clone();
     listing["properties"]["after"] = json!({ "type": "integer", "minimum": 0,
-        "description": "Leave out so many; an answer that is not the whole list says how many." });
+        "description": "Number of entries to skip. A truncated list reports the value for the next page." });
     let tool = |name: &'static str, description: String, schema: Value| {
         let input_schema = schema.as_object().cloned().unwrap_or_default();
         McpTool { name, description, input_schema }
@@ -112,16 +111,15 @@ pub fn mcp_tools() -> Vec<McpTool> {
         tool(
             "list_recallable",
             format!(
-                "Lists what has left the conversation and can be brought back with `recall`: messages behind a summary, \
-                 tool outputs that were cleared, cut or kept whole elsewhere, each with its handle, newest first, at \
-                 most {LISTED} at once."
+                "Lists content that left the conversation and can be retrieved with `recall`: messages replaced by a summary, \
+                 and cleared, truncated or spilled tool outputs. Returns a handle for each, newest first, at most \
+                 {LISTED} per call."
             ),
             listing,
         ),
         tool(
             "inspect_session",
-            "Tells which session is the current one, how large its window is, and what takes the room in it."
-                .to_owned(),
+            "Returns the current session, the size of its context window, and what fills it.".to_owned(),
             only_session,
         ),
     ]
@@ -134,7 +132,7 @@ impl McpCall {
         let Some(tool) = known.iter().find(|tool| tool.name == self.tool) else {
             let names: Vec<&str> = known.iter().map(|tool| tool.name).collect();
             return Err(McpRefusal::Invalid(format!(
-                "there is no tool `{}`; there are {}",
+                "unknown tool `{}` (available: {})",
                 self.tool,
                 names.join(", ")
             )));
@@ -143,12 +141,12 @@ impl McpCall {
         if let Some(unknown) =
             self.arguments.keys().find(|key| fields.is_some_and(|all| !all.contains_key(*key)))
         {
-            return Err(McpRefusal::Invalid(format!("`{}` has no argument `{unknown}`", self.tool)));
+            return Err(McpRefusal::Invalid(format!("unknown argument `{unknown}` for `{}`", self.tool)));
         }
         let named = match self.arguments.remove("session") {
             None | Some(Value::Null) => self.session.clone(),
             Some(Value::String(id)) if !id.trim().is_empty() => Some(id),
-            Some(_) => return Err(McpRefusal::Invalid("`session` must be the id of a session".to_owned())),
+            Some(_) => return Err(McpRefusal::Invalid("`session` must be a session id".to_owned())),
         };
         let config = host.config(&Flags::default())?;
         let subjects = Subject::all(named.as_deref(), &self.client, &config, host)?;
@@ -197,40 +195,41 @@ impl McpCall {
     fn list(&self, subjects: &[Subject]) -> Result<McpAnswer, McpRefusal> {
         let after = match self.arguments.get("after") {
             None | Some(Value::Null) => 0,
-            Some(after) => after.as_u64().and_then(|after| usize::try_from(after).ok()).ok_or_else(|| {
-                McpRefusal::Invalid("`after` must be a whole number of zero or more".to_owned())
-            })?,
+            Some(after) => after
+                .as_u64()
+                .and_then(|after| usize::try_from(after).ok())
+                .ok_or_else(|| McpRefusal::Invalid("`after` must be a non-negative integer".to_owned()))?,
         };
-        let (mut things, mut sums) = (Vec::new(), Vec::new());
+        let (mut entries, mut sums) = (Vec::new(), Vec::new());
         for Subject { opened, session, .. } in subjects {
-            let before = things.len();
-            things.extend(recallable(&transcript(opened.archive.store(), session, Extent::Whole)?.messages));
+            let before = entries.len();
+            entries.extend(recallable(&transcript(opened.archive.store(), session, Extent::Whole)?.messages));
             for spill in opened.spills(&session.id)?.iter().filter(|spill| spill.expired.is_none()) {
                 let (handle, tool) = (&spill.handle, &spill.tool);
-                things.push(format!("{handle}  whole output of {tool}, {} bytes", Tokens(spill.bytes)));
+                entries.push(format!("{handle}  full output of {tool}, {} bytes", Tokens(spill.bytes)));
             }
-            sums.push((&session.id, things.len() - before));
+            sums.push((&session.id, entries.len() - before));
         }
-        let all = things.len();
-        let shown: Vec<String> = things.into_iter().skip(after).take(LISTED).collect();
+        let all = entries.len();
+        let shown: Vec<String> = entries.into_iter().skip(after).take(LISTED).collect();
         let mut text = if all == 0 {
             let names: Vec<String> = sums.iter().map(|(id, _)| format!("`{id}`")).collect();
-            format!("Nothing has left the window of {}.", names.join(" or of "))
+            format!("No content has left the window of {}.", names.join(" or "))
         } else {
             let sums = sums.iter().filter(|(_, count)| *count > 0);
             let sums: Vec<String> =
-                sums.map(|(id, count)| format!("of `{id}`: {}", Tokens(*count as u64))).collect();
-            format!("Out of the window {} in all.\n{}", sums.join(", "), shown.join("\n"))
+                sums.map(|(id, count)| format!("{} of `{id}`", Tokens(*count as u64))).collect();
+            format!("Outside the window: {}.\n{}", sums.join(", "), shown.join("\n"))
         };
         let next = after.saturating_add(shown.len());
         if next < all && !shown.is_empty() {
-            let _ = write!(text, "\n… {} more; go on with `after`: {next}", Tokens((all - next) as u64));
+            let _ = write!(text, "\n… {} more; continue with `after`: {next}", Tokens((all - next) as u64));
         }
         Ok(McpAnswer { text, is_error: false })
     }
 }
 
-/// Looks a query up in a session; that nothing is found is an answer as well.
+/// Looks up a query in a session. Finding nothing is a result, not an error.
 fn found_in(subject: &Subject, query: &RecallQuery, policy: &RecallPolicy) -> Result<Lookup, McpRefusal> {
     match look_up(&subject.opened.archive, &subject.session.id, query, policy) {
         Err(StoreError::Missing { .. }) if query.handle.is_some() => Ok(Lookup::Missing),
@@ -247,17 +246,17 @@ fn found_in(subject: &Subject, query: &RecallQuery, policy: &RecallPolicy) -> Re
 
 /// Lists what is not in the window of a log, newest first.
 fn recallable(messages: &[Message]) -> Vec<String> {
-    let visible = Visible::of(messages);
+    let visible = VisibleRange::of(messages);
     let start = visible.pivot.map_or(0, |pivot| pivot.start());
     let mut lines: Vec<String> = Vec::new();
     for message in messages[start..].iter().rev() {
         lines.extend(message.parts.iter().rev().filter(|part| part.is_reduced()).map(format_part));
     }
-    let behind = &messages[..start];
-    if let (Some(first), Some(last)) = (behind.first(), behind.last()) {
-        let count = plimsoll::Tokens(behind.len() as u64);
-        lines.push(format!("{}..{}  {count} messages behind the summary", first.info.id, last.info.id));
-        let outputs = behind.iter().rev().flat_map(|message| message.parts.iter().rev());
+    let replaced = &messages[..start];
+    if let (Some(first), Some(last)) = (replaced.first(), replaced.last()) {
+        let count = plimsoll::Tokens(replaced.len() as u64);
+        lines.push(format!("{}..{}  {count} messages replaced by the summary", first.info.id, last.info.id));
+        let outputs = replaced.iter().rev().flat_map(|message| message.parts.iter().rev());
         lines.extend(outputs.filter(|part| part.as_tool().is_some()).map(format_part));
     }
     lines
@@ -276,7 +275,7 @@ fn format_part(part: &Part) -> String {
         PartBody::Text(text) => {
             (format!("text, {} characters", Tokens(text.text.chars().0)), text.text.as_str().to_owned())
         }
-        PartBody::Reasoning(_) => ("thoughts".to_owned(), String::new()),
+        PartBody::Reasoning(_) => ("reasoning".to_owned(), String::new()),
         PartBody::File(file) => ("file".to_owned(), file.filename.clone().unwrap_or_default()),
         _ => ("part".to_owned(), String::new()),
     };
@@ -284,10 +283,10 @@ fn format_part(part: &Part) -> String {
     format!("{}  {what}{}{about}", part.id, if about.is_empty() { "" } else { ": " })
 }
 
-/// Says what is in the window of the first session, and which other is stored.
+/// Describes the window of the first session, and names the others.
 fn inspect(subjects: &[Subject], config: &HostConfig) -> Result<McpAnswer, McpRefusal> {
     let Some((Subject { opened, session, writer, .. }, others)) = subjects.split_first() else {
-        return Err(McpRefusal::Failed("there is no session to look into".to_owned()));
+        return Err(McpRefusal::Failed("no session to inspect".to_owned()));
     };
     // Including messages that a summary replaces: their recorded usage calibrates the estimate.
     let mut transcript = transcript(opened.archive.store(), session, Extent::Whole)?;
@@ -336,12 +335,12 @@ fn inspect(subjects: &[Subject], config: &HostConfig) -> Result<McpAnswer, McpRe
     Ok(McpAnswer { text, is_error: false })
 }
 
-/// Cuts an answer that is longer than a client can be expected to take.
+/// Truncates an answer that is longer than a client can be expected to handle.
 fn bounded(mut text: String) -> String {
     if text.len() > MOST_BYTES {
         let end = (0..=MOST_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         text.truncate(end);
-        text.push_str("\n[cut; ask for fewer lines]");
+        text.push_str("\n[truncated; request fewer lines]");
     }
     text
 }

@@ -11,7 +11,7 @@ use plimsoll_config::{Flags, nearest_few};
 use plimsoll_formats::Transcript;
 use plimsoll_import::{Extent, Scope};
 use plimsoll_replay::{
-    AgainstRecorded, Circumstances, DEFAULT_ROW, DEFAULTS, Price, Prices, Recording, Report, Rules,
+    AgainstRecorded, DEFAULT_ROW, DEFAULTS, Price, Prices, Recording, ReplayParams, Report, Rules,
     compare_with_none, totals,
 };
 use plimsoll_session::SessionError;
@@ -110,9 +110,8 @@ impl Host {
                 Ok(published) => published,
                 Err(_) if Path::new(&name).is_file() => configured(&name)?,
                 Err(unknown) => {
-                    return Err(
-                        HostError::usage(unknown.to_string()).hint("or give the path of a policy file")
-                    );
+                    return Err(HostError::usage(unknown.to_string())
+                        .hint("a path of a policy file is also accepted"));
                 }
             };
             if rules.iter().all(|other| other.to_string() != one.to_string()) {
@@ -146,13 +145,13 @@ impl ReplayRequest {
     /// Reads the prices. A model that has none is refused, with the names that are most like it: with the price of another,
     /// the figures would be of that.
     pub fn prices(&self) -> Result<Prices, HostError> {
-        const LIST: &str = "`plimsoll replay --list-prices` lists the models that have a price";
+        const LIST: &str = "list models with prices with `plimsoll replay --list-prices`";
         let prices = self.read_prices()?;
         let Some(model) = self.price.as_deref().filter(|model| !prices.knows(model)) else {
             return Ok(prices);
         };
         if model.trim().is_empty() {
-            return Err(HostError::usage("`--price` needs the name of a model").hint(LIST));
+            return Err(HostError::usage("`--price-as` needs the name of a model").hint(LIST));
         }
         let known = prices.names();
         let near = nearest_few(model, &known, 3);
@@ -160,9 +159,9 @@ impl ReplayRequest {
         let mean =
             if names.is_empty() { String::new() } else { format!("did you mean {}? ", names.join(", ")) };
         let hint = format!(
-            "{mean}{LIST}; `--prices FILE` adds one, `--price default` is one dollar for a million tokens"
+            "{mean}{LIST}; add one with `--prices FILE`, or use `--price-as default` (one dollar per million tokens)"
         );
-        Err(HostError::usage(format!("no price is known for `{model}`")).hint(hint))
+        Err(HostError::usage(format!("unknown price of model `{model}`")).hint(hint))
     }
 
     fn read_prices(&self) -> Result<Prices, HostError> {
@@ -173,7 +172,7 @@ impl ReplayRequest {
         })?;
         let wrong = |problem: String| {
             HostError::usage(format!("prices `{name}`: {problem}"))
-                .hint("expected {\"model\": {\"cacheRead\": 0.3, \"cacheWrite\": 3.75, \"output\": 15}}, in dollars for a million tokens")
+                .hint("expected {\"model\": {\"cacheRead\": 0.3, \"cacheWrite\": 3.75, \"output\": 15}}, in dollars per million tokens")
         };
         let own: Prices = serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         own.check().map_err(wrong)?;
@@ -191,9 +190,9 @@ impl ReplayRequest {
         self.price.is_none() && recorded.is_free && !prices.knows(model)
     }
 
-    fn circumstances(&self) -> Circumstances {
+    fn circumstances(&self) -> ReplayParams {
         let (output, fixed) = (self.output.map(Tokens), Tokens(self.overhead));
-        Circumstances { output, fixed, ..Circumstances::default() }
+        ReplayParams { output, fixed, ..ReplayParams::default() }
     }
 }
 
@@ -209,7 +208,7 @@ struct Replayer<'a> {
     host: &'a Host,
 }
 
-/// The policies that are being replayed, one for each session. Some take minutes while others take a second.
+/// Policies that are being replayed, one per session. Shown as progress, because some take minutes and others a second.
 #[derive(Default)]
 struct UnderWay(Mutex<Vec<String>>);
 
@@ -256,14 +255,17 @@ impl Replayer<'_> {
         let Transcript { format, info, messages, side_chains, .. } = transcript;
         let has_sub_agents = !side_chains.is_empty();
         if has_sub_agents {
-            host.note(format!("{name} also holds {}, not replayed", counted(side_chains.len(), "sub-agent")));
+            host.note(format!(
+                "{name} also contains {}, not replayed",
+                counted(side_chains.len(), "sub-agent")
+            ));
         }
         if messages.is_empty() {
             return Err(HostError::negative(format!("{name} has nothing to replay")));
         }
         let mut recording = Recording::of(messages);
         if recording.calls() == 0 {
-            return Err(HostError::failed(format!("{name} has no call of a model to replay")));
+            return Err(HostError::failed(format!("{name} has no model call to replay")));
         }
         progress.more((recording.calls() * rules.len()) as u64);
         let circumstances = request.circumstances();
@@ -293,10 +295,10 @@ impl Replayer<'_> {
         }
         let models = priced_models(&recording, |model, at| priced(model, at).0);
         let context = window.limits.context;
-        let circumstances = Circumstances { context, price, cache_lifetime, ..circumstances };
+        let circumstances = ReplayParams { context, price, cache_lifetime, ..circumstances };
         let replayed = rules.par_iter().map(|rules| {
             let report = under_way.during(&rules.to_string(), *progress, || {
-                recording.replay_and_tell(rules, &circumstances, &|| progress.step())
+                recording.replay_with_progress(rules, &circumstances, &|| progress.step())
             });
             report.map_err(|error| cannot(rules, error))
         });
@@ -349,7 +351,7 @@ fn priced_models(recording: &Recording, row: impl Fn(&str, Option<Millis>) -> St
 /// Says why the recorded bill may differ from that of the same calls without a policy.
 fn bill_gap_causes(row: &str, has_sub_agents: bool) -> &'static str {
     match (row, has_sub_agents) {
-        (DEFAULT_ROW, _) => "no price of its model is known here",
+        (DEFAULT_ROW, _) => "the price of its model is unknown",
         (_, true) => "its sub-agents may be part of the recorded bill",
         _ => "its tool may not use the cache, or its usage may lack what was written to it",
     }

@@ -37,11 +37,11 @@ impl Place {
     }
 }
 
-/// Keeps what is reported.
+/// Records notices and progress.
 #[derive(Clone, Default)]
-struct Kept(Arc<Mutex<Vec<String>>>);
+struct Recorder(Arc<Mutex<Vec<String>>>);
 
-impl Reporter for Kept {
+impl Reporter for Recorder {
     fn notice(&self, notice: &Notice) {
         self.0.lock().unwrap().push(notice.to_string());
     }
@@ -84,18 +84,18 @@ fn sessions_of_one_directory_are_not_those_of_another() {
 fn notices_and_progress_go_to_the_reporter_and_nowhere_else() {
     let place = Place::new();
     let path = place.write("project/a.json", &chat("Hello"));
-    let kept = Kept::default();
-    let host = place.host().with_reporter(kept.clone());
+    let recorder = Recorder::default();
+    let host = place.host().with_reporter(recorder.clone());
     let config = host.config(&Flags::default()).unwrap();
     Importer::new(&host, &config).import(file(path.clone()), false).unwrap();
     let input = InputSpec { source: InputSource::Newest, strict: false, flags: Flags::default() };
     host.input(input, Scope::All).unwrap();
-    let reported = kept.0.lock().unwrap().clone();
+    let reported = recorder.0.lock().unwrap().clone();
     assert!(reported.contains(&format!("[reading `{}`]", path.display())), "{reported:?}");
     assert!(reported.iter().any(|text| text.starts_with("stored `") && text.contains(": 2 messages")));
     assert!(
         reported.last().unwrap().starts_with("Plimsoll: `"),
-        "it is said which one was chosen: {reported:?}"
+        "the chosen session is reported: {reported:?}"
     );
 }
 
@@ -108,7 +108,7 @@ fn an_error_has_its_kind_hints_and_source() {
     assert!(missing.hints()[0].contains("plimsoll sessions --all"), "{missing:?}");
     assert_eq!(missing.io_kind(), Some(std::io::ErrorKind::NotFound));
     let none = host.open_default().unwrap_err();
-    assert!(none.message().contains("there is no database of sessions yet at `~/"), "{none}");
+    assert!(none.message().contains("no session database at `~/"), "{none}");
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn a_session_that_is_changed_is_registered_until_it_is_released() {
     host.leases.hold(&opened.archive, &lease);
     let stored = host.stored_session(Some(id.as_str()), &config, None).unwrap();
     let refused = stored.pin("Done.", &config, false, &host).unwrap_err();
-    assert!(refused.hints().contains(&"`--force` takes it over".to_owned()), "{refused:?}");
+    assert!(refused.hints().contains(&"pass `--force` to take it over".to_owned()), "{refused:?}");
     host.leases.release();
     stored.pin("Done.", &config, false, &host).unwrap();
 }

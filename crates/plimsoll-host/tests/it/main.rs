@@ -3,4 +3,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod config;
+mod fixtures;
+mod follow;
+mod handover;
 mod hosts;
+mod lookup;
+mod mcp;
+mod plans;

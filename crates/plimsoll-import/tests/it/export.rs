@@ -25,7 +25,7 @@ fn exported(store: &dyn Store, to: Format, on_damage: OnDamage) -> Result<(Strin
 }
 
 #[test]
-fn an_export_is_what_its_whole_transcript_is_written_as() {
+fn an_export_equals_the_conversion_of_its_whole_transcript() {
     let store = fresh();
     import(&*store, &session().text()).unwrap();
     let session = store.session(&crate::SESSION.into()).unwrap();

@@ -1,8 +1,8 @@
-//! Sessions of other tools, found where they are kept.
+//! Sessions of other tools, found in their places.
 
 use std::path::{Path, PathBuf};
 
-use plimsoll_import::{Extent, ImportError, Kept, Places, Scope, Search, Source, Tool};
+use plimsoll_import::{Extent, ImportError, Places, Scope, Search, SessionStorage, Source, Tool};
 use plimsoll_store::{MemoryStore, NewSession, Sessions, Store};
 use serde_json::json;
 use tempfile::TempDir;
@@ -39,9 +39,9 @@ fn places(home: &TempDir) -> Places {
     Places::new(Some(home.path()), |_| None)
 }
 
-/// Tools that write the directory of a session beside it, or its id into the name of a folder.
+/// Tools that store the directory of a session in another file, or its id in the name of a directory.
 #[test]
-fn sessions_of_more_tools_are_found_where_they_keep_them() {
+fn sessions_of_more_tools_are_found_in_their_places() {
     let home = TempDir::new().unwrap();
     let write = |place: &str, text: &str| {
         let path = home.path().join(place);
@@ -96,7 +96,7 @@ fn sessions_of_more_tools_are_found_where_they_keep_them() {
     }
 }
 
-/// Extensions write below the settings of their editor, which are in another place on every system.
+/// Extensions store their data below the settings of their editor, whose place depends on the system.
 #[test]
 fn tasks_of_cline_and_roo_are_found_in_every_editor_on_every_system() {
     for editor in [
@@ -114,7 +114,7 @@ fn tasks_of_cline_and_roo_are_found_in_every_editor_on_every_system() {
     }
 }
 
-/// The tasks that are found for `/home/ada/one` when an editor keeps its data here.
+/// The tasks that are found for `/home/ada/one` if an editor stores its data here.
 fn tasks_of_one(editor: &str) -> Vec<String> {
     let home = TempDir::new().unwrap();
     let write = |place: &str, text: &str| {
@@ -122,7 +122,7 @@ fn tasks_of_one(editor: &str) -> Vec<String> {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     };
-    // Cline keeps one list of its tasks, Roo a file with each of them.
+    // Cline has one list of its tasks, Roo a file for each of them.
     write("saoudrizwan.claude-dev/tasks/1767225600000/api_conversation_history.json", "[]");
     write("saoudrizwan.claude-dev/tasks/1767225600000/ui_messages.json", "[]");
     write(
@@ -159,7 +159,7 @@ fn sessions_are_found_by_directory_by_tool_and_by_id() {
     assert_eq!(of(Some("/home/ada/one")).len(), 3);
     assert_eq!((of(None).len(), of(Some("/home/ada")).len()), (4, 0));
     assert_eq!(search.newest("/home/ada/two".as_ref(), None).unwrap().id, "019e06e6-0c4f-72d2-a0ab");
-    // From inside a project its session is found; the home and what is above it is no project.
+    // From inside a project its session is found; the home directory and its parents are not projects.
     let above = Some("/home/ada".as_ref());
     assert_eq!(
         search.newest("/home/ada/two/src/deep".as_ref(), above).unwrap().id,
@@ -180,13 +180,13 @@ fn sessions_are_found_by_directory_by_tool_and_by_id() {
 }
 
 #[test]
-fn stored_sessions_are_found_beside_the_others_and_opened_alike() {
+fn stored_sessions_are_found_and_opened_like_the_others() {
     let (home, store) = (home(), MemoryStore::new());
     store.create(NewSession::new("5d0c31aa-1111".into()), NOW).unwrap();
     let mut search = Search::new(&places(&home), Scope::All);
     search.add_store(&store, "plimsoll.db".as_ref()).unwrap();
     let found = search.one("5d0c").unwrap().unwrap();
-    assert!(found.tool == Tool::Plimsoll && matches!(found.kept, Kept::Stored(_)));
+    assert!(found.tool == Tool::Plimsoll && matches!(found.kept, SessionStorage::Stored(_)));
     let store: &dyn Store = &store;
     let stored = Source::of(&found, Some(store)).unwrap().read(Extent::Whole, &|_| {}).unwrap();
     assert_eq!((stored.messages.len(), stored.info.id.as_deref()), (0, Some("5d0c31aa-1111")));
@@ -198,7 +198,7 @@ fn stored_sessions_are_found_beside_the_others_and_opened_alike() {
 }
 
 #[test]
-fn variables_name_other_places_and_relative_ones_are_not_taken() {
+fn variables_set_other_places_and_relative_paths_are_ignored() {
     let variable = |name: &str| match name {
         "CLAUDE_CONFIG_DIR" => Some("relative".to_owned()),
         "XDG_DATA_HOME" => Some("/data".to_owned()),
@@ -231,7 +231,7 @@ fn a_short_id_is_the_shortest_that_names_one_session() {
     let mut ids = Vec::new();
     while ids.len() < 400 {
         seed = seed.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(1);
-        // Two letters, so that many begin alike; some with a prefix, some the beginning of others.
+        // Two letters, so that many ids have the same start; some have a prefix, and some are prefixes of others.
         let letters = |bits: u64, length: u64| -> String {
             (0..length).map(|at| if bits >> at & 1 == 0 { 'a' } else { 'b' }).collect()
         };
@@ -246,8 +246,8 @@ fn a_short_id_is_the_shortest_that_names_one_session() {
     search.add_store(&store, "plimsoll.db".as_ref()).unwrap();
     let short = search.short_ids();
     for id in &ids {
-        // One that begins with the whole id cannot be told apart by a beginning of it. A shorter name of the same word is
-        // found in `ses_...` as well.
+        // An id that starts with the whole id cannot be distinguished by a prefix of it. A shorter name of the same
+        // word is found in `ses_...` as well.
         let others: Vec<&str> = ids
             .iter()
             .flat_map(|other| [Some(other.as_str()), other.strip_prefix("ses_")])

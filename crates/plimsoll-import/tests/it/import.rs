@@ -1,11 +1,11 @@
-//! What becomes of a source that is imported, and imported again.
+//! Importing a source, and importing it again.
 
 use std::time::Duration;
 
 use plimsoll::log::Effect;
 use plimsoll::pin::{self, PinTarget};
 use plimsoll::{Log, Message, Policy, Reduction, SessionId, Tokens, ToolStatus};
-use plimsoll_import::{Because, ImportError, ImportOptions, Outcome};
+use plimsoll_import::{ImportError, ImportOptions, NewSessionReason, Outcome};
 use plimsoll_store::{Claim, Filter, MemoryStore, NewSession, Store, StoreError};
 use serde_json::json;
 
@@ -30,7 +30,7 @@ fn count(store: &dyn Store) -> usize {
 }
 
 #[test]
-fn a_file_that_has_grown_adds_what_is_new() {
+fn a_grown_file_adds_its_new_messages() {
     on_both(|store| {
         let session = SessionId::new(SESSION);
         let claude = Claude::default().user("Hello").says("one", "Hi").user("Go on");
@@ -43,7 +43,7 @@ fn a_file_that_has_grown_adds_what_is_new() {
         let found = store.session(&session).unwrap();
         assert_eq!((found.messages, found.usage.input, found.usage.output), (5, Tokens(20), Tokens(10)));
         assert_eq!((found.title.as_str(), found.directory.as_deref()), ("Hello", Some("/home/ada/place")));
-        // What an import of the whole file in one go would have stored.
+        // What an import of the whole file would have stored.
         let whole = MemoryStore::new();
         import(&whole, &claude.text()).unwrap();
         let json = |messages: &[Message]| serde_json::to_value(messages).unwrap();
@@ -81,7 +81,7 @@ fn a_call_without_an_answer_at_the_end_is_answered_by_the_next_import() {
 }
 
 #[test]
-fn an_answer_that_was_being_written_goes_on_by_the_next_import() {
+fn the_next_import_continues_an_incomplete_answer() {
     on_both(|store| {
         let session = SessionId::new(SESSION);
         let claude = Claude::default().user("Look").says("one", "First");
@@ -96,13 +96,13 @@ fn an_answer_that_was_being_written_goes_on_by_the_next_import() {
 }
 
 #[test]
-fn a_call_that_the_conversation_left_behind_is_marked_as_interrupted() {
+fn an_open_call_before_later_messages_is_marked_as_interrupted() {
     on_both(|store| {
         let claude = Claude::default().user("Look").calls("one", "call_1").user("Never mind");
         let report = import(store, &claude.text()).unwrap();
         assert_eq!((report.interrupted, report.is_open), (1, false));
         assert_eq!(all(store, &report.id)[1].parts[0].as_tool().unwrap().state.status, ToolStatus::Error);
-        // Also where the first import took it for open.
+        // Even if the first import considered it open.
         let other = MemoryStore::new();
         let open = Claude { lines: claude.lines[..2].to_vec() };
         assert!(import(&other, &open.text()).unwrap().is_open);
@@ -118,18 +118,21 @@ fn a_source_that_was_rewritten_makes_a_new_session_once() {
         let other = Claude::default().user("Hello").says("one", "Good day").user("Go on");
         let report = import(store, &other.text()).unwrap();
         let instead_of = report.instead_of.unwrap();
-        assert_eq!((instead_of.session.as_str(), instead_of.because), (SESSION, Because::Diverged));
+        assert_eq!((instead_of.session.as_str(), instead_of.because), (SESSION, NewSessionReason::Diverged));
         assert!(report.outcome == Outcome::Stored && report.id.as_str() != SESSION);
         assert_eq!(texts(store, &report.id), ["Hello", "Good day", "Go on"]);
         assert_eq!(told(store, &other), (Outcome::Unchanged, 0, false, report.id.clone()));
         assert_eq!(told(store, &other.says("two", "More")), (Outcome::Updated, 1, false, report.id.clone()));
         assert_eq!((texts(store, &SESSION.into()).len(), count(store)), (3, 2));
-        // A name means one thing in the whole store.
+        // An id is unique in the whole store.
         let names = |id: &SessionId| all(store, id).iter().map(|it| it.info.id.clone()).collect::<Vec<_>>();
         assert!(names(&report.id).iter().all(|name| !names(&SESSION.into()).contains(name)));
-        // A shorter one is another, too: it was taken back to before what was imported.
+        // A shorter one is another session: it was rewound to before what was imported.
         let shorter = Claude::default().user("Hello");
-        assert_eq!(import(store, &shorter.text()).unwrap().instead_of.unwrap().because, Because::Diverged);
+        assert_eq!(
+            import(store, &shorter.text()).unwrap().instead_of.unwrap().because,
+            NewSessionReason::Diverged
+        );
     });
 }
 
@@ -138,7 +141,10 @@ fn a_last_message_that_was_rewritten_makes_a_new_session() {
     on_both(|store| {
         import(store, &Claude::default().user("Hello").says("one", "Hi there").text()).unwrap();
         let other = Claude::default().user("Hello").says("one", "Hi all").user("Go on").says("two", "Yes");
-        assert_eq!(import(store, &other.text()).unwrap().instead_of.unwrap().because, Because::Diverged);
+        assert_eq!(
+            import(store, &other.text()).unwrap().instead_of.unwrap().because,
+            NewSessionReason::Diverged
+        );
     });
 }
 
@@ -152,7 +158,7 @@ fn a_session_that_was_continued_here_is_left_alone() {
         assert_eq!(told(store, &claude), (Outcome::Unchanged, 0, false, session.clone()));
         let claude = claude.user("Go on there");
         let report = import(store, &claude.text()).unwrap();
-        assert_eq!(report.instead_of.unwrap().because, Because::Continued);
+        assert_eq!(report.instead_of.unwrap().because, NewSessionReason::Continued);
         assert_eq!(texts(store, &session), ["Hello", "Hi", "Go on here"]);
         assert_eq!(texts(store, &report.id), ["Hello", "Hi", "Go on there"]);
         assert_eq!(told(store, &claude), (Outcome::Unchanged, 0, false, report.id));
@@ -160,7 +166,7 @@ fn a_session_that_was_continued_here_is_left_alone() {
 }
 
 #[test]
-fn what_reductions_did_stays_and_a_lease_is_respected() {
+fn reductions_stay_in_force_and_a_lease_is_respected() {
     on_both(|store| {
         let claude = Claude::default().user("Look. Never touch the tests.").says("one", "Hi");
         let session = import(store, &claude.text()).unwrap().id;
@@ -191,7 +197,7 @@ fn a_message_that_a_fork_shares_does_not_grow() {
         let last = all(store, &session)[1].info.id.clone();
         store.fork(&session, Some(&last), NewSession::new("ses_fork".into()), NOW).unwrap();
         let report = import(store, &claude.result("call_1", "ok").text()).unwrap();
-        assert_eq!(report.instead_of.unwrap().because, Because::Shared);
+        assert_eq!(report.instead_of.unwrap().because, NewSessionReason::Shared);
         assert_eq!(
             all(store, &"ses_fork".into())[1].parts[0].as_tool().unwrap().state.status,
             ToolStatus::Error
@@ -201,7 +207,7 @@ fn a_message_that_a_fork_shares_does_not_grow() {
 }
 
 #[test]
-fn sub_agents_come_along_and_are_brought_up_to_date() {
+fn sub_agents_are_imported_and_updated() {
     on_both(|store| {
         let claude = Claude::default().user("Ask a helper").aside(1, "You are the helper");
         let report = import(store, &claude.text()).unwrap();
@@ -240,7 +246,7 @@ fn a_chat_without_an_id_is_known_by_its_file_or_its_content() {
     std::fs::write(&path, chat(&["Hello", "Hi", "Go on", "Yes"])).unwrap();
     let grown = import_file(&*fresh, &path).unwrap();
     assert_eq!((grown.outcome, grown.added, &grown.id), (Outcome::Updated, 2, &first.id));
-    // Two chats that begin alike are two chats.
+    // Two chats with the same start are two chats.
     let piped = import(&*fresh, &chat(&["Hello", "Hi", "Something else"])).unwrap();
     assert_eq!((piped.outcome, piped.instead_of, count(&*fresh)), (Outcome::Stored, None, 2));
     let parents: Vec<_> = all(&*fresh, &first.id)
@@ -252,7 +258,7 @@ fn a_chat_without_an_id_is_known_by_its_file_or_its_content() {
 }
 
 #[test]
-fn once_more_means_new_ids_and_nothing_of_the_first() {
+fn importing_again_creates_new_ids_and_leaves_the_first_session_alone() {
     on_both(|store| {
         let claude = Claude::default().user("Hello").says("one", "Hi").aside(1, "You are the helper");
         let first = import(store, &claude.text()).unwrap();
@@ -274,18 +280,21 @@ fn once_more_means_new_ids_and_nothing_of_the_first() {
 }
 
 #[test]
-fn what_is_there_without_a_record_is_not_touched() {
+fn a_session_without_an_import_record_is_not_changed() {
     on_both(|store| {
         store.create(NewSession::new(SESSION.into()), NOW).unwrap();
         let refused = import(store, &Claude::default().user("Hello").text());
-        assert!(matches!(&refused, Err(ImportError::Taken { id }) if id.as_str() == SESSION), "{refused:?}");
+        assert!(
+            matches!(&refused, Err(ImportError::IdTaken { id }) if id.as_str() == SESSION),
+            "{refused:?}"
+        );
         let empty = import(store, r#"{"info": {"id": "ses_e"}, "messages": []}"#);
         assert!(matches!(empty, Err(ImportError::Empty)), "{empty:?}");
     });
 }
 
 #[test]
-fn a_resumed_session_does_not_take_the_names_of_the_one_before() {
+fn a_resumed_session_does_not_reuse_ids_of_the_previous_one() {
     let fresh = fresh();
     let claude = Claude::default().user("Hello").says("one", "Hi");
     let first = import(&*fresh, &claude.text()).unwrap();

@@ -21,7 +21,7 @@ use tempfile::TempDir;
 const NOW: Millis = Millis(1_794_775_451_033);
 const SESSION: &str = "5d0c31aa-1111-2222-3333-444444444444";
 
-/// A store in a directory of its own, which goes when it is dropped.
+/// A store in a temporary directory, which is deleted when it is dropped.
 struct Fresh {
     store: SqliteStore,
     folder: TempDir,
@@ -48,7 +48,7 @@ fn ids() -> Ids {
     Ids::new(|| RandomState::new().hash_one(()))
 }
 
-/// Import a text, as if it came on standard input.
+/// Imports a text, as from standard input.
 fn import(store: &dyn Store, text: &str) -> Result<Report, ImportError> {
     import_with(store, text, &ImportOptions { now: NOW, ..ImportOptions::default() })
 }
@@ -59,7 +59,7 @@ fn import_with(store: &dyn Store, text: &str, options: &ImportOptions<'_>) -> Re
     survey.import(&mut source, store, &mut ids(), options, &|_| {})
 }
 
-/// Import a file.
+/// Imports a file.
 fn import_file(store: &dyn Store, path: &Path) -> Result<Report, ImportError> {
     let mut source = Source::File(std::fs::File::open(path).unwrap());
     let survey = Survey::of(&mut source, &|_| {})?;
@@ -76,7 +76,7 @@ fn texts(store: &dyn Store, id: &SessionId) -> Vec<String> {
     all(store, id).iter().map(Message::text).collect()
 }
 
-/// Claude Code's record of a session, written line by line.
+/// Claude Code's transcript of a session, written line by line.
 #[derive(Clone, Default)]
 struct Claude {
     lines: Vec<Value>,
@@ -121,7 +121,7 @@ impl Claude {
         self.record("user", &json!({ "role": "user", "content": [block] }))
     }
 
-    /// A sub-agent's words.
+    /// A message of a sub-agent.
     fn aside(mut self, number: usize, words: &str) -> Claude {
         let uuid = format!("bbbbbbbb-0000-0000-{number:04}-000000000001");
         self.lines.push(json!({ "type": "user", "uuid": uuid, "parentUuid": null, "sessionId": SESSION,

@@ -1,4 +1,4 @@
-//! Several imports at once, and imports that are killed.
+//! Concurrent imports, and imports that are killed.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use plimsoll_store::{ChangeKind, Filter, Store, StoreError};
 
 use crate::{Claude, NOW, SESSION, all, database, fresh, ids, import_file};
 
-/// What the child imports, set only for the child.
+/// The file that the child imports; set only for the child.
 const FILE: &str = "PLIMSOLL_IMPORTED_FILE";
 
 /// A session of some megabytes: too large for one piece.
@@ -59,12 +59,12 @@ fn of_four_threads_one_stores_it_and_the_others_find_it() {
         std::fs::write(&path, grown.text()).unwrap();
         assert_eq!(outcomes(&at_once()), (1, 1 + round % 3), "round {round}");
         assert_eq!(sessions(&*fresh)[0], (SESSION.to_owned(), count + 2), "round {round}");
-        assert_eq!(fresh.sweep_stages(Duration::ZERO).unwrap(), 0, "nothing is left behind");
+        assert_eq!(fresh.sweep_stages(Duration::ZERO).unwrap(), 0, "no stage remains");
         assert_eq!(fresh.check().unwrap().problems, Vec::<String>::new());
     }
 }
 
-/// The part of the child: does nothing unless it was started as one.
+/// Runs in the child; does nothing unless it was started as one.
 #[test]
 fn the_importing_child() {
     let Ok(file) = std::env::var(FILE) else { return };
@@ -134,7 +134,7 @@ fn an_import_that_is_killed_leaves_nothing_and_the_next_one_stores_it() {
         assert_eq!(fresh.check().unwrap().problems, Vec::<String>::new());
     }
     assert!(killed > 0, "at least one was killed in the middle");
-    // What the killed have left goes by itself once it is old.
+    // What killed imports have left is swept when it is old.
     std::thread::sleep(Duration::from_millis(2));
     assert_eq!(fresh.sweep_stages(Duration::from_millis(1)).unwrap(), killed);
     assert_eq!(staged(), 0);
@@ -143,9 +143,9 @@ fn an_import_that_is_killed_leaves_nothing_and_the_next_one_stores_it() {
     assert_eq!(fresh.check().unwrap().problems, Vec::<String>::new());
 }
 
-/// What a file has grown by is stored in small transactions. One that ends in the middle is gone on with by the next import.
+/// A large addition to a file is stored in small transactions. The next import continues one that was interrupted.
 #[test]
-fn a_file_that_has_grown_by_much_is_added_in_pieces() {
+fn a_large_addition_to_a_file_is_stored_in_pieces() {
     let (fresh, whole) = (fresh(), crate::fresh());
     let path = fresh.folder.path().join("session.jsonl");
     let begun = Claude::default().user("Build it").calls("answer_a", "call_1");
@@ -157,7 +157,7 @@ fn a_file_that_has_grown_by_much_is_added_in_pieces() {
     let grown = (0..30).fold(grown, |claude, number| claude.aside(number, &format!("{number} {words}")));
     std::fs::write(&path, grown.text()).unwrap();
     let since = fresh.newest_change().unwrap();
-    // While it is read, another process takes the session, once something was added to it.
+    // While it is read, another process takes the session, after something was added to it.
     let mut source = Source::File(std::fs::File::open(&path).unwrap());
     let survey = Survey::of(&mut source, &|_| {}).unwrap();
     let options = ImportOptions { now: NOW, origin: Some(&path), ..ImportOptions::default() };
@@ -185,6 +185,6 @@ fn a_file_that_has_grown_by_much_is_added_in_pieces() {
     assert!(json(&*fresh, &session) == json(&*whole, &session));
     assert_eq!(sessions(&*fresh), sessions(&*whole));
     assert_eq!(import_file(&*fresh, &path).unwrap().outcome, Outcome::Unchanged);
-    assert_eq!(fresh.sweep_stages(Duration::ZERO).unwrap(), 0, "nothing is left behind");
+    assert_eq!(fresh.sweep_stages(Duration::ZERO).unwrap(), 0, "no stage remains");
     assert_eq!(fresh.check().unwrap().problems, Vec::<String>::new());
 }

@@ -7,7 +7,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use plimsoll::Policy;
-use plimsoll_import::{Found, Kept, Tool, Weighed, WeighedCache, weigh_all};
+use plimsoll_import::{Found, SessionStorage, Tool, Weighed, WeighedCache, weigh_all};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
@@ -39,7 +39,7 @@ impl Transcripts {
             directory: None,
             changed: 0,
             origin: None,
-            kept: Kept::File,
+            kept: SessionStorage::File,
         };
         weigh_all(&[found], None, &self.policy, cache, &|| ()).remove(0).unwrap()
     }
@@ -49,7 +49,7 @@ impl Transcripts {
     }
 }
 
-/// Whatever a session had when it was weighed before, its figures are those of a reading from the beginning.
+/// Whatever a session had when it was weighed before, its figures must be those of reading it from the start.
 fn check(name: &str, records: &[Value]) {
     let transcripts = Transcripts::new();
     let lines: Vec<String> = records.iter().map(|record| format!("{record}\n")).collect();
@@ -61,7 +61,7 @@ fn check(name: &str, records: &[Value]) {
             transcripts.write(&format!("{name}-{before}-{after}.jsonl"), &lines[..after].concat());
             let grown = transcripts.cached(&path);
             assert_eq!(grown, transcripts.weigh(&path, None), "{name}: {before} lines, then {after}");
-            // And once more, from where that reading left off.
+            // And once more, from where that reading ended.
             transcripts.write(&format!("{name}-{before}-{after}.jsonl"), &lines.concat());
             assert_eq!(
                 transcripts.cached(&path),
@@ -102,7 +102,7 @@ fn text(text: &str) -> Value {
     json!({ "type": "text", "text": text })
 }
 
-/// Two responses in several records, a sub-agent, a title, another model, a compaction, and a branch that is left behind.
+/// Two responses in several records, a sub-agent, a title, another model, a compaction, and an abandoned branch.
 fn session() -> Vec<Value> {
     let mut side = claude(90, None, said("Look for it"));
     side["isSidechain"] = true.into();
@@ -139,12 +139,12 @@ fn session() -> Vec<Value> {
 }
 
 #[test]
-fn a_session_of_claude_code_that_has_grown_is_weighed_as_from_its_beginning() {
+fn a_grown_session_of_claude_code_is_weighed_like_a_whole_one() {
     check("claude", &session());
 }
 
 #[test]
-fn a_session_of_codex_that_has_grown_is_weighed_as_from_its_beginning() {
+fn a_grown_session_of_codex_is_weighed_like_a_whole_one() {
     let codex = |kind: &str, payload: Value| json!({ "timestamp": "2026-05-01T10:00:00Z", "type": kind, "payload": payload });
     let message = |role: &str, text: &str| {
         let content = json!([{ "type": "input_text", "text": text }]);
@@ -192,7 +192,7 @@ fn a_session_of_codex_that_has_grown_is_weighed_as_from_its_beginning() {
 }
 
 #[test]
-fn a_session_of_pi_that_has_grown_is_weighed_as_from_its_beginning() {
+fn a_grown_session_of_pi_is_weighed_like_a_whole_one() {
     let entry = |id: u32, parent: Option<u32>, message: Value| {
         let parent = parent.map(|parent| format!("e{parent}"));
         json!({ "type": "message", "id": format!("e{id}"), "parentId": parent, "timestamp": "2026-05-01T10:00:00Z",
@@ -217,9 +217,9 @@ fn a_session_of_pi_that_has_grown_is_weighed_as_from_its_beginning() {
     check("pi", &records);
 }
 
-/// The beginning is changed behind the cache's back, so that a reading from there would tell another title.
+/// The start is changed without the cache noticing, so that reading it again would give another title.
 #[test]
-fn only_what_a_transcript_has_gained_is_read() {
+fn only_the_new_part_of_a_transcript_is_read() {
     let transcripts = Transcripts::new();
     let turn = |number: u32| {
         [
@@ -239,7 +239,7 @@ fn only_what_a_transcript_has_gained_is_read() {
     let grown = transcripts.cached(&path);
     assert!(grown.title.starts_with("Prompt 0"), "{}", grown.title);
     assert_eq!((grown.messages, grown.recorded.len()), (60, 30));
-    // What was there at its end is no longer there: it is another file.
+    // The end that it had is no longer there, so it is another file.
     transcripts.write(
         "grows.jsonl",
         &lines(40).replace("Prompt 29 x", "Prompt 29 y").replace("Prompt 0 x", "Another! x"),

@@ -1,12 +1,13 @@
-//! From a window to a Messages request.
+//! Builds a Messages request from a window.
 //!
-//! The rules that are kept: user and model take turns; results stand first in the user's turn; a turn does not end on
-//! a thought; thoughts have their signature; the conversation ends with the user; with a thinking budget, an answer
-//! that waits for its results begins with a thought; at most four breakpoints.
+//! The API's rules that it keeps: user and model alternate; results come first in the user's turn; a turn does not end
+//! with reasoning; reasoning has its signature; the conversation ends with the user; with a thinking budget, an answer
+//! that waits for its results begins with reasoning; there are at most four cache breakpoints.
 
 use std::collections::BTreeMap;
 
 use plimsoll::cache::Breakpoint;
+use plimsoll::window::{Attachment, object_input};
 use plimsoll::{Block, Text, WindowMessage, WindowRole};
 use serde_json::{Value, json};
 
@@ -16,17 +17,15 @@ use super::wire::{
 };
 use crate::Extra;
 use crate::names::{IdMap, ToolNames};
-use crate::prompt::{
-    BuildError, CacheTtl, File, Prompt, Thinking, ToolChoice, as_object, object_schema, overlay,
-};
+use crate::prompt::{BuildError, CacheTtl, Prompt, Thinking, ToolChoice, object_schema, overlay};
 
 const ID_LIMIT: usize = 64;
-/// The request has to say how long the answer may get; this is what every model allows.
+/// Required by the API; every model allows this many.
 const DEFAULT_MAX_TOKENS: u64 = 4_096;
-/// The smallest thinking budget that is accepted.
+/// Smallest thinking budget that the API accepts.
 const MIN_BUDGET: u64 = 1_024;
 const MAX_BREAKPOINTS: usize = 4;
-/// Said by the user where the window ends with the model: newer models refuse to continue an answer.
+/// Text of the user's turn that is added if the window ends with the model: newer models refuse to continue an answer.
 const CONTINUE: &str = "Continue.";
 
 pub(crate) fn build(prompt: &Prompt<'_>, names: &mut ToolNames) -> Result<MessagesRequest, BuildError> {
@@ -38,7 +37,8 @@ pub(crate) fn build(prompt: &Prompt<'_>, names: &mut ToolNames) -> Result<Messag
     }
     let mut choice = tool_choice(prompt, names);
     if tools.is_empty() && !called.is_empty() {
-        // Calls without any declared tool are refused. These cannot be called: there is nothing to run them.
+        // Calls without any declared tool are rejected. `tool_choice: none` keeps the model from calling these stubs,
+        // which nothing could run.
         let stub = |name: String| Tool {
             name,
             description: None,
@@ -66,7 +66,7 @@ pub(crate) fn build(prompt: &Prompt<'_>, names: &mut ToolNames) -> Result<Messag
         system: (!system.is_empty()).then_some(Content::Blocks(system)),
         tool_choice: choice.filter(|_| !tools.is_empty()),
         tools,
-        // Anything but the default temperature is refused together with thinking, and by models that always think.
+        // Any temperature but the default is rejected together with thinking, and by models that always think.
         temperature: prompt.options.temperature.filter(|_| thinking.is_none() && takes_budget(prompt.model)),
         thinking,
         messages: turns,
@@ -100,12 +100,12 @@ fn tool_choice(prompt: &Prompt<'_>, names: &mut ToolNames) -> Option<WireChoice>
     Some(WireChoice { kind: kind.into(), name, extra: Extra::new() })
 }
 
-/// The thinking to ask for, and the effort.
+/// Returns the thinking configuration and the effort.
 fn thinking(prompt: &Prompt<'_>, max_tokens: u64, turns: &[Turn]) -> (Option<WireThinking>, Option<String>) {
     let of_kind = |kind: &str, budget_tokens| {
         Some(WireThinking { kind: kind.into(), budget_tokens, extra: Extra::new() })
     };
-    // A forced call is refused together with thinking.
+    // A forced call is rejected together with thinking.
     let forced = matches!(prompt.options.tool_choice, ToolChoice::Required | ToolChoice::Named(_));
     match &prompt.options.thinking {
         Thinking::Effort(effort) if forced => (None, Some(effort.clone())),
@@ -122,16 +122,16 @@ fn thinking(prompt: &Prompt<'_>, max_tokens: u64, turns: &[Turn]) -> (Option<Wir
     }
 }
 
-/// Whether a model may be given a thinking budget and a temperature. Anthropic's models do up to the generation 4.6;
-/// later ones decide for themselves and refuse both. Models of others that speak this format are believed to.
+/// Whether a model accepts a thinking budget and a temperature. Anthropic's models do up to generation 4.6; later ones
+/// decide for themselves and reject both. For models of other vendors with this API, the configuration is trusted.
 fn takes_budget(model: &str) -> bool {
     const WITH_BUDGET: [&str; 7] = ["claude-3", "-4-0", "-4-1", "-4-5", "-4-6", "-4-2025", "-4@2025"];
     let name = model.to_ascii_lowercase().replace('.', "-");
     !name.contains("claude-") || name.ends_with("-4") || WITH_BUDGET.iter().any(|old| name.contains(old))
 }
 
-/// Whether the newest answer calls tools and does not begin with a thought. Together with a thinking budget that is
-/// refused; it comes from a switch of models in the middle of a turn.
+/// Whether the newest answer calls tools and does not begin with reasoning, which is rejected together with a thinking
+/// budget. A switch of models in the middle of a turn causes it.
 fn awaits_results_without_thought(turns: &[Turn]) -> bool {
     let newest = turns.iter().rev().find(|turn| turn.role == "assistant");
     let Some(Turn { content: Content::Blocks(blocks), .. }) = newest else { return false };
@@ -150,7 +150,7 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// The system prompt, the turns, and the names of the tools that were called.
+    /// Returns the system prompt, the turns, and the names of the called tools.
     fn convert(mut self) -> (Vec<ContentBlock>, Vec<Turn>, Vec<String>) {
         let mut system: Vec<ContentBlock> =
             self.prompt.system.iter().filter_map(|piece| text(piece)).collect();
@@ -216,15 +216,16 @@ impl Builder<'_> {
             Block::Call { id, tool, input, .. } => Some(ContentBlock::ToolUse {
                 id: self.ids.id(id),
                 name: self.names.wire(tool),
-                input: as_object(input.value()),
+                input: object_input(input.value()),
                 cache_control: None,
                 extra: Extra::new(),
             }),
             Block::Result { id, text, is_error, files, .. } => {
-                // An error may hold text only.
-                let file = |each: File<'_>| if *is_error { self::text(&each.mention()) } else { file(&each) };
+                // An error result may contain only text.
+                let file =
+                    |each: Attachment<'_>| if *is_error { self::text(&each.mention()) } else { file(&each) };
                 let mut content: Vec<ContentBlock> = self::text(text).into_iter().collect();
-                content.extend(File::all(files).filter_map(file));
+                content.extend(Attachment::all(files).filter_map(file));
                 Some(ContentBlock::ToolResult {
                     tool_use_id: self.ids.id(id),
                     content: Some(Content::Blocks(content)),
@@ -236,11 +237,11 @@ impl Builder<'_> {
             Block::Provider { value, .. } => {
                 self.prompt.own_block(value.value()).cloned().map(ContentBlock::Other)
             }
-            Block::File { mime, filename, url, .. } => file(&File::new(mime, filename, url)),
+            Block::File { mime, filename, url, .. } => file(&Attachment::new(mime, filename, url)),
         }
     }
 
-    /// Thoughts of another provider, or without a signature, are refused.
+    /// Reasoning of another provider or without a signature is rejected.
     fn thought(&self, text: &Text, metadata: &Option<Value>) -> Option<ContentBlock> {
         let own = self.prompt.own_metadata(metadata)?;
         if let Some(data) = own.get("redactedData").and_then(Value::as_str) {
@@ -251,8 +252,11 @@ impl Builder<'_> {
     }
 }
 
-/// The places of calls that the provider ran itself and whose results are not there, and the other way round: one
-/// without the other is refused, and a reduction may have left out either.
+/// Returns the indices of calls that the provider ran itself and whose results are missing, and of such results without
+/// a call. The API rejects one without the other, and a reduction may have removed either.
+///
+/// Without such pairs, a search that the provider ran itself would either be lost to the model or make the request
+/// fail.
 fn unpaired(message: &WindowMessage, prompt: &Prompt<'_>) -> Vec<usize> {
     let string = |value: &Value, key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     let (mut calls, mut results) = (BTreeMap::new(), BTreeMap::new());
@@ -275,7 +279,7 @@ fn unpaired(message: &WindowMessage, prompt: &Prompt<'_>) -> Vec<usize> {
     [lone(&calls, &results), lone(&results, &calls)].concat()
 }
 
-/// A text; blank ones are refused.
+/// Returns a text block; `None` for a blank text, which is rejected.
 fn text(text: &str) -> Option<ContentBlock> {
     (!text.trim().is_empty()).then(|| ContentBlock::Text {
         text: text.to_owned(),
@@ -284,7 +288,7 @@ fn text(text: &str) -> Option<ContentBlock> {
     })
 }
 
-fn file(file: &File<'_>) -> Option<ContentBlock> {
+fn file(file: &Attachment<'_>) -> Option<ContentBlock> {
     let source = match file.data() {
         Some((mime, data)) => Source::Base64 { media_type: mime.to_owned(), data: data.to_owned() },
         None if file.is_web() => Source::Url { url: file.url.unwrap_or_default().to_owned() },
@@ -314,7 +318,7 @@ fn set_mark(block: &mut ContentBlock, mark: Option<CacheControl>) {
         | ContentBlock::Document { cache_control, .. }
         | ContentBlock::ToolUse { cache_control, .. }
         | ContentBlock::ToolResult { cache_control, .. } => *cache_control = mark,
-        // Thoughts take none, and what is not known may not.
+        // The API accepts no breakpoint on reasoning, and may not on an unknown block.
         ContentBlock::Thinking { .. } | ContentBlock::RedactedThinking { .. } | ContentBlock::Other(_) => {}
     }
 }
@@ -330,8 +334,8 @@ fn is_marked(block: &ContentBlock) -> bool {
     }
 }
 
-/// More than four breakpoints are refused. Those nearest to the end are worth most, the one on the tools least:
-/// the one on the system prompt covers them.
+/// Removes breakpoints above the API's maximum of four. Those nearest to the end save most. The one on the tools saves
+/// least, because the one on the system prompt covers them.
 fn limit_marks(request: &mut MessagesRequest) {
     let system = match &mut request.system {
         Some(Content::Blocks(blocks)) => blocks.as_mut_slice(),

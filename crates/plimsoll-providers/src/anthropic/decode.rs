@@ -1,4 +1,4 @@
-//! Events of the Messages API, block by block.
+//! Decodes events of the Messages API, block by block.
 
 use std::collections::BTreeMap;
 
@@ -6,22 +6,22 @@ use plimsoll::AnswerEvent;
 use serde_json::{Value, json};
 
 use super::wire::{ContentBlock, Delta, Event, KNOWN_EVENTS, Usage};
-use crate::decoding::{Context, DecodeError, check_unknown, parse};
+use crate::decoding::{DecodeContext, DecodeError, check_unknown, parse};
 use crate::error::{Failure, ProviderError};
-use crate::lanes::{Lanes, Said, named, parse_input};
+use crate::lanes::{AnswerBytes, Lanes, named, parse_input};
 
 #[derive(Debug)]
 pub(crate) struct AnthropicDecoder {
-    context: Context,
+    context: DecodeContext,
     lanes: Lanes,
-    open: BTreeMap<u64, Open>,
+    open: BTreeMap<u64, OpenBlock>,
     usage: Usage,
     reason: Option<String>,
 }
 
-/// A block that is being written.
+/// An open block.
 #[derive(Debug)]
-enum Open {
+enum OpenBlock {
     Text,
     Thinking { signature: String },
     Call { input: String },
@@ -29,7 +29,7 @@ enum Open {
 }
 
 impl AnthropicDecoder {
-    pub(crate) fn new(context: Context) -> AnthropicDecoder {
+    pub(crate) fn new(context: DecodeContext) -> AnthropicDecoder {
         AnthropicDecoder {
             context,
             lanes: Lanes::default(),
@@ -39,8 +39,8 @@ impl AnthropicDecoder {
         }
     }
 
-    pub(crate) fn said(&self) -> Said {
-        self.lanes.said()
+    pub(crate) fn bytes_so_far(&self) -> AnswerBytes {
+        self.lanes.bytes_so_far()
     }
 
     pub(crate) fn event(&mut self, data: &str, out: &mut Vec<AnswerEvent>) -> Result<(), DecodeError> {
@@ -50,7 +50,8 @@ impl AnthropicDecoder {
                 out.extend(self.usage.normalise().map(AnswerEvent::Usage));
             }
             Event::ContentBlockStart { index, content_block } => {
-                // Blocks of other kinds come whole. For the known ones it is their first words, which count little.
+                // Other kinds of blocks arrive complete. For known kinds this is the beginning of the content, which is
+                // small.
                 self.lanes.note_kept(data.len());
                 self.begin(index, content_block, out);
             }
@@ -80,7 +81,7 @@ impl AnthropicDecoder {
     }
 
     fn begin(&mut self, index: u64, block: ContentBlock, out: &mut Vec<AnswerEvent>) {
-        // A server that does not close its blocks begins the next one at the same place or after it.
+        // A server that does not close its blocks begins the next one at the same index or a later one.
         if self.open.contains_key(&index) {
             self.stop(index, out);
         }
@@ -91,30 +92,30 @@ impl AnthropicDecoder {
                 if !text.is_empty() {
                     write(AnswerEvent::Text(text));
                 }
-                Open::Text
+                OpenBlock::Text
             }
             ContentBlock::Thinking { thinking, signature, .. } => {
                 if !thinking.is_empty() {
                     write(AnswerEvent::Thinking(thinking));
                 }
-                Open::Thinking { signature }
+                OpenBlock::Thinking { signature }
             }
             ContentBlock::RedactedThinking { data, .. } => {
                 write(self.context.sign(json!({ "redactedData": data })));
-                Open::Thinking { signature: String::new() }
+                OpenBlock::Thinking { signature: String::new() }
             }
             ContentBlock::ToolUse { id, name, input, .. } => {
                 write(AnswerEvent::CallBegin { call: id, tool: self.context.tools.own(&name) });
-                // Empty here, and streamed; servers that do not stream inputs send it whole.
+                // Empty here and streamed later; servers that do not stream inputs send the input complete.
                 let whole = input.as_object().is_some_and(|input| !input.is_empty());
                 let input = if whole { input.to_string() } else { String::new() };
                 if whole {
                     write(AnswerEvent::CallInput(input.clone()));
                 }
-                Open::Call { input }
+                OpenBlock::Call { input }
             }
-            ContentBlock::Other(block) => Open::Other { block, input: String::new() },
-            known => Open::Other { block: json!(known), input: String::new() },
+            ContentBlock::Other(block) => OpenBlock::Other { block, input: String::new() },
+            known => OpenBlock::Other { block: json!(known), input: String::new() },
         };
         self.open.insert(index, open);
     }
@@ -124,32 +125,32 @@ impl AnthropicDecoder {
             return Err(DecodeError::Malformed(format!("a delta of block {index}, which is not open")));
         };
         match (open, delta) {
-            (Open::Text, Delta::TextDelta { text }) => {
+            (OpenBlock::Text, Delta::TextDelta { text }) => {
                 self.lanes.write(index, AnswerEvent::Text(text), out);
             }
-            (Open::Thinking { .. }, Delta::ThinkingDelta { thinking }) => {
+            (OpenBlock::Thinking { .. }, Delta::ThinkingDelta { thinking }) => {
                 self.lanes.write(index, AnswerEvent::Thinking(thinking), out);
             }
-            (Open::Thinking { signature }, Delta::SignatureDelta { signature: more }) => {
+            (OpenBlock::Thinking { signature }, Delta::SignatureDelta { signature: more }) => {
                 self.lanes.note_kept(more.len());
                 signature.push_str(&more);
             }
-            (Open::Call { input }, Delta::InputJsonDelta { partial_json }) => {
+            (OpenBlock::Call { input }, Delta::InputJsonDelta { partial_json }) => {
                 input.push_str(&partial_json);
                 if !partial_json.is_empty() {
                     self.lanes.write(index, AnswerEvent::CallInput(partial_json), out);
                 }
             }
-            (Open::Other { input, .. }, Delta::InputJsonDelta { partial_json }) => {
+            (OpenBlock::Other { input, .. }, Delta::InputJsonDelta { partial_json }) => {
                 self.lanes.note_kept(partial_json.len());
                 input.push_str(&partial_json);
             }
-            (Open::Other { block, .. }, delta) => {
+            (OpenBlock::Other { block, .. }, delta) => {
                 let delta = json!(delta);
                 self.lanes.note_kept(delta.to_string().len());
                 merge(block, &delta);
             }
-            // Citations of a text and other additions to known blocks have no place in the log.
+            // The log has no field for citations and other additions to known blocks.
             (_, Delta::Other(_)) => {}
             _ => return Err(DecodeError::Malformed(format!("a delta that does not fit block {index}"))),
         }
@@ -161,15 +162,15 @@ impl AnthropicDecoder {
         let provider = &self.context.provider;
         let mut write = |event| self.lanes.write(index, event, out);
         match open {
-            Open::Text => write(AnswerEvent::PartEnd),
-            Open::Thinking { signature } => {
+            OpenBlock::Text => write(AnswerEvent::PartEnd),
+            OpenBlock::Thinking { signature } => {
                 if !signature.is_empty() {
                     write(self.context.sign(json!({ "signature": signature })));
                 }
                 write(AnswerEvent::PartEnd);
             }
-            Open::Call { input } => write(AnswerEvent::CallReady(parse_input(&input))),
-            Open::Other { mut block, input } => {
+            OpenBlock::Call { input } => write(AnswerEvent::CallReady(parse_input(&input))),
+            OpenBlock::Other { mut block, input } => {
                 if !input.is_empty() {
                     block["input"] = parse_input(&input);
                 }
@@ -180,7 +181,7 @@ impl AnthropicDecoder {
     }
 }
 
-/// Add a delta of an unknown kind to its block: strings are continued, everything else is replaced.
+/// Merges a delta of an unknown kind into its block: strings are appended, everything else is replaced.
 fn merge(block: &mut Value, delta: &Value) {
     let (Some(block), Some(delta)) = (block.as_object_mut(), delta.as_object()) else { return };
     for (key, more) in delta.iter().filter(|(key, _)| *key != "type") {

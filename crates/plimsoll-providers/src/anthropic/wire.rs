@@ -1,7 +1,7 @@
-//! The JSON of Anthropic's Messages API: requests, events of a stream, errors.
+//! JSON types of Anthropic's Messages API: requests, stream events, errors.
 //!
-//! Unknown fields are kept in `extra`, unknown kinds of blocks, deltas and events as raw values: the API grows
-//! without a new version, and what is not understood has to be given back as it came.
+//! Unknown fields are kept in `extra`, unknown kinds of blocks, deltas and events as raw values: the API grows without
+//! a new version, and later requests must repeat unknown content unchanged.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -14,21 +14,21 @@ use crate::lenient::count;
 pub struct MessagesRequest {
     /// The model.
     pub model: String,
-    /// The longest answer; the API insists on it.
+    /// Maximum tokens of the answer; required by the API.
     pub max_tokens: u64,
     /// The system prompt, in blocks so that it can carry breakpoints.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub system: Option<Content>,
-    /// What the model may call.
+    /// Tools that the model may call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Tool>,
-    /// Whether it may or must call.
+    /// Whether the model may or must call a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<ToolChoice>,
-    /// Whether it thinks before it answers.
+    /// Whether the model thinks before it answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub thinking: Option<Thinking>,
-    /// Randomness.
+    /// Sampling temperature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
     /// The conversation.
@@ -36,19 +36,19 @@ pub struct MessagesRequest {
     /// Whether the answer is streamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<bool>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// One turn of the conversation.
+/// A turn of the conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
     /// `user` or `assistant`.
     pub role: String,
-    /// What is said.
+    /// Content of the message.
     pub content: Content,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -57,7 +57,7 @@ pub struct Turn {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Content {
-    /// One text.
+    /// A text.
     Text(String),
     /// Blocks.
     Blocks(Vec<ContentBlock>),
@@ -67,112 +67,112 @@ pub enum Content {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentBlock {
-    /// Words.
+    /// Text.
     Text {
-        /// The words.
+        /// The text.
         text: String,
         /// A breakpoint of the prompt cache.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
-        /// Everything else.
+        /// Other fields.
         #[serde(flatten)]
         extra: Extra,
     },
     /// An image.
     Image {
-        /// Where its bytes are.
+        /// Location of the bytes.
         source: Source,
         /// A breakpoint of the prompt cache.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
-        /// Everything else.
+        /// Other fields.
         #[serde(flatten)]
         extra: Extra,
     },
     /// A document, such as a PDF.
     Document {
-        /// Where its bytes are.
+        /// Location of the bytes.
         source: Source,
         /// A breakpoint of the prompt cache.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
-        /// Everything else.
+        /// Other fields.
         #[serde(flatten)]
         extra: Extra,
     },
-    /// Thoughts of the model.
+    /// Reasoning of the model.
     Thinking {
-        /// What is shown of them.
+        /// The visible reasoning.
         thinking: String,
-        /// What the provider recognises them by.
+        /// Signature by which the provider recognises its own reasoning.
         #[serde(default)]
         signature: String,
-        /// Everything else.
+        /// Other fields.
         #[serde(flatten)]
         extra: Extra,
     },
-    /// Thoughts that are not shown.
+    /// Reasoning that is not shown.
     RedactedThinking {
-        /// The encrypted thoughts.
+        /// The encrypted reasoning.
         data: String,
-        /// Everything else.
+        /// Other fields.
         #[serde(flatten)]
         extra: Extra,
     },
-    /// A call of a tool.
+    /// A tool call.
     ToolUse {
-        /// Names the call.
+        /// Id of the call.
         id: String,
-        /// The tool.
+        /// Name of the tool.
         name: String,
-        /// What it is given; an object.
+        /// Input of the call, an object.
         input: Value,
         /// A breakpoint of the prompt cache.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
-        /// Everything else.
+        /// Other fields.
         #[serde(flatten)]
         extra: Extra,
     },
     /// The result of a call.
     ToolResult {
-        /// The call.
+        /// Id of the call.
         tool_use_id: String,
-        /// What the tool answered.
+        /// Output of the tool.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         content: Option<Content>,
-        /// Whether it failed.
+        /// Whether the call failed.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         is_error: Option<bool>,
         /// A breakpoint of the prompt cache.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
-        /// Everything else.
+        /// Other fields.
         #[serde(flatten)]
         extra: Extra,
     },
-    /// A block of another kind, as it came.
+    /// A block of an unknown kind, unchanged.
     #[serde(untagged)]
     Other(Value),
 }
 
-/// Where the bytes of a file are.
+/// Location of a file's bytes.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Source {
-    /// In the request.
+    /// Contained in the request.
     Base64 {
-        /// Their media type.
+        /// Media type.
         media_type: String,
-        /// The bytes.
+        /// The bytes, in base64.
         data: String,
     },
     /// On the web.
     Url {
-        /// The address.
+        /// The URL.
         url: String,
     },
-    /// Elsewhere.
+    /// Another location, unchanged.
     #[serde(untagged)]
     Other(Value),
 }
@@ -191,9 +191,9 @@ pub struct CacheControl {
 /// A tool the model may call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Tool {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it is for.
+    /// Description for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The JSON Schema of its input. Tools that the provider runs itself have none.
@@ -202,7 +202,7 @@ pub struct Tool {
     /// A breakpoint of the prompt cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_control: Option<CacheControl>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -213,10 +213,10 @@ pub struct ToolChoice {
     /// `auto`, `any`, `none` or `tool`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The tool, for `tool`.
+    /// Name of the tool, for `tool`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -227,10 +227,10 @@ pub struct Thinking {
     /// `enabled`, `adaptive` or `disabled`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The most tokens it may think.
+    /// Maximum tokens of reasoning.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget_tokens: Option<u64>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -241,51 +241,51 @@ pub struct Thinking {
 pub enum Event {
     /// The answer begins.
     MessageStart {
-        /// The answer as far as it is known: its usage above all.
+        /// The answer so far. Its usage counts the input.
         message: MessageStart,
     },
     /// A block begins.
     ContentBlockStart {
-        /// Its place in the answer.
+        /// Index in the answer.
         index: u64,
         /// The block, still empty.
         content_block: ContentBlock,
     },
     /// More of a block.
     ContentBlockDelta {
-        /// The block's place in the answer.
+        /// Index of the block in the answer.
         index: u64,
-        /// What is added.
+        /// The added content.
         delta: Delta,
     },
-    /// A block is whole.
+    /// A block ends.
     ContentBlockStop {
-        /// Its place in the answer.
+        /// Index in the answer.
         index: u64,
     },
-    /// What is known of the answer at its end.
+    /// Fields that are known at the end of the answer.
     MessageDelta {
-        /// Why it stopped.
+        /// Why the answer ended.
         delta: MessageDelta,
-        /// What was counted, summed up since the beginning.
+        /// Usage since the beginning of the answer.
         #[serde(default)]
         usage: Option<Usage>,
     },
-    /// The answer is whole: the closing event.
+    /// The answer is complete: the closing event.
     MessageStop {},
-    /// Nothing, to keep the connection open.
+    /// Keeps the connection open.
     Ping {},
-    /// The answer failed in the middle.
+    /// The answer failed after it began.
     Error {
-        /// What went wrong.
+        /// The error.
         error: ErrorDetail,
     },
-    /// An event of another kind, as it came.
+    /// An event of an unknown kind, unchanged.
     #[serde(untagged)]
     Other(Value),
 }
 
-/// The names of the events above, to tell a malformed one from an unknown one.
+/// Names of the events above, to distinguish a malformed event from an unknown one.
 pub(crate) const KNOWN_EVENTS: [&str; 8] = [
     "message_start",
     "content_block_start",
@@ -300,35 +300,35 @@ pub(crate) const KNOWN_EVENTS: [&str; 8] = [
 /// An answer that begins.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MessageStart {
-    /// Names the answer.
+    /// Id of the answer.
     #[serde(default)]
     pub id: String,
     /// The model that answers.
     #[serde(default)]
     pub model: String,
-    /// What was counted so far.
+    /// Usage so far.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// What is added to a block.
+/// Content that is added to a block.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Delta {
-    /// More words.
+    /// More text.
     TextDelta {
-        /// The words.
+        /// The text.
         text: String,
     },
-    /// More thoughts.
+    /// More reasoning.
     ThinkingDelta {
-        /// The thoughts.
+        /// The reasoning.
         thinking: String,
     },
-    /// The signature of a thought.
+    /// The signature of the reasoning.
     SignatureDelta {
         /// The signature.
         signature: String,
@@ -338,29 +338,29 @@ pub enum Delta {
         /// A piece of the input's JSON.
         partial_json: String,
     },
-    /// Something else, as it came.
+    /// A delta of an unknown kind, unchanged.
     #[serde(untagged)]
     Other(Value),
 }
 
-/// What is known of an answer at its end.
+/// Fields of an answer that are known at its end.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MessageDelta {
-    /// Why it stopped.
+    /// Why the answer ended.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<String>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// What the provider counted. Reads and writes of the cache are not part of `input_tokens`.
+/// Usage as the provider reports it. `input_tokens` does not include cache reads and writes.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Input outside of the cache.
+    /// Input that was neither read from nor written to the cache.
     #[serde(default, deserialize_with = "count", skip_serializing_if = "Option::is_none")]
     pub input_tokens: Option<u64>,
-    /// The answer, thoughts included.
+    /// Output, including reasoning.
     #[serde(default, deserialize_with = "count", skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<u64>,
     /// Input written to the cache.
@@ -369,15 +369,15 @@ pub struct Usage {
     /// Input read from the cache.
     #[serde(default, deserialize_with = "count", skip_serializing_if = "Option::is_none")]
     pub cache_read_input_tokens: Option<u64>,
-    /// What was written, by how long it is kept.
+    /// Cache writes by lifetime.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cache_creation: Option<CacheCreation>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// What was written to the cache, by how long it is kept.
+/// Cache writes by lifetime.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct CacheCreation {
     /// For five minutes.
@@ -394,23 +394,23 @@ pub struct ErrorBody {
     /// `error`.
     #[serde(rename = "type", default)]
     pub kind: String,
-    /// What went wrong.
+    /// The error.
     pub error: ErrorDetail,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// What went wrong.
+/// The error.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ErrorDetail {
-    /// The kind of error, such as `overloaded_error`.
+    /// Kind of error, such as `overloaded_error`.
     #[serde(rename = "type", default)]
     pub kind: String,
-    /// In words.
+    /// The message.
     #[serde(default)]
     pub message: String,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }

@@ -1,8 +1,9 @@
-//! From a window to a Chat Completions request.
+//! Builds a Chat Completions request from a window.
 //!
-//! System messages are joined into one at the beginning: many chat templates of open models refuse one anywhere else.
-//! Thoughts have no place in this format but in the fields that some servers add.
+//! System messages are joined into one at the beginning: many chat templates of open models reject one anywhere else.
+//! Reasoning is only sent in the fields that some servers add.
 
+use plimsoll::window::{Attachment, object_input};
 use plimsoll::{Block, WindowMessage, WindowRole};
 use serde_json::{Value, json};
 
@@ -13,8 +14,8 @@ use super::wire::{
 use crate::Extra;
 use crate::names::{IdMap, ToolNames};
 use crate::prompt::{
-    BuildError, File, MaxTokensField, Prompt, Thinking, ToolChoice, ToolSpec, WordlessContent, as_object,
-    is_openai_reasoning, object_schema, overlay,
+    BuildError, MaxTokensField, Prompt, Thinking, ToolChoice, ToolSpec, WordlessContent, is_openai_reasoning,
+    object_schema, overlay,
 };
 
 const ID_LIMIT: usize = 40;
@@ -29,7 +30,7 @@ pub(crate) fn build(prompt: &Prompt<'_>, names: &mut ToolNames) -> Result<ChatRe
     for message in &prompt.window.messages {
         match message.role {
             WindowRole::System => system.extend(texts(message)),
-            WindowRole::User => messages.push(said("user", user(message))),
+            WindowRole::User => messages.push(chat_message("user", user(message))),
             WindowRole::Assistant => messages.extend(builder.assistant(message)),
             WindowRole::Tool => builder.results(message, &mut messages),
         }
@@ -39,7 +40,7 @@ pub(crate) fn build(prompt: &Prompt<'_>, names: &mut ToolNames) -> Result<ChatRe
     }
     system.retain(|text| !text.trim().is_empty());
     if !system.is_empty() {
-        messages.insert(0, said("system", Content::Text(system.join("\n\n"))));
+        messages.insert(0, chat_message("system", Content::Text(system.join("\n\n"))));
     }
     let (new, old) = match options.max_tokens_field {
         MaxTokensField::MaxCompletionTokens => (options.max_tokens, None),
@@ -86,7 +87,7 @@ fn tool_choice(choice: &ToolChoice, names: &mut ToolNames) -> Option<Value> {
     }
 }
 
-fn said(role: &str, content: Content) -> ChatMessage {
+fn chat_message(role: &str, content: Content) -> ChatMessage {
     ChatMessage { role: role.to_owned(), content: Some(content), ..ChatMessage::default() }
 }
 
@@ -97,11 +98,11 @@ fn texts(message: &WindowMessage) -> impl Iterator<Item = &str> {
     })
 }
 
-/// A string where there is nothing but text: some servers know nothing else.
+/// Returns a string if there is only text: some servers accept nothing else.
 fn user(message: &WindowMessage) -> Content {
     let parts = message.blocks.iter().filter_map(|block| match block {
         Block::Text { text, .. } => Some(ContentPart::Text { text: text.as_str().to_owned() }),
-        Block::File { mime, filename, url, .. } => Some(file(&File::new(mime, filename, url))),
+        Block::File { mime, filename, url, .. } => Some(file(&Attachment::new(mime, filename, url))),
         _ => None,
     });
     let parts: Vec<ContentPart> = parts.collect();
@@ -115,8 +116,8 @@ fn user(message: &WindowMessage) -> Content {
     }
 }
 
-/// Images only: OpenAI takes PDFs here too, the other servers refuse the whole request.
-fn file(file: &File<'_>) -> ContentPart {
+/// Sends only images as files: OpenAI accepts PDFs here too, but other servers reject the whole request.
+fn file(file: &Attachment<'_>) -> ContentPart {
     match file.url {
         Some(url) if file.is_image() && (file.data().is_some() || file.is_web()) => {
             ContentPart::ImageUrl { image_url: ImageUrl { url: url.to_owned(), extra: Extra::new() } }
@@ -132,13 +133,13 @@ struct Builder<'a> {
 }
 
 impl Builder<'_> {
-    /// A message of nothing but thoughts is left out.
+    /// Omits a message that consists only of reasoning.
     fn assistant(&mut self, message: &WindowMessage) -> Option<ChatMessage> {
         let text = texts(message).collect::<Vec<_>>().join("\n\n");
         let mut written = ChatMessage { role: "assistant".into(), ..ChatMessage::default() };
         for block in &message.blocks {
             if let Block::Call { id, tool, input, .. } = block {
-                let arguments = as_object(input.value()).to_string();
+                let arguments = object_input(input.value()).to_string();
                 written.tool_calls.push(ToolCall {
                     id: self.ids.id(id),
                     kind: "function".into(),
@@ -177,19 +178,19 @@ impl Builder<'_> {
         }
     }
 
-    /// Results are texts here; images that came with them follow all results in a user's message.
+    /// Results are texts in this format. Images that came with them follow all results in a user message.
     fn results(&mut self, message: &WindowMessage, messages: &mut Vec<ChatMessage>) {
         let mut files = Vec::new();
         for block in &message.blocks {
             if let Block::Result { id, text, files: came, .. } = block {
                 let content = Content::Text(text.as_str().to_owned());
                 let tool_call_id = Some(self.ids.id(id));
-                messages.push(ChatMessage { tool_call_id, ..said("tool", content) });
-                files.extend(File::all(came).map(|each| file(&each)));
+                messages.push(ChatMessage { tool_call_id, ..chat_message("tool", content) });
+                files.extend(Attachment::all(came).map(|each| file(&each)));
             }
         }
         if !files.is_empty() {
-            messages.push(said("user", Content::Parts(files)));
+            messages.push(chat_message("user", Content::Parts(files)));
         }
     }
 }

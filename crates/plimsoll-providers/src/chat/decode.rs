@@ -1,27 +1,27 @@
-//! Chunks of Chat Completions, block by block.
+//! Decodes chunks of Chat Completions, block by block.
 //!
-//! The format has no blocks: a change from one field to another begins one. Calls are told apart by their index, and
-//! by their id where a server (Gemini's compatible one) gives all of them the same index.
+//! The format has no blocks: a change from one field to another begins one. Calls are distinguished by their index, and
+//! by their id if a server (Gemini's compatible one) sends the same index for all of them.
 
 use plimsoll::AnswerEvent;
 use serde_json::{Value, json};
 
 use super::wire::{Chunk, Content, ContentPart, Delta, ToolCallDelta, Usage};
-use crate::decoding::{Context, DecodeError, parse};
+use crate::decoding::{DecodeContext, DecodeError, parse};
 use crate::error::{Failure, ProviderError};
-use crate::lanes::{Lanes, Said, parse_input};
+use crate::lanes::{AnswerBytes, Lanes, parse_input};
 
-/// The data of the event after which a server sends nothing more.
+/// Data of the last event of a stream.
 const DONE: &str = "[DONE]";
 
 #[derive(Debug)]
 pub(crate) struct ChatDecoder {
-    context: Context,
+    context: DecodeContext,
     lanes: Lanes,
     next_key: u64,
-    /// The text or thought that is being written.
-    prose: Option<Prose>,
-    calls: Vec<Call>,
+    /// The open text or reasoning.
+    prose: Option<OpenText>,
+    calls: Vec<OpenCall>,
     details: Vec<Value>,
     usage: Option<Usage>,
     reason: Option<String>,
@@ -34,13 +34,13 @@ enum Kind {
 }
 
 #[derive(Clone, Copy, Debug)]
-struct Prose {
+struct OpenText {
     kind: Kind,
     key: u64,
 }
 
 #[derive(Debug)]
-struct Call {
+struct OpenCall {
     index: u64,
     id: Option<String>,
     key: u64,
@@ -49,7 +49,7 @@ struct Call {
 }
 
 impl ChatDecoder {
-    pub(crate) fn new(context: Context) -> ChatDecoder {
+    pub(crate) fn new(context: DecodeContext) -> ChatDecoder {
         ChatDecoder {
             context,
             lanes: Lanes::default(),
@@ -62,8 +62,8 @@ impl ChatDecoder {
         }
     }
 
-    pub(crate) fn said(&self) -> Said {
-        self.lanes.said()
+    pub(crate) fn bytes_so_far(&self) -> AnswerBytes {
+        self.lanes.bytes_so_far()
     }
 
     pub(crate) fn event(&mut self, data: &str, out: &mut Vec<AnswerEvent>) -> Result<(), DecodeError> {
@@ -94,8 +94,8 @@ impl ChatDecoder {
         Ok(())
     }
 
-    /// The stream ended without `[DONE]`: whether the answer is whole all the same. The reason why it stopped is
-    /// what ends an answer here; the mark after it is left out by some servers.
+    /// Handles a stream that ended without `[DONE]` and returns whether the answer is complete. The finish reason ends
+    /// an answer; some servers omit the marker after it.
     pub(crate) fn end(&mut self, out: &mut Vec<AnswerEvent>) -> bool {
         let is_whole = self.reason.is_some();
         if is_whole {
@@ -112,7 +112,7 @@ impl ChatDecoder {
     }
 
     fn delta(&mut self, delta: Delta, out: &mut Vec<AnswerEvent>) -> Result<(), DecodeError> {
-        // Servers that send both fields send the same words in them.
+        // Servers that send both fields send the same text in both.
         if let Some(thought) = delta.reasoning_content.or(delta.reasoning).filter(|text| !text.is_empty()) {
             self.write(Kind::Thinking, thought, out);
         }
@@ -157,7 +157,7 @@ impl ChatDecoder {
         self.lanes.write(key, event, out);
     }
 
-    /// The key of the text or thought that is being written; a new one if the last was of the other kind.
+    /// Returns the key of the open text or reasoning, or a new one if the open block is of the other kind.
     fn prose(&mut self, kind: Kind, out: &mut Vec<AnswerEvent>) -> u64 {
         if let Some(prose) = self.prose.filter(|prose| prose.kind == kind) {
             return prose.key;
@@ -165,7 +165,7 @@ impl ChatDecoder {
         self.end_prose(out);
         self.settle_calls(out);
         let key = self.open();
-        self.prose = Some(Prose { kind, key });
+        self.prose = Some(OpenText { kind, key });
         key
     }
 
@@ -176,7 +176,7 @@ impl ChatDecoder {
     }
 
     fn end_prose(&mut self, out: &mut Vec<AnswerEvent>) {
-        let Some(Prose { kind, key }) = self.prose.take() else { return };
+        let Some(OpenText { kind, key }) = self.prose.take() else { return };
         if kind == Kind::Thinking && !self.details.is_empty() {
             let details = std::mem::take(&mut self.details);
             let signature = self.context.sign(json!({ "reasoning_details": details }));
@@ -194,7 +194,7 @@ impl ChatDecoder {
         let index =
             delta.index.unwrap_or(if name.is_some() && !self.calls.is_empty() { newest + 1 } else { newest });
         let known = self.calls.iter().rposition(|call| call.index == index);
-        // Another id at the same place is another call; servers repeat the id of the same one.
+        // A different id at the same index is a different call; servers repeat the id of the same one.
         let known =
             known.filter(|at| id.is_none() || self.calls[*at].id.is_none() || self.calls[*at].id == id);
         let at = match (known, name) {
@@ -208,14 +208,14 @@ impl ChatDecoder {
                 let call = id.clone().unwrap_or_else(|| format!("call_{index}"));
                 let tool = self.context.tools.own(&name);
                 self.lanes.write(key, AnswerEvent::CallBegin { call, tool }, out);
-                self.calls.push(Call { index, id, key, input: String::new(), is_open: true });
+                self.calls.push(OpenCall { index, id, key, input: String::new(), is_open: true });
                 self.calls.len() - 1
             }
         };
         let Some(more) = delta.function.arguments.filter(|more| !more.is_empty()) else { return Ok(()) };
         let call = &mut self.calls[at];
         if !call.is_open {
-            // White space may follow an input that is whole already.
+            // White space may follow a complete input.
             return match more.trim().is_empty() {
                 true => Ok(()),
                 false => Err(DecodeError::Malformed(format!("more input of call {index}, which is whole"))),
@@ -226,7 +226,7 @@ impl ChatDecoder {
         Ok(())
     }
 
-    /// Close the calls whose inputs are whole. Others stay open: a server may write parallel calls in turns.
+    /// Closes the calls whose inputs are complete. The others stay open: a server may interleave parallel calls.
     fn settle_calls(&mut self, out: &mut Vec<AnswerEvent>) {
         for call in self.calls.iter_mut().filter(|call| call.is_open) {
             if let Ok(input) = serde_json::from_str::<Value>(&call.input) {
@@ -247,13 +247,13 @@ impl ChatDecoder {
     }
 }
 
-/// A thought as Mistral sends it: `{"type": "thinking", "thinking": [{"type": "text", "text": "…"}]}`.
+/// Returns the text of Mistral's reasoning: `{"type": "thinking", "thinking": [{"type": "text", "text": "…"}]}`.
 fn thinking_part(part: &Value) -> String {
     let pieces = part.get("thinking").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     pieces.iter().filter_map(|piece| piece.get("text")?.as_str()).collect()
 }
 
-/// Add a piece of a signed thought. Pieces of the same thought follow each other; their strings are continued.
+/// Adds a piece of signed reasoning. Consecutive pieces of the same reasoning are merged by appending their strings.
 fn add_detail(details: &mut Vec<Value>, piece: Value) {
     let same = |key: &str, last: &Value| last.get(key) == piece.get(key);
     let last =

@@ -1,4 +1,4 @@
-//! OpenAI's Chat Completions, and what the many servers that speak it add.
+//! OpenAI's Chat Completions, and the extensions of the many servers that speak it.
 
 mod build;
 mod decode;

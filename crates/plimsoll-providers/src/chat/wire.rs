@@ -1,4 +1,4 @@
-//! The JSON of OpenAI's Chat Completions: requests, chunks of a stream, errors.
+//! JSON types of OpenAI's Chat Completions: requests, stream chunks, errors.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -13,55 +13,55 @@ pub struct ChatRequest {
     pub model: String,
     /// The conversation.
     pub messages: Vec<ChatMessage>,
-    /// What the model may call.
+    /// Tools that the model may call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Tool>,
     /// `auto`, `none`, `required`, or an object that names a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<Value>,
-    /// The longest answer, as OpenAI's newer models want it.
+    /// Maximum tokens of the answer, for OpenAI's newer models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_completion_tokens: Option<u64>,
-    /// The longest answer, as other servers want it.
+    /// Maximum tokens of the answer, for other servers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_tokens: Option<u64>,
-    /// How long to think: `low`, `medium`, `high`, …
+    /// Reasoning effort: `low`, `medium`, `high`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_effort: Option<String>,
-    /// Randomness.
+    /// Sampling temperature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Requests with the same key are sent to the same cache.
+    /// Requests with the same key are routed to the same cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_cache_key: Option<String>,
     /// Whether the answer is streamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<bool>,
-    /// What the stream brings.
+    /// Options of the stream.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream_options: Option<StreamOptions>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// What a stream brings.
+/// Options of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct StreamOptions {
     /// A last chunk with the usage.
     #[serde(default)]
     pub include_usage: bool,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// One message of the conversation.
+/// A message of the conversation.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ChatMessage {
     /// `system`, `developer`, `user`, `assistant` or `tool`.
     pub role: String,
-    /// What is said; none for an answer that only calls.
+    /// Content; `None` for an answer that only calls tools.
     #[serde(default)]
     pub content: Option<Content>,
     /// The calls of an answer.
@@ -70,7 +70,7 @@ pub struct ChatMessage {
     /// The call that a tool's message answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -79,7 +79,7 @@ pub struct ChatMessage {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Content {
-    /// One text.
+    /// A text.
     Text(String),
     /// Parts.
     Parts(Vec<ContentPart>),
@@ -89,52 +89,52 @@ pub enum Content {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentPart {
-    /// Words.
+    /// Text.
     Text {
-        /// The words.
+        /// The text.
         text: String,
     },
     /// An image.
     ImageUrl {
-        /// Where it is.
+        /// Location of the image.
         image_url: ImageUrl,
     },
-    /// A part of another kind, as it came.
+    /// A part of an unknown kind, unchanged.
     #[serde(untagged)]
     Other(Value),
 }
 
-/// Where an image is.
+/// Location of an image.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ImageUrl {
-    /// An address on the web, or a `data:` address.
+    /// A web URL or a `data:` URL.
     pub url: String,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// A call of a tool.
+/// A tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Names the call.
+    /// Id of the call.
     pub id: String,
     /// `function`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What is called.
+    /// Function of a call.
     pub function: FunctionCall,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// What is called.
+/// Function of a call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FunctionCall {
-    /// The tool.
+    /// Name of the tool.
     pub name: String,
-    /// Its input as JSON in a string.
+    /// Input of the call: JSON in a string.
     pub arguments: String,
 }
 
@@ -144,9 +144,9 @@ pub struct Tool {
     /// `function`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The tool.
+    /// Name of the tool.
     pub function: Function,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -154,15 +154,15 @@ pub struct Tool {
 /// A tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Function {
-    /// Its name.
+    /// Name.
     pub name: String,
-    /// What it is for.
+    /// Description for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The JSON Schema of its input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -170,93 +170,93 @@ pub struct Function {
 /// A chunk of a stream.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Chunk {
-    /// Names the answer.
+    /// Id of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The model that answers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub model: Option<String>,
-    /// What is added to each answer. Servers send none with the last usage.
+    /// Additions to each answer. Empty in the chunk with the final usage.
     #[serde(default, deserialize_with = "null_as_default")]
     pub choices: Vec<Choice>,
-    /// What was counted.
+    /// Usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// What went wrong in the middle of the answer.
+    /// An error after the answer began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Value>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// What is added to an answer.
+/// Addition to an answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
-    /// Which answer; only the first is asked for here.
+    /// Index of the answer; we request only one.
     #[serde(default)]
     pub index: u64,
-    /// What is added.
+    /// The added content.
     #[serde(default, deserialize_with = "null_as_default")]
     pub delta: Delta,
-    /// Why it stopped.
+    /// Why the answer ended.
     #[serde(default)]
     pub finish_reason: Option<String>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// What is added.
+/// The added content.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Delta {
-    /// `assistant`, with the first delta.
+    /// `assistant`, in the first delta.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub role: Option<String>,
-    /// More words; a list of parts where the model thinks, as Mistral has it.
+    /// More text. Mistral sends a list of parts while the model thinks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub content: Option<Content>,
     /// Why the model refuses to answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refusal: Option<String>,
-    /// More thoughts, as DeepSeek, vLLM and llama.cpp send them.
+    /// More reasoning, from DeepSeek, vLLM and llama.cpp.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_content: Option<String>,
-    /// More thoughts, as OpenRouter, Groq and Ollama send them.
+    /// More reasoning, from OpenRouter, Groq and Ollama.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<String>,
-    /// Pieces of signed thoughts, as OpenRouter sends them, to be given back.
+    /// Pieces of signed reasoning from OpenRouter, which later requests must contain.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning_details: Option<Vec<Value>>,
-    /// More of the calls.
+    /// Additions to the calls.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_calls: Option<Vec<ToolCallDelta>>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// More of a call.
+/// Addition to a call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ToolCallDelta {
-    /// Which call of the answer.
+    /// Index of the call in the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<u64>,
-    /// Names the call, with its first delta.
+    /// Id of the call, in its first delta.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
-    /// What is called.
+    /// Function of a call.
     #[serde(default, deserialize_with = "null_as_default")]
     pub function: FunctionDelta,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// More of what is called.
+/// Addition to the function of a call.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FunctionDelta {
-    /// The tool, with the first delta.
+    /// Name of the tool, in the first delta.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// A piece of the input's JSON.
@@ -264,30 +264,30 @@ pub struct FunctionDelta {
     pub arguments: Option<String>,
 }
 
-/// What the provider counted. Cached input is part of `prompt_tokens`, reasoning of `completion_tokens`.
+/// Usage as the provider reports it. `prompt_tokens` includes cached input, `completion_tokens` includes reasoning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// All input.
+    /// Total input.
     #[serde(default, deserialize_with = "count", skip_serializing_if = "Option::is_none")]
     pub prompt_tokens: Option<u64>,
-    /// The answer.
+    /// Total output.
     #[serde(default, deserialize_with = "count", skip_serializing_if = "Option::is_none")]
     pub completion_tokens: Option<u64>,
-    /// Both.
+    /// Input and output.
     #[serde(default, deserialize_with = "count", skip_serializing_if = "Option::is_none")]
     pub total_tokens: Option<u64>,
-    /// What the input is made of.
+    /// Breakdown of the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_tokens_details: Option<InputDetails>,
-    /// What the answer is made of.
+    /// Breakdown of the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub completion_tokens_details: Option<OutputDetails>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// What the input is made of.
+/// Breakdown of the input.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct InputDetails {
     /// Read from the cache.
@@ -296,18 +296,18 @@ pub struct InputDetails {
     /// Written to the cache.
     #[serde(default, deserialize_with = "count", skip_serializing_if = "Option::is_none")]
     pub cache_write_tokens: Option<u64>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// What the answer is made of.
+/// Breakdown of the output.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct OutputDetails {
-    /// Thoughts.
+    /// Reasoning.
     #[serde(default, deserialize_with = "count", skip_serializing_if = "Option::is_none")]
     pub reasoning_tokens: Option<u64>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -315,17 +315,17 @@ pub struct OutputDetails {
 /// The body of an error, which the Responses API shares.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ErrorBody {
-    /// What went wrong.
+    /// The error.
     pub error: ErrorDetail,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
 
-/// What went wrong.
+/// The error.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ErrorDetail {
-    /// In words.
+    /// The message.
     #[serde(default)]
     pub message: String,
     /// The kind of error, such as `invalid_request_error`.
@@ -334,10 +334,10 @@ pub struct ErrorDetail {
     /// A code, such as `context_length_exceeded`; some servers send a number.
     #[serde(default)]
     pub code: Option<Value>,
-    /// The field of the request that it is about.
+    /// Field of the request that caused the error.
     #[serde(default)]
     pub param: Option<String>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }

@@ -1,4 +1,4 @@
-//! What can go wrong between here and a provider, told apart by what can be done about it.
+//! Errors of providers, classified by what can be done about them.
 
 mod overflow;
 mod thoughts;
@@ -9,155 +9,157 @@ use plimsoll::Tokens;
 use serde_json::Value;
 use thiserror::Error;
 
-/// Why there is no answer. The words are plain and hold no keys.
+/// Why there is no answer. Messages are plain text and contain no keys.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ProviderError {
-    /// The request is larger than the model's window. Only a smaller request helps.
+    /// The request is larger than the model's window. Only a smaller request can succeed.
     #[error("the request does not fit the model's context window: {message}")]
     Overflow {
-        /// The window, where the provider says it.
+        /// The window, if the provider reports it.
         window: Option<Tokens>,
-        /// What was asked for, where the provider says it.
+        /// Tokens of the request, if the provider reports them.
         asked: Option<Tokens>,
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
-    /// Too many requests or tokens in too short a time.
+    /// Too many requests or tokens in a period.
     #[error("rate limited: {message}")]
     RateLimited {
-        /// When to try again, where the provider says it.
+        /// When to retry, if the provider says so.
         retry_after: Option<Duration>,
-        /// This one request is above the limit: waiting does not help, a smaller one does.
+        /// The request by itself exceeds the limit: only a smaller one can succeed.
         request_too_large: bool,
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
-    /// The provider has more to do than it can.
+    /// The provider is overloaded.
     #[error("the provider is overloaded: {message}")]
     Overloaded {
-        /// When to try again, where the provider says it.
+        /// When to retry, if the provider says so.
         retry_after: Option<Duration>,
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
     /// The account is out of credit or over its quota.
     #[error("no credit or quota left: {message}")]
     Quota {
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
-    /// The key is missing, wrong, or not allowed to do this.
+    /// The key is missing, invalid, or lacks the permission.
     #[error("not authorised: {message}")]
     Auth {
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
-    /// The provider refuses the request as it is.
-    #[error("the provider refused the request{}: {message}", told_status(*status))]
+    /// The provider rejects the request.
+    #[error("the provider rejected the request{}: {message}", format_status(*status))]
     BadRequest {
         /// The HTTP status, if there was one.
         status: Option<u16>,
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
-    /// The provider refuses thoughts that were given back to it: it did not sign them, or no longer knows its signature.
-    /// The same request without them helps.
-    #[error("the provider refused thoughts that were given back to it: {message}")]
+    /// The provider rejects replayed reasoning: it did not sign it, or no longer accepts its signature. The same
+    /// request without it can succeed.
+    #[error("the provider rejected replayed reasoning: {message}")]
     Thoughts {
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
     /// The provider failed.
-    #[error("the provider failed{}: {message}", told_status(*status))]
+    #[error("the provider failed{}: {message}", format_status(*status))]
     Server {
         /// The HTTP status, if there was one.
         status: Option<u16>,
-        /// When to try again, where the provider says it.
+        /// When to retry, if the provider says so.
         retry_after: Option<Duration>,
-        /// The provider's words.
+        /// The provider's message.
         message: String,
     },
     /// The provider could not be reached, or the connection broke.
     #[error("network error: {message}")]
     Network {
-        /// What happened.
+        /// The error with its causes as text. It has no `source`, because the texts of those errors contain the URL, whose
+        /// query may be a key.
         message: String,
     },
-    /// No secure connection could be made. The same request fails again until the server, its certificate or the base
-    /// URL is changed.
+    /// No secure connection could be made. A retry fails until the server, its certificate or the base URL is changed.
     #[error("no secure connection: {message}")]
     Tls {
-        /// The problem, and what to do about it.
+        /// The problem and how to fix it.
         message: String,
     },
-    /// It took too long.
+    /// A timeout elapsed.
     #[error("{kind} after {} seconds", after.as_secs_f64())]
     Timeout {
-        /// What was waited for.
+        /// Which timeout.
         kind: TimeoutKind,
-        /// For how long.
+        /// Duration of the timeout.
         after: Duration,
     },
-    /// The stream is not what it should be.
+    /// The stream is invalid.
     #[error("broken stream: {0}")]
     Stream(#[from] StreamFault),
 }
 
-/// What was waited for.
+/// Which timeout elapsed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum TimeoutKind {
-    /// The next bytes.
+    /// Waiting for the next bytes.
     #[error("no bytes from the provider: gave up")]
     Idle,
-    /// The end of the answer.
+    /// Waiting for the end of the answer.
     #[error("the answer did not end: gave up")]
     Total,
 }
 
-/// What is wrong with a stream.
+/// Faults of a stream.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum StreamFault {
-    /// It ended without its closing event, so the answer may be cut.
-    #[error("it ended after {events} events without the closing one")]
+    /// The stream ended without its closing event, so the answer may be truncated.
+    #[error("it ended after {events} events without the closing event")]
     Unfinished {
-        /// How many events had come.
+        /// Number of events before the end.
         events: u64,
     },
-    /// An event is larger than allowed.
+    /// An event is too large.
     #[error("an event is larger than {limit} bytes")]
     EventTooLarge {
-        /// The cap, in bytes.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// The answer is longer than its request allows. What was written until then stays.
+    /// The answer is longer than its request allows. The content up to then is kept.
     #[error("the answer was cut off at {limit} bytes, far beyond the output tokens that were requested")]
     TooLong {
-        /// The limit, in bytes.
+        /// The limit in bytes.
         limit: usize,
     },
-    /// An event is not what the wire format allows.
+    /// An event violates the wire format.
     #[error("event {event} is malformed: {problem}")]
     Malformed {
-        /// Which event of the stream, counted from one.
+        /// Number of the event in the stream, counted from one.
         event: u64,
-        /// What is wrong with it, and where.
+        /// The problem and its location.
         problem: String,
     },
-    /// The answer is no event stream.
+    /// The answer is not an event stream.
     #[error("expected an event stream, got `{content_type}`")]
     NotAStream {
-        /// What it says it is.
+        /// Content type of the answer.
         content_type: String,
     },
 }
 
-fn told_status(status: Option<u16>) -> String {
+fn format_status(status: Option<u16>) -> String {
     status.map(|status| format!(" (status {status})")).unwrap_or_default()
 }
 
 impl ProviderError {
-    /// A short name for the kind of error, such as a log records.
+    /// A short name of the kind of error, for logs.
     pub fn name(&self) -> &'static str {
         match self {
             ProviderError::Overflow { .. } => "ContextOverflowError",
@@ -174,8 +176,11 @@ impl ProviderError {
         }
     }
 
-    /// Whether the same request may succeed if it is sent again. Whether it may be sent again at all is another
-    /// question: not once something was streamed.
+    /// Whether the same request may succeed if it is retried. Callers must also check that nothing was streamed yet, because
+    /// the user would see the answer twice.
+    ///
+    /// Rate limits, overload, server errors, and broken or stalled connections pass. For an overflow, a quota, a key or
+    /// rejected content, the same request would fail again: the request or the account must change first.
     pub fn is_transient(&self) -> bool {
         match self {
             ProviderError::RateLimited { request_too_large, .. } => !request_too_large,
@@ -183,13 +188,13 @@ impl ProviderError {
             | ProviderError::Server { .. }
             | ProviderError::Network { .. }
             | ProviderError::Stream(StreamFault::Unfinished { .. } | StreamFault::Malformed { .. }) => true,
-            // A total that has passed once would pass again.
+            // A total timeout would elapse again: the answer takes that long.
             ProviderError::Timeout { kind, .. } => *kind == TimeoutKind::Idle,
             _ => false,
         }
     }
 
-    /// When to try again, where the provider says it.
+    /// When to retry, if the provider says so.
     pub fn retry_after(&self) -> Option<Duration> {
         match self {
             ProviderError::RateLimited { retry_after, .. }
@@ -199,7 +204,7 @@ impl ProviderError {
         }
     }
 
-    /// The same error with every text in it changed.
+    /// Returns the error with `change` applied to every text in it.
     pub(crate) fn map_text(self, change: impl Fn(&str) -> String) -> ProviderError {
         use ProviderError::{
             Auth, BadRequest, Network, Overflow, Overloaded, Quota, RateLimited, Server, Stream, Thoughts,
@@ -229,35 +234,35 @@ impl ProviderError {
     }
 }
 
-/// What a provider reports of an error, before it is judged.
+/// An error as a provider reports it, before it is classified.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Failure {
     pub(crate) status: Option<u16>,
-    /// Codes and kinds, wherever the body has them.
+    /// Codes and kinds from all places of the body.
     pub(crate) codes: Vec<String>,
     pub(crate) message: String,
     pub(crate) retry_after: Option<Duration>,
-    /// The window and the request's size in fields of their own, as llama.cpp sends them.
+    /// The window and the request's size if they have their own fields, as in llama.cpp.
     pub(crate) window: Option<u64>,
     pub(crate) asked: Option<u64>,
 }
 
-/// The longest message that is passed on.
+/// Maximum characters of a message that is passed on.
 const MESSAGE_LIMIT: usize = 1_000;
 
 impl Failure {
-    /// An error event in a stream.
+    /// Reads an error event of a stream.
     pub(crate) fn of_stream(codes: Vec<String>, message: String) -> Failure {
         Failure { codes, message, ..Failure::default() }
     }
 
-    /// The body of an error answer, whatever it is.
+    /// Reads the body of an error response of any format.
     pub(crate) fn of_body(status: u16, body: &[u8], retry_after: Option<Duration>) -> Failure {
         let failure = match serde_json::from_slice::<Value>(body) {
             Ok(value) => Failure::of_value(Some(status), &value),
             Err(_) => {
                 let text = String::from_utf8_lossy(body);
-                // The page of a proxy says nothing that helps.
+                // A proxy's HTML page contains nothing useful.
                 let is_page = text.trim_start().starts_with('<');
                 let message = if is_page { String::new() } else { text.trim().to_owned() };
                 Failure { status: Some(status), message, ..Failure::default() }
@@ -266,8 +271,8 @@ impl Failure {
         Failure { retry_after, ..failure }
     }
 
-    /// The JSON of an error: `{"error": {…}}`, `{"error": "…"}`, `{"message": "…"}`, `{"detail": …}`, or the first of
-    /// a list.
+    /// Reads the JSON of an error: `{"error": {…}}`, `{"error": "…"}`, `{"message": "…"}`, `{"detail": …}`, or the
+    /// first of a list.
     pub(crate) fn of_value(status: Option<u16>, value: &Value) -> Failure {
         let value = value.as_array().and_then(|list| list.first()).unwrap_or(value);
         let error = value.get("error").filter(|error| !error.is_null()).unwrap_or(value);
@@ -289,7 +294,7 @@ impl Failure {
         let said =
             ["message", "detail", "msg", "Message"].iter().find_map(|key| error.get(*key).and_then(text));
         failure.message = said.or_else(|| error.as_str().map(str::to_owned)).unwrap_or_default();
-        // OpenRouter wraps the provider's own words.
+        // OpenRouter wraps the provider's own message.
         if let Some(raw) = error.pointer("/metadata/raw").and_then(text) {
             failure.message = format!("{}: {raw}", failure.message);
         }
@@ -317,7 +322,7 @@ impl From<Failure> for ProviderError {
         let has = |codes: &[&str]| codes.iter().any(|code| failure.has(code));
         let words = failure.message.to_ascii_lowercase();
         let says = |patterns: &[&str]| patterns.iter().any(|pattern| words.contains(pattern));
-        // A key that is out of credit is reported as 429 by some, and waiting does not help.
+        // Some providers report an account out of credit as 429, where waiting does not help.
         if has(&["insufficient_quota", "billing_error", "billing_not_active", "insufficient_balance"])
             || status == Some(402)
             || says(&["credit balance is too low", "insufficient balance", "exceeded your current quota"])

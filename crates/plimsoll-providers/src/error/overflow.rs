@@ -1,13 +1,13 @@
-//! Telling a context overflow from everything else, and learning the window from what the provider says.
+//! Recognises a context overflow, and learns the window from the provider's message.
 //!
-//! There is no common code for it: some send 413, some a code, most only a sentence. The sentences are those of the
-//! providers' own answers; each has a row in the tests, beside sentences that look alike and are something else.
+//! There is no common code for it: some providers send 413, some a code, most only a sentence. The sentences are taken
+//! from real responses. Each has a row in the tests, next to similar sentences that mean something else.
 
 use plimsoll::Tokens;
 
 use super::Failure;
 
-/// Codes that say it outright.
+/// Error codes of an overflow.
 const CODES: [&str; 5] = [
     "context_length_exceeded",
     "exceed_context_size_error",
@@ -16,7 +16,7 @@ const CODES: [&str; 5] = [
     "tokens_limit_reached",
 ];
 
-/// Sentences that say it; the pieces of a row follow each other.
+/// Sentences of an overflow. The fragments of a row must occur in this order.
 const SENTENCES: [&[&str]; 27] = [
     &["prompt is too long"],                       // Anthropic, Vertex, Fireworks
     &["input length and", "exceed context limit"], // Anthropic, input and answer together
@@ -47,14 +47,14 @@ const SENTENCES: [&[&str]; 27] = [
     &["request body too large", "tokens"],         // GitHub Models
 ];
 
-/// Sentences that hold the words of an overflow and mean that the answer asked for is too long.
+/// Sentences that contain the text of an overflow, but mean that the requested output is too long.
 const ANSWER_TOO_LONG: [&[&str]; 3] = [
     &["max_tokens", "is too large"],
     &["max_completion_tokens", "is too large"],
     &["maximum allowed number of output tokens"],
 ];
 
-/// What stands before the number of the window.
+/// Phrases that precede the number of the window.
 const BEFORE_WINDOW: [&str; 19] = [
     "maximum context length is",
     "maximum context length of",
@@ -77,7 +77,7 @@ const BEFORE_WINDOW: [&str; 19] = [
     "too large for model with",
 ];
 
-/// What stands before the number of what was asked.
+/// Phrases that precede the number of requested tokens.
 const BEFORE_ASKED: [&str; 16] = [
     "prompt is too long:",
     "exceed context limit:",
@@ -97,16 +97,16 @@ const BEFORE_ASKED: [&str; 16] = [
     "requested tokens (",
 ];
 
-/// The window and the size of the request, if this is an overflow.
+/// Returns the window and the size of the request if this is an overflow.
 pub(crate) fn recognise(failure: &Failure) -> Option<(Option<Tokens>, Option<Tokens>)> {
     let words = failure.message.to_ascii_lowercase();
     let by_code = failure.codes.iter().any(|code| CODES.contains(&code.as_str()));
     let said = SENTENCES.iter().any(|sentence| follows(&words, sentence));
     let is_answer = ANSWER_TOO_LONG.iter().any(|sentence| follows(&words, sentence));
-    // A body that is too large in bytes. An image that is too large is told by words of its own.
+    // A body that is too large in bytes. An image that is too large has its own message.
     let by_size = failure.status == Some(413) && !words.contains("image") && !words.contains("file size");
     let by_size = by_size || failure.codes.iter().any(|code| code == "request_too_large");
-    // A failure of rights or rates is none, whatever else it says.
+    // Authentication and rate-limit errors are never treated as overflow, whatever their message says.
     let is_other = is_rate_limit(&words) || matches!(failure.status, Some(401 | 402 | 403 | 429));
     if !(by_code || (!is_other && !is_answer && (said || by_size))) {
         return None;
@@ -114,12 +114,12 @@ pub(crate) fn recognise(failure: &Failure) -> Option<(Option<Tokens>, Option<Tok
     let window = failure.window.or_else(|| after_last(&words, &BEFORE_WINDOW));
     let window = window.or_else(|| limit_of_sum(&words));
     let asked = failure.asked.or_else(|| BEFORE_ASKED.iter().find_map(|phrase| number_after(&words, phrase)));
-    // A number that cannot be a window was about something else.
+    // A number that cannot be a window refers to something else.
     let window = window.filter(|window| (256..=1_000_000_000).contains(window));
     Some((window.map(Tokens), asked.map(Tokens)))
 }
 
-/// Whether a text is about too many requests or tokens in too short a time. In lower case.
+/// Whether a text reports a rate limit. Expects lower case.
 pub(crate) fn is_rate_limit(words: &str) -> bool {
     const PATTERNS: [&str; 10] = [
         "rate limit",
@@ -136,7 +136,7 @@ pub(crate) fn is_rate_limit(words: &str) -> bool {
     PATTERNS.iter().any(|pattern| words.contains(pattern))
 }
 
-/// Whether a text holds these pieces, each behind the one before.
+/// Whether a text contains these fragments in this order.
 pub(crate) fn follows(words: &str, pieces: &[&str]) -> bool {
     let mut rest = words;
     pieces.iter().all(|piece| match rest.find(piece) {
@@ -152,13 +152,13 @@ fn after_last(words: &str, phrases: &[&str]) -> Option<u64> {
     phrases.iter().find_map(|phrase| number_after(words, phrase))
 }
 
-/// The number right after a phrase; only white space and a few marks may stand between.
+/// Returns the number right after a phrase. Only white space and a few punctuation marks may be between them.
 fn number_after(words: &str, phrase: &str) -> Option<u64> {
     let at = words.find(phrase)? + phrase.len();
     leading_number(words[at..].trim_start_matches([' ', ':', '(', '`', '~']))
 }
 
-/// `188240 + 21333 > 200000`: the limit of input and answer together.
+/// Reads `188240 + 21333 > 200000`: the limit of input and output together.
 fn limit_of_sum(words: &str) -> Option<u64> {
     let at = words.find("exceed context limit")?;
     let (_, limit) = words[at..].split_once('>')?;

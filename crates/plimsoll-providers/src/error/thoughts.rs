@@ -1,16 +1,16 @@
-//! Telling a refusal of thoughts that were given back from other bad requests.
+//! Distinguishes rejected replayed reasoning from other bad requests.
 //!
-//! Signatures are good for the account, gateway or region that made them, and sometimes not even for that one: a session
-//! that is sent elsewhere is refused for one thought, and so is every later request of it, because the thought stands where
-//! it stood. Other agents are stuck there for good (anthropics/claude-code 66204, github/copilot-cli 3407, openai/codex
-//! 8119).
+//! Signatures are valid for the account, gateway or region that made them, and sometimes not even there. A session that
+//! is sent elsewhere is rejected for one block of reasoning, and so is every later request, because the block stays in
+//! the window. Other agents never recover from this (anthropics/claude-code 66204, github/copilot-cli 3407,
+//! openai/codex 8119).
 
 use super::Failure;
 use super::overflow::follows;
 
 const CODE: &str = "invalid_encrypted_content"; // OpenAI Responses
 
-/// Sentences that say it; the pieces of a row follow each other.
+/// Sentences of such errors. The fragments of a row must occur in this order.
 const SENTENCES: [&[&str]; 8] = [
     &["invalid", "signature", "in", "thinking", "block"], // Anthropic, Vertex, Copilot
     &["invalid", "data", "in", "redacted_thinking"],      // Anthropic
@@ -22,7 +22,7 @@ const SENTENCES: [&[&str]; 8] = [
     &["invalid thought signature"],                       // Gemini
 ];
 
-/// Whether the provider refuses thoughts.
+/// Whether the provider rejects reasoning in the request.
 pub(crate) fn are_refused(failure: &Failure) -> bool {
     let words = failure.message.to_ascii_lowercase();
     failure.codes.iter().any(|code| code == CODE)

@@ -1,8 +1,9 @@
-//! From a window to a Responses request.
+//! Builds a Responses request from a window.
 //!
-//! The conversation is sent whole and not kept by the provider (`store: false`), so thoughts are asked for and given
-//! back encrypted; a thought is only accepted with the item that followed it.
+//! The whole conversation is sent and not stored by the provider (`store: false`). Reasoning is therefore requested and
+//! sent back encrypted; the API only accepts it together with the item that followed it.
 
+use plimsoll::window::{Attachment, object_input};
 use plimsoll::{Block, Text, WindowMessage, WindowRole};
 use serde_json::{Value, json};
 
@@ -10,13 +11,12 @@ use super::wire::{Content, ContentPart, Item, Output, Reasoning, ResponsesReques
 use crate::Extra;
 use crate::names::{IdMap, ToolNames};
 use crate::prompt::{
-    BuildError, File, Prompt, Thinking, ToolChoice, ToolSpec, as_object, is_openai_reasoning, object_schema,
-    overlay,
+    BuildError, Prompt, Thinking, ToolChoice, ToolSpec, is_openai_reasoning, object_schema, overlay,
 };
 
 const ID_LIMIT: usize = 64;
 const ENCRYPTED: &str = "reasoning.encrypted_content";
-/// Models that do not think refuse to be asked for encrypted thoughts.
+/// Models that do not think reject a request for encrypted reasoning.
 const WITHOUT_THOUGHTS: [&str; 4] = ["gpt-3", "gpt-4", "chatgpt-", "gpt-5-chat"];
 
 pub(crate) fn build(prompt: &Prompt<'_>, names: &mut ToolNames) -> Result<ResponsesRequest, BuildError> {
@@ -87,8 +87,8 @@ struct Builder<'a> {
 impl Builder<'_> {
     fn message(&mut self, message: &WindowMessage) -> Vec<Item> {
         let mut items: Vec<Item> = match message.role {
-            WindowRole::System => said("developer", input_parts(message)).into_iter().collect(),
-            WindowRole::User => said("user", input_parts(message)).into_iter().collect(),
+            WindowRole::System => message_item("developer", input_parts(message)).into_iter().collect(),
+            WindowRole::User => message_item("user", input_parts(message)).into_iter().collect(),
             WindowRole::Assistant | WindowRole::Tool => {
                 message.blocks.iter().filter_map(|block| self.item(block)).collect()
             }
@@ -101,7 +101,7 @@ impl Builder<'_> {
 
     fn item(&mut self, block: &Block) -> Option<Item> {
         match block {
-            // A list of parts would need the id and the state of an item that the provider keeps.
+            // A list of parts would need the id and the status of an item that the provider stores.
             Block::Text { text, .. } => Some(Item::Message {
                 role: "assistant".into(),
                 content: Content::Text(text.as_str().to_owned()),
@@ -112,7 +112,7 @@ impl Builder<'_> {
             Block::Call { id, tool, input, .. } => Some(Item::FunctionCall {
                 call_id: self.ids.id(id),
                 name: self.names.wire(tool),
-                arguments: as_object(input.value()).to_string(),
+                arguments: object_input(input.value()).to_string(),
                 id: None,
                 extra: Extra::new(),
             }),
@@ -121,7 +121,7 @@ impl Builder<'_> {
                 let output = if files.is_empty() {
                     Output::Text(text)
                 } else {
-                    let files = File::all(files).map(|each| file(&each));
+                    let files = Attachment::all(files).map(|each| file(&each));
                     Output::Parts(std::iter::once(ContentPart::InputText { text }).chain(files).collect())
                 };
                 Some(Item::FunctionCallOutput { call_id: self.ids.id(id), output, extra: Extra::new() })
@@ -131,7 +131,7 @@ impl Builder<'_> {
         }
     }
 
-    /// Without its encrypted content a thought would be looked up at the provider, which does not keep it.
+    /// Without its encrypted content, reasoning would be looked up at the provider, which does not store it.
     fn thought(&self, text: &Text, metadata: &Option<Value>) -> Option<Item> {
         let own = self.prompt.own_metadata(metadata)?;
         let string = |key: &str| own.get(key).and_then(Value::as_str).map(str::to_owned);
@@ -146,8 +146,8 @@ impl Builder<'_> {
     }
 }
 
-/// A message to the model; none without content, which is refused.
-fn said(role: &str, parts: Vec<ContentPart>) -> Option<Item> {
+/// Returns a message, or `None` without content, which is rejected.
+fn message_item(role: &str, parts: Vec<ContentPart>) -> Option<Item> {
     (!parts.is_empty()).then(|| Item::Message {
         role: role.to_owned(),
         content: Content::Parts(parts),
@@ -159,13 +159,13 @@ fn said(role: &str, parts: Vec<ContentPart>) -> Option<Item> {
 fn input_parts(message: &WindowMessage) -> Vec<ContentPart> {
     let part = |block: &Block| match block {
         Block::Text { text, .. } => Some(ContentPart::InputText { text: text.as_str().to_owned() }),
-        Block::File { mime, filename, url, .. } => Some(file(&File::new(mime, filename, url))),
+        Block::File { mime, filename, url, .. } => Some(file(&Attachment::new(mime, filename, url))),
         _ => None,
     };
     message.blocks.iter().filter_map(part).collect()
 }
 
-fn file(file: &File<'_>) -> ContentPart {
+fn file(file: &Attachment<'_>) -> ContentPart {
     let Some(url) = file.url.filter(|_| file.data().is_some() || file.is_web()) else {
         return ContentPart::InputText { text: file.mention() };
     };
@@ -176,7 +176,7 @@ fn file(file: &File<'_>) -> ContentPart {
         return ContentPart::InputText { text: file.mention() };
     }
     match file.data() {
-        // A file in the request needs a name.
+        // An inline file needs a name.
         Some(_) => ContentPart::InputFile {
             filename: Some(file.name.unwrap_or("document.pdf").to_owned()),
             file_data: Some(url.to_owned()),

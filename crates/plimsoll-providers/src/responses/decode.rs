@@ -1,4 +1,4 @@
-//! Events of the Responses API, item by item.
+//! Decodes events of the Responses API, item by item.
 
 use std::collections::BTreeMap;
 
@@ -6,24 +6,24 @@ use plimsoll::AnswerEvent;
 use serde_json::{Value, json};
 
 use super::wire::{Content, ContentPart, Event, Item, KNOWN_EVENTS, Response};
-use crate::decoding::{Context, DecodeError, check_unknown, parse};
+use crate::decoding::{DecodeContext, DecodeError, check_unknown, parse};
 use crate::error::{Failure, ProviderError};
-use crate::lanes::{Lanes, Said, named, parse_input};
+use crate::lanes::{AnswerBytes, Lanes, named, parse_input};
 
 #[derive(Debug)]
 pub(crate) struct ResponsesDecoder {
-    context: Context,
+    context: DecodeContext,
     lanes: Lanes,
-    open: BTreeMap<u64, Open>,
-    /// How many items were seen, to know whether the closing event has to be read for them.
+    open: BTreeMap<u64, OpenItem>,
+    /// Number of items so far. If it is zero, the items are read from the closing event.
     items: u64,
 }
 
-/// An item that is being written.
+/// An open item.
 #[derive(Debug, Default)]
-struct Open {
+struct OpenItem {
     kind: Kind,
-    /// Whether any of it was streamed.
+    /// Whether any of its content was streamed.
     is_written: bool,
     summary: u64,
     input: String,
@@ -39,19 +39,19 @@ enum Kind {
 }
 
 impl ResponsesDecoder {
-    pub(crate) fn new(context: Context) -> ResponsesDecoder {
+    pub(crate) fn new(context: DecodeContext) -> ResponsesDecoder {
         ResponsesDecoder { context, lanes: Lanes::default(), open: BTreeMap::new(), items: 0 }
     }
 
-    pub(crate) fn said(&self) -> Said {
-        self.lanes.said()
+    pub(crate) fn bytes_so_far(&self) -> AnswerBytes {
+        self.lanes.bytes_so_far()
     }
 
     pub(crate) fn event(&mut self, data: &str, out: &mut Vec<AnswerEvent>) -> Result<(), DecodeError> {
         match parse::<Event>(data)? {
             Event::ItemAdded { output_index, item } => self.begin(output_index, &item, out),
             Event::ItemDone { output_index, item } => {
-                // Repeats what was streamed, and brings what was not: encrypted reasoning, items of other kinds.
+                // Repeats what was streamed and adds what was not: encrypted reasoning, items of other kinds.
                 if !self.open.get(&output_index).is_some_and(|open| open.is_written) {
                     self.lanes.note_kept(data.len());
                 }
@@ -63,7 +63,7 @@ impl ResponsesDecoder {
             Event::SummaryDelta { output_index, summary_index, delta } => {
                 let open = self.open.entry(output_index).or_insert_with(|| {
                     self.lanes.open(output_index);
-                    Open { kind: Kind::Thinking, ..Open::default() }
+                    OpenItem { kind: Kind::Thinking, ..OpenItem::default() }
                 });
                 // Parts of a summary are paragraphs.
                 let apart = open.is_written && open.summary != summary_index;
@@ -113,7 +113,7 @@ impl ResponsesDecoder {
             }
             Item::FunctionCallOutput { .. } | Item::Other(_) => Kind::Other,
         };
-        self.open.insert(index, Open { kind, ..Open::default() });
+        self.open.insert(index, OpenItem { kind, ..OpenItem::default() });
     }
 
     fn write(
@@ -127,13 +127,13 @@ impl ResponsesDecoder {
             if kind == Kind::Call {
                 return Err(DecodeError::Malformed(format!("input of item {index}, which is not open")));
             }
-            // Servers that leave out the beginning of an item lose nothing by it.
+            // Some servers omit the beginning of an item.
             self.lanes.open(index);
             self.items += 1;
         }
-        let open = self.open.entry(index).or_insert_with(|| Open { kind, ..Open::default() });
+        let open = self.open.entry(index).or_insert_with(|| OpenItem { kind, ..OpenItem::default() });
         if open.kind == Kind::Other {
-            // Its whole comes at its end.
+            // The complete item arrives at its end.
             return Ok(());
         }
         if open.kind != kind {
@@ -175,7 +175,7 @@ impl ResponsesDecoder {
                 if !open.is_written && !shown.is_empty() {
                     write(AnswerEvent::Thinking(shown.join("\n\n")));
                 }
-                // Without it the thought cannot be given back, and needs no signature.
+                // Without it the reasoning cannot be sent back, and needs no signature.
                 if let Some(encrypted) = encrypted_content {
                     let mut own = json!({ "reasoningEncryptedContent": encrypted });
                     if let Some(id) = id {
@@ -199,7 +199,7 @@ impl ResponsesDecoder {
 
     fn finish(&mut self, reason: &str, response: &Response, out: &mut Vec<AnswerEvent>) {
         if self.items == 0 {
-            // A server that streams nothing but the whole.
+            // Some servers stream only the complete answer.
             let items = response.extra.get("output").cloned().unwrap_or_default();
             let items: Vec<Item> = serde_json::from_value(items).unwrap_or_default();
             for (index, item) in items.into_iter().enumerate() {

@@ -1,4 +1,4 @@
-//! The JSON of OpenAI's Responses API: requests and events of a stream. Errors have the body of
+//! JSON types of OpenAI's Responses API: requests and stream events. Errors use
 //! [`chat::wire::ErrorBody`](crate::chat::wire::ErrorBody).
 
 use serde::{Deserialize, Serialize};
@@ -18,34 +18,34 @@ pub struct ResponsesRequest {
     pub instructions: Option<String>,
     /// The conversation.
     pub input: Vec<Item>,
-    /// What the model may call.
+    /// Tools that the model may call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<Tool>,
     /// `auto`, `none`, `required`, or an object that names a tool.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_choice: Option<Value>,
-    /// The longest answer.
+    /// Maximum tokens of the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub max_output_tokens: Option<u64>,
-    /// Whether and how it thinks.
+    /// Whether and how the model thinks.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reasoning: Option<Reasoning>,
-    /// What the answer should bring besides, such as `reasoning.encrypted_content`.
+    /// Additional content of the answer, such as `reasoning.encrypted_content`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub include: Vec<String>,
-    /// Whether the provider keeps the answer.
+    /// Whether the provider stores the answer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<bool>,
-    /// Randomness.
+    /// Sampling temperature.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub temperature: Option<f64>,
-    /// Requests with the same key are sent to the same cache.
+    /// Requests with the same key are routed to the same cache.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub prompt_cache_key: Option<String>,
     /// Whether the answer is streamed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stream: Option<bool>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -53,13 +53,13 @@ pub struct ResponsesRequest {
 /// Whether and how the model thinks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Reasoning {
-    /// How long: `minimal`, `low`, `medium`, `high`, …
+    /// Effort: `minimal`, `low`, `medium`, `high`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effort: Option<String>,
-    /// What is shown of it.
+    /// Which summary of the reasoning is shown.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub summary: Option<String>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -68,61 +68,61 @@ pub struct Reasoning {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum Item {
-    /// Something said.
+    /// A message.
     Message {
         /// `system`, `developer`, `user` or `assistant`.
         role: String,
-        /// What is said.
+        /// Content of the message.
         content: Content,
-        /// Names the item.
+        /// Id of the item.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
-        /// Everything else.
+        /// Other fields.
         #[serde(flatten)]
         extra: Extra,
     },
-    /// Thoughts of the model.
+    /// Reasoning of the model.
     Reasoning {
-        /// Names the item.
+        /// Id of the item.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
-        /// What is shown of them.
+        /// The visible reasoning.
         #[serde(default)]
         summary: Vec<SummaryPart>,
-        /// The thoughts, encrypted.
+        /// The encrypted reasoning.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         encrypted_content: Option<String>,
-        /// Everything else.
+        /// Other fields.
         #[serde(flatten)]
         extra: Extra,
     },
-    /// A call of a tool.
+    /// A tool call.
     FunctionCall {
-        /// Names the call; its result refers to it.
+        /// Id of the call, which its result refers to.
         call_id: String,
-        /// The tool.
+        /// Name of the tool.
         name: String,
-        /// Its input as JSON in a string.
+        /// Input of the call: JSON in a string.
         #[serde(default)]
         arguments: String,
-        /// Names the item.
+        /// Id of the item.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         id: Option<String>,
-        /// Everything else.
+        /// Other fields.
         #[serde(flatten)]
         extra: Extra,
     },
     /// The result of a call.
     FunctionCallOutput {
-        /// The call.
+        /// Id of the call.
         call_id: String,
-        /// What the tool answered.
+        /// Output of the tool.
         output: Output,
-        /// Everything else.
+        /// Other fields.
         #[serde(flatten)]
         extra: Extra,
     },
-    /// An item of another kind, as it came.
+    /// An item of an unknown kind, unchanged.
     #[serde(untagged)]
     Other(Value),
 }
@@ -131,17 +131,17 @@ pub enum Item {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Content {
-    /// One text.
+    /// A text.
     Text(String),
     /// Parts.
     Parts(Vec<ContentPart>),
 }
 
-/// What a tool answered.
+/// Output of a tool.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Output {
-    /// One text.
+    /// A text.
     Text(String),
     /// Parts.
     Parts(Vec<ContentPart>),
@@ -151,56 +151,56 @@ pub enum Output {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum ContentPart {
-    /// Words to the model.
+    /// Text for the model.
     InputText {
-        /// The words.
+        /// The text.
         text: String,
     },
     /// An image.
     InputImage {
-        /// An address on the web, or a `data:` address.
+        /// A web URL or a `data:` URL.
         image_url: String,
-        /// How closely it is looked at: `auto`, `low` or `high`.
+        /// Resolution that the model sees: `auto`, `low` or `high`.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         detail: Option<String>,
     },
     /// A file.
     InputFile {
-        /// Its name.
+        /// Name.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         filename: Option<String>,
-        /// Its bytes, as a `data:` address.
+        /// Content as a `data:` URL.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file_data: Option<String>,
-        /// Its address on the web.
+        /// Web URL.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         file_url: Option<String>,
     },
-    /// Words of the model.
+    /// Text of the model.
     OutputText {
-        /// The words.
+        /// The text.
         text: String,
-        /// Everything else.
+        /// Other fields.
         #[serde(flatten)]
         extra: Extra,
     },
     /// Why the model refuses to answer.
     Refusal {
-        /// In words.
+        /// The message.
         refusal: String,
     },
-    /// A part of another kind, as it came.
+    /// A part of an unknown kind, unchanged.
     #[serde(untagged)]
     Other(Value),
 }
 
-/// A part of what is shown of thoughts.
+/// A part of the visible reasoning.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SummaryPart {
     /// `summary_text`.
     #[serde(rename = "type")]
     pub kind: String,
-    /// The words.
+    /// The text.
     pub text: String,
 }
 
@@ -210,19 +210,19 @@ pub struct Tool {
     /// `function`, or the kind of a tool that the provider runs itself.
     #[serde(rename = "type")]
     pub kind: String,
-    /// Its name.
+    /// Name.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// What it is for.
+    /// Description for the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// The JSON Schema of its input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parameters: Option<Value>,
-    /// Whether the input is forced into the schema. The API's default would refuse schemas with optional fields.
+    /// Whether the input must match the schema. With the API's default, schemas with optional fields are rejected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub strict: Option<bool>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -234,69 +234,69 @@ pub enum Event {
     /// An item begins.
     #[serde(rename = "response.output_item.added")]
     ItemAdded {
-        /// Its place in the answer.
+        /// Index in the answer.
         output_index: u64,
         /// The item, still empty.
         item: Item,
     },
-    /// An item is whole.
+    /// An item ends.
     #[serde(rename = "response.output_item.done")]
     ItemDone {
-        /// Its place in the answer.
+        /// Index in the answer.
         output_index: u64,
         /// The item.
         item: Item,
     },
-    /// More words.
+    /// More text.
     #[serde(rename = "response.output_text.delta")]
     TextDelta {
-        /// The item's place in the answer.
+        /// Index of the item in the answer.
         output_index: u64,
-        /// The words.
+        /// The text.
         delta: String,
     },
     /// More of a refusal.
     #[serde(rename = "response.refusal.delta")]
     RefusalDelta {
-        /// The item's place in the answer.
+        /// Index of the item in the answer.
         output_index: u64,
-        /// The words.
+        /// The text.
         delta: String,
     },
-    /// More of what is shown of thoughts.
+    /// More of the visible reasoning.
     #[serde(rename = "response.reasoning_summary_text.delta")]
     SummaryDelta {
-        /// The item's place in the answer.
+        /// Index of the item in the answer.
         output_index: u64,
-        /// The part of the summary.
+        /// Index of the part of the summary.
         #[serde(default)]
         summary_index: u64,
-        /// The words.
+        /// The text.
         delta: String,
     },
-    /// More thoughts, of models that show them.
+    /// More reasoning, from models that show it.
     #[serde(rename = "response.reasoning_text.delta")]
     ReasoningDelta {
-        /// The item's place in the answer.
+        /// Index of the item in the answer.
         output_index: u64,
-        /// The words.
+        /// The text.
         delta: String,
     },
     /// More of a call's input.
     #[serde(rename = "response.function_call_arguments.delta")]
     ArgumentsDelta {
-        /// The item's place in the answer.
+        /// Index of the item in the answer.
         output_index: u64,
         /// A piece of the input's JSON.
         delta: String,
     },
-    /// The answer is whole: a closing event.
+    /// The answer is complete: a closing event.
     #[serde(rename = "response.completed")]
     Completed {
-        /// The whole answer.
+        /// The complete answer.
         response: Response,
     },
-    /// The answer was broken off by a limit or a filter: a closing event.
+    /// A limit or a filter ended the answer: a closing event.
     #[serde(rename = "response.incomplete")]
     Incomplete {
         /// The answer so far.
@@ -305,7 +305,7 @@ pub enum Event {
     /// The answer failed: a closing event.
     #[serde(rename = "response.failed")]
     Failed {
-        /// What is known of it, its error included.
+        /// The answer so far, with its error.
         response: Response,
     },
     /// The answer failed.
@@ -314,19 +314,19 @@ pub enum Event {
         /// A code, such as `context_length_exceeded`.
         #[serde(default)]
         code: Option<Value>,
-        /// In words.
+        /// The message.
         #[serde(default)]
         message: Option<String>,
-        /// The same in an object, as some servers have it.
+        /// The error as an object, as some servers send it.
         #[serde(default)]
         error: Option<Value>,
     },
-    /// An event of another kind, as it came.
+    /// An event of an unknown kind, unchanged.
     #[serde(untagged)]
     Other(Value),
 }
 
-/// The names of the events above, to tell a malformed one from an unknown one.
+/// Names of the events above, to distinguish a malformed event from an unknown one.
 pub(crate) const KNOWN_EVENTS: [&str; 11] = [
     "response.output_item.added",
     "response.output_item.done",
@@ -344,22 +344,22 @@ pub(crate) const KNOWN_EVENTS: [&str; 11] = [
 /// An answer.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Response {
-    /// Names the answer.
+    /// Id of the answer.
     #[serde(default)]
     pub id: String,
     /// `completed`, `incomplete`, `failed`, …
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub status: Option<String>,
-    /// What was counted.
+    /// Usage.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub usage: Option<Usage>,
-    /// What went wrong.
+    /// The error.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub error: Option<Value>,
     /// Why it is incomplete.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incomplete_details: Option<IncompleteDetails>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }
@@ -372,25 +372,25 @@ pub struct IncompleteDetails {
     pub reason: Option<String>,
 }
 
-/// What the provider counted. Cached input is part of `input_tokens`, reasoning of `output_tokens`.
+/// Usage as the provider reports it. `input_tokens` includes cached input, `output_tokens` includes reasoning.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Usage {
-    /// All input.
+    /// Total input.
     #[serde(default, deserialize_with = "count", skip_serializing_if = "Option::is_none")]
     pub input_tokens: Option<u64>,
-    /// The answer.
+    /// Total output.
     #[serde(default, deserialize_with = "count", skip_serializing_if = "Option::is_none")]
     pub output_tokens: Option<u64>,
-    /// Both.
+    /// Input and output.
     #[serde(default, deserialize_with = "count", skip_serializing_if = "Option::is_none")]
     pub total_tokens: Option<u64>,
-    /// What the input is made of.
+    /// Breakdown of the input.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub input_tokens_details: Option<InputDetails>,
-    /// What the answer is made of.
+    /// Breakdown of the output.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub output_tokens_details: Option<OutputDetails>,
-    /// Everything else.
+    /// Other fields.
     #[serde(flatten)]
     pub extra: Extra,
 }

@@ -14,7 +14,7 @@ const WIRES: [(Wire, &str); 3] =
     [(Wire::Anthropic, "anthropic"), (Wire::Chat, "openai-chat"), (Wire::Responses, "openai")];
 const PNG: &str = "data:image/png;base64,iVBORw0KGgo=";
 
-/// A session with everything that providers have rules for.
+/// A session with a case for each rule of the providers.
 fn everything() -> Vec<Message> {
     let thought = |id: &str, text: &str, metadata: Value| json!({ "id": id, "type": "reasoning", "text": text, "metadata": metadata });
     let call = |id: &str, call: &str, tool: &str, state: Value| json!({ "id": id, "type": "tool", "callID": call, "tool": tool, "state": state });
@@ -105,7 +105,7 @@ fn a_window_with_everything(#[case] wire: Wire, #[case] provider: &str) {
 }
 
 #[test]
-fn thoughts_are_given_back_to_the_provider_that_made_them_only() {
+fn reasoning_is_sent_only_to_the_provider_that_produced_it() {
     for (wire, provider) in WIRES {
         let own = json_of(wire, provider, &everything(), &RequestOptions::default());
         let foreign = json_of(wire, "another", &everything(), &RequestOptions::default());
@@ -125,7 +125,7 @@ fn thoughts_are_given_back_to_the_provider_that_made_them_only() {
 }
 
 #[test]
-fn unknown_blocks_are_given_back_to_the_provider_that_made_them_only() {
+fn unknown_blocks_are_sent_only_to_the_provider_that_produced_them() {
     let block = |id: &str, provider: &str, block: Value| json!({ "id": id, "type": "provider-block", "block": { provider: block } });
     let answer = json!({ "info": { "id": "m1", "role": "assistant", "finish": "stop" }, "parts": [
         block("b1", "anthropic", json!({ "type": "server_tool_use", "id": "s1", "name": "web_search", "input": {} })),
@@ -178,7 +178,7 @@ fn call_ids_are_adapted_and_stay_the_same_while_the_conversation_grows() {
 }
 
 #[test]
-fn names_of_tools_find_their_way_back() {
+fn tool_names_are_mapped_back() {
     let request = build(Wire::Anthropic, "anthropic", &everything(), &RequestOptions::default()).unwrap();
     assert_eq!(request.to_json()["tools"][1]["name"], "mcp_server_read_file");
     assert_eq!(request.tools.own("mcp_server_read_file"), "mcp.server/read file");
@@ -186,7 +186,7 @@ fn names_of_tools_find_their_way_back() {
 }
 
 #[test]
-fn a_thinking_budget_is_not_asked_for_where_it_would_be_refused() {
+fn a_thinking_budget_is_omitted_if_it_would_be_rejected() {
     let ask = |log: &[Message], provider: &str, options: RequestOptions| {
         json_of(Wire::Anthropic, provider, log, &options)["thinking"].clone()
     };
@@ -197,7 +197,7 @@ fn a_thinking_budget_is_not_asked_for_where_it_would_be_refused() {
     };
     let log = everything();
     assert_eq!(ask(&log[..2], "anthropic", budget(2_000))["budget_tokens"], 2_000);
-    // Another provider began this turn: its answer has no thought that could be given back.
+    // Another provider began this turn, so its answer has no reasoning that could be sent.
     assert_eq!(ask(&log[..2], "another", budget(2_000)), Value::Null);
     assert_eq!(ask(&log[..2], "anthropic", budget(10_000))["budget_tokens"], 7_999);
     assert_eq!(ask(&log[..2], "anthropic", budget(100)), Value::Null);
@@ -214,7 +214,7 @@ fn a_thinking_budget_is_not_asked_for_where_it_would_be_refused() {
 #[case("claude-opus-4-8", "adaptive", false)]
 #[case("claude-sonnet-5", "adaptive", false)]
 #[case("claude-opus-5-5", "adaptive", false)]
-fn models_that_refuse_a_budget_and_a_temperature_get_none(
+fn models_that_reject_a_budget_and_a_temperature_get_none(
     #[case] model: &str,
     #[case] kind: &str,
     #[case] temperature: bool,
@@ -249,7 +249,7 @@ fn models_that_always_think_get_no_temperature(#[case] model: &str, #[case] expe
 }
 
 #[test]
-fn thoughts_are_not_given_to_another_model() {
+fn reasoning_is_not_sent_to_another_model() {
     let answer = json!({ "info": { "id": "m1", "role": "assistant", "finish": "stop" }, "parts": [
         { "id": "p1", "type": "reasoning", "text": "hm", "metadata": { "anthropic": { "signature": "S", "model": "some-model" } } },
         { "id": "p2", "type": "reasoning", "text": "hm", "metadata": { "anthropic": { "signature": "T", "model": "older" } } },
@@ -262,9 +262,10 @@ fn thoughts_are_not_given_to_another_model() {
     assert_eq!(thoughts, [&json!("S"), &Value::Null]);
 }
 
-/// Seen with an imported session of Claude Code: every request was refused for the signature of its first thought.
+/// From a report: with an imported session of Claude Code, every request was rejected for the signature of its first
+/// reasoning.
 #[test]
-fn thoughts_that_were_not_made_here_are_not_sent() {
+fn reasoning_of_imported_sessions_is_not_sent() {
     for (wire, provider) in WIRES {
         let own = json!({ "signature": "ELSEWHERE", "reasoningEncryptedContent": "ELSEWHERE",
             "reasoning_details": [{ "type": "reasoning.text", "text": "ELSEWHERE" }] });
@@ -281,7 +282,7 @@ fn thoughts_that_were_not_made_here_are_not_sent() {
 }
 
 #[test]
-fn a_conversation_that_ends_with_the_model_is_continued_by_the_user() {
+fn a_user_turn_is_added_to_a_conversation_that_ends_with_the_model() {
     let log = History::new().user("go").say("done ").messages();
     let request = json_of(Wire::Anthropic, "anthropic", &log, &RequestOptions::default());
     check(Wire::Anthropic, &request);
@@ -289,7 +290,7 @@ fn a_conversation_that_ends_with_the_model_is_continued_by_the_user() {
 }
 
 #[test]
-fn calls_without_declared_tools_are_declared_and_not_callable() {
+fn called_tools_are_declared_but_not_callable_if_none_are_declared() {
     let log = History::new().user("go").tool("read", "x").messages();
     let window = Window::of(&log, &Policy::default());
     let options = RequestOptions::default();
@@ -302,7 +303,7 @@ fn calls_without_declared_tools_are_declared_and_not_callable() {
 }
 
 #[test]
-fn tools_stay_declared_where_they_must_not_be_called() {
+fn tools_stay_declared_with_tool_choice_none() {
     let options = RequestOptions { tool_choice: ToolChoice::None, ..RequestOptions::default() };
     for (wire, provider) in WIRES {
         let request = json_of(wire, provider, &everything(), &options);
@@ -313,7 +314,7 @@ fn tools_stay_declared_where_they_must_not_be_called() {
 }
 
 #[test]
-fn what_cannot_be_built_is_refused_here() {
+fn invalid_prompts_are_build_errors() {
     let options =
         RequestOptions { tool_choice: ToolChoice::Named("gone".into()), ..RequestOptions::default() };
     for (wire, provider) in WIRES {
@@ -325,11 +326,11 @@ fn what_cannot_be_built_is_refused_here() {
     window.messages.pop();
     let options = RequestOptions::default();
     let illegal = Request::build(Wire::Chat, &Prompt::new("x", "m", &window, &options));
-    assert!(matches!(illegal, Err(BuildError::Illegal(_))), "{illegal:?}");
+    assert!(matches!(illegal, Err(BuildError::InvalidWindow(_))), "{illegal:?}");
 }
 
 #[test]
-fn further_fields_lie_over_those_that_are_set() {
+fn additional_fields_override_typed_ones() {
     let extra = json!({ "max_tokens": 77, "top_p": 0.5 }).as_object().cloned().unwrap();
     let options = RequestOptions { max_tokens: Some(5), extra, ..RequestOptions::default() };
     let request = build(Wire::Anthropic, "anthropic", &everything(), &options).unwrap();
@@ -339,7 +340,7 @@ fn further_fields_lie_over_those_that_are_set() {
 }
 
 #[test]
-fn fields_that_some_servers_need() {
+fn options_for_particular_servers_are_applied() {
     let log = History::new().user("go").think("hm", "yes").messages();
     let options = RequestOptions {
         max_tokens: Some(9),
@@ -352,10 +353,10 @@ fn fields_that_some_servers_need() {
     assert_eq!(request["messages"][2]["reasoning_content"], "hm");
 }
 
-/// The server of llama-cpp-python answers 500 to `null`: the template of SmolLM2, as of many models, adds the content to
-/// a string.
+/// The server of llama-cpp-python answers 500 to `null`: like many templates, that of SmolLM2 concatenates the content
+/// to a string.
 #[test]
-fn an_answer_that_only_calls_has_an_empty_text_where_the_server_needs_one() {
+fn a_message_with_only_calls_has_an_empty_text_if_the_server_needs_one() {
     let log = History::new().user("go").tool("read", "x").messages();
     let options =
         RequestOptions { wordless_content: WordlessContent::EmptyText, ..RequestOptions::default() };
@@ -401,7 +402,7 @@ proptest! {
     }
 }
 
-/// The rules of the providers, as far as a request alone can break them.
+/// Checks the rules of the providers that a request alone can break.
 fn check(wire: Wire, request: &Value) {
     match wire {
         Wire::Anthropic => check_anthropic(request),
@@ -501,10 +502,10 @@ fn check_responses(request: &Value) {
                 assert!(item["encrypted_content"].is_string());
             }
             "message" => {
-                // The model's own words may stand between its calls.
+                // Text of the model may come between its calls.
                 assert!(open.is_empty() || item["role"] == "assistant", "every call has its result");
                 if item["role"] == "assistant" {
-                    // A list of `output_text` would need the ids and states of items that the provider keeps.
+                    // A list of `output_text` would need the ids and statuses of items that the provider stores.
                     assert!(!item["content"].as_str().unwrap().is_empty());
                     continue;
                 }
@@ -520,7 +521,7 @@ fn check_responses(request: &Value) {
 }
 
 #[test]
-fn an_input_that_is_no_object_becomes_one() {
+fn an_input_that_is_not_an_object_is_wrapped_in_one() {
     let state = ToolState::completed(json!("ls -la"), "x");
     let log = History::new().user("go").tool_state("bash", state).messages();
     let request = json_of(Wire::Anthropic, "anthropic", &log, &RequestOptions::default());

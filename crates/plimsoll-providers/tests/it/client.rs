@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use plimsoll::Tokens;
+use plimsoll::{Tokens, Usage};
 use plimsoll_providers::{
     AnswerEvent, Client, ClientOptions, Endpoint, ProviderError, RetryNotice, RetryPolicy, StreamFault,
     TimeoutKind, Wire,
@@ -26,7 +26,7 @@ fn hello() -> Answer {
     Answer::stream(&format!("{HELLO}{END}"))
 }
 
-/// What came before the end, and the error if there was one.
+/// Returns the events before the end, and the error if there was one.
 async fn follow(client: &Client) -> (Vec<AnswerEvent>, Option<ProviderError>, Vec<RetryNotice>) {
     let mut notices = Vec::new();
     let mut events = Vec::new();
@@ -49,7 +49,7 @@ fn finished() -> Vec<AnswerEvent> {
 }
 
 #[tokio::test]
-async fn an_answer_is_followed_to_its_end() {
+async fn an_answer_is_streamed_to_its_end() {
     for answer in [hello(), Answer::pieces(&[(0, HELLO), (30, &END[..20]), (30, &END[20..])])] {
         let server = Server::start(vec![answer]).await;
         let (events, error, notices) = follow(&server.client(Wire::Chat, quick())).await;
@@ -76,7 +76,7 @@ async fn each_wire_has_its_path_and_headers() {
 }
 
 #[tokio::test]
-async fn what_passes_is_tried_again_until_it_does() {
+async fn transient_errors_are_retried_until_they_pass() {
     let error_event = "data: {\"error\":{\"message\":\"try later\",\"code\":500}}\n\n";
     let usage = "data: {\"choices\":[],\"usage\":{\"prompt_tokens\":1,\"completion_tokens\":0}}\n\n";
     for fault in [
@@ -97,13 +97,14 @@ async fn what_passes_is_tried_again_until_it_does() {
     }
 }
 
-/// llama-cpp-python begins to stream before it looks at the length of the prompt, and its refusal is a stream of nothing.
+/// llama-cpp-python begins to stream before it checks the length of the prompt, and reports an overflow as an empty
+/// stream.
 #[tokio::test]
-async fn a_stream_of_nothing_is_asked_whether_it_is_an_overflow() {
+async fn an_empty_stream_is_checked_for_an_overflow() {
     let message = "This model's maximum context length is 8192 tokens. However, you requested 9051 tokens";
     let refusal = format!("{{\"error\":{{\"message\":\"{message}\",\"code\":\"context_length_exceeded\"}}}}");
     let nothing = || Answer::stream("");
-    // Which of the two comes is a matter of chance.
+    // Which of the two happens is random.
     for second in [nothing(), Answer::cut("")] {
         let server = Server::start(vec![nothing(), second, Answer::status(400, &refusal)]).await;
         let (events, error, notices) = follow(&server.client(Wire::Chat, quick())).await;
@@ -117,7 +118,7 @@ async fn a_stream_of_nothing_is_asked_whether_it_is_an_overflow() {
         assert!(asked.contains("\"stream\":false") && asked.contains("_tokens\":1}"), "{asked}");
         assert!(!asked.contains("stream_options"), "{asked}");
     }
-    // Anything else says nothing about the stream, and it is tried again.
+    // Any other answer says nothing about the stream, and the stream is retried.
     for other in [Answer::status(400, "{}"), Answer::status(200, "{}"), nothing()] {
         let server = Server::start(vec![nothing(), nothing(), other, hello()]).await;
         let (events, error, notices) = follow(&server.client(Wire::Chat, quick())).await;
@@ -127,7 +128,7 @@ async fn a_stream_of_nothing_is_asked_whether_it_is_an_overflow() {
 }
 
 #[tokio::test]
-async fn tries_are_bounded() {
+async fn retries_are_bounded() {
     let server = Server::start(vec![Answer::status(500, "{}")]).await;
     let (_, error, notices) = follow(&server.client(Wire::Chat, quick())).await;
     assert!(matches!(error, Some(ProviderError::Server { status: Some(500), .. })), "{error:?}");
@@ -135,7 +136,7 @@ async fn tries_are_bounded() {
 }
 
 #[tokio::test]
-async fn what_does_not_pass_is_not_tried_again() {
+async fn permanent_errors_are_not_retried() {
     for (status, body) in [
         (400, "{\"error\":{\"code\":\"context_length_exceeded\"}}"),
         (413, ""),
@@ -154,7 +155,7 @@ async fn what_does_not_pass_is_not_tried_again() {
 }
 
 #[tokio::test]
-async fn nothing_is_tried_again_once_something_was_streamed() {
+async fn nothing_is_retried_after_content_was_streamed() {
     for fault in [
         Answer::cut(HELLO),
         Answer::stream(HELLO),
@@ -170,14 +171,14 @@ async fn nothing_is_tried_again_once_something_was_streamed() {
 }
 
 #[tokio::test]
-async fn the_provider_is_given_the_time_it_asks_for() {
+async fn the_wait_that_the_provider_asks_for_is_kept() {
     let busy = |header: &str| Answer::status(429, "{}").with_header(header);
     let server = Server::start(vec![busy("retry-after-ms: 300"), hello()]).await;
     let started = Instant::now();
     let (events, _, notices) = follow(&server.client(Wire::Chat, quick())).await;
     assert_eq!((events, notices.len()), (finished(), 1));
     assert!(started.elapsed() >= Duration::from_millis(300) && notices[0].wait >= Duration::from_millis(300));
-    // More than one would wait for is reported at once.
+    // A longer wait than the maximum is reported at once.
     let server = Server::start(vec![busy("retry-after: 3600"), hello()]).await;
     let (_, error, notices) = follow(&server.client(Wire::Chat, quick())).await;
     assert_eq!(error.and_then(|error| error.retry_after()), Some(Duration::from_secs(3_600)));
@@ -192,7 +193,7 @@ fn impatient(server: &Server, idle: u64, total: u64) -> Client {
 }
 
 #[tokio::test]
-async fn a_stream_that_stalls_and_one_that_does_not_end_are_given_up() {
+async fn stalled_and_endless_streams_time_out() {
     let slow: Vec<(u64, &str)> = (0..40).map(|_| (50, ": wait\n\n")).collect();
     let stalls = Answer::pieces(&[(0, HELLO), (5_000, END)]);
     let silent = Answer { head: String::new(), ..Answer::pieces(&[(5_000, "")]) };
@@ -211,16 +212,16 @@ async fn a_stream_that_stalls_and_one_that_does_not_end_are_given_up() {
         );
         assert!(started.elapsed() < Duration::from_secs(3));
     }
-    // Bytes that keep coming are no stall.
+    // A stream that keeps sending bytes has not stalled.
     let server = Server::start(vec![Answer::pieces(&[&slow[..8], &[(0, HELLO), (0, END)]].concat())]).await;
     assert_eq!(follow(&impatient(&server, 200, 60_000)).await.0, finished());
-    // Lengths that no clock can show mean never.
+    // Durations that cannot be added to a clock mean no timeout.
     let server = Server::start(vec![hello()]).await;
     assert_eq!(follow(&impatient(&server, u64::MAX, u64::MAX)).await.0, finished());
 }
 
 #[tokio::test]
-async fn a_huge_event_is_refused() {
+async fn a_huge_event_is_rejected() {
     let server = Server::start(vec![Answer::stream(&format!("{HELLO}data: {}", "x".repeat(100_000)))]).await;
     let endpoint = Endpoint::new(Wire::Chat, &server.url(), None).unwrap();
     let client =
@@ -231,7 +232,7 @@ async fn a_huge_event_is_refused() {
 }
 
 #[tokio::test]
-async fn what_is_no_stream_is_named() {
+async fn an_answer_that_is_not_a_stream_is_an_error_with_its_content_type() {
     let page =
         Answer { head: "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close".into(), ..hello() };
     let server = Server::start(vec![page]).await;
@@ -240,7 +241,7 @@ async fn what_is_no_stream_is_named() {
         error,
         Some(ProviderError::Stream(StreamFault::NotAStream { content_type: "text/html".into() }))
     );
-    // Gateways report errors with a success.
+    // Gateways report errors with a success status.
     let server =
         Server::start(vec![Answer::status(200, "{\"error\":{\"code\":\"context_length_exceeded\"}}")]).await;
     let (_, error, _) = follow(&server.client(Wire::Chat, quick())).await;
@@ -248,7 +249,7 @@ async fn what_is_no_stream_is_named() {
 }
 
 #[tokio::test]
-async fn waiting_can_be_broken_off_and_taken_up_again() {
+async fn waiting_for_an_event_is_cancellation_safe() {
     let server =
         Server::start(vec![Answer::pieces(&[(0, HELLO), (200, &END[..30]), (200, &END[30..])])]).await;
     let client = server.client(Wire::Chat, quick());
@@ -268,7 +269,7 @@ async fn waiting_can_be_broken_off_and_taken_up_again() {
 }
 
 #[tokio::test]
-async fn dropping_the_answer_ends_the_request() {
+async fn dropping_the_answer_cancels_the_request() {
     let server = Server::start(vec![Answer::pieces(&[(0, HELLO), (60_000, END)])]).await;
     let client = server.client(Wire::Chat, quick());
     let mut answer = client.stream(&request(Wire::Chat), |_| {}).await.unwrap();
@@ -284,7 +285,7 @@ async fn dropping_the_answer_ends_the_request() {
 }
 
 #[tokio::test]
-async fn a_server_that_is_not_there_is_a_network_error() {
+async fn an_unreachable_server_is_a_network_error() {
     let server = Server::start(vec![hello()]).await;
     let url = server.url();
     drop(server);
@@ -328,7 +329,7 @@ async fn a_query_of_the_base_url_follows_the_path_and_stays_out_of_errors() {
 }
 
 #[tokio::test]
-async fn a_date_to_try_again_at_is_waited_for_within_the_bound() {
+async fn a_retry_after_date_is_followed_within_the_maximum_wait() {
     let dated = |date: &str, after: &str| {
         let headers = format!("date: {date}\r\nretry-after: {after}");
         Answer::status(429, "{\"error\":{\"message\":\"slow down\"}}").with_header(&headers)
@@ -344,4 +345,21 @@ async fn a_date_to_try_again_at_is_waited_for_within_the_bound() {
     let hour = Some(Duration::from_secs(3_600));
     assert!(matches!(error, Some(ProviderError::RateLimited { retry_after, .. }) if retry_after == hour));
     assert!(notices.is_empty(), "an hour is longer than the policy waits");
+}
+
+#[tokio::test]
+async fn usage_reports_before_any_content_do_not_pile_up() {
+    let usage = |output: u64| {
+        format!(
+            "data: {{\"choices\":[],\"usage\":{{\"prompt_tokens\":9,\"completion_tokens\":{output}}}}}\n\n"
+        )
+    };
+    let flood: String = (1..=20_000).map(usage).collect();
+    let server = Server::start(vec![Answer::stream(&format!("{flood}{HELLO}{END}"))]).await;
+    let (events, error, _) = follow(&server.client(Wire::Chat, quick())).await;
+    assert_eq!(error, None);
+    let newest = Usage::new(Tokens(9), Tokens(20_000));
+    let finished = AnswerEvent::Finished { reason: "stop".into(), usage: Some(newest.clone()) };
+    let hello = AnswerEvent::Text("Hello".into());
+    assert_eq!(events, [AnswerEvent::Usage(newest), hello, AnswerEvent::PartEnd, finished]);
 }

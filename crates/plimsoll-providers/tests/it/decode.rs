@@ -1,4 +1,4 @@
-//! Streams decoded: every wire, every cut, every fault.
+//! Decoding of streams: every wire format, every split, every fault.
 
 use plimsoll::{Policy, Tokens, Window};
 use plimsoll_providers::{
@@ -42,7 +42,7 @@ fn stream(events: &[Value]) -> String {
     events.iter().map(line).collect()
 }
 
-/// Thinking, text, two calls, a block that is not known.
+/// Reasoning, text, two calls, and a block of an unknown kind.
 fn anthropic() -> Vec<Value> {
     let start = |index: u64, block: Value| json!({ "type": "content_block_start", "index": index, "content_block": block });
     let delta =
@@ -209,11 +209,11 @@ fn a_stream_that_ends_before_its_closing_event_is_an_error(
 ) {
     let events = recorded(wire);
     let whole = ok(decode(wire, &[stream(&events).as_bytes()]));
-    // The answer of a chat is whole with the reason why it stopped.
+    // In Chat Completions, the finish reason completes the answer.
     let closing = if wire == Wire::Chat { events.len() - 2 } else { events.len() };
     let closing = stream(&events[..closing]);
     let text = stream(&events);
-    // Where only the empty line after the closing event is missing, nothing is.
+    // A stream that lacks only the empty line after its closing event is complete.
     let whole_from = closing.trim_end().len();
     for cut in (0..whole_from).filter(|cut| text.is_char_boundary(*cut)) {
         let cut_events = decode(wire, &[&text.as_bytes()[..cut]]);
@@ -225,7 +225,7 @@ fn a_stream_that_ends_before_its_closing_event_is_an_error(
                 "cut at {cut}: {cut_events:?}"
             );
         }
-        // What came before the cut is the beginning of the whole.
+        // The events before the cut are a prefix of all events.
         let came: Vec<_> = cut_events.into_iter().filter_map(Result::ok).collect();
         assert!(whole.starts_with(&came), "cut at {cut}");
     }
@@ -233,7 +233,7 @@ fn a_stream_that_ends_before_its_closing_event_is_an_error(
 }
 
 #[test]
-fn broken_json_says_where() {
+fn broken_json_is_an_error_with_its_position() {
     let text = format!("{}data: {{\"type\": \"message_delta\", \"delta\": }}\n\n", stream(&anthropic()[..3]));
     let events = decode(Wire::Anthropic, &[text.as_bytes()]);
     assert_eq!(
@@ -286,7 +286,7 @@ fn an_error_in_the_middle_is_typed(
 }
 
 #[test]
-fn parallel_calls_written_in_turns_come_one_after_the_other() {
+fn interleaved_parallel_calls_are_emitted_one_after_the_other() {
     let call = |index: u64, id: Option<&str>, input: &str| {
         let name = id.map(|_| "bash");
         json!({ "choices": [{ "delta": { "tool_calls": [{ "index": index, "id": id, "function": { "name": name, "arguments": input } }] } }] })
@@ -303,7 +303,7 @@ fn parallel_calls_written_in_turns_come_one_after_the_other() {
     assert_eq!(calls, [("a".to_owned(), json!({ "x": 1 })), ("b".to_owned(), json!({ "y": 2 }))]);
 }
 
-/// Each call with its input, checked to be written one after the other.
+/// Returns each call with its input, and checks that the calls are not interleaved.
 fn calls(events: Vec<AnswerEvent>) -> Vec<(String, Value)> {
     let mut calls = Vec::new();
     let (mut open, mut written) = (None, String::new());
@@ -323,7 +323,7 @@ fn calls(events: Vec<AnswerEvent>) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn calls_at_the_same_index_are_told_apart_by_their_ids() {
+fn calls_at_the_same_index_are_distinguished_by_their_ids() {
     let whole = |id: &str| {
         json!({ "choices": [{ "delta": { "tool_calls": [
         { "index": 0, "id": id, "function": { "name": "bash", "arguments": "{\"n\":1}" } }] } }] })
@@ -335,7 +335,7 @@ fn calls_at_the_same_index_are_told_apart_by_their_ids() {
 }
 
 #[test]
-fn an_input_that_is_no_json_is_passed_on_as_text() {
+fn an_input_that_is_not_json_is_passed_on_as_text() {
     let events = [
         json!({ "choices": [{ "delta": { "tool_calls": [{ "index": 0, "id": "a", "function": { "name": "bash", "arguments": "{\"x\": " } }] } }] }),
         json!({ "choices": [{ "delta": {}, "finish_reason": "length" }] }),
@@ -346,7 +346,7 @@ fn an_input_that_is_no_json_is_passed_on_as_text() {
 }
 
 #[test]
-fn signed_thoughts_of_a_gateway_are_put_together() {
+fn signed_reasoning_of_a_gateway_is_merged() {
     let detail = |detail: Value| json!({ "choices": [{ "delta": { "reasoning": "x", "reasoning_details": [detail] } }] });
     let events = [
         detail(json!({ "type": "reasoning.text", "index": 0, "text": "a", "format": "f" })),
@@ -366,7 +366,7 @@ fn signed_thoughts_of_a_gateway_are_put_together() {
 }
 
 #[test]
-fn a_server_that_streams_only_the_whole_is_understood() {
+fn an_answer_that_is_only_in_the_closing_event_is_read() {
     let response = json!({ "id": "r", "output": [
         { "type": "message", "role": "assistant", "content": [{ "type": "output_text", "text": "Hi" }] }] });
     let events = [json!({ "type": "response.completed", "response": response })];
@@ -376,7 +376,7 @@ fn a_server_that_streams_only_the_whole_is_understood() {
 }
 
 #[test]
-fn an_answer_cut_by_its_limit_says_so() {
+fn an_answer_cut_by_its_limit_has_that_finish_reason() {
     let events = [json!({ "type": "response.incomplete", "response": { "id": "r",
         "incomplete_details": { "reason": "max_output_tokens" } } })];
     let events = ok(decode(Wire::Responses, &[stream(&events).as_bytes()]));

@@ -1,4 +1,4 @@
-//! Models' names and where requests go.
+//! Names of models, and where requests are sent.
 
 use plimsoll_providers::{Endpoint, EndpointError, MaxTokensField, ModelRef, Secret, Wire, WordlessContent};
 use rstest::rstest;
@@ -46,7 +46,7 @@ fn addresses_are_built_as_the_sdks_do(
 }
 
 #[test]
-fn a_key_is_needed_where_requests_go_to_the_provider_itself() {
+fn a_key_is_required_if_requests_go_to_the_provider_itself() {
     let error = endpoint("anthropic", &[("ANTHROPIC_API_KEY", ""), ("OPENAI_API_KEY", "x")]).unwrap_err();
     assert_eq!(error.to_string(), "no key for `anthropic`: set `ANTHROPIC_API_KEY`");
     let local = endpoint("openai-chat", &[("OPENAI_BASE_URL", "http://127.0.0.1:8080/v1")]).unwrap();
@@ -78,7 +78,10 @@ fn the_answers_limit_has_the_name_that_the_server_knows(#[case] url: &str, #[cas
 #[case("http://LOCALHOST:11434/v1", WordlessContent::EmptyText)]
 #[case("http://ollama:11434/v1", WordlessContent::EmptyText)]
 #[case("http://192.168.1.20:8000/v1", WordlessContent::EmptyText)]
-fn near_servers_get_a_text_where_an_answer_only_calls(#[case] url: &str, #[case] content: WordlessContent) {
+fn local_servers_get_an_empty_text_in_messages_with_only_calls(
+    #[case] url: &str,
+    #[case] content: WordlessContent,
+) {
     let endpoint = Endpoint::new(Wire::Chat, url, None).unwrap();
     assert_eq!(endpoint.request_options().wordless_content, content);
 }

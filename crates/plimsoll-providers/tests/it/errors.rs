@@ -1,4 +1,4 @@
-//! Errors told apart by what can be done about them.
+//! Classification of errors by what can be done about them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::server::{Answer, Server};
 
-/// What a client makes of an answer with that status and body.
+/// Returns the client's error for a response with that status and body.
 async fn judge(status: u16, body: &str) -> ProviderError {
     let server = Server::start(vec![Answer::status(status, body)]).await;
     let request = crate::server::request(Wire::Chat);
@@ -219,7 +219,7 @@ async fn an_overflow_is_recognised_and_the_window_learned(
 #[case::server(500, anthropic("api_error", "Internal server error"), "APIError", true)]
 #[case::bad_gateway(502, json!("<html><body>Bad gateway</body></html>"), "APIError", true)]
 #[tokio::test]
-async fn what_is_no_overflow_is_told_apart(
+async fn other_errors_are_not_overflows(
     #[case] status: u16,
     #[case] body: Value,
     #[case] name: &str,
@@ -232,7 +232,7 @@ async fn what_is_no_overflow_is_told_apart(
 }
 
 #[tokio::test]
-async fn errors_and_debug_output_hold_no_keys() {
+async fn errors_and_debug_output_contain_no_keys() {
     let key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH";
     let body =
         openai(&format!("Incorrect API key provided: {key}. You gave hunter2hunter2 too.")).to_string();
@@ -243,10 +243,10 @@ async fn errors_and_debug_output_hold_no_keys() {
     let client = server.client_of(endpoint, RetryPolicy::never());
     assert!(!format!("{client:?}").contains("hunter2") && !format!("{client:?}").contains(key));
     let error = client.stream(&crate::server::request(Wire::Chat), |_| {}).await.expect_err("an error");
-    let told = format!("{error} {error:?}");
-    assert!(told.contains("Incorrect API key provided") && !told.contains("hunter2"), "{told}");
-    assert!(!told.contains(key) && !told.contains("abcdefghijklm"), "{told}");
-    // They are sent all the same.
+    let shown = format!("{error} {error:?}");
+    assert!(shown.contains("Incorrect API key provided") && !shown.contains("hunter2"), "{shown}");
+    assert!(!shown.contains(key) && !shown.contains("abcdefghijklm"), "{shown}");
+    // The keys are sent, though.
     let sent = server.requests().await.remove(0).to_ascii_lowercase();
     assert!(sent.contains(&format!("authorization: bearer {}", key.to_ascii_lowercase())));
     assert!(sent.contains("x-gateway: hunter2hunter2"));
@@ -259,7 +259,7 @@ fn a_password_in_an_address_is_not_shown() {
 }
 
 #[tokio::test]
-async fn an_address_that_cannot_be_one_is_not_tried_again() {
+async fn an_invalid_url_is_not_retried() {
     let endpoint = Endpoint::new(Wire::Chat, "http://exa mple:99999/v1", None).unwrap();
     let client = plimsoll_providers::Client::new(endpoint, Default::default()).unwrap();
     let error = client.stream(&crate::server::request(Wire::Chat), |_| {}).await.expect_err("an error");
@@ -267,14 +267,14 @@ async fn an_address_that_cannot_be_one_is_not_tried_again() {
 }
 
 #[test]
-fn an_address_that_is_none_is_not_repeated_if_it_is_a_key() {
+fn a_key_in_place_of_a_url_is_not_repeated_in_the_error() {
     let key = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789ABCDEFGH";
     let error = Endpoint::new(Wire::Chat, key, None).unwrap_err();
     assert!(matches!(&error, EndpointError::NotAUrl(_)) && !error.to_string().contains("abcdef"), "{error}");
 }
 
 #[test]
-fn waits_grow_are_bounded_and_follow_what_the_provider_asks() {
+fn waits_double_up_to_a_maximum_and_follow_the_provider() {
     let policy = RetryPolicy::default();
     let server = ProviderError::Server { status: Some(500), retry_after: None, message: String::new() };
     let seconds = |wait: Option<Duration>| wait.map(|wait| wait.as_secs_f64());
@@ -299,10 +299,10 @@ fn waits_grow_are_bounded_and_follow_what_the_provider_asks() {
 }
 
 #[test]
-fn a_cut_stream_reads_as_one() {
+fn a_truncated_stream_is_reported_as_truncated() {
     let mut decoder = Decoder::new(&crate::server::request(Wire::Anthropic));
     let error = decoder.finish().remove(0).unwrap_err();
-    assert_eq!(error.to_string(), "broken stream: it ended after 0 events without the closing one");
+    assert_eq!(error.to_string(), "broken stream: it ended after 0 events without the closing event");
 }
 
 #[rstest]
@@ -343,7 +343,7 @@ async fn refused_thoughts_are_recognised(#[case] status: u16, #[case] body: Valu
 ))]
 #[case::missing(openai("Function call is missing a thought_signature in functionCall parts."))]
 #[tokio::test]
-async fn other_words_about_thoughts_are_no_refusal_of_them(#[case] body: Value) {
+async fn other_errors_about_reasoning_are_not_rejections_of_it(#[case] body: Value) {
     let error = judge(400, &body.to_string()).await;
     assert!(matches!(error, ProviderError::BadRequest { .. }), "{error:?}");
 }

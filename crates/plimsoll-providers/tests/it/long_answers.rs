@@ -1,4 +1,4 @@
-//! Answers without an end are cut off, whatever they are made of.
+//! Endless answers are cut off, whatever they consist of.
 
 use plimsoll_providers::{AnswerEvent, Body, Decoder, ProviderError, Request, StreamFault, Wire};
 use rstest::rstest;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::server::request;
 
-/// An endless answer: an event that opens a block, and one that is repeated for ever.
+/// An endless answer: an event that opens a block, and one that is repeated forever.
 fn endless(wire: Wire, kind: &str, piece: &str) -> (Vec<Value>, Value) {
     match wire {
         Wire::Anthropic => {
@@ -73,7 +73,7 @@ fn data(event: &Value) -> Vec<u8> {
     format!("data: {event}\n\n").into_bytes()
 }
 
-/// Asks for at most so many tokens.
+/// Returns a request for at most `tokens` output tokens.
 fn asking(wire: Wire, tokens: u64) -> Request {
     let mut request = request(wire);
     match &mut request.body {
@@ -84,7 +84,7 @@ fn asking(wire: Wire, tokens: u64) -> Request {
     request
 }
 
-/// Feeds an endless answer until it is over: bytes that came out of the decoder, bytes fed, and the error.
+/// Feeds an endless answer until it is over. Returns the bytes that were emitted, the bytes fed, and the error.
 fn feed(mut decoder: Decoder, wire: Wire, kind: &str) -> (usize, usize, Option<ProviderError>) {
     let (opened, again) = endless(wire, kind, &"x1 ".repeat(1_000));
     let (mut came, mut fed) = (0, 0);
@@ -112,13 +112,13 @@ fn an_endless_answer_is_cut_off_by_its_tokens_and_by_its_bytes(
     #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
     #[values("text", "thinking", "call")] kind: &str,
 ) {
-    // Requested tokens bound what the model writes.
+    // Requested tokens bound the model's content.
     let (came, fed, error) = feed(Decoder::new(&asking(wire, 65_536)), wire, kind);
     let limit = 65_536 * 64;
     assert_eq!(error, Some(StreamFault::TooLong { limit }.into()));
     assert!(came <= limit && fed < 2 * limit, "{came} of {fed} bytes");
     assert!(error.unwrap().to_string().contains("the answer was cut off at 4194304 bytes"));
-    // However many tokens were requested, bytes are bounded.
+    // Bytes are bounded even if many tokens were requested.
     let decoder = Decoder::with_limits(&asking(wire, u64::MAX), 1 << 20, 1 << 20);
     let (came, fed, error) = feed(decoder, wire, kind);
     assert_eq!(error, Some(StreamFault::TooLong { limit: 1 << 20 }.into()));
@@ -129,13 +129,13 @@ fn an_endless_answer_is_cut_off_by_its_tokens_and_by_its_bytes(
 #[case::signature(Wire::Anthropic, "signature")]
 #[case::details(Wire::Chat, "signature")]
 #[case::a_block_that_waits(Wire::Anthropic, "second")]
-fn what_a_decoder_holds_back_is_bounded_too(#[case] wire: Wire, #[case] kind: &str) {
+fn text_that_a_decoder_holds_back_is_bounded(#[case] wire: Wire, #[case] kind: &str) {
     let (_, fed, error) = feed(Decoder::with_limits(&asking(wire, 8_192), 1 << 20, 1 << 20), wire, kind);
     assert!(matches!(error, Some(ProviderError::Stream(StreamFault::TooLong { .. }))), "{error:?}");
     assert!(fed < 2 << 20, "{fed}");
 }
 
-/// The number of calls without an input at which an answer is cut off.
+/// Returns the number of calls without an input at which an answer is cut off.
 fn most_calls(mut decoder: Decoder, wire: Wire) -> usize {
     let cut = (0..100_000).find(|index| {
         let id = format!("c{index}");
@@ -159,7 +159,7 @@ fn most_calls(mut decoder: Decoder, wire: Wire) -> usize {
     cut.expect("calls without an end")
 }
 
-/// Each call is a part of the session, and is settled when the answer is broken off.
+/// Each call is a part of the session and gets a result when the answer is broken off.
 #[rstest]
 fn calls_without_content_are_bounded_by_the_requested_tokens(
     #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
@@ -169,7 +169,7 @@ fn calls_without_content_are_bounded_by_the_requested_tokens(
     assert!(most_calls(Decoder::new(&asking(wire, u64::MAX)), wire) < 20_000);
 }
 
-/// Vocabularies have tokens of many bytes, and small limits are exceeded by servers that do not count reasoning.
+/// Vocabularies have tokens of many bytes, and servers that do not count reasoning exceed small limits.
 #[test]
 fn an_honest_answer_is_never_cut_off() {
     for (tokens, bytes) in [(16, 200 << 10), (8_192, 500 << 10), (128_000, 7 << 20)] {

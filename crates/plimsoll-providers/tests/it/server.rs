@@ -1,4 +1,4 @@
-//! A server on this machine that answers as it is told, byte by byte.
+//! A local server that sends scripted bytes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,14 +12,14 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 
-/// What the server does with one request.
+/// The answer to one request.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Answer {
     /// Status line and headers, without the empty line.
     pub(crate) head: String,
-    /// What is written after them, each with a wait before it.
+    /// The body, in pieces with a delay before each.
     pub(crate) pieces: Vec<(Duration, Vec<u8>)>,
-    /// Whether the connection is broken instead of ended.
+    /// Whether the connection is broken instead of closed.
     pub(crate) broken: bool,
 }
 
@@ -48,7 +48,7 @@ impl Answer {
         Answer { head, pieces: pieces.iter().map(piece).collect(), broken: false }
     }
 
-    /// A chunked stream that is broken off.
+    /// A chunked stream that breaks off.
     pub(crate) fn cut(body: &str) -> Answer {
         let head =
             "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked".to_owned();
@@ -57,11 +57,11 @@ impl Answer {
     }
 }
 
-/// A server that gives its answers one after the other, the last again and again.
+/// A server that sends its answers in order, and repeats the last.
 pub(crate) struct Server {
     port: u16,
     requests: Arc<Mutex<Vec<String>>>,
-    /// How many connections the client has closed before they were answered whole.
+    /// Number of connections that the client closed before they were fully answered.
     dropped: Arc<Mutex<usize>>,
     task: tokio::task::JoinHandle<()>,
 }
@@ -142,7 +142,7 @@ async fn serve(mut stream: TcpStream, answers: &[Answer], seen: &Mutex<Vec<Strin
         stream.write_all(format!("{}\r\n\r\n", answer.head).as_bytes()).await?;
     }
     for (wait, piece) in &answer.pieces {
-        // A client that hangs up is noticed while nothing is to be written.
+        // Notices a client that hangs up while nothing is being written.
         tokio::select! {
             () = tokio::time::sleep(*wait) => stream.write_all(piece).await?,
             read = stream.read(&mut buffer) => {

@@ -26,18 +26,18 @@ fn lines_end_in_lf_cr_or_crlf() {
 }
 
 #[test]
-fn a_byte_order_mark_comments_and_other_fields_are_passed_over() {
+fn a_byte_order_mark_comments_and_other_fields_are_skipped() {
     let text = "\u{feff}data: x\nid: 7\nretry: 100\n\n:keep-alive\n\ndata\n\n";
     assert_eq!(read(&[text.as_bytes()]), [event(None, "x"), event(None, "")]);
 }
 
 #[test]
-fn an_event_above_the_cap_is_refused_before_it_is_whole() {
+fn an_event_above_the_limit_is_rejected_before_it_is_complete() {
     let mut reader = SseReader::new(10);
     let mut events = Vec::new();
     assert_eq!(reader.push(b"data: 1234\n\n", &mut events), Ok(()));
     assert_eq!(reader.push(b"data: 12345", &mut events), Err(TooLarge { limit: 10 }));
-    // Many short lines are one event as well.
+    // Many short lines also form one event.
     let mut reader = SseReader::new(20);
     let lines = "data: 123\n".repeat(10);
     assert_eq!(reader.push(lines.as_bytes(), &mut events), Err(TooLarge { limit: 20 }));

@@ -1,4 +1,4 @@
-//! Secure connections that cannot be made.
+//! Secure connections that fail.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,7 +13,7 @@ use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 use crate::server::request;
 
-/// Its own issuer, for `localhost` and `127.0.0.1`.
+/// A self-signed certificate for `localhost` and `127.0.0.1`.
 const CERTIFICATE: &[u8] = include_bytes!("tls/certificate.der");
 const KEY: &[u8] = include_bytes!("tls/key.der");
 
@@ -27,7 +27,7 @@ async fn ask(url: &str) -> (ProviderError, usize) {
 }
 
 #[tokio::test]
-async fn an_unknown_certificate_is_not_tried_again_and_says_what_to_do() {
+async fn an_unknown_certificate_is_not_retried_and_the_error_has_a_remedy() {
     let _ = tokio_rustls::rustls::crypto::ring::default_provider().install_default();
     let key = PrivateKeyDer::try_from(KEY.to_vec()).unwrap();
     let certificate = vec![CertificateDer::from(CERTIFICATE.to_vec())];
@@ -46,14 +46,14 @@ async fn an_unknown_certificate_is_not_tried_again_and_says_what_to_do() {
     let (error, retries) = ask(&url).await;
     server.abort();
     assert!(matches!(error, ProviderError::Tls { .. }), "{error:?}");
-    let told = error.to_string();
-    assert!(told.contains("UnknownIssuer") && told.contains("SSL_CERT_FILE"), "{told}");
-    assert!(told.contains("/v1/chat/completions") && !told.contains("harbour"), "{told}");
+    let message = error.to_string();
+    assert!(message.contains("UnknownIssuer") && message.contains("SSL_CERT_FILE"), "{message}");
+    assert!(message.contains("/v1/chat/completions") && !message.contains("harbour"), "{message}");
     assert_eq!((retries, connections.load(Ordering::SeqCst)), (0, 1));
 }
 
 #[tokio::test]
-async fn a_server_without_tls_is_named_as_one() {
+async fn a_server_without_tls_is_reported_as_such() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://127.0.0.1:{}", listener.local_addr().unwrap().port());
     let server = tokio::spawn(async move {

@@ -1,12 +1,12 @@
-//! Usage, by each provider's convention.
+//! Usage in each provider's convention.
 
 use plimsoll::{Tokens, Usage};
 use plimsoll_providers::{anthropic, chat, responses};
 use rstest::rstest;
 use serde_json::{Value, json};
 
-/// Input, output, reasoning, cache read, cache write, total.
-fn told(usage: Option<Usage>) -> Option<[u64; 6]> {
+/// Returns input, output, reasoning, cache reads, cache writes and total.
+fn counts(usage: Option<Usage>) -> Option<[u64; 6]> {
     usage.map(|u| {
         [u.input, u.output, u.reasoning, u.cache_read, u.cache_write, u.total.unwrap_or(Tokens(0))]
             .map(|t| t.0)
@@ -27,7 +27,7 @@ fn told(usage: Option<Usage>) -> Option<[u64; 6]> {
 #[case::nothing(json!({}), None)]
 fn anthropic_counts_the_cache_outside_of_the_input(#[case] usage: Value, #[case] expected: Option<[u64; 6]>) {
     let usage: anthropic::wire::Usage = serde_json::from_value(usage).unwrap();
-    assert_eq!(told(usage.normalise()), expected);
+    assert_eq!(counts(usage.normalise()), expected);
 }
 
 #[rstest]
@@ -49,15 +49,15 @@ fn anthropic_counts_the_cache_outside_of_the_input(#[case] usage: Value, #[case]
 #[case::huge(json!({ "prompt_tokens": u64::MAX, "completion_tokens": u64::MAX }), Some([u64::MAX, u64::MAX, 0, 0, 0, 0]))]
 fn openai_counts_the_cache_and_reasoning_inside(#[case] usage: Value, #[case] expected: Option<[u64; 6]>) {
     let usage: chat::wire::Usage = serde_json::from_value(usage).unwrap();
-    assert_eq!(told(usage.normalise()), expected);
+    assert_eq!(counts(usage.normalise()), expected);
 }
 
 #[test]
-fn responses_name_the_same_counts_otherwise() {
+fn responses_has_other_names_for_the_same_counts() {
     let usage: responses::wire::Usage = serde_json::from_value(json!({
         "input_tokens": 1200, "output_tokens": 300, "total_tokens": 1500,
         "input_tokens_details": { "cached_tokens": 1000, "cache_write_tokens": 100 },
         "output_tokens_details": { "reasoning_tokens": 250 } }))
     .unwrap();
-    assert_eq!(told(usage.normalise()), Some([100, 50, 250, 1000, 100, 1500]));
+    assert_eq!(counts(usage.normalise()), Some([100, 50, 250, 1000, 100, 1500]));
 }

@@ -1,4 +1,4 @@
-//! Wire types: read and written back without loss, whatever a provider adds.
+//! Wire types are read and written back without loss, including unknown content.
 
 use plimsoll_providers::{anthropic, chat, responses};
 use serde::Serialize;
@@ -11,7 +11,7 @@ fn round<T: Serialize + DeserializeOwned>(value: Value) {
 }
 
 #[test]
-fn requests_survive_with_fields_and_kinds_that_are_not_known() {
+fn requests_keep_unknown_fields_and_kinds() {
     round::<anthropic::wire::MessagesRequest>(json!({
         "model": "m", "max_tokens": 5, "metadata": { "user_id": "u" }, "system": "be brief",
         "tools": [{ "name": "t", "input_schema": { "type": "object" }, "strict": true },
@@ -38,7 +38,7 @@ fn requests_survive_with_fields_and_kinds_that_are_not_known() {
 }
 
 #[test]
-fn events_survive_with_fields_and_kinds_that_are_not_known() {
+fn events_keep_unknown_fields_and_kinds() {
     round::<anthropic::wire::Event>(json!({ "type": "new_event", "x": 1 }));
     round::<anthropic::wire::Event>(json!({
         "type": "content_block_start", "index": 0, "content_block": { "type": "server_tool_use", "id": "s" } }));

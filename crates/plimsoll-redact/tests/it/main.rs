@@ -1,6 +1,6 @@
 //! Tests of redaction, in one binary. A test that proves a requirement starts with its number.
 
-// Clippy knows tests by their attribute; the helpers beside them may fail as loudly.
+// Clippy recognises tests by their attribute; helper functions may panic as well.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod redact;

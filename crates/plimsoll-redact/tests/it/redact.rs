@@ -1,7 +1,7 @@
-//! Secrets in summaries. Those below are put together here, so that no scanner takes them for real.
+//! Secrets in summaries. Those below are assembled here, so that scanners do not report them.
 //!
-//! The tables beside this file are the corpus: `corpus/secrets.txt` says what must go and what must stay,
-//! `corpus/services.txt` has a token of every service that is known, `corpus/ordinary.txt` is what must stay as it is.
+//! The tables in `corpus/` are test cases: `secrets.txt` says what must be removed and what must stay, `services.txt`
+//! has a token of every known service, and `ordinary.txt` must stay unchanged.
 
 use std::collections::BTreeSet;
 
@@ -18,8 +18,8 @@ fn rows(table: &'static str) -> impl Iterator<Item = &'static str> {
     table.lines().filter(|line| !line.is_empty() && !line.starts_with("## "))
 }
 
-/// A line of a table as a text: `⟨a40⟩` and its like written out, `⏎` and `⇥` as what they stand for.
-fn write_out(line: &str) -> String {
+/// Expands a line of a table: `⟨a40⟩` and similar tokens, and `⏎` and `⇥` as line feed and tab.
+fn expand(line: &str) -> String {
     let mut text = String::new();
     let mut pieces = line.split('⟨');
     text.push_str(pieces.next().unwrap());
@@ -27,15 +27,15 @@ fn write_out(line: &str) -> String {
         let (made_up, rest) = piece.split_once('⟩').expect(line);
         match made_up.split_once(' ') {
             Some((end, label)) => text.push_str(&format!("-----{} {label}-----", end.to_uppercase())),
-            None => text.push_str(&make_up(made_up)),
+            None => text.push_str(&generate(made_up)),
         }
         text.push_str(rest);
     }
     text.replace('⏎', "\n").replace('⇥', "\t")
 }
 
-/// `a40` is forty letters and digits; the comment in `secrets.txt` has the other sorts.
-fn make_up(sort_and_length: &str) -> String {
+/// Generates a value: `a40` is forty letters and digits; the comment in `secrets.txt` lists the other kinds.
+fn generate(sort_and_length: &str) -> String {
     let (sort, length) = sort_and_length.split_at(1);
     let alphabet = match sort {
         "a" => "aB3dE7gH1jK5mN9pQ2sT4vW6yZ8",
@@ -49,9 +49,9 @@ fn make_up(sort_and_length: &str) -> String {
     alphabet.chars().cycle().take(length.parse().expect(sort_and_length)).collect()
 }
 
-/// What must stay of a line of `secrets.txt`, and what between that must go.
-fn stays_and_goes(line: &str) -> (Vec<String>, Vec<String>) {
-    let line = write_out(line);
+/// Returns what must stay of a line of `secrets.txt`, and what must be removed between.
+fn kept_and_removed(line: &str) -> (Vec<String>, Vec<String>) {
+    let line = expand(line);
     let mut pieces = line.split('«');
     let mut stays = vec![pieces.next().unwrap().to_owned()];
     let mut goes = Vec::new();
@@ -63,7 +63,7 @@ fn stays_and_goes(line: &str) -> (Vec<String>, Vec<String>) {
     (stays, goes)
 }
 
-/// `text` with the kind of every secret left out: `[redacted]`.
+/// Returns `text` with every mark as `[redacted]`, without its kind.
 fn without_kinds(text: &str) -> String {
     let mut pieces = text.split("[redacted: ");
     let first = pieces.next().unwrap().to_owned();
@@ -72,11 +72,11 @@ fn without_kinds(text: &str) -> String {
 }
 
 #[test]
-fn r126_every_secret_of_the_corpus_goes_and_the_rest_of_its_line_stays() {
+fn r126_every_secret_of_the_corpus_is_removed_and_the_rest_of_its_line_stays() {
     assert!(rows(SECRETS).count() >= 150);
     let wrong: Vec<String> = rows(SECRETS)
         .filter_map(|line| {
-            let (stays, goes) = stays_and_goes(line);
+            let (stays, goes) = kept_and_removed(line);
             assert!(!goes.is_empty(), "no secret is marked in {line}");
             let text: String = stays
                 .iter()
@@ -92,10 +92,10 @@ fn r126_every_secret_of_the_corpus_goes_and_the_rest_of_its_line_stays() {
 }
 
 #[test]
-fn r126_ordinary_lines_stay_as_they_are() {
+fn r126_ordinary_lines_stay_unchanged() {
     assert!(rows(ORDINARY).count() >= 150);
     let wrong: Vec<String> = rows(ORDINARY)
-        .map(write_out)
+        .map(expand)
         .filter_map(|text| {
             let redacted = redact(&text);
             (redacted.text != text || !redacted.found.is_empty())
@@ -111,7 +111,7 @@ fn r126_every_service_has_an_example_that_is_recognised_as_its_own() {
     let mut wrong = Vec::new();
     for line in rows(SERVICES) {
         let (service, token) = line.split_once(" | ").expect(line);
-        let redacted = redact(&format!("We deployed with {} and then the tests passed.", write_out(token)));
+        let redacted = redact(&format!("We deployed with {} and then the tests passed.", expand(token)));
         let found: Vec<Option<&str>> = redacted.found.iter().map(|found| found.service).collect();
         let around = redacted.text.starts_with("We deployed with ")
             && redacted.text.ends_with("] and then the tests passed.");
@@ -133,7 +133,7 @@ fn hex(length: usize) -> String {
     "0a1b2c3d4e5f6789".chars().cycle().take(length).collect()
 }
 
-/// Each secret stands in a sentence whose other words must survive.
+/// Each secret is in a sentence whose other words must stay.
 #[rstest]
 #[case::aws(format!("{}{}", "AKIA", "IOSFODNN7EXAMPLE"))]
 #[case::aws_sts(format!("{}{}", "ASIA", "IOSFODNN7EXAMPLE"))]
@@ -167,7 +167,7 @@ fn hex(length: usize) -> String {
 #[case::linear(format!("lin_api_{}", random(40)))]
 #[case::notion(format!("ntn_{}", random(44)))]
 #[case::jwt(format!("eyJ{}.{}.{}", random(20), random(60), random(43)))]
-fn r126_known_shapes_vanish_and_the_sentence_stays(#[case] secret: String) {
+fn r126_known_shapes_are_removed_and_the_sentence_stays(#[case] secret: String) {
     let text = format!("We deployed with {secret} and then the tests passed.");
     let redacted = redact(&text);
     assert!(!redacted.text.contains(&secret), "{}", redacted.text);
@@ -176,7 +176,7 @@ fn r126_known_shapes_vanish_and_the_sentence_stays(#[case] secret: String) {
     assert_eq!(redacted.found.len(), 1);
 }
 
-/// What stands before a secret, the secret, what stands behind it.
+/// The text before a secret, the secret, the text after it.
 #[rstest]
 #[case("postgres://app:", "hunter2", "@db.internal:5432/prod")]
 #[case("https://user:", "p%40ss-w0rd", "@example.org/x")]
@@ -204,7 +204,7 @@ fn r126_known_shapes_vanish_and_the_sentence_stays(#[case] secret: String) {
 #[case("AccountKey=", "Zm9vYmFyYmF6cXV4Zm9vYmFyYmF6cXV4Zm9v", ";EndpointSuffix")]
 #[case("hooks.slack.com/services/", "T000/B000/abcdefghijklmnopqrstuvwx", " posts")]
 #[case("https://", "0123456789abcdef0123456789abcdef", "@o1.ingest.example/2")]
-fn r126_only_the_value_goes(#[case] before: &str, #[case] secret: &str, #[case] after: &str) {
+fn r126_only_the_value_is_removed(#[case] before: &str, #[case] secret: &str, #[case] after: &str) {
     let redacted = redact(&format!("{before}{secret}{after}")).text;
     assert!(!redacted.contains(secret), "{redacted}");
     assert!(redacted.starts_with(before), "{redacted}");
@@ -212,13 +212,13 @@ fn r126_only_the_value_goes(#[case] before: &str, #[case] secret: &str, #[case] 
 }
 
 #[test]
-fn r126_private_key_blocks_go_and_prose_behind_a_broken_one_stays() {
+fn r126_private_key_blocks_are_removed_and_prose_after_a_broken_one_stays() {
     let body = format!("{}\n{}\n{}", random(64), random(64), "dGhlZW5k");
     let (begin, end) = ("-----BEGIN RSA PRIVATE KEY-----", "-----END RSA PRIVATE KEY-----");
     let whole = redact(&format!("before\n{begin}\n{body}\n{end}\nafter it all")).text;
     assert_eq!(whole, "before\n[redacted: private key]\nafter it all");
-    let broken = redact(&format!("{begin}\n{}\nAnd then we went on with the next file.", random(64))).text;
-    assert_eq!(broken, "[redacted: private key]\nAnd then we went on with the next file.");
+    let broken = redact(&format!("{begin}\n{}\nAnd then we continued with the next file.", random(64))).text;
+    assert_eq!(broken, "[redacted: private key]\nAnd then we continued with the next file.");
     let escaped = redact(&format!("\"{begin}\\n{}\\n{}\\n{end}\\n\"", random(64), random(64))).text;
     assert_eq!(escaped, "\"[redacted: private key]\\n\"");
 }
@@ -244,7 +244,7 @@ fn ordinary_text_stays(#[case] text: &str) {
     assert_eq!(redact(text).text, text);
 }
 
-/// Beginnings without an end, again and again: each must be looked at without reading on to the end of the text.
+/// Repeated beginnings without an end: each must be examined without reading to the end of the text.
 const BEGINNINGS: [&str; 52] = [
     "a",
     "-----BEGIN RSA PRIVATE KEY-----",
@@ -313,9 +313,9 @@ fn hostile_input_is_linear(#[case] seed: &str) {
     assert!(redact(&text).text.len() <= text.len() * 4);
 }
 
-/// Ten megabytes. Whatever read on to the end from every beginning would not come back today.
+/// Ten megabytes. Reading to the end from every beginning would take days.
 #[test]
-fn ten_megabytes_of_beginnings_are_read_in_one_go() {
+fn ten_megabytes_of_beginnings_are_read_in_linear_time() {
     let share = 10_000_000 / BEGINNINGS.len();
     let text: String = BEGINNINGS.iter().map(|seed| seed.repeat(share / seed.len())).collect();
     assert!(text.len() > 9_990_000);
@@ -323,8 +323,8 @@ fn ten_megabytes_of_beginnings_are_read_in_one_go() {
 }
 
 #[test]
-fn a_long_value_goes_as_a_whole() {
-    let long = make_up("a5000");
+fn a_long_value_is_removed_completely() {
+    let long = generate("a5000");
     for (before, after) in [
         ("API_TOKEN=", "\nnext"),
         ("{\"access_token\": \"", "\"}"),
@@ -341,7 +341,7 @@ fn piece() -> impl Strategy<Value = String> {
     let lines: Vec<String> = [SECRETS, SERVICES, ORDINARY]
         .into_iter()
         .flat_map(rows)
-        .map(|line| write_out(line).replace(['«', '»'], ""))
+        .map(|line| expand(line).replace(['«', '»'], ""))
         .collect();
     let marks = [
         "=",

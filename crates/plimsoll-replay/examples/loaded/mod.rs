@@ -1,4 +1,4 @@
-//! A session file made ready for a replay, as `plimsoll replay` does it: its own window, at the prices of its models.
+//! Loads a session file for a replay, like `plimsoll replay`: in its own window, at the prices of its models.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -8,24 +8,24 @@ use std::path::Path;
 
 use plimsoll::{Millis, Tokens, Usage};
 use plimsoll_formats::{Format, Transcript};
-use plimsoll_replay::{Circumstances, Price, Prices, Recording, guess_window, rebuilt_at_most};
+use plimsoll_replay::{Price, Prices, Recording, ReplayParams, guess_window, rebuilt_at_most};
 use plimsoll_tokens::ModelTable;
 
-/// A session, and the circumstances it was recorded in.
+/// A session and its replay parameters.
 pub(crate) struct Loaded {
     #[allow(dead_code, reason = "each example uses a part of this module")]
     pub(crate) format: Format,
     pub(crate) recording: Recording,
-    pub(crate) own: Circumstances,
+    pub(crate) own: ReplayParams,
 }
 
 impl Loaded {
-    /// Reads a session's file.
+    /// Reads a session file.
     pub(crate) fn read(file: &Path) -> Result<Loaded, Box<dyn Error>> {
         let transcript = plimsoll_formats::read(BufReader::new(File::open(file)?))?;
         let (format, started) = (transcript.format, transcript.info.started);
         let model = most_used_model(&transcript).unwrap_or_default();
-        let usual = Circumstances::default();
+        let usual = ReplayParams::default();
         let known = known_window(&transcript);
         let taken =
             transcript.recorded.responses().map(|response| response.request() + response.output).max();
@@ -34,7 +34,7 @@ impl Loaded {
         let mut recording = Recording::of(transcript.messages);
         let context = match known {
             Some(context) => context,
-            // Every call that was made had room.
+            // The window had room for every recorded call.
             None => {
                 let taken = taken.unwrap_or_default().max(recording.room(&usual)?);
                 if rebuilt_at_most(taken) <= usual.context { usual.context } else { guess_window(taken) }
@@ -47,7 +47,7 @@ impl Loaded {
             false => prices.row_at(model, cache_lifetime.0 >= 3_600_000, at).1,
         };
         recording.price_calls(|model, at| (!model.is_empty()).then(|| price(model, at)));
-        let own = Circumstances { context, price: price(&model, started), cache_lifetime, ..usual };
+        let own = ReplayParams { context, price: price(&model, started), cache_lifetime, ..usual };
         Ok(Loaded { format, recording, own })
     }
 }
@@ -67,7 +67,8 @@ fn most_used_model(transcript: &Transcript) -> Option<String> {
     most.or_else(|| transcript.info.model.clone())
 }
 
-/// The window of a session, by the rules of `plimsoll replay`: as recorded, else the model's; none if neither is known.
+/// Returns the window of a session by the rules of `plimsoll replay`: the recorded one, else the model's; `None` if
+/// neither is known.
 fn known_window(transcript: &Transcript) -> Option<Tokens> {
     if let Some(context) = transcript.info.context {
         return Some(context);
@@ -77,7 +78,7 @@ fn known_window(transcript: &Transcript) -> Option<Tokens> {
     let model = transcript.info.model.as_deref().unwrap_or_default();
     let known = ModelTable::default().find(model).and_then(|facts| facts.limits);
     let known = known.map(|limits| limits.context).filter(|context| *context >= largest)?;
-    // It works in this window unless it is told otherwise, and does not record which.
+    // Claude Code's default window, which it does not record.
     let claude_code = Tokens(200_000);
     let is_bounded = transcript.format == Format::ClaudeCode && largest <= claude_code;
     Some(if is_bounded { known.min(claude_code) } else { known })

@@ -1,4 +1,4 @@
-//! Whether a text answers a question.
+//! Decides whether a text answers a question.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ pub(crate) struct Haystack {
     pub(crate) text: String,
     words: BTreeSet<String>,
     lines: Vec<BTreeSet<String>>,
-    /// Names with dots and dashes inside, as files have.
+    /// Names that contain dots and dashes, such as file names.
     names: BTreeSet<String>,
     /// Calls whose results are shown.
     shown: BTreeSet<PartId>,
@@ -34,7 +34,7 @@ impl Haystack {
         }
     }
 
-    /// Everything that a window shows.
+    /// Collects everything that a window shows.
     pub(crate) fn of_window(window: &Window) -> Haystack {
         let (mut text, mut shown) = (String::new(), BTreeSet::new());
         for block in window.messages.iter().flat_map(|message| &message.blocks) {
@@ -73,7 +73,7 @@ impl Haystack {
         }
     }
 
-    /// Whether one line has the words of the question and one of the outcome words.
+    /// Whether one line contains the words of the question and one of the outcome words.
     fn has_line(&self, question: &Question) -> bool {
         let words = || {
             question.needs.iter().filter_map(|need| match need {
@@ -92,7 +92,7 @@ fn is_name_char(c: char) -> bool {
     c.is_alphanumeric() || matches!(c, '_' | '.' | '-')
 }
 
-/// The text with braces as shells have them written out: `{a,b}.rs` as `a.rs b.rs`.
+/// Expands braces as shells do: `{a,b}.rs` becomes `a.rs b.rs`.
 fn expand(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for word in text.split_inclusive(char::is_whitespace) {

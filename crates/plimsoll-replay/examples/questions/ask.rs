@@ -1,4 +1,4 @@
-//! Questions about a cut of a recorded session, made of the recording.
+//! Creates questions about a recorded session that is cut at some point, from the rest of the recording.
 
 use std::collections::BTreeSet;
 
@@ -9,24 +9,24 @@ use serde_json::Value;
 use super::calls::{changed, command, failed, input, input_text, path, result, said, spoken, tools};
 use super::words::{Rarity, content_words, identifiers, sentences, words};
 
-/// Something that an answer names.
+/// Something that an answer must contain.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Need {
     /// A word, in lower case.
     Word(String),
-    /// A name with dots or dashes inside, in lower case.
+    /// A name that contains dots or dashes, in lower case.
     Name(String),
 }
 
-/// A question with what its answer has to name.
+/// A question and what its answer must contain.
 pub(crate) struct Question {
     pub(crate) kind: Kind,
     /// Subject of the question, for the dump.
     pub(crate) about: String,
     pub(crate) needs: Vec<Need>,
-    /// How many of them must be there.
+    /// Minimum number of needs that must be met.
     pub(crate) least: usize,
-    /// Words of which one must be on the same line as the needed words; empty for no such condition.
+    /// Words of which one must be on the same line as the needs; empty if there is no such condition.
     pub(crate) on_one_line: Vec<String>,
     /// A call whose result, if shown, answers the question.
     pub(crate) shown_by: Option<PartId>,
@@ -81,7 +81,7 @@ impl Kind {
         }
     }
 
-    /// How many questions of a kind a cut has at most, so that no kind and no session outweighs the others.
+    /// Maximum number of questions of a kind for one cut, so that no kind and no session dominates.
     fn most(self) -> usize {
         match self {
             Kind::Files => 8,
@@ -97,7 +97,7 @@ const NEXT_CALLS: usize = 10;
 /// Number of words taken from each end of a long message.
 const ENDS: usize = 60;
 
-/// The questions about a session that is cut before the message at `cut`.
+/// Returns the questions about a session that is cut before the message at `cut`.
 pub(crate) fn ask(messages: &[Message], cut: usize) -> Vec<Question> {
     let (before, after) = messages.split_at(cut);
     let mut rarity = Rarity::default();
@@ -125,7 +125,7 @@ pub(crate) fn ask(messages: &[Message], cut: usize) -> Vec<Question> {
     questions
 }
 
-/// All that was said, called and answered.
+/// Returns all text, calls and results.
 fn text_of(messages: &[Message]) -> String {
     let mut text = String::new();
     for message in messages {
@@ -163,7 +163,7 @@ fn question(kind: Kind, about: &str, needs: Vec<Need>, percent: usize) -> Questi
     Question { kind, about, needs, least, on_one_line: Vec::new(), shown_by: None }
 }
 
-/// A file by its own name and the directory it is in.
+/// Returns a file's name and its directory as needs.
 fn file_needs(path: &str) -> Vec<Need> {
     let mut names = path.trim_end_matches('/').rsplit('/').filter(|name| !name.is_empty());
     let name = names.next().unwrap_or(path);
@@ -184,7 +184,7 @@ impl Asker<'_> {
         self.after.iter().flat_map(tools).take(NEXT_CALLS)
     }
 
-    /// The newest messages of the user and the first.
+    /// Asks about the newest messages of the user and the first.
     fn asked(&self) -> Vec<Question> {
         let said: Vec<String> =
             self.before.iter().map(spoken).filter(|text| words(text).len() >= 4).collect();
@@ -202,7 +202,7 @@ impl Asker<'_> {
         texts.filter(|question| question.needs.len() >= 2).collect()
     }
 
-    /// Sentences in which the user says how things are to be done.
+    /// Asks about sentences in which the user says how to work.
     fn rules(&self) -> Vec<Question> {
         let cues = [
             "never",
@@ -219,7 +219,7 @@ impl Asker<'_> {
         ];
         let mut found = Vec::new();
         for text in self.before.iter().rev().map(spoken) {
-            // What is pasted is not a rule.
+            // Pasted text is not a rule.
             let lines = text.lines().filter(|line| line.len() < 400).collect::<Vec<_>>().join("\n");
             for sentence in sentences(&lines) {
                 let lower = sentence.to_lowercase();
@@ -240,7 +240,7 @@ impl Asker<'_> {
         found
     }
 
-    /// The user's answers to questions of the agent; an answer must be found together with its question.
+    /// Asks about the user's answers to questions of the agent. An answer must be found together with its question.
     fn answers(&self) -> Vec<Question> {
         let mut found = Vec::new();
         for (_, tool) in self.tools_before().rev() {
@@ -290,7 +290,7 @@ impl Asker<'_> {
         files
     }
 
-    /// Files changed: those that the rest needs first, then the newest.
+    /// Asks about changed files: first those that the rest needs, then the newest.
     fn files(&self) -> Vec<Question> {
         let mut files = self.changed_files();
         files.reverse();
@@ -299,7 +299,7 @@ impl Asker<'_> {
         files.iter().map(|path| question(Kind::Files, path, file_needs(path), 100)).collect()
     }
 
-    /// Commands that build, test or run something and are run again after the cut.
+    /// Asks about commands that build, test or run something and are run again after the cut.
     fn commands(&self) -> Vec<Question> {
         let later: BTreeSet<String> =
             self.after.iter().flat_map(tools).filter_map(command).filter_map(|line| subject(&line)).collect();
@@ -314,7 +314,7 @@ impl Asker<'_> {
         found
     }
 
-    /// How the newest runs of builds and tests ended.
+    /// Asks how the newest builds and test runs ended.
     fn outcomes(&self) -> Vec<Question> {
         let mut seen = BTreeSet::new();
         let mut found = Vec::new();
@@ -355,7 +355,7 @@ impl Asker<'_> {
         found
     }
 
-    /// Approaches that did not work, in the agent's words.
+    /// Asks about approaches that did not work, in the agent's words.
     fn failures(&self) -> Vec<Question> {
         const CUES: &[&str] = &[
             "didn't work",
@@ -387,7 +387,8 @@ impl Asker<'_> {
         self.sentences_with(Kind::Failures, CUES, 0, 65)
     }
 
-    /// Decisions and their reasons, in the agent's words, about things that the rest of the session names again.
+    /// Asks about decisions and their reasons, in the agent's words, if the rest of the session mentions their names
+    /// again.
     fn decisions(&self) -> Vec<Question> {
         const CUES: &[&str] = &[
             "because",
@@ -417,7 +418,8 @@ impl Asker<'_> {
         self.sentences_with(Kind::Decisions, CUES, 1, 65)
     }
 
-    /// Sentences of the agent with one of the cues, ranked by how many of their names the rest of the session uses.
+    /// Returns sentences of the agent with one of the cues, ranked by how many of their names the rest of the session
+    /// uses.
     fn sentences_with(&self, kind: Kind, cues: &[&str], least_used: usize, percent: usize) -> Vec<Question> {
         let mut found: Vec<(usize, usize, Question)> = Vec::new();
         let mut seen = BTreeSet::new();
@@ -450,7 +452,7 @@ impl Asker<'_> {
         found.into_iter().map(|(_, _, question)| question).collect()
     }
 
-    /// Open items of the newest todo list.
+    /// Asks about open items of the newest todo list.
     fn todos(&self) -> Vec<Question> {
         let lists = self.tools_before().rev().filter(|(_, tool)| {
             let name = tool.tool.to_lowercase();
@@ -466,11 +468,11 @@ impl Asker<'_> {
         texts.map(|text| question(Kind::Todos, text, word_needs(content_words(text)), 80)).collect()
     }
 
-    /// Addresses, variables and directories that the rest uses and that were known.
+    /// Asks about URLs, variables and directories that were known before the cut and that the rest uses.
     fn environment(&self) -> Vec<Question> {
         let mut found = Vec::new();
         let mut seen = BTreeSet::new();
-        // A variable that was set or used in a command, not one that a file names.
+        // Only variables that a command set or used, not those that a file mentions.
         let ran: String =
             self.tools_before().filter_map(|(_, tool)| command(tool)).collect::<Vec<_>>().join("\n");
         let ran = ran.to_lowercase();
@@ -507,12 +509,12 @@ impl Asker<'_> {
         found
     }
 
-    /// Targets of the next calls, if they were known before the cut.
+    /// Asks about targets of the next calls that were known before the cut.
     fn next(&self) -> Vec<Question> {
         let mut seen = BTreeSet::new();
         let mut found = Vec::new();
         for tool in self.next_calls() {
-            // Files of the host's own are not the work.
+            // Claude Code's own files are not part of the work.
             let file = path(tool).filter(|path| !path.contains("/.claude/"));
             let file = file.or_else(|| changed(tool).into_iter().next());
             let asked = match (file, command(tool).and_then(|line| subject(&line))) {
@@ -535,7 +537,8 @@ impl Asker<'_> {
         found
     }
 
-    /// Identifiers that the next calls use and that were known, without what those calls write into files.
+    /// Asks about identifiers that were known before the cut and that the next calls use, except in text that they
+    /// write into files.
     fn names(&self) -> Vec<Question> {
         let known = identifiers(&self.known);
         let mut seen = BTreeSet::new();
@@ -556,7 +559,7 @@ fn is_alone(text: &str, at: usize, length: usize) -> bool {
     !inner(text[..at].chars().next_back()) && !inner(text[at + length..].chars().next())
 }
 
-/// Names in a sentence: text in code marks, and identifiers.
+/// Returns the names in a sentence: text in code marks, and identifiers.
 fn names_in(sentence: &str) -> BTreeSet<String> {
     let marked = sentence.split('`').skip(1).step_by(2).map(str::to_owned);
     let mut names: BTreeSet<String> = marked.filter(|name| (3..60).contains(&name.len())).collect();
@@ -570,8 +573,8 @@ const PROGRAMS: &str = " cargo go make just npm pnpm yarn npx bun bunx deno tsx 
     eslint biome playwright cmake ctest ninja bazel swift flutter mix forge anchor solana gh vercel npm.cmd npx.cmd sqlite3 psql alembic \
     uvicorn R Rscript ";
 
-/// A command reduced to its program and first operands: `cargo test -p x` as `cargo test`; `None` if it only inspects
-/// files.
+/// Reduces a command to its program and first operands: `cargo test -p x` becomes `cargo test`. `None` if it only
+/// inspects files.
 fn subject(line: &str) -> Option<String> {
     // The text of a here-document is not a command.
     let line = line.split("<<").next().unwrap_or(line);
@@ -607,7 +610,7 @@ fn subject(line: &str) -> Option<String> {
     best
 }
 
-/// The texts of an input but for what is written into files.
+/// Returns the texts of an input, except for what is written into files.
 fn unwritten(value: &Value, key: &str) -> String {
     const WRITTEN: &[&str] = &[
         "content",

@@ -1,4 +1,4 @@
-//! Calls of tools as the measure sees them.
+//! Classifies tool calls for the measurement.
 
 use plimsoll::Message;
 use plimsoll::log::{PartBody, ToolPart, ToolStatus};
@@ -12,7 +12,7 @@ pub(crate) fn call_count(messages: &[Message]) -> usize {
     messages.iter().map(|message| tools(message).count()).sum()
 }
 
-/// The place of the message with the call of that number.
+/// Returns the index of the message with the `number`th call.
 pub(crate) fn place_of_call(messages: &[Message], number: usize) -> usize {
     let mut seen = 0;
     let place = messages.iter().position(|message| {
@@ -34,7 +34,7 @@ pub(crate) fn result(tool: &ToolPart) -> &str {
     tool.state.result().map_or("", |text| text.as_str())
 }
 
-/// The command line of a shell call.
+/// Returns the command line of a shell call.
 pub(crate) fn command(tool: &ToolPart) -> Option<String> {
     let name = tool.tool.to_lowercase();
     if !["bash", "shell", "exec", "terminal", "run", "command"].iter().any(|word| name.contains(word)) {
@@ -47,7 +47,7 @@ pub(crate) fn command(tool: &ToolPart) -> Option<String> {
     })
 }
 
-/// Files that a call changed, as it names them.
+/// Returns the files that a call changed, by the names it uses.
 pub(crate) fn changed(tool: &ToolPart) -> Vec<String> {
     let name = tool.tool.to_lowercase();
     let mut found = Vec::new();
@@ -74,7 +74,7 @@ pub(crate) fn path(tool: &ToolPart) -> Option<String> {
     keys.iter().find_map(|key| input(tool).get(*key)?.as_str()).map(|path| path.replace('\\', "/"))
 }
 
-/// Whether a call failed, as far as its state and the first and last lines of its result say.
+/// Whether a call failed, judging by its state and the first and last lines of its result.
 pub(crate) fn failed(tool: &ToolPart) -> bool {
     if tool.state.status == ToolStatus::Error {
         return true;

@@ -1,20 +1,21 @@
-//! Measures whether work can continue from a summary: questions about a recorded session, answered from what is left of it.
+//! Measures whether work can continue from a summary: answers questions about a recorded session from what is left of
+//! it.
 //!
-//! `cargo run --release -p plimsoll-replay --example questions -- [--half tune|check] [--context N] [--budget N] [--fork N]
-//! [--policy FILE] [--dump DIR] [--sessions] [FILE|DIR]…`
+//! `cargo run --release -p plimsoll-replay --example questions -- [--half tune|check] [--context N] [--budget N]
+//! [--fork N] [--policy FILE] [--dump DIR] [--sessions] [FILE|DIR]…`
 //!
-//! Without a path, the sessions under `$PLIMSOLL_CORPUS` are used. Each session is cut at 40 % and at 70 % of its calls and
-//! compacted there without a model, as a request of the user. The questions about a cut are made of the recording itself
-//! ([`ask`]): what the user asked for, files, commands with their outcome, failures, decisions, todos, and what the recorded
-//! agent needed next. Two texts are searched for the answers ([`answer`]): a summary of everything before the cut
-//! (`Summary`), and the window that a compaction with a tail leaves (`Window`). Both are also searched after a second
-//! compaction at 70 % that follows one at 40 %.
+//! Without a path, the sessions in `$PLIMSOLL_CORPUS` are used. Each session is cut at 40 % and at 70 % of its calls
+//! and compacted there without a model, as if the user had requested it. The questions about a cut are derived from the
+//! recording ([`ask`]): what the user asked for, files, commands with their outcome, failures, decisions, todos, and
+//! what the recorded agent needed next. Two texts are searched for the answers ([`answer`]): a summary of everything
+//! before the cut (`Summary`), and the window after a compaction with a tail (`Window`). Both are also searched after a
+//! second compaction at 70 % that follows one at 40 %.
 //!
-//! The halves are those of the example `sweep`. What counts as the user's words, a change or a failure is decided here again
-//! and more simply than in the engine, so that the measure does not depend on what it measures.
+//! The halves are those of the example `sweep`. User text, changes and failures are recognised by simple rules of this
+//! example and not by the engine's, so that the measurement does not depend on what it measures.
 //!
-//! `--budget` sets the size of summaries, `--fork` asks a digest for a child with a window of that size instead, and `--dump`
-//! writes summaries, questions and what was missing to a directory, for reading.
+//! `--budget` sets the size of summaries, `--fork` measures a digest for a child with a window of that size instead,
+//! and `--dump` writes summaries, questions and missing answers to a directory, for reading.
 
 #![allow(clippy::print_stdout, clippy::print_stderr)]
 
@@ -30,21 +31,21 @@ use std::fs::{self, File};
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use plimsoll::compact::ladder::{Ladder, Situation, Step, Trigger};
-use plimsoll::fork::child::{Child, fork_for};
+use plimsoll::compact::{CompactionContext, Ladder, Step, Trigger};
+use plimsoll::fork::{Child, fork_for};
 use plimsoll::policy::Scope;
-use plimsoll::{Fixed, Ids, Limits, Log, Message, Millis, Policy, Tokens, Window};
+use plimsoll::{Ids, Limits, Log, Message, Millis, Policy, RequestOverhead, Tokens, Window};
 
 use self::answer::Haystack;
 use self::ask::{Kind, Question, ask};
 use self::calls::{call_count, place_of_call};
 
-/// Sessions with fewer calls have no work to continue.
+/// Sessions with fewer calls contain too little work.
 const LEAST_CALLS: usize = 8;
-/// The shares of the calls after which a session is cut.
+/// Percentages of the calls at which a session is cut.
 const FIRST_CUT: usize = 40;
 const SECOND_CUT: usize = 70;
-/// Tokens of a window that are kept for the answer.
+/// Tokens of a window that are reserved for the answer.
 const OUTPUT: u64 = 8_000;
 const NOW: Millis = Millis(1_794_775_451_033);
 
@@ -108,7 +109,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// The policy with the tail of an automatic compaction also for a requested one: a requested one always compacts.
+/// Applies the tail of automatic compactions to requested ones, because only a requested one always compacts.
 fn as_automatic(policy: Policy, budget: Option<u64>) -> Result<Policy, Box<dyn Error>> {
     let mut spec = policy.into_spec();
     spec.compact.asked_tail_share = 1.0;
@@ -141,7 +142,7 @@ fn session(
     options: &Options,
     tally: &mut Tally,
 ) -> Result<(), Box<dyn Error>> {
-    // Recorded summaries are left out, so that the whole history is there to be summarised.
+    // Recorded summaries are removed, so that the whole history has to be summarised.
     let said = |message: &Message| !message.info.summary && message.marker().is_none();
     let messages: Vec<Message> = messages.into_iter().filter(said).collect();
     let calls = call_count(&messages);
@@ -190,7 +191,7 @@ fn fixed_ids() -> Ids {
 }
 
 fn weigh(log: &Log, policy: &Policy) -> Tokens {
-    Situation::new(policy.clone(), Limits::new(1_000_000, OUTPUT), NOW).estimate(log)
+    CompactionContext::new(policy.clone(), Limits::new(1_000_000, OUTPUT), NOW).estimate(log)
 }
 
 /// A log after its compactions.
@@ -199,7 +200,7 @@ struct Compacted {
     window: Haystack,
 }
 
-/// Compacts a session at each of the cuts without a model, in a window that is full at the first of them.
+/// Compacts a session at each of the cuts without a model, in a window that is full at the first one.
 fn compacted(
     messages: &[Message],
     cuts: &[usize],
@@ -214,8 +215,11 @@ fn compacted(
         let size = *size.get_or_insert_with(|| weigh(&log, policy).max(Tokens(8_000)));
         let context = options.context.unwrap_or(size.0 + OUTPUT);
         let limits = Limits::new(context, OUTPUT.min(context / 4));
-        let situation = Situation { trigger: Trigger::Manual, ..Situation::new(policy.clone(), limits, NOW) };
-        if let Step::Done(outcome) = Ladder::new(log.clone(), situation).climb(&mut ids)? {
+        let context = CompactionContext {
+            trigger: Trigger::Manual,
+            ..CompactionContext::new(policy.clone(), limits, NOW)
+        };
+        if let Step::Done(outcome) = Ladder::new(log.clone(), context).climb(&mut ids)? {
             outcome.reduction.commit(&mut log)?;
         }
     }
@@ -230,7 +234,7 @@ fn compacted(
 fn digest(messages: &[Message], window: u64, policy: &Policy) -> Result<Haystack, Box<dyn Error>> {
     let child = Child {
         limits: Limits::new(window, window / 8),
-        fixed: Fixed::default(),
+        fixed: RequestOverhead::default(),
         task: "Continue the work.",
     };
     let digest = fork_for(messages, policy, &child, &policy.count)?;
@@ -295,7 +299,7 @@ fn total(kinds: &BTreeMap<Kind, Share>) -> Share {
     })
 }
 
-/// Answers by text and kind of question, and the mean share of sessions.
+/// Answers by text and kind of question, and the mean share over sessions.
 #[derive(Default)]
 struct Tally {
     texts: BTreeMap<Text, BTreeMap<Kind, Share>>,

@@ -1,8 +1,8 @@
-//! Words of a text, and which of them say something.
+//! Splits text into words, and decides which of them carry meaning.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Words in lower case. In scripts without spaces, each character is one word.
+/// Returns the words in lower case. In scripts without spaces, each character is a word.
 pub(crate) fn words(text: &str) -> Vec<String> {
     let mut words = vec![String::new()];
     for c in text.chars() {
@@ -25,14 +25,14 @@ fn is_inner(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// Words that say nothing about a subject.
+/// Words without a meaning of their own.
 const EMPTY: &str = " the and for with that this from are was were have has had not but you your our can could should would will \
     all any its into about also just then than them they there here what when where which while how why who use using used make \
     makes made please now let get got like want need needs some more most very only each other one two new see file files \
     code sure okay yes first next last same still been being does did done doing don t s m re ll ve it is in on of to a an as at by or \
     if so we i me my be do no up out der die das und ist nicht que los las una por para con ";
 
-/// The words of a text that say something, each once, in order.
+/// Returns the meaningful words of a text, each once, in order.
 pub(crate) fn content_words(text: &str) -> Vec<String> {
     let mut seen = BTreeSet::new();
     let says = |word: &String| {
@@ -42,7 +42,7 @@ pub(crate) fn content_words(text: &str) -> Vec<String> {
     words(text).into_iter().filter(says).filter(|word| seen.insert(word.clone())).collect()
 }
 
-/// How many messages have each word.
+/// Number of messages that contain each word.
 #[derive(Default)]
 pub(crate) struct Rarity(BTreeMap<String, usize>);
 
@@ -52,7 +52,7 @@ impl Rarity {
         words.into_iter().for_each(|word| *self.0.entry(word).or_default() += 1);
     }
 
-    /// The rarest content words of a text, at most `most`, in their order.
+    /// Returns at most `most` of the rarest content words of a text, in their order.
     pub(crate) fn rarest(&self, text: &str, most: usize) -> Vec<String> {
         let words = content_words(text);
         let mut places: Vec<usize> = (0..words.len()).collect();
@@ -63,7 +63,7 @@ impl Rarity {
     }
 }
 
-/// Identifiers of several words: `snake_case`, `camelCase`, at least eight characters.
+/// Returns identifiers of several words: `snake_case`, `camelCase`, at least eight characters.
 pub(crate) fn identifiers(text: &str) -> BTreeSet<String> {
     let text = text.replace("\\n", "\n");
     let found = text.split(|c: char| !is_inner(c)).filter(|word| is_identifier(word));
@@ -76,7 +76,7 @@ fn is_identifier(word: &str) -> bool {
     word.len() >= 8 && word.len() <= 60 && joined && !word.starts_with(|c: char| c.is_ascii_digit())
 }
 
-/// The sentences of a text without its code blocks, a line at least one.
+/// Splits a text without its code blocks into sentences. A line break ends one.
 pub(crate) fn sentences(text: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut in_code = false;

@@ -1,7 +1,7 @@
-//! The whole recording as one window, laid out once for all rules.
+//! The whole recording as one window, computed once for all rules.
 //!
-//! Appending never changes what a window showed before, so that the request of any call without a policy is a beginning of
-//! this list.
+//! Appending never changes what a window showed before. The request of any call without a policy is therefore a prefix
+//! of this list.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -14,13 +14,13 @@ use super::pieces::{Piece, Pieces, Table};
 /// A recording as a list of pieces.
 pub(crate) struct Layout {
     pub(crate) pieces: Vec<Piece>,
-    /// What a provider charges up to the end of each piece.
+    /// Tokens that a provider charges up to the end of each piece.
     charged: Vec<u64>,
-    /// Where results of tools stand, with the files that came with them.
+    /// Ranges of tool results with their files.
     pub(crate) results: Vec<Range<usize>>,
-    /// How many pieces there are before each message of the session, and how many there are.
+    /// Number of pieces before each message of the session, and in total.
     pub(crate) ends: Vec<usize>,
-    /// For answers that were billed for more than the recording shows, the piece with the rest.
+    /// The piece with the hidden output of answers that were billed for more than the recording shows.
     hidden: HashMap<MessageId, Piece>,
     pub(crate) table: Table,
 }
@@ -49,7 +49,7 @@ impl Layout {
                     results.push(start..list.len());
                 }
             }
-            // What the window itself supplies comes before the message it leads.
+            // Text that the window itself adds comes before the message that it introduces.
             if let Some(place) = message.place {
                 ends[place + 1] = list.len();
             }
@@ -65,12 +65,12 @@ impl Layout {
         Layout { pieces: list, charged, results, ends, hidden, table: pieces.into_table() }
     }
 
-    /// What a provider charges for the first `count` pieces.
+    /// Returns the tokens that a provider charges for the first `count` pieces.
     pub(crate) fn charged_to(&self, count: usize) -> u64 {
         count.checked_sub(1).and_then(|last| self.charged.get(last)).copied().unwrap_or_default()
     }
 
-    /// The piece of an answer's hidden output.
+    /// Returns the piece of an answer's hidden output.
     pub(crate) fn hidden(&self, message: &MessageId) -> Option<Piece> {
         self.hidden.get(message).copied()
     }

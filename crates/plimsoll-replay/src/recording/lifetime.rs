@@ -1,21 +1,21 @@
-//! How long a session's prompt cache lived, as its usage tells.
+//! Derives the lifetime of a session's prompt cache from its usage.
 
 use plimsoll::{Message, Millis, Tokens};
 
 use super::recorded;
 
-/// The usual lifetime: five minutes after the last use.
+/// Default lifetime: five minutes after the last use.
 pub(crate) const MINUTES: Millis = Millis(5 * 60 * 1_000);
-/// What is offered beside it, and what providers that decide by themselves keep at most.
+/// The longer lifetime that some providers sell, and the maximum of those that cache automatically.
 pub(crate) const HOUR: Millis = Millis(60 * 60 * 1_000);
 
-/// How long the cache lived; none if the usage does not tell.
+/// Returns the lifetime of the cache; `None` if the usage does not show it.
 ///
-/// Anthropic's usage says which writes are for an hour, but not every tool that records usage keeps it. So pauses decide:
-/// if most requests after a pause of more than five minutes and less than an hour still read what the request before
-/// them sent, the cache lived through it. That is also how providers that cache by themselves (OpenAI, Google, DeepSeek) and
-/// count no writes are judged. Anthropic's cache is never written by itself: usage of its models without a write is
-/// incomplete, and what it calls read may have been written, so it shows nothing.
+/// Anthropic's usage says which writes are for an hour, but not every tool that records usage keeps it. The pauses
+/// decide instead: if most requests after a pause of more than five minutes and less than an hour still read what the
+/// previous request sent, the cache survived the pause. Providers that cache automatically and do not count writes
+/// (OpenAI, Google, DeepSeek) are judged in the same way. Anthropic's cache is never written automatically: usage of
+/// its models without a write is incomplete, and its reads may have been writes, so it shows nothing.
 pub(crate) fn of_usage(messages: &[Message]) -> Option<Millis> {
     let usages = || messages.iter().filter_map(|message| message.info.tokens.as_ref());
     let written: Tokens = usages().map(|usage| usage.cache_write).sum();
@@ -38,7 +38,7 @@ pub(crate) fn of_usage(messages: &[Message]) -> Option<Millis> {
         }
         if let Some((then, sent)) = before {
             let pause = Millis(at.0.saturating_sub(then.0));
-            // A request that is much shorter was reduced, so that there was nothing to read.
+            // A much shorter request was reduced, so it could not read the previous one.
             if pause > MINUTES && pause <= HOUR && request.0 > sent.0 / 2 {
                 let read = usage.cache_read.0 > sent.0.min(request.0) / 2;
                 if read { survived += 1 } else { died += 1 }
@@ -50,7 +50,7 @@ pub(crate) fn of_usage(messages: &[Message]) -> Option<Millis> {
     of_pauses.or(of_writes)
 }
 
-/// Whether a message is of one of Anthropic's models, served by them or by another provider.
+/// Whether a message is of one of Anthropic's models, served by Anthropic or by another provider.
 fn is_claude(message: &Message) -> bool {
     message.info.model_id.as_ref().is_some_and(|model| model.to_ascii_lowercase().contains("claude"))
 }
@@ -61,7 +61,7 @@ mod tests {
 
     use super::{HOUR, MINUTES, of_usage};
 
-    /// Answers so many minutes apart, each with what it read from the cache and what it wrote to it, in thousands.
+    /// Creates a session with answers `minutes` apart, each with its cache reads and writes in thousands of tokens.
     fn session(answers: &[(u64, u64, u64)]) -> Vec<Message> {
         let mut minutes = 0;
         let answer = |(number, (pause, read, written)): (usize, &(u64, u64, u64))| {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_or_pauses_tell_how_long_a_cache_lived() {
+    fn the_lifetime_follows_from_writes_or_pauses() {
         assert_eq!(of_usage(&session(&[(0, 0, 20), (30, 0, 20)])), Some(MINUTES));
         assert_eq!(of_usage(&session(&[(0, 0, 20)])), Some(MINUTES));
         assert_eq!(
@@ -88,7 +88,7 @@ mod tests {
         );
         assert_eq!(of_usage(&session(&[(0, 0, 0), (30, 19, 0)])), Some(HOUR));
         assert_eq!(of_usage(&session(&[(0, 0, 0), (30, 0, 0), (1, 19, 0)])), Some(MINUTES));
-        assert_eq!(of_usage(&session(&[(0, 0, 0), (1, 19, 0)])), None, "there was no pause");
+        assert_eq!(of_usage(&session(&[(0, 0, 0), (1, 19, 0)])), None, "without a pause");
         let mut claude = session(&[(0, 0, 0), (30, 19, 0)]);
         claude[0].info.model_id = Some("anthropic/claude-sonnet-4-5".into());
         assert_eq!(of_usage(&claude), None, "it left out what was written");

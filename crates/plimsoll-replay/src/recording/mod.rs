@@ -1,11 +1,11 @@
-//! A recorded session, taken apart into what was said to the model and what it called.
+//! A recorded session, split into messages and model calls.
 
+mod fingerprint;
 mod layout;
 mod lifetime;
 mod pieces;
 mod recorded;
 mod references;
-mod surroundings;
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::OnceLock;
@@ -20,84 +20,84 @@ use plimsoll_tokens::{Measured, WindowMeter};
 use crate::price::Price;
 pub(crate) use layout::Layout;
 pub(crate) use lifetime::HOUR;
-use pieces::Held;
+use pieces::ShownReference;
 pub(crate) use pieces::{Piece, Pieces, RECALL_PART};
 pub(crate) use recorded::CacheRead;
 
-/// A recorded session, made ready to be replayed under any rules.
+/// A recorded session that can be replayed under any rules.
 ///
-/// Marks and summaries of the recorded agent are taken out, so that each replay starts from what really
-/// happened; its summaries are kept aside for compactions that fall due at the same point.
+/// Marks and summaries of the recorded agent are removed, so that each replay starts from what was really said. The
+/// summaries are kept for compactions that happen at the same call.
 pub struct Recording {
-    pub(crate) steps: Vec<Step>,
-    /// Everything that some call refers to.
+    pub(crate) steps: Vec<RecordedMessage>,
+    /// All references that calls use.
     references: Vec<String>,
-    /// The results of tools that some call refers to.
+    /// Results of tools that calls refer to.
     pub(crate) results: Vec<PartId>,
     finder: Option<AhoCorasick>,
-    /// What the usage that the session records says about its requests, if it records any.
+    /// What the recorded usage shows about the session's requests, if it is recorded.
     measured: Option<Measured>,
-    /// How long its prompt cache lived, as far as its usage tells.
+    /// Lifetime of the prompt cache, if the usage shows it.
     cache_lifetime: Option<Millis>,
-    /// How many calls were made before the recorded agent reduced anything.
+    /// Number of calls before the recorded agent reduced anything.
     pub(crate) unreduced_calls: usize,
-    /// The calls before which it compacted, from 1.
+    /// Numbers, from 1, of the calls before which the recorded agent compacted.
     compactions: Vec<usize>,
-    /// The whole session as a list of pieces, made when the first rules need it.
+    /// The whole session as a list of pieces, created when the first rules need it.
     layout: OnceLock<Layout>,
-    /// Fingerprints of the surroundings of each reference wherever the recording mentions it.
+    /// Fingerprints of the surroundings of each reference, for all places in the recording.
     surroundings: OnceLock<HashSet<u64>>,
 }
 
-/// A message, and what is known about it if it is the answer to a call of the model.
-pub(crate) struct Step {
+/// A message, and what is known about it if it is a model's answer.
+pub(crate) struct RecordedMessage {
     pub(crate) message: Message,
-    pub(crate) call: Option<Call>,
+    pub(crate) call: Option<ModelCall>,
 }
 
 /// A recorded call of the model.
-pub(crate) struct Call {
-    /// When it was made.
+pub(crate) struct ModelCall {
+    /// Time of the call.
     pub(crate) at: Option<Millis>,
-    /// The tokens of its answer.
+    /// Tokens of its answer.
     pub(crate) output: u64,
-    /// The references its tool inputs use that a tool had mentioned before.
-    pub(crate) wanted: Vec<Wanted>,
-    /// What the provider recorded for its request.
+    /// References in its tool inputs that a tool had mentioned before.
+    pub(crate) wanted: Vec<CallReference>,
+    /// Tokens of its request as the provider recorded them.
     pub(crate) recorded: Option<u64>,
-    /// The summary that the recorded agent made just before.
+    /// The summary that the recorded agent created just before.
     pub(crate) summary: Option<Text>,
-    /// The model that answered; empty if that is not recorded.
+    /// The model that answered; empty if it is not recorded.
     pub(crate) model: String,
-    /// Tokens of its answer that later requests carry although the recording does not show them.
+    /// Tokens of its answer that later requests contain although the recording does not show them.
     pub(crate) hidden: u64,
-    /// Tokens of its recorded request for one of the rebuilt request.
+    /// Recorded tokens of its request per token of the rebuilt request.
     pub(crate) scale: f64,
     /// How much of its recorded request was read from the cache.
     pub(crate) read: CacheRead,
-    /// The price of its model, if it has another than the rest of the session.
+    /// Price of its model, if it differs from that of the session.
     pub(crate) price: Option<Price>,
 }
 
-/// A reference that a call uses and that a tool had mentioned before.
+/// A reference in a call that a tool had mentioned before.
 #[derive(Clone, Copy)]
-pub(crate) struct Wanted {
-    /// Its number.
+pub(crate) struct CallReference {
+    /// Number of the reference.
     pub(crate) reference: u32,
-    /// The newest result that mentions it, by its place in the recording's results.
+    /// Index of the newest result that mentions it, in the recording's results.
     pub(crate) result: u32,
-    /// Whether only results of tools mention it: no prompt, no answer and no input has repeated it since. A window that
-    /// shows no result does not show it.
+    /// Whether only tool results mention it: since then no prompt, answer or input repeated it. A window without
+    /// results does not show it.
     pub(crate) only_in_results: bool,
 }
 
 impl Recording {
-    /// Take a session apart.
+    /// Splits a session into messages and calls.
     pub fn of(messages: Vec<Message>) -> Recording {
         let measured = WindowMeter::of(&messages).read();
         let cache_lifetime = lifetime::of_usage(&messages);
         let log = Log::from_messages(messages);
-        let mut steps: Vec<Step> = Vec::new();
+        let mut steps: Vec<RecordedMessage> = Vec::new();
         let mut summary = None;
         let (mut calls, mut unreduced_calls, mut compactions) = (0, None, Vec::new());
         for message in log.messages() {
@@ -109,8 +109,10 @@ impl Recording {
                     compactions.push(calls + 1);
                 }
                 match text {
-                    // What it stands for is not in the recording, so it is all there is.
-                    Some(text) if begins => steps.push(Step { message: told(message, &text), call: None }),
+                    // The recording lacks what this summary replaces, so the summary is all there is.
+                    Some(text) if begins => {
+                        steps.push(RecordedMessage { message: as_user_message(message, &text), call: None });
+                    }
                     Some(text) => summary = Some(text),
                     None => {}
                 }
@@ -119,11 +121,11 @@ impl Recording {
             let marked = message;
             let message = unmarked(marked.clone());
             if message != *marked {
-                // What is marked was in the window at first, and no mark says how long.
+                // Marked content was in the window at first, and marks do not show how long.
                 unreduced_calls = Some(0);
             }
             calls += usize::from(is_call(&message));
-            let call = is_call(&message).then(|| Call {
+            let call = is_call(&message).then(|| ModelCall {
                 at: message.info.time.as_ref().and_then(|time| time.created),
                 output: output_of(&message),
                 wanted: Vec::new(),
@@ -135,7 +137,7 @@ impl Recording {
                 read: CacheRead::Unknown,
                 price: None,
             });
-            steps.push(Step { message, call });
+            steps.push(RecordedMessage { message, call });
         }
         let (references, results) = (Vec::new(), Vec::new());
         let unreduced_calls = unreduced_calls.unwrap_or(calls);
@@ -157,7 +159,7 @@ impl Recording {
         recording
     }
 
-    /// Takes weights and cache reads from the recorded usage.
+    /// Sets scales and cache reads from the recorded usage.
     fn weigh(&mut self) {
         let hidden: Vec<u64> = self.steps.iter().map(|step| self.hidden_in(&step.message)).collect();
         for (step, hidden) in self.steps.iter_mut().zip(hidden) {
@@ -172,10 +174,10 @@ impl Recording {
         self.layout = OnceLock::from(layout);
     }
 
-    /// Tokens of an answer that were billed beyond what the recording shows of it: reasoning that the provider keeps to
-    /// itself, and that later requests carry.
+    /// Returns the tokens that an answer was billed for beyond what the recording shows: reasoning that the provider
+    /// keeps, and that later requests contain.
     fn hidden_in(&self, message: &Message) -> u64 {
-        // Only a later request shows whether it is carried.
+        // Only a later request shows whether it contains the hidden output.
         let Some(measured) = self.measured().filter(|measured| measured.requests().len() > 1) else {
             return 0;
         };
@@ -202,7 +204,8 @@ impl Recording {
         reply.0.saturating_sub(shown.0)
     }
 
-    /// The recorded cost of each call, in dollars: what its tool says, or `price` for its model, time and usage.
+    /// Returns the recorded cost of each call in dollars: the tool's own figure, or `price` for its model, time and
+    /// usage.
     pub fn recorded_costs(
         &self,
         price: impl Fn(&str, Option<Millis>, &Usage) -> Option<f64>,
@@ -210,22 +213,22 @@ impl Recording {
         let calls = self.steps.iter().filter_map(|step| Some((&step.message.info, step.call.as_ref()?)));
         let costs = calls.map(|(info, call)| {
             let usage = info.tokens.as_ref().filter(|_| call.recorded.is_some())?;
-            // A subscription is recorded as zero.
-            let told = info.cost.as_ref().and_then(serde_json::Number::as_f64).filter(|cost| *cost > 0.0);
-            told.or_else(|| price(&call.model, call.at, usage))
+            // Subscriptions are recorded as zero.
+            let recorded = info.cost.as_ref().and_then(serde_json::Number::as_f64).filter(|cost| *cost > 0.0);
+            recorded.or_else(|| price(&call.model, call.at, usage))
         });
         costs.collect()
     }
 
-    /// Prices calls by the models that answered them, each by its name and the time of the call. Calls of a model without a
-    /// price have the price of the replay.
+    /// Sets the price of each call by the model that answered it and its time. Calls of a model without a price have
+    /// the price of the replay.
     pub fn price_calls(&mut self, price: impl Fn(&str, Option<Millis>) -> Option<Price>) {
         for call in self.steps.iter_mut().filter_map(|step| step.call.as_mut()) {
             call.price = price(&call.model, call.at);
         }
     }
 
-    /// The models that answered, with the number of their answers.
+    /// Returns the models that answered, with the number of their answers.
     pub fn models(&self) -> Vec<(&str, usize)> {
         let mut models: BTreeMap<&str, usize> = BTreeMap::new();
         let calls = self.steps.iter().filter_map(|step| step.call.as_ref());
@@ -235,36 +238,36 @@ impl Recording {
         models.into_iter().collect()
     }
 
-    /// What the usage that the session records says about its requests. All rules are weighed with it: their windows
-    /// by its factor, and its hidden part with every request. Without recorded usage there is none, and tokens are
-    /// characters over four.
+    /// What the recorded usage shows about the session's requests. It applies to all rules: their windows are scaled by
+    /// its factor, and its hidden part is added to every request. `None` without recorded usage; tokens are then
+    /// characters divided by four.
     pub fn measured(&self) -> Option<&Measured> {
         self.measured.as_ref()
     }
 
-    /// How long the session's prompt cache lived, as its usage tells; none if it does not.
+    /// Lifetime of the session's prompt cache; `None` if its usage does not show it.
     pub fn cache_lifetime(&self) -> Option<Millis> {
         self.cache_lifetime
     }
 
-    /// What the provider recorded for the request of each call, where it did.
+    /// Returns the recorded request tokens of each call.
     pub fn recorded_requests(&self) -> Vec<Option<u64>> {
         self.steps.iter().filter_map(|step| step.call.as_ref()).map(|call| call.recorded).collect()
     }
 
-    /// How many calls of the model there are.
+    /// Returns the number of model calls.
     pub fn calls(&self) -> usize {
         self.steps.iter().filter(|step| step.call.is_some()).count()
     }
 
-    /// How many calls were made before the recorded agent summarised or cleared anything. Their requests were sent as
-    /// the recording has them; later ones were smaller than what is rebuilt of them.
+    /// Returns the number of calls before the recorded agent summarised or cleared anything. Their requests were sent
+    /// as the recording has them; later ones were smaller than the rebuilt ones.
     pub fn unreduced_calls(&self) -> usize {
         self.unreduced_calls
     }
 
-    /// The median share of its recorded tokens that a request is rebuilt with from what the file shows; `None` if no size is
-    /// recorded. A replay scales requests by it, each by its own.
+    /// Returns the median of rebuilt tokens divided by recorded tokens of a request; `None` if no size is recorded. A
+    /// replay scales each request by its own ratio.
     pub fn rebuilt_share(&self) -> Option<f64> {
         let calls = self.steps.iter().filter_map(|step| step.call.as_ref()).take(self.unreduced_calls);
         let mut shares: Vec<f64> =
@@ -273,41 +276,42 @@ impl Recording {
         shares.get(shares.len() / 2).copied()
     }
 
-    /// The calls before which the recorded agent compacted, from 1. After a compaction at the very end there is none.
+    /// Numbers, from 1, of the calls before which the recorded agent compacted. A compaction at the end of the session
+    /// has no call.
     pub fn compactions(&self) -> Vec<usize> {
         let calls = self.calls();
         self.compactions.iter().copied().filter(|call| *call <= calls).collect()
     }
 
-    /// How many different references there are.
+    /// Returns the number of distinct references.
     pub(crate) fn references(&self) -> usize {
         self.references.len()
     }
 
-    /// A reference as it is written.
+    /// Returns the text of a reference.
     pub(crate) fn words(&self, reference: u32) -> &str {
         &self.references[reference as usize]
     }
 
-    /// Find out which references each call uses, and which of them had been mentioned before.
+    /// Finds the references that each call uses, and which of them were mentioned before.
     fn refer(&mut self) {
         let used: Vec<BTreeSet<String>> = self.steps.iter().map(used).collect();
         let all: BTreeSet<&String> = used.iter().flatten().collect();
         self.references = all.into_iter().cloned().collect();
-        // A table too large to be built would only cost the recall figures, and real sessions are far from it.
+        // A table that is too large to build costs only the recall figures, and real sessions are far from that size.
         self.finder = AhoCorasick::new(&self.references).ok().filter(|_| !self.references.is_empty());
         let numbers: BTreeMap<&str, u32> = self.references.iter().map(String::as_str).zip(0..).collect();
         let count = self.references.len();
-        // For each reference the newest result that mentions it, and whether anything else has.
+        // For each reference the newest result that mentions it, and whether anything else does.
         let (mut newest, mut elsewhere) = (vec![None; count], vec![false; count]);
         let (mut wanted, mut results) = (Vec::new(), Vec::new());
         for (step, used) in self.steps.iter().zip(&used) {
             let known = used.iter().filter_map(|reference| numbers.get(reference.as_str()).copied());
             let of_result = known.filter_map(|reference| {
                 let result = newest[reference as usize]?;
-                Some(Wanted { reference, result, only_in_results: !elsewhere[reference as usize] })
+                Some(CallReference { reference, result, only_in_results: !elsewhere[reference as usize] })
             });
-            wanted.push(of_result.collect::<Vec<Wanted>>());
+            wanted.push(of_result.collect::<Vec<CallReference>>());
             for (part, text, is_result) in texts(&step.message) {
                 let found = self.found_in(text);
                 if is_result && !found.is_empty() {
@@ -327,30 +331,32 @@ impl Recording {
         }
     }
 
-    /// The references that a text contains, by number, each once.
+    /// Returns the distinct references in a text by number.
     pub(crate) fn found_in(&self, text: &str) -> BTreeSet<u32> {
         self.mentions(text).map(|mention| mention.reference).collect()
     }
 
-    /// How often a text contains each reference.
+    /// Counts the occurrences of each reference in a text.
     pub(crate) fn counts_in(&self, text: &str) -> BTreeMap<u32, usize> {
         let mut counts = BTreeMap::new();
         self.mentions(text).for_each(|mention| *counts.entry(mention.reference).or_default() += 1);
         counts
     }
 
-    /// The references that a text shows, each once. In a recorded text all have their surroundings; in one that a reduction
-    /// wrote, those whose surroundings are the same as in a recorded text.
-    pub(crate) fn held_by(&self, text: &str, is_recorded: bool) -> Box<[Held]> {
+    /// Returns the references that a text shows, each once. In a recorded text all have their surroundings. In a text
+    /// that a reduction wrote, only those with the same surroundings as in a recorded text do.
+    pub(crate) fn shown_by(&self, text: &str, is_recorded: bool) -> Box<[ShownReference]> {
         let mut held: BTreeMap<u32, bool> = BTreeMap::new();
         for mention in self.mentions(text) {
             let is_surrounded = held.entry(mention.reference).or_insert(is_recorded);
             *is_surrounded = *is_surrounded || self.surroundings().contains(&mention.fingerprint(text));
         }
-        held.into_iter().map(|(reference, is_surrounded)| Held { reference, is_surrounded }).collect()
+        held.into_iter()
+            .map(|(reference, is_surrounded)| ShownReference { reference, is_surrounded })
+            .collect()
     }
 
-    /// The whole session as a list of pieces.
+    /// Returns the whole session as a list of pieces.
     pub(crate) fn layout(&self) -> &Layout {
         self.layout.get_or_init(|| Layout::of(self))
     }
@@ -362,11 +368,11 @@ impl Recording {
         })
     }
 
-    /// Every place where a text contains a reference.
+    /// Returns all places where a text contains a reference.
     fn mentions<'a>(&'a self, text: &'a str) -> impl Iterator<Item = Mention> + 'a {
         let matches = self.finder.iter().flat_map(move |finder| finder.find_overlapping_iter(text));
-        let alone = matches.filter(move |found| references::stands_alone(text, found.start(), found.end()));
-        alone.map(|found| Mention {
+        let whole = matches.filter(move |found| references::is_whole_name(text, found.start(), found.end()));
+        whole.map(|found| Mention {
             reference: found.pattern().as_u32(),
             start: found.start(),
             end: found.end(),
@@ -383,11 +389,11 @@ struct Mention {
 
 impl Mention {
     fn fingerprint(&self, text: &str) -> u64 {
-        surroundings::fingerprint(text, self.start, self.end, self.reference)
+        fingerprint::fingerprint(text, self.start, self.end, self.reference)
     }
 }
 
-fn used(step: &Step) -> BTreeSet<String> {
+fn used(step: &RecordedMessage) -> BTreeSet<String> {
     if step.call.is_none() {
         return BTreeSet::new();
     }
@@ -399,8 +405,7 @@ fn used(step: &Step) -> BTreeSet<String> {
     inputs.flat_map(|input| references::of_input(input.value())).collect()
 }
 
-/// What a message says that a model can copy from, part by part: whether it is the result of a tool, or anything else
-/// that a window shows.
+/// Returns the texts of a message that a model can copy from, by part, and whether each is a tool result.
 fn texts(message: &Message) -> Vec<(&PartId, &Text, bool)> {
     let mut texts = Vec::new();
     for part in &message.parts {
@@ -420,13 +425,13 @@ fn texts(message: &Message) -> Vec<(&PartId, &Text, bool)> {
     texts
 }
 
-/// What the provider counted for the request of an answer.
+/// Returns the recorded request tokens of an answer.
 fn request_of(message: &Message) -> Option<u64> {
     let request = recorded::request(message.info.tokens.as_ref()?);
     (request > Tokens::ZERO).then_some(request.0)
 }
 
-/// Whether the model answered here, rather than the host in its name.
+/// Whether this is a model's answer and not text of the host in the model's name.
 fn is_call(message: &Message) -> bool {
     let spoke = |part: &Part| match &part.body {
         PartBody::Text(text) => text.synthetic != Some(true),
@@ -436,10 +441,10 @@ fn is_call(message: &Message) -> bool {
     message.is_assistant() && message.info.error.is_none() && message.parts.iter().any(spoke)
 }
 
-/// A shorter summary says nothing: some are only a note that the provider keeps the real one to itself.
+/// Minimum characters of a usable summary: some shorter ones only note that the provider keeps the real one.
 const LEAST: usize = 80;
 
-/// What the provider counted for the answer, or an estimate of it.
+/// Returns the recorded output tokens of an answer, or an estimate.
 fn output_of(message: &Message) -> u64 {
     let counted = message.info.tokens.as_ref().map(|usage| usage.output + usage.reasoning);
     if let Some(counted) = counted.filter(|counted| *counted > Tokens::ZERO) {
@@ -461,13 +466,13 @@ fn summary_of(message: &Message) -> Option<Text> {
     inside.or(said).filter(|text| text.trim().chars().count() >= LEAST)
 }
 
-/// A summary as something the user was told.
-fn told(message: &Message, text: &Text) -> Message {
+/// Converts a summary into a message of the user.
+fn as_user_message(message: &Message, text: &Text) -> Message {
     let part = plimsoll::PartId::new(format!("{}.summary", message.info.id));
     Message::user(message.info.id.clone(), part, text.clone())
 }
 
-/// The message without the marks that the recorded agent set.
+/// Removes the marks that the recorded agent set.
 fn unmarked(mut message: Message) -> Message {
     for part in &mut message.parts {
         *part = part.clone().without_marks();

@@ -1,4 +1,4 @@
-//! Requests as lists of numbered pieces, so that two of them are compared without looking at their texts.
+//! Requests as lists of numbered pieces, so that two requests can be compared without reading their texts.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -11,7 +11,7 @@ use super::Recording;
 /// The number of a piece.
 pub(crate) type Piece = u32;
 
-/// What kind of thing a piece is: the same words said by a tool are another piece than said by the user.
+/// Kind of a piece: the same text as a tool result and as a user message is two pieces.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Kind {
     Role,
@@ -23,7 +23,7 @@ enum Kind {
     File,
     /// Output tokens of an answer that the recording does not show.
     Hidden,
-    /// The input of a recall.
+    /// Input of a recall.
     RecallInput,
     /// The text that a recall brought back.
     RecallResult,
@@ -31,38 +31,38 @@ enum Kind {
 
 /// A reference that a piece shows.
 #[derive(Clone, Copy)]
-pub(crate) struct Held {
+pub(crate) struct ShownReference {
     pub(crate) reference: u32,
-    /// Whether what stood around it in the recording is shown with it.
+    /// Whether its surroundings in the recording are shown with it.
     pub(crate) is_surrounded: bool,
 }
 
-/// Pieces that were met, each once.
+/// Distinct pieces.
 #[derive(Default)]
 pub(crate) struct Table {
-    /// By where a text lies in memory. The text is held, so the place stays its own.
+    /// Pieces by the address of their text. The table holds the text, so no other text can get this address.
     by_place: HashMap<(Kind, usize), Piece>,
     by_content: HashMap<(Kind, blake3::Hash), Piece>,
     texts: Vec<(Kind, Text)>,
-    /// What each piece weighs to rules, which count characters, and what a provider would count.
+    /// Tokens of each piece as rules count them (characters), and as a provider charges them.
     tokens: Vec<u64>,
     charged: Vec<u64>,
-    held: Vec<Box<[Held]>>,
+    held: Vec<Box<[ShownReference]>>,
 }
 
-/// All pieces of a replay: those of the recording, which all rules share, and those that the rules have made.
+/// All pieces of a replay: those of the recording, which all rules share, and those that the rules created.
 pub(crate) struct Pieces<'a> {
     recording: &'a Recording,
     counter: CharCounter,
     shared: Option<&'a Table>,
     own: Table,
-    /// The pieces of roles and of names of tools, which are in every message.
+    /// Pieces of roles and tool names, which every message contains.
     roles: [Option<Piece>; 4],
     tools: HashMap<String, Piece>,
 }
 
-/// Shorter texts are hashed in no time, and keeping their places would keep every number that was formatted. Texts of the
-/// recording are kept in any case.
+/// Minimum length of texts that are indexed by address. Shorter texts are quick to hash, and every formatted number
+/// would need an entry. Texts of the recording are always indexed.
 const SHORT: usize = 64;
 
 impl Table {
@@ -70,37 +70,37 @@ impl Table {
         self.texts.len()
     }
 
-    /// The texts of the pieces that a reader can copy from.
+    /// Returns the texts that a model can copy from.
     pub(crate) fn texts(&self) -> impl Iterator<Item = &Text> {
         self.texts.iter().filter(|(kind, _)| kind.is_read()).map(|(_, text)| text)
     }
 }
 
 impl Kind {
-    /// Whether a model can copy a name from it.
+    /// Whether a model can copy a name from this kind.
     fn is_read(self) -> bool {
         !matches!(self, Kind::Role | Kind::File | Kind::Hidden)
     }
 }
 
 impl<'a> Pieces<'a> {
-    /// The pieces of a replay of a recording.
+    /// Creates the pieces of a replay of a recording.
     pub(crate) fn new(recording: &'a Recording) -> Pieces<'a> {
         Pieces { shared: Some(&recording.layout().table), ..Pieces::of_originals(recording) }
     }
 
-    /// The pieces of a recording itself.
+    /// Creates the pieces of a recording.
     pub(crate) fn of_originals(recording: &'a Recording) -> Pieces<'a> {
         let (counter, own, roles, tools) = Default::default();
         Pieces { recording, counter, shared: None, own, roles, tools }
     }
 
-    /// Returns the pieces of the recording, to be shared by replays.
+    /// Returns the recording's pieces, for sharing between replays.
     pub(crate) fn into_table(self) -> Table {
         self.own
     }
 
-    /// The pieces of one message of a window, in order.
+    /// Adds the pieces of a window's message, in order.
     pub(crate) fn message(&mut self, message: &WindowMessage, into: &mut Vec<Piece>) {
         into.push(self.role(message.role));
         for block in &message.blocks {
@@ -108,7 +108,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// The piece that begins a message.
+    /// Returns the piece that begins a message.
     pub(crate) fn role(&mut self, role: WindowRole) -> Piece {
         let (place, name) = match role {
             WindowRole::System => (0, "system"),
@@ -128,7 +128,7 @@ impl<'a> Pieces<'a> {
         piece
     }
 
-    /// The piece of a tool's name.
+    /// Returns the piece of a tool's name.
     fn tool(&mut self, name: &str) -> Piece {
         if let Some(piece) = self.tools.get(name) {
             return *piece;
@@ -138,14 +138,14 @@ impl<'a> Pieces<'a> {
         piece
     }
 
-    /// The pieces of one block.
+    /// Adds the pieces of a block.
     pub(crate) fn block(&mut self, block: &Block, into: &mut Vec<Piece>) {
         match block {
             Block::Text { text, .. } => into.push(self.counted(Kind::Text, text)),
             Block::Reasoning { text, .. } => {
                 let tokens = self.counter.of_chars(text.chars()).0;
                 into.push(self.weighed(Kind::Reasoning, text, tokens, |pieces| {
-                    // If usage says that reasoning is not sent again, it is in the file but in no later request.
+                    // If usage shows that reasoning is not sent again, it is in the file but in no later request.
                     let is_sent = pieces.recording.measured().is_none_or(Measured::resends_reasoning);
                     if is_sent { pieces.charge(text) } else { 0 }
                 }));
@@ -170,12 +170,12 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// The piece of a tool's answer.
+    /// Returns the piece of a tool result.
     pub(crate) fn result(&mut self, text: &Text) -> Piece {
         self.counted(Kind::Result, text)
     }
 
-    /// The piece of output tokens that are sent again although the recording does not show them.
+    /// Returns the piece of output tokens that are sent again although the recording does not show them.
     pub(crate) fn hidden(&mut self, tokens: u64) -> Piece {
         self.weighed(Kind::Hidden, &Text::from(tokens.to_string()), 0, |_| tokens)
     }
@@ -190,8 +190,8 @@ impl<'a> Pieces<'a> {
         self.weighed(kind, text, tokens, |pieces| pieces.charge(text))
     }
 
-    /// Take note of a summary that stands in for a model's, before it is shown: it counts for these references and no
-    /// others. It is made from the log, and would list paths from text that no summariser was sent.
+    /// Registers a summary that replaces a model's, before it is shown: only these references count for it. It is
+    /// extracted from the log, and would otherwise list paths from text that the summariser was not sent.
     pub(crate) fn note_summary(&mut self, text: &Text, counts_for: &BTreeSet<u32>) {
         let known = self.len();
         let piece = self.counted(Kind::Text, text);
@@ -202,7 +202,7 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// What a provider would count for a text.
+    /// Returns the tokens that a provider charges for a text.
     pub(crate) fn charge(&self, text: &Text) -> u64 {
         let measured = self.recording.measured();
         measured
@@ -213,7 +213,7 @@ impl<'a> Pieces<'a> {
         self.shared.map_or(0, Table::len) + self.own.len()
     }
 
-    /// The piece of a text. What is `charged` for it is asked for once, because that may mean reading the text.
+    /// Returns the piece of a text. `charged` is called once per piece, because it may read the whole text.
     fn weighed(
         &mut self,
         kind: Kind,
@@ -233,8 +233,11 @@ impl<'a> Pieces<'a> {
         }
         let piece = self.len() as Piece;
         let charged = charged(self);
-        let held =
-            if kind.is_read() { self.recording.held_by(text, self.shared.is_none()) } else { Box::default() };
+        let held = if kind.is_read() {
+            self.recording.shown_by(text, self.shared.is_none())
+        } else {
+            Box::default()
+        };
         self.own.by_content.insert(content, piece);
         if is_kept {
             self.own.by_place.insert(place, piece);
@@ -246,7 +249,7 @@ impl<'a> Pieces<'a> {
         piece
     }
 
-    /// The table that a piece is in, and its place there.
+    /// Returns the table that contains a piece, and the index there.
     fn find(&self, piece: Piece) -> (&Table, usize) {
         let place = piece as usize;
         match self.shared {
@@ -256,25 +259,25 @@ impl<'a> Pieces<'a> {
         }
     }
 
-    /// Tokens of a piece as a provider counts them.
+    /// Returns the tokens of a piece as a provider charges them.
     pub(crate) fn charged(&self, piece: Piece) -> u64 {
         let (table, place) = self.find(piece);
         table.charged[place]
     }
 
-    /// Tokens of a piece as rules count them.
+    /// Returns the tokens of a piece as rules count them.
     pub(crate) fn tokens(&self, piece: Piece) -> u64 {
         let (table, place) = self.find(piece);
         table.tokens[place]
     }
 
-    /// The references that a piece shows.
-    pub(crate) fn held(&self, piece: Piece) -> &[Held] {
+    /// Returns the references that a piece shows.
+    pub(crate) fn held(&self, piece: Piece) -> &[ShownReference] {
         let (table, place) = self.find(piece);
         &table.held[place]
     }
 
-    /// The text of a piece.
+    /// Returns the text of a piece.
     pub(crate) fn text(&self, piece: Piece) -> &Text {
         let (table, place) = self.find(piece);
         &table.texts[place].1
@@ -285,24 +288,24 @@ impl<'a> Pieces<'a> {
         table.texts[place].0
     }
 
-    /// Whether a piece is there because of a recall.
+    /// Whether a piece comes from a recall.
     pub(crate) fn is_recalled(&self, piece: Piece) -> bool {
         matches!(self.kind(piece), Kind::RecallInput | Kind::RecallResult)
     }
 
-    /// What a provider would count for those pieces.
+    /// Returns the tokens that a provider charges for these pieces.
     pub(crate) fn charged_for(&self, pieces: &[Piece]) -> u64 {
         pieces.iter().fold(0, |sum, piece| sum.saturating_add(self.charged(*piece)))
     }
 
-    /// The references that any of those pieces shows.
+    /// Returns the references that any of these pieces shows.
     pub(crate) fn references_in(&self, pieces: &[Piece]) -> BTreeSet<u32> {
         pieces.iter().flat_map(|piece| self.held(*piece)).map(|held| held.reference).collect()
     }
 
-    /// How many tokens two pieces have in common from their beginning on, as a provider counts them.
+    /// Returns the tokens of the common prefix of two pieces, as a provider charges them.
     pub(crate) fn common(&self, before: Piece, now: Piece) -> u64 {
-        // The same words of another kind are another request.
+        // The same text in another kind is sent differently.
         if self.kind(before) != self.kind(now) || !self.kind(now).is_read() {
             return 0;
         }
@@ -314,7 +317,7 @@ impl<'a> Pieces<'a> {
     }
 }
 
-/// How the parts of a recall are named, which a replay adds to the session.
+/// Prefix of the ids of recalled parts, which a replay adds to the session.
 pub(crate) const RECALL_PART: &str = "prt_recall_";
 
 fn is_recall(part: &str) -> bool {

@@ -1,22 +1,22 @@
-//! Figures of a recording's own requests that a replay goes by: how large each was, and how much of it was read from the cache.
+//! Recorded figures that a replay uses: how large each request was, and how much of it was read from the cache.
 //!
-//! Requests are rebuilt from what a file shows, and a file does not show everything: encrypted reasoning, attachments that a
-//! tool adds, tools that come and go. What the provider counted for a request is exact. So each call has a scale, its recorded
-//! request over the rebuilt one, and the requests that rules build for it are multiplied by it. Without rules the request is
-//! then as large as recorded.
+//! Requests are rebuilt from what a file shows, and a file does not show everything: encrypted reasoning, attachments
+//! that a tool adds, tools that change. The provider's count of a request is exact. Each call therefore has a scale,
+//! its recorded request divided by the rebuilt one, and the requests that rules build for it are multiplied by it.
+//! Without rules, a request is then as large as recorded.
 //!
-//! A provider's cache also misses where nothing in the session explains it. A miss that was recorded counts for all rules, in
+//! A provider's cache also misses for reasons that the session does not show. A recorded miss counts for all rules, in
 //! proportion to what they could have read.
 
 use plimsoll::{Tokens, Usage};
 
 use super::layout::Layout;
-use super::{Call, Step};
+use super::{ModelCall, RecordedMessage};
 
-/// Scales that are believed. Beyond them the usage is of another request, or lacks its cached part.
+/// Plausible scales. Outside this range the usage is of another request, or lacks its cached part.
 const BELIEVED: std::ops::RangeInclusive<f64> = 0.5..=2.0;
-/// A request that is smaller than this share of the one before was reduced by the recorded agent, so that what it read from
-/// the cache says nothing about others.
+/// A request that is smaller than this share of the previous one was reduced by the recorded agent. Its cache reads say
+/// nothing about other requests.
 const REDUCED: f64 = 0.95;
 
 /// How much of a request was read from the cache.
@@ -24,20 +24,23 @@ const REDUCED: f64 = 0.95;
 pub(crate) enum CacheRead {
     /// Not recorded.
     Unknown,
-    /// This share of what the request had in common with the one before.
+    /// Share of the common prefix with the previous request.
     Share(f64),
-    /// That many tokens of a model's first request: another session had left them.
+    /// Tokens of a model's first request: another session had cached them.
     First(u64),
 }
 
-/// All input tokens of a request.
+/// Returns all input tokens of a request.
 pub(crate) fn request(usage: &Usage) -> Tokens {
     usage.input + usage.cache_read + usage.cache_write
 }
 
-/// Sets the scale of each call: that of its own request as long as the recorded agent has reduced nothing, and the last of
-/// these after that, or if nothing was recorded.
-pub(crate) fn set_scales(steps: &mut [Step], layout: &Layout, fixed: u64, unreduced_calls: usize) {
+/// Sets the scale of each call: that of its own request until the recorded agent reduces anything, and the last one
+/// after that or if nothing was recorded.
+///
+/// Without scales, a replay without a policy would cost only 76 % of the recorded bills, because files do not show
+/// reasoning that is sent again.
+pub(crate) fn set_scales(steps: &mut [RecordedMessage], layout: &Layout, fixed: u64, unreduced_calls: usize) {
     let mut scale = 1.0;
     let mut number = 0;
     for (place, step) in steps.iter_mut().enumerate() {
@@ -52,10 +55,10 @@ pub(crate) fn set_scales(steps: &mut [Step], layout: &Layout, fixed: u64, unredu
     }
 }
 
-/// Sets how much of each request was read from the cache. A session that records no read at all has a provider or a tool that
-/// does not tell.
-pub(crate) fn set_reads(steps: &mut [Step]) {
-    let usages = |steps: &[Step]| {
+/// Sets how much of each request was read from the cache. If a session records no read at all, the provider or the tool
+/// does not report them.
+pub(crate) fn set_reads(steps: &mut [RecordedMessage]) {
+    let usages = |steps: &[RecordedMessage]| {
         steps.iter().filter(|step| step.call.is_some()).any(|step| {
             step.message.info.tokens.as_ref().is_some_and(|usage| usage.cache_read > Tokens::ZERO)
         })
@@ -77,7 +80,7 @@ pub(crate) fn set_reads(steps: &mut [Step]) {
         if !models.contains(&call.model) {
             models.push(call.model.clone());
         }
-        // A single request that is much shorter was another one: the next is as long as the session again.
+        // A single request that is much shorter was another one: the next one is as long as the session again.
         let longer = before.as_ref().filter(|before| before.is_longer(sent)).map(|before| before.sent);
         before = Some(Before { model: call.model.clone(), sent, longer });
     }
@@ -87,7 +90,7 @@ pub(crate) fn set_reads(steps: &mut [Step]) {
 struct Before {
     model: String,
     sent: u64,
-    /// The size of the one before it, if that was much longer.
+    /// Size of the request before this one, if it was much longer.
     longer: Option<u64>,
 }
 
@@ -98,10 +101,10 @@ impl Before {
     }
 }
 
-fn read_of(call: &Call, before: Option<&Before>, models: &[String], sent: u64, read: u64) -> CacheRead {
+fn read_of(call: &ModelCall, before: Option<&Before>, models: &[String], sent: u64, read: u64) -> CacheRead {
     match before {
         _ if !models.contains(&call.model) => CacheRead::First(read),
-        // After a switch of models, or a request without usage, there is nothing to compare with.
+        // After a switch of models or a request without usage, there is no request to compare with.
         None => CacheRead::Unknown,
         Some(before) if before.model != call.model => CacheRead::Unknown,
         Some(before) if call.summary.is_some() || before.is_longer(sent) => CacheRead::Unknown,

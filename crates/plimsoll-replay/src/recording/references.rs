@@ -1,24 +1,24 @@
-//! References: what a tool call points at that it must have seen somewhere.
+//! References: names in tool calls that the model must have seen before.
 //!
-//! A path, a longer identifier, a longer number, a hash. A model does not guess these; it copies them from what
-//! it was told. So whether they are still in the window when a call uses them says what a reduction cost.
+//! A reference is a path, a long identifier, a long number or a hash. A model does not guess these; it copies them from
+//! the conversation. Whether they are still in the window when a call uses them shows what a reduction cost.
 //!
-//! What a model knows anyway is no reference: `/dev/null`, years, round numbers, powers of two. Nor are the pieces into
-//! which a Windows path falls: its backslashes are doubled in some texts and slashes in others, so its pieces would be
-//! looked for where the path itself stands.
+//! Common knowledge is not a reference: `/dev/null`, years, round numbers, powers of two. Nor are the components of a
+//! Windows path: its backslashes are doubled in some texts and slashes in others, so that components would be found in
+//! place of the path.
 
 use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-/// Shortest identifier that is told apart from a word.
+/// Minimum length of an identifier that is not an ordinary word.
 const IDENTIFIER: usize = 8;
-/// Shortest number.
+/// Minimum length of a number.
 const NUMBER: usize = 4;
-/// Shortest hash.
+/// Minimum length of a hash.
 const HEX: usize = 7;
 
-/// The references in all texts of a tool's input.
+/// Returns the references in all texts of a tool's input.
 pub(crate) fn of_input(input: &Value) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     gather(input, &mut found);
@@ -35,12 +35,13 @@ fn gather(value: &Value, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The references in a text.
+/// Adds the references in a text.
 fn of_text(text: &str, found: &mut BTreeSet<String>) {
     outside_windows_paths(text).into_iter().for_each(|text| of_plain_text(text, found));
 }
 
-/// The stretches of a text between paths such as `C:\Users\me\notes.txt`.
+/// Returns the text between paths such as `C:\Users\me
+/// otes.txt`.
 fn outside_windows_paths(text: &str) -> Vec<&str> {
     let mut stretches = Vec::new();
     let mut rest = text;
@@ -79,23 +80,23 @@ fn of_plain_text(text: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// Characters of paths. A colon ends one: what follows is a line number or a part of a URL.
+/// Whether a character can be part of a path. A colon cannot: a line number or a part of a URL follows it.
 fn is_path_char(c: char) -> bool {
     is_word_char(c) || matches!(c, '.' | '/' | '-' | '~' | '@' | '+')
 }
 
-/// Characters of names and numbers.
+/// Whether a character can be part of a name or number.
 pub(crate) fn is_word_char(c: char) -> bool {
     c.is_alphanumeric() || c == '_'
 }
 
-/// The path in a run of path characters, without what only surrounds it.
+/// Returns the path in a run of path characters, without surrounding punctuation.
 fn path(run: &str) -> Option<&str> {
     let path = run.strip_prefix("./").unwrap_or(run);
     let path = path.trim_end_matches(['.', '-', '/', '+', '@']);
     let inner = path.trim_start_matches(['/', '.', '~']);
     let lettered = inner.chars().any(char::is_alphabetic);
-    // One name behind the root, as in `/etc`, is a path; so is `~/notes`; `and/or` cannot be told from one.
+    // A single name after the root, as in `/etc`, is a path, and so is `~/notes`; `and/or` looks like one.
     let known = path.starts_with("/dev/");
     (path.contains('/') && lettered && inner.len() >= 3 && !known).then_some(path)
 }
@@ -113,7 +114,7 @@ fn is_reference(word: &str) -> bool {
     starts_a_name && word.chars().count() >= IDENTIFIER && (has_underscore(word) || has_inner_capital(word))
 }
 
-/// A year, a round number or a power of two: such a number needs no earlier output to be known.
+/// Whether a number is a year, round, or a power of two: it can be known without an earlier output.
 fn is_common_number(word: &str) -> bool {
     let significant = word.trim_end_matches('0').len();
     let number: u64 = word.parse().unwrap_or(u64::MAX);
@@ -124,14 +125,14 @@ fn has_underscore(word: &str) -> bool {
     word.trim_matches('_').contains('_')
 }
 
-/// A capital behind the first letter, in a word that is not all capitals.
+/// Whether a word has a capital after the first letter and is not all capitals.
 fn has_inner_capital(word: &str) -> bool {
     word.chars().skip(1).any(char::is_uppercase) && word.chars().any(char::is_lowercase)
 }
 
-/// Whether a match at `start..end` of `text` stands alone, so that `1234` is not found in `912345`. In front of
-/// a path more of a path may stand: whoever saw `/home/me/src/lib.rs` has seen `src/lib.rs`.
-pub(crate) fn stands_alone(text: &str, start: usize, end: usize) -> bool {
+/// Whether the match at `start..end` of `text` is a whole name, so that `1234` is not found in `912345`. More of a path
+/// may precede a path: a model that saw `/home/me/src/lib.rs` has seen `src/lib.rs`.
+pub(crate) fn is_whole_name(text: &str, start: usize, end: usize) -> bool {
     let before = text[..start].chars().next_back();
     let after = text[end..].chars().next();
     !before.is_some_and(is_word_char) && !after.is_some_and(is_word_char)
@@ -141,7 +142,7 @@ pub(crate) fn stands_alone(text: &str, start: usize, end: usize) -> bool {
 mod tests {
     use serde_json::json;
 
-    use super::{of_input, stands_alone};
+    use super::{is_whole_name, of_input};
 
     #[test]
     fn a_reference_is_a_path_an_identifier_a_number_or_a_hash() {
@@ -169,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_everybody_knows_is_no_reference() {
+    fn common_knowledge_is_not_a_reference() {
         let input = json!({
             "command": "cat x 2>/dev/null; sleep 1500; date -d 2026; head -c 65536; nc -z host 20000 12000 4817",
             "path": "C:\\Users\\someName\\AppData\\my_project_dir\\main.rs and https://a/b",
@@ -180,14 +181,14 @@ mod tests {
     }
 
     #[test]
-    fn a_match_stands_alone_or_does_not_count() {
-        let alone = |text: &str, what: &str| {
+    fn only_whole_names_match() {
+        let whole = |text: &str, what: &str| {
             let start = text.find(what).unwrap_or_default();
-            stands_alone(text, start, start + what.len())
+            is_whole_name(text, start, start + what.len())
         };
-        assert!(alone("in /home/me/src/lib.rs:12", "src/lib.rs"));
-        assert!(alone("(read_to_end)", "read_to_end"));
-        assert!(!alone("912345", "1234") && !alone("src/lib.rss", "src/lib.rs"));
-        assert!(!alone("éread_to_end", "read_to_end"));
+        assert!(whole("in /home/me/src/lib.rs:12", "src/lib.rs"));
+        assert!(whole("(read_to_end)", "read_to_end"));
+        assert!(!whole("912345", "1234") && !whole("src/lib.rss", "src/lib.rs"));
+        assert!(!whole("éread_to_end", "read_to_end"));
     }
 }

@@ -1,13 +1,13 @@
-//! Policies against no policy, and sessions against each other.
+//! Compares policies with no policy, and sessions with each other.
 
 use serde::Serialize;
 
 use super::{Report, Share};
 
-/// Costs that differ by less than this share are the same: sums of the same prices in another order.
+/// Relative difference below which costs count as equal: they are sums of the same prices in another order.
 const SAME: f64 = 1e-9;
 
-/// How the cost of a policy compares with that of no policy, in sessions that fit without one.
+/// Comparison of a policy's cost with that of no policy, over sessions that fit without one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgainstNone {
@@ -15,22 +15,22 @@ pub struct AgainstNone {
     pub sessions: u64,
     /// Sessions that cost more than without a policy.
     pub dearer_at_end: u64,
-    /// The largest excess at the end, in dollars.
+    /// Largest excess at the end, in dollars.
     pub end_excess: f64,
-    /// The largest excess at the end, as a share of the cost without a policy.
+    /// Largest excess at the end, relative to the cost without a policy.
     pub end_excess_share: f64,
     /// Sessions that had cost more than without a policy after any of their calls.
     pub dearer_at_any_moment: u64,
-    /// The largest excess after any call, in dollars.
+    /// Largest excess after any call, in dollars.
     pub worst_excess: f64,
-    /// The largest excess after any call, as a share of what had been paid without a policy by then.
+    /// Largest excess after any call, relative to the cost without a policy up to that call.
     pub worst_excess_share: f64,
-    /// Sessions that had at some moment cost more than without a policy and one recall.
+    /// Sessions that had after any call cost more than without a policy plus one recall.
     pub dearer_by_more_than_a_recall: u64,
 }
 
 impl AgainstNone {
-    /// Compares two replays of the same session; nothing to compare if it does not fit without a policy.
+    /// Compares two replays of the same session; `None` if it does not fit without a policy.
     pub fn of(report: &Report, none: &Report) -> Option<AgainstNone> {
         if none.deaths > 0 || report.windows.len() != none.windows.len() || none.windows.is_empty() {
             return None;
@@ -67,13 +67,13 @@ impl AgainstNone {
     }
 }
 
-/// By how much one cost is above another; 0 if it is not.
+/// Returns by how much one cost exceeds another.
 fn excess(ours: f64, theirs: f64) -> f64 {
     let excess = ours - theirs;
     if excess > theirs.abs() * SAME { excess } else { 0.0 }
 }
 
-/// A part of a whole. Nothing of nothing is nothing, and something of nothing counts as the whole.
+/// Returns a ratio. 0 of 0 is 0, and anything else of 0 is 1.
 fn share(part: f64, whole: f64) -> f64 {
     if part <= 0.0 {
         return 0.0;
@@ -81,7 +81,7 @@ fn share(part: f64, whole: f64) -> f64 {
     if whole > 0.0 { (part / whole).min(f64::MAX) } else { 1.0 }
 }
 
-/// Compares the replays of one session with the one under no policy, if that is among them.
+/// Compares the replays of a session with the one without a policy, if there is one.
 pub fn compare_with_none(reports: &mut [Report]) {
     let Some(none) = reports.iter().find(|report| report.policy == "none").cloned() else { return };
     for report in reports {
@@ -89,7 +89,7 @@ pub fn compare_with_none(reports: &mut [Report]) {
     }
 }
 
-/// Comparison of a replay without a policy with the recorded bill, over the calls that can be compared.
+/// Comparison of a replay without a policy with the recorded cost, over the comparable calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgainstRecorded {
@@ -102,8 +102,8 @@ pub struct AgainstRecorded {
 }
 
 impl AgainstRecorded {
-    /// Compares a replay without a policy with the recorded cost of each call, of which the first `unreduced_calls` were sent
-    /// as the recording has them. `None` if nothing can be compared.
+    /// Compares a replay without a policy with the recorded cost of each call. The first `unreduced_calls` were sent as
+    /// the recording has them. `None` if nothing can be compared.
     pub fn of(none: &Report, recorded: &[Option<f64>], unreduced_calls: usize) -> Option<AgainstRecorded> {
         let mut compared = AgainstRecorded::default();
         let mut before = 0.0;
@@ -118,7 +118,7 @@ impl AgainstRecorded {
         (compared.recorded > 0.0).then_some(compared)
     }
 
-    /// The replayed cost as a share of the recorded one.
+    /// Returns the replayed cost relative to the recorded one.
     pub fn share(&self) -> f64 {
         self.replayed / self.recorded
     }
@@ -132,13 +132,13 @@ impl std::ops::AddAssign for AgainstRecorded {
     }
 }
 
-/// Medians of the shares of several sessions, over those with anything to count.
+/// Medians of the shares of several sessions with anything to count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Medians {
-    /// In the window, of the references that only tool outputs had mentioned.
+    /// In the window, of references that only tool outputs had mentioned.
     pub only_in_outputs: Option<f64>,
-    /// The same with their surroundings.
+    /// Like `only_in_outputs`, but shown with their surroundings.
     pub strict: Option<f64>,
     /// In the window, of all references that a tool output had mentioned.
     pub all: Option<f64>,
@@ -158,7 +158,7 @@ impl Medians {
     }
 }
 
-/// The value in the middle, or the mean of the two there.
+/// Returns the middle value, or the mean of the two middle ones.
 fn median(mut values: Vec<f64>) -> Option<f64> {
     values.sort_by(f64::total_cmp);
     let (low, high) = (values.len().checked_sub(1)? / 2, values.len() / 2);
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_that_pays_first_is_dearer_at_a_moment_and_not_at_the_end() {
+    fn a_policy_that_pays_first_is_dearer_at_some_call_but_not_at_the_end() {
         let none = spending("none", &[0.1, 0.2, 0.4, 0.8]);
         let Some(found) = AgainstNone::of(&spending("ours", &[0.1, 0.3, 0.35, 0.5]), &none) else {
             unreachable!()

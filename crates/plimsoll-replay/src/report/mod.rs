@@ -1,4 +1,4 @@
-//! What came out of a replay.
+//! Results of a replay.
 
 mod compare;
 
@@ -9,45 +9,45 @@ use serde::Serialize;
 use crate::price::{Billed, Price};
 pub use compare::{AgainstNone, AgainstRecorded, Medians, compare_with_none};
 
-/// What some rules would have done to a session, or to several.
+/// Result of replaying one or more sessions under some rules.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Report {
-    /// The rules.
+    /// Name of the rules.
     pub policy: String,
     /// Recorded calls of the model.
     pub calls: u64,
-    /// Calls left out, because the recorded answer fills the window together with the system prompt and the tools, so that no
-    /// rules can fit them.
+    /// Calls left out because the recorded answer, the system prompt and the tools fill the window, so that they cannot
+    /// fit under any rules.
     #[serde(skip_serializing_if = "is_zero")]
     pub left_out: u64,
-    /// Calls that would not have fitted. They cost nothing, and nothing they need is in their window.
+    /// Calls that would not have fitted. They cost nothing, and nothing that they need counts as in their window.
     pub deaths: u64,
-    /// Tokens of all requests that were sent, compactions' own not among them.
+    /// Tokens of all requests that were sent, except those of compactions.
     pub tokens_sent: u64,
     /// Tokens of the largest request.
     pub peak: u64,
-    /// The same as a share of the context window.
+    /// Tokens of the largest request as a share of the context window.
     pub peak_share: f64,
-    /// What the provider would have counted.
+    /// Tokens that the provider would have billed.
     pub billed: Billed,
-    /// The part of `billed` that calls of the summariser have.
+    /// Tokens of `billed` in calls of the summariser.
     pub summaries: Billed,
-    /// The part of `billed` that requests have which bring back what had left the window.
+    /// Tokens of `billed` in recalls.
     pub recalls: Billed,
-    /// What all of that costs, in dollars.
+    /// Cost of all calls in dollars.
     pub cost: f64,
-    /// What the cost is made of.
+    /// Breakdown of the cost.
     pub parts: CostParts,
     /// References that calls needed, and how many of them were in the window.
     pub references: References,
-    /// The medians of the sessions' shares; only in a total.
+    /// Medians of the sessions' shares; only in a total.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub medians: Option<Medians>,
-    /// How the cost compares with that of no policy, if that was replayed as well.
+    /// Comparison with the cost of no policy, if that was replayed as well.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub against_none: Option<AgainstNone>,
-    /// How often each kind of reduction fired.
+    /// Number of reductions by kind.
     pub fired: BTreeMap<String, u64>,
     /// Each reduction; not in a total.
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -55,7 +55,8 @@ pub struct Report {
     /// The size of each request, in order; not in a total.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub windows: Vec<Sent>,
-    /// Messages of windows that the engine built, a measure of the replay's own work. Other rules build none.
+    /// Messages of windows that the engine built, as a measure of the replay's own work. Zero for rules other than the
+    /// engine's.
     #[serde(skip)]
     pub visited: u64,
 }
@@ -64,27 +65,27 @@ fn is_zero(number: &u64) -> bool {
     *number == 0
 }
 
-/// What a cost is made of, in dollars.
+/// Breakdown of a cost in dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct CostParts {
-    /// Input that was read from the cache.
+    /// Cached input.
     pub cached: f64,
-    /// Input that was written to it.
+    /// Cache writes.
     pub written: f64,
     /// The recorded answers.
     pub output: f64,
-    /// Calls of the summariser: what it is sent, and what it answers.
+    /// Calls of the summariser: input and output.
     pub summaries: f64,
-    /// Calls of the recall tool: the model's request for it, the window once more, and what comes back.
+    /// Calls of the recall tool: the model's request, the window once more, and the recalled text.
     pub recalls: f64,
 }
 
 impl CostParts {
-    /// All of it.
+    /// Returns the total.
     pub fn total(&self) -> f64 {
         let CostParts { cached, written, output, summaries, recalls } = *self;
-        // Infinity cannot be written down, and says no more than the largest number there is.
+        // JSON has no infinity.
         (cached + written + output + summaries + recalls).min(f64::MAX)
     }
 
@@ -108,34 +109,36 @@ impl CostParts {
     }
 }
 
-/// A reduction that fired.
+/// A reduction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Reduction {
-    /// What kind: truncate, prune, compact, shed, clear, mask.
+    /// Kind: truncate, prune, compact, shed, clear, mask.
     pub kind: String,
-    /// Tokens of the request before, as the provider counts them; of a truncated output its own, as the rules count them.
+    /// Tokens of the request before, as the provider counts them. For a truncated output, its own tokens as the rules
+    /// count them.
     pub before: u64,
-    /// The same after.
+    /// Tokens after the reduction.
     pub after: u64,
-    /// Tokens sent to the summariser, if one was asked.
+    /// Tokens sent to the summariser, if it was called.
     #[serde(skip_serializing_if = "is_zero")]
     pub asked: u64,
-    /// Of these, tokens that were read from the cache.
+    /// Tokens of `asked` that were read from the cache.
     #[serde(skip_serializing_if = "is_zero")]
     pub asked_cached: u64,
-    /// Tokens it answered.
+    /// Tokens of the summariser's answer.
     #[serde(skip_serializing_if = "is_zero")]
     pub answered: u64,
 }
 
-/// A reduction, and before which call it fired.
+/// A reduction and the call before which it happened.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Fired {
-    /// The call, from 1.
+    /// Number of the call, from 1.
     pub call: u64,
-    /// What was done.
+    /// The reduction.
     #[serde(flatten)]
     pub reduction: Reduction,
 }
@@ -144,61 +147,65 @@ pub struct Fired {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Sent {
-    /// Its tokens.
+    /// Tokens of the request.
     pub tokens: u64,
     /// Whether it would have fitted.
     pub fits: bool,
     /// Cost of the session up to the end of the call, in dollars.
     pub spent: f64,
-    /// Cost of one recall at this point: the window once more, the model's call and the text that comes back.
+    /// Cost of one recall at this point: the window once more, the model's call and the recalled text.
     #[serde(skip)]
     pub recall_cost: f64,
 }
 
 /// References that calls needed, and how many of them were in the window.
 ///
-/// A call needs what its tool inputs refer to and a tool output had mentioned before. What counts does not depend on the
-/// policy, so that shares of different policies have the same denominator. A call that did not fit had nothing in its window.
+/// A call needs the references in its tool inputs that a tool output had mentioned before. This does not depend on the
+/// policy, so shares of different policies have the same denominator. A call that did not fit had nothing in its
+/// window.
+///
+/// The policy must not decide what counts. Otherwise the shares of different policies could not be compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct References {
-    /// References that only tool outputs had mentioned: no prompt, no answer and no input repeats them. A policy that shows
-    /// no output has 0 % of them.
+    /// References that only tool outputs had mentioned: no prompt, answer or input repeats them. A policy that shows no
+    /// output has 0 % of them.
     pub only_in_outputs: Share,
-    /// All references that a tool output had mentioned, wherever else they stand.
+    /// All references that a tool output had mentioned, even if something else repeats them.
     pub all: Share,
-    /// Requests made to bring something back.
+    /// Requests of the recall tool.
     pub recall_requests: u64,
 }
 
-/// How much of what calls needed was there.
+/// How much of what calls needed was available.
 ///
-/// Shares are means over the calls with anything to count, so that one call that writes a long file does not count for
-/// more than a hundred others.
+/// Shares are means over the calls with anything to count, so that one call that writes a long file does not outweigh a
+/// hundred others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Share {
     /// Calls with anything to count.
     pub calls: u64,
-    /// References in them that count.
+    /// References in them.
     pub references: u64,
-    /// Of these, in the window without any recall.
+    /// References in the window without any recall.
     pub in_window: u64,
-    /// Of those in the window, references that are shown with their surroundings or in text that no reduction wrote. A name
-    /// that only a list, an index or a summary repeats is not among them.
+    /// References in the window that are shown with their surroundings or in text that no reduction wrote. A name that
+    /// only a list, an index or a summary repeats is not included.
     pub strict: u64,
-    /// Out of the window, or there only because of an earlier recall: a recall brings them back, if the model asks for it.
+    /// References that a recall brings back, if the model calls it: outside the window, or there only because of an
+    /// earlier recall.
     pub recalled: u64,
-    /// The mean share in the window, from 0 to 1.
+    /// Mean share in the window, from 0 to 1.
     pub in_window_share: f64,
-    /// The mean share in the window with its surroundings.
+    /// Mean share in the window with surroundings.
     pub strict_share: f64,
-    /// The mean share that recalls bring back.
+    /// Mean share that recalls bring back.
     pub recalled_share: f64,
 }
 
 impl References {
-    /// Takes another call, or several, into account.
+    /// Adds the references of one or more calls.
     pub(crate) fn add(&mut self, other: &References) {
         self.only_in_outputs.add(&other.only_in_outputs);
         self.all.add(&other.all);
@@ -207,7 +214,7 @@ impl References {
 }
 
 impl Share {
-    /// The share of one call.
+    /// Creates the share of one call.
     pub(crate) fn of_call(references: u64, in_window: u64, strict: u64, recalled: u64) -> Share {
         let share = |count: u64| count as f64 / references.max(1) as f64;
         Share {
@@ -240,14 +247,14 @@ impl Share {
         };
     }
 
-    /// The mean share that was in the window or could be brought back.
+    /// Returns the mean share that was in the window or could be brought back.
     pub fn with_recall(&self) -> f64 {
         self.in_window_share + self.recalled_share
     }
 }
 
 impl Report {
-    /// Several sessions under the same rules, taken together.
+    /// Combines reports of several sessions under the same rules.
     pub fn total<'a>(policy: &str, reports: impl IntoIterator<Item = &'a Report>) -> Report {
         let mut total = Report { policy: policy.to_owned(), ..Report::default() };
         let reports: Vec<&Report> = reports.into_iter().collect();
@@ -276,7 +283,7 @@ impl Report {
         total
     }
 
-    /// What a call that was made cost on average, in dollars.
+    /// Returns the mean cost of a call that was sent, in dollars.
     pub fn cost_per_call(&self) -> f64 {
         self.cost / (self.calls - self.deaths - self.left_out).max(1) as f64
     }

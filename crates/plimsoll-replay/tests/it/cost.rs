@@ -1,15 +1,15 @@
-//! What is sent, what it costs, and what does not fit.
+//! Tokens that are sent, their cost, and calls that do not fit.
 
 use plimsoll::log::TextPart;
 use plimsoll::{Millis, PartBody, Tokens, Usage};
 use plimsoll_replay::{
-    AgainstNone, Billed, Circumstances, Price, Recording, Report, Rules, compare_with_none, totals,
+    AgainstNone, Billed, Price, Recording, ReplayParams, Report, Rules, compare_with_none, totals,
 };
 use plimsoll_testkit::History;
 
 use super::{a_minute_apart, lines, reading, replay, replay_without_thrift, window};
 
-/// A question of 100 tokens, an answer of 50, and once more; four tokens go to each message.
+/// A question of 100 tokens, an answer of 50, and once more; each message adds four tokens.
 fn two_calls() -> History {
     let (question, answer) = ("ask ".repeat(100), "tell ".repeat(40));
     History::new().user(&question).say(&answer).user(&question).say(&answer)
@@ -28,8 +28,8 @@ fn the_common_beginning_is_read_from_the_cache_and_the_rest_written() {
 }
 
 #[test]
-fn a_prompt_beside_the_conversation_is_sent_with_every_call() {
-    let fixed = Circumstances { fixed: Tokens(1_000), ..window(200_000) };
+fn a_system_prompt_is_sent_with_every_call() {
+    let fixed = ReplayParams { fixed: Tokens(1_000), ..window(200_000) };
     let report = replay(two_calls().messages(), "none", &fixed);
     assert_eq!(report.billed, Billed { read: 1_104, written: 1_104 + 158, output: 100 });
 }
@@ -45,12 +45,12 @@ fn a_cache_dies_five_minutes_after_it_was_used() {
     };
     assert_eq!(replay(apart(5), "none", &window(200_000)).billed.read, 104);
     assert_eq!(replay(apart(6), "none", &window(200_000)).billed.read, 0);
-    let patient = Circumstances { cache_lifetime: Millis(3_600_000), ..window(200_000) };
+    let patient = ReplayParams { cache_lifetime: Millis(3_600_000), ..window(200_000) };
     assert_eq!(replay(apart(6), "none", &patient).billed.read, 104);
 }
 
 #[test]
-fn counted_output_goes_before_an_estimate() {
+fn recorded_output_has_priority_over_an_estimate() {
     let mut messages = two_calls().messages();
     messages[1].info.tokens = Some(plimsoll::Usage::new(Tokens(9), Tokens(700)));
     assert_eq!(replay(messages, "none", &window(200_000)).billed.output, 750);
@@ -61,7 +61,7 @@ fn every_call_has_room_in_the_smallest_window_that_a_recording_needs() {
     let recording = Recording::of(reading(10, 4_000).messages());
     let room = recording.room(&window(20_000)).unwrap();
     let deaths = |context: Tokens| {
-        let in_it = Circumstances { context, ..window(0) };
+        let in_it = ReplayParams { context, ..window(0) };
         recording.replay(&Rules::None, &in_it).unwrap().deaths
     };
     assert_eq!((deaths(room), deaths(room - Tokens(1))), (0, 1));
@@ -69,7 +69,7 @@ fn every_call_has_room_in_the_smallest_window_that_a_recording_needs() {
 }
 
 #[test]
-fn what_was_sent_after_a_compaction_needs_no_more_room_than_before() {
+fn a_compaction_does_not_increase_the_room_that_is_needed() {
     let before = Recording::of(reading(5, 4_000).messages());
     let summary = "What was read, and what is in it. ".repeat(9);
     let more = |history: History| (0..5).fold(history, |history, _| history.user("On").say(lines(4_000)));
@@ -79,7 +79,7 @@ fn what_was_sent_after_a_compaction_needs_no_more_room_than_before() {
 }
 
 #[test]
-fn words_of_the_host_in_the_models_name_are_no_call() {
+fn text_of_the_host_in_the_models_name_is_not_a_call() {
     let mut messages = two_calls().messages();
     let said = TextPart { text: "No response requested.".into(), synthetic: Some(true), ignored: None };
     messages[1].parts[0].body = PartBody::Text(said);
@@ -99,7 +99,7 @@ fn calls_that_do_not_fit_are_deaths_and_cost_nothing() {
 }
 
 #[test]
-fn a_compaction_is_paid_for_and_told_with_the_call_it_was_made_for() {
+fn a_compaction_is_billed_and_reported_with_its_call() {
     let report = replay(reading(12, 4_000).messages(), "plimsoll", &window(32_000));
     assert_eq!(report.deaths, 0);
     let compactions: Vec<_> =
@@ -110,8 +110,8 @@ fn a_compaction_is_paid_for_and_told_with_the_call_it_was_made_for() {
     assert!(first.reduction.after < first.reduction.before);
     let before = &report.windows[first.call as usize - 2].tokens;
     let after = &report.windows[first.call as usize - 1].tokens;
-    assert!(after < before, "the window shrinks at the call the reduction is told with: {before} {after}");
-    // A request that is appended to the session's own is read from the cache for the most part.
+    assert!(after < before, "the window shrinks at the call of the reduction: {before} {after}");
+    // A request that is appended to the session's own is mostly read from the cache.
     let asked: u64 = compactions.iter().map(|fired| fired.reduction.asked).sum();
     let cached: u64 = compactions.iter().map(|fired| fired.reduction.asked_cached).sum();
     assert_eq!((report.summaries.read, report.summaries.written), (cached, asked - cached));
@@ -172,7 +172,7 @@ fn a_total_has_the_medians_of_its_sessions() {
 
 #[test]
 fn prices_can_be_chosen() {
-    let dear = Circumstances { price: Price::of_input(15.0), ..window(200_000) };
+    let dear = ReplayParams { price: Price::of_input(15.0), ..window(200_000) };
     let (one, fifteen) = (
         replay(two_calls().messages(), "none", &window(200_000)),
         replay(two_calls().messages(), "none", &dear),
@@ -183,14 +183,14 @@ fn prices_can_be_chosen() {
 #[test]
 fn a_long_prompt_is_priced_as_one() {
     let price = plimsoll_replay::Prices::default().row("gpt-5.5", false).1;
-    let long = Circumstances { price, fixed: Tokens(300_000), ..window(1_000_000) };
-    let short = Circumstances { fixed: Tokens(200_000), ..long };
+    let long = ReplayParams { price, fixed: Tokens(300_000), ..window(1_000_000) };
+    let short = ReplayParams { fixed: Tokens(200_000), ..long };
     let cost = |circumstances| replay(two_calls().messages(), "none", circumstances).cost;
     assert!(cost(&long) / cost(&short) > 2.5, "{} {}", cost(&long), cost(&short));
 }
 
 #[test]
-fn a_call_whose_answer_alone_fills_the_window_is_left_out_under_all_rules() {
+fn a_call_whose_answer_fills_the_window_is_left_out_under_all_rules() {
     let mut messages = two_calls().messages();
     messages[1].info.tokens = Some(plimsoll::Usage::new(Tokens(9), Tokens(30_000)));
     for rules in plimsoll_replay::DEFAULTS {
@@ -202,7 +202,8 @@ fn a_call_whose_answer_alone_fills_the_window_is_left_out_under_all_rules() {
 
 #[test]
 fn an_answer_that_needs_half_of_the_window_gets_it() {
-    // The policy keeps an eighth of the window for answers. This one needs more, and there is much that can go.
+    // The policy reserves an eighth of the window for answers. This one needs more, and there is much that can be
+    // removed.
     let mut messages = reading(12, 2_000).user("Now write all of it").say("Here it is.").messages();
     let usage = Usage::new(Tokens(20_000), Tokens(14_000));
     messages.last_mut().unwrap().info.tokens = Some(usage);

@@ -1,25 +1,25 @@
-//! Numbers at their extremes: recorded usage and times, windows, fixed parts and prices of any size are accounted for
-//! without an overflow.
+//! Extreme numbers: recorded usage and times, windows, fixed parts and prices of any size are accounted for without an
+//! overflow.
 
 use plimsoll::{Millis, Tokens, Usage};
-use plimsoll_replay::{Circumstances, ClearTrigger, Price, Recording, Report, Rules};
+use plimsoll_replay::{ClearTrigger, Price, Recording, ReplayParams, Report, Rules};
 
 use super::{lines, reading};
 
 const MOST: u64 = u64::MAX;
 
-fn circumstances() -> Vec<Circumstances> {
-    let usual = Circumstances::default();
+fn circumstances() -> Vec<ReplayParams> {
+    let usual = ReplayParams::default();
     let most = Tokens(MOST);
     let dear = Price { cache_read: f64::MAX, cache_write: f64::MAX, output: f64::MAX, long_prompt: None };
     vec![
-        Circumstances { context: Tokens(0), ..usual },
-        Circumstances { context: Tokens(1), output: Some(most), ..usual },
-        Circumstances { context: Tokens(2_000), output: Some(most), fixed: Tokens(100), ..usual },
-        Circumstances { context: most, output: Some(most), fixed: most, ..usual },
-        Circumstances { context: Tokens(i64::MAX as u64), fixed: Tokens(MOST / 2), ..usual },
-        Circumstances { context: most, price: dear, cache_lifetime: Millis(MOST), ..usual },
-        Circumstances { cache_lifetime: Millis(0), ..usual },
+        ReplayParams { context: Tokens(0), ..usual },
+        ReplayParams { context: Tokens(1), output: Some(most), ..usual },
+        ReplayParams { context: Tokens(2_000), output: Some(most), fixed: Tokens(100), ..usual },
+        ReplayParams { context: most, output: Some(most), fixed: most, ..usual },
+        ReplayParams { context: Tokens(i64::MAX as u64), fixed: Tokens(MOST / 2), ..usual },
+        ReplayParams { context: most, price: dear, cache_lifetime: Millis(MOST), ..usual },
+        ReplayParams { cache_lifetime: Millis(0), ..usual },
     ]
 }
 

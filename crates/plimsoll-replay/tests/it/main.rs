@@ -1,4 +1,4 @@
-//! Replays of sessions written here.
+//! Replays of generated sessions.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -11,28 +11,28 @@ mod rules;
 mod work;
 
 use plimsoll::{Message, Millis, Policy, Tokens};
-use plimsoll_replay::{Circumstances, Recording, Report, Rules};
+use plimsoll_replay::{Recording, ReplayParams, Report, Rules};
 use plimsoll_testkit::History;
 use serde_json::json;
 
-/// A window of that size and nothing else unusual.
-fn window(context: u64) -> Circumstances {
-    Circumstances { context: Tokens(context), ..Circumstances::default() }
+/// Default parameters with a window of that size.
+fn window(context: u64) -> ReplayParams {
+    ReplayParams { context: Tokens(context), ..ReplayParams::default() }
 }
 
-fn replay(messages: Vec<Message>, rules: &str, circumstances: &Circumstances) -> Report {
+fn replay(messages: Vec<Message>, rules: &str, circumstances: &ReplayParams) -> Report {
     Recording::of(messages).replay(&rules.parse::<Rules>().unwrap(), circumstances).unwrap()
 }
 
-/// Like [`replay`] under the default, which acts at the line alone.
-fn replay_without_thrift(messages: Vec<Message>, circumstances: &Circumstances) -> Report {
+/// Like [`replay`] under the default policy, but it reduces only at the line.
+fn replay_without_thrift(messages: Vec<Message>, circumstances: &ReplayParams) -> Report {
     let policy = Policy::from_json(r#"{ "thrift": "off" }"#).unwrap();
     Recording::of(messages).replay(&policy.into(), circumstances).unwrap()
 }
 
-/// So many tokens in lines of forty characters.
+/// Returns `tokens` tokens in lines of forty characters.
 fn lines(tokens: usize) -> String {
-    "so many words as there are in one line\n\n".repeat(tokens / 10)
+    "there are exactly forty characters her\n\n".repeat(tokens / 10)
 }
 
 /// Turns in which a file is read; each output has that many tokens.
@@ -47,7 +47,7 @@ fn reading(turns: usize, tokens: usize) -> History {
     })
 }
 
-/// The same messages, one a minute.
+/// Dates the messages one minute apart.
 fn a_minute_apart(mut messages: Vec<Message>) -> Vec<Message> {
     for (minute, message) in messages.iter_mut().enumerate() {
         let at = Millis(1_794_775_451_033 + minute as u64 * 60_000);

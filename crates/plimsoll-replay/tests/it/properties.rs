@@ -1,7 +1,7 @@
-//! What holds for every session and all rules.
+//! Properties of every session under all rules.
 
 use plimsoll::{Message, Millis, Policy, Tokens};
-use plimsoll_replay::{Circumstances, DEFAULTS, Recording, Rules, compare_with_none};
+use plimsoll_replay::{DEFAULTS, Recording, ReplayParams, Rules, compare_with_none};
 use plimsoll_testkit::{History, histories};
 use proptest::prelude::*;
 use serde_json::json;
@@ -16,7 +16,7 @@ proptest! {
         rules in prop::sample::select(&DEFAULTS[..]),
     ) {
         let recording = Recording::of(messages);
-        let circumstances = Circumstances { context: Tokens(context), ..Circumstances::default() };
+        let circumstances = ReplayParams { context: Tokens(context), ..ReplayParams::default() };
         let rules: Rules = rules.parse().unwrap();
         let report = recording.replay(&rules, &circumstances).unwrap();
         prop_assert_eq!(report.calls as usize, recording.calls());
@@ -48,7 +48,7 @@ enum Step {
     Read(usize),
     Write(usize),
     Say(usize),
-    /// Uses a name from the middle of the output that was read so many reads ago.
+    /// Uses a name from the middle of the output that was read this many reads ago.
     Use(usize),
 }
 
@@ -102,12 +102,12 @@ fn messages_of(steps: &[(Step, u64)]) -> Vec<Message> {
 proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 8, ..ProptestConfig::default() })]
 
-    /// The promise of the purse, billed by code that knows nothing of it.
+    /// The guarantee of the purse, billed by code that does not use it.
     #[test]
-    fn properties_under_the_line_no_session_is_at_any_moment_dearer_than_without_a_policy(steps in sessions()) {
+    fn properties_under_the_line_no_session_ever_costs_more_than_without_a_policy(steps in sessions()) {
         let recording = Recording::of(messages_of(&steps));
-        let wide = Circumstances { context: Tokens(100_000_000), ..Circumstances::default() };
-        // Cutting an output as it arrives is another matter: with it, a recall may be needed before anything was saved.
+        let wide = ReplayParams { context: Tokens(100_000_000), ..ReplayParams::default() };
+        // Truncation on arrival is excluded: with it, a recall may be needed before anything was saved.
         let policy = json!({ "truncate": { "maxBytes": 100_000_000, "maxLines": 100_000_000,
             "defaultLimit": 100_000_000, "toolLimits": { "read": 100_000_000, "grep": 100_000_000 } } });
         let rules = Rules::from(Policy::from_value(policy).unwrap());

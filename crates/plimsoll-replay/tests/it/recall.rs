@@ -1,4 +1,4 @@
-//! References that calls need: in the window, brought back by a recall, or lost.
+//! References that calls need: in the window, recalled, or lost.
 
 use plimsoll::{Policy, Preset};
 use plimsoll_replay::{DEFAULTS, Recording, Report, Rules, Share};
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use super::{lines, reading, replay, window};
 
-/// A file is listed, much else is read, and then the file is opened by the name that was listed.
+/// A file is listed, much else is read, and then the file is opened by the listed name.
 fn long_after() -> History {
     let listed = History::new().user("Look around").tool("ls", "deep/inside/needle_file.rs\n");
     let read = (0..12).fold(listed, |history, turn| {
@@ -21,7 +21,7 @@ fn only(report: &Report) -> Share {
     report.references.only_in_outputs
 }
 
-/// Needed, in the window, in it with its surroundings, brought back.
+/// Returns needed, in the window, in it with surroundings, recalled.
 fn counts(share: Share) -> (u64, u64, u64, u64) {
     (share.references, share.in_window, share.strict, share.recalled)
 }
@@ -34,7 +34,7 @@ fn a_reference_in_the_window_is_visible() {
 }
 
 #[test]
-fn what_counts_is_the_same_under_every_policy() {
+fn the_counted_references_are_the_same_under_every_policy() {
     let history = (0..24).fold(reading(12, 1_500), |history, use_| {
         history.tool_with("grep", json!({ "symbol": format!("the_symbol_{:04}", use_ % 12) }), "found")
     });
@@ -56,12 +56,12 @@ fn a_reference_that_an_input_repeats_counts_among_all() {
     let again =
         long_after().tool_with("edit", json!({ "path": "deep/inside/needle_file.rs" }), "ok").say("Done.");
     let references = replay(again.messages(), "mask-10", &window(200_000)).references;
-    // At the first use only the output has mentioned it, and that is masked by then; the second use finds the first.
+    // At the first use only the output had mentioned it, and that is masked by then; the second use finds the first.
     assert_eq!(counts(references.only_in_outputs), (1, 0, 0, 0));
     assert_eq!(counts(references.all), (2, 1, 1, 0));
 }
 
-/// A line of an output, its compaction with a recorded summary, and a call that needs a name of the line.
+/// Replays a line of an output, its compaction with a recorded summary, and a call that needs a name of the line.
 fn summarised_as(summary: &str) -> Share {
     let line = "the listing: deep/inside/needle_file.rs has 48213 lines of text";
     let listed = History::new().user("Look around").tool("stat", line);
@@ -78,7 +78,7 @@ fn summarised_as(summary: &str) -> Share {
 }
 
 #[test]
-fn a_name_without_its_surroundings_is_in_the_window_and_not_strictly_so() {
+fn a_name_without_its_surroundings_is_in_the_window_but_not_strictly() {
     let filler =
         "A summary of the session that is long enough to be taken for one, with nothing else in it. ";
     assert_eq!(counts(summarised_as(filler)), (1, 0, 0, 0));
@@ -91,7 +91,7 @@ fn a_name_without_its_surroundings_is_in_the_window_and_not_strictly_so() {
 }
 
 #[test]
-fn what_stays_of_a_cut_output_has_its_surroundings() {
+fn the_rest_of_a_cut_output_has_its_surroundings() {
     let needle = "fn needle_of_the_head(value: u64) -> u64\n";
     let output = format!("{needle}{}", lines(20_000));
     let history = History::new()
@@ -104,7 +104,7 @@ fn what_stays_of_a_cut_output_has_its_surroundings() {
 }
 
 #[test]
-fn what_a_mask_hides_is_lost() {
+fn masked_references_are_lost() {
     let report = replay(long_after().messages(), "mask-10", &window(200_000));
     assert_eq!(counts(only(&report)), (1, 0, 0, 0));
     assert_eq!((report.references.recall_requests, report.parts.recalls), (0, 0.0));
@@ -121,12 +121,12 @@ fn rules_that_show_no_result_have_nothing_and_rules_that_show_all_have_everythin
 }
 
 #[test]
-fn what_the_engine_lets_go_is_brought_back_and_paid_for() {
+fn removed_references_are_recalled_and_billed() {
     let report = replay(long_after().messages(), "plimsoll", &window(16_000));
     assert!(report.fired.contains_key("compact"), "{:?}", report.fired);
     assert_eq!((counts(only(&report)), report.references.recall_requests), ((1, 0, 0, 1), 1));
     assert_eq!((report.deaths, only(&report).with_recall()), (0, 1.0));
-    // The window is sent once more, with the call and what it brought back.
+    // The window is sent once more, with the call and the recalled text.
     let Report { recalls, parts, .. } = &report;
     assert!(recalls.read > 0 && recalls.written > 10 && recalls.output > 5, "{recalls:?}");
     let price = window(16_000).price;
@@ -135,13 +135,13 @@ fn what_the_engine_lets_go_is_brought_back_and_paid_for() {
 }
 
 #[test]
-fn what_was_brought_back_stays_and_still_counts_as_brought_back() {
+fn recalled_text_stays_and_still_counts_as_recalled() {
     let twice = long_after()
         .tool_with("read", json!({ "what": "a little" }), "nothing")
         .tool_with("edit", json!({ "path": "deep/inside/needle_file.rs" }), "done again")
         .say("Changed.");
     let report = replay(twice.messages(), "plimsoll", &window(16_000));
-    // The second use needs no recall, but the model has it only because it asked for it the first time.
+    // The second use needs no recall, but the model has it only because of the first recall.
     assert_eq!((report.references.recall_requests, counts(only(&report))), (1, (1, 0, 0, 1)));
     assert_eq!(counts(report.references.all), (2, 1, 1, 1));
 }
@@ -162,7 +162,7 @@ fn in_a_call_that_does_not_fit_everything_is_lost() {
 }
 
 #[test]
-fn what_is_repeated_outside_of_results_is_not_only_in_them() {
+fn references_that_are_repeated_elsewhere_are_not_only_in_results() {
     let listed =
         |history: History| history.user("Look").tool("ls", "some/deep/needle_file.rs some_other_name\n");
     let used =
@@ -172,20 +172,20 @@ fn what_is_repeated_outside_of_results_is_not_only_in_them() {
         (only(&report).calls, only(&report).references)
     };
     assert_eq!(references(used(listed(History::new()), "some/deep/needle_file.rs")), (1, 1));
-    // A prompt names it, an answer, or the model's own input.
+    // A prompt mentions it, an answer, or the model's own input.
     let asked = History::new().user("Mind some/deep/needle_file.rs").say("Yes.");
     assert_eq!(references(used(listed(asked), "some/deep/needle_file.rs")), (0, 0));
-    let told = listed(History::new()).say("There is some/deep/needle_file.rs.").user("Edit it");
-    assert_eq!(references(used(told, "some/deep/needle_file.rs")), (0, 0));
+    let message = listed(History::new()).say("There is some/deep/needle_file.rs.").user("Edit it");
+    assert_eq!(references(used(message, "some/deep/needle_file.rs")), (0, 0));
     let again = used(listed(History::new()), "some_other_name").user("Once more");
     assert_eq!(references(used(again, "some_other_name")), (1, 1), "the second use repeats the first");
-    // The model made it up.
+    // The model invented it.
     assert_eq!(references(used(listed(History::new()), "made/up/by_the_model.rs")), (0, 0));
 }
 
 #[test]
-fn what_a_compaction_loses_is_lost_although_an_input_had_repeated_it() {
-    // The path is in a result and in an input; both leave the window, and the summary does not name it.
+fn a_compaction_also_loses_references_that_an_input_repeated() {
+    // The path is in a result and in an input; both leave the window, and the summary does not mention it.
     let first =
         History::new().user("Look around").tool("ls", "deep/inside/needle_file.rs and/its/neighbour.rs\n");
     let first = first.tool_with("stat", json!({ "path": "deep/inside/needle_file.rs" }), "-rw-r--r--");
@@ -219,7 +219,7 @@ fn a_call_counts_as_one_however_much_it_refers_to() {
 }
 
 #[test]
-fn without_spills_what_is_cut_on_arrival_is_lost() {
+fn without_spills_text_cut_on_arrival_is_lost() {
     let output = format!("{}\nburied/in/the/middle.rs\n{}", "x\n".repeat(30_000), "y\n".repeat(30_000));
     let history = || {
         History::new()
@@ -234,7 +234,7 @@ fn without_spills_what_is_cut_on_arrival_is_lost() {
     };
     let mut spec = Preset::Plimsoll.policy().into_spec();
     assert_eq!(seen(&Preset::Plimsoll.policy().into()), (1, (1, 1, 0, 0)), "the name stays in the notice");
-    // Systems that spill can read the whole again while the notice is in the window, and pay for it.
+    // Systems that spill can read the full output while the notice is in the window, and pay for it.
     spec.names.enabled = false;
     for policy in [Policy::new(spec.clone()).unwrap(), Preset::Opencode.policy()] {
         assert_eq!(seen(&policy.into()), (1, (1, 0, 0, 1)));
@@ -244,7 +244,7 @@ fn without_spills_what_is_cut_on_arrival_is_lost() {
 }
 
 #[test]
-fn a_replay_says_the_same_twice() {
+fn a_replay_is_deterministic() {
     for rules in plimsoll_replay::DEFAULTS {
         let one = replay(reading(20, 3_000).messages(), rules, &window(40_000));
         let two = replay(reading(20, 3_000).messages(), rules, &window(40_000));

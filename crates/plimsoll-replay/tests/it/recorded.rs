@@ -1,18 +1,18 @@
-//! Replays of sessions that record what their provider counted: sizes, cache reads, models, compactions.
+//! Replays of sessions with recorded usage: sizes, cache reads, models, compactions.
 
 use plimsoll::{Message, Millis, Tokens, Usage};
-use plimsoll_replay::{AgainstRecorded, Billed, Circumstances, Price, Recording, Rules};
+use plimsoll_replay::{AgainstRecorded, Billed, Price, Recording, ReplayParams, Rules};
 use plimsoll_testkit::History;
 
 use super::{a_minute_apart, reading, replay, window};
 
-/// A session whose provider counts 6,000 tokens of hidden prompt and, with each answer, reasoning that the file does not show
-/// and later requests carry. All of the request before is read from the cache.
+/// A session whose provider counts 6,000 tokens of hidden prompt and, with each answer, reasoning that the file does
+/// not show and later requests contain. All of the previous request is read from the cache.
 fn reasoned(messages: Vec<Message>, reasoning: u64) -> Vec<Message> {
     let (mut sent, mut before) = (6_000, 0);
     let mut messages = a_minute_apart(messages);
     for message in &mut messages {
-        // Characters over four, and a few for the frame of each message.
+        // Characters divided by four, and a few tokens for the frame of each message.
         let shown = |text: &str| text.len() as u64 / 4 + 4;
         let results: u64 = message.parts.iter().map(|part| shown(&format!("{:?}", part.body))).sum();
         if message.is_assistant() {
@@ -40,7 +40,7 @@ fn without_a_policy_each_request_is_as_large_as_recorded() {
     let report = replay(messages.clone(), "none", &window(1_000_000));
     let sent: Vec<u64> = report.windows.iter().map(|sent| sent.tokens).collect();
     assert_eq!(sent, recorded_requests(&messages));
-    // All of it was read from the cache, and the rest written.
+    // All of the previous request was read from the cache, and the rest written.
     let last = *sent.last().unwrap();
     assert_eq!(report.billed.read + last, sent.iter().sum::<u64>());
     assert_eq!(report.billed.written, last);
@@ -48,32 +48,33 @@ fn without_a_policy_each_request_is_as_large_as_recorded() {
 
 #[test]
 fn a_call_is_left_out_if_its_answer_and_the_scaled_fixed_tokens_exceed_the_window() {
-    // The provider counted more for the last request than is rebuilt of it, so its system prompt and tools weigh more as well.
+    // The provider counted more for the last request than for the rebuilt one, so its system prompt and tools count
+    // more as well.
     let mut messages = reasoned(reading(4, 300).messages(), 0);
     let usage = messages.last_mut().unwrap().info.tokens.as_mut().unwrap();
     (usage.input, usage.output) = (usage.input + usage.cache_read.share(0.4), Tokens(19_000));
-    let circumstances = Circumstances { fixed: Tokens(10_000), ..window(32_000) };
+    let circumstances = ReplayParams { fixed: Tokens(10_000), ..window(32_000) };
     for rules in plimsoll_replay::DEFAULTS {
         let report = replay(messages.clone(), rules, &circumstances);
         assert_eq!((report.left_out, report.deaths), (1, 0), "{rules}: {:?}", report.windows);
     }
-    // With enough room for both it is made.
-    let report = replay(messages, "plimsoll", &Circumstances { context: Tokens(36_000), ..circumstances });
+    // With enough room for both, the call is made.
+    let report = replay(messages, "plimsoll", &ReplayParams { context: Tokens(36_000), ..circumstances });
     assert_eq!((report.left_out, report.deaths), (0, 0), "{:?}", report.windows);
 }
 
 #[test]
-fn what_was_billed_with_an_answer_stays_in_the_window_until_the_answer_leaves_it() {
+fn hidden_output_stays_in_the_window_until_its_answer_leaves() {
     let messages = reasoned(reading(12, 900).messages(), 1_500);
     let none = replay(messages.clone(), "none", &window(1_000_000));
     let mask = replay(messages, "mask-0", &window(1_000_000));
     let (whole, masked) = (none.windows.last().unwrap().tokens, mask.windows.last().unwrap().tokens);
-    // Twelve results of about 900 go, 24 answers with 1,500 tokens of reasoning each stay.
+    // Twelve results of about 900 tokens are removed, 24 answers with 1,500 tokens of reasoning each stay.
     assert!(whole - masked > 10_000 && masked > 23 * 1_500, "{whole} {masked}");
 }
 
-/// Replays a session whose agent compacted before the call with that index among its recorded requests, under the rules of
-/// its tool in a window of 200,000. Reasoning that is not in the file brought it there.
+/// Replays a session whose agent compacted before the call with that index among its recorded requests, under the rules
+/// of its tool in a window of 200,000 tokens. Reasoning that is not in the file filled it.
 fn assert_compacts_as_recorded(rules: &str, call_of: impl Fn(&[u64]) -> usize) {
     let all = reasoned(reading(36, 1_000).messages(), 2_200);
     let sizes = recorded_requests(&all);
@@ -94,7 +95,7 @@ fn assert_compacts_as_recorded(rules: &str, call_of: impl Fn(&[u64]) -> usize) {
     let fired = report.reductions.iter().find(|fired| fired.reduction.kind == "compact").unwrap();
     assert_eq!(fired.call as usize, call + 1, "{rules}");
     assert!(fired.reduction.before.abs_diff(sizes[call]) < 3_000, "{rules}: {fired:?} {}", sizes[call]);
-    // Rebuilt from the file alone it would be far from the line.
+    // Rebuilt from the file only, it would be far from the line.
     let bare: Vec<Message> = recorded
         .into_iter()
         .map(|mut message| {
@@ -106,20 +107,20 @@ fn assert_compacts_as_recorded(rules: &str, call_of: impl Fn(&[u64]) -> usize) {
 }
 
 #[test]
-fn claude_code_compacts_where_its_recording_does() {
+fn claude_code_compacts_at_the_recorded_call() {
     assert_compacts_as_recorded("claude-code", |sizes| {
         sizes.iter().position(|size| *size >= 167_000).unwrap()
     });
 }
 
 #[test]
-fn codex_compacts_where_its_recording_does() {
+fn codex_compacts_at_the_recorded_call() {
     assert_compacts_as_recorded("codex", |sizes| sizes.iter().position(|size| *size >= 180_000).unwrap());
 }
 
 #[test]
-fn opencode_compacts_where_its_recording_does() {
-    // It goes by the usage of the newest answer: the request, 40 tokens of text and 2,200 of reasoning.
+fn opencode_compacts_at_the_recorded_call() {
+    // It uses the usage of the newest answer: the request, 40 tokens of text and 2,200 of reasoning.
     assert_compacts_as_recorded("opencode", |sizes| {
         sizes.iter().position(|size| *size + 2_240 > 175_000).unwrap() + 1
     });
@@ -167,7 +168,7 @@ fn each_call_is_priced_as_its_own_model_and_a_switch_starts_with_an_empty_cache(
     let half = one.windows[3].spent;
     let (cheap, dear) = (two.windows[3].spent, two.cost - two.windows[3].spent);
     assert!((cheap - half).abs() < 1e-12 && (dear - 10.0 * (one.cost - half)).abs() < 1e-9);
-    // The first call of the other model reads nothing of what the first model had in its cache.
+    // The first call of the other model reads nothing from the first model's cache.
     let before = report(&plain).windows;
     let switched = Billed { written: before[4].tokens, ..Billed::default() };
     let paid = one.windows[4].spent - one.windows[3].spent;
@@ -175,7 +176,7 @@ fn each_call_is_priced_as_its_own_model_and_a_switch_starts_with_an_empty_cache(
 }
 
 #[test]
-fn a_replay_without_a_policy_comes_to_the_recorded_bill() {
+fn a_replay_without_a_policy_costs_what_was_recorded() {
     let messages = reasoned(reading(12, 900).messages(), 1_500);
     let recording = Recording::of(messages);
     let none = recording.replay(&Rules::None, &window(1_000_000)).unwrap();
@@ -189,16 +190,16 @@ fn a_replay_without_a_policy_comes_to_the_recorded_bill() {
     let bill = AgainstRecorded::of(&none, &costs, recording.unreduced_calls()).unwrap();
     assert_eq!(bill.calls, 24);
     assert!((bill.share() - 1.0).abs() < 1e-9, "{bill:?}");
-    // Calls behind a recorded reduction are not compared.
+    // Calls after a recorded reduction are not compared.
     assert_eq!(AgainstRecorded::of(&none, &costs, 10).map(|bill| bill.calls), Some(10));
     assert_eq!(AgainstRecorded::of(&none, &[None, None], 2), None);
 }
 
 #[test]
-fn usage_of_another_request_is_not_taken_for_this_ones_size() {
+fn usage_of_another_request_is_not_used_as_this_requests_size() {
     let mut messages = reasoned(reading(6, 900).messages(), 0);
     let whole = recorded_requests(&messages);
-    // A title was made in between, or the cached part is missing.
+    // A title was generated in between, or the cached part is missing.
     messages[10].info.tokens = Some(Usage::new(Tokens(300), Tokens(5)));
     let report = replay(messages, "none", &window(200_000));
     let call = report.windows.iter().zip(&whole).find(|(sent, whole)| sent.tokens != **whole);

@@ -1,4 +1,4 @@
-//! Each set of rules does what its authors say.
+//! Each set of rules does what its authors publish.
 
 use plimsoll::{Millis, Policy, Tokens};
 use plimsoll_replay::{DEFAULTS, Recording, Rules};
@@ -21,7 +21,7 @@ fn every_default_has_its_name() {
 }
 
 #[test]
-fn every_rule_says_where_it_comes_from() {
+fn every_rule_names_its_source() {
     for name in DEFAULTS {
         assert!(name.parse::<Rules>().unwrap().source().len() > 10, "{name}");
     }
@@ -55,7 +55,7 @@ fn codex_cuts_outputs_and_reads_the_cached_prefix_for_its_summary() {
 #[test]
 fn claude_code_compacts_a_little_before_the_window_is_full() {
     let report = replay(reading(45, 5_000).messages(), "claude-code", &window(200_000));
-    // The window less 20,000 for the answer less 13,000.
+    // The window minus 20,000 for the answer minus 13,000.
     let first = &report.reductions[0].reduction;
     assert!(first.before >= 167_000 && first.before < 173_000 && first.after < 4_000, "{first:?}");
 }
@@ -88,7 +88,7 @@ fn none_changes_nothing() {
 #[test]
 fn mask_keeps_the_newest_observations() {
     let report = replay(reading(15, 1_000).messages(), "mask-10", &window(200_000));
-    // One output goes with each turn from the eleventh on, when the call after it is made.
+    // From the eleventh turn on, each turn hides one output, before its second call.
     assert_eq!(report.fired["mask"], 5);
     let peak = report.windows.iter().map(|sent| sent.tokens).max().unwrap();
     assert!((10_000..11_500).contains(&peak), "{peak}");
@@ -100,10 +100,10 @@ fn anthropic_clears_all_but_three_above_its_trigger() {
     let report = replay(reading(30, 5_000).messages(), "anthropic-clear", &window(200_000));
     let first = &report.reductions[0];
     assert_eq!(first.reduction.kind, "clear");
-    // 20 outputs make 100,000; the request that shows the twentieth is the first that is longer.
+    // 20 outputs total 100,000 tokens; the request that shows the twentieth is the first that is longer.
     assert_eq!(first.call, 40);
     assert!(first.reduction.before > 100_000 && first.reduction.after < 17_000, "{first:?}");
-    // The client's history only grows, so every later result pushes another one out.
+    // The client's history only grows, so every later result hides another one.
     assert_eq!(report.fired["clear"], 11);
     let short = replay(reading(10, 5_000).messages(), "anthropic-clear", &window(200_000));
     assert!(short.fired.is_empty());
@@ -120,8 +120,8 @@ fn codex_keeps_a_summary_and_the_users_newest_words() {
     let first = &report.reductions[0].reduction;
     assert_eq!(first.kind, "compact");
     assert!(first.before >= 54_000, "not before 90 % of the window: {first:?}");
-    // The words of the user up to a tenth of the window, as its 20,000 tokens are of its own models' windows, and a
-    // summary of at most 2,000.
+    // The user's messages up to a tenth of the window, which is what 20,000 tokens are of Codex' own models' windows,
+    // and a summary of at most 2,000 tokens.
     assert!((6_000..9_000).contains(&first.after), "{first:?}");
     assert!(first.asked > first.before && first.answered > 0);
 }
@@ -138,14 +138,14 @@ fn opencode_prunes_after_a_turn_and_plimsoll_if_it_pays() {
     let frugal = Recording::of(messages()).replay(&frugal, &window(200_000)).unwrap();
     assert!(frugal.fired.contains_key("prune"), "{:?}", frugal.fired);
     assert!(frugal.cost < opencode.cost.min(at_the_line.cost), "{} {}", frugal.cost, opencode.cost);
-    // Without a pause nothing is saved that could pay for a change.
+    // Without a pause, nothing is saved that could pay for a change.
     let careful = replay(messages(), "plimsoll", &window(200_000));
     assert_eq!(careful.cost, at_the_line.cost);
 }
 
 #[test]
 fn a_session_recovers_from_a_refusal() {
-    // OpenCode looks at the usage of the last answer only, so an output that comes after it is a surprise.
+    // OpenCode only checks the usage of the last answer, so it does not expect an output that comes after it.
     let history = reading(6, 3_000).user("And the log").tools(&[
         ("fetch", lines(10_000)),
         ("fetch", lines(10_010)),
@@ -157,8 +157,8 @@ fn a_session_recovers_from_a_refusal() {
 }
 
 #[test]
-fn the_recorded_summary_is_taken_where_there_is_one() {
-    // Recorded and replayed agent compact at the same point, before the same call.
+fn a_recorded_summary_is_used_at_the_same_call() {
+    // The recorded and the replayed agent compact before the same call.
     let head = || reading(8, 4_000);
     let summary = "RECORDED_SUMMARY_TEXT of the session, with the_symbol_0003 in it, \
                    long enough to be taken for what it is: the summary of a session.";
@@ -169,7 +169,7 @@ fn the_recorded_summary_is_taken_where_there_is_one() {
     let recorded = replay(tail(head().marker().summary(summary)).messages(), "codex", &at);
     let plain = replay(tail(head()).messages(), "codex", &at);
     assert_eq!((recorded.fired["compact"], plain.fired["compact"]), (1, 1));
-    assert!(recorded.calls == plain.calls, "a summary is no call of the session");
+    assert!(recorded.calls == plain.calls, "a summary does not count as a call of the session");
     let answered = |report: &plimsoll_replay::Report| report.reductions[0].reduction.answered;
     assert_eq!(answered(&recorded), (summary.len() as u64).div_ceil(4));
     assert_ne!(answered(&plain), answered(&recorded));
@@ -183,7 +183,8 @@ fn a_session_that_starts_with_a_summary_keeps_it() {
     let input = serde_json::json!({ "path": "hidden/away/secret_place.rs" });
     let report =
         replay(history.user("Open it").tool_with("read", input, "…").messages(), "none", &window(9_000));
-    // What it stands for is not in the recording, so it is told by the user; and what the user told is no test.
+    // The recording lacks what the summary replaces, so it becomes a user message, and references in user messages are
+    // not counted.
     assert_eq!((report.references.all.references, report.windows.len()), (0, 1));
     assert!(report.peak > 25, "it is in the window: {}", report.peak);
 }
@@ -196,8 +197,8 @@ fn marks_of_the_recorded_agent_do_not_count() {
 }
 
 #[test]
-fn what_fits_nowhere_is_a_death_for_everybody() {
-    let fixed = plimsoll_replay::Circumstances { fixed: Tokens(7_990), ..window(8_000) };
+fn a_call_that_cannot_fit_is_a_death_under_all_rules() {
+    let fixed = plimsoll_replay::ReplayParams { fixed: Tokens(7_990), ..window(8_000) };
     for rules in DEFAULTS {
         let report = replay(reading(2, 100).messages(), rules, &fixed);
         assert_eq!((report.deaths + report.left_out, report.calls), (4, 4), "{rules}");

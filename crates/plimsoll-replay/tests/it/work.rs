@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::{a_minute_apart, replay, window};
 
-/// Turns of ten calls, each of which reads a little.
+/// Turns of ten calls, each with a short read.
 fn short_reads(calls: usize) -> Vec<Message> {
     let read = |history: History, call: usize| {
         let history = if call.is_multiple_of(10) { history.user(format!("Step {call}")) } else { history };
@@ -16,16 +16,16 @@ fn short_reads(calls: usize) -> Vec<Message> {
     a_minute_apart((0..calls).fold(History::new(), read).messages())
 }
 
-/// Messages that are looked at for half of a session and for all of it.
+/// Returns the messages that are read for half of a session and for all of it.
 fn work(policy: &str, context: u64) -> [u64; 2] {
     [1_000, 2_000].map(|calls| replay(short_reads(calls), policy, &window(context)).visited)
 }
 
 #[test]
-fn a_replay_looks_at_each_message_once_if_nothing_is_reduced() {
+fn a_replay_reads_each_message_once_if_nothing_is_reduced() {
     for policy in ["plimsoll", "openfork", "opencode-1.18"] {
         let [half, whole] = work(policy, 100_000_000);
-        // Each call is an answer and its result, and every tenth has a prompt.
+        // Each call has an answer and its result, and every tenth has a prompt.
         assert!(half <= 2_100 && whole <= 4_200, "{policy}: {half} for 1,000 calls, {whole} for 2,000");
     }
 }

@@ -1,8 +1,8 @@
-//! Files that decide what programs run or what agents are told later. A rule for all files does not open them.
+//! Files that decide what programs run or agents read later. A rule for all files does not open them.
 //!
-//! A git hook, an editor setting or an agent's own configuration runs outside any sandbox the next time its program starts. A rule
-//! that allows `write` was not written with these in mind, so a change of them is asked about every time unless a rule names the
-//! file or its folder.
+//! A git hook, an editor setting or an agent's own configuration runs outside any sandbox the next time its program
+//! starts. A rule that allows `write` was not written with these in mind, so a change of them is asked about every time
+//! unless a rule names the file or its folder.
 
 use std::path::{Component, Path};
 
@@ -150,8 +150,8 @@ fn is_at(entry: &str, parts: &[&str]) -> bool {
     parts.windows(entry.split('/').count()).any(|parts| fits(entry, parts))
 }
 
-/// Returns whether a pattern names the guarded part of a path instead of merely matching it: `.git/*` and `docs/AGENTS.md` do, `*`
-/// and `docs/*` do not. `guarded` is the entry that guards the path.
+/// Returns whether a pattern names the guarded part of a path instead of merely matching it: `.git/*` and
+/// `docs/AGENTS.md` do, `*` and `docs/*` do not. `guarded` is the entry that guards the path.
 pub(super) fn names(pattern: &str, guarded: &str) -> bool {
     let pattern = pattern.to_ascii_lowercase();
     // A component with a star is a pattern, not a name.
@@ -173,7 +173,7 @@ mod tests {
     use super::{guarded_name, names};
 
     #[test]
-    fn what_is_guarded_is_known_wherever_it_lies() {
+    fn guarded_files_are_recognised_at_any_depth() {
         for (path, name) in [
             ("/project/.git/hooks/pre-commit", Some(".git")),
             ("/project/.GIT/config", Some(".git")),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pattern_names_it_by_its_own_name_alone() {
+    fn a_pattern_names_a_guarded_file_only_by_its_name() {
         for (pattern, guarded) in [
             (".git/*", ".git"),
             ("*/.git/hooks/*", ".git"),

@@ -1,7 +1,7 @@
 //! Decides whether a tool call may be made.
 //!
-//! The last rule that matches decides, as in OpenCode. Without a rule, tools that only read may do so inside the project, and
-//! everything else is asked. If no user can be asked, that is a denial.
+//! The last rule that matches decides, as in OpenCode. Without a rule, tools that only read may do so inside the
+//! project, and everything else is asked. If no user can be asked, that is a denial.
 
 mod command;
 mod guarded;
@@ -140,8 +140,8 @@ impl<'a> EffectiveRules<'a> {
         EffectiveRules { closed, ..self }
     }
 
-    /// Sets the rules that the user has agreed to in this session. They answer what an agent above would ask, and lift no
-    /// denial.
+    /// Sets the rules that the user has agreed to in this session. They answer questions of agents above, and
+    /// override no denial.
     pub fn granting(self, granted: &'a Permissions) -> EffectiveRules<'a> {
         EffectiveRules { granted: &granted.rules, ..self }
     }
@@ -172,17 +172,17 @@ impl<'a> EffectiveRules<'a> {
         let call = Call::new(request, self.closed);
         match (request.access, request.subject) {
             (Access::Act, _) if matches!(call.guarded, Some(Guarded::Place(_))) => {
-                "it changes settings of your own, or what programs run when they start, which only a rule that names it allows"
+                "it changes your own settings, or files that programs run when they start; only a rule that names it allows that"
             }
-            (_, Subject::Path { .. }) if call.is_outside() => "it lies outside the project",
+            (_, Subject::Path { .. }) if call.is_outside() => "it is outside the project",
             (Access::Act, _) if call.guarded.is_some() => {
-                "it changes what programs run or agents are told later, which only a rule that names it allows"
+                "it changes files that decide what programs run or agents read later; only a rule that names it allows that"
             }
             (Access::Act, Subject::Command(_)) => "it runs a command",
             (Access::Act, Subject::Path { .. }) => "it changes a file",
             (Access::Act, Subject::Address(_)) => "it fetches from the network",
             (Access::Act, Subject::None | Subject::Name(_)) => "it acts outside this program",
-            (Access::Read | Access::Session, _) => "a rule says that it is asked",
+            (Access::Read | Access::Session, _) => "a rule requires it",
         }
     }
 
@@ -277,9 +277,9 @@ impl<'a> Call<'a> {
         rules.iter().rev().find(|rule| self.fits(rule))
     }
 
-    /// Returns the rule about `read` that applies to this tool as well. A search shows the content of files, so every rule does.
-    /// `list` and `glob` show names, so a denial does, because a name can be secret. A file that is only asked about keeps its
-    /// name, or the model could never ask.
+    /// Returns the rule about `read` that applies to this tool as well. A search shows the content of files, so every
+    /// rule does. `list` and `glob` show names, so a denial does, because a name can be secret. A file that is only
+    /// asked about keeps its name, or the model could never ask.
     fn reading_rule<'p>(&self, rules: &'p [PermissionRule]) -> Option<&'p PermissionRule> {
         let rule = || Call { request: self.request.with_tool("read"), ..*self }.rule(rules);
         match self.request.tool {
@@ -327,8 +327,8 @@ impl<'a> Call<'a> {
                 true
             }
             Subject::Path { real, .. } if self.is_outside() => {
-                // `read = "allow"` does not open the whole disk: a path outside the project is allowed by a pattern with a path,
-                // by OpenCode's own name for it, or by a rule for everything.
+                // `read = "allow"` does not open the whole disk: a path outside the project is allowed by a pattern
+                // with a path, by OpenCode's own name for it, or by a rule for everything.
                 let is_meant = !is_allow || rule.pattern.starts_with('/') || rule.tool == "*";
                 let by_tool = names_tool && is_meant && self.may_allow(rule);
                 (by_tool || rule.tool == EXTERNAL_DIRECTORY) && self.path_fits(&rule.pattern, real)
@@ -349,8 +349,8 @@ impl<'a> Call<'a> {
                             let fits = fits && is_simple(command) && is_meant;
                             rule.pattern == "*" || rule.pattern == command || fits
                         }
-                        // A denial applies anywhere in a line. A shell has more ways to write a command than any pattern
-                        // matches, so this prevents slips; it is no barrier.
+                        // A denial applies anywhere in a line. A shell has more ways to write a command than any
+                        // pattern matches, so this prevents mistakes but is not a barrier.
                         Action::Ask | Action::Deny => fits || is_within(&rule.pattern, command),
                     }
             }

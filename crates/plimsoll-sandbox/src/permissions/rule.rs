@@ -7,16 +7,16 @@ use serde::{Deserialize, Serialize};
 use crate::origin::Origin;
 
 // Exhaustive, so that no caller treats an action it does not know as allowed. The comments are part of the JSON Schema.
-/// What happens when a tool is called.
+/// Effect of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// It runs.
+    /// The call is made.
     Allow,
-    /// A person is asked; without one it does not run.
+    /// The user is asked. If that is not possible, the call is denied.
     Ask,
-    /// It does not run.
+    /// The call is denied.
     Deny,
 }
 
@@ -88,8 +88,8 @@ impl FromIterator<PermissionRule> for Permissions {
 }
 
 impl Permissions {
-    /// Returns the rule that matches a tool's name and the text of its call. [`EffectiveRules`](crate::EffectiveRules) decides
-    /// about real calls: it knows paths and command lines.
+    /// Returns the rule that matches a tool's name and the text of its call. [`EffectiveRules`](crate::EffectiveRules)
+    /// decides about real calls: it knows paths and command lines.
     ///
     /// ```
     /// use plimsoll_sandbox::{Action, Origin, PermissionRule, Permissions};
@@ -106,8 +106,8 @@ impl Permissions {
     }
 }
 
-/// Returns whether a text matches a pattern: `*` is any text, `?` any character, and a trailing ` *` is optional, so that `ls *`
-/// matches `ls`.
+/// Returns whether a text matches a pattern: `*` is any text, `?` any character, and a trailing ` *` is optional, so
+/// that `ls *` matches `ls`.
 ///
 /// These are OpenCode's rules. Unlike in file globs `*` matches `/`, so that `src/*` covers everything below `src`.
 pub fn matches(pattern: &str, text: &str) -> bool {

@@ -46,8 +46,8 @@ impl PermissionRule {
 
     /// Returns the rule to suggest for a flag or a file.
     ///
-    /// Such a rule applies literally. A remembered one does not cover options with which the same program does more, and
-    /// this one would, so a command that has such options is suggested literally.
+    /// Such a rule applies literally. A remembered one does not cover options with which the same program does more,
+    /// and this one would, so a command that has such options is suggested literally.
     pub fn suggested_for(request: PermissionRequest<'_>) -> PermissionRule {
         let rule = rule_for(request);
         match request.subject {
@@ -84,17 +84,18 @@ pub(super) fn rule_for(request: PermissionRequest<'_>) -> PermissionRule {
     PermissionRule::new(request.tool, pattern, Action::Allow, Origin::Flag("--allow"))
 }
 
-/// Returns a pattern that matches only this text: a name that a model chose must not widen the rule that the user agrees to.
+/// Returns a pattern that matches only this text: a name that a model chose must not widen the rule that the user
+/// agrees to.
 fn literal(text: &str) -> String {
     text.replace('*', "?")
 }
 
-/// Returns the pattern for a command: with any arguments if those can do no more than what was asked, otherwise the literal
-/// command.
+/// Returns the pattern for a command: with any arguments if those can do no more than what was asked, otherwise the
+/// literal command.
 ///
-/// A list of harmless programs decides. The opposite, a list of programs that run others, was never complete: `sed` has a command
-/// `e`, `sort` compresses with a program it is given, `rg` has `--pre`. A line of several commands is taken literally, because a
-/// rule about its first word would allow every line.
+/// A list of harmless programs decides. The opposite, a list of programs that run others, was never complete: `sed` has
+/// a command `e`, `sort` compresses with a program it is given, `rg` has `--pre`. A line of several commands is taken
+/// literally, because a rule about its first word would allow every line.
 fn command_pattern(command: &str) -> String {
     if !is_simple(command) {
         return command.to_owned();
@@ -112,8 +113,8 @@ fn command_pattern(command: &str) -> String {
     }
 }
 
-/// Programs that run no other program and change no existing file, whatever their arguments. `pytest` runs the project's code,
-/// which is what the user agreed to.
+/// Programs that run no other program and change no existing file, whatever their arguments. `pytest` runs the
+/// project's code, which is what the user agreed to.
 const HARMLESS: [&str; 50] = [
     "basename",
     "cat",
@@ -167,8 +168,8 @@ const HARMLESS: [&str; 50] = [
     "wc",
 ];
 
-/// Subcommands for which the same holds: agreeing to `git status` does not cover `git push`. `cargo test` runs the project's code,
-/// as `pytest` does.
+/// Subcommands for which the same holds: agreeing to `git status` does not cover `git push`. `cargo test` runs the
+/// project's code, as `pytest` does.
 const HARMLESS_COMMANDS: [(&str, &[&str]); 3] = [
     (
         "git",
@@ -195,9 +196,9 @@ fn can_exceed_answer(command: &str) -> bool {
     command.starts_with("git ")
 }
 
-/// Returns whether a command that matches a pattern of [`HARMLESS_COMMANDS`] does more than what was asked: `git log --output=FILE`
-/// writes, and other options run programs of git's configuration. Git accepts abbreviated options. A file name may look like an
-/// option as well, so a glob could expand to one.
+/// Returns whether a command that matches a pattern of [`HARMLESS_COMMANDS`] does more than what was asked: `git log
+/// --output=FILE` writes, and other options run programs of git's configuration. Git accepts abbreviated options. A
+/// file name may look like an option as well, so a glob could expand to one.
 pub(super) fn exceeds_answer(command: &str) -> bool {
     let plain = plain_command(command);
     let is_effect = |word: &str| ["--ou", "--ext", "--textc"].iter().any(|begin| word.starts_with(begin));

@@ -1,4 +1,4 @@
-//! What rules let through, and ways round them.
+//! Calls that rules allow, and ways to evade them.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ fn allowed(rules: &[&str], tool: &str, access: Access, subject: &Subject) -> boo
     decide(&permissions, tool, access, subject, Path::new("/project")) == Action::Allow
 }
 
-/// The rule that is remembered after an answer about such a call.
+/// Rule that an answer about such a call adds.
 fn remembered_rule(tool: &str, subject: &Subject, project: &Path) -> PermissionRule {
     PermissionRule::remembered_for(PermissionRequest::new(tool, Access::Act, subject, project))
 }
@@ -37,7 +37,7 @@ fn command(command: &str) -> Subject {
 }
 
 #[test]
-fn reading_in_the_project_is_allowed_and_nothing_else() {
+fn only_reading_in_the_project_is_allowed_by_default() {
     assert!(allowed(&[], "read", Access::Read, &path("/project/src/a.rs")));
     assert!(!allowed(&[], "read", Access::Read, &path("/etc/passwd")));
     assert!(!allowed(&[], "read", Access::Read, &path("/project-two/a.rs")));
@@ -77,7 +77,7 @@ fn the_last_rule_that_matches_decides() {
 }
 
 #[test]
-fn what_is_denied_under_its_name_stays_denied_behind_a_link() {
+fn a_denied_name_stays_denied_if_it_is_a_link() {
     let mut deny = parse_allow("read:secrets/*", None).unwrap();
     deny.action = Action::Deny;
     let permissions = Permissions { rules: vec![deny] };
@@ -87,7 +87,7 @@ fn what_is_denied_under_its_name_stays_denied_behind_a_link() {
 }
 
 #[test]
-fn what_is_no_rule_is_said_to_be_none() {
+fn an_invalid_rule_is_rejected() {
     for bad in ["", ":git", "bash:", "ba sh", "b/a"] {
         assert!(parse_allow(bad, None).is_err(), "{bad}");
     }
@@ -97,7 +97,7 @@ fn what_is_no_rule_is_said_to_be_none() {
     assert_eq!(parse_allow("read:~/x/*", home).unwrap().pattern, "/home/me/x/*");
 }
 
-/// Rules in order, those that begin with `!` as denials, those with `?` as questions.
+/// Decision of rules in this order; `!` marks a denial, `?` a question.
 fn judged(rules: &[&str], tool: &str, access: Access, subject: &Subject) -> Action {
     let parse = |text: &&str| {
         let (action, text) = match text.split_at(1) {
@@ -112,7 +112,7 @@ fn judged(rules: &[&str], tool: &str, access: Access, subject: &Subject) -> Acti
 }
 
 #[test]
-fn no_way_of_writing_a_line_gets_more_through_an_allowed_pattern() {
+fn no_notation_of_a_line_evades_an_allowed_pattern() {
     let run = |rule, line| judged(&[rule], "bash", Access::Act, &command(line));
     for line in [
         "git status; rm a",
@@ -152,7 +152,7 @@ fn no_way_of_writing_a_line_gets_more_through_an_allowed_pattern() {
     ] {
         assert_eq!(run("bash:git *", line), Action::Ask, "{line}");
     }
-    // A star in the middle is for arguments of one command, and for no other command.
+    // A star in the middle matches arguments of one command, not another command.
     assert_eq!(run("bash:cargo * --offline", "cargo test --offline"), Action::Allow);
     for line in [
         "cargo x; rm a --offline",
@@ -162,7 +162,7 @@ fn no_way_of_writing_a_line_gets_more_through_an_allowed_pattern() {
     ] {
         assert_eq!(run("bash:cargo * --offline", line), Action::Ask, "{line}");
     }
-    // A line that is allowed as it stands is allowed in no other way.
+    // A line that is allowed literally is not allowed in any other form.
     assert_eq!(run("bash:a; b *", "a; b *"), Action::Allow);
     assert_eq!(run("bash:a; b *", "a; b c"), Action::Ask);
 }
@@ -222,17 +222,17 @@ fn a_denied_command_is_known_in_many_clothes() {
     for line in ["echo confirm it", "cargo perform x", "ls rm.txt", "my-rm x", "cat farm yard"] {
         assert_eq!(run("!bash:rm *", line), Action::Allow, "{line}");
     }
-    assert_eq!(run("!bash:curl * | sh", "curl x.sh  |  sh"), Action::Deny, "across commands, too");
+    assert_eq!(run("!bash:curl * | sh", "curl x.sh  |  sh"), Action::Deny, "across commands too");
     assert_eq!(run("!bash:git push *", "cd x && git  push -f"), Action::Deny);
 }
 
 #[test]
-fn what_is_allowed_for_good_is_no_more_than_what_was_asked() {
+fn a_lasting_permission_covers_no_more_than_the_question() {
     let always = |line: &str| remembered_rule("bash", &command(line), Path::new("/project")).pattern;
     assert_eq!(always("ls src"), "ls *");
     assert_eq!(always("cargo test -q"), "cargo test *");
     assert_eq!(always("git status"), "git status *");
-    // Nothing that runs what its arguments say is allowed by its first word.
+    // Programs that run their arguments are never allowed by their name.
     for line in [
         "X=1 rm a",
         "bash -c ls",
@@ -278,14 +278,14 @@ fn what_is_allowed_for_good_is_no_more_than_what_was_asked() {
         "go build",
         "kubectl get pods",
         "gh pr list",
-        // Nor what takes away or writes over what its arguments name.
+        // Nor are programs that remove or overwrite files named by arguments.
         "rm a.txt",
         "mv a b",
         "cp a b",
         "tee a",
         "git checkout a.txt",
         "git branch -d x",
-        // Nor what is no plain name: it need not be the program that it looks like.
+        // Nor is anything but a plain name, because it may be another program.
         "./ls",
         "/bin/ls",
         "a-program-that-is-not-known x",
@@ -302,7 +302,7 @@ fn what_is_allowed_for_good_is_no_more_than_what_was_asked() {
         assert_eq!(may(&format!("{line} && rm x")), Action::Ask, "{line}");
         assert_eq!(may(&format!("{line}x")), Action::Ask, "{line}");
     }
-    // A yes to one use of a harmless program is none to options of it that write files or run programs.
+    // Agreeing to one use of a harmless program does not cover options that write files or run programs.
     let rule = remembered_rule("bash", &command("git log -1"), Path::new("/project"));
     assert_eq!(rule.pattern, "git log *");
     let permissions = Permissions { rules: vec![rule] };
@@ -318,7 +318,7 @@ fn what_is_allowed_for_good_is_no_more_than_what_was_asked() {
     ] {
         assert_eq!(may(line), Action::Ask, "{line}");
     }
-    // Names with a star in them are names.
+    // A star in a file name is literal.
     assert_eq!(always("git add *.rs"), "git add ?.rs");
     assert_eq!(always("bash -c 'rm *'"), "bash -c 'rm ?'");
     assert_eq!(
@@ -329,14 +329,14 @@ fn what_is_allowed_for_good_is_no_more_than_what_was_asked() {
 }
 
 #[test]
-fn a_place_outside_that_is_open_is_open_for_what_the_tool_may_do() {
+fn an_opened_place_outside_is_open_only_for_permitted_tools() {
     let (inside, outside) = (path("/project/a"), path("/etc/a"));
     let read = |rules: &[&str], place: &Subject| judged(rules, "read", Access::Read, place);
     let write = |rules: &[&str], place: &Subject| judged(rules, "write", Access::Act, place);
     let open = "external_directory";
     assert_eq!((read(&[open], &outside), write(&[open], &outside)), (Action::Allow, Action::Ask));
     assert_eq!((read(&[open], &inside), write(&[open], &inside)), (Action::Allow, Action::Ask));
-    assert_eq!(write(&["write"], &outside), Action::Ask, "a tool is not the disk");
+    assert_eq!(write(&["write"], &outside), Action::Ask, "a rule for a tool does not open the whole disk");
     assert_eq!(write(&["write", open], &outside), Action::Allow, "both together");
     assert_eq!(write(&["?write", open], &outside), Action::Ask);
     assert_eq!(write(&["!write", open], &outside), Action::Deny);
@@ -346,7 +346,7 @@ fn a_place_outside_that_is_open_is_open_for_what_the_tool_may_do() {
     assert_eq!(read(&["!external_directory", "read:/etc/*"], &outside), Action::Allow, "named, and last");
     assert_eq!(read(&["read:/etc/*", "!external_directory:/etc/*"], &outside), Action::Deny);
     assert_eq!(read(&[open, "!read:*.key"], &path("/etc/x.key")), Action::Deny);
-    assert_eq!(write(&["all"], &outside), Action::Allow, "everything is everything");
+    assert_eq!(write(&["all"], &outside), Action::Allow, "a rule for everything does");
     assert_eq!(write(&["all", "?write"], &outside), Action::Ask);
 }
 
@@ -368,7 +368,7 @@ fn an_address_is_held_against_patterns_from_its_beginning() {
 }
 
 #[test]
-fn files_that_decide_what_is_run_later_are_opened_by_their_name_alone() {
+fn files_that_decide_what_runs_later_are_opened_only_by_name() {
     let write = |rules: &[&str], place: &str| judged(rules, "write", Access::Act, &path(place));
     for place in [
         "/project/.git/hooks/pre-commit",
@@ -384,7 +384,7 @@ fn files_that_decide_what_is_run_later_are_opened_by_their_name_alone() {
         }
         let named = format!("write:{}", place.trim_start_matches("/project/"));
         assert_eq!(write(&[&named], place), Action::Allow, "{place}");
-        // A rule for everything behind it takes nothing away.
+        // A following rule for everything removes no permission.
         assert_eq!(write(&[&named, "write"], place), Action::Allow, "{place}");
         assert_eq!(write(&[&named, "!write"], place), Action::Deny, "{place}");
         assert_eq!(
@@ -395,17 +395,17 @@ fn files_that_decide_what_is_run_later_are_opened_by_their_name_alone() {
     assert_eq!(write(&["write:.git/*"], "/project/.git/config"), Action::Allow);
     assert_eq!(write(&["write:.*"], "/project/.git/config"), Action::Ask);
     assert_eq!(write(&["write"], "/project/src/a.rs"), Action::Allow);
-    // By either name of it.
+    // By either of its names.
     for (named, real) in [("/project/x", "/project/.git/config"), ("/project/.git/x", "/project/x")] {
         let linked = Subject::Path { named: named.into(), real: real.into() };
         assert_eq!(judged(&["write"], "write", Access::Act, &linked), Action::Ask, "{named}");
     }
-    // A project that lies in such a folder is a project.
+    // A project inside such a folder is still a project.
     let inner = Path::new("/home/.claude/worktrees/x");
     let rules = Permissions { rules: vec![parse_allow("write", None).unwrap()] };
     let file = path("/home/.claude/worktrees/x/src/a.rs");
     assert_eq!(decide(&rules, "write", Access::Act, &file, inner), Action::Allow);
-    // What a person allows for good is that file.
+    // A lasting permission covers only that file.
     let always = remembered_rule("write", &path("/project/.git/config"), Path::new("/project"));
     assert_eq!(always.pattern, ".git/config");
 }

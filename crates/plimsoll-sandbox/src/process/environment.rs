@@ -39,8 +39,8 @@ const NEEDED: [&str; 33] = [
     "all_proxy",
 ];
 
-/// Returns the part of this process's environment that a third-party program needs. The rest may hold keys of clouds, services and
-/// the user's other tools.
+/// Returns the part of this process's environment that a third-party program needs. The rest may hold keys of clouds,
+/// services and the user's other tools.
 pub fn needed_environment() -> impl Iterator<Item = (&'static str, OsString)> {
     let found = NEEDED.into_iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
     // A proxy's address may contain a password.

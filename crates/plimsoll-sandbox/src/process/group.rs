@@ -29,8 +29,8 @@ impl ProcessGroup {
         i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
     }
 
-    /// Returns whether the process has ended. It is not reaped yet, so that its ID and that of its group stay its own until the
-    /// group is ended.
+    /// Returns whether the process has ended. It is not reaped yet, so that its ID and that of its group stay its own
+    /// until the group is ended.
     pub fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let found = self.pid().map(|pid| waitid(WaitId::Pid(pid), options));
@@ -127,8 +127,8 @@ mod tests {
         ProcessGroup::new(command.spawn().unwrap(), ending)
     }
 
-    /// The number of a process's session, as the kernel prints it. In a container the session may have begun outside, which
-    /// the kernel tells as 0 and `getsid` of rustix takes for a broken kernel.
+    /// The number of a process's session, as the kernel prints it. In a container the session may have begun outside,
+    /// which the kernel reports as 0 and which `getsid` of rustix rejects.
     #[cfg(target_os = "linux")]
     fn session(pid: rustix::process::Pid) -> i32 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap();
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn without_the_program_that_begins_sessions_there_is_a_group_of_its_own() {
+    fn without_setsid_a_command_gets_its_own_group() {
         let starter = SessionStarter::without_setsid();
         assert!(!starter.has_sessions());
         let mut command = starter.command("sleep", Path::new("/"), None).unwrap();
@@ -150,8 +150,8 @@ mod tests {
         assert!(group.end().is_some_and(|status| !status.success()));
     }
 
-    /// A call ends its group and then sweeps for what left it. The sweep would end the group's processes too, so they are
-    /// tried here with one that it does not find, because it has cleared its environment.
+    /// A call ends its group and then sweeps for what left it. The sweep would end the group's processes too, so they
+    /// are tried here with one that it does not find, because it has cleared its environment.
     #[test]
     fn all_processes_of_a_group_end_with_it() {
         for starter in [SessionStarter::without_setsid(), SessionStarter::detect()] {
@@ -184,7 +184,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn with_it_there_is_a_session_of_its_own() {
+    fn with_setsid_a_command_gets_its_own_session() {
         let starter = SessionStarter::detect();
         if !starter.has_sessions() {
             return;

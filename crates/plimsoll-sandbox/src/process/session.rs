@@ -1,21 +1,20 @@
 //! Commands that run in a new session.
 //!
-//! A process of this program's session could open its terminal by `/dev/tty`, draw a false question on it or disable Ctrl-C. Only
-//! the process itself can enter a new session, between fork and exec, where the standard library runs nothing without `unsafe`. So
-//! the `setsid` program does it and then becomes the command, with the same process ID. Without that program a command gets a
-//! new process group and keeps the terminal, which [`Guard::Terminal`](crate::Guard::Terminal) reports as missing.
+//! A process of this program's session could open its terminal by `/dev/tty`, draw a false question on it or disable
+//! Ctrl-C. Only the process itself can enter a new session, between fork and exec, where the standard library runs
+//! nothing without `unsafe`. So the `setsid` program does it and then becomes the command, with the same process ID.
+//! Without that program a command gets a new process group and keeps the terminal, which
+//! [`Guard::Terminal`](crate::Guard::Terminal) reports as missing.
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::io::Errno;
 
-/// Where `setsid` is looked for before `PATH`.
-const USUAL: [&str; 2] = ["/usr/bin/setsid", "/bin/setsid"];
+use super::programs::{is_program, system_program};
 
 /// Builds commands that begin a session.
 #[derive(Clone, Debug)]
@@ -24,14 +23,23 @@ pub(crate) struct SessionStarter {
 }
 
 impl SessionStarter {
-    /// Looks for the `setsid` program.
+    /// Looks for the `setsid` program of the system.
     pub(crate) fn detect() -> SessionStarter {
-        SessionStarter { setsid: find_setsid(&USUAL, &std::env::var_os("PATH").unwrap_or_default()) }
+        SessionStarter { setsid: system_program("setsid") }
     }
 
     /// Returns whether commands get a new session, and so no terminal.
     pub(crate) fn has_sessions(&self) -> bool {
         self.setsid.is_some()
+    }
+
+    /// Returns the program that a command of [`command`](SessionStarter::command) becomes.
+    pub(crate) fn program_of<'a>(&self, command: &'a Command) -> &'a OsStr {
+        let program = command.get_program();
+        match (&self.setsid, command.get_args().next()) {
+            (Some(setsid), Some(first)) if program == setsid => first,
+            _ => program,
+        }
     }
 
     /// Returns a command that will run in this directory. `path` is the `PATH` that it will have.
@@ -55,17 +63,6 @@ impl SessionStarter {
     }
 }
 
-fn find_setsid(usual: &[&str], path: &OsStr) -> Option<PathBuf> {
-    let others = std::env::split_paths(path).map(|folder| folder.join("setsid"));
-    // A relative entry of `PATH` would be looked up in the project.
-    let others = others.filter(|path| path.is_absolute());
-    usual.iter().map(PathBuf::from).chain(others).find(|path| is_program(path))
-}
-
-fn is_program(path: &Path) -> bool {
-    std::fs::metadata(path).is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
-}
-
 fn require_program(program: &str, directory: &Path, path: Option<&OsStr>) -> io::Result<()> {
     let places: Vec<PathBuf> = match (program.contains('/'), path) {
         (true, _) => vec![directory.join(program)],
@@ -85,12 +82,13 @@ fn require_program(program: &str, directory: &Path, path: Option<&OsStr>) -> io:
 /// First descriptor after standard input, output and error.
 const FIRST_OTHER: i32 = 3;
 
-/// Keeps the next command from inheriting descriptors that this process was itself given: the file of a redirection, a connection,
-/// the pipe of `make`'s job server. A command that is confined to its project could write through them to anywhere.
+/// Keeps the next command from inheriting descriptors that this process was itself given: the file of a redirection, a
+/// connection, the pipe of `make`'s job server. A command that is confined to its project could write through them to
+/// anywhere.
 ///
-/// Called before every start, because a library of the host may open one at any time. The standard library closes what the host
-/// opens on exec, and puts the pipes of a child on its first three descriptors after this. `close_fds` is used because a number
-/// cannot become a descriptor without `unsafe`.
+/// Called before every start, because a library of the host may open one at any time. The standard library closes what
+/// the host opens on exec, and puts the pipes of a child on its first three descriptors after this. `close_fds` is used
+/// because a number cannot become a descriptor without `unsafe`.
 pub(crate) fn withhold_descriptors() {
     close_fds::set_fds_cloexec_threadsafe(FIRST_OTHER, &[]);
 }
@@ -99,6 +97,6 @@ pub(crate) fn withhold_descriptors() {
 impl SessionStarter {
     /// As on a system without the `setsid` program.
     pub(crate) fn without_setsid() -> SessionStarter {
-        SessionStarter { setsid: find_setsid(&["/none/setsid"], OsStr::new("bin:/none:.")) }
+        SessionStarter { setsid: None }
     }
 }

@@ -1,7 +1,7 @@
 //! Processes that left the process group of their command, found by a variable that they inherited.
 //!
-//! This is for systems without a reaper. It finds processes after `setsid`, `nohup` or a second fork, but none that has cleared its
-//! environment.
+//! This is for systems without a reaper. It finds processes after `setsid`, `nohup` or a second fork, but none that has
+//! cleared its environment.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::process::Command;

@@ -1,8 +1,8 @@
 //! Splits a folder into the entries that commands may read or write, if something in it stays closed.
 //!
-//! Landlock opens a folder with everything in it and cannot exclude a part. So a folder that contains a closed path is not opened
-//! itself; its entries are, down to the closed path. Entries that appear later in such a folder are not open, because that would take
-//! a right to everything below it.
+//! Landlock opens a folder with everything in it and cannot exclude a part. So a folder that contains a closed path is
+//! not opened itself; its entries are, down to the closed path. Entries that appear later in such a folder are not
+//! open, because that would take a right to everything below it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -35,8 +35,8 @@ fn add_parts(path: &Path, closed: &[PathBuf], skipped: &[&str], parts: &mut Vec<
     }
 }
 
-/// Returns the entries of a folder. For a folder that can be entered but not listed, as `/home` often is, these are the ones that lead
-/// to closed paths.
+/// Returns the entries of a folder. For a folder that can be entered but not listed, as `/home` often is, these are the
+/// ones that lead to closed paths.
 fn entries(folder: &Path, closed: &[PathBuf]) -> BTreeSet<PathBuf> {
     if let Ok(entries) = std::fs::read_dir(folder) {
         return entries.flatten().map(|entry| entry.path()).collect();
@@ -71,7 +71,7 @@ mod tests {
         }
         std::fs::write(home.join("note"), "").unwrap();
         std::os::unix::fs::symlink("/", home.join("root")).unwrap();
-        // The last one is not there, and must not come to be.
+        // The last one does not exist, and must not be created.
         let closed = [".config/plimsoll", ".ssh", ".local/share/plimsoll"].map(|name| home.join(name));
         let parts = |folder: PathBuf| {
             let mut parts = open_parts(&folder, &closed, &[]);

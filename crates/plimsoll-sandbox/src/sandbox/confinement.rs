@@ -11,7 +11,8 @@ use crate::config::{SandboxConfig, SandboxMode};
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum Guard {
-    /// No file outside the project and the temporary directory is created, opened for writing, renamed, linked or removed.
+    /// No file outside the project and the temporary directory is created, opened for writing, renamed, linked or
+    /// removed.
     Writes,
     /// No file outside is truncated by its path.
     Truncation,
@@ -49,14 +50,14 @@ impl Guard {
     pub(super) fn gap(self) -> &'static str {
         match self {
             Guard::Writes => "writes outside the project",
-            Guard::Truncation => "cutting files outside the project short",
+            Guard::Truncation => "truncation of files outside the project",
             Guard::Reads => "reading of terminals and devices",
             Guard::Network => "the network",
             Guard::UnixSockets => "sockets of other programs",
             Guard::Signals => "signals to other processes",
             Guard::Memory => "the environment of other processes",
             Guard::Processes => "processes that leave their group and outlive the call",
-            Guard::Terminal => "the terminal (there is no `setsid` program)",
+            Guard::Terminal => "the terminal (the `setsid` program is missing)",
         }
     }
 }
@@ -93,7 +94,8 @@ impl Confinement {
         self.enforced.contains(&guard)
     }
 
-    /// Returns whether the kernel enforces any guard. The session is created in user space and restricts neither files nor network.
+    /// Returns whether the kernel enforces any guard. The session is created in user space and restricts neither files
+    /// nor network.
     pub(super) fn is_confined(&self) -> bool {
         self.enforced.iter().any(|guard| *guard != Guard::Terminal)
     }
@@ -103,10 +105,10 @@ impl Confinement {
         self.missing.is_empty() && self.opened.is_empty()
     }
 
-    /// Returns whether the system enforces what [`SandboxMode::Require`] asks for: writes, the network, and the memory of other
-    /// processes, as far as the configuration does not open them. Scopes for signals exist since Linux 6.12; refusing older systems
-    /// would leave their users no choice but `off`. A terminal that a command keeps is closed by Landlock, for reading and
-    /// writing.
+    /// Returns whether the system enforces what [`SandboxMode::Require`] asks for: writes, the network, and the memory
+    /// of other processes, as far as the configuration does not open them. Scopes for signals exist since Linux 6.12;
+    /// refusing older systems would leave their users no choice but `off`. A terminal that a command keeps is closed by
+    /// Landlock, for reading and writing.
     pub fn suffices(&self) -> bool {
         let is_needed = |guard: &Guard| !matches!(guard, Guard::Signals | Guard::Processes | Guard::Terminal);
         !self.missing.iter().any(is_needed)
@@ -146,7 +148,7 @@ mod tests {
     use super::{Confinement, Guard};
     use crate::config::{SandboxConfig, SandboxMode};
 
-    fn told(mode: SandboxMode, holds: impl Fn(Guard) -> bool) -> (Confinement, String) {
+    fn describe(mode: SandboxMode, holds: impl Fn(Guard) -> bool) -> (Confinement, String) {
         let config = SandboxConfig::default().mode(mode);
         let confinement = Confinement::of(&config, holds);
         let words = confinement.to_string();
@@ -154,28 +156,28 @@ mod tests {
     }
 
     #[test]
-    fn without_the_program_that_begins_sessions_it_is_said_that_commands_keep_the_terminal() {
-        let (confinement, words) = told(SandboxMode::Auto, |guard| guard != Guard::Terminal);
+    fn without_setsid_the_kept_terminal_is_reported() {
+        let (confinement, words) = describe(SandboxMode::Auto, |guard| guard != Guard::Terminal);
         assert_eq!(confinement.missing, [Guard::Terminal]);
         assert!(!confinement.is_whole() && confinement.suffices());
         assert_eq!(
             words,
-            "commands are confined; this system cannot hold: the terminal (there is no `setsid` program)"
+            "commands are confined; this system cannot hold: the terminal (the `setsid` program is missing)"
         );
-        let (confinement, words) = told(SandboxMode::Off, |_| false);
+        let (confinement, words) = describe(SandboxMode::Off, |_| false);
         assert_eq!(confinement.missing, [Guard::Processes, Guard::Terminal]);
         assert_eq!(
             words,
-            "commands are not confined, nor kept from the terminal (there is no `setsid` program)"
+            "commands are not confined, nor kept from the terminal (the `setsid` program is missing)"
         );
     }
 
     #[test]
-    fn a_session_of_its_own_alone_is_no_confinement() {
-        let (confinement, words) = told(SandboxMode::Auto, |guard| guard == Guard::Terminal);
+    fn a_session_alone_does_not_count_as_confinement() {
+        let (confinement, words) = describe(SandboxMode::Auto, |guard| guard == Guard::Terminal);
         assert!(!confinement.suffices());
         assert_eq!(words, "commands are not confined: this system cannot");
-        let (_, words) = told(SandboxMode::Off, |guard| guard == Guard::Terminal);
+        let (_, words) = describe(SandboxMode::Off, |guard| guard == Guard::Terminal);
         assert_eq!(words, "commands are not confined");
     }
 }

@@ -7,7 +7,8 @@ use seccompiler::{
     sock_filter,
 };
 
-/// Calls that are refused whatever their arguments. Most need privileges of root, and agents do run as root in containers.
+/// Calls that are refused whatever their arguments. Most need privileges of root, and agents do run as root in
+/// containers.
 const REFUSED: &[i64] = &[
     // No filter sees the requests in its rings, such as sockets. Programs fall back to other calls.
     libc::SYS_io_uring_setup,
@@ -22,8 +23,8 @@ const REFUSED: &[i64] = &[
     libc::SYS_pivot_root,
     libc::SYS_move_mount,
     libc::SYS_mount_setattr,
-    // A user namespace is enough to prepare a file system with these. Creating an overlay alone makes the kernel empty a folder
-    // of its work directory, wherever that is, and Landlock is not asked.
+    // A user namespace is enough to prepare a file system with these. Creating an overlay alone makes the kernel empty
+    // a folder of its work directory, wherever that is, and Landlock is not asked.
     libc::SYS_fsopen,
     libc::SYS_fsconfig,
     libc::SYS_fsmount,
@@ -65,9 +66,9 @@ const TIOCSTI: u64 = 0x5412;
 /// Does the same through the clipboard of a Linux console.
 const TIOCLINUX: u64 = 0x541c;
 
-/// Calls that change how a process is scheduled, by its ID; 0 is the caller. A user may do that to all their processes, and Landlock
-/// has no rule for it. The other calls about processes (`process_madvise`, `move_pages`, `kcmp`, `pidfd_getfd`) need the right to
-/// trace, which Landlock denies.
+/// Calls that change how a process is scheduled, by its ID; 0 is the caller. A user may do that to all their processes,
+/// and Landlock has no rule for it. The other calls about processes (`process_madvise`, `move_pages`, `kcmp`,
+/// `pidfd_getfd`) need the right to trace, which Landlock denies.
 const SCHEDULING: &[i64] = &[
     libc::SYS_sched_setscheduler,
     libc::SYS_sched_setparam,
@@ -76,7 +77,7 @@ const SCHEDULING: &[i64] = &[
 ];
 /// One process, for `setpriority`; the others are a group and all processes of a user.
 const PRIO_PROCESS: u64 = 0;
-/// The same for `ioprio_set`.
+/// Like `PRIO_PROCESS`, for `ioprio_set`.
 const IOPRIO_WHO_PROCESS: u64 = 1;
 
 /// First number of the x32 interface on x86-64: the same calls under other numbers, which would pass the filter.
@@ -115,8 +116,8 @@ pub(super) fn program(network: bool, unix_sockets: bool) -> Result<BpfProgram, s
     let socket = if others.is_empty() { Vec::new() } else { vec![SeccompRule::new(others)?] };
     rules.insert(libc::SYS_socket, socket);
     if !unix_sockets {
-        // Programs talk to their own children through pairs. A pair of datagram sockets could be connected to any other socket,
-        // though, and for this family the kernel treats `SOCK_RAW` as datagrams.
+        // Programs talk to their own children through pairs. A pair of datagram sockets could be connected to any other
+        // socket, though, and for this family the kernel treats `SOCK_RAW` as datagrams.
         let kind = |kind: i32| {
             let kind = u64::from(kind.unsigned_abs());
             SeccompRule::new(vec![condition(1, SeccompCmpOp::MaskedEq(0xf), kind)?])

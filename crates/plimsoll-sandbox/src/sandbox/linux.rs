@@ -1,7 +1,7 @@
 //! Landlock for files, signals and memory, seccomp for sockets.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 
@@ -9,35 +9,37 @@ use landlock::{
     ABI, Access, AccessFs, AccessNet, BitFlags, LandlockStatus, PathBeneath, PathFd, RestrictionStatus,
     Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope, make_bitflags,
 };
-
-use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2};
-use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
+use seccompiler::BpfProgram;
 
 use super::{Guard, Rules, filter};
-use crate::process::Reaper;
+use crate::files::open_place;
+use crate::process::{Reaper, system_program};
 
-/// The only devices that are open: they keep nothing. Not the terminal: a command could read what the user types, draw a false
-/// question on it, or disable Ctrl-C.
+/// The only devices that are open: they keep nothing. Not the terminal: a command could read what the user types, draw
+/// a false question on it, or disable Ctrl-C.
 const DEVICES: [&str; 5] = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"];
 
 /// Features of this kernel.
 pub(super) struct Support {
     landlock: ABI,
     seccomp: bool,
+    /// The shell for [`Reaper`].
+    bash: Option<PathBuf>,
 }
 
 impl Support {
     /// Tries the features on a thread that ends right after.
     pub(super) fn detect() -> Support {
-        let nothing = Support { landlock: ABI::Unsupported, seccomp: false };
+        let nothing = Support { landlock: ABI::Unsupported, seccomp: false, bash: None };
         std::thread::spawn(Support::probe).join().unwrap_or(nothing)
     }
 
     fn probe() -> Support {
         let all = vec![PathBuf::from("/")];
-        let rules = Rules { read: all.clone(), write: all, network: false, unix_sockets: false };
-        let landlock = match scope().and_then(|_| restrict(&rules)) {
+        let rules =
+            Rules { read: all.clone(), write: all, temporary: None, network: false, unix_sockets: false };
+        let landlock = match scope().and_then(|_| restrict(&rules, true)) {
             Ok(RestrictionStatus {
                 ruleset: RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced,
                 landlock: LandlockStatus::Available { effective_abi, .. },
@@ -47,7 +49,7 @@ impl Support {
         };
         let program = filter::program(false, false).ok();
         let seccomp = program.is_some_and(|program| seccompiler::apply_filter(&program).is_ok());
-        Support { landlock, seccomp }
+        Support { landlock, seccomp, bash: system_program("bash") }
     }
 
     pub(super) fn holds(&self, guard: Guard) -> bool {
@@ -55,7 +57,8 @@ impl Support {
             Guard::Writes | Guard::Reads | Guard::Memory => self.landlock >= ABI::V1,
             Guard::Truncation => self.landlock >= ABI::V3,
             Guard::Network | Guard::UnixSockets => self.seccomp,
-            Guard::Signals | Guard::Processes => self.landlock >= ABI::V6,
+            Guard::Signals => self.landlock >= ABI::V6,
+            Guard::Processes => self.landlock >= ABI::V6 && self.bash.is_some(),
             // Not enforced by the kernel: each command begins a new session.
             Guard::Terminal => false,
         }
@@ -69,32 +72,54 @@ pub(super) fn spawn(
     support: &Support,
 ) -> io::Result<(Child, Option<Reaper>)> {
     let program = filter::program(rules.network, rules.unix_sockets).map_err(io::Error::other)?;
-    let confined = || -> io::Result<(Child, Option<Reaper>)> {
+    // Threads inherit the restrictions of the one that starts them.
+    let reaping = || -> io::Result<Option<Reaper>> {
+        let Some(bash) = support.bash.as_deref().filter(|_| support.holds(Guard::Processes)) else {
+            return Ok(None);
+        };
+        on_thread(|| {
+            let rules =
+                Rules { write: Vec::new(), temporary: None, read: rules.read.clone(), ..Rules::default() };
+            confine(&rules, support, &filter::program(false, false).map_err(io::Error::other)?, false)?;
+            Reaper::start(bash).map(Some)
+        })
+    };
+    on_thread(|| {
         let mut reaper = None;
         if support.holds(Guard::Signals) {
             require_enforced(&scope().map_err(io::Error::other)?)?;
-            reaper = Some(Reaper::start()?);
+            reaper = reaping()?;
         }
-        give_up_rights()?;
-        if support.holds(Guard::Writes) {
-            require_enforced(&restrict(rules).map_err(io::Error::other)?)?;
-        }
-        if support.seccomp {
-            seccompiler::apply_filter(&program).map_err(io::Error::other)?;
-        }
+        confine(rules, support, &program, true)?;
         Ok((command.spawn()?, reaper))
-    };
+    })
+}
+
+/// Restricts this thread. `is_scoped` is false for the reaper, which must signal the command.
+fn confine(rules: &Rules, support: &Support, program: &BpfProgram, is_scoped: bool) -> io::Result<()> {
+    give_up_rights()?;
+    if support.holds(Guard::Writes) {
+        require_enforced(&restrict(rules, is_scoped).map_err(io::Error::other)?)?;
+    }
+    if support.seccomp {
+        seccompiler::apply_filter(program).map_err(io::Error::other)?;
+    }
+    Ok(())
+}
+
+/// Runs a function on a new thread.
+fn on_thread<T: Send>(function: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     // The restrictions end with the thread; the threads of the host are never touched.
     std::thread::scope(|scope| {
         let thread =
-            std::thread::Builder::new().name("plimsoll-sandbox".into()).spawn_scoped(scope, confined)?;
+            std::thread::Builder::new().name("plimsoll-sandbox".into()).spawn_scoped(scope, function)?;
         thread.join().unwrap_or_else(|_| Err(io::Error::other("the sandbox could not be set up")))
     })
 }
 
-/// Drops the capabilities of root except those of an owner of every file. With `CAP_PERFMON`, root reads the environment of any
-/// process without Landlock being asked. Running a program does not bring a dropped capability back, because no program gains
-/// privileges here.
+/// Drops the capabilities of root except those of an owner of every file. With `CAP_PERFMON`, root reads the
+/// environment of any process without Landlock being asked. Running a program does not bring a dropped capability back,
+/// because no program gains privileges here.
 fn give_up_rights() -> io::Result<()> {
     const KEPT: CapabilitySet = CapabilitySet::CHOWN
         .union(CapabilitySet::DAC_OVERRIDE)
@@ -131,11 +156,14 @@ fn scope() -> Result<RestrictionStatus, RulesetError> {
     ruleset.restrict_self()
 }
 
-/// Applies the rules for the command itself, in a scope inside the outer one.
-fn restrict(rules: &Rules) -> Result<RestrictionStatus, RulesetError> {
+/// Applies the rules for the command itself, in a scope inside the outer one if `is_scoped`.
+fn restrict(rules: &Rules, is_scoped: bool) -> Result<RestrictionStatus, RulesetError> {
     // The newest version that this was tried on. Older kernels enforce what they know, and `Support` says which.
     let handled = AccessFs::from_write(ABI::V5) | AccessFs::ReadFile;
-    let mut ruleset = Ruleset::default().handle_access(handled)?.scope(Scope::Signal)?;
+    let mut ruleset = Ruleset::default().handle_access(handled)?;
+    if is_scoped {
+        ruleset = ruleset.scope(Scope::Signal)?;
+    }
     if !rules.network {
         ruleset = ruleset.handle_access(AccessNet::from_all(ABI::V4))?;
     }
@@ -146,10 +174,14 @@ fn restrict(rules: &Rules) -> Result<RestrictionStatus, RulesetError> {
     let read = rules.read.iter().map(|path| (path.as_path(), AccessFs::ReadFile.into()));
     let write = rules.write.iter().map(|path| (path.as_path(), rights_below(path)));
     for (path, rights) in read.chain(write) {
-        // A path that does not exist cannot be created later either, because its directory is not opened.
-        if let Some(place) = open_place(path) {
+        // A path that does not exist cannot be created later either, because its directory is not opened. Nor is one
+        // opened in which a link has appeared since it was resolved: the link would open its target.
+        if let Ok(place) = open_place(path) {
             ruleset = ruleset.add_rule(PathBeneath::new(place, rights))?;
         }
+    }
+    if let Some(folder) = &rules.temporary {
+        ruleset = ruleset.add_rule(PathBeneath::new(folder.as_fd(), rights_below(Path::new("/tmp"))))?;
     }
     let rights = make_bitflags!(AccessFs::{ReadFile | WriteFile | Truncate | IoctlDev});
     for device in DEVICES.iter().filter_map(|path| PathFd::new(path).ok()) {
@@ -158,19 +190,8 @@ fn restrict(rules: &Rules) -> Result<RestrictionStatus, RulesetError> {
     ruleset.restrict_self()
 }
 
-/// Opens a path for a rule without following links: one that appeared since the path was resolved would open its target.
-fn open_place(path: &Path) -> Option<OwnedFd> {
-    let path = path.canonicalize().ok()?;
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    match openat2(CWD, &path, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        // The seccomp filter of a container may not know the call.
-        Err(Errno::NOSYS | Errno::PERM) => openat(CWD, &path, flags | OFlags::NOFOLLOW, Mode::empty()).ok(),
-        opened => opened.ok(),
-    }
-}
-
-/// Returns the rights below a path that commands may write to. They include reading, because a terminal that the user opens would be
-/// of no use otherwise.
+/// Returns the rights below a path that commands may write to. They include reading, because a terminal that the user
+/// opens would be of no use otherwise.
 fn rights_below(path: &Path) -> BitFlags<AccessFs> {
     let all = AccessFs::from_write(ABI::V5) | AccessFs::ReadFile;
     // Root could create a device in the project that is the disk itself under another name.

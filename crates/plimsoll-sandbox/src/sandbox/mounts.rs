@@ -1,8 +1,8 @@
 //! Mounts of this process, for rules that deny access to a place.
 //!
-//! A rule that opens a path for writing is complete. Closing one is different: the same file can have further paths, by a bind mount
-//! or a second mount of its file system, and each of them has to be closed. Nor may a directory be opened by one of its paths if
-//! something in it is closed by another.
+//! A rule that opens a path for writing is complete. Closing one is different: the same file can have further paths, by
+//! a bind mount or a second mount of its file system, and each of them has to be closed. Nor may a directory be opened
+//! by one of its paths if something in it is closed by another.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -20,7 +20,7 @@ struct Mount {
     device: String,
     /// The directory of the file system that is mounted.
     root: PathBuf,
-    /// Where it is mounted.
+    /// Mount point.
     point: PathBuf,
     /// Type of the file system.
     kind: String,
@@ -42,8 +42,8 @@ impl Mounts {
         found.map(|mount| mount.point.as_path())
     }
 
-    /// Returns every path of a place, which need not exist, and of the mount points that lead to it: a rule is for a directory
-    /// and not for its path, so one that opens a directory by another path of it opens the place as well.
+    /// Returns every path of a place, which need not exist, and of the mount points that lead to it: a rule is for a
+    /// directory and not for its path, so one that opens a directory by another path of it opens the place as well.
     pub(super) fn paths_of(&self, place: &Path) -> BTreeSet<PathBuf> {
         let mut paths = BTreeSet::from([place.to_owned()]);
         let mut queue = vec![place.to_owned()];

@@ -1,13 +1,13 @@
 //! The temporary directory of commands, and removal of those that killed processes have left.
 //!
-//! A directory is removed with its sandbox. One whose process was killed stays, so later processes look for them: each is locked by
-//! its owner while that lives. A process ID in its name would not do, because a container may share `/tmp` with its host but not the
-//! IDs.
+//! A directory is removed with its sandbox. One whose process was killed stays, so later processes look for them: each
+//! is locked by its owner while that lives. A process ID in its name would not do, because a container may share `/tmp`
+//! with its host but not the IDs.
 
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
@@ -18,30 +18,60 @@ const PREFIX: &str = "plimsoll-commands-";
 /// Age below which a directory may not be locked yet.
 const YOUNG: Duration = Duration::from_secs(60);
 
+/// Directories for temporary files that the environment does not name.
+const USUAL_PARENTS: [&str; 2] = ["/tmp", "/var/tmp"];
+
 /// A directory that is removed when dropped.
 pub(super) struct TemporaryFolder {
     folder: TempDir,
-    /// Holds the lock.
-    _lock: File,
+    /// Holds the lock, and stays the directory itself if a command puts a link in its place.
+    handle: File,
 }
 
 impl TemporaryFolder {
-    /// Creates a directory.
-    pub(super) fn make() -> io::Result<TemporaryFolder> {
-        TemporaryFolder::make_in(&std::env::temp_dir())
+    /// Creates a directory, outside of these writable directories if possible.
+    pub(super) fn create(writable: &[PathBuf]) -> io::Result<TemporaryFolder> {
+        let usual = USUAL_PARENTS.iter().map(PathBuf::from);
+        let parents: Vec<PathBuf> = [std::env::temp_dir()]
+            .into_iter()
+            .chain(usual)
+            .filter_map(|parent| parent.canonicalize().ok())
+            .collect();
+        let is_writable = |parent: &PathBuf| writable.iter().any(|folder| parent.starts_with(folder));
+        let (inside, outside): (Vec<_>, Vec<_>) = parents.into_iter().partition(is_writable);
+        let mut result = Err(io::Error::from(io::ErrorKind::NotFound));
+        for parent in outside.iter().chain(&inside) {
+            result = TemporaryFolder::create_in(parent);
+            if result.is_ok() {
+                break;
+            }
+        }
+        result
     }
 
-    fn make_in(parent: &Path) -> io::Result<TemporaryFolder> {
+    fn create_in(parent: &Path) -> io::Result<TemporaryFolder> {
         // Files of commands are not for other users of this machine.
         let private = std::fs::Permissions::from_mode(0o700);
         let folder = tempfile::Builder::new().prefix(PREFIX).permissions(private).tempdir_in(parent)?;
-        let lock = open(folder.path())?;
-        flock(&lock, FlockOperation::NonBlockingLockExclusive)?;
-        Ok(TemporaryFolder { folder, _lock: lock })
+        let handle = open(folder.path())?;
+        flock(&handle, FlockOperation::NonBlockingLockExclusive)?;
+        Ok(TemporaryFolder { folder, handle })
     }
 
     pub(super) fn path(&self) -> &Path {
         self.folder.path()
+    }
+
+    pub(super) fn handle(&self) -> &File {
+        &self.handle
+    }
+
+    /// Returns whether the path still leads to the directory. A command can move it away if it may write to its parent.
+    pub(super) fn is_in_place(&self) -> bool {
+        let found =
+            crate::files::open_directory(self.path()).and_then(|folder| File::from(folder).metadata());
+        let (Ok(found), Ok(own)) = (found, self.handle.metadata()) else { return false };
+        (found.dev(), found.ino()) == (own.dev(), own.ino())
     }
 }
 
@@ -84,9 +114,9 @@ mod tests {
     use super::{PREFIX, TemporaryFolder, sweep};
 
     #[test]
-    fn what_has_no_owner_any_more_is_swept_and_nothing_else() {
+    fn only_directories_without_an_owner_are_removed() {
         let parent = tempfile::tempdir().unwrap();
-        let living = TemporaryFolder::make_in(parent.path()).unwrap();
+        let living = TemporaryFolder::create_in(parent.path()).unwrap();
         // As a killed process leaves it: the directory is there, the lock went with the process.
         let left = parent.path().join(format!("{PREFIX}left"));
         std::fs::create_dir_all(left.join("deep")).unwrap();

@@ -1,4 +1,5 @@
-//! The sandbox, attacked from inside by a program that tries each system call and path which might lead out: `just attack`.
+//! Attacks the sandbox from inside with a program that tries every system call and path that might lead out: `just
+//! attack`.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +9,7 @@ use crate::support::{Bystander, Terminal, Yard, also_as_user, can};
 
 const PROBE: &str = include_str!("probe.py");
 
-/// What is open by design. The table in `docs/AGENT.md` says why.
+/// Open by design; the table in `docs/AGENT.md` has the reasons.
 const OPEN: [&str; 9] = [
     "/dev/",
     "command line of",
@@ -20,20 +21,21 @@ const OPEN: [&str; 9] = [
     "shared memory of System V",
     "memory file",
 ];
-/// Open on some systems: by settings of the kernel's, or for root.
+/// Open on some systems, depending on kernel settings, or for root.
 const OPEN_SOMEWHERE: [&str; 2] = ["kernel log", "user namespace"];
 
 #[test]
 #[ignore = "an attack: `just attack`"]
 fn a_probe_of_system_calls_and_paths_finds_no_way_out() {
     also_as_user("attack::a_probe_of_system_calls_and_paths_finds_no_way_out");
-    assert!(can(Guard::ALL), "this kernel holds less than the newest one that is known");
+    assert!(can(Guard::ALL), "this kernel enforces less than the newest known one");
     assert_eq!(std::env::consts::ARCH, "x86_64", "the probe has the numbers of x86-64");
     let mut yard = Yard::new();
     let store = yard.folder().join("plimsoll.db");
-    let private = ["", "-wal", "-shm"].map(|end| format!("{}{end}", store.display()));
-    private.iter().for_each(|path| std::fs::write(path, "sessions").unwrap());
-    yard.confine(SandboxConfig::default().closed(private.clone()).private(private));
+    for end in ["", "-wal", "-shm", "-journal", "-newest", ".v2.bak"] {
+        std::fs::write(format!("{}{end}", store.display()), "sessions").unwrap();
+    }
+    yard.confine(SandboxConfig::default().closed([&store]).private([&store]));
     std::fs::write(yard.outside.join("victim"), "kept").unwrap();
     std::fs::create_dir(yard.outside.join("empty")).unwrap();
     let (terminal, mut bystander) = (Terminal::open(), Bystander::new());
@@ -48,9 +50,9 @@ fn a_probe_of_system_calls_and_paths_finds_no_way_out() {
         std::process::id(),
         listener.local_addr().unwrap().port()
     );
-    let told = yard.bash(&command);
+    let output = yard.bash(&command);
     let report = std::fs::read_to_string(yard.project.join("report")).unwrap();
-    assert!(!told.contains("[exit code"), "{told}{}", tail(&report));
+    assert!(!output.contains("[exit code"), "{output}{}", tail(&report));
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     for line in report.lines() {
         let (verdict, name) = line.split_once(' ').unwrap();

@@ -33,8 +33,8 @@ fn a_command_inherits_no_file(#[case] mode: SandboxMode) {
     let yard = Yard::with(SandboxConfig::default().mode(mode));
     let file = open_file(&yard);
     let number = inherit(&file);
-    let told = yard.bash(&format!("echo leaked >&{number}"));
-    assert!(told.contains("Bad file descriptor"), "{told}");
+    let output = yard.bash(&format!("echo leaked >&{number}"));
+    assert!(output.contains("Bad file descriptor"), "{output}");
     assert_eq!(leaked(&yard), "");
 }
 
@@ -45,8 +45,8 @@ fn a_command_inherits_no_connection() {
     let (mut peer, _) = listener.accept().unwrap();
     let number = inherit(&socket);
     let yard = Yard::new();
-    let told = yard.bash(&format!("echo leaked >&{number}"));
-    assert!(told.contains("Bad file descriptor"), "{told}");
+    let output = yard.bash(&format!("echo leaked >&{number}"));
+    assert!(output.contains("Bad file descriptor"), "{output}");
     drop(socket);
     let mut received = String::new();
     peer.read_to_string(&mut received).unwrap();

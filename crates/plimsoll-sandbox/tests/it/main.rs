@@ -2,7 +2,7 @@
 //!
 //! A test is skipped, with a line that says so, if the kernel cannot enforce what it is about.
 #![cfg(target_os = "linux")]
-// Clippy knows tests by their attribute; the helpers beside them may fail as loudly.
+// Clippy recognises tests by their attribute; helpers may panic too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 
 mod attack;
@@ -11,4 +11,5 @@ mod network;
 mod processes;
 mod reads;
 mod support;
+mod swaps;
 mod writes;

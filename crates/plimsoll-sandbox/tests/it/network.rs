@@ -27,8 +27,8 @@ fn there_is_no_tcp_and_no_udp() {
         format!("setsid -w bash -c 'echo x > /dev/udp/127.0.0.1/{udp_port}'"),
         format!("unshare -r bash -c 'echo x > /dev/tcp/127.0.0.1/{tcp_port}'"),
     ] {
-        let told = yard.bash(&command);
-        assert!(told.contains("[exit code"), "{command}: {told}");
+        let output = yard.bash(&command);
+        assert!(output.contains("[exit code"), "{command}: {output}");
     }
     assert!(tcp.accept().is_err(), "nothing came");
     assert!(udp.recv(&mut [0; 8]).is_err(), "nothing came");
@@ -80,13 +80,13 @@ fn sockets_of_other_programs_cannot_be_reached() {
         socket.set_nonblocking(true).unwrap();
     }
     datagram.set_nonblocking(true).unwrap();
-    let told = yard.python(&PROGRAM.replace("NAME", &name));
-    assert!(!told.contains("DONE") && told.matches("refused").count() == 11, "{told}");
+    let output = yard.python(&PROGRAM.replace("NAME", &name));
+    assert!(!output.contains("DONE") && output.matches("refused").count() == 11, "{output}");
     assert!(stream.accept().is_err() && hidden.accept().is_err() && datagram.recv(&mut [0]).is_err());
     // Programs still talk to their own children.
-    let told = yard
+    let output = yard
         .python("import socket\na, b = socket.socketpair()\na.sendall(b'own')\nprint(b.recv(3).decode())\n");
-    assert_eq!(told.trim(), "own");
+    assert_eq!(output.trim(), "own");
 }
 
 #[test]
@@ -99,33 +99,33 @@ fn the_network_can_be_allowed_without_the_sockets_of_other_programs() {
     let stream = UnixListener::bind(yard.outside.join("stream")).unwrap();
     stream.set_nonblocking(true).unwrap();
     let port = tcp.local_addr().unwrap().port();
-    let told = yard.bash(&format!("echo x > /dev/tcp/127.0.0.1/{port} && echo sent"));
-    assert_eq!(told.trim(), "sent");
-    let told = yard.python(PROGRAM);
-    assert!(told.contains("refused stream") && told.contains("refused datagram"), "{told}");
-    assert!(told.contains("refused packet") && told.contains("DONE inet6"), "{told}");
+    let output = yard.bash(&format!("echo x > /dev/tcp/127.0.0.1/{port} && echo sent"));
+    assert_eq!(output.trim(), "sent");
+    let output = yard.python(PROGRAM);
+    assert!(output.contains("refused stream") && output.contains("refused datagram"), "{output}");
+    assert!(output.contains("refused packet") && output.contains("DONE inet6"), "{output}");
     assert!(stream.accept().is_err());
     // Both at once.
     let config = SandboxConfig::default().network(true).unix_sockets(true);
     let open = Yard::with(config);
     let stream = UnixListener::bind(open.outside.join("stream")).unwrap();
-    let told = open.python(PROGRAM);
-    assert!(told.contains("DONE stream"), "{told}");
+    let output = open.python(PROGRAM);
+    assert!(output.contains("DONE stream"), "{output}");
     assert!(stream.accept().is_ok());
     assert!(open.bash("echo x > OUT/new").contains("Permission denied"), "files stay closed");
 }
 
 #[test]
-fn words_cannot_be_put_into_the_users_terminal() {
+fn text_cannot_be_inserted_into_the_users_terminal() {
     if !can(&[Guard::Network]) || !has_python() {
         return;
     }
     let yard = Yard::new();
-    // On a device that is no terminal the kernel would say "inappropriate ioctl" (25).
-    let told = yard
+    // On a device that is not a terminal the kernel would return "inappropriate ioctl" (25).
+    let output = yard
         .python(
             "import fcntl\nfor request in (0x5412, 0x541c, 0x100005412):\n    try:\n        fcntl.ioctl(open('/dev/null'), request & 0xffffffff, b'x')\n    \
              except OSError as error:\n        print(error.errno)\n",
         );
-    assert_eq!(told.split_whitespace().collect::<Vec<_>>(), ["1", "1", "1"]);
+    assert_eq!(output.split_whitespace().collect::<Vec<_>>(), ["1", "1", "1"]);
 }

@@ -150,7 +150,7 @@ for folder, _, names in os.walk("/dev"):
         for flags in [os.O_RDONLY, os.O_WRONLY]:
             test = is_open if path in harmless else held
             test("%s, flags %d" % (path, flags), lambda: os.close(os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)))
-for name in ["", "-wal", "-shm"]:
+for name in ["", "-wal", "-shm", "-journal", "-newest", ".v2.bak"]:
     for flags in [os.O_RDONLY, os.O_RDWR]:
         held("store%s, flags %d" % (name, flags), lambda: fcntl.lockf(os.open(store + name, flags), fcntl.LOCK_SH), DENIED)
 for path in ["/proc/kcore", "/proc/kmsg"]:

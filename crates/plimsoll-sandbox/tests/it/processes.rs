@@ -1,4 +1,4 @@
-//! Other processes: signals to them, looks into them, and those that try to outlive their call.
+//! Other processes: signals to them, access to their memory, and processes that try to outlive their call.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -9,18 +9,18 @@ use rstest::rstest;
 
 use crate::support::{Bystander, Yard, also_as_user, can, has_python};
 
-/// Where the host that is killed works, and what it runs; set only for it.
+/// Directory and command of the host that is killed; set only for it.
 const FOLDER: &str = "PLIMSOLL_KILLED_FOLDER";
 const COMMAND: &str = "PLIMSOLL_KILLED_COMMAND";
 
-/// Processes that run `sleep` with this time, which is each test's own.
+/// Number of processes that run `sleep` with this time. Each test has its own.
 fn sleepers(time: &str) -> usize {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
     lines.filter(|line| *line == format!("sleep\0{time}\0").into_bytes()).count()
 }
 
-/// A killed process needs a moment to be gone.
+/// Waits until there are none: a killed process needs a moment to end.
 fn await_none(time: &str) -> bool {
     let until = Instant::now() + Duration::from_secs(5);
     while Instant::now() < until {
@@ -51,13 +51,13 @@ fn other_processes_cannot_be_signalled() {
         "kill -9 $PPID".into(),
         format!("prlimit --pid {pid} --cpu=0:0"),
     ] {
-        let told = yard.bash(&command);
-        assert!(told.contains("[exit code"), "{command}: {told}");
+        let output = yard.bash(&command);
+        assert!(output.contains("[exit code"), "{command}: {output}");
     }
-    let told = yard.bash("kill -9 -1; echo on my own");
-    assert!(told.contains("on my own"), "{told}");
-    let told = yard.bash("kill -9 0");
-    assert!(told.contains("ended by signal 9"), "{told}");
+    let output = yard.bash("kill -9 -1; echo on my own");
+    assert!(output.contains("on my own"), "{output}");
+    let output = yard.bash("kill -9 0");
+    assert!(output.contains("ended by signal 9"), "{output}");
     assert!(bystander.is_alive());
 }
 
@@ -106,9 +106,9 @@ for which in [1, 2]:
     attempt("setpriority of many", 141, which, 0, 19)
     attempt("ioprio_set of many", 251, which + 1, 0, 3 << 13)
 "#;
-    let told = yard.python(&program.replace("PID", &bystander.pid().to_string()));
+    let output = yard.python(&program.replace("PID", &bystander.pid().to_string()));
     if cfg!(target_arch = "x86_64") {
-        assert!(!told.contains("DONE") && told.matches("refused").count() == 40, "{told}");
+        assert!(!output.contains("DONE") && output.matches("refused").count() == 40, "{output}");
     }
     assert_eq!(scheduling(), before);
     for (command, expected) in [
@@ -152,12 +152,12 @@ fn other_processes_cannot_be_looked_into() {
         ("readlink", "exe"),
         ("cat", "auxv"),
     ] {
-        let told = yard.bash(&format!("{look} /proc/{pid}/{file}"));
-        assert!(told.contains("[exit code") && !told.contains("hunter2"), "{file}: {told}");
+        let output = yard.bash(&format!("{look} /proc/{pid}/{file}"));
+        assert!(output.contains("[exit code") && !output.contains("hunter2"), "{file}: {output}");
     }
     assert!(yard.bash("cat /proc/$PPID/environ").contains("[exit code 1]"), "the agent's own");
-    let told = yard.bash("cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n' | grep SECRET");
-    assert!(!told.contains("hunter2"), "{told}");
+    let output = yard.bash("cat /proc/*/environ 2>/dev/null | tr '\\0' '\\n' | grep SECRET");
+    assert!(!output.contains("hunter2"), "{output}");
     if has_python() {
         // Attach (16) to the bystander, to the agent and to a child; then take a descriptor of the bystander's (438).
         let program = format!(
@@ -166,19 +166,19 @@ fn other_processes_cannot_be_looked_into() {
              print(*[libc.ptrace(16, pid, 0, 0) for pid in ({pid}, os.getppid(), child)])\n\
              print(libc.syscall(438, libc.syscall(434, {pid}, 0), 0, 0))\n"
         );
-        let told = yard.python(&program);
-        assert_eq!(told.split_whitespace().collect::<Vec<_>>(), ["-1", "-1", "0", "-1"], "{told}");
+        let output = yard.python(&program);
+        assert_eq!(output.split_whitespace().collect::<Vec<_>>(), ["-1", "-1", "0", "-1"], "{output}");
     }
 }
 
 #[test]
-fn a_program_gains_no_rights_by_being_run() {
+fn running_a_setuid_program_gains_no_rights() {
     if !can(&[Guard::Writes]) {
         return;
     }
     let yard = Yard::new();
-    let told = yard.bash("grep -h NoNewPrivs /proc/self/status; bash -c 'grep Seccomp: /proc/self/status'");
-    assert_eq!(told.split_whitespace().collect::<Vec<_>>(), ["NoNewPrivs:", "1", "Seccomp:", "2"]);
+    let output = yard.bash("grep -h NoNewPrivs /proc/self/status; bash -c 'grep Seccomp: /proc/self/status'");
+    assert_eq!(output.split_whitespace().collect::<Vec<_>>(), ["NoNewPrivs:", "1", "Seccomp:", "2"]);
 }
 
 #[rstest]
@@ -205,29 +205,29 @@ fn nothing_outlives_its_call(#[case] command: &str) {
         "{}\nfor i in 1 2 3 4 5 6 7 8 9; do pgrep -fx 'sleep {time}' && break; sleep 0.1; done; true",
         command.replace('T', &time)
     );
-    let told = yard.bash(&seen);
-    assert!(told.lines().any(|line| line.trim().parse::<u32>().is_ok()), "it did run: {told}");
+    let output = yard.bash(&seen);
+    assert!(output.lines().any(|line| line.trim().parse::<u32>().is_ok()), "it ran: {output}");
     assert!(await_none(&time), "{command}");
 }
 
 #[test]
-fn where_it_is_off_what_kept_its_environment_ends_with_the_call() {
+fn without_a_sandbox_processes_with_the_mark_end_with_the_call() {
     let yard = Yard::with(SandboxConfig::default().mode(SandboxMode::Off));
     let time = format!("32{}", std::process::id());
     yard.bash(&format!("setsid -f setsid -f sleep {time}; nohup sleep {time} & sleep 0.3"));
     assert!(cfg!(not(target_os = "linux")) || await_none(&time));
 }
 
-/// A command in the agent's session could open its terminal by `/dev/tty`, whatever it is held to.
+/// A command in the agent's session could open its terminal by `/dev/tty`, whatever the other guards.
 #[rstest]
 #[case::confined(SandboxMode::Auto)]
 #[case::off(SandboxMode::Off)]
-fn a_command_has_a_session_of_its_own_and_no_terminal(#[case] mode: SandboxMode) {
+fn a_command_has_its_own_session_and_no_terminal(#[case] mode: SandboxMode) {
     let yard = Yard::with(SandboxConfig::default().mode(mode));
-    let told = yard.bash("cat /proc/$$/stat; cat < /dev/tty");
-    let fields: Vec<&str> = told.split_whitespace().collect();
-    assert_eq!((fields[0], fields[6]), (fields[5], "0"), "{told}");
-    assert!(told.contains("[exit code 1]"), "{told}");
+    let output = yard.bash("cat /proc/$$/stat; cat < /dev/tty");
+    let fields: Vec<&str> = output.split_whitespace().collect();
+    assert_eq!((fields[0], fields[6]), (fields[5], "0"), "{output}");
+    assert!(output.contains("[exit code 1]"), "{output}");
 }
 
 #[test]
@@ -260,7 +260,7 @@ fn the_killed_host() {
 }
 
 #[test]
-fn what_a_killed_host_had_started_ends_with_it() {
+fn processes_end_with_a_killed_host() {
     if !can(&[Guard::Processes]) {
         return;
     }

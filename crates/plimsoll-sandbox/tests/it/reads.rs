@@ -1,4 +1,4 @@
-//! What commands cannot even open for reading: terminals, other devices, private files.
+//! Terminals, other devices and private files, which commands cannot open for reading.
 
 use std::os::fd::AsRawFd;
 use std::process::Command;
@@ -39,11 +39,11 @@ fn no_way_of_opening_a_terminal_reads_what_is_typed_there() {
             .replace("THEIRS", &terminal.path)
             .replace("AGENT", &std::process::id().to_string())
             .replace("NUMBER", &terminal.shell.as_raw_fd().to_string());
-        let told = yard.bash(&command);
-        assert!(told.contains("[exit code") && !told.contains("hunter2"), "{command}: {told}");
-        assert!(!told.contains("[exit code 124]"), "opened, and waits for a key: {command}: {told}");
+        let reply = yard.bash(&command);
+        assert!(reply.contains("[exit code") && !reply.contains("hunter2"), "{command}: {reply}");
+        assert!(!reply.contains("[exit code 124]"), "opened, and waits for a key: {command}: {reply}");
     }
-    let told = yard.python(
+    let reply = yard.python(
         &r#"
 import ctypes, os, select
 libc = ctypes.CDLL(None, use_errno=True)
@@ -72,13 +72,13 @@ attempt("a copy of the mount", lambda: os.open(os.path.basename("THEIRS"), flags
         .replace("AGENT", &std::process::id().to_string())
         .replace("NUMBER", &terminal.shell.as_raw_fd().to_string()),
     );
-    assert!(!told.contains("OPENED") && told.matches("refused").count() == 8, "{told}");
+    assert!(!reply.contains("OPENED") && reply.matches("refused").count() == 8, "{reply}");
     assert_eq!(terminal.left(), Terminal::TYPED, "all of it is left for the program in that terminal");
     // Without the sandbox it is read, so that the attempts above are real ones.
     let terminal = Terminal::open();
     let yard = Yard::with(SandboxConfig::default().mode(SandboxMode::Off));
-    let told = yard.bash(&format!("timeout 20 head -n 1 {}", terminal.path));
-    assert_eq!(told, Terminal::TYPED);
+    let reply = yard.bash(&format!("timeout 20 head -n 1 {}", terminal.path));
+    assert_eq!(reply, Terminal::TYPED);
 }
 
 #[test]
@@ -90,15 +90,15 @@ fn devices_that_keep_nothing_are_open_and_all_others_closed() {
     let yard = Yard::new();
     let program = "for file in $(find /dev -type c -o -type b); do \
                    dd if=$file of=/dev/null bs=1 count=0 iflag=nonblock status=none 2>/dev/null && echo $file; done; true";
-    let told = yard.bash(program);
-    let mut open: Vec<&str> = told.lines().collect();
+    let reply = yard.bash(program);
+    let mut open: Vec<&str> = reply.lines().collect();
     open.sort_unstable();
     assert_eq!(open, ["/dev/full", "/dev/null", "/dev/random", "/dev/urandom", "/dev/zero"]);
 }
 
 #[test]
-fn what_commands_read_every_day_is_open() {
-    also_as_user("reads::what_commands_read_every_day_is_open");
+fn ordinary_reading_works() {
+    also_as_user("reads::ordinary_reading_works");
     let yard = Yard::new();
     std::fs::write(yard.outside.join("note"), "seen").unwrap();
     for (command, expected) in [
@@ -116,8 +116,8 @@ fn what_commands_read_every_day_is_open() {
         ("echo kept > $TMPDIR/a && cat $TMPDIR/a", "kept"),
         ("git --version > /dev/null && ls / > /dev/null && ls /dev > /dev/null && echo listed", "listed"),
     ] {
-        let told = yard.bash(command);
-        assert_eq!(told.trim().lines().last().unwrap_or_default(), expected, "{command}: {told}");
+        let reply = yard.bash(command);
+        assert_eq!(reply.trim().lines().last().unwrap_or_default(), expected, "{command}: {reply}");
     }
 }
 
@@ -128,8 +128,8 @@ fn terminals_that_the_user_opens_can_be_used() {
         return;
     }
     let yard = Yard::with(SandboxConfig::default().write(["/dev/ptmx", "/dev/pts"]));
-    let told = yard.python("import pty, os\npty.spawn(['sh', '-c', 'test -t 0 && echo a terminal'])");
-    assert!(told.contains("a terminal"), "{told}");
+    let reply = yard.python("import pty, os\npty.spawn(['sh', '-c', 'test -t 0 && echo a terminal'])");
+    assert!(reply.contains("a terminal"), "{reply}");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn private_files_can_be_neither_read_nor_locked() {
     std::fs::write(yard.outside.join("spill/blob"), "an output").unwrap();
     let private = ["store.db", "store.db-wal", "spill"].map(|name| yard.outside.join(name));
     yard.confine(SandboxConfig::default().private(private));
-    let told = yard.python(
+    let reply = yard.python(
         r#"
 import fcntl, os
 for name in ["store.db", "store.db-wal", "spill/blob"]:
@@ -159,16 +159,16 @@ for name in ["store.db", "store.db-wal", "spill/blob"]:
 print(open("OUT/beside.txt").read())
 "#,
     );
-    assert!(!told.contains("LOCKED") && told.matches("refused").count() == 6, "{told}");
-    assert!(!told.contains(" 2\n"), "the files exist: {told}");
-    assert!(told.trim().ends_with("open"), "{told}");
+    assert!(!reply.contains("LOCKED") && reply.matches("refused").count() == 6, "{reply}");
+    assert!(!reply.contains(" 2\n"), "the files exist: {reply}");
+    assert!(reply.trim().ends_with("open"), "{reply}");
 }
 
-/// Says that a test runs among mounts of its own, because the same test has started it.
+/// Set in a test process with its own mounts, which the same test has started.
 const OWN_MOUNTS: &str = "PLIMSOLL_TEST_OWN_MOUNTS";
 
 #[test]
-fn what_is_closed_is_closed_by_every_mount_of_it() {
+fn private_files_are_closed_by_every_mount() {
     if !can(&[Guard::Reads]) {
         return;
     }
@@ -179,10 +179,10 @@ fn what_is_closed_is_closed_by_every_mount_of_it() {
         }
         let mut inner = Command::new("unshare");
         inner.args(["--mount", "--propagation", "private"]).arg(std::env::current_exe().unwrap());
-        inner.args(["--exact", "reads::what_is_closed_is_closed_by_every_mount_of_it", "--nocapture"]);
+        inner.args(["--exact", "reads::private_files_are_closed_by_every_mount", "--nocapture"]);
         let output = inner.env(OWN_MOUNTS, "1").output().unwrap();
-        let told = String::from_utf8_lossy(&output.stdout);
-        assert!(told.contains("1 passed"), "{told}{}", String::from_utf8_lossy(&output.stderr));
+        let reply = String::from_utf8_lossy(&output.stdout);
+        assert!(reply.contains("1 passed"), "{reply}{}", String::from_utf8_lossy(&output.stderr));
         return;
     }
     let (terminal, mut yard) = (Terminal::open(), Yard::new());
@@ -210,10 +210,10 @@ fn what_is_closed_is_closed_by_every_mount_of_it() {
         let private = if is_private { vec![store.clone()] } else { Vec::new() };
         yard.confine(SandboxConfig::default().private(private));
         for command in &reads {
-            let told = yard.bash(command);
+            let reply = yard.bash(command);
             // Without being named the database is a file like others, and its other mount shows it.
             let is_denied = is_private || !command.contains("plimsoll.db");
-            assert_eq!(told.contains("Permission denied"), is_denied, "{command}: {told}");
+            assert_eq!(reply.contains("Permission denied"), is_denied, "{command}: {reply}");
         }
         assert_eq!(yard.bash("cat OUT/again/open"), "open");
     }

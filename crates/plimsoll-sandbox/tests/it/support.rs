@@ -1,4 +1,4 @@
-//! A project with a sandbox, and what its commands try to reach.
+//! A project with a sandbox, and targets of its commands.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -13,7 +13,7 @@ use rustix::fs::OFlags;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use tempfile::TempDir;
 
-/// Whether the kernel enforces these guards; if not, it is said.
+/// Returns whether the kernel enforces these guards, and prints if it does not.
 pub(crate) fn can(guards: &[Guard]) -> bool {
     let sandbox = Sandbox::new(SandboxConfig::default());
     let missing: Vec<_> = guards.iter().filter(|guard| !sandbox.confinement().holds(**guard)).collect();
@@ -23,11 +23,11 @@ pub(crate) fn can(guards: &[Guard]) -> bool {
     missing.is_empty()
 }
 
-/// Whether python exists, for what a shell cannot try; if not, it is said.
+/// Returns whether python exists, for what a shell cannot do, and prints if it does not.
 pub(crate) fn has_python() -> bool {
     let found = Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
-        println!("SKIPPED: there is no python3");
+        println!("SKIPPED: python3 is missing");
     }
     found
 }
@@ -35,8 +35,7 @@ pub(crate) fn has_python() -> bool {
 /// Set in a test process that runs as an ordinary user because the same test, as root, has started it.
 const AS_USER: &str = "PLIMSOLL_TEST_AS_USER";
 
-/// Runs a test as an ordinary user as well, if this process is root's: each may do what the other may not. A process that is not
-/// root's can only try the one.
+/// Runs a test as an ordinary user as well, if this process runs as root: each may do what the other may not.
 pub(crate) fn also_as_user(test: &str) {
     if std::env::var_os(AS_USER).is_some() {
         return;
@@ -47,13 +46,13 @@ pub(crate) fn also_as_user(test: &str) {
     }
     let (mut command, _copy) = user_command();
     let output = command.args(["--exact", test, "--include-ignored", "--nocapture"]).output().unwrap();
-    let told = String::from_utf8_lossy(&output.stdout);
-    println!("as an ordinary user:\n{told}");
+    let reply = String::from_utf8_lossy(&output.stdout);
+    println!("as an ordinary user:\n{reply}");
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && told.contains("1 passed"), "as an ordinary user: {told}{errors}");
+    assert!(output.status.success() && reply.contains("1 passed"), "as an ordinary user: {reply}{errors}");
 }
 
-/// This test binary as it is started for user 1000, with the folder that holds a copy of it if it needs one.
+/// Returns a command that runs this test binary as user 1000, with the folder of a copy if one is needed.
 fn user_command() -> (Command, Option<TempDir>) {
     let setpriv = || {
         let mut command = Command::new("setpriv");
@@ -68,7 +67,7 @@ fn user_command() -> (Command, Option<TempDir>) {
         command.arg(own);
         return (command, None);
     }
-    // The binary may be in a folder that is root's alone.
+    // The binary may be in a folder that only root can enter.
     let folder = tempfile::tempdir_in("/tmp").unwrap();
     std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let copy = folder.path().join("it");
@@ -77,10 +76,10 @@ fn user_command() -> (Command, Option<TempDir>) {
     (command, Some(folder))
 }
 
-/// How long output is read after a shell has ended: it does not wait for `command > >(tee log)`.
+/// How long to read output after a shell has ended, because it does not wait for `command > >(tee log)`.
 const FLUSH: Duration = Duration::from_millis(100);
 
-/// A project whose commands are confined, and a directory beside it.
+/// A project whose commands are confined, and a directory next to it.
 pub(crate) struct Yard {
     folder: TempDir,
     sandbox: Sandbox,
@@ -102,12 +101,12 @@ impl Yard {
         Yard { folder, sandbox: Sandbox::new(config), project, outside }
     }
 
-    /// Confines commands in another way from now on.
+    /// Changes the settings of the sandbox.
     pub(crate) fn confine(&mut self, config: SandboxConfig) {
         self.sandbox = self.sandbox.with_config(config);
     }
 
-    /// The directory that the project and the one beside it are in.
+    /// Returns the parent of both directories.
     pub(crate) fn folder(&self) -> PathBuf {
         self.folder.path().canonicalize().unwrap()
     }
@@ -116,7 +115,7 @@ impl Yard {
         std::fs::write(self.project.join(name), content).unwrap();
     }
 
-    /// Runs a command line, and returns what it prints and how it ended. `OUT` is the directory beside the project.
+    /// Runs a command line, and returns its output and exit status. `OUT` is the directory next to the project.
     pub(crate) fn bash(&self, line: &str) -> String {
         let line = line.replace("OUT", self.outside.to_str().unwrap());
         let path = std::env::var_os("PATH");
@@ -136,23 +135,23 @@ impl Yard {
         group.waiter().wait();
         let flushed = output.recv_timeout(FLUSH);
         let status = group.end().unwrap();
-        let mut told = flushed.or_else(|_| output.recv_timeout(Duration::from_secs(10))).unwrap();
+        let mut reply = flushed.or_else(|_| output.recv_timeout(Duration::from_secs(10))).unwrap();
         match (status.code(), status.signal()) {
             (Some(0), _) => {}
-            (Some(code), _) => told += &format!("\n[exit code {code}]\n"),
-            (None, signal) => told += &format!("\n[ended by signal {}]\n", signal.unwrap_or_default()),
+            (Some(code), _) => reply += &format!("\n[exit code {code}]\n"),
+            (None, signal) => reply += &format!("\n[ended by signal {}]\n", signal.unwrap_or_default()),
         }
-        told
+        reply
     }
 
-    /// The output of a Python program that is run confined.
+    /// Runs a Python program and returns its output.
     pub(crate) fn python(&self, program: &str) -> String {
         self.write("try.py", &program.replace("OUT", self.outside.to_str().unwrap()));
         self.bash("python3 try.py")
     }
 }
 
-/// A terminal of the user's, in which something was typed that nothing has read yet.
+/// A terminal of the user with unread input.
 pub(crate) struct Terminal {
     _keyboard: File,
     pub(crate) shell: File,
@@ -174,7 +173,7 @@ impl Terminal {
         Terminal { _keyboard: keyboard, shell: shell.into(), path }
     }
 
-    /// What the program in the terminal gets to read.
+    /// Returns the input that is left for the program in the terminal.
     pub(crate) fn left(mut self) -> String {
         let mut line = [0; 64];
         let count = self.shell.read(&mut line).unwrap_or(0);

@@ -1,4 +1,4 @@
-//! Writes outside the project, by every way.
+//! Attempts to write outside the project.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -8,7 +8,7 @@ use rstest::rstest;
 
 use crate::support::{Yard, can, has_python};
 
-/// What lies in a directory: names with contents.
+/// Returns the entries of a directory with their contents.
 fn contents(directory: &Path) -> BTreeMap<String, String> {
     let entries = std::fs::read_dir(directory).unwrap().flatten();
     let read = |entry: std::fs::DirEntry| {
@@ -63,13 +63,13 @@ fn a_write_outside_fails(#[case] command: &str) {
     std::fs::write(yard.outside.join("victim"), "kept").unwrap();
     std::fs::create_dir(yard.outside.join("empty")).unwrap();
     let before = contents(&yard.outside);
-    let told = yard.bash(command);
-    assert!(told.contains("[exit code"), "{told}");
-    assert_eq!(contents(&yard.outside), before, "{told}");
+    let output = yard.bash(command);
+    assert!(output.contains("[exit code"), "{output}");
+    assert_eq!(contents(&yard.outside), before, "{output}");
 }
 
-/// The kernel itself empties the folder `work` below the work directory of an overlay, without asking Landlock. An overlay
-/// needs no `mount`: the newer calls prepare one in a user namespace.
+/// The kernel itself empties the folder `work` below the work directory of an overlay, without asking Landlock. An
+/// overlay needs no `mount`: the newer calls prepare one in a user namespace.
 #[test]
 fn an_overlay_in_a_user_namespace_empties_no_folder_outside() {
     if !can(&[Guard::Writes, Guard::Network]) || !has_python() || !cfg!(target_arch = "x86_64") {
@@ -78,7 +78,7 @@ fn an_overlay_in_a_user_namespace_empties_no_folder_outside() {
     let yard = Yard::new();
     std::fs::create_dir(yard.outside.join("work")).unwrap();
     std::fs::write(yard.outside.join("work/victim"), "kept").unwrap();
-    let told = yard.python(
+    let output = yard.python(
         r#"
 import ctypes, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -102,19 +102,19 @@ call("open_tree", 428, -100, b"OUT", 1)
 call("open_tree_attr", 467, -100, b"OUT", 1, None, 0)
 "#,
     );
-    assert!(!told.contains("DONE") && told.contains("fsopen 1"), "{told}");
-    assert_eq!(std::fs::read_to_string(yard.outside.join("work/victim")).unwrap(), "kept", "{told}");
+    assert!(!output.contains("DONE") && output.contains("fsopen 1"), "{output}");
+    assert_eq!(std::fs::read_to_string(yard.outside.join("work/victim")).unwrap(), "kept", "{output}");
 }
 
 #[test]
-fn what_only_a_program_can_try_fails_too() {
+fn writes_by_system_calls_fail_too() {
     if !can(&[Guard::Writes, Guard::Truncation]) || !has_python() {
         return;
     }
     let yard = Yard::new();
     std::fs::write(yard.outside.join("victim"), "kept").unwrap();
     let before = contents(&yard.outside);
-    let told = yard.python(
+    let output = yard.python(
         r#"
 import ctypes, mmap, os
 libc = ctypes.CDLL(None, use_errno=True)
@@ -147,8 +147,8 @@ attempt("oom score", lambda: open("/proc/%d/oom_score_adj" % os.getppid(), "w").
 attempt("kernel setting", lambda: open("/proc/sys/kernel/core_pattern", "w"))
 "#,
     );
-    assert!(!told.contains("DONE") && told.matches("refused").count() == 14, "{told}");
-    assert_eq!(contents(&yard.outside), before, "{told}");
+    assert!(!output.contains("DONE") && output.matches("refused").count() == 14, "{output}");
+    assert_eq!(contents(&yard.outside), before, "{output}");
 }
 
 #[test]
@@ -175,8 +175,8 @@ fn what_commands_need_works() {
             "x",
         ),
     ] {
-        let told = yard.bash(command);
-        assert_eq!(told.trim(), expected, "{command}");
+        let output = yard.bash(command);
+        assert_eq!(output.trim(), expected, "{command}");
     }
 }
 
@@ -192,27 +192,27 @@ fn the_configuration_opens_more() {
     std::fs::create_dir(&write[0]).unwrap();
     let yard = Yard::with(SandboxConfig::default().write(write));
     let folder = cache.path().display();
-    let told = yard.bash(&format!("echo x > {folder}/open/a && echo y > {folder}/lock && echo done"));
-    assert_eq!(told.trim(), "done");
+    let output = yard.bash(&format!("echo x > {folder}/open/a && echo y > {folder}/lock && echo done"));
+    assert_eq!(output.trim(), "done");
     for closed in ["b", "missing", "missing/a"] {
-        let told = yard.bash(&format!("echo x > {folder}/{closed}"));
-        assert!(told.contains("[exit code 1]"), "{closed}: {told}");
+        let output = yard.bash(&format!("echo x > {folder}/{closed}"));
+        assert!(output.contains("[exit code 1]"), "{closed}: {output}");
     }
 }
 
 #[test]
-fn a_sandbox_that_is_off_holds_nothing() {
+fn a_disabled_sandbox_enforces_nothing() {
     let yard = Yard::with(SandboxConfig::default().mode(SandboxMode::Off));
     assert_eq!(yard.bash("echo x > OUT/new && cat OUT/new").trim(), "x");
 }
 
-/// An agent that is run by an agent is confined twice. A test binary cannot be one, so the kernel's part is tried: the system calls
-/// that confine still exist, and what the outer sandbox forbids stays forbidden.
+/// An agent that is run by an agent is confined twice. A test binary cannot be one, so the kernel's part is tried: the
+/// system calls that confine still exist, and what the outer sandbox forbids stays forbidden.
 #[test]
 fn sandboxes_can_be_nested() {
     if !can(&[Guard::Writes]) {
         return;
     }
-    let told = Yard::new().bash("bash -c 'bash -c \"echo x > OUT/new\"'");
-    assert!(told.contains("Permission denied"), "{told}");
+    let output = Yard::new().bash("bash -c 'bash -c \"echo x > OUT/new\"'");
+    assert!(output.contains("Permission denied"), "{output}");
 }

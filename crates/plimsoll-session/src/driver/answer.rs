@@ -12,7 +12,8 @@ use super::{Driver, PendingCall};
 use crate::error::SessionError;
 use crate::meter::Weighed;
 
-/// Longest time in milliseconds that text waits to be stored while an answer streams. It is stored at once when its part ends.
+/// Longest time in milliseconds that text waits to be stored while an answer streams. It is stored at once when its
+/// part ends.
 pub const FLUSH_AFTER: Millis = Millis(50);
 
 /// Recorded for an answer whose writer was dropped.
@@ -56,8 +57,8 @@ impl<'d> AnswerWriter<'d> {
         &self.message
     }
 
-    /// Writes an event. Text waits up to [`FLUSH_AFTER`] to be stored together with what follows; everything else is stored when
-    /// this returns. Returns the part that the event began or ended, if any.
+    /// Writes an event. Text waits up to [`FLUSH_AFTER`] to be stored together with what follows; everything else is
+    /// stored when this returns. Returns the part that the event began or ended, if any.
     pub fn write(&mut self, event: AnswerEvent) -> Result<Option<PartId>, SessionError> {
         self.driver.write_event(event)
     }
@@ -77,8 +78,8 @@ impl<'d> AnswerWriter<'d> {
         self.driver.break_answer(AnswerEnd::Aborted(why.to_owned()))
     }
 
-    /// Ends the answer as failed, which leaves it out of the window. `name` is the kind of error, such as `APIError`; `message`
-    /// must not contain secrets.
+    /// Ends the answer as failed, which leaves it out of the window. `name` is the kind of error, such as `APIError`;
+    /// `message` must not contain secrets.
     pub fn fail(self, name: &str, message: &str) -> Result<Message, SessionError> {
         self.driver.break_answer(AnswerEnd::Failed { name: name.to_owned(), message: message.to_owned() })
     }
@@ -297,8 +298,8 @@ impl Driver {
         }
     }
 
-    /// Settles what an interrupted turn has left: its answer is ended, its compaction is cancelled, and its open calls are recorded
-    /// as failed. Hosts call this before a new turn.
+    /// Settles what an interrupted turn has left: its answer is ended, its compaction is cancelled, and its open calls
+    /// are recorded as failed. Hosts call this before a new turn.
     pub fn settle(&mut self, why: &str) -> Result<(), SessionError> {
         if self.writing.is_some() {
             self.break_answer(AnswerEnd::Aborted(why.to_owned()))?;

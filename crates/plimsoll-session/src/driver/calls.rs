@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use plimsoll::log::ToolTime;
 use plimsoll::{Part, PartId, Receipt, Text, ToolStatus};
-use plimsoll_store::Taken;
+use plimsoll_store::CapturedOutput;
 use serde_json::{Map, Value, json};
 
 use super::Driver;
@@ -86,8 +86,8 @@ impl ToolCall<'_> {
         })
     }
 
-    /// A sink for output that is produced piece by piece. It does not borrow the driver, so that several tools can run at
-    /// once; [`finish`](ToolCall::finish) takes it back.
+    /// A sink for output that is produced piece by piece. It does not borrow the driver, so that several tools can run
+    /// at once; [`finish`](ToolCall::finish) takes it back.
     pub fn output(&mut self) -> Result<OutputSink, SessionError> {
         self.driver.keep_lease()?;
         let (archive, claim) = (Arc::clone(&self.driver.archive), self.driver.lease.claim());
@@ -115,8 +115,8 @@ impl ToolCall<'_> {
     }
 
     /// Answers the call with an output that has passed layer 1. Returns its receipt.
-    pub fn record_output(self, taken: Taken) -> Result<Option<Receipt>, SessionError> {
-        let (now, Taken { shown, receipt, .. }) = (self.driver.now(), taken);
+    pub fn record_output(self, taken: CapturedOutput) -> Result<Option<Receipt>, SessionError> {
+        let (now, CapturedOutput { shown, receipt, .. }) = (self.driver.now(), taken);
         self.driver.advance_call(&self.part, |state| {
             state.status = ToolStatus::Completed;
             state.output = Some(shown);
@@ -151,17 +151,17 @@ impl ToolCall<'_> {
         })
     }
 
-    /// Stores content that the window does not show: an image, or an output in whose place something else is shown. `shown`
-    /// describes it. Returns the handle by which it is recalled.
+    /// Stores content that the window does not show: an image, or an output in whose place something else is shown.
+    /// `shown` describes it. Returns the handle by which it is recalled.
     pub fn store_hidden(&mut self, shown: &str, content: &mut dyn Read) -> Result<String, SessionError> {
         self.driver.keep_lease()?;
         let (now, archive) = (self.driver.now(), Arc::clone(&self.driver.archive));
         let claim = self.driver.lease.claim();
-        Ok(archive.keep_aside(&claim, &self.part, &self.tool, shown, content, now)?)
+        Ok(archive.store_hidden(&claim, &self.part, &self.tool, shown, content, now)?)
     }
 
-    /// Stores the content of a file and records how the call is about to change it. The file may be changed once this has
-    /// returned. `content` is `None` if the file does not exist.
+    /// Stores the content of a file and records how the call is about to change it. The file may be changed once this
+    /// has returned. `content` is `None` if the file does not exist.
     pub fn keep_file(&mut self, change: &FileChange, content: Option<&[u8]>) -> Result<(), SessionError> {
         self.driver.keep_content(&self.part, &self.tool, change, content)?;
         let record = json!(change);

@@ -1,6 +1,6 @@
 //! Compactions outside of a request: on demand, prepared ahead, and how climbs are committed.
 
-use plimsoll::compact::ladder::{Outcome, Situation, Trigger};
+use plimsoll::compact::{CompactionContext, Outcome, Trigger};
 use plimsoll::{Load, Plan, Receipt, Reduction};
 use plimsoll_store::{Revision, StoreError};
 
@@ -9,24 +9,25 @@ use crate::climb::{Climb, ClimbOutcome};
 use crate::error::SessionError;
 
 impl Driver {
-    /// Begins a compaction that the user asked for. `focus` is what the summary should keep above all, in the user's words.
+    /// Begins a compaction that the user asked for. `focus` is what the summary should keep above all, in the user's
+    /// words.
     ///
-    /// The climb works on a copy and can be sent to another thread. Its outcome goes into [`commit`](Driver::commit). What
-    /// was appended meanwhile stays in view.
+    /// The climb works on a copy and can be sent to another thread. Its outcome goes into [`commit`](Driver::commit).
+    /// What was appended meanwhile stays in view.
     pub fn begin_compaction(&mut self, focus: Option<String>) -> Result<Climb, SessionError> {
-        let mut situation = self.situation(Trigger::Manual);
-        situation.hook.focus = focus;
-        self.climb_from(situation)
+        let mut context = self.context(Trigger::Manual);
+        context.hook.focus = focus;
+        self.climb_from(context)
     }
 
-    /// Begins a compaction that runs concurrently with the turn, if the window is over the policy's soft line. `None` if the
-    /// policy has no such line, without a summariser, or if one was begun since the window was last reduced.
+    /// Begins a compaction that runs concurrently with the turn, if the window is over the policy's soft line. `None`
+    /// if the policy has no such line, without a summariser, or if one was begun since the window was last reduced.
     ///
     /// The host runs the climb concurrently with the turn and passes the outcome to
     /// [`stash_precompaction`](Driver::stash_precompaction).
     pub fn begin_precompaction(&mut self) -> Result<Option<Climb>, SessionError> {
-        let Some(situation) = self.precompaction_situation() else { return Ok(None) };
-        let climb = self.climb_from(situation)?;
+        let Some(context) = self.precompaction_situation() else { return Ok(None) };
+        let climb = self.climb_from(context)?;
         self.precompaction = Precompaction::Begun;
         Ok(Some(climb))
     }
@@ -36,22 +37,22 @@ impl Driver {
         self.precompaction_situation().is_some()
     }
 
-    fn precompaction_situation(&self) -> Option<Situation> {
+    fn precompaction_situation(&self) -> Option<CompactionContext> {
         let is_free = matches!(self.precompaction, Precompaction::None) && self.climb.is_none();
         if !is_free || self.settings.summariser.is_none() || self.trigger != Trigger::Auto {
             return None;
         }
         let overflow = &self.settings.policy.overflow;
         overflow.soft_line(self.limits)?;
-        let situation = self.situation(Trigger::Early);
+        let context = self.context(Trigger::Precompaction);
         let is_wanted =
-            situation.weigh(&self.log).1 && (!overflow.soft_when_free || situation.is_free_ahead(&self.log));
-        is_wanted.then_some(situation)
+            context.weigh(&self.log).1 && (!overflow.soft_when_free || context.is_free_ahead(&self.log));
+        is_wanted.then_some(context)
     }
 
-    /// Keeps the outcome of a precompaction. It takes effect in the first [`prepare`](Driver::prepare) that finds the window
-    /// over the line, and what was appended since stays in view. Returns whether it is kept: an outcome without a summary, or
-    /// from before the last reduction, is discarded.
+    /// Keeps the outcome of a precompaction. It takes effect in the first [`prepare`](Driver::prepare) that finds the
+    /// window over the line, and what was appended since stays in view. Returns whether it is kept: an outcome without
+    /// a summary, or from before the last reduction, is discarded.
     pub fn stash_precompaction(&mut self, climbed: ClimbOutcome) -> bool {
         self.breaker = climbed.outcome.breaker;
         let compacts = climbed.outcome.reduction.receipts.iter().any(compacts);
@@ -74,7 +75,8 @@ impl Driver {
         }
     }
 
-    /// Commits what was prepared ahead. If something was reduced since, it is stale, and the ordinary climb does its work.
+    /// Commits what was prepared ahead. If something was reduced since, it is stale, and the ordinary climb does its
+    /// work.
     pub(super) fn commit_stashed(&mut self, stashed: ClimbOutcome) -> Result<Vec<Receipt>, SessionError> {
         let charges = stashed.charges.clone();
         match self.commit(stashed) {
@@ -87,32 +89,33 @@ impl Driver {
     }
 
     /// Keeps the scale of the newest usage, which a reduction or an undo is about to make stale.
-    pub(super) fn keep_scale(&mut self, situation: &Situation, load: &Load) {
+    pub(super) fn keep_scale(&mut self, context: &CompactionContext, load: &Load) {
         if load.usage_of.is_none() && self.reduced.is_none() {
             return;
         }
-        let scale = situation.scale(load, &self.log);
+        let scale = context.scale(load, &self.log);
         // A scale of figures that were counted after the flag was set would stay wrong.
         if !self.stop.is_set() {
             (self.scale, self.reduced) = (Some(scale), None);
         }
     }
 
-    pub(super) fn climb_from(&mut self, situation: Situation) -> Result<Climb, SessionError> {
-        let load = situation.load(&self.log);
-        self.keep_scale(&situation, &load);
+    pub(super) fn climb_from(&mut self, context: CompactionContext) -> Result<Climb, SessionError> {
+        let load = context.load(&self.log);
+        self.keep_scale(&context, &load);
         self.stop.check()?;
-        let mut climb = Climb::new(self.log.clone(), self.revision, situation, self.ids.split());
+        let mut climb = Climb::new(self.log.clone(), self.revision, context, self.ids.split());
         climb.stop_on(self.stop.clone());
         Ok(climb)
     }
 
-    /// Commits the outcome of a climb. Fails as stale if something else was reduced or undone since the climb began. Messages
-    /// that were appended since then stay in view.
+    /// Commits the outcome of a climb. Fails as stale if something else was reduced or undone since the climb began.
+    /// Messages that were appended since then stay in view.
     pub fn commit(&mut self, climbed: ClimbOutcome) -> Result<Vec<Receipt>, SessionError> {
         let Outcome { reduction, breaker, .. } = climbed.outcome;
         if !reduction.is_empty() {
-            // A log that is no longer what was planned on is rejected below, with a better reason than a missing message.
+            // A log that is no longer what was planned on is rejected below, with a better reason than a missing
+            // message.
             let mut reduction = reduction.clone().without_stale_go_on(&self.log).unwrap_or(reduction);
             let owed = self.owed.clone();
             if !owed.is_empty()

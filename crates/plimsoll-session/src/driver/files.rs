@@ -5,7 +5,7 @@ use std::sync::Arc;
 use plimsoll::PartId;
 #[cfg(feature = "async")]
 use plimsoll::{Message, MessageId, Part, PartBody};
-use plimsoll_store::Keeping;
+use plimsoll_store::KeptFile;
 #[cfg(feature = "async")]
 use serde_json::{Value, json};
 
@@ -23,7 +23,7 @@ impl Driver {
         change: &FileChange,
         content: Option<&[u8]>,
     ) -> Result<(), SessionError> {
-        let keeping = Keeping {
+        let file = KeptFile {
             handle: change.handle(part),
             part: part.clone(),
             tool: tool.to_owned(),
@@ -34,7 +34,7 @@ impl Driver {
         let mut content = content.unwrap_or(absent.as_bytes());
         let (now, archive) = (self.now(), Arc::clone(&self.archive));
         self.keep_lease()?;
-        Ok(archive.keep(&self.lease.claim(), keeping, &mut content, now)?)
+        Ok(archive.keep_file(&self.lease.claim(), file, &mut content, now)?)
     }
 }
 

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use plimsoll::fork::Digest;
-use plimsoll::fork::child::Child;
-use plimsoll::fork::history::{
-    self, Identity, Inheritance, InheritedHistory, NoHistory, Parent, Point, task_text,
+use plimsoll::fork::{
+    self, Child, Digest, Identity, Inheritance, InheritedHistory, NoHistory, Parent, Point, task_text,
 };
 use plimsoll::log::TextPart;
 use plimsoll::{Limits, Message, MessageId, Part, PartBody, PartId, Tokens};
@@ -125,9 +123,9 @@ impl Driver {
                 let digest = parent.digest(&child, &*counter);
                 digest.map(|digest| Inheritance::Digest { digest, why: NoHistory::Empty })
             }
-            Some(Identities { parent: identity, child: childs }) => {
+            Some(Identities { parent: identity, child: child_identity }) => {
                 let parent = Parent { messages: &self.log, policy: &policy, point, identity };
-                history::inherit(&parent, &child, childs, &mut self.ids, now, &*counter)
+                fork::inherit(&parent, &child, child_identity, &mut self.ids, now, &*counter)
             }
         };
         self.stop.check()?;

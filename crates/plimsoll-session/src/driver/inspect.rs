@@ -1,6 +1,6 @@
 //! The window of a session that is being driven.
 
-use plimsoll::compact::ladder::Trigger;
+use plimsoll::compact::Trigger;
 use plimsoll::{Limits, Line, Load, Message, Scale, Tokens};
 use plimsoll_store::Session;
 use serde::Serialize;
@@ -18,8 +18,8 @@ use crate::stored::each_message;
 pub struct SessionLoad {
     /// The session, with its cost so far.
     pub session: Session,
-    /// Size of the next request. After a reduction it stays on the scale of the newest usage, so that the difference is the
-    /// size of what was reduced.
+    /// Size of the next request. After a reduction it stays on the scale of the newest usage, so that the difference is
+    /// the size of what was reduced.
     pub load: Load,
     /// Converts estimates to `load.tokens`.
     pub scale: Scale,
@@ -43,9 +43,9 @@ impl Driver {
     }
 
     fn shown_load(&self) -> (Load, Scale) {
-        let situation = self.situation(Trigger::Auto);
-        let mut load = situation.load(&self.log);
-        let scale = situation.scale(&load, &self.log);
+        let context = self.context(Trigger::Auto);
+        let mut load = context.load(&self.log);
+        let scale = context.scale(&load, &self.log);
         if load.usage_of.is_none() {
             load.tokens = scale.request(load.estimate);
         }
@@ -54,9 +54,9 @@ impl Driver {
 
     /// Returns what is in the window. It reads the whole session.
     ///
-    /// If the size of the next request is known from the usage of the last answer, this is the report that every host shows
-    /// for the stored session. Otherwise the session records no request like the next one: this host has not made one yet, or
-    /// something was reduced or added since. Then the window is weighed on the scale of [`Driver::load`].
+    /// If the size of the next request is known from the usage of the last answer, this is the report that every host
+    /// shows for the stored session. Otherwise the session records no request like the next one: this host has not made
+    /// one yet, or something was reduced or added since. Then the window is weighed on the scale of [`Driver::load`].
     pub fn inspect(&self) -> Result<WindowReport, SessionError> {
         let policy = &self.settings.policy;
         let mut weigher = Weigher::new(policy);

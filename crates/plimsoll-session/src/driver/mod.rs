@@ -18,12 +18,11 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use plimsoll::cache::Fingerprint;
-use plimsoll::compact::ladder::{Breaker, Trigger};
-use plimsoll::compact::request::HookText;
+use plimsoll::compact::{Breaker, HookText, Trigger};
 use plimsoll::purse::CacheTerms;
 use plimsoll::{
-    Counter, Fixed, Ids, Limits, Log, Message, MessageId, Millis, Part, Policy, Receipt, Scale, SessionId,
-    Text, Window,
+    Counter, Ids, Limits, Log, Message, MessageId, Millis, Part, Policy, Receipt, RequestOverhead, Scale,
+    SessionId, Text, Window,
 };
 use plimsoll_store::{
     Archive, Claim, CountWatch, Epoch, Lease, Revision, Settled, Snapshot, Store, StoreError,
@@ -55,9 +54,9 @@ pub use reductions::{NextReductions, Pruned};
 
 /// Drives one session on the calling thread: everything around a model call but the call itself.
 ///
-/// The driver holds the session's lease, and every write carries the lease's epoch, so that the writes of a driver whose session was
-/// taken over are rejected. It keeps what the window is made of in memory. Each change is written to the store first and
-/// becomes visible in memory only once it is stored.
+/// The driver holds the session's lease, and every write carries the lease's epoch, so that the writes of a driver
+/// whose session was taken over are rejected. It keeps what the window is made of in memory. Each change is written to
+/// the store first and becomes visible in memory only once it is stored.
 pub struct Driver {
     archive: Arc<Archive>,
     settings: Settings,
@@ -73,7 +72,7 @@ pub struct Driver {
     revision: Revision,
     meter: Meter,
     /// Tokens of the overhead's texts, until the counter changes.
-    overhead: Cell<Option<Fixed>>,
+    overhead: Cell<Option<RequestOverhead>>,
     /// The scale of the newest usage that a reduction has made stale.
     scale: Option<Scale>,
     /// Tokens of the window after the last reduction of an earlier run, for which `scale` is unknown.
@@ -280,7 +279,7 @@ impl Driver {
     }
 
     /// Tokens that every request carries besides the conversation.
-    fn overhead(&self) -> Fixed {
+    fn overhead(&self) -> RequestOverhead {
         if let Some(counted) = self.overhead.get() {
             return counted;
         }
@@ -315,8 +314,8 @@ impl Driver {
         self.append(message)
     }
 
-    /// Appends the policy's request to continue, after a turn that was interrupted. The user did not write it, and it does not
-    /// count as the prompt that is being worked on.
+    /// Appends the policy's request to continue, after a turn that was interrupted. The user did not write it, and it
+    /// does not count as the prompt that is being worked on.
     pub fn continue_turn(&mut self) -> Result<MessageId, SessionError> {
         let (now, policy) = (self.now(), Arc::clone(&self.settings.policy));
         let message =
@@ -324,8 +323,8 @@ impl Driver {
         self.append(message.at(now))
     }
 
-    /// Appends a complete message: a prompt with files, or a message of the host. Tool outputs in it are stored unchanged;
-    /// [`append_recorded`](Driver::append_recorded) truncates them.
+    /// Appends a complete message: a prompt with files, or a message of the host. Tool outputs in it are stored
+    /// unchanged; [`append_recorded`](Driver::append_recorded) truncates them.
     pub fn append(&mut self, message: Message) -> Result<MessageId, SessionError> {
         self.settle_answer()?;
         self.append_now(message)

@@ -3,9 +3,9 @@
 use std::ops::Deref;
 use std::sync::Arc;
 
-use plimsoll::compact::accept::{Rejection, Reply};
-use plimsoll::compact::ladder::{Burden, Situation, Trigger, Verdict};
-use plimsoll::compact::request::{SummaryForm, SummaryRequest};
+use plimsoll::compact::{
+    CompactionContext, FitResult, OverflowBreakdown, Rejection, Reply, SummaryForm, SummaryRequest, Trigger,
+};
 use plimsoll::{CachePlan, Limits, Line, Load, Receipt, Text, Tokens, Window};
 
 use super::{AnswerWriter, Driver, Precompaction, Sent};
@@ -30,12 +30,12 @@ pub enum Prepared<R, S> {
     /// No request can be made that fits.
     CannotFit {
         /// Breakdown of what takes the space.
-        burden: Box<Burden>,
+        burden: Box<OverflowBreakdown>,
         /// Receipts of what was reduced nevertheless, oldest first.
         receipts: Vec<Receipt>,
     },
-    /// The window is over the line, no summary was accepted, and the policy has no other way to reduce it. The history is
-    /// unchanged. Preparing again asks for a summary again, unless the summariser has failed too often.
+    /// The window is over the line, no summary was accepted, and the policy has no other way to reduce it. The history
+    /// is unchanged. Preparing again asks for a summary again, unless the summariser has failed too often.
     NotSummarised {
         /// Why each summary was rejected, oldest first; never empty.
         rejections: Vec<Rejection>,
@@ -76,7 +76,8 @@ pub struct Content {
     pub cache: CachePlan,
     /// Tokens of the request.
     pub load: Load,
-    /// The line it is under, if the model's context window is known. Policies that follow a document may let it be over.
+    /// The line it is under, if the model's context window is known. Policies that follow a document may let it be
+    /// over.
     pub line: Option<Line>,
     /// Tokens that are left for the answer.
     pub room: Tokens,
@@ -103,7 +104,8 @@ impl<'d> Request<'d> {
         self.driver.on_overflow(window);
     }
 
-    /// The content, for hosts that do not stream the answer: [`append_recorded`](Driver::append_recorded) takes it whole.
+    /// The content, for hosts that do not stream the answer: [`append_recorded`](Driver::append_recorded) takes it
+    /// whole.
     pub fn into_content(self) -> Content {
         *self.content
     }
@@ -141,7 +143,8 @@ impl SummaryCall<'_> {
         self.driver.offline_summary()
     }
 
-    /// Where to set cache breakpoints in a request that is appended to the session's own window; `None` for a separate one.
+    /// Where to set cache breakpoints in a request that is appended to the session's own window; `None` for a separate
+    /// one.
     pub fn cache_plan(&self) -> Option<CachePlan> {
         self.driver.summary_cache_plan(&self.request)
     }
@@ -163,8 +166,8 @@ impl Driver {
         Ok(next.map(self, ready, |driver, request| SummaryCall { driver, request }))
     }
 
-    /// Prepares until another thread sets the flag. Then it fails with [`SessionError::Stopped`], and the session is unchanged.
-    /// A climb obeys the flag with which it began, so callers pass the same one until it is over.
+    /// Prepares until another thread sets the flag. Then it fails with [`SessionError::Stopped`], and the session is
+    /// unchanged. A climb obeys the flag with which it began, so callers pass the same one until it is over.
     pub(crate) fn prepare_next(&mut self, stop: &StopFlag) -> Result<Next, SessionError> {
         self.settle_answer()?;
         if self.climb.as_ref().is_some_and(Climb::is_stopped) {
@@ -188,30 +191,30 @@ impl Driver {
     fn prepare_now(&mut self) -> Result<Next, SessionError> {
         let mut receipts = Vec::new();
         if self.climb.is_none() {
-            let mut situation = self.situation(self.trigger);
-            let (mut load, mut window) = situation.load_and_window(&self.log);
+            let mut context = self.context(self.trigger);
+            let (mut load, mut window) = context.load_and_window(&self.log);
             let is_stashed = matches!(self.precompaction, Precompaction::Stashed(_));
-            let compacts = is_stashed && situation.wants_compaction(&self.log, &load);
+            let compacts = is_stashed && context.wants_compaction(&self.log, &load);
             // A prune that only saves money would make a summary useless that is paid for.
-            let mut calls = situation.wants_climb(&self.log, &load) && (!is_stashed || compacts);
+            let mut calls = context.wants_climb(&self.log, &load) && (!is_stashed || compacts);
             if compacts {
-                self.keep_scale(&situation, &load);
+                self.keep_scale(&context, &load);
             }
             self.stop.check()?;
             if compacts && let Some(stashed) = self.take_stashed() {
                 receipts = self.commit_stashed(stashed)?;
                 if !receipts.is_empty() {
                     self.trigger = Trigger::Auto;
-                    situation = self.situation(Trigger::Auto);
-                    (load, window) = situation.load_and_window(&self.log);
-                    calls = situation.wants_climb(&self.log, &load);
+                    context = self.context(Trigger::Auto);
+                    (load, window) = context.load_and_window(&self.log);
+                    calls = context.wants_climb(&self.log, &load);
                 }
             }
             self.stop.check()?;
             if !calls {
                 return Ok(Prepared::Ready(Box::new(self.content(window, load, receipts))));
             }
-            self.climb = Some(self.climb_from(situation)?);
+            self.climb = Some(self.climb_from(context)?);
         }
         let Some(climb) = &mut self.climb else {
             return Err(SessionError::OutOfOrder("there is no climb to continue"));
@@ -227,17 +230,17 @@ impl Driver {
                 // What is committed is reported with true figures.
                 self.stop = StopFlag::default();
                 let trigger = std::mem::replace(&mut self.trigger, Trigger::Auto);
-                let (load, window) = self.situation(Trigger::Auto).load_and_window(&self.log);
+                let (load, window) = self.context(Trigger::Auto).load_and_window(&self.log);
                 match verdict {
-                    Verdict::TooHeavy(burden) => match self.believe_estimate(&load, trigger) {
+                    FitResult::TooHeavy(burden) => match self.believe_estimate(&load, trigger) {
                         Some(load) => Ok(Prepared::Ready(Box::new(self.content(window, load, receipts)))),
                         None => Ok(Prepared::CannotFit { burden: Box::new(burden), receipts }),
                     },
                     // A request over the line would go out as if nothing had happened.
-                    Verdict::StillOver if !rejections.is_empty() => {
+                    FitResult::StillOver if !rejections.is_empty() => {
                         Ok(Prepared::NotSummarised { rejections, receipts })
                     }
-                    Verdict::Fits | Verdict::StillOver => {
+                    FitResult::Fits | FitResult::StillOver => {
                         // The climb knew the usage that it has made stale, which leaves more room for the answer.
                         let load = Load { tokens: load.tokens.min(after), ..load };
                         Ok(Prepared::Ready(Box::new(self.content(window, load, receipts))))
@@ -255,9 +258,9 @@ impl Driver {
     }
 
     /// The load by the estimate only, if just a provider's figure says that a request does not fit. A figure is of a
-    /// request that was answered, so it is wrong, or the window is larger than is known; either way the provider decides,
-    /// and its next figure takes the place of this one. Without this, one wrong figure would end a session permanently: no
-    /// request would ever be made again that could correct it. A provider that has refused is believed.
+    /// request that was answered, so it is wrong, or the window is larger than is known; either way the provider
+    /// decides, and its next figure takes the place of this one. Without this, one wrong figure would end a session
+    /// permanently: no request would ever be made again that could correct it. A provider that has refused is believed.
     fn believe_estimate(&self, load: &Load, trigger: Trigger) -> Option<Load> {
         let line = self.settings.policy.overflow.line(self.limits);
         let fits = trigger != Trigger::Refused && !line.is_some_and(|line| line.is_over(load.estimate));
@@ -288,16 +291,16 @@ impl Driver {
         self.climb.as_ref().and_then(Climb::offline)
     }
 
-    /// Records that the provider rejected the last request as too long. The next [`prepare`](Driver::prepare) reduces whatever
-    /// the figures say, and twice as much with every overflow in a row.
+    /// Records that the provider rejected the last request as too long. The next [`prepare`](Driver::prepare) reduces
+    /// whatever the figures say, and twice as much with every overflow in a row.
     ///
-    /// `window` is the context window that the error names. If it names none and the model's limits are unknown, the size of
-    /// the rejected request bounds the window.
+    /// `window` is the context window that the error names. If it names none and the model's limits are unknown, the
+    /// size of the rejected request bounds the window.
     pub fn on_overflow(&mut self, window: Option<Tokens>) {
         let named = window.filter(|window| *window > Tokens::ZERO);
         let learned = named.or_else(|| {
             let is_known = self.settings.model.limits.is_some_and(|limits| limits.context > Tokens::ZERO);
-            let load = self.situation(Trigger::Auto).load(&self.log);
+            let load = self.context(Trigger::Auto).load(&self.log);
             // A rejection of a small request is more likely a fault of the provider's than a window of that size.
             (!is_known && load.tokens >= LEAST_WINDOW).then_some(load.tokens)
         });
@@ -321,22 +324,22 @@ impl Driver {
 
     #[cfg(feature = "async")]
     pub(crate) fn is_over_line(&self) -> bool {
-        let situation = self.situation(self.trigger);
-        let load = situation.load(&self.log);
-        situation.wants_compaction(&self.log, &load)
+        let context = self.context(self.trigger);
+        let load = context.load(&self.log);
+        context.wants_compaction(&self.log, &load)
     }
 
-    pub(super) fn situation(&self, trigger: Trigger) -> Situation {
+    pub(super) fn context(&self, trigger: Trigger) -> CompactionContext {
         let now = self.now();
         let mut summariser = self.settings.summariser.clone();
         if let Some(own) = summariser.as_mut().filter(|summariser| summariser.model.is_none()) {
-            // The session's own model, whose limits may have changed or been learned since. How long a summary may be is
-            // the host's to say, as far as the model can.
+            // The session's own model, whose limits may have changed or been learned since. How long a summary may be
+            // is the host's to say, as far as the model can.
             let known =
                 [own.limits.output, self.limits.output].into_iter().filter(|most| *most > Tokens::ZERO);
             own.limits = Limits { output: known.min().unwrap_or(Tokens::ZERO), ..self.limits };
         }
-        let mut situation = Situation {
+        let mut context = CompactionContext {
             summariser,
             fixed: self.overhead(),
             counter: self.counter(),
@@ -347,15 +350,15 @@ impl Driver {
             cache: Some(self.cache),
             believed: self.settings.believed,
             scale: self.scale,
-            ..Situation::new(Arc::clone(&self.settings.policy), self.limits, now)
+            ..CompactionContext::new(Arc::clone(&self.settings.policy), self.limits, now)
         };
         if let Some(recorded) = &self.recorded {
-            recorded.weigh_in(&mut situation);
+            recorded.weigh_in(&mut context);
         }
-        if let (None, Some(reduced)) = (situation.scale, &self.reduced) {
-            situation.scale = Some(reduced.scale(&situation, &self.log));
+        if let (None, Some(reduced)) = (context.scale, &self.reduced) {
+            context.scale = Some(reduced.scale(&context, &self.log));
         }
-        situation
+        context
     }
 
     pub(crate) fn summary_cache_plan(&self, request: &SummaryRequest) -> Option<CachePlan> {

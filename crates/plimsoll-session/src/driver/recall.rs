@@ -1,5 +1,5 @@
-//! Recall: content that has left the window, looked up for a model. The command answers users with the same text, so that they
-//! can see what an agent saw.
+//! Recall: content that has left the window, looked up for a model. The command answers users with the same text, so
+//! that they can see what an agent saw.
 
 use plimsoll::SessionId;
 use plimsoll::policy::RecallPolicy;
@@ -19,8 +19,8 @@ impl Driver {
         policy.recall.for_context(self.limits().context, &policy.count)
     }
 
-    /// Answers a call of the recall tool. It reaches only what this session can see, and reads only as much of a long content
-    /// into memory as an answer can show.
+    /// Answers a call of the recall tool. It reaches only what this session can see, and reads only as much of a long
+    /// content into memory as an answer can show.
     pub fn recall(&self, query: &RecallQuery) -> Result<RecallAnswer, SessionError> {
         let policy = &self.recall_policy();
         let lookup = match look_up(&self.archive, self.session(), query, policy) {
@@ -39,8 +39,8 @@ impl Driver {
     }
 }
 
-/// Looks a query up in what a session can see, for [`RecallQuery::answer`]. If nothing is found, the error of the store says
-/// why; [`Driver::recall`] passes it to the model.
+/// Looks a query up in what a session can see, for [`RecallQuery::answer`]. If nothing is found, the error of the store
+/// says why; [`Driver::recall`] passes it to the model.
 pub fn look_up(
     archive: &Archive,
     session: &SessionId,

@@ -8,8 +8,8 @@ use super::Driver;
 use crate::error::SessionError;
 
 impl Driver {
-    /// Appends a complete message of a recording. Its tool outputs pass layer 1; the receipts are of those that were truncated.
-    /// An answer counts as the answer to the request that was prepared last.
+    /// Appends a complete message of a recording. Its tool outputs pass layer 1; the receipts are of those that were
+    /// truncated. An answer counts as the answer to the request that was prepared last.
     pub fn append_recorded(
         &mut self,
         mut message: Message,

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 
-use plimsoll::compact::accept::Reply;
-use plimsoll::compact::ladder::{Outcome, Situation, Trigger};
-use plimsoll::compact::request::SummaryRequest;
+use plimsoll::compact::{CompactionContext, Outcome, Reply, SummaryRequest, Trigger};
 use plimsoll::pin::{self, PinTarget};
+use plimsoll::plan::{CompactPlan, RangePlan};
 use plimsoll::prune::{self, Pressure, PruneChoice, PrunePlan};
-use plimsoll::receipt::{CompactPlan, RangePlan, Stamp};
+use plimsoll::receipt::Stamp;
 use plimsoll::{Log, Message, MessageId, PartId, Plan, Receipt, ReceiptId, Reduction, Scale, Tokens};
 use plimsoll_store::{Search, Selection, StoreError};
 
@@ -66,7 +65,7 @@ impl Driver {
         let policy = &self.settings.policy;
         // Weighing the window takes longer than the plan itself.
         let pressure = policy.prune.is_gated().then(|| {
-            let load = self.situation(Trigger::Auto).load(&self.log);
+            let load = self.context(Trigger::Auto).load(&self.log);
             Pressure { load: load.tokens, limits: self.limits() }
         });
         prune::plan(&self.log, policy, pressure)
@@ -77,27 +76,27 @@ impl Driver {
         if let Some(recorded) = &self.recorded {
             return recorded.plan_choice(&self.log, policy, choice, limits);
         }
-        let load = self.situation(Trigger::Auto).load(&self.log);
+        let load = self.context(Trigger::Auto).load(&self.log);
         let pressure = Pressure { load: load.tokens, limits };
         prune::plan_choice(&self.log, policy, choice, Some(pressure))
     }
 
     fn plan_compaction(&self) -> Option<CompactPlan> {
-        self.situation(Trigger::Manual).plan_compaction(&self.log)
+        self.context(Trigger::Manual).plan_compaction(&self.log)
     }
 
-    /// Tokens of the next request before a plan and after it, as its receipt would have them. For a compaction that is only
-    /// planned, the longest summary is assumed.
+    /// Tokens of the next request before a plan and after it, as its receipt would have them. For a compaction that is
+    /// only planned, the longest summary is assumed.
     fn preview(&self, plan: &Plan) -> (Tokens, Tokens) {
-        let situation = self.situation(Trigger::Auto);
-        let scale = situation.scale(&situation.load(&self.log), &self.log);
-        let before = situation.estimate(&self.log);
+        let context = self.context(Trigger::Auto);
+        let scale = context.scale(&context.load(&self.log), &self.log);
+        let before = context.estimate(&self.log);
         let after = match plan {
             Plan::Compact(plan) => (before - plan.tokens) + self.settings.policy.compact.longest_summary(),
             other => {
                 let mut reduced = self.log.clone();
                 let marked = other.mark(&mut reduced, &ReceiptId::new("rcp_plan"), self.now());
-                marked.map_or(before, |()| situation.estimate(&reduced))
+                marked.map_or(before, |()| context.estimate(&reduced))
             }
         };
         (scale.request(before), scale.request(after))
@@ -132,17 +131,17 @@ impl Driver {
     /// Sets a plan's marks if they make the window smaller.
     fn apply(&mut self, plan: Plan, reason: &str) -> Result<Option<Receipt>, SessionError> {
         let (policy, now) = (Arc::clone(&self.settings.policy), self.now());
-        let (situation, scale) = self.scaled();
+        let (context, scale) = self.scaled();
         self.stop.check()?;
         let mut log = self.log.clone();
         let stamp = Stamp { ids: &mut self.ids, now, policy: &policy, reason };
-        let receipt = plan.apply(&mut log, stamp, |log| situation.estimate(log))?;
+        let receipt = plan.apply(&mut log, stamp, |log| context.estimate(log))?;
         self.stop.check()?;
         receipt.map(|receipt| self.keep(receipt.on(scale), log)).transpose()
     }
 
-    /// Finds what can be pinned under the id of a message, the id of a part, or some words. A message that is out of view is
-    /// read back.
+    /// Finds what can be pinned under the id of a message, the id of a part, or some words. A message that is out of
+    /// view is read back.
     pub fn find_pin(&mut self, what: &str) -> Result<PinTarget, SessionError> {
         let (message, part) = (MessageId::new(what), PartId::new(what));
         if self.bring(&message)? {
@@ -189,23 +188,23 @@ impl Driver {
     pub fn pin(&mut self, target: &PinTarget) -> Result<Receipt, SessionError> {
         let (policy, now) = (Arc::clone(&self.settings.policy), self.now());
         let plan = pin::plan(&self.log, target, &policy, Some(self.limits()), &*self.meter.counter())?;
-        let (situation, scale) = self.scaled();
+        let (context, scale) = self.scaled();
         let mut log = self.log.clone();
-        let receipt = plan.apply(&mut log, &mut self.ids, now, &policy, |log| situation.estimate(log))?;
+        let receipt = plan.apply(&mut log, &mut self.ids, now, &policy, |log| context.estimate(log))?;
         self.keep(receipt.on(scale), log)
     }
 
     /// The context of a reduction, and the scale of its receipt.
-    fn scaled(&mut self) -> (Situation, Scale) {
-        let situation = self.situation(Trigger::Auto);
-        let load = situation.load(&self.log);
-        self.keep_scale(&situation, &load);
-        let scale = situation.scale(&load, &self.log);
-        (situation, scale)
+    fn scaled(&mut self) -> (CompactionContext, Scale) {
+        let context = self.context(Trigger::Auto);
+        let load = context.load(&self.log);
+        self.keep_scale(&context, &load);
+        let scale = context.scale(&load, &self.log);
+        (context, scale)
     }
 
-    /// Compacts on demand. `ask` is called for each summary that is needed; without a summariser in the settings it is not
-    /// called.
+    /// Compacts on demand. `ask` is called for each summary that is needed; without a summariser in the settings it is
+    /// not called.
     pub fn compact(
         &mut self,
         mut ask: impl FnMut(&SummaryRequest) -> Result<Reply, String>,
@@ -250,8 +249,8 @@ impl Driver {
         Ok(receipt)
     }
 
-    /// Replaces the sizes of a reduction's receipts by those of the session's usage, if figures are based on it. Returns the
-    /// usage scale afterwards, too. `log` has the reduction.
+    /// Replaces the sizes of a reduction's receipts by those of the session's usage, if figures are based on it.
+    /// Returns the usage scale afterwards, too. `log` has the reduction.
     pub(crate) fn told_by_usage(
         &self,
         mut reduction: Reduction,

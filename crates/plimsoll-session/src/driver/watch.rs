@@ -1,7 +1,6 @@
 //! Requests of a session that only grows, for hosts that do not send them.
 
-use plimsoll::compact::ladder::Trigger;
-use plimsoll::compact::watch::{Growth, Watch};
+use plimsoll::compact::{Growth, Trigger, Watch};
 use plimsoll::{Load, Window};
 
 use super::Driver;
@@ -10,12 +9,12 @@ impl Driver {
     /// Begins a watch over the window as [`prepare`](Driver::prepare) has just weighed it. `None` if sums do not
     /// determine the size of the next request. A watch ends with the next change other than an append.
     pub fn watch(&self, window: &Window, load: &Load) -> Option<Watch> {
-        self.situation(Trigger::Auto).watch(&self.log, window, load)
+        self.context(Trigger::Auto).watch(&self.log, window, load)
     }
 
-    /// Messages that the window has gained under a watch: those that [`prepare`](Driver::prepare) would add to the window that it
-    /// returned before. It is O(new messages). `None` if something may have to be reduced: then prepare.
+    /// Messages that the window has gained under a watch: those that [`prepare`](Driver::prepare) would add to the
+    /// window that it returned before. It is O(new messages). `None` if something may have to be reduced: then prepare.
     pub fn growth(&self, watch: Watch) -> Option<(Growth, Watch)> {
-        self.is_at_rest().then(|| self.situation(Trigger::Auto).growth(watch, &self.log)).flatten()
+        self.is_at_rest().then(|| self.context(Trigger::Auto).growth(watch, &self.log)).flatten()
     }
 }

@@ -1,7 +1,6 @@
 //! Descriptions of parts of a session: a path, a command, the first words.
 
-use plimsoll::compact::extract::paths;
-use plimsoll::compact::facts::shell_commands;
+use plimsoll::facts::{paths, shell_commands};
 use plimsoll::first_words;
 use serde_json::Value;
 

@@ -1,6 +1,6 @@
 //! Kinds of content in a window: one table of labels, and the rules by which content belongs to a kind.
 
-use plimsoll::compact::facts::is_typed;
+use plimsoll::facts::is_typed;
 use plimsoll::window::is_placeholder;
 use plimsoll::{Block, Message, Part, PartBody, PartId, Role, WindowRole};
 
@@ -138,8 +138,8 @@ impl ContentKind {
     }
 }
 
-/// Whether a message is a prompt of the user's. Content that a host inserts, such as an attached file, starts no turn, and
-/// neither does a command that the user runs outside the conversation.
+/// Whether a message is a prompt of the user's. Content that a host inserts, such as an attached file, starts no turn,
+/// and neither does a command that the user runs outside the conversation.
 pub fn is_user_prompt(message: &Message) -> bool {
     let is_users = |part| ContentKind::of_user_part(part) == ContentKind::User;
     message.starts_turn() && message.parts.iter().any(is_users)

@@ -1,8 +1,7 @@
 //! The whole log, weighed part by part.
 
-use plimsoll::compact::extract::paths;
-use plimsoll::compact::facts::shell_reads;
 use plimsoll::count::{message_tokens, part_tokens};
+use plimsoll::facts::{paths, shell_reads};
 use plimsoll::{CharCounter, Counter, Memo, Message, Part, PartBody, PartId, Tokens};
 use plimsoll_tokens::Bpe;
 
@@ -41,7 +40,7 @@ impl LogTally {
         }
     }
 
-    /// Counts only by characters from now on.
+    /// Stops counting with the vocabulary.
     pub(super) fn drop_base(&mut self) {
         self.base = None;
     }

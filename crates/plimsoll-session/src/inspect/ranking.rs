@@ -21,8 +21,8 @@ pub struct Share {
     pub tokens: Tokens,
 }
 
-/// Weight by two counters. Which of them counts is known when all of a session was read: tokens of o200k times the session's
-/// factor if usage is recorded, characters over four if not.
+/// Weight by two counters. Which of them counts is known when all of a session was read: tokens of o200k times the
+/// session's factor if usage is recorded, characters over four if not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Weight {
     pub(super) chars: Tokens,

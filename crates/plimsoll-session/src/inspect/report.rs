@@ -12,8 +12,8 @@ const MAX_SCALE: u64 = 4;
 
 /// Content of a session's window, and its distance from the line.
 ///
-/// `plimsoll inspect`, `window`, `watch`, `sessions`, `/window` of a chat and the MCP tool `inspect_session` all show this
-/// value, so that their figures agree.
+/// `plimsoll inspect`, `window`, `watch`, `sessions`, `/window` of a chat and the MCP tool `inspect_session` all show
+/// this value, so that their figures agree.
 #[derive(Clone, Debug, Default, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -75,9 +75,9 @@ pub struct WindowReport {
 }
 
 impl WindowReport {
-    /// Sets the size of the window. The rows are estimates: if their sum exceeds the size, each is scaled down, so that the kinds
-    /// add up to the window. If the sum is far larger, content was left out of the request and the session does not record
-    /// which, so that no scale would be right.
+    /// Sets the size of the window. The rows are estimates: if their sum exceeds the size, each is scaled down, so that
+    /// the kinds add up to the window. If the sum is far larger, content was left out of the request and the session
+    /// does not record which, so that no scale would be right.
     pub(crate) fn with_size(mut self, size: WindowSize) -> WindowReport {
         let WindowSize { tokens, hidden, unseen } = size;
         (self.window, self.hidden, self.unseen) = (tokens, hidden, unseen);
@@ -255,14 +255,14 @@ pub fn percent(part: Tokens, whole: Tokens) -> u64 {
     u64::try_from((u128::from(part.0) * 100 + whole / 2) / whole).unwrap_or(u64::MAX)
 }
 
-/// Returns several parts of a whole in percent, so that the column adds up: each is rounded down, and what is missing of the
-/// rounded share of all goes to those that lost most.
+/// Returns several parts of a whole in percent, so that the column adds up: each is rounded down, and what is missing
+/// of the rounded share of all goes to those that lost most.
 pub fn percents(parts: &[Tokens], whole: Tokens) -> Vec<u64> {
     apportion(parts, (100, whole.0), percent(parts.iter().copied().sum(), whole))
 }
 
-/// Multiplies parts by a ratio, rounded so that they add up to `total`: each is rounded down, and what is missing goes to those
-/// that lost most.
+/// Multiplies parts by a ratio, rounded so that they add up to `total`: each is rounded down, and what is missing goes
+/// to those that lost most.
 fn apportion(parts: &[Tokens], ratio: (u64, u64), total: u64) -> Vec<u64> {
     let floors: Vec<(u64, u128)> = parts.iter().map(|part| floor_share(*part, ratio)).collect();
     let mut shares: Vec<u64> = floors.iter().map(|(share, _)| *share).collect();

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::compact::extract::paths;
-use plimsoll::compact::facts::{ReadLines, SeenLines, ShellReads, file_reads};
 use plimsoll::count::block_tokens;
+use plimsoll::facts::{ReadLines, SeenLines, ShellReads, file_reads, paths};
 use plimsoll::{
-    Block, Counter, Message, Part, Policy, Scale, Tokens, ToolState, Window, WindowMessage, first_words, pin,
+    Block, Counter, Message, Part, Policy, Scale, Tokens, ToolState, Window, WindowMessage, first_words, log,
 };
 
 use super::describe::{Describer, LONGEST};
@@ -48,8 +47,8 @@ struct Tally {
 }
 
 impl BlockScale<'_> {
-    /// Adds up the window of these messages, each with its turn. `earlier` was weighed before and is not held. The report has
-    /// only the recorded content so far.
+    /// Adds up the window of these messages, each with its turn. `earlier` was weighed before and is not held. The
+    /// report has only the recorded content so far.
     pub(crate) fn add_up(&self, messages: &[Message], turns: &[u32], earlier: Tokens) -> WindowReport {
         let window = Window::of(messages, self.policy);
         let mut tally = Tally { visible: earlier, prompts: prompts(messages, turns), ..Tally::default() };
@@ -64,7 +63,7 @@ impl BlockScale<'_> {
                 self.block(&mut tally, said, message, turn, block, tokens);
             }
         }
-        let pins = pin::pins(messages).map(|(_, _, text)| self.scale.piece(self.counter.count_text(text)));
+        let pins = log::pins(messages).map(|(_, _, text)| self.scale.piece(self.counter.count_text(text)));
         WindowReport {
             request_messages: window.messages.len(),
             has_summary: window.pivot.is_some(),
@@ -156,7 +155,7 @@ impl BlockScale<'_> {
 }
 
 impl Tally {
-    /// Count something towards a file. A call and its result are one.
+    /// Adds to a file's tokens. A call and its result count as one.
     fn add_file(&mut self, path: &str, tokens: Tokens, is_call: bool) {
         if is_call {
             self.files.add(path, tokens);
@@ -197,8 +196,8 @@ impl Tally {
     }
 }
 
-/// Returns the tokens of reads of one file that a later read shows again: the same lines, more of them, or all. Another part
-/// of a long file is not a repetition, and clearing it would lose it.
+/// Returns the tokens of reads of one file that a later read shows again: the same lines, more of them, or all. Another
+/// part of a long file is not a repetition, and clearing it would lose it.
 fn superseded(reads: &[FileRead]) -> Tokens {
     let mut seen = SeenLines::default();
     let mut frees = Tokens::ZERO;
@@ -222,13 +221,13 @@ fn prompts(messages: &[Message], turns: &[u32]) -> BTreeMap<u32, String> {
 #[cfg(test)]
 mod tests {
     use plimsoll::Tokens;
-    use plimsoll::compact::facts::file_reads;
+    use plimsoll::facts::file_reads;
     use serde_json::json;
 
     use super::{FileRead, ReadLines, superseded};
 
     #[test]
-    fn a_read_of_other_lines_is_no_repetition() {
+    fn a_read_of_other_lines_is_not_a_repetition() {
         let read = |input: serde_json::Value| {
             let lines = file_reads("read", &input).files.remove(0).lines;
             FileRead { lines, tokens: Tokens(10) }

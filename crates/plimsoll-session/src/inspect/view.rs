@@ -1,20 +1,21 @@
 //! The messages that a window may be made of, in bounded memory.
 
 use plimsoll::count::{request_tokens, window_message_tokens};
-use plimsoll::pivot::Visible;
-use plimsoll::{Counter, Fixed, Memo, Message, Part, PartBody, Policy, Tokens, Window, WindowRole};
+use plimsoll::pivot::VisibleRange;
+use plimsoll::{Counter, Memo, Message, Policy, RequestOverhead, Tokens, Window, WindowRole};
 use plimsoll_tokens::Bpe;
 
 use super::ranking::Weight;
 use super::report::WindowReport;
 use super::tally::BlockScale;
+use crate::usage_gate::size;
 
 /// Maximum size of the messages that are held, in bytes.
 const MOST_HELD: usize = 32 << 20;
 
 /// The part of a session that its window is made of. Up to a size all messages are held, and the window is exactly the
-/// engine's. Beyond it, messages that a summary replaces are dropped. If that is not enough, the older half is weighed and
-/// dropped too, which is right unless a later compaction keeps a tail from so far back.
+/// engine's. Beyond it, messages that a summary replaces are dropped. If that is not enough, the older half is weighed
+/// and dropped too, which is right unless a later compaction keeps a tail from so far back.
 #[derive(Clone)]
 pub(super) struct View<'a> {
     policy: &'a Policy,
@@ -48,7 +49,7 @@ impl<'a> View<'a> {
 
     /// Drops what no window will show again.
     fn drop_hidden(&mut self) {
-        let visible = Visible::of(&self.held);
+        let visible = VisibleRange::of(&self.held);
         if visible.pivot.is_none() {
             return;
         }
@@ -83,7 +84,7 @@ impl<'a> View<'a> {
             base: count(&base),
             ..Weight::default()
         };
-        self.weighed += weigh(&|counter| request_tokens(&window, Fixed::default(), counter));
+        self.weighed += weigh(&|counter| request_tokens(&window, RequestOverhead::default(), counter));
         let system = || window.messages.iter().filter(|message| message.role == WindowRole::System);
         self.system +=
             weigh(&|counter| system().map(|message| window_message_tokens(message, counter)).sum());
@@ -99,32 +100,11 @@ impl<'a> View<'a> {
     }
 }
 
-/// Returns roughly the memory that a message takes.
-pub(super) fn size(message: &Message) -> usize {
-    let parts = message.parts.iter().map(|part| {
-        let text = match &part.body {
-            PartBody::Text(text) => text.text.len(),
-            PartBody::Reasoning(thought) => thought.text.len(),
-            PartBody::Tool(tool) => {
-                let input = tool.state.input.as_ref().map_or(0, |input| 2 * input.json().len());
-                let files = tool.state.attachments.iter().map(|file| file.to_string().len());
-                input + tool.state.result().map_or(0, |text| text.len()) + files.sum::<usize>()
-            }
-            PartBody::ToolResult(result) => result.text.len(),
-            PartBody::File(file) => file.url.as_ref().map_or(0, |url| url.len()),
-            _ => 0,
-        };
-        // A struct, and its strings, which are allocated separately.
-        text + size_of::<Part>() + 200
-    });
-    parts.sum::<usize>() + size_of::<Message>() + 300
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
     use plimsoll::count::request_tokens;
-    use plimsoll::{Fixed, Message, Policy, Scale, Window};
+    use plimsoll::{Message, Policy, RequestOverhead, Scale, Window};
 
     use super::super::describe::Describer;
     use super::super::tally::BlockScale;
@@ -136,7 +116,7 @@ mod tests {
         let mut view = View { most, ..View::new(&policy) };
         messages.iter().cloned().for_each(|message| view.add(message, 1));
         assert!(view.held.len() < messages.len(), "something was dropped");
-        let whole = request_tokens(&Window::of(messages, &policy), Fixed::default(), &policy.count);
+        let whole = request_tokens(&Window::of(messages, &policy), RequestOverhead::default(), &policy.count);
         let scale = BlockScale {
             policy: &policy,
             counter: &policy.count,
@@ -147,12 +127,12 @@ mod tests {
     }
 
     #[test]
-    fn a_window_weighed_in_pieces_weighs_the_same() {
+    fn a_window_weighed_in_pieces_has_the_same_size() {
         check(&session(500, usize::MAX), 60_000);
     }
 
     #[test]
-    fn messages_behind_a_summary_are_dropped_and_the_tail_with_its_question_is_held() {
+    fn summarised_messages_are_dropped_and_the_tail_with_its_question_is_held() {
         check(&session(500, 40), 60_000);
         check(&session(500, 123), 60_000);
         check(&session(499, 499), 200_000);

@@ -1,7 +1,7 @@
 //! A session weighed message by message.
 
 use plimsoll::{Limits, Message, MessageId, Policy, Scale};
-use plimsoll_tokens::{Measured, WindowMeter, records_usage};
+use plimsoll_tokens::{Measured, WindowMeter};
 
 use super::describe::Describer;
 use super::growth::Growth;
@@ -9,11 +9,9 @@ use super::log::LogTally;
 use super::ranking::Weight;
 use super::report::{MeasuredBy, Rebuilt, WindowReport};
 use super::tally::BlockScale;
-use super::view::{View, size};
+use super::view::View;
 use crate::scale::WindowScale;
-
-/// Maximum size of the messages that wait for one that records usage, in bytes.
-const MOST_WAITING: usize = 8 << 20;
+use crate::usage_gate::UsageGate;
 
 /// Weighs a session message by message, in memory that does not grow with it.
 ///
@@ -35,10 +33,7 @@ const MOST_WAITING: usize = 8 << 20;
 #[derive(Clone)]
 pub struct Weigher<'a> {
     policy: &'a Policy,
-    /// Messages from before it is known whether the session records usage. Without usage a vocabulary is of no use, and
-    /// counting with it takes longer than reading.
-    waiting: Option<Vec<Message>>,
-    waiting_bytes: usize,
+    gate: UsageGate,
     counts_base: bool,
     meter: WindowMeter,
     messages: usize,
@@ -55,8 +50,7 @@ impl<'a> Weigher<'a> {
     pub fn new(policy: &'a Policy) -> Weigher<'a> {
         Weigher {
             policy,
-            waiting: Some(Vec::new()),
-            waiting_bytes: 0,
+            gate: UsageGate::default(),
             counts_base: true,
             meter: WindowMeter::default(),
             messages: 0,
@@ -75,20 +69,10 @@ impl<'a> Weigher<'a> {
 
     /// Adds the next message of the session.
     pub fn add(&mut self, message: Message) {
-        let Some(waiting) = &mut self.waiting else { return self.take(message) };
-        self.waiting_bytes += size(&message);
-        let is_known = records_usage(&message) || self.waiting_bytes > MOST_WAITING;
-        waiting.push(message);
-        if is_known {
-            self.take_waiting();
-        }
+        self.gate.pass(message).for_each(|message| self.weigh(message));
     }
 
-    fn take_waiting(&mut self) {
-        self.waiting.take().into_iter().flatten().for_each(|message| self.take(message));
-    }
-
-    fn take(&mut self, message: Message) {
+    fn weigh(&mut self, message: Message) {
         self.messages += 1;
         if let Some(log) = &mut self.log {
             log.add(&message);
@@ -121,10 +105,10 @@ impl<'a> Weigher<'a> {
         limits: Limits,
         directory: Option<&str>,
     ) -> (WindowReport, WindowScale) {
-        if self.waiting.is_some() {
+        if !self.gate.is_open() {
             self.counts_base = false;
             self.log.iter_mut().for_each(LogTally::drop_base);
-            self.take_waiting();
+            std::mem::take(&mut self.gate).waiting().into_iter().for_each(|message| self.weigh(message));
         }
         let Weigher { policy, meter, view, log, .. } = self;
         let scale = WindowScale::new(meter.read(), policy);

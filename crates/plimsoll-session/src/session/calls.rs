@@ -3,7 +3,7 @@
 use std::ops::Deref;
 
 use plimsoll::{Receipt, Text};
-use plimsoll_store::Taken;
+use plimsoll_store::CapturedOutput;
 use serde_json::Value;
 
 use super::SessionHandle;
@@ -14,9 +14,9 @@ use crate::output::OutputSink;
 
 /// A call of the model, and a recorder of what happens to it.
 ///
-/// The call owns a handle of its session, so that tools can run on other tasks or threads, several at once. A call is answered once:
-/// by its output, a failure or a refusal. Its futures need no runtime: a tool on a blocking thread waits for them with the
-/// `block_on` of whatever executor it has.
+/// The call owns a handle of its session, so that tools can run on other tasks or threads, several at once. A call is
+/// answered once: by its output, a failure or a refusal. Its futures need no runtime: a tool on a blocking thread waits
+/// for them with the `block_on` of whatever executor it has.
 ///
 /// A `ToolCall` dereferences to the [`PendingCall`], which has the tool and its input.
 #[derive(Clone, Debug)]
@@ -56,8 +56,8 @@ impl ToolCall {
         self.record(|mut call| call.start()).await
     }
 
-    /// A sink for output that is produced piece by piece, of any length. Writing to it blocks while the disk is slower than the
-    /// tool.
+    /// A sink for output that is produced piece by piece, of any length. Writing to it blocks while the disk is slower
+    /// than the tool.
     pub async fn output(&self) -> Result<OutputSink, SessionError> {
         self.record(|mut call| call.output()).await
     }
@@ -75,12 +75,12 @@ impl ToolCall {
 
     /// Returns what the model would see of the output in a sink, for hosts that may change it. The call is answered
     /// by [`record_output`](ToolCall::record_output), or with something else.
-    pub async fn close_output(&self, sink: OutputSink) -> Result<Taken, SessionError> {
+    pub async fn close_output(&self, sink: OutputSink) -> Result<CapturedOutput, SessionError> {
         self.session.run(move |_| sink.close()).await
     }
 
     /// Answers the call with an output that has passed layer 1. Returns its receipt.
-    pub async fn record_output(&self, taken: Taken) -> Result<Option<Receipt>, SessionError> {
+    pub async fn record_output(&self, taken: CapturedOutput) -> Result<Option<Receipt>, SessionError> {
         self.record(move |call| call.record_output(taken)).await
     }
 
@@ -102,8 +102,8 @@ impl ToolCall {
         self.record(move |mut call| call.annotate(&key, value)).await
     }
 
-    /// Stores content that the window does not show: an image, or an output in whose place something else is shown. `shown`
-    /// describes it. Returns the handle by which it is recalled.
+    /// Stores content that the window does not show: an image, or an output in whose place something else is shown.
+    /// `shown` describes it. Returns the handle by which it is recalled.
     pub async fn store_hidden(
         &self,
         shown: &str,
@@ -113,8 +113,8 @@ impl ToolCall {
         self.record(move |mut call| call.store_hidden(&shown, &mut content.as_slice())).await
     }
 
-    /// Stores the content of a file and records how the call is about to change it. The file may be changed once this has
-    /// returned. `content` is `None` if the file does not exist.
+    /// Stores the content of a file and records how the call is about to change it. The file may be changed once this
+    /// has returned. `content` is `None` if the file does not exist.
     pub async fn keep_file(&self, change: &FileChange, content: Option<Vec<u8>>) -> Result<(), SessionError> {
         let change = change.clone();
         self.record(move |mut call| call.keep_file(&change, content.as_deref())).await

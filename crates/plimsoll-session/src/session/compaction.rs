@@ -1,7 +1,7 @@
 //! Compactions that run concurrently with the turn.
 
 use plimsoll::Text;
-use plimsoll::compact::accept::{Rejection, Reply};
+use plimsoll::compact::{Rejection, Reply};
 use tokio::sync::oneshot;
 
 use super::thread::StopOnDrop;
@@ -10,7 +10,8 @@ use crate::error::SessionError;
 
 /// A compaction on a copy of the log, while the turn continues.
 ///
-/// Each [`step`](Compaction::step) runs on a separate thread. Dropping the compaction, or the future of a step, stops it.
+/// Each [`step`](Compaction::step) runs on a separate thread. Dropping the compaction, or the future of a step, stops
+/// it.
 #[must_use = "dropping a compaction cancels it"]
 pub struct Compaction {
     /// `None` during a step, and permanently after the future of a step was dropped.
@@ -48,7 +49,8 @@ impl Compaction {
         self.climb.as_mut().ok_or(SessionError::Stopped)?.answer(reply)
     }
 
-    /// Stops waiting for the summariser, after the policy's `compact.maxSeconds`. The next step continues without a model.
+    /// Stops waiting for the summariser, after the policy's `compact.maxSeconds`. The next step continues without a
+    /// model.
     pub fn time_out(&mut self) {
         if let Some(climb) = &mut self.climb {
             climb.time_out();

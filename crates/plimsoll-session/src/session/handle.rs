@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use plimsoll::compact::request::{HookText, SummaryForm, SummaryRequest};
+use plimsoll::compact::{HookText, SummaryForm, SummaryRequest};
 use plimsoll::pin::PinTarget;
 use plimsoll::prune::PruneChoice;
 use plimsoll::recall::{RecallAnswer, RecallQuery};
@@ -19,11 +19,12 @@ use crate::driver::{Driver, ForkRequest, Forked, NextReductions, PendingCall, Pr
 use crate::error::SessionError;
 use crate::inspect::WindowReport;
 
-/// A handle of an open session, for everything that may happen concurrently with its turn. Clones are cheap and share the session.
+/// A handle of an open session, for everything that may happen concurrently with its turn. Clones are cheap and share
+/// the session.
 ///
 /// Operations run one after the other, in the order in which they are first polled. Dropping a future does not undo its
-/// operation. Operations that compute for long are stopped, and what they have not stored by then is never stored: inspecting,
-/// planning, pruning, forking, and beginning a compaction.
+/// operation. Operations that compute for long are stopped, and what they have not stored by then is never stored:
+/// inspecting, planning, pruning, forking, and beginning a compaction.
 #[derive(Clone)]
 pub struct SessionHandle {
     jobs: Jobs,
@@ -83,8 +84,8 @@ impl SessionHandle {
         &self.about.id
     }
 
-    /// The archive that holds the session. Its methods block; [`with_archive`](SessionHandle::with_archive) calls them off the
-    /// host's threads.
+    /// The archive that holds the session. Its methods block; [`with_archive`](SessionHandle::with_archive) calls them
+    /// off the host's threads.
     pub fn archive(&self) -> &Arc<Archive> {
         &self.about.archive
     }
@@ -143,8 +144,8 @@ impl SessionHandle {
         self.run(|driver| Ok(driver.lease().clone())).await
     }
 
-    /// Renews the lease if half of it has passed, and returns it. The session's thread does so by itself; this reports whether
-    /// the session was taken over.
+    /// Renews the lease if half of it has passed, and returns it. The session's thread does so by itself; this reports
+    /// whether the session was taken over.
     pub async fn keep_lease(&self) -> Result<Lease, SessionError> {
         self.run(|driver| {
             driver.keep_lease()?;
@@ -205,7 +206,8 @@ impl SessionHandle {
         self.run(move |driver| driver.pin(&target)).await
     }
 
-    /// Clears old tool outputs: those that are chosen, or else by the policy's rules. `reason` is recorded in the receipt.
+    /// Clears old tool outputs: those that are chosen, or else by the policy's rules. `reason` is recorded in the
+    /// receipt.
     pub async fn prune(&self, choice: Option<PruneChoice>, reason: &str) -> Result<Pruned, SessionError> {
         let reason = reason.to_owned();
         self.run_until_dropped(move |driver| match choice {
@@ -221,8 +223,8 @@ impl SessionHandle {
         self.run_until_dropped(move |driver| driver.fork(request)).await
     }
 
-    /// Creates a session that begins with all of this one, shared, and continues on its own. An empty id is replaced by a
-    /// generated one.
+    /// Creates a session that begins with all of this one, shared, and continues on its own. An empty id is replaced by
+    /// a generated one.
     pub async fn branch(&self, new: NewSession) -> Result<SessionRecord, SessionError> {
         self.run(move |driver| driver.branch(new)).await
     }
@@ -262,14 +264,14 @@ impl SessionHandle {
         self.run(move |driver| driver.take_notes(&ids)).await
     }
 
-    /// Replaces what is added to summary requests. A compaction that a request waits for is restarted. Returns whether it
-    /// differs from before.
+    /// Replaces what is added to summary requests. A compaction that a request waits for is restarted. Returns whether
+    /// it differs from before.
     pub async fn set_summary_hook(&self, hook: HookText) -> Result<bool, SessionError> {
         self.run(move |driver| Ok(driver.set_summary_hook(hook))).await
     }
 
-    /// Where to set cache breakpoints in a summary request that is appended to the session's own window; `None` for a separate
-    /// one.
+    /// Where to set cache breakpoints in a summary request that is appended to the session's own window; `None` for a
+    /// separate one.
     pub async fn cache_plan(&self, request: &SummaryRequest) -> Result<Option<CachePlan>, SessionError> {
         if matches!(request.form, SummaryForm::Separate { .. }) {
             return Ok(None);
@@ -283,7 +285,8 @@ impl SessionHandle {
         self.run_until_dropped(|driver| Ok(driver.is_over_line())).await
     }
 
-    /// Begins a compaction that the user asked for. `focus` is what the summary should keep above all, in the user's words.
+    /// Begins a compaction that the user asked for. `focus` is what the summary should keep above all, in the user's
+    /// words.
     pub async fn begin_compaction(&self, focus: Option<&str>) -> Result<Compaction, SessionError> {
         let (focus, stop) = (focus.map(str::to_owned), StopOnDrop::new());
         let flag = stop.flag();
@@ -296,8 +299,8 @@ impl SessionHandle {
         self.run_until_dropped(|driver| Ok(driver.wants_precompaction())).await
     }
 
-    /// Begins a compaction that runs concurrently with the turn, if the window is over the policy's soft line. `None` if the
-    /// policy has no such line, without a summariser, or if one was begun since the window was last reduced.
+    /// Begins a compaction that runs concurrently with the turn, if the window is over the policy's soft line. `None`
+    /// if the policy has no such line, without a summariser, or if one was begun since the window was last reduced.
     pub async fn begin_precompaction(&self) -> Result<Option<Compaction>, SessionError> {
         let stop = StopOnDrop::new();
         let flag = stop.flag();
@@ -305,15 +308,15 @@ impl SessionHandle {
         Ok(climb.map(|climb| Compaction::new(climb, stop)))
     }
 
-    /// Keeps the outcome of a precompaction. It takes effect in the first [`prepare`](super::Session::prepare) that finds the
-    /// window over the line, and what was appended since stays in view. Returns whether it is kept: an outcome without a summary,
-    /// or from before the last reduction, is discarded.
+    /// Keeps the outcome of a precompaction. It takes effect in the first [`prepare`](super::Session::prepare) that
+    /// finds the window over the line, and what was appended since stays in view. Returns whether it is kept: an
+    /// outcome without a summary, or from before the last reduction, is discarded.
     pub async fn stash_precompaction(&self, outcome: ClimbOutcome) -> Result<bool, SessionError> {
         self.run(move |driver| Ok(driver.stash_precompaction(outcome))).await
     }
 
-    /// Commits the outcome of a compaction. Fails as stale if something else was reduced or undone since it began. Messages that
-    /// were appended since then stay in view.
+    /// Commits the outcome of a compaction. Fails as stale if something else was reduced or undone since it began.
+    /// Messages that were appended since then stay in view.
     pub async fn commit(&self, outcome: ClimbOutcome) -> Result<Vec<Receipt>, SessionError> {
         self.run(move |driver| driver.commit(outcome)).await
     }

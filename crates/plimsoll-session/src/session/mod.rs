@@ -10,9 +10,7 @@ mod turn;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use plimsoll::compact::accept::Reply;
-use plimsoll::compact::ladder::Outcome;
-use plimsoll::compact::request::SummaryRequest;
+use plimsoll::compact::{Outcome, Reply, SummaryRequest};
 use plimsoll::{Message, MessageId, Receipt, Text, Tokens};
 use plimsoll_store::{Archive, Lease};
 
@@ -33,14 +31,15 @@ pub use turn::{AnswerWriter, FinishedAnswer, Request, SummaryCall};
 /// An open session, for async hosts: everything around a model call but the call itself.
 ///
 /// A `Session` is the only owner of the turn: operations that must not overlap take `&mut self`. It dereferences to
-/// [`SessionHandle`], whose clones do what may happen concurrently. Each session has a thread that does the blocking work.
+/// [`SessionHandle`], whose clones do what may happen concurrently. Each session has a thread that does the blocking
+/// work.
 ///
 /// The session's lease is held until it is [closed](Session::close), or until it and all its handles are dropped.
 ///
 /// # Order
 ///
-/// A request must exist before its answer, an answer must end before the next request is prepared, and nothing is appended in
-/// between. Hosts that get this wrong do not compile. A second request while an answer is written:
+/// A request must exist before its answer, an answer must end before the next request is prepared, and nothing is
+/// appended in between. Hosts that get this wrong do not compile. A second request while an answer is written:
 ///
 /// ```compile_fail,E0499
 /// # async fn host(session: &mut plimsoll_session::Session) -> Result<(), plimsoll_session::SessionError> {
@@ -139,8 +138,8 @@ impl SessionBuilder {
         Session::spawn(move || self.open_leased_blocking(lease)).await
     }
 
-    /// Reads the session without its lease, which another process may hold. It can be inspected and forked; writes fail. An
-    /// answer that is being written is left out.
+    /// Reads the session without its lease, which another process may hold. It can be inspected and forked; writes
+    /// fail. An answer that is being written is left out.
     pub async fn read(self) -> Result<SessionHandle, SessionError> {
         SessionHandle::spawn(move || self.read_blocking()).await
     }
@@ -170,20 +169,20 @@ impl Session {
         self.run(move |driver| driver.prompt(text)).await
     }
 
-    /// Appends the policy's request to continue, after a turn that was interrupted. The user did not write it, and it does not
-    /// count as the prompt that is being worked on.
+    /// Appends the policy's request to continue, after a turn that was interrupted. The user did not write it, and it
+    /// does not count as the prompt that is being worked on.
     pub async fn continue_turn(&mut self) -> Result<MessageId, SessionError> {
         self.run(Driver::continue_turn).await
     }
 
-    /// Appends a complete message: a prompt with files, or a message of the host. Tool outputs in it are stored unchanged;
-    /// [`append_recorded`](Session::append_recorded) truncates them.
+    /// Appends a complete message: a prompt with files, or a message of the host. Tool outputs in it are stored
+    /// unchanged; [`append_recorded`](Session::append_recorded) truncates them.
     pub async fn append(&mut self, message: Message) -> Result<MessageId, SessionError> {
         self.run(move |driver| driver.append(message)).await
     }
 
-    /// Appends a complete message of a recording. Its tool outputs pass layer 1; the receipts are of those that were truncated.
-    /// An answer counts as the answer to the request that was prepared last.
+    /// Appends a complete message of a recording. Its tool outputs pass layer 1; the receipts are of those that were
+    /// truncated. An answer counts as the answer to the request that was prepared last.
     pub async fn append_recorded(
         &mut self,
         message: Message,
@@ -191,8 +190,8 @@ impl Session {
         self.run(move |driver| driver.append_recorded(message)).await
     }
 
-    /// Settles what an interrupted turn has left: its answer is ended, its compaction is cancelled, and its open calls are recorded
-    /// as failed. Hosts call this before a new turn.
+    /// Settles what an interrupted turn has left: its answer is ended, its compaction is cancelled, and its open calls
+    /// are recorded as failed. Hosts call this before a new turn.
     pub async fn settle(&mut self, why: &str) -> Result<(), SessionError> {
         let why = why.to_owned();
         self.run(move |driver| driver.settle(&why)).await
@@ -210,11 +209,11 @@ impl Session {
         Ok(next?.map(session, Request::new, SummaryCall::new))
     }
 
-    /// Records that the provider rejected the last request as too long. The next [`prepare`](Session::prepare) reduces whatever
-    /// the figures say, and twice as much with every overflow in a row.
+    /// Records that the provider rejected the last request as too long. The next [`prepare`](Session::prepare) reduces
+    /// whatever the figures say, and twice as much with every overflow in a row.
     ///
-    /// `window` is the context window that the error names. If it names none and the model's limits are unknown, the size of
-    /// the rejected request bounds the window.
+    /// `window` is the context window that the error names. If it names none and the model's limits are unknown, the
+    /// size of the rejected request bounds the window.
     pub async fn on_overflow(&mut self, window: Option<Tokens>) -> Result<(), SessionError> {
         self.run(move |driver| {
             driver.on_overflow(window);
@@ -228,8 +227,8 @@ impl Session {
         self.run_until_dropped(Driver::end_turn).await
     }
 
-    /// Compacts on demand. `ask` sends a summary request to a model; without a summariser in the settings it is not called.
-    /// `focus` is what the summary should keep above all, in the user's words.
+    /// Compacts on demand. `ask` sends a summary request to a model; without a summariser in the settings it is not
+    /// called. `focus` is what the summary should keep above all, in the user's words.
     pub async fn compact(
         &mut self,
         focus: Option<&str>,
@@ -295,15 +294,15 @@ impl Session {
         RevertRecorder::begin(self).await
     }
 
-    /// Releases the session's lease, and waits until that is done: a process that merely drops the session may end before its
-    /// thread has. Handles of a closed session fail with [`SessionError::Closed`].
+    /// Releases the session's lease, and waits until that is done: a process that merely drops the session may end
+    /// before its thread has. Handles of a closed session fail with [`SessionError::Closed`].
     pub async fn close(self) -> Result<(), SessionError> {
         self.handle.close().await
     }
 }
 
-/// Stops a climb if the future that waits for it is dropped. A climb obeys one flag from its beginning to its end, so the flag is
-/// replaced only once it was set.
+/// Stops a climb if the future that waits for it is dropped. A climb obeys one flag from its beginning to its end, so
+/// the flag is replaced only once it was set.
 struct Preparing<'s> {
     climbing: &'s mut StopFlag,
     is_over: bool,

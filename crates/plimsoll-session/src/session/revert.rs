@@ -6,8 +6,9 @@ use super::Session;
 use crate::changes::{FileChange, RevertRecord};
 use crate::error::SessionError;
 
-/// Records a revert: first the content that it replaces, then a notice that the model reads before the next prompt, then the
-/// outcome. Each is stored when its call returns, so that a process that dies in between leaves a revert that can be repeated.
+/// Records a revert: first the content that it replaces, then a notice that the model reads before the next prompt,
+/// then the outcome. Each is stored when its call returns, so that a process that dies in between leaves a revert that
+/// can be repeated.
 #[derive(Debug)]
 #[must_use = "a revert is announced before files are changed"]
 pub struct RevertRecorder<'s> {

@@ -1,9 +1,9 @@
 //! The thread that does a session's blocking work.
 //!
 //! The store's traits block, so an async host must never call them on its own threads. Each open session has one thread
-//! instead. `spawn_blocking` for each operation was rejected: it needs a lock around the driver, loses the order of operations
-//! under load, and stores nothing while a stream pauses. The thread takes jobs in order, and while none comes it stores text
-//! that is due and renews the lease.
+//! instead. `spawn_blocking` for each operation was rejected: it needs a lock around the driver, loses the order of
+//! operations under load, and stores nothing while a stream pauses. The thread takes jobs in order, and while none
+//! comes it stores text that is due and renews the lease.
 
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::time::Duration;

@@ -2,8 +2,7 @@
 
 use std::ops::Deref;
 
-use plimsoll::compact::accept::{Rejection, Reply};
-use plimsoll::compact::request::SummaryRequest;
+use plimsoll::compact::{Rejection, Reply, SummaryRequest};
 use plimsoll::{AnswerEvent, CachePlan, Message, MessageId, PartId, Text, Tokens, Usage};
 use plimsoll_tokens::Observed;
 
@@ -41,7 +40,8 @@ impl<'s> Request<'s> {
         self.session.on_overflow(window).await
     }
 
-    /// The content, for hosts that do not stream the answer: [`append_recorded`](Session::append_recorded) takes it whole.
+    /// The content, for hosts that do not stream the answer: [`append_recorded`](Session::append_recorded) takes it
+    /// whole.
     pub fn into_content(self) -> Content {
         *self.content
     }
@@ -75,8 +75,8 @@ impl<'s> SummaryCall<'s> {
         self.session.run(move |driver| driver.submit_summary(reply)).await
     }
 
-    /// Stops waiting for the summariser, after the policy's `compact.maxSeconds`. The next [`prepare`](Session::prepare)
-    /// continues without a model.
+    /// Stops waiting for the summariser, after the policy's `compact.maxSeconds`. The next
+    /// [`prepare`](Session::prepare) continues without a model.
     pub async fn time_out(self) -> Result<(), SessionError> {
         self.session
             .run(|driver| {
@@ -91,7 +91,8 @@ impl<'s> SummaryCall<'s> {
         self.session.run(|driver| Ok(driver.offline_summary())).await
     }
 
-    /// Where to set cache breakpoints in a request that is appended to the session's own window; `None` for a separate one.
+    /// Where to set cache breakpoints in a request that is appended to the session's own window; `None` for a separate
+    /// one.
     pub async fn cache_plan(&self) -> Result<Option<CachePlan>, SessionError> {
         self.session.cache_plan(&self.request).await
     }
@@ -120,8 +121,8 @@ impl AnswerWriter<'_> {
         &self.message
     }
 
-    /// Writes an event. Text waits up to [`FLUSH_AFTER`](crate::FLUSH_AFTER) to be stored together with what follows; everything
-    /// else is stored when this returns. Returns the part that the event began or ended, if any.
+    /// Writes an event. Text waits up to [`FLUSH_AFTER`](crate::FLUSH_AFTER) to be stored together with what follows;
+    /// everything else is stored when this returns. Returns the part that the event began or ended, if any.
     pub async fn write(&mut self, event: AnswerEvent) -> Result<Option<PartId>, SessionError> {
         self.session.run(move |driver| driver.write_event(event)).await
     }
@@ -141,8 +142,8 @@ impl AnswerWriter<'_> {
         self.end(AnswerEnd::Aborted(why.to_owned())).await
     }
 
-    /// Ends the answer as failed, which leaves it out of the window. `name` is the kind of error, such as `APIError`; `message`
-    /// must not contain secrets.
+    /// Ends the answer as failed, which leaves it out of the window. `name` is the kind of error, such as `APIError`;
+    /// `message` must not contain secrets.
     pub async fn fail(self, name: &str, message: &str) -> Result<Message, SessionError> {
         self.end(AnswerEnd::Failed { name: name.to_owned(), message: message.to_owned() }).await
     }

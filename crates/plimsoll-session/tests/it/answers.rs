@@ -111,7 +111,7 @@ fn deltas_are_stored_together_when_due_and_at_the_end_of_a_part_at_once() {
 }
 
 #[test]
-fn an_answer_that_is_broken_off_keeps_what_it_said_and_the_next_request_is_legal() {
+fn an_interrupted_answer_keeps_its_text_and_the_next_request_is_legal() {
     let harbour = Harbour::new();
     // On purpose, or by dropping the writer.
     for (id, is_aborted) in [("ses_1", true), ("ses_2", false)] {
@@ -162,7 +162,7 @@ fn a_process_that_dies_in_the_middle_of_an_answer_leaves_a_legal_session() {
     std::mem::forget(driver);
     harbour.wait(120_000);
     let mut next: Driver = harbour.builder().holder("the next").session(session).open_blocking().unwrap();
-    assert!(next.open_calls().is_empty(), "nobody will answer them");
+    assert!(next.open_calls().is_empty(), "they cannot be answered");
     next.prompt("Go on").unwrap();
     let window = next.window();
     window.check().unwrap();
@@ -174,7 +174,7 @@ fn a_process_that_dies_in_the_middle_of_an_answer_leaves_a_legal_session() {
 }
 
 #[test]
-fn events_in_the_wrong_order_are_refused_and_change_nothing() {
+fn events_in_the_wrong_order_are_rejected_and_change_nothing() {
     let harbour = Harbour::new();
     let mut driver = harbour.open("ses_1");
     driver.prompt("Do it").unwrap();
@@ -242,7 +242,7 @@ fn the_calls_of_a_broken_answer_are_settled_in_one_write() {
 }
 
 #[test]
-fn a_stream_without_its_last_event_is_no_finished_answer() {
+fn a_stream_without_its_last_event_is_not_a_finished_answer() {
     let harbour = Harbour::new();
     let mut driver = harbour.open("ses_1");
     driver.prompt("Do it").unwrap();
@@ -254,7 +254,8 @@ fn a_stream_without_its_last_event_is_no_finished_answer() {
     assert!(driver.is_broken_off());
 }
 
-/// The price of the model is known to the session, so that usage is recorded with its cost, also while the answer streams.
+/// The price of the model is known to the session, so that usage is recorded with its cost, also while the answer
+/// streams.
 #[test]
 fn usage_is_recorded_with_its_cost() {
     let harbour = Harbour::new();

@@ -43,7 +43,7 @@ async fn fill(session: &mut Session, exchanges: usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn deltas_are_stored_while_the_stream_pauses_and_the_session_is_given_back() {
+async fn deltas_are_stored_while_the_stream_pauses_and_the_lease_is_released() {
     let harbour = Harbour::new();
     let mut session = builder(&harbour, "ses_1").clock(Clock::default()).open().await.unwrap();
     session.prompt("Tell me").await.unwrap();
@@ -86,14 +86,14 @@ async fn deltas_are_stored_while_the_stream_pauses_and_the_session_is_given_back
 }
 
 #[tokio::test]
-async fn a_session_that_is_not_there_is_an_error() {
+async fn an_unknown_session_is_an_error() {
     let harbour = Harbour::new();
     assert!(harbour.builder().session("ses_none").open().await.is_err());
     assert!(harbour.builder().session("ses_none").read().await.is_err());
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_session_that_is_closed_has_been_given_back_when_that_returns() {
+async fn closing_a_session_releases_its_lease_before_it_returns() {
     let harbour = Harbour::new();
     let id = harbour.session("ses_1");
     for _ in 0..20 {
@@ -146,13 +146,13 @@ async fn an_answer_whose_writer_is_dropped_is_ended_without_a_further_call() {
     assert_eq!(newest.text(), "I will do");
     assert!(newest.info.error.is_some() && !newest.is_open(), "{newest:?}");
     assert!(session.open_calls().await.unwrap().is_empty());
-    // The turn goes on.
+    // The turn continues.
     session.prompt("Stop that").await.unwrap();
     assert!(matches!(session.prepare().await.unwrap(), Prepared::Ready(_)));
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_answer_that_was_never_handed_out_is_ended_too() {
+async fn an_answer_that_was_never_returned_is_ended_too() {
     let harbour = Harbour::new();
     let mut session = open(&harbour).await;
     session.prompt("Do it").await.unwrap();
@@ -205,7 +205,7 @@ async fn calls_are_answered_from_other_threads() {
     assert!(long.fail("again").await.is_err(), "a call is answered once");
 }
 
-/// Prepares until the request fits. Gives the sizes of the summary requests, and what was reduced.
+/// Prepares until the request fits. Returns the sizes of the summary requests, and what was reduced.
 async fn ready(session: &mut Session) -> (Vec<u64>, Vec<(u64, u64)>) {
     let mut asked = Vec::new();
     loop {
@@ -237,7 +237,7 @@ async fn a_preparation_that_is_dropped_stops_and_changes_nothing() {
     let mut undisturbed = sessions.remove(1);
     let mut session = sessions.remove(0);
     let before = session.with_log(|log| log.clone()).await.unwrap();
-    // Dropped at whatever point it has reached; some come to their end.
+    // Dropped at some point; some of them finish.
     for wait in 0..20 {
         tokio::select! {
             biased;
@@ -251,10 +251,10 @@ async fn a_preparation_that_is_dropped_stops_and_changes_nothing() {
     assert_eq!((asked, reduced), ready(&mut undisturbed).await);
 }
 
-/// Something beside the turn may reduce the window while a summariser is being asked. Its answer is of no use then, and was
-/// paid for.
+/// Another task may reduce the window while a summariser is asked. Its answer is then useless, but was
+/// charged.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_summary_that_came_too_late_is_charged_and_asked_for_again() {
+async fn a_late_summary_is_charged_and_requested_again() {
     let harbour = Harbour::new();
     let mut session = open_with_model(&harbour).await;
     fill(&mut session, 8).await;
@@ -308,7 +308,7 @@ async fn a_compaction_on_demand_can_be_undone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_compaction_whose_step_is_dropped_is_given_up() {
+async fn a_compaction_whose_step_is_dropped_is_cancelled() {
     let harbour = Harbour::new();
     let mut session = open(&harbour).await;
     fill(&mut session, 6).await;

@@ -3,8 +3,8 @@
 use plimsoll::count::request_tokens;
 use plimsoll_session::blocking::Driver;
 use plimsoll_session::{
-    AnswerEvent, Counting, Figures, Fixed, Limits, Message, Millis, Part, PruneChoice, SessionId, Tokens,
-    ToolState, Usage,
+    AnswerEvent, Counting, Figures, Limits, Message, Millis, Part, PruneChoice, RequestOverhead, SessionId,
+    Tokens, ToolState, Usage,
 };
 use plimsoll_store::PageRequest;
 use plimsoll_tokens::Bpe;
@@ -44,7 +44,7 @@ fn open(harbour: &Harbour, session: &SessionId, figures: Figures) -> Driver {
     builder.open_blocking().unwrap()
 }
 
-/// What something counts, in bytes.
+/// Number of bytes that an operation counts.
 fn counted<T>(work: impl FnOnce() -> T) -> (u64, T) {
     let before = Bpe::bytes_counted();
     let done = work();
@@ -119,7 +119,7 @@ fn the_overhead_is_counted_once_until_the_counter_or_its_texts_change() {
     driver.prompt("How deep is it?").unwrap();
     let bytes = system.len() as u64;
     let fixed = |driver: &Driver| {
-        let messages = request_tokens(&driver.window(), Fixed::default(), &*driver.counter());
+        let messages = request_tokens(&driver.window(), RequestOverhead::default(), &*driver.counter());
         driver.load().unwrap().load.estimate - messages
     };
     let (first, before) = counted(|| fixed(&driver));

@@ -16,7 +16,7 @@ use agent::Agent;
 const LIMITS: Limits =
     Limits { context: plimsoll::Tokens(16_000), input: None, output: plimsoll::Tokens(2_000) };
 
-/// A model that builds, looks up the error in what was cut of the output, and tells long stories.
+/// A model that builds, looks up the error in the truncated output, and writes long stories.
 fn answer(request: &Captured) -> Reply {
     let asked = request.last_user_text();
     if request.contains("You write the summary") || asked.contains("## Goal") {
@@ -69,7 +69,7 @@ async fn the_example_calls_a_tool_spills_compacts_and_resumes() {
     session.close().await.unwrap();
     drop(archive);
 
-    // Another process goes on where this one ended.
+    // Another process continues the session.
     let archive = Arc::new(Archive::open(&database, &Policy::default(), Durability::Process).unwrap());
     let mut session = agent.open(&archive, Some(id)).await.unwrap();
     assert_eq!(agent.run(&mut session, "What failed?").await.unwrap(), "`depth` is not a number.");

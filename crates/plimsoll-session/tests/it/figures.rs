@@ -1,20 +1,20 @@
-//! The inspection, receipts and an undo tell the same figures about one window.
+//! The inspection, receipts and an undo show the same figures for one window.
 
 use plimsoll_session::blocking::Driver;
 use plimsoll_session::{
-    AnswerEvent, BelievedUsage, Fixed, Limits, Message, Part, PinTarget, Policy, Receipt, SessionId,
-    SessionLoad, Tokens, Usage,
+    AnswerEvent, Limits, Message, Part, PinTarget, Policy, Receipt, RequestOverhead, SessionId, SessionLoad,
+    Tokens, Usage, UsageTrust,
 };
 
 use crate::support::{Harbour, answer, model, request, turn};
 
-const FIXED: Fixed = Fixed { system: Tokens(2_000), tools: Tokens(1_000) };
+const FIXED: RequestOverhead = RequestOverhead { system: Tokens(2_000), tools: Tokens(1_000) };
 
-fn open(harbour: &Harbour, believed: BelievedUsage) -> Driver {
+fn open(harbour: &Harbour, believed: UsageTrust) -> Driver {
     open_again(harbour, &harbour.session("ses_1"), believed)
 }
 
-fn open_again(harbour: &Harbour, session: &SessionId, believed: BelievedUsage) -> Driver {
+fn open_again(harbour: &Harbour, session: &SessionId, believed: UsageTrust) -> Driver {
     // Otherwise the turns themselves would clear what is to be pruned here.
     let policy = Policy::from_json(r#"{ "thrift": "off" }"#).unwrap();
     let builder = harbour.builder().believed_usage(believed).policy(policy).overhead(FIXED);
@@ -27,7 +27,7 @@ fn read_much(driver: &mut Driver) {
     }
 }
 
-/// An answer for which the provider has counted so much.
+/// An answer with usage from the provider.
 fn answer_for(driver: &mut Driver, charged: Tokens) {
     driver.prompt("And now?").unwrap();
     let usage = Some(Usage::new(charged, Tokens(4)));
@@ -61,7 +61,7 @@ fn assert_agrees(driver: &mut Driver, reduce: Reduce) {
     assert_eq!(receipt.after, after, "what is left is what is shown");
     assert_adds_up(driver);
     driver.undo(&receipt.id).unwrap();
-    assert_eq!(tokens(driver), before, "undone, it is as it was");
+    assert_eq!(tokens(driver), before, "an undo restores it");
     assert_adds_up(driver);
 }
 
@@ -79,11 +79,11 @@ fn pin(driver: &mut Driver) -> Receipt {
 }
 
 #[test]
-fn meter_receipts_and_undo_agree_whatever_the_provider_counts() {
+fn meter_receipts_and_undo_agree_for_any_usage() {
     // Far more than the estimate, a little more, less, and nothing at all.
     for charged in [290_000, 130_000, 60_000, 0] {
         let harbour = Harbour::new();
-        let mut driver = open(&harbour, BelievedUsage::Own);
+        let mut driver = open(&harbour, UsageTrust::Own);
         read_much(&mut driver);
         answer_for(&mut driver, Tokens(charged));
         let load = weigh(&driver).load;
@@ -101,14 +101,15 @@ fn meter_receipts_and_undo_agree_whatever_the_provider_counts() {
     }
 }
 
-/// Reported of `plimsoll chat`: after a reduction and a restart the meter fell back to an estimate until the next answer.
+/// Reported of `plimsoll chat`: after a reduction and a restart the meter fell back to an estimate until the next
+/// answer.
 #[test]
-fn a_reduced_session_is_told_on_the_same_scale_after_it_was_opened_again() {
+fn a_reopened_session_keeps_its_scale() {
     for charged in [290_000, 130_000, 60_000] {
         let pairs: [[Reduce; 2]; 2] = [[prune, compact], [compact, pin]];
         for [reduce, further] in pairs {
             let harbour = Harbour::new();
-            let mut driver = open(&harbour, BelievedUsage::Own);
+            let mut driver = open(&harbour, UsageTrust::Own);
             let session = driver.session().clone();
             read_much(&mut driver);
             answer_for(&mut driver, Tokens(charged));
@@ -116,7 +117,7 @@ fn a_reduced_session_is_told_on_the_same_scale_after_it_was_opened_again() {
             let receipt = reduce(&mut driver);
             let after = tokens(&driver);
             drop(driver);
-            let mut driver = open_again(&harbour, &session, BelievedUsage::Own);
+            let mut driver = open_again(&harbour, &session, UsageTrust::Own);
             assert_near(tokens(&driver), after);
             assert_adds_up(&driver);
             // What is said since weighs what it weighs.
@@ -126,11 +127,11 @@ fn a_reduced_session_is_told_on_the_same_scale_after_it_was_opened_again() {
             // A further reduction begins where the figure is.
             assert_near(further(&mut driver).before, after + grown);
             drop(driver);
-            let mut driver = open_again(&harbour, &session, BelievedUsage::Own);
+            let mut driver = open_again(&harbour, &session, UsageTrust::Own);
             let newest = driver.archive().store().newest_receipts(driver.session(), 1).unwrap();
             driver.undo(&newest[0].id).unwrap();
             drop(driver);
-            let mut driver = open_again(&harbour, &session, BelievedUsage::Own);
+            let mut driver = open_again(&harbour, &session, UsageTrust::Own);
             assert_near(tokens(&driver), after + grown);
             driver.undo(&receipt.id).unwrap();
             assert_near(tokens(&driver), before + grown);
@@ -138,18 +139,18 @@ fn a_reduced_session_is_told_on_the_same_scale_after_it_was_opened_again() {
     }
 }
 
-/// Within a hundredth: the counter has to learn anew what it had learned.
+/// Within one percent: the counter has to learn again.
 fn assert_near(shown: Tokens, expected: Tokens) {
     assert!(shown.0.abs_diff(expected.0) * 100 <= expected.0, "{shown} is not near {expected}");
 }
 
 #[test]
-fn usage_that_another_tool_recorded_is_not_taken_for_our_own_requests() {
+fn usage_that_another_tool_recorded_does_not_count_for_our_requests() {
     let harbour = Harbour::new();
-    let mut driver = open(&harbour, BelievedUsage::Own);
+    let mut driver = open(&harbour, UsageTrust::Own);
     read_much(&mut driver);
     let estimate = weigh(&driver).load.estimate;
-    // As an import has it: an answer to a request with a system prompt and tools that are not ours.
+    // As after an import: an answer to a request with a system prompt and tools of another host.
     driver.append(Message::user("u".into(), "u.1".into(), "Hello")).unwrap();
     let mut answer = Message::assistant("a".into(), vec![Part::text("a.1".into(), "Hello.")]);
     answer.info.tokens = Some(Usage::new(Tokens(250_000), Tokens(5)));
@@ -163,9 +164,9 @@ fn usage_that_another_tool_recorded_is_not_taken_for_our_own_requests() {
 }
 
 #[test]
-fn recorded_usage_holds_where_the_session_goes_on_as_it_was_recorded() {
+fn recorded_usage_counts_if_the_session_continues_as_it_was_recorded() {
     let harbour = Harbour::new();
-    let mut driver = open(&harbour, BelievedUsage::Any);
+    let mut driver = open(&harbour, UsageTrust::Any);
     driver.append(Message::user("u".into(), "u.1".into(), "Hello")).unwrap();
     let mut answer = Message::assistant("a".into(), vec![Part::text("a.1".into(), "Hello.")]);
     answer.info.tokens = Some(Usage::new(Tokens(250_000), Tokens(5)));

@@ -1,5 +1,5 @@
-//! The driver on a database and the driver on memory do the same, whatever happens; what it holds is what is stored; and
-//! its window is legal and under the line.
+//! The driver on a database and the driver on memory do the same, whatever happens; what it holds is what is stored;
+//! and its window is legal and under the line.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::support::{Harbour, call, finished, model};
 #[derive(Clone, Debug)]
 enum Act {
     Prompt(usize),
-    /// An answer of so many words with so many calls, each of so many lines of output; and how it ends.
+    /// An answer with a number of words and calls, each with some lines of output; and how it ends.
     Answer {
         words: usize,
         calls: usize,
@@ -29,7 +29,7 @@ enum Act {
     Prepare(u8),
     Refused,
     Compact(bool),
-    /// A compaction that begins before the next act and is committed behind it.
+    /// A compaction that starts before the next act and is committed after it.
     Beside,
     Prune,
     Pin(usize),
@@ -137,7 +137,8 @@ impl Host {
                 self.receipts.extend(pruned.receipt().map(|receipt| receipt.id));
             }
             Act::Pin(which) => {
-                // What is picked from must be the same for both: a store may hold messages that the window does not show.
+                // What is picked from must be the same for both: a store may hold messages that the window does not
+                // show.
                 let window = self.driver().window();
                 let texts: Vec<String> = window
                     .messages
@@ -200,7 +201,7 @@ impl Host {
         });
     }
 
-    /// Prepares a request with a summariser that works, fails or says nothing; none if it cannot fit.
+    /// Prepares a request with a summariser that works, fails or returns nothing. `None` if it cannot fit.
     fn with_request<T>(&mut self, model: u8, work: impl FnOnce(Request<'_>) -> T) -> Option<T> {
         let driver = self.driver.as_mut().unwrap();
         loop {
@@ -224,7 +225,7 @@ impl Host {
     }
 }
 
-/// Writes an answer of so many words with so many calls. Gives the calls if it comes to its end.
+/// Writes an answer with a number of words and calls. Returns the calls if it is complete.
 fn write(request: Request<'_>, words: usize, calls: usize, end: u8) -> Vec<PendingCall> {
     let mut answer = request.begin_answer(None).unwrap();
     answer.write(AnswerEvent::Thinking("I think ".into())).unwrap();

@@ -1,4 +1,4 @@
-//! What tools print, through layer 1.
+//! Tool outputs, through layer 1.
 
 use std::io::Write;
 
@@ -20,7 +20,7 @@ fn status(driver: &Driver) -> ToolStatus {
 }
 
 #[test]
-fn what_is_cut_is_kept_first_and_has_a_handle() {
+fn a_truncated_output_is_stored_first_and_has_a_handle() {
     let harbour = Harbour::new();
     let mut driver = harbour.open("ses_1");
     let call = calls(&mut driver, 1).remove(0);
@@ -73,7 +73,7 @@ fn several_tools_print_at_once() {
 }
 
 #[test]
-fn a_tool_that_fails_says_so_and_answers_once() {
+fn a_failed_tool_reports_its_error_and_answers_once() {
     let harbour = Harbour::new();
     let mut driver = harbour.open("ses_1");
     let call = calls(&mut driver, 1).remove(0);

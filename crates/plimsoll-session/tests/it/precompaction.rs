@@ -1,4 +1,4 @@
-//! R160: a compaction that is prepared beside the running turn, from the soft line on.
+//! R160: a compaction that is prepared while a turn runs, from the soft line on.
 
 use std::sync::Arc;
 
@@ -68,11 +68,11 @@ fn r160_nothing_is_prepared_below_the_soft_line_or_without_one() {
     assert!(plain.begin_precompaction().unwrap().is_none(), "the policy has no soft line");
     let mut alone = open_as(&harbour, "ses_3", policy(), None);
     (0..7).for_each(|number| exchange(&mut alone, number));
-    assert!(alone.begin_precompaction().unwrap().is_none(), "nobody can be asked");
+    assert!(alone.begin_precompaction().unwrap().is_none(), "no summariser is available");
 }
 
 #[test]
-fn r160_what_was_prepared_waits_for_the_line_and_hides_nothing_that_came_meanwhile() {
+fn r160_a_preparation_waits_for_the_line_and_hides_no_later_message() {
     let harbour = Harbour::new();
     let mut driver = open(&harbour);
     (0..5).for_each(|number| exchange(&mut driver, number));
@@ -109,7 +109,7 @@ fn r160_what_was_prepared_waits_for_the_line_and_hides_nothing_that_came_meanwhi
 }
 
 #[test]
-fn r160_a_call_that_was_open_when_it_was_prepared_keeps_its_result() {
+fn r160_a_call_that_was_open_at_preparation_keeps_its_result() {
     let harbour = Harbour::new();
     let mut driver = open(&harbour);
     (0..6).for_each(|number| exchange(&mut driver, number));
@@ -125,10 +125,7 @@ fn r160_a_call_that_was_open_when_it_was_prepared_keeps_its_result() {
     assert_eq!(content.receipts.len(), 1);
     let text = shown(&driver);
     assert!(text.contains("Read it") && text.contains("the harbour") && text.contains("prepared ahead"));
-    assert!(
-        !driver.log().iter().any(plimsoll::Message::is_continue),
-        "the result itself is the word to go on"
-    );
+    assert!(!driver.log().iter().any(plimsoll::Message::is_continue), "the result itself continues the turn");
 }
 
 #[test]
@@ -151,14 +148,14 @@ fn r160_a_failed_preparation_leaves_everything_as_it_was_and_is_not_repeated() {
 }
 
 #[test]
-fn r160_what_was_prepared_before_another_reduction_is_dropped() {
+fn r160_a_preparation_before_another_reduction_is_dropped() {
     let harbour = Harbour::new();
     let mut driver = open(&harbour);
     (0..5).for_each(|number| exchange(&mut driver, number));
     let early = driver.begin_precompaction().unwrap().unwrap();
-    driver.compact(|_| Ok(Reply::finished("## Goal\nA person asked."))).unwrap();
+    driver.compact(|_| Ok(Reply::finished("## Goal\nThe user asked."))).unwrap();
     assert!(!driver.stash_precompaction(climb(early, &summary()).0));
-    assert!(shown(&driver).contains("A person asked.") && !shown(&driver).contains("prepared ahead"));
+    assert!(shown(&driver).contains("The user asked.") && !shown(&driver).contains("prepared ahead"));
 }
 
 /// A call of `read` whose output has that many lines.
@@ -194,7 +191,7 @@ fn own() -> Summariser {
 }
 
 #[test]
-fn r160_by_default_a_compaction_is_prepared_where_it_costs_no_more() {
+fn r160_by_default_a_compaction_is_prepared_if_it_costs_no_more() {
     let harbour = Harbour::new();
     let overflow = &Policy::default().overflow;
     assert!(overflow.soft_share.is_some() && overflow.soft_when_free);
@@ -215,7 +212,7 @@ fn r160_by_default_a_compaction_is_prepared_where_it_costs_no_more() {
 }
 
 #[test]
-fn r160_nothing_is_prepared_where_a_prune_will_do_at_the_line() {
+fn r160_nothing_is_prepared_if_a_prune_is_enough_at_the_line() {
     let harbour = Harbour::new();
     let policy = careful(|spec| {
         spec.prune.protect_tokens = Tokens(1_000);
@@ -239,10 +236,10 @@ fn price(request: &SummaryRequest) -> f64 {
     request.tokens.0 as f64 * share
 }
 
-/// A prepared summary is asked for on a shorter window, and the window afterwards is no longer than after a compaction at the
-/// line.
+/// A prepared summary is asked for on a shorter window, and the window afterwards is no longer than after a compaction
+/// at the line.
 #[test]
-fn r160_what_is_prepared_by_default_costs_less_and_leaves_no_more_than_a_compaction_at_the_line() {
+fn r160_a_default_preparation_costs_less_and_leaves_no_more_than_a_compaction_at_the_line() {
     let harbour = Harbour::new();
     // About 25,400 tokens: just over the soft line, so that much of the tail has to be left for what is still to come.
     let begun = |id: &str, policy: Arc<Policy>| {
@@ -281,7 +278,7 @@ fn r160_what_is_prepared_by_default_costs_less_and_leaves_no_more_than_a_compact
 
 /// The summary is paid for. A prune that only saves money would make it useless.
 #[test]
-fn r160_what_was_prepared_is_not_given_up_for_a_prune_that_saves_money() {
+fn r160_a_preparation_is_not_dropped_for_a_prune_that_saves_money() {
     let harbour = Harbour::new();
     let policy = careful(|spec| {
         (spec.overflow.soft_share, spec.overflow.soft_when_free) = (Some(0.5), false);

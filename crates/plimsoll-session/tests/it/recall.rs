@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::support::{Harbour, answer, call, request};
 
-/// Run a tool that prints this; gives the handle of what was spilled.
+/// Runs a tool that prints this. Returns the handle of what was spilled.
 fn run(driver: &mut Driver, output: &str) -> (PartId, String) {
     driver.prompt("Run it").unwrap();
     let made = answer(request(driver), call(1, "bash", json!({ "command": "make" })), None).calls.remove(0);

@@ -1,10 +1,10 @@
 //! Pins, prunes, undos and forks through the driver.
 
-use plimsoll::fork::history::NoHistory;
+use plimsoll::fork::NoHistory;
 use plimsoll_session::blocking::Driver;
 use plimsoll_session::{
-    ContentKind, Fixed, ForkContent, ForkRequest, Identities, Identity, Limits, NewSession, PinTarget, Plan,
-    Policy, Pruned, Reply, SessionId, SessionModel, SummaryFailure, Tokens,
+    ContentKind, ForkContent, ForkRequest, Identities, Identity, Limits, NewSession, PinTarget, Plan, Policy,
+    Pruned, Reply, RequestOverhead, SessionId, SessionModel, SummaryFailure, Tokens,
 };
 
 use crate::support::{Harbour, LIMITS, ready, say, shown, turn};
@@ -17,7 +17,7 @@ fn filled(driver: &mut Driver, turns: usize) {
 }
 
 #[test]
-fn an_undone_compaction_is_as_if_it_had_never_been() {
+fn an_undone_compaction_leaves_no_trace_in_the_window() {
     let harbour = Harbour::new();
     let mut driver = harbour.open("ses_1");
     filled(&mut driver, 8);
@@ -32,7 +32,7 @@ fn an_undone_compaction_is_as_if_it_had_never_been() {
 }
 
 #[test]
-fn a_pin_stays_in_view_word_for_word() {
+fn a_pin_stays_visible_verbatim() {
     let harbour = Harbour::new();
     let mut driver = harbour.open("ses_1");
     driver.prompt("Never touch the migrations. Now port it.").unwrap();
@@ -48,7 +48,7 @@ fn a_pin_stays_in_view_word_for_word() {
 }
 
 #[test]
-fn a_prune_clears_old_outputs_or_says_why_not() {
+fn a_prune_clears_old_outputs_or_reports_why_not() {
     let harbour = Harbour::new();
     let session = harbour.session("ses_1");
     // Otherwise the turns themselves would clear what is to be pruned here.
@@ -109,7 +109,7 @@ fn a_child_gets_a_digest_or_the_history_itself() {
 }
 
 #[test]
-fn a_summariser_that_fails_or_is_not_taken_leaves_the_session_as_it_was() {
+fn a_failed_or_rejected_summariser_leaves_the_session_unchanged() {
     let harbour = Harbour::new();
     let mut driver = harbour.open_with_model("ses_1");
     for n in 0..6 {
@@ -136,10 +136,10 @@ fn an_inspection_adds_up() {
     let harbour = Harbour::new();
     let mut driver = harbour.open("ses_1");
     turn(&mut driver, "Read it.", &"abc\n".repeat(1_000));
-    driver.set_overhead(Fixed { system: Tokens(100), tools: Tokens(50) });
+    driver.set_overhead(RequestOverhead { system: Tokens(100), tools: Tokens(50) });
     let found = driver.inspect().unwrap();
     let outputs = found.by_kind.iter().find(|kind| kind.name == ContentKind::ToolOutputs.label()).unwrap();
-    // Each message has four tokens of its own.
+    // Each message adds four tokens.
     assert_eq!((found.hidden, outputs.tokens), (Some(Tokens(150)), Tokens(1_004)));
     let sum: Tokens = found.kinds().iter().map(|kind| kind.tokens).sum();
     assert_eq!(sum, driver.load().unwrap().load.estimate);

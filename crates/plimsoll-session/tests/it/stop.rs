@@ -53,7 +53,7 @@ async fn bytes_read(session: &Session) -> u64 {
     session.with_log(|_| work::bytes_read()).await.unwrap()
 }
 
-/// Does `act` again and again, each time dropped at a later count, until it comes to its end. Returns the number of counts.
+/// Repeats `act`, each time dropped at a later count, until it completes. Returns the number of counts.
 async fn dropped_at_each_count<T>(
     policy: Policy,
     act: impl AsyncFn(&mut Session) -> Result<T, SessionError>,

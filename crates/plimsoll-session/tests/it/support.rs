@@ -1,4 +1,4 @@
-//! A store in a folder of its own, a clock that stands still, and sessions that drive themselves.
+//! A store in a temporary directory, a clock that stands still, and sessions that drive themselves.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,7 +12,7 @@ use plimsoll_session::{
 use plimsoll_store::{Blobs, Directory, SqliteStore, random_ids};
 use serde_json::json;
 
-/// A database, and a clock that moves only when told to.
+/// A database, and a clock that is set by the test.
 pub(crate) struct Harbour {
     pub(crate) archive: Arc<Archive>,
     pub(crate) time: Arc<AtomicU64>,
@@ -48,7 +48,7 @@ impl Harbour {
         clock_of(&self.time)
     }
 
-    /// Let so many milliseconds go by.
+    /// Advances the clock by some milliseconds.
     pub(crate) fn wait(&self, millis: u64) {
         self.time.fetch_add(millis, Ordering::Relaxed);
     }
@@ -58,7 +58,7 @@ impl Harbour {
         self.archive.store().create(session, Millis(NOW)).unwrap().id
     }
 
-    /// Characters over four and a window of 32,000, so that figures can be told by hand.
+    /// Characters over four and a window of 32,000, so that figures can be checked by hand.
     pub(crate) fn builder(&self) -> SessionBuilder {
         Driver::builder(Arc::clone(&self.archive))
             .model(model(LIMITS))
@@ -135,7 +135,7 @@ pub(crate) fn turn(driver: &mut Driver, prompt: &str, output: &str) -> Content {
     content
 }
 
-/// An answer that calls `read`, which gives that output.
+/// An answer that calls `read`, with this output.
 pub(crate) fn read(driver: &mut Driver, number: usize, output: &str) {
     let answer = answer(request(driver), call(number, "read", json!({ "path": "a.rs" })), None);
     let part = &answer.calls[0].part;

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 
 use plimsoll_session::{
-    AnswerEvent, ClimbStep, Counting, Fixed, Limits, Plan, Prepared, Preset, Rejection, Reply, SessionError,
-    SessionModel, StoreError, Summariser, Tokens, Usage,
+    AnswerEvent, ClimbStep, Counting, Limits, Plan, Prepared, Preset, Rejection, Reply, RequestOverhead,
+    SessionError, SessionModel, StoreError, Summariser, Tokens, Usage,
 };
 
 use crate::support::{Harbour, LIMITS, answer, model, ready, request, say, shown, turn};
 
 #[test]
-fn what_is_in_memory_is_what_is_stored() {
+fn the_log_in_memory_equals_the_stored_one() {
     let harbour = Harbour::new();
     let mut driver = harbour.open("ses_1");
     turn(&mut driver, "Read it.", "let x = 1;\n");
     turn(&mut driver, "And again.", "let x = 2;\n");
     assert_eq!(driver.log(), &harbour.stored(&driver));
-    // Another driver goes on where this one ended.
+    // Another driver continues the session.
     let session = driver.session().clone();
     driver.close().unwrap();
     let again = harbour.builder().session(session).open_blocking().unwrap();
@@ -50,7 +50,7 @@ fn the_window_stays_under_the_line_over_many_turns_and_nothing_is_lost() {
 }
 
 #[test]
-fn a_summary_is_asked_for_and_taken() {
+fn a_summary_is_requested_and_accepted() {
     let harbour = Harbour::new();
     let mut driver = harbour.open_with_model("ses_1");
     for number in 0..8 {
@@ -75,7 +75,7 @@ fn a_summary_is_asked_for_and_taken() {
 
 /// R128: a policy without other ways to reduce the window reports the rejection instead of a request over the line.
 #[test]
-fn r128_a_window_that_could_not_be_summarised_is_not_handed_out() {
+fn r128_a_window_that_could_not_be_summarised_is_not_returned() {
     let harbour = Harbour::new();
     let builder = harbour.builder().summariser(Summariser::own(LIMITS)).policy(Preset::Openfork.policy());
     let mut driver = builder.session(harbour.session("ses_1")).open_blocking().unwrap();
@@ -120,17 +120,17 @@ fn a_summariser_that_fails_costs_nothing_but_its_summary() {
 }
 
 #[test]
-fn what_cannot_fit_is_said() {
+fn a_request_that_cannot_fit_is_reported() {
     let harbour = Harbour::new();
     let mut driver = harbour.open("ses_1");
     driver.prompt("Hello").unwrap();
-    driver.set_overhead(Fixed { system: Tokens(40_000), tools: Tokens(0) });
+    driver.set_overhead(RequestOverhead { system: Tokens(40_000), tools: Tokens(0) });
     let Prepared::CannotFit { burden, .. } = driver.prepare().unwrap() else { panic!("it fits") };
     assert_eq!(burden.system, Tokens(40_000));
 }
 
 #[test]
-fn a_refusal_reduces_and_teaches_the_window() {
+fn a_rejected_request_reduces_the_window_and_its_limit_is_learned() {
     let harbour = Harbour::new();
     let mut driver = harbour.open("ses_1");
     for number in 0..4 {
@@ -149,7 +149,7 @@ fn a_refusal_reduces_and_teaches_the_window() {
 }
 
 #[test]
-fn refusals_in_a_row_reduce_more_each_time() {
+fn consecutive_rejections_reduce_more_each_time() {
     let harbour = Harbour::new();
     let mut driver = harbour.open("ses_1");
     for number in 0..12 {
@@ -176,7 +176,7 @@ fn refusals_in_a_row_reduce_more_each_time() {
 }
 
 #[test]
-fn r160_a_compaction_made_beside_the_turn_hides_nothing_that_came_meanwhile() {
+fn r160_a_compaction_during_a_turn_hides_no_later_message() {
     let harbour = Harbour::new();
     let mut driver = harbour.open_with_model("ses_1");
     for number in 0..8 {
@@ -248,7 +248,7 @@ fn usage_teaches_the_counter() {
 }
 
 #[test]
-fn a_driver_whose_session_was_taken_over_writes_nothing_more() {
+fn a_driver_whose_session_was_taken_over_cannot_write() {
     let harbour = Harbour::new();
     let mut driver = harbour.open("ses_1");
     driver.prompt("First").unwrap();
@@ -319,7 +319,7 @@ fn a_small_window_learned_from_a_refusal_leaves_room_for_a_conversation() {
 
 /// Its log was leaked, which for a long session is hundreds of megabytes.
 #[test]
-fn closing_a_driver_frees_all_that_it_held() {
+fn closing_a_driver_frees_its_memory() {
     let harbour = Harbour::new();
     let before = Arc::strong_count(&harbour.archive);
     let mut driver = harbour.open("ses_1");

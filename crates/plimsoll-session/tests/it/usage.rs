@@ -44,10 +44,10 @@ fn base64(seed: usize) -> String {
     (0..500).map(line).collect::<Vec<String>>().join("\n")
 }
 
-/// Clearing old outputs to save money makes the usage stale. The estimate alone, which is higher than the line, once ended such a
-/// session with "begin a new session", without a request and without a compaction.
+/// Clearing old outputs to save money makes the usage stale. The estimate, which is higher than the line, once ended
+/// such a session with "begin a new session", without a request and without a compaction.
 #[test]
-fn a_session_under_its_line_by_usage_goes_on_after_outputs_were_cleared() {
+fn a_session_under_its_line_by_usage_continues_after_outputs_were_cleared() {
     let harbour = Harbour::new();
     let mut driver = open(&harbour, "ses_stale");
     // Prompts are not cleared: the estimate stays over the line whatever is.
@@ -73,7 +73,7 @@ fn a_session_under_its_line_by_usage_goes_on_after_outputs_were_cleared() {
 
 /// A 2.1 MB request was once believed to weigh 65 tokens, and grew to several times the model's window.
 #[test]
-fn usage_far_below_the_size_of_its_request_is_not_believed() {
+fn usage_far_below_the_size_of_its_request_is_not_trusted() {
     let harbour = Harbour::new();
     let mut driver = open(&harbour, "ses_low");
     let words = "the window is weighed by what it holds\n".repeat(1_000);
@@ -87,7 +87,7 @@ fn usage_far_below_the_size_of_its_request_is_not_believed() {
 
 /// Vocabularies differ: usage well below an estimate of characters over four is ordinary.
 #[test]
-fn usage_of_a_third_of_the_estimate_is_believed() {
+fn usage_of_a_third_of_the_estimate_is_trusted() {
     let harbour = Harbour::new();
     let mut driver = open(&harbour, "ses_third");
     turn(&mut driver, 0, "", &"fn weigh(window: &Window) -> Tokens {\n".repeat(500), 0.33);

@@ -1,8 +1,8 @@
-//! Content of files, kept before an agent changes them.
+//! Content of files, stored before an agent changes them.
 //!
-//! It is a spill like the output of a tool: a blob named by its content, and a row that names session and part. So it goes
-//! with its session, is destroyed by a purge, and expires by the rules of retention, which a sweep reports. Only its handle
-//! is of another kind: searches for what has left the window do not look into old versions of files.
+//! It is a spill like the output of a tool: a blob named by its content, and a row that names session and part. So it
+//! is removed with its session, destroyed by a purge, and expires by retention. Only its handle has another prefix, so
+//! that searches for what has left the window do not look into old versions of files.
 
 use std::io::Read;
 
@@ -13,29 +13,29 @@ use crate::error::StoreError;
 use crate::recall::Scope;
 use crate::store::{Claim, HandleMatch, HandleTarget, SpillRecord};
 
-/// How the handle of a file's kept content begins.
-pub const KEPT: &str = "kept_";
+/// Prefix of the handle of a stored file.
+pub const KEPT_PREFIX: &str = "kept_";
 
-/// What is known of content that is to be kept.
+/// A file's content to store.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Keeping {
-    /// The address it is brought back by; begins with [`KEPT`].
+pub struct KeptFile {
+    /// Address for recall; starts with [`KEPT_PREFIX`].
     pub handle: String,
-    /// The part that tells of the change.
+    /// The part that records the change.
     pub part: PartId,
     /// What changes the file: the name of a tool, or `revert`.
     pub tool: String,
-    /// The file, for people.
+    /// The file, as it is shown to users.
     pub shown: String,
 }
 
 impl Archive {
-    /// Keep content for good, before the file that holds it is changed. Unlike the output of a tool, which is given whatever
-    /// fails, this fails if the content is not safe: the caller then leaves the file as it is.
-    pub fn keep(
+    /// Stores content durably before the file that holds it is changed. A tool's output is returned whatever fails;
+    /// this returns an error if the content is not safe, and the caller then leaves the file as it is.
+    pub fn keep_file(
         &self,
         claim: &Claim,
-        keeping: Keeping,
+        file: KeptFile,
         content: &mut dyn Read,
         now: Millis,
     ) -> Result<(), StoreError> {
@@ -43,7 +43,7 @@ impl Archive {
         let mut staged = blobs.stage(content)?;
         staged.put()?;
         let blob = staged.blob().clone();
-        let Keeping { handle, part, tool, shown } = keeping;
+        let KeptFile { handle, part, tool, shown } = file;
         let record = SpillRecord {
             handle,
             hash: blob.hash,
@@ -56,12 +56,12 @@ impl Archive {
             shown,
             expired: None,
         };
-        // The lock is given back after the row is there: no sweep takes the blob for a leftover. Without a row it is one.
+        // The blob's lock is released after the row exists: without a row, a sweep would treat the blob as a leftover.
         self.store.add_spill(claim, record)
     }
 
-    /// The record of kept content that a session can see.
-    pub fn kept(&self, session: &SessionId, handle: &str) -> Result<Option<SpillRecord>, StoreError> {
+    /// Returns the record of a stored file that a session can see.
+    pub fn kept_file(&self, session: &SessionId, handle: &str) -> Result<Option<SpillRecord>, StoreError> {
         let found = self.store.find_handles(Scope::Session(session), handle, 2)?;
         let is_it = |found: HandleMatch| match found.target {
             HandleTarget::Spill(spill) if spill.handle == handle => Some(*spill),
@@ -70,8 +70,8 @@ impl Archive {
         Ok(found.into_iter().find_map(is_it))
     }
 
-    /// Kept content, held against its hash.
-    pub fn read_kept(&self, kept: &SpillRecord) -> Result<Vec<u8>, StoreError> {
+    /// Reads the content of a stored file and verifies its hash.
+    pub fn read_kept_file(&self, kept: &SpillRecord) -> Result<Vec<u8>, StoreError> {
         self.read_spill(kept, |reader| {
             let mut content = Vec::new();
             reader.read_to_end(&mut content).map_err(StoreError::io("cannot read kept content"))?;
@@ -80,9 +80,9 @@ impl Archive {
     }
 }
 
-/// What the content of a handle is, in a few words.
+/// Describes the content of a handle.
 pub(super) fn what_of(handle: &str, tool: &str) -> String {
-    match handle.starts_with(KEPT) {
+    match handle.starts_with(KEPT_PREFIX) {
         true => format!("file before {tool}"),
         false => format!("output of {tool}"),
     }

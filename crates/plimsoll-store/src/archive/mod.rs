@@ -1,4 +1,4 @@
-//! The archive: a store and a place for spilled outputs, as one.
+//! The archive: a store together with its spilled outputs.
 
 mod keep;
 mod purge;
@@ -18,51 +18,51 @@ use crate::random::random_ids;
 use crate::sqlite::{Durability, SqliteStore, spill_directory};
 use crate::store::{Claim, Findings, Loss, Store};
 
-pub use keep::{KEPT, Keeping};
+pub use keep::{KEPT_PREFIX, KeptFile};
 pub use purge::Purged;
-pub use sweep::{Retention, SWEEP, Sweeper, Swept};
-pub use take::Taken;
+pub use sweep::{Retention, SWEEP, SweepReport, Sweeper};
+pub use take::CapturedOutput;
 
-/// A store, the outputs that were spilled from it, and how long they stay.
+/// A store, its spilled outputs, and their retention.
 pub struct Archive {
     store: Box<dyn Store>,
     blobs: Result<Arc<dyn Blobs>, String>,
     ids: Mutex<Ids>,
-    /// When [`tidy`](Archive::tidy) was last due, in epoch milliseconds; 0 if it never was.
+    /// Time of the last [`tidy`](Archive::tidy) in epoch milliseconds; 0 before the first.
     tidied: AtomicU64,
     /// The copy that was made of an older database before it was upgraded.
     pub copy: Option<PathBuf>,
-    /// What was found to be missing when the database was opened.
+    /// Loss that was found when the database was opened.
     pub loss: Option<Loss>,
-    /// How long spilled outputs stay.
+    /// How long spilled outputs are kept.
     pub retention: Retention,
 }
 
 impl Archive {
-    /// The embedded default: a SQLite database, and its spills in a directory beside it, as the policy says.
+    /// Opens the embedded default: a SQLite database, with its spills in the directory that the policy names, next to
+    /// it.
     pub fn open(
         path: impl AsRef<Path>,
         policy: &Policy,
         durability: Durability,
     ) -> Result<Archive, StoreError> {
-        let path = path.as_ref();
         let store = SqliteStore::open(path, durability)?;
         let (copy, loss) = (store.copy().map(Path::to_path_buf), store.loss().cloned());
         // Only a policy that spills must name a directory.
         let folder = Some(&*policy.truncate.spill_directory).filter(|folder| !folder.is_empty());
-        let place = path.parent().unwrap_or(Path::new(".")).join(folder.unwrap_or("spill"));
-        // Made when it is first needed: where nothing is kept, there is no directory. A policy that does not spill outputs
-        // still has one, because files are kept before they are changed whatever becomes of outputs.
+        let place = store.folder().join(folder.unwrap_or("spill"));
+        // The directory is created on first use. A policy that does not spill outputs has one as well, because files
+        // are stored before they are changed in any case.
         let blobs: Arc<dyn Blobs> = Arc::new(spill_directory(&store, &place)?);
         Ok(Archive { copy, loss, ..Archive::new(Box::new(store), Ok(blobs)) })
     }
 
-    /// Everything in memory, gone with the process: for tests, replays and plans.
+    /// Creates an archive in memory: for tests, replays and plans.
     pub fn in_memory() -> Archive {
         Archive::new(Box::new(crate::MemoryStore::new()), Ok(Arc::new(crate::MemoryBlobs::default())))
     }
 
-    /// Any store and any place for spills, or why there is none.
+    /// Creates an archive of any store and any place for spills, or the reason why there is none.
     pub fn new(store: Box<dyn Store>, blobs: Result<Arc<dyn Blobs>, String>) -> Archive {
         Archive {
             store,
@@ -81,17 +81,17 @@ impl Archive {
     }
 
     fn ids(&self) -> MutexGuard<'_, Ids> {
-        // Names are made one at a time; a panic elsewhere leaves nothing half made.
+        // Ids are created one at a time; a panic elsewhere leaves nothing half done.
         self.ids.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Remove a session, and the spills that nothing else needs.
+    /// Removes a session, and the spills that nothing else needs.
     pub fn remove(&self, claim: &Claim, now: Millis) -> Result<(), StoreError> {
         self.store.remove(claim, now)?;
         self.finish_deleting().map(drop)
     }
 
-    /// Look for damage: in the database, and for spills whose content is not there or not what was kept.
+    /// Checks for damage in the database, and for spills whose content is missing or altered.
     pub fn check(&self) -> Result<Findings, StoreError> {
         let mut findings = self.store.check()?;
         let mut note = |problem: String| {
@@ -120,7 +120,7 @@ impl Archive {
     }
 }
 
-/// Handles that a receipt names, as they are typed.
+/// Handles of a receipt, as users type them.
 pub fn handles(receipt: &Receipt) -> Vec<String> {
     receipt.handles.iter().map(Handle::to_string).collect()
 }

@@ -1,30 +1,31 @@
-//! Destroying content for good: in the log, in spilled outputs, in the files of both.
+//! Destroying content in the log, in spilled outputs, and in the files of both.
 
 use std::io::Read;
 
 use plimsoll::{Millis, Receipt, SessionId};
 use regex::bytes::Regex;
 
-use super::{Archive, KEPT};
+use super::{Archive, KEPT_PREFIX};
 use crate::error::StoreError;
 use crate::store::{Claim, PurgeItem, PurgeReport, PurgeTarget, SpillRecord};
 
-/// What a purge did.
+/// Result of a purge.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Purged {
-    /// Its receipt, which cannot be undone.
+    /// Receipt, which cannot be undone.
     pub receipt: Receipt,
-    /// Why some of what was destroyed may still be in the files of the store, although nothing shows it any more: another
-    /// process reads the database, say. The next sweep tries again.
+    /// Why some of the destroyed content may still be in the files of the store, although nothing shows it any more:
+    /// for example, another process reads the database. The next sweep tries again.
     pub unfinished: Option<String>,
 }
 
 impl Archive {
-    /// What [`purge`](Archive::purge) would destroy.
+    /// Returns what [`purge`](Archive::purge) would destroy.
     pub fn plan_purge(&self, session: &SessionId, target: &PurgeTarget) -> Result<PurgeReport, StoreError> {
         let mut report = self.store.plan_purge(session, target)?;
         for (spill, places) in self.spills_with(session, target)? {
-            let what = match spill.handle.starts_with(KEPT) {
+            let what = match spill.handle.starts_with(KEPT_PREFIX) {
                 true => format!("kept file before {}, as a whole", spill.tool),
                 false => format!("spilled output of {}, as a whole", spill.tool),
             };
@@ -33,17 +34,18 @@ impl Archive {
         Ok(report)
     }
 
-    /// Destroy content of a session, for good: in its log, in what its forks share of it, in spilled outputs as a whole, in
-    /// the index, in free pages and the write-ahead log, and in copies from before upgrades. The receipt cannot be undone.
+    /// Destroys content of a session: in its log, in what its forks share of it, in spilled outputs as a whole, in the
+    /// search index, in free pages and the write-ahead log, and in copies from before upgrades. The receipt cannot be
+    /// undone.
     ///
-    /// If the process dies, what is left is found by calling this again, or by a sweep. The file is written anew in the end,
-    /// which keeps others from writing for as long as that takes.
+    /// If the process dies, calling this again or a sweep finishes the rest. The database file is rewritten in the end,
+    /// which blocks other writers for that long.
     pub fn purge(&self, claim: &Claim, target: &PurgeTarget, now: Millis) -> Result<Purged, StoreError> {
-        // A record that waits for the store would bring back what is destroyed.
+        // A record that waits for the store would bring back destroyed content.
         self.record_pending()?;
         let spills: Vec<SpillRecord> =
             self.spills_with(&claim.session, target)?.into_iter().map(|(spill, _)| spill).collect();
-        // Copies under other names go first: once the rows are committed, nothing tells any more that there are some.
+        // Plain copies are removed first: once the rows are committed, nothing names them any more.
         if let Ok(blobs) = &self.blobs {
             for spill in &spills {
                 blobs.remove_copies(&spill.hash)?;
@@ -51,15 +53,15 @@ impl Archive {
         }
         let hashes = spills.into_iter().map(|spill| spill.hash).collect();
         let receipt = self.store.purge(claim, target, hashes, now)?;
-        // From here on it is destroyed, whatever fails: an error would say that it is not.
+        // From here on the content is destroyed, whatever fails. An error would say that it is not.
         let unfinished = self.finish_purges(now).err().map(|error| error.to_string());
         Ok(Purged { receipt, unfinished })
     }
 
-    /// Finish purges whose process died; gives how many. A sweep does it too.
+    /// Finishes purges whose process died. Returns their number. A sweep does this too.
     pub fn finish_purges(&self, now: Millis) -> Result<u64, StoreError> {
         self.finish_deleting()?;
-        // What a process that died has staged or put is not named by any row.
+        // Blobs that a dead process staged or put are not named by any row.
         self.remove_leftovers(now)?;
         if let Ok(blobs) = &self.blobs {
             blobs.sweep()?;
@@ -67,7 +69,7 @@ impl Archive {
         self.store.finish_purges()
     }
 
-    /// Spilled outputs that hold something to be destroyed.
+    /// Spilled outputs that contain something to destroy.
     fn spills_with(
         &self,
         session: &SessionId,
@@ -86,7 +88,7 @@ impl Archive {
                             .map_err(|error| StoreError::Refused(format!("invalid pattern: {error}")))?;
                         match self.read_spill(&spill, |reader| is_match(reader, &pattern)) {
                             Ok(found) => u64::from(found),
-                            // What cannot be read cannot be searched; it is destroyed rather than left.
+                            // Content that cannot be read cannot be searched. It is destroyed, because it might match.
                             Err(StoreError::Lost { .. }) => 1,
                             Err(error) => return Err(error),
                         }
@@ -101,12 +103,12 @@ impl Archive {
     }
 }
 
-/// So much of content is searched at once, and so much of that again with the next piece. What matches may go over lines,
-/// as a private key does, so lines are no pieces to search by.
+/// Number of bytes that are searched at once, and overlap with the next piece. Matches may span lines, as a private key
+/// does, so lines are unsuitable as pieces.
 const PIECE: usize = 4 << 20;
 const SEAM: usize = 256 << 10;
 
-/// Whether something in content matches. It is read to its end all the same, so that it is verified.
+/// Whether content matches. It is read to its end in any case, so that its hash is verified.
 fn is_match(reader: &mut dyn Read, pattern: &Regex) -> Result<bool, StoreError> {
     let mut piece: Vec<u8> = Vec::new();
     let mut is_found = false;

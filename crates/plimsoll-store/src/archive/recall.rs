@@ -8,16 +8,17 @@ use super::take::Pending;
 use super::{Archive, keep};
 use crate::error::StoreError;
 use crate::recall::{
-    Hit, INPUT, Recall, Recalled, Scope, Selection, copy_lines, input_text, told, told_part, tool_of, what_of,
+    Hit, INPUT, Recall, Recalled, Scope, Selection, copy_lines, format_message, format_part, input_text,
+    tool_of, what_of,
 };
 use crate::store::{HandleMatch, HandleTarget, PageRequest, SpillRecord, Store};
 
-/// So many candidates of a handle that is not whole are named.
+/// Maximum number of candidates that are listed for an ambiguous handle.
 const CANDIDATES: usize = 20;
-/// So many messages of a run are held at a time.
+/// Number of messages of a range that are held at a time.
 const PAGE: u64 = 20;
 
-/// Content that a handle names.
+/// Content of a handle.
 struct Content {
     session: SessionId,
     handle: String,
@@ -32,16 +33,16 @@ enum Source {
 }
 
 impl Archive {
-    /// Bring back what a handle names: a spilled output, a part (`prt_…:input` for what its tool was given), a message, or
-    /// a run of messages (`first..last`). The beginning of a handle will do where there is no other like it.
+    /// Returns the content of a handle: a spilled output, a part (`prt_…:input` for the input of a call), a message, or
+    /// a range of messages (`first..last`). An unambiguous prefix of a handle is enough.
     pub fn recall(&self, scope: Scope<'_>, handle: &str, wanted: &Selection) -> Result<Recall, StoreError> {
         let content = self.content(scope, handle)?;
         let found = self.read(&content, |reader| Recalled::read(reader, wanted))?;
         Ok(Recall { session: content.session, handle: content.handle, what: content.what, found })
     }
 
-    /// Write what a handle names somewhere, byte for byte as it was stored, whole or from a line to another. Gives where it
-    /// was found, without lines.
+    /// Writes the content of a handle byte for byte, whole or a range of lines. Returns where it was found, without
+    /// lines.
     pub fn copy_to(
         &self,
         scope: Scope<'_>,
@@ -55,14 +56,14 @@ impl Archive {
         Ok(Recall { session: content.session, handle: content.handle, what: content.what, found })
     }
 
-    /// Search everything that is out of a session's window, spilled outputs too.
+    /// Searches everything outside a session's window, spilled outputs included.
     pub fn search(&self, session: &SessionId, wanted: &Selection) -> Result<Vec<Hit>, StoreError> {
         let mut hits = self.store.search(session, wanted)?;
         let mut after = 0;
         loop {
             let page = self.store.spills(session, after, 100)?;
             let is_output =
-                |spill: &SpillRecord| spill.expired.is_none() && !spill.handle.starts_with(keep::KEPT);
+                |spill: &SpillRecord| spill.expired.is_none() && !spill.handle.starts_with(keep::KEPT_PREFIX);
             for spill in page.spills.into_iter().filter(is_output) {
                 let used: usize = hits.iter().map(|hit| hit.found.matches as usize).sum();
                 let bytes: usize =
@@ -76,7 +77,7 @@ impl Archive {
                     return Ok(hits);
                 }
                 let wanted = Selection { most_matches: matches, most_bytes: left, ..wanted.clone() };
-                // One that is gone does not hide the others, and is not passed over in silence.
+                // A missing spill does not hide the others, and is reported.
                 match self.read_spill(&spill, |reader| Recalled::read(reader, &wanted)) {
                     Ok(found) if found.matches > 0 => {
                         let tool = Some(spill.tool);
@@ -129,7 +130,7 @@ impl Archive {
                     let text = input_text(&part).unwrap_or_default();
                     (format!("{handle}{INPUT}"), format!("input of {tool}"), text)
                 } else {
-                    (handle, what_of(&part), told_part(&part))
+                    (handle, what_of(&part), format_part(&part))
                 };
                 Ok(Content { session, handle, what, source: Source::Text(text) })
             }
@@ -149,7 +150,7 @@ impl Archive {
         }
     }
 
-    /// What a handle names, if it is one thing.
+    /// Resolves a handle that must name one thing.
     fn one(&self, scope: Scope<'_>, handle: &str) -> Result<HandleMatch, StoreError> {
         let mut found = self.store.find_handles(scope, handle, CANDIDATES)?;
         if found.is_empty() {
@@ -166,7 +167,7 @@ impl Archive {
         }
     }
 
-    /// Spills of which the store does not know yet.
+    /// Spills that are not in the store yet.
     fn pending_spills(&self, scope: Scope<'_>, handle: &str) -> Result<Vec<HandleMatch>, StoreError> {
         let Ok(blobs) = &self.blobs else { return Ok(Vec::new()) };
         let mut found = Vec::new();
@@ -205,7 +206,7 @@ impl Archive {
         }
     }
 
-    /// Read a spilled output, and see that it is what was kept.
+    /// Reads a spilled output and verifies its hash.
     pub(super) fn read_spill<T>(
         &self,
         spill: &SpillRecord,
@@ -226,9 +227,9 @@ impl Archive {
         let blobs = self.blobs.as_ref().map_err(|why| lost(why.clone()))?;
         let mut tried = spill.blob.clone();
         let mut content = blobs.get(&tried)?;
-        // The record was read before the blob: meanwhile the spill may have expired, or the same output may have come again
-        // and taken its place under another name. The store says which; where it still names the blob that was tried, the
-        // content is lost.
+        // The record was read before the blob. Meanwhile the spill may have expired, or the same output may have been
+        // stored again under another blob. The store says which; if it still names the blob that was tried, the content
+        // is lost.
         while content.is_none() {
             let mut again = self.store.find_handles(Scope::Everywhere, handle, 1)?;
             let Some(HandleMatch { target: HandleTarget::Spill(again), .. }) = again.pop() else { break };
@@ -250,7 +251,7 @@ impl Archive {
         }
     }
 
-    /// Read all of a spilled output, only to see whether it is there.
+    /// Reads a whole spilled output to verify it.
     pub(super) fn verify_spill(&self, spill: &SpillRecord) -> Result<(), StoreError> {
         self.read_spill(spill, |reader| {
             std::io::copy(reader, &mut std::io::sink())
@@ -260,7 +261,7 @@ impl Archive {
     }
 }
 
-/// Spilled content, held against its hash as it is read.
+/// Spilled content whose hash is verified as it is read.
 struct Verified<'a> {
     content: Box<dyn Read + Send>,
     hasher: blake3::Hasher,
@@ -279,7 +280,7 @@ impl Read for Verified<'_> {
         };
         self.hasher.update(&buffer[..count]);
         if count == 0 && !buffer.is_empty() && self.hasher.finalize().to_hex().as_str() != self.hash {
-            let why = "its file holds something else";
+            let why = "its file does not match its hash";
             self.damage = Some(why.to_owned());
             return Err(std::io::Error::other(why));
         }
@@ -287,7 +288,7 @@ impl Read for Verified<'_> {
     }
 }
 
-/// A run of messages as text, a few of them held at a time.
+/// Messages of a range as text, a few of them held at a time.
 struct MessageReader<'a> {
     store: &'a dyn Store,
     session: &'a SessionId,
@@ -327,7 +328,7 @@ impl<'a> MessageReader<'a> {
         };
         self.from = Some(newest.info.id.clone());
         for message in &messages {
-            self.text.extend_from_slice(told(message).as_bytes());
+            self.text.extend_from_slice(format_message(message).as_bytes());
             if message.info.id == *self.last {
                 self.is_done = true;
                 break;
@@ -344,9 +345,9 @@ impl Read for MessageReader<'_> {
                 return Ok(0);
             }
             if let Err(error) = self.next() {
-                let told = std::io::Error::other(error.to_string());
+                let failed = std::io::Error::other(error.to_string());
                 (self.failed, self.is_done) = (Some(error), true);
-                return Err(told);
+                return Err(failed);
             }
         }
         let count = buffer.len().min(self.text.len() - self.handed);

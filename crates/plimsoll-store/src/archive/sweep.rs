@@ -1,4 +1,4 @@
-//! Letting go of what is too old, too much or left over, a little at a time.
+//! Retention: expires spills, and removes files and rows that nothing needs, in small steps.
 
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
@@ -16,60 +16,67 @@ use crate::error::StoreError;
 use crate::recall::Scope;
 use crate::store::{ExpiredSpill, HandleMatch, HandleTarget};
 
-/// How long spilled outputs stay.
+/// Retention of spilled outputs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Older ones go; none means that they stay as long as their session.
+    /// Maximum age; `None` keeps them as long as their session.
     pub age: Option<Millis>,
-    /// The oldest go when all together take more than this on disk.
+    /// When all spills together take more than this on disk, the oldest expire.
     pub most_bytes: Option<u64>,
 }
 
 impl Retention {
-    /// What the token management guide says: seven days.
+    /// Seven days, as the token management guide says.
     pub const GUIDE: Retention = Retention { age: Some(Millis(7 * 24 * 3_600 * 1_000)), most_bytes: None };
 }
 
 impl Default for Retention {
-    /// As long as their session, and together no more than 10 GB as they lie on disk. What a session's window names should
-    /// be there when a model asks for it, however long ago the tool ran; the bound is for disks, not for order.
+    /// As long as their session, and together at most 10 GB on disk. Whatever a session's window names should exist
+    /// when a model asks for it, however long ago the tool ran; the limit protects the disk.
     fn default() -> Retention {
         Retention { age: None, most_bytes: Some(10_000_000_000) }
     }
 }
 
-/// What a sweep did.
+/// Result of a sweep.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Swept {
-    /// Spills that expired, the oldest first.
+#[non_exhaustive]
+pub struct SweepReport {
+    /// Spills that expired, oldest first.
     pub expired: Vec<ExpiredSpill>,
-    /// Files that were removed.
+    /// Number of files that were removed.
     pub removed: u64,
-    /// Parts that were added to the index for searches.
+    /// Number of parts that were added to the search index.
     pub indexed: u64,
-    /// Records that the store could not take when they were made, and has taken now.
+    /// Number of records that the store could not take when they were made, and has taken now.
     pub recorded: u64,
-    /// Purges whose process died, and that are finished now.
+    /// Number of purges that were finished after their process died.
     pub purged: u64,
-    /// Why some are not: another process reads the database, say. The next sweep tries again.
+    /// Why other purges are unfinished: for example, another process reads the database. The next sweep tries again.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub unpurged: Option<String>,
-    /// Bytes by which the database has become smaller.
+    /// Bytes by which the database shrank.
     pub freed: u64,
 }
 
-/// So many spills expire, and so many blobs are looked at, in one transaction.
+/// Number of spills and blobs that are processed in one transaction.
 const STEP: usize = 256;
-/// A sweep this often keeps spills within their retention.
+/// Number of changes that a sweep leaves in the feed. A reader that is further behind finds a gap and reads the
+/// sessions themselves. Without a limit the feed would have a row for every piece of text that was ever streamed.
+const KEPT_CHANGES: u64 = 100_000;
+/// Interval between sweeps that keeps spills within their retention.
 pub const SWEEP: Duration = Duration::from_secs(3_600);
 
 impl Archive {
-    /// Let go of spills that are too old or too many, of files that nothing needs, and bring the index for searches up to
-    /// date, in transactions that are short. To be done now and then, [`SWEEP`] apart is often enough; a [`Sweeper`] does
-    /// it.
-    pub fn sweep(&self, now: Millis) -> Result<Swept, StoreError> {
-        let mut swept = Swept { recorded: self.record_pending()?, ..Swept::default() };
+    /// Expires spills by retention, removes files that nothing needs, and updates the search index, in short
+    /// transactions. Once in [`SWEEP`] is often enough; a [`Sweeper`] does that.
+    ///
+    /// The order matters: records that wait for the store are entered first, because they name blobs that would
+    /// otherwise look like leftovers. Rows are marked as expired before their files are removed, so that a kill in
+    /// between leaves a file without a row and never a row without a file.
+    pub fn sweep(&self, now: Millis) -> Result<SweepReport, StoreError> {
+        let mut swept = SweepReport { recorded: self.record_pending()?, ..SweepReport::default() };
         let before = self.retention.age.map(|age| Millis(now.0.saturating_sub(age.0)));
         loop {
             let expired = self.store.expire_spills(before, self.retention.most_bytes, now, STEP)?;
@@ -85,6 +92,7 @@ impl Archive {
         self.store.sweep_stages(crate::store::ABANDONED)?;
         self.store.finish_removals()?;
         swept.indexed = self.store.index()?;
+        while self.store.trim_feed(KEPT_CHANGES)? > 0 {}
         match self.store.finish_purges() {
             Ok(purged) => swept.purged = purged,
             Err(error @ (StoreError::Refused(_) | StoreError::Busy { .. })) => {
@@ -96,14 +104,13 @@ impl Archive {
         Ok(swept)
     }
 
-    /// Bounded cleanup that hosts make by themselves after a run: lets go of at most 256 spills that are past their
-    /// retention, removes their files, and those of processes that died while they wrote. It is made at most once in
-    /// [`SWEEP`] for each open archive; `None` if it is not due. What is left is for the next one, or for a
-    /// [`sweep`](Archive::sweep).
-    pub fn tidy(&self, now: Millis) -> Result<Option<Swept>, StoreError> {
+    /// Bounded cleanup that hosts do after a run: expires at most 256 spills by retention, and removes their files and
+    /// those of processes that died while they wrote. Does this at most once in [`SWEEP`] for each open archive; `None`
+    /// if it is not due. The rest is left for the next call, or for a [`sweep`](Archive::sweep).
+    pub fn tidy(&self, now: Millis) -> Result<Option<SweepReport>, StoreError> {
         let last = self.tidied.load(Ordering::Relaxed);
         let is_due = last == 0 || now.0.saturating_sub(last) >= SWEEP.as_millis() as u64;
-        // Of several runs that end at once in this process, one does it.
+        // If several runs of this process end at once, one of them does it.
         let is_ours =
             || self.tidied.compare_exchange(last, now.0.max(1), Ordering::Relaxed, Ordering::Relaxed);
         if !is_due || is_ours().is_err() {
@@ -118,10 +125,10 @@ impl Archive {
         {
             removed += u64::from(self.remove_plain_file(&**blobs, &spill.handle)?);
         }
-        Ok(Some(Swept { expired, removed, ..Swept::default() }))
+        Ok(Some(SweepReport { expired, removed, ..SweepReport::default() }))
     }
 
-    /// Remove the blobs that are marked as being deleted, and confirm it.
+    /// Removes the blobs that are marked for deletion, and confirms it.
     pub(super) fn finish_deleting(&self) -> Result<u64, StoreError> {
         let Ok(blobs) = &self.blobs else { return Ok(0) };
         let mut removed = 0;
@@ -133,7 +140,7 @@ impl Archive {
         }
     }
 
-    /// Remove at most [`STEP`] of the blobs that are marked as being deleted, and confirm it.
+    /// Removes at most [`STEP`] of the blobs that are marked for deletion, and confirms it.
     fn delete_step(&self, blobs: &dyn Blobs) -> Result<u64, StoreError> {
         let names = self.store.deleting(STEP)?;
         for name in &names {
@@ -146,7 +153,7 @@ impl Archive {
         Ok(removed)
     }
 
-    /// Remove blobs that were put by processes that died before they committed the row.
+    /// Removes blobs that were put by processes that died before they committed the row.
     pub(super) fn remove_leftovers(&self, now: Millis) -> Result<u64, StoreError> {
         let Ok(blobs) = &self.blobs else { return Ok(0) };
         let mut removed = 0;
@@ -156,8 +163,8 @@ impl Archive {
             let Some(last) = names.last().cloned() else { return Ok(removed) };
             after = Some(last);
             let mut left: Vec<String> = self.store.unneeded(names)?;
-            // In this order: a process that lives commits its row, or leaves a record of it, before it lets go of the
-            // lock. So what is not locked has its row or its record by now, or will never have one.
+            // In this order: a living process commits its row, or leaves a record of it, before it releases the lock.
+            // So an unlocked blob has its row or record by now, or will never have one.
             left.retain(|name| !blobs.is_being_added(name));
             if left.is_empty() {
                 continue;
@@ -173,7 +180,7 @@ impl Archive {
         }
     }
 
-    /// Remove plain files of outputs that expired or whose sessions are gone.
+    /// Removes plain files of outputs that expired or whose sessions were removed.
     fn remove_plain_files(&self, blobs: &dyn Blobs) -> Result<u64, StoreError> {
         let mut removed = 0;
         for handle in blobs.copies()? {
@@ -182,7 +189,7 @@ impl Archive {
         Ok(removed)
     }
 
-    /// Removes the plain file of an output that no session needs. Returns whether it was removed.
+    /// Removes the plain file of an output that no session needs. Returns whether it existed.
     fn remove_plain_file(&self, blobs: &dyn Blobs, handle: &str) -> Result<bool, StoreError> {
         let found = self.store.find_handles(Scope::Everywhere, handle, 1)?;
         let is_needed = |found: &HandleMatch| match &found.target {
@@ -203,16 +210,16 @@ impl Archive {
         Ok(records.filter_map(|record| Some(record.spill?.blob)).collect())
     }
 
-    /// Tell the store what it could not take when it was made.
+    /// Enters the records that the store could not take when they were made.
     pub(super) fn record_pending(&self) -> Result<u64, StoreError> {
         let Ok(blobs) = &self.blobs else { return Ok(0) };
         let mut recorded = 0;
         for (id, record) in blobs.pending(usize::MAX)? {
-            // One that cannot be read was cut off while it was written, and what it stood for was said to be lost.
+            // An unreadable record was cut off while it was written; its output was reported as lost then.
             if let Ok(pending) = serde_json::from_slice::<Pending>(&record) {
                 match self.store.record_late(&pending.session, pending.spill, pending.receipt) {
                     Ok(()) => recorded += 1,
-                    // Its session was removed; the blob goes as a leftover.
+                    // Its session was removed; the blob is removed as a leftover.
                     Err(StoreError::Missing { .. }) => {}
                     Err(error) => return Err(error),
                 }
@@ -223,19 +230,19 @@ impl Archive {
     }
 }
 
-/// Sweeps an archive now and then, as long as it is held.
+/// Sweeps an archive periodically until it is dropped.
 pub struct Sweeper {
     stop: Option<mpsc::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Sweeper {
-    /// Sweep right away and then every so often. `clock` tells the time; `on_sweep` is given what each sweep did.
+    /// Sweeps at once and then periodically. `clock` returns the time; `on_sweep` gets the result of each sweep.
     pub fn start(
         archive: Arc<Archive>,
         every: Duration,
         clock: impl Fn() -> Millis + Send + 'static,
-        on_sweep: impl Fn(Result<Swept, StoreError>) + Send + 'static,
+        on_sweep: impl Fn(Result<SweepReport, StoreError>) + Send + 'static,
     ) -> Result<Sweeper, StoreError> {
         let (stop, stopped) = mpsc::channel();
         let work = move || {
@@ -257,7 +264,7 @@ impl Drop for Sweeper {
     fn drop(&mut self) {
         self.stop = None;
         if let Some(thread) = self.thread.take() {
-            // A sweep under way comes to its end.
+            // A running sweep is completed.
             let _ = thread.join();
         }
     }

@@ -1,4 +1,4 @@
-//! Layer 1: an output is cut as it arrives, and the whole is kept before the window names it.
+//! Layer 1: an output is truncated as it arrives, and the full text is stored before the window names it.
 
 use std::io::Read;
 use std::path::Path;
@@ -14,19 +14,20 @@ use crate::store::{Claim, SpillRecord};
 
 /// A tool's output after layer 1.
 #[derive(Clone, Debug)]
-pub struct Taken {
-    /// What goes into the log.
+#[non_exhaustive]
+pub struct CapturedOutput {
+    /// The text for the log.
     pub shown: Text,
-    /// What was done, if anything was cut. It says so if the rest is lost.
+    /// Receipt of the truncation, if there was one. It says so if the rest is lost.
     pub receipt: Option<Receipt>,
-    /// Why the store does not have the receipt, if it has not. Where there was room for it beside the spilled output, the
-    /// store is told with the next sweep.
+    /// Why the store does not have the receipt, if it could not be written. If a record could be left next to the
+    /// spilled output, the next sweep enters it.
     pub unrecorded: Option<String>,
-    /// Why the output ended before the tool did, if reading it failed. What had come by then was taken.
+    /// Why reading the output failed, if it did. What had arrived by then was taken.
     pub broken_off: Option<String>,
 }
 
-/// What the store could not take, kept beside the blobs until it can.
+/// A record that the store could not take, kept next to the blobs until it can.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Pending {
@@ -35,15 +36,16 @@ pub(super) struct Pending {
     pub(super) receipt: Option<Receipt>,
 }
 
-/// So much of what is shown is remembered with a spill, for when it has expired.
+/// Length of the shown text that is stored with a spill, for messages after it expired.
 const SHOWN: usize = 200;
 
 impl Archive {
-    /// Layer 1: cut a tool's output as it arrives, and keep the whole before the window names it.
+    /// Layer 1: truncates a tool's output as it arrives, and stores the full text before the window names it.
     ///
-    /// An output comes once, so from when its first byte was read this gives it, whatever fails: where the whole cannot be
-    /// kept it is cut all the same, and the receipt says why the rest is lost; where the database cannot be written, a
-    /// record is left beside the spilled output, by which it can be recalled and which the next sweep enters.
+    /// An output cannot be read twice. So once its first byte was read, this returns it whatever fails: if the full
+    /// text cannot be stored, it is truncated all the same, and the receipt says why the rest is lost. If the database
+    /// cannot be written, a record is left next to the spilled output, by which it can be recalled and which the next
+    /// sweep enters.
     pub fn take_output(
         &self,
         claim: &Claim,
@@ -52,13 +54,13 @@ impl Archive {
         output: &mut dyn Read,
         policy: &Policy,
         now: Millis,
-    ) -> Result<Taken, StoreError> {
-        // A slip of the caller's is told before anything is read. A database that cannot be read now is none.
+    ) -> Result<CapturedOutput, StoreError> {
+        // A mistake of the caller is reported before anything is read. A database that cannot be read now is not one.
         if let Err(error @ StoreError::Missing { .. }) = self.store.session(&claim.session) {
             return Err(error);
         }
         let mut source = Source::new(output, OutputEnds::new(tool, policy));
-        // Short outputs, which is most of them, touch no disk.
+        // Most outputs are short, and touch no disk.
         let early = source.read_ahead().then(|| source.ends.plan(tool, policy));
         let staged = if early.as_ref().is_some_and(|plan| !plan.wants_spill()) {
             None
@@ -69,14 +71,14 @@ impl Archive {
                 (Ok(blobs), true) => blobs.stage(&mut source).map_err(|error| Some(error.to_string())),
             })
         };
-        // Whatever was not staged goes by all the same, to be counted.
+        // The rest is read to be counted.
         source.skip();
         let broken_off = source.failed.take().map(|error| error.to_string());
         let plan = early.unwrap_or_else(|| source.ends.plan(tool, policy));
         if !plan.loses() {
             let (head, tail) = source.ends.held();
             let shown = Text::from(String::from_utf8_lossy(&[head, tail].concat()).into_owned());
-            return Ok(Taken { shown, receipt: None, unrecorded: None, broken_off });
+            return Ok(CapturedOutput { shown, receipt: None, unrecorded: None, broken_off });
         }
         drop(source);
         let taken = match staged {
@@ -87,11 +89,11 @@ impl Archive {
             Some(Err(Some(why))) => self.record(claim, plan, &Spill::Failed(why), policy, now),
             Some(Err(None)) | None => self.record(claim, plan, &Spill::Off, policy, now),
         };
-        Ok(Taken { broken_off, ..taken })
+        Ok(CapturedOutput { broken_off, ..taken })
     }
 
-    /// Keep content that belongs to a call and is not shown, such as an image; gives the handle it is recalled by.
-    pub fn keep_aside(
+    /// Stores content that belongs to a call and is not shown, such as an image. Returns its handle.
+    pub fn store_hidden(
         &self,
         claim: &Claim,
         part: &PartId,
@@ -117,11 +119,11 @@ impl Archive {
             expired: None,
         };
         let handle = record.handle.clone();
-        // The lock is given back after the row is there: no sweep takes the blob for a leftover. Without a row it is one.
+        // The blob's lock is released after the row exists: without a row, a sweep would treat the blob as a leftover.
         self.store.add_spill(claim, record).map(|()| handle)
     }
 
-    /// Record a cut whose whole is kept under a name by now.
+    /// Records a truncation whose full text is stored.
     fn record_spill(
         &self,
         claim: &Claim,
@@ -130,7 +132,7 @@ impl Archive {
         staged: Box<dyn Staged>,
         policy: &Policy,
         now: Millis,
-    ) -> Taken {
+    ) -> CapturedOutput {
         let blob = staged.blob().clone();
         let handle = spill_handle(&blob.hash);
         let is_file = policy.truncate.spill_as == SpillAs::File;
@@ -150,14 +152,14 @@ impl Archive {
         };
         let error = match self.store.add_spill(claim, record.clone()) {
             Ok(()) => {
-                // Only now that a row names it: a sweep removes plain files that no row needs.
+                // Only after a row names it: a sweep removes plain files that no row needs.
                 let file = is_file.then(|| self.plain_file(&record.handle, &blob.name)).flatten();
                 let shown = plan.render(&file.map_or_else(|| saved.clone(), Spill::Saved));
-                return Taken { shown, ..self.record(claim, plan, &saved, policy, now) };
+                return CapturedOutput { shown, ..self.record(claim, plan, &saved, policy, now) };
             }
             Err(error) => error,
         };
-        // A session that is gone, or that another process runs now, is no longer the caller's to write to, today or later.
+        // A session that was removed, or that another process runs now, is no longer the caller's to write to.
         let is_ours = !matches!(error, StoreError::Missing { .. } | StoreError::Fenced { .. });
         if is_ours && let Ok(blobs) = &self.blobs {
             let receipt = Receipt::of_truncate(plan.clone(), &saved, policy, &mut self.ids(), now);
@@ -167,11 +169,12 @@ impl Archive {
                 receipt: Some(receipt.clone()),
             };
             if self.leave(&pending, &receipt).is_ok() {
-                // The lock is given back only now, when the record is there: no sweep takes the blob for a leftover.
+                // The lock is released only now, when the record exists: otherwise a sweep would treat the blob as a
+                // leftover.
                 drop(staged);
                 let shown = plan.render(&saved);
                 let unrecorded = Some(error.to_string());
-                return Taken { shown, receipt: Some(receipt), unrecorded, broken_off: None };
+                return CapturedOutput { shown, receipt: Some(receipt), unrecorded, broken_off: None };
             }
             drop(staged);
             // Nothing names it, and its name is never used again.
@@ -180,7 +183,8 @@ impl Archive {
         self.record(claim, plan, &Spill::Failed(error.to_string()), policy, now)
     }
 
-    /// The address of a blob as a plain file. Without one the handle is shown, by which the content can be recalled.
+    /// Returns the address of a blob as a plain file. Without one the handle is shown, by which the content can be
+    /// recalled.
     fn plain_file(&self, handle: &str, name: &str) -> Option<Address> {
         let path = self.blobs.as_ref().ok()?.copy_out(handle, name).ok()??;
         Some(Address::Path(path.to_str()?.to_owned()))
@@ -192,13 +196,13 @@ impl Archive {
             return false;
         };
         let Some(own) = blobs.copy_path(handle) else { return false };
-        // By what they are: the path that a tool opens has its links resolved.
+        // Compares resolved paths: a tool may open the file through a link.
         let is_own = own.canonicalize().is_ok_and(|own| own == path);
-        let is_seen = || self.kept(session, handle).is_ok_and(|kept| kept.is_some());
+        let is_seen = || self.kept_file(session, handle).is_ok_and(|kept| kept.is_some());
         is_own && is_seen()
     }
 
-    /// Record a cut.
+    /// Records a truncation.
     fn record(
         &self,
         claim: &Claim,
@@ -206,7 +210,7 @@ impl Archive {
         spill: &Spill,
         policy: &Policy,
         now: Millis,
-    ) -> Taken {
+    ) -> CapturedOutput {
         let shown = plan.render(spill);
         let receipt = Receipt::of_truncate(plan, spill, policy, &mut self.ids(), now);
         let reduction = Reduction { receipts: vec![receipt.clone()], ..Reduction::default() };
@@ -216,11 +220,11 @@ impl Archive {
         {
             let (session, receipt) = (claim.session.clone(), receipt.clone());
             let pending = Pending { session, spill: None, receipt: Some(receipt.clone()) };
-            // If this fails too, the caller has the receipt all the same and is told that the store has not.
+            // If this fails too, the caller still has the receipt and learns that the store does not.
             let _ = self.leave(&pending, &receipt);
         }
         let unrecorded = unrecorded.map(|error| error.to_string());
-        Taken { shown, receipt: Some(receipt), unrecorded, broken_off: None }
+        CapturedOutput { shown, receipt: Some(receipt), unrecorded, broken_off: None }
     }
 
     fn leave(&self, pending: &Pending, receipt: &Receipt) -> Result<(), StoreError> {
@@ -229,11 +233,11 @@ impl Archive {
     }
 }
 
-/// A stream whose ends are held, and all of which is counted. Where reading it fails, it ends.
+/// A stream whose head and tail are held, and which is counted as a whole. A read error ends it.
 struct Source<'a> {
     source: &'a mut dyn Read,
     ends: OutputEnds,
-    /// So much of what is held was read ahead, and so much of that has been handed on.
+    /// Number of held bytes that were read ahead, and of those that were passed on.
     ahead: usize,
     handed: usize,
     is_done: bool,
@@ -245,7 +249,7 @@ impl<'a> Source<'a> {
         Source { source, ends, ahead: 0, handed: 0, is_done: false, failed: None }
     }
 
-    /// Read as much as is held of the beginning; says whether that was all.
+    /// Reads as much of the start as is held. Returns whether that was everything.
     fn read_ahead(&mut self) -> bool {
         let mut buffer = vec![0; 1 << 16];
         while !self.is_done && self.ends.held().1.is_empty() {
@@ -270,7 +274,7 @@ impl<'a> Source<'a> {
         count
     }
 
-    /// Let the rest go by.
+    /// Reads the rest without storing it.
     fn skip(&mut self) {
         let mut buffer = vec![0; 1 << 16];
         while !self.is_done {
@@ -282,7 +286,7 @@ impl<'a> Source<'a> {
 impl Read for Source<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         if self.handed < self.ahead {
-            // Nothing more is read before all of this is handed on, so both ends are still what they were.
+            // Nothing more is read before all of this is passed on, so head and tail are unchanged.
             let (head, tail) = self.ends.held();
             let rest = match self.handed.checked_sub(head.len()) {
                 Some(at) => &tail[at..],

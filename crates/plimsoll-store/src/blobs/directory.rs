@@ -1,4 +1,4 @@
-//! Blobs as compressed files, in a directory that only its owner may look into.
+//! Blobs as compressed files, in a directory that is private to its owner.
 
 use std::fs::{self, File, TryLockError};
 use std::io::{self, Read, Write};
@@ -10,32 +10,32 @@ use super::ownership::{self, UNFINISHED};
 use super::{Blob, Blobs, Staged, is_name, is_spill_handle, spill_handle};
 use crate::error::StoreError;
 
-/// The directory of one database among those of others.
+/// The directory of one database.
 ///
-/// `<place>/<id>/<first two digits>/<name>.zst`: a directory for each pair of digits, so that a list of names is read a
-/// piece at a time. Older versions kept the files of all databases in `<place>` itself; what of that a database needs is
-/// linked into its own directory when it is opened, and is read where it was until then. It is never removed there,
+/// `<place>/<id>/<first two digits>/<name>.zst`: a directory for each pair of digits, so that names are listed in
+/// pieces. Older versions kept the files of all databases in `<place>` itself. What a database needs of that is linked
+/// into its own directory when it is opened, and is read from the old place until then. It is never removed there,
 /// because another database that was not opened since may need it.
 ///
-/// **Invariant:** every path is the directory and a name made of hex digits; links are not followed.
+/// **Invariant:** every path consists of the directory and a name of hex digits; links are not followed.
 #[derive(Debug)]
 pub struct Directory {
     place: PathBuf,
     own: PathBuf,
 }
 
-/// Fast, and still three to ten times smaller on what tools print.
+/// Compression level: fast, and still three to ten times smaller on tool outputs.
 const LEVEL: i32 = 3;
-/// Where content is kept as plain files, for readers that know no handles.
+/// Subdirectory of plain files, for readers that do not know handles.
 const PLAIN: &str = "plain";
-/// Where records that the database could not take wait for it.
+/// Subdirectory of records that the database could not take.
 const PENDING: &str = "pending";
 
 impl Directory {
-    /// The directory of the database with this id. It is made when something is first kept in it.
+    /// The directory of the database with this id. It is created on first use.
     pub fn new(place: impl Into<PathBuf>, id: &str) -> Directory {
         let place = place.into();
-        // An id from a database that was tampered with must not lead out of the place.
+        // An id from a manipulated database must not lead out of the place.
         let name: String = id.chars().filter(char::is_ascii_alphanumeric).collect();
         let own = place.join(if name.is_empty() { "0" } else { &name });
         Directory { place, own }
@@ -46,12 +46,12 @@ impl Directory {
         ownership::make_own(&self.own)
     }
 
-    /// Where content of that name lies. What is no name has no place.
+    /// Path of the blob; `None` if the name is not valid.
     fn path(&self, name: &str) -> Option<PathBuf> {
         is_name(name).then(|| self.own.join(&name[..2]).join(format!("{name}.zst")))
     }
 
-    /// Where older versions kept it.
+    /// Path of the blob in the layout of older versions.
     fn older_path(&self, name: &str) -> Option<PathBuf> {
         (is_name(name) && name.len() == 64).then(|| self.place.join(format!("{name}.zst")))
     }
@@ -65,8 +65,8 @@ impl Directory {
         })
     }
 
-    /// Make a blob of an older layout, or of the database that this one is a copy of, one of this directory too. Gives
-    /// whether it is here now.
+    /// Links a blob of an older layout, or of the database that this one is a copy of, into this directory. Returns
+    /// whether it exists here now.
     pub(crate) fn take_over(&self, name: &str, from: Option<&Directory>) -> Result<bool, StoreError> {
         let Some(path) = self.path(name) else { return Ok(false) };
         if path.exists() {
@@ -83,7 +83,7 @@ impl Directory {
         let done = self.make_folder(&path).and_then(|()| match fs::hard_link(&older, &path) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            // Some file systems have no links.
+            // Some file systems do not support links.
             Err(_) => {
                 let mut copy = self.temporary()?;
                 io::copy(&mut ownership::open_without_links(&older)?, copy.as_file_mut())?;
@@ -104,22 +104,22 @@ impl Directory {
         }
     }
 
-    /// A new file that is locked. A sweep may have come between making and locking it; then it is made again.
+    /// Creates a locked file. If a sweep removed it between creation and locking, it is created again.
     fn temporary(&self) -> io::Result<NamedTempFile> {
         loop {
             let file = tempfile::Builder::new().prefix(UNFINISHED).tempfile_in(&self.own)?;
-            // Where locks are not to be had, a sweep cannot lock either and leaves all such files alone.
+            // On file systems without locks, a sweep cannot lock either and keeps all such files.
             if file.as_file().lock().is_err() || ownership::is_named(file.path(), file.as_file()) {
                 return Ok(file);
             }
         }
     }
 
-    /// The names in one of the directories, in order.
+    /// Names in a directory, sorted.
     fn names_in(&self, folder: &Path, ending: &str) -> Result<Vec<String>, StoreError> {
         let failed = |source| StoreError::Io { what: format!("cannot list `{}`", folder.display()), source };
         let entries = match fs::read_dir(folder) {
-            // Nothing was ever kept.
+            // Nothing was stored yet.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(failed)?,
         };
@@ -141,11 +141,11 @@ struct StagedFile {
 }
 
 enum State {
-    /// Under a name of its own, removed when this is dropped.
+    /// A temporary file, removed when this is dropped.
     Staged(NamedTempFile),
-    /// Under its name, and locked as long as this lives.
+    /// In place, and locked as long as this lives.
     Put { _lock: File },
-    /// It could not be put.
+    /// It could not be put in place.
     Lost,
 }
 
@@ -239,7 +239,7 @@ impl Blobs for Directory {
         let Some(file) = self.path(name).and_then(|path| ownership::open_without_links(&path).ok()) else {
             return false;
         };
-        // What cannot be told is left alone.
+        // If locking fails for another reason, the file is kept.
         file.try_lock().is_err()
     }
 
@@ -249,8 +249,8 @@ impl Blobs for Directory {
             let path = self.own.join(name);
             let Ok(file) = ownership::open_without_links(&path) else { continue };
             match file.try_lock() {
-                // Its process is dead. The lock is held until the file is gone, so that a process that has just made it
-                // and waits for the lock sees that it must make another.
+                // Its process is dead. The lock is held until the file is gone, so that a process that has just created
+                // the file and waits for the lock sees that it must create another.
                 Ok(()) => removed += u64::from(fs::remove_file(&path).is_ok()),
                 Err(TryLockError::WouldBlock | TryLockError::Error(_)) => {}
             }
@@ -274,7 +274,7 @@ impl Blobs for Directory {
         names.truncate(most);
         let mut records = Vec::new();
         for name in names {
-            // One that is gone was taken by another process.
+            // A record that is gone was taken by another process.
             if let Some(path) = self.pending_path(&name)
                 && let Ok(mut file) = ownership::open_without_links(&path)
             {
@@ -301,7 +301,7 @@ impl Blobs for Directory {
         let mut file = self.temporary().map_err(failed)?;
         io::copy(&mut content, file.as_file_mut()).map_err(failed)?;
         file.as_file().sync_data().map_err(failed)?;
-        // The name follows from the content, so that a file of that name holds the same.
+        // The name follows from the content, so an existing file of that name has the same content.
         file.persist(&path).map_err(|error| failed(error.error))?;
         Ok(Some(path))
     }

@@ -1,4 +1,4 @@
-//! Blobs in memory, gone with the process: for tests, replays and plans.
+//! Blobs in memory: for tests, replays and plans.
 
 use std::collections::BTreeMap;
 use std::io::{Cursor, Read};
@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use super::{Blob, Blobs, Staged};
 use crate::error::StoreError;
 
-/// A place for content in memory.
+/// Blobs in memory.
 #[derive(Clone, Default)]
 pub struct MemoryBlobs(Arc<Mutex<State>>);
 
@@ -16,7 +16,7 @@ pub struct MemoryBlobs(Arc<Mutex<State>>);
 struct State {
     contents: BTreeMap<String, Arc<Vec<u8>>>,
     pending: BTreeMap<String, Vec<u8>>,
-    /// Counts what was staged, for names.
+    /// Number of staged blobs, used in their names.
     staged: u64,
 }
 
@@ -82,7 +82,7 @@ impl Blobs for MemoryBlobs {
     }
 
     fn is_being_added(&self, _: &str) -> bool {
-        // The store is in memory too: a process that dies takes both with it, so nothing is ever left over.
+        // The store is in memory too: a dying process takes both with it, so there are no leftovers.
         true
     }
 

@@ -1,4 +1,5 @@
-//! Whose a directory is. One that exists and is not ours is refused, and nothing in it is touched, its permissions neither.
+//! Ownership of directories. A directory with files of another program is refused, and nothing in it is touched, not
+//! even its permissions.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
@@ -7,16 +8,16 @@ use std::path::Path;
 use super::is_name;
 use crate::error::StoreError;
 
-/// Says that a directory is a place for spills.
+/// Marks a directory as a place for spills.
 pub(super) const MARKER: &str = "PLIMSOLL-SPILLS.txt";
 
 const WORDS: &str = "This directory belongs to Plimsoll. Each directory in it holds tool outputs that were too long for a \
 window, of one database.\nWhat a session still needs is removed with the session; `plimsoll sessions gc` removes the rest.\n";
 
-/// Files of this beginning are being written.
+/// Prefix of files that are being written.
 pub(super) const UNFINISHED: &str = ".new-";
 
-/// Make a directory for the spills of databases, or see that it is one.
+/// Creates a directory for the spills of databases, or checks that it is one.
 pub(super) fn claim(root: &Path) -> Result<(), StoreError> {
     let failed = || format!("cannot use `{}` for spills", root.display());
     let refused = |why: &str| StoreError::io(failed())(io::Error::other(why.to_owned()));
@@ -24,7 +25,7 @@ pub(super) fn claim(root: &Path) -> Result<(), StoreError> {
         Ok(found) if found.is_dir() => {
             if !is_ours(root).map_err(StoreError::io(failed()))? {
                 return Err(refused(
-                    "it exists and holds files that are not Plimsoll's; name a directory of its own",
+                    "it exists and holds files that are not Plimsoll's; set another directory",
                 ));
             }
         }
@@ -37,11 +38,11 @@ pub(super) fn claim(root: &Path) -> Result<(), StoreError> {
     mark(root).map_err(StoreError::io(failed()))
 }
 
-/// Make the private directory of one database in a claimed place.
+/// Creates the private directory of one database in a claimed place.
 pub(super) fn make_own(own: &Path) -> Result<(), StoreError> {
     let failed = || format!("cannot use `{}` for spills", own.display());
     match fs::symlink_metadata(own) {
-        // Its name is a number that was drawn for this database, in a place that is ours.
+        // Its name is a random number for this database, in a place that is ours.
         Ok(found) if found.is_dir() => restrict(own).map_err(StoreError::io(failed())),
         Ok(_) => Err(StoreError::io(failed())(io::Error::other("it is a link or a file"))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -51,7 +52,7 @@ pub(super) fn make_own(own: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// A directory is ours if it is marked, if it is empty, or if it has nothing but what older versions kept there.
+/// A directory is ours if it is marked, if it is empty, or if it only has files of older versions.
 fn is_ours(root: &Path) -> io::Result<bool> {
     let is_marked = || fs::symlink_metadata(root.join(MARKER)).is_ok_and(|marker| marker.is_file());
     if is_marked() {
@@ -62,8 +63,8 @@ fn is_ours(root: &Path) -> io::Result<bool> {
         let name = name.to_string_lossy();
         let is_older = name.strip_suffix(".zst").is_some_and(is_name);
         if !is_older && !name.starts_with(UNFINISHED) {
-            // Another process may have claimed the directory after the first look. It marks a directory before it puts
-            // anything else there, so a second look decides.
+            // Another process may have claimed the directory after the first check. It marks a directory before it puts
+            // anything else there, so a second check decides.
             return Ok(is_marked());
         }
     }
@@ -78,7 +79,7 @@ fn mark(root: &Path) -> io::Result<()> {
     }
 }
 
-/// A name survives a power cut only once its directory is on disk.
+/// A name only survives a power cut once its directory is on disk.
 #[cfg(unix)]
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
@@ -99,7 +100,7 @@ pub(super) fn make_private(path: &Path) -> io::Result<()> {
 fn restrict(path: &Path) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt;
     let mode = fs::symlink_metadata(path)?.permissions().mode() & 0o777;
-    // It may have been opened to others since; what is spilled is private.
+    // Another program may have opened it to other users since; spilled outputs are private.
     if mode & 0o077 == 0 { Ok(()) } else { fs::set_permissions(path, fs::Permissions::from_mode(0o700)) }
 }
 

@@ -1,19 +1,19 @@
-//! Finding what a handle names, in memory.
+//! Resolving handles, in memory.
 
 use plimsoll::{Message, MessageId, Part, PartId, SessionId};
 
-use super::{Held, MemoryStore, State};
+use super::{MemoryStore, State, StoredSession};
 use crate::error::StoreError;
 use crate::recall::Scope;
 use crate::store::{HandleMatch, HandleTarget, Handles, Page, PageRequest, SpillRecord};
 
 impl State {
-    /// A session, also one that was removed and is still needed.
-    fn any(&self, id: &SessionId) -> Result<&Held, StoreError> {
+    /// Returns a session, including a removed one that is still needed.
+    fn any(&self, id: &SessionId) -> Result<&StoredSession, StoreError> {
         self.held(id).or_else(|error| self.removed.get(id).ok_or(error))
     }
 
-    /// Those that a session was forked from, and they in turn.
+    /// The sessions that a session was forked from, transitively.
     fn origins(&self, session: &SessionId) -> Vec<SessionId> {
         let origin = |id: &SessionId| Some(self.any(id).ok()?.session.forked_from.as_ref()?.session.clone());
         std::iter::successors(origin(session), origin).collect()
@@ -29,7 +29,7 @@ impl State {
                 && !sight.contains(&id)
             {
                 next.extend(held.session.parent.clone());
-                // What is inherited is in the copy; only what its owner was given is looked up there.
+                // Inherited content is in the copy; only its owner's spills are looked up there.
                 for origin in self.origins(&id) {
                     next.extend(self.any(&origin).ok().and_then(|held| held.session.parent.clone()));
                 }
@@ -51,7 +51,7 @@ impl Handles for MemoryStore {
         let sight = match scope {
             Scope::Session(session) => state.sight(session)?,
             Scope::Everywhere => {
-                let mut all: Vec<&Held> = state.sessions.values().collect();
+                let mut all: Vec<&StoredSession> = state.sessions.values().collect();
                 all.sort_by_key(|held| std::cmp::Reverse((held.session.updated, held.written)));
                 all.into_iter().map(|held| held.session.id.clone()).collect()
             }
@@ -79,7 +79,7 @@ impl Handles for MemoryStore {
                     messages.iter().flat_map(|message| &message.parts).any(|other| other.id == *part)
                 };
                 let origins = state.origins(session);
-                // Of what is inherited only what the messages show.
+                // Of inherited spills, only those that the messages show.
                 let seen = |(owner, spill): &&(SessionId, _)| {
                     let spill: &SpillRecord = spill;
                     owner == session || (origins.contains(owner) && spill.part.as_ref().is_none_or(shows))

@@ -4,22 +4,22 @@ use std::time::Duration;
 
 use plimsoll::{Message, Millis, SessionId};
 
-use super::{Held, Index, MemoryStore, State};
+use super::{Index, MemoryStore, State, StoredSession};
 use crate::error::StoreError;
 use crate::holder::holder_is_gone;
 use crate::store::{
     ChangeKind, Conversation, Epoch, GrownMessage, Import, ImportRecord, Imported, Imports, StagedPiece,
 };
 
-/// A conversation that was imported.
+/// An imported conversation.
 #[derive(Clone)]
 pub(super) struct HeldImport {
     record: ImportRecord,
-    /// How many messages imports and reductions added.
+    /// Number of messages that imports and reductions added.
     pub(super) taken: u64,
 }
 
-/// Messages that are kept aside.
+/// Staged messages.
 pub(super) struct HeldStage {
     stage: String,
     conversation: usize,
@@ -69,7 +69,7 @@ impl Imports for MemoryStore {
                 return Ok(Imported::Outdated);
             }
         }
-        // Every session is made ready before any of them is put in its place.
+        // Every session is prepared before any of them is stored.
         let root = import.conversations.first().map(|first| first.session.id.clone()).unwrap_or_default();
         let mut ready = Vec::new();
         for (place, conversation) in import.conversations.iter().enumerate() {
@@ -137,13 +137,13 @@ impl Imports for MemoryStore {
 }
 
 impl State {
-    /// A reduction added messages to a session. They do not count as continuing it.
+    /// Records that a reduction added messages to a session. They do not count as continuing it.
     pub(super) fn note_reduction(&mut self, session: &SessionId, messages: usize) {
         let imported = self.imports.iter_mut().filter(|held| held.record.session == *session);
         imported.for_each(|held| held.taken += messages as u64);
     }
 
-    /// A session was removed.
+    /// Forgets the import of a removed session.
     pub(super) fn forget_import(&mut self, session: &SessionId) {
         self.imports.retain(|held| held.record.session != *session);
     }
@@ -155,7 +155,7 @@ impl State {
             Some(ImportRecord { is_continued: messages != held.taken, ..held.record.clone() })
         });
         let all: Vec<ImportRecord> = told.collect();
-        // Those of one session together, the oldest session first.
+        // Grouped by session, oldest session first.
         let mut roots: Vec<SessionId> = Vec::new();
         for record in &all {
             if !roots.contains(&record.root) {
@@ -167,8 +167,8 @@ impl State {
         roots.iter().flat_map(of_root).collect()
     }
 
-    /// A new session with what was staged for it.
-    fn begun(&self, import: &Import, place: usize) -> Result<Held, StoreError> {
+    /// Returns a new session with its staged messages.
+    fn begun(&self, import: &Import, place: usize) -> Result<StoredSession, StoreError> {
         let conversation = &import.conversations[place];
         let id = &conversation.session.id;
         let is_wanted =
@@ -180,7 +180,7 @@ impl State {
         if self.needed(id) {
             return Err(StoreError::duplicate("session", id));
         }
-        // Made in a state of its own, so that nothing is left here when a later conversation is refused.
+        // Created in a separate state, so that nothing is left here if a later conversation is refused.
         let mut apart = State::default();
         let held = apart.insert(conversation.session.clone(), conversation.created)?;
         held.append(staged)?;
@@ -188,13 +188,13 @@ impl State {
         Ok(held.clone())
     }
 
-    /// The session that is added to, or why nothing is.
+    /// Returns the session to extend, or why it is not extended.
     fn existing(
         &self,
         conversation: &Conversation,
         before: &str,
         now: Millis,
-    ) -> Result<Result<Held, Imported>, StoreError> {
+    ) -> Result<Result<StoredSession, Imported>, StoreError> {
         let id = &conversation.session.id;
         let record = self.records(|record| record.session == *id).pop();
         if !record.is_some_and(|record| record.state == before && !record.is_continued) {
@@ -221,11 +221,11 @@ impl State {
 }
 
 fn swept(stage: &str) -> StoreError {
-    StoreError::Refused(format!("what was staged as `{stage}` is gone; import again"))
+    StoreError::Refused(format!("the stage `{stage}` no longer exists; import again"))
 }
 
-/// The session with what an import brings.
-fn added(mut held: Held, conversation: &Conversation) -> Result<Held, StoreError> {
+/// Returns the session with the imported messages.
+fn added(mut held: StoredSession, conversation: &Conversation) -> Result<StoredSession, StoreError> {
     held.session.tool = conversation.session.tool.clone().or(held.session.tool);
     held.session.context = conversation.session.context.or(held.session.context);
     if let Some(GrownMessage { message, parts }) = &conversation.grown {

@@ -5,7 +5,7 @@ use std::time::Duration;
 use plimsoll::log::MessageUpdate;
 use plimsoll::{Millis, SessionId};
 
-use super::{Held, MemoryStore};
+use super::{MemoryStore, StoredSession};
 use crate::error::StoreError;
 use crate::holder::holder_is_gone;
 use crate::is_unfinished;
@@ -43,8 +43,8 @@ impl MemoryStore {
     }
 }
 
-impl Held {
-    /// Mark as interrupted what is half done.
+impl StoredSession {
+    /// Marks unfinished work as interrupted.
     pub(super) fn settle(&mut self, now: Millis) -> Result<Settled, StoreError> {
         let mut settled = Settled::default();
         let own = &mut self.messages[self.inherited..];
@@ -68,7 +68,7 @@ impl Leases for MemoryStore {
         self.take_lease(session, holder, ttl, &TakeOver::Always)
     }
 
-    fn succeed(
+    fn inherit_lease(
         &self,
         session: &SessionId,
         holder: &str,

@@ -1,7 +1,7 @@
 //! Messages and parts, in memory.
 
 use plimsoll::log::{Effect, Mark, MessageUpdate};
-use plimsoll::pivot::Visible;
+use plimsoll::pivot::VisibleRange;
 use plimsoll::{Log, Message, MessageId, Millis, Part, PartId, SessionId};
 
 use super::MemoryStore;
@@ -136,13 +136,13 @@ impl Logs for MemoryStore {
     fn window(&self, session: &SessionId) -> Result<Snapshot, StoreError> {
         let state = self.state();
         let held = state.held(session)?;
-        let places = Visible::of(&held.messages).needed(&held.messages);
+        let places = VisibleRange::of(&held.messages).needed(&held.messages);
         let log = Log::from_messages(places.into_iter().map(|place| held.messages[place].clone()));
         Ok(Snapshot { log, revision: held.session.revision })
     }
 
     fn outline(&self, session: &SessionId) -> Result<Snapshot, StoreError> {
-        // Everything is in memory already; there is nothing to save.
+        // Everything is in memory already; an outline would save nothing.
         self.window(session)
     }
 
@@ -164,7 +164,7 @@ impl Logs for MemoryStore {
     }
 
     fn keep_counts(&self, _: &SessionId, _: Vec<PartCounts>) -> Result<(), StoreError> {
-        // The texts are the same ones, and have their counts.
+        // Texts are shared, and carry their counts.
         Ok(())
     }
 
@@ -174,7 +174,7 @@ impl Logs for MemoryStore {
         }
         let state = self.state();
         let messages = &state.held(session)?.messages;
-        let visible = Visible::of(messages);
+        let visible = VisibleRange::of(messages);
         let start = visible.pivot.map_or(0, |pivot| pivot.tail.unwrap_or(pivot.marker));
         let mut hits = Vec::new();
         for (place, message) in messages.iter().enumerate() {

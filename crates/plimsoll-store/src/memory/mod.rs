@@ -1,6 +1,7 @@
-//! A store in memory: for tests, and for sessions that nobody needs afterwards. It is also what the real one is
-//! held against, so it is written to be obviously right rather than fast: a fork copies, a window is computed from
-//! the whole log. Only appending and reducing, which a replay does thousands of times, do not copy the session.
+//! A store in memory, for tests and for sessions that are discarded afterwards. It is also the specification that the
+//! SQLite store is compared with, so it is written to be obviously correct rather than fast: a fork copies, and a
+//! window is computed from the whole log. Only appending and reducing, which a replay does thousands of times, avoid
+//! copying the session.
 
 mod feed;
 mod handles;
@@ -29,7 +30,7 @@ use crate::store::{
     SpillRecord, TaskRecord,
 };
 
-/// Sessions in memory.
+/// A store in memory.
 #[derive(Default)]
 pub struct MemoryStore {
     state: Mutex<State>,
@@ -38,50 +39,50 @@ pub struct MemoryStore {
 
 #[derive(Default)]
 struct State {
-    sessions: BTreeMap<SessionId, Held>,
+    sessions: BTreeMap<SessionId, StoredSession>,
     receipts: Vec<(SessionId, Receipt)>,
     spills: Vec<(SessionId, SpillRecord)>,
-    /// Blobs that are being deleted.
+    /// Blobs that are marked for deletion.
     deleting: BTreeSet<String>,
-    /// Sessions that were removed while others needed what they said.
-    removed: BTreeMap<SessionId, Held>,
+    /// Sessions that were removed while others needed their content.
+    removed: BTreeMap<SessionId, StoredSession>,
     leases: BTreeMap<SessionId, (String, Millis)>,
-    /// Parent, how many messages are shared, child.
+    /// Parent, number of shared messages, child.
     forks: Vec<(SessionId, usize, SessionId)>,
     imports: Vec<imports::HeldImport>,
     stages: Vec<imports::HeldStage>,
-    /// Counts writes, for the order of sessions.
+    /// Number of writes, for the order of sessions.
     written: u64,
     notes: Vec<tasks::HeldNote>,
     tasks: Vec<TaskRecord>,
     /// The change feed.
     changes: VecDeque<Change>,
-    /// The number of the newest change.
+    /// Position of the newest change.
     sequence: Sequence,
 }
 
 #[derive(Clone)]
-struct Held {
+struct StoredSession {
     session: Session,
     messages: Vec<Message>,
-    /// How many of the messages came from the session this was forked from.
+    /// Number of messages inherited from the session this was forked from.
     inherited: usize,
     written: u64,
-    /// How often the right to write it has changed hands.
+    /// Number of times that the right to write it changed hands.
     epoch: Epoch,
-    /// The revision of the newest reduction, undoing or pin.
+    /// Revision of the newest reduction, undo or pin.
     shaped: Revision,
-    /// Where messages and parts are, as far as that was looked up.
+    /// Positions of messages and parts, as far as they were looked up.
     index: Index,
 }
 
-/// Places of messages and parts by their names, for sessions that are only appended to and reduced. Any other change
-/// discards it.
+/// Positions of messages and parts by id, for sessions that are only appended to and reduced. Any other change discards
+/// it.
 #[derive(Clone, Default)]
 struct Index {
     messages: HashMap<MessageId, usize>,
     parts: HashMap<PartId, usize>,
-    /// How many messages it covers.
+    /// Number of messages that it covers.
     covered: usize,
 }
 
@@ -95,7 +96,7 @@ impl Index {
     }
 }
 
-impl Held {
+impl StoredSession {
     fn log(&self) -> Log {
         Log::from_messages(self.messages.iter().cloned())
     }
@@ -105,7 +106,7 @@ impl Held {
         found.ok_or_else(|| StoreError::missing("message", id))
     }
 
-    /// Whether a message can be changed; `shared` of them are also those of forks.
+    /// Whether a message may be changed; the first `shared` messages are also those of forks.
     fn own(&self, place: usize, shared: usize, what: &str) -> Result<usize, StoreError> {
         match place {
             place if place < self.inherited => Err(inherited(what)),
@@ -114,7 +115,7 @@ impl Held {
         }
     }
 
-    /// Change the log by the log's own rules.
+    /// Changes the log by the log's own rules.
     fn with_log<T>(
         &mut self,
         change: impl FnOnce(&mut Log) -> Result<T, StoreError>,
@@ -125,7 +126,7 @@ impl Held {
         Ok(done)
     }
 
-    /// A part and the place of its message.
+    /// Returns a part and the position of its message.
     fn part(&self, id: &PartId) -> Option<(usize, &Part)> {
         let placed = |(place, message): (usize, &'_ Message)| {
             message.parts.iter().position(|part| part.id == *id).map(|at| (place, at))
@@ -134,7 +135,7 @@ impl Held {
         Some((place, &self.messages[place].parts[at]))
     }
 
-    /// Whether messages under names that are taken are those that are there.
+    /// Whether messages whose ids exist are the existing ones.
     fn same_messages(&self, messages: &[Message]) -> Result<(), StoreError> {
         for message in messages {
             let place = self.place(&message.info.id).ok().filter(|place| *place >= self.inherited);
@@ -145,7 +146,7 @@ impl Held {
         Ok(())
     }
 
-    /// Count a message for what is known of it now instead of what was known before.
+    /// Replaces the usage that was counted before for a message.
     fn recount(&mut self, before: &Info, place: usize) {
         let after = &self.messages[place].info;
         let usage = |info: &Info| info.tokens.clone().unwrap_or_default();
@@ -173,8 +174,8 @@ impl Held {
         Ok(Page { messages, next })
     }
 
-    /// Add messages at the end. Their names are looked at first, so that nothing can fail half way: a session that is
-    /// driven here message by message must not be copied for each of them.
+    /// Appends messages. Their ids are checked first, so that nothing can fail half way: a session that is driven
+    /// message by message must not be copied for each of them.
     fn append(&mut self, messages: Vec<Message>) -> Result<(), StoreError> {
         self.index.cover(&self.messages);
         let mut alone = Log::new();
@@ -193,7 +194,7 @@ impl Held {
         Ok(())
     }
 
-    /// Commit a reduction, touching only the messages that it is about. All or nothing, as [`Reduction::commit`] is.
+    /// Commits a reduction, touching only its messages. All or nothing, as [`Reduction::commit`] is.
     fn reduce(&mut self, reduction: &Reduction) -> Result<(), StoreError> {
         self.index.cover(&self.messages);
         let of_message = |id: &MessageId| self.index.messages.get(id).copied();
@@ -204,7 +205,7 @@ impl Held {
             .appended
             .iter()
             .filter_map(|message| of_message(message.marker()?.tail_start.as_ref()?));
-        // A mark names the newest message it was made after, so that the last one is always there.
+        // A mark names the newest message it was made after, so the last one always exists.
         let last = self.messages.len().saturating_sub(1);
         let newest = reduction.seen.as_ref().and_then(of_message).unwrap_or(last)..self.messages.len();
         let places: BTreeSet<usize> = marked.chain(open).chain(tails).chain(newest).collect();
@@ -216,7 +217,7 @@ impl Held {
         Ok(())
     }
 
-    /// Take the messages from that place on into the session's figures.
+    /// Adds the messages from this position on to the session's totals.
     fn count(&mut self, new: usize) {
         for message in &self.messages[new..] {
             if let Some(tokens) = &message.info.tokens {
@@ -233,29 +234,29 @@ impl Held {
 }
 
 impl MemoryStore {
-    /// An empty one.
+    /// Creates an empty store.
     pub fn new() -> MemoryStore {
         MemoryStore::default()
     }
 
-    /// An empty one, with a clock other than the system's.
+    /// Creates an empty store with another clock.
     pub fn with_clock(clock: Clock) -> MemoryStore {
         MemoryStore { clock, ..MemoryStore::default() }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        // A panic of another thread cannot have left a change half done: states are replaced whole.
+        // A panic of another thread cannot leave a change half done: states are replaced whole.
         self.state.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 }
 
 impl State {
-    fn held(&self, id: &SessionId) -> Result<&Held, StoreError> {
+    fn held(&self, id: &SessionId) -> Result<&StoredSession, StoreError> {
         self.sessions.get(id).ok_or_else(|| StoreError::missing("session", id))
     }
 
-    /// The session of a claim that still holds.
-    fn claimed(&self, claim: &Claim) -> Result<&Held, StoreError> {
+    /// Returns the session of a valid claim.
+    fn claimed(&self, claim: &Claim) -> Result<&StoredSession, StoreError> {
         let held = self.held(&claim.session)?;
         if held.epoch != claim.epoch {
             let held_by = self.leases.get(&claim.session).map(|(holder, _)| holder.clone());
@@ -264,30 +265,30 @@ impl State {
         Ok(held)
     }
 
-    /// The session of a claim that still holds, to be changed.
-    fn held_by(&mut self, claim: &Claim) -> Result<Option<&mut Held>, StoreError> {
+    /// Returns the session of a valid claim, to be changed.
+    fn held_by(&mut self, claim: &Claim) -> Result<Option<&mut StoredSession>, StoreError> {
         self.claimed(claim)?;
         Ok(self.sessions.get_mut(&claim.session))
     }
 
-    /// How many of a session's messages some fork shares.
+    /// Number of a session's messages that forks share.
     fn shared(&self, id: &SessionId) -> usize {
         let live = self.forks.iter().filter(|(parent, _, child)| parent == id && self.needed(child));
         live.map(|(_, shared, _)| *shared).max().unwrap_or(0)
     }
 
-    /// Whether a session is there, or was removed and a fork of it is.
+    /// Whether a session exists, or was removed but has a fork.
     fn needed(&self, id: &SessionId) -> bool {
         self.sessions.contains_key(id)
             || self.forks.iter().any(|(parent, _, child)| parent == id && self.needed(child))
     }
 
-    /// Change a session; nothing of it if the change fails.
+    /// Changes a session. A failed change has no effect.
     fn update<T>(
         &mut self,
         claim: &Claim,
         now: Millis,
-        change: impl FnOnce(&mut Held) -> Result<T, StoreError>,
+        change: impl FnOnce(&mut StoredSession) -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         let mut held = self.claimed(claim)?.clone();
         let done = change(&mut held)?;
@@ -297,7 +298,7 @@ impl State {
         Ok(done)
     }
 
-    /// Append to a session; nothing of it if that fails.
+    /// Appends to a session. A failed append has no effect.
     fn append(&mut self, claim: &Claim, messages: Vec<Message>, now: Millis) -> Result<(), StoreError> {
         self.claimed(claim)?;
         if let Some(held) = self.sessions.get_mut(&claim.session) {
@@ -307,7 +308,7 @@ impl State {
         Ok(())
     }
 
-    /// Note that a session has changed.
+    /// Increments a session's revision.
     fn revise(&mut self, claim: &Claim, now: Millis) {
         self.written += 1;
         if let Some(held) = self.sessions.get_mut(&claim.session) {
@@ -317,7 +318,7 @@ impl State {
         }
     }
 
-    /// Add to the feed what a session's newest revision did.
+    /// Adds a session's newest revision to the feed.
     fn note(
         &mut self,
         session: &SessionId,
@@ -331,10 +332,10 @@ impl State {
         self.changes.push_back(Change { sequence, session, revision, kind, message, part });
     }
 
-    fn insert(&mut self, new: NewSession, now: Millis) -> Result<&mut Held, StoreError> {
+    fn insert(&mut self, new: NewSession, now: Millis) -> Result<&mut StoredSession, StoreError> {
         let NewSession { id, parent, title, agent, model, directory, tool, version, context, .. } = new;
         if id.is_empty() {
-            return Err(StoreError::Refused("a session needs an id; make one with `Ids`".into()));
+            return Err(StoreError::Refused("a session needs an id; create one with `Ids`".into()));
         }
         if self.sessions.contains_key(&id) {
             return Err(StoreError::Log(LogError::Duplicate { kind: "session", id: id.to_string() }));
@@ -355,7 +356,7 @@ impl State {
             revision: Revision(1),
             ..Session::default()
         };
-        let held = Held {
+        let held = StoredSession {
             session,
             messages: Vec::new(),
             inherited: 0,
@@ -368,7 +369,7 @@ impl State {
     }
 }
 
-/// The items after the one of a name, no more than `most`.
+/// Items after the one with this id, at most `most`.
 fn page_after<T, I: PartialEq + ToString>(
     items: impl Iterator<Item = T>,
     after: Option<&I>,

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use plimsoll::log::Mark;
-use plimsoll::receipt::PurgePlan;
+use plimsoll::plan::PurgePlan;
 use plimsoll::{Ids, MessageId, Millis, Part, PartBody, PartId, Receipt, SessionId};
 
-use super::{Held, MemoryStore, State};
+use super::{MemoryStore, State, StoredSession};
 use crate::error::StoreError;
 use crate::purge::{Quoted, Scrubber, TOMBSTONE};
 use crate::recall::what_of;
@@ -18,7 +18,7 @@ struct Found {
     items: Vec<PurgeItem>,
     parts: Vec<PartId>,
     quoted: Quoted,
-    /// The messages that show something of it.
+    /// The messages with a match.
     touched: BTreeSet<MessageId>,
 }
 
@@ -33,7 +33,7 @@ impl State {
         line
     }
 
-    /// What of a session's log there is to be destroyed.
+    /// Finds what a purge would destroy in a session's log.
     fn find(&self, session: &SessionId, target: &PurgeTarget) -> Result<Found, StoreError> {
         let scrubber = Scrubber::new(target)?;
         let mut found = Found::default();
@@ -70,9 +70,9 @@ impl State {
         Ok(found)
     }
 
-    /// The other sessions that show something of it.
+    /// The other sessions with the same content.
     fn sharers(&self, session: &SessionId, found: &Found) -> Vec<SessionId> {
-        let shows = |held: &&Held| {
+        let shows = |held: &&StoredSession| {
             held.session.id != *session
                 && held.messages.iter().any(|message| found.touched.contains(&message.info.id))
         };
@@ -81,10 +81,10 @@ impl State {
 }
 
 impl Found {
-    /// Destroy it in a session; `is_line` says whether it is the one that is purged or one of those it was forked from.
+    /// Destroys content in a session; `is_line` says whether it is the purged session or one it was forked from.
     fn destroy_in(
         &self,
-        held: &mut Held,
+        held: &mut StoredSession,
         scrubber: &Scrubber,
         target: &PurgeTarget,
         is_line: bool,
@@ -102,7 +102,7 @@ impl Found {
                 let mut bare: Part = part.clone();
                 if self.parts.contains(&part.id) {
                     (bare, _) = scrubber.scrub_part(part)?;
-                    // A compaction that was undone stays undone. In the database that is a row of its own.
+                    // A compaction that was undone stays undone. In the database that is a separate row.
                     if let (PartBody::Compaction(left), PartBody::Compaction(was)) =
                         (&mut bare.body, &part.body)
                     {

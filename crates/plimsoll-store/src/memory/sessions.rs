@@ -2,7 +2,7 @@
 
 use plimsoll::{MessageId, Millis, SessionId};
 
-use super::{Held, MemoryStore, State, page_after};
+use super::{MemoryStore, State, StoredSession, page_after};
 use crate::error::StoreError;
 use crate::holder::holder_is_gone;
 use crate::store::{
@@ -12,7 +12,7 @@ use crate::store::{
 use crate::{is_being_written, still_written};
 
 impl State {
-    /// The session of that name, if it was begun by the same call: then the call came twice.
+    /// Returns the session with that id if the same call created it: then the call was repeated.
     fn same_session(&self, new: &NewSession, parent: Option<&SessionId>, now: Millis) -> Option<Session> {
         let there = &self.sessions.get(&new.id)?.session;
         there.was_begun_as(new, parent, now).then(|| there.clone())
@@ -20,7 +20,7 @@ impl State {
 }
 
 impl MemoryStore {
-    /// Give a new session the record and the lease that it is born with; what is refused leaves no session behind.
+    /// Stores the task and the lease that a new session is created with. If one is refused, no session remains.
     fn equip(
         &self,
         id: &SessionId,
@@ -68,7 +68,7 @@ impl Sessions for MemoryStore {
 
     fn sessions(&self, filter: &Filter) -> Result<Vec<Session>, StoreError> {
         let state = self.state();
-        let wanted = |held: &&Held| {
+        let wanted = |held: &&StoredSession| {
             let session = &held.session;
             let of_directory = filter.directory.is_none() || session.directory == filter.directory;
             let of_parent = match &filter.parent {
@@ -77,7 +77,7 @@ impl Sessions for MemoryStore {
             };
             of_directory && of_parent
         };
-        let mut held: Vec<&Held> = state.sessions.values().filter(wanted).collect();
+        let mut held: Vec<&StoredSession> = state.sessions.values().filter(wanted).collect();
         held.sort_by_key(|held| std::cmp::Reverse((held.session.updated, held.written)));
         let sessions = held.into_iter().map(|held| held.session.clone());
         page_after(
@@ -175,7 +175,7 @@ impl Sessions for MemoryStore {
                 return Err(StoreError::Leased { session, holder, until: *until, now });
             }
         }
-        // Tasks go before what they are tasks of, the last first.
+        // Tasks are removed before the sessions they belong to, in reverse order.
         for id in going.into_iter().rev() {
             if let Some(held) = state.sessions.get_mut(&id) {
                 held.session.revision.0 += 1;
@@ -185,7 +185,7 @@ impl Sessions for MemoryStore {
             state.leases.remove(&id);
             state.forget_import(&id);
             state.receipts.retain(|(session, _)| *session != id);
-            // A digest that a task was given may name what the session said.
+            // A digest that a task was given may name content of the session.
             let mut started = state.removed.values().filter(|task| task.session.parent.as_ref() == Some(&id));
             if started.next().is_some() || state.needed(&id) {
                 state.removed.extend(held.map(|held| (id.clone(), held)));

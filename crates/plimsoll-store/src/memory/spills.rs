@@ -1,4 +1,4 @@
-//! The names of spilled outputs, in memory.
+//! Records of spilled outputs, in memory.
 
 use plimsoll::{Millis, Receipt, SessionId};
 
@@ -52,7 +52,7 @@ impl Spills for MemoryStore {
             |child: &SessionId| state.forks.iter().find(|(_, _, of)| of == child).map(|(from, ..)| from);
         let line: Vec<&SessionId> =
             std::iter::successors(Some(session), |child| forked_from(child)).collect();
-        // Of what it inherits a session sees the spills that its messages show.
+        // Of inherited spills, a session sees those that its messages show.
         let seen = |owner: &SessionId, spill: &SpillRecord| {
             let shown = || spill.part.as_ref().is_none_or(|part| held.part(part).is_some());
             owner == session || (line.contains(&owner) && shown())
@@ -96,7 +96,7 @@ impl Spills for MemoryStore {
         most: usize,
     ) -> Result<Vec<ExpiredSpill>, StoreError> {
         let mut state = self.state();
-        // The newest of the spills that share a blob says how old it is.
+        // The age of a blob is that of its newest spill.
         let mut blobs: Vec<(u64, String, u64)> = Vec::new();
         for (_, spill) in state.spills.iter().filter(|(_, spill)| spill.expired.is_none()) {
             match blobs.iter_mut().find(|(_, blob, _)| *blob == spill.blob) {

@@ -8,7 +8,7 @@ use crate::store::{
     ChangeKind, Claim, Inbox, NewNote, NewTask, Note, TaskFilter, TaskMove, TaskRecord, Tasks,
 };
 
-/// A note in memory; one that was taken is remembered.
+/// A note in memory. Taken notes are remembered.
 pub(super) struct HeldNote {
     pub(super) session: SessionId,
     pub(super) note: Note,
@@ -16,7 +16,7 @@ pub(super) struct HeldNote {
 }
 
 impl State {
-    /// Write to a session without a claim on it.
+    /// Writes to a session without a claim.
     fn touch(&mut self, session: &SessionId, now: Millis, kind: ChangeKind) -> Result<(), StoreError> {
         let claim = Claim { session: session.clone(), epoch: self.held(session)?.epoch };
         self.update(&claim, now, |_| Ok(()))?;
@@ -36,7 +36,7 @@ impl State {
         self.touch(session, now, ChangeKind::Noted)
     }
 
-    /// Begin a task.
+    /// Creates a task.
     pub(super) fn put_task(&mut self, new: NewTask, now: Millis) -> Result<TaskRecord, StoreError> {
         if new.id.is_empty() {
             return Err(StoreError::Refused("a task needs an id".into()));

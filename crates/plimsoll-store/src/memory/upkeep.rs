@@ -6,7 +6,7 @@ use super::MemoryStore;
 use crate::error::StoreError;
 use crate::store::{Damage, Findings, IndexStep, SessionReader, Upkeep};
 
-/// Messages in memory are as they were written.
+/// Messages in memory cannot be damaged.
 struct MemoryReader(Vec<Message>);
 
 impl SessionReader for MemoryReader {

@@ -1,10 +1,10 @@
-//! Recall: bringing back what is out of the window, whole or in pieces, never more than was asked for.
+//! Recall: returns content that left the window, whole or in part, within the requested limits.
 //!
-//! Content is read as it comes and only what is shown is held, so two lines of an output of a gigabyte cost no more
+//! Content is read as a stream and only what is shown is held, so two lines of an output of a gigabyte need no more
 //! memory than two lines of a short one.
 
 mod read;
-mod told;
+mod text;
 
 use plimsoll::SessionId;
 use regex::bytes::{Regex, RegexBuilder};
@@ -13,45 +13,45 @@ use serde::{Deserialize, Serialize};
 use crate::error::StoreError;
 
 pub(crate) use read::copy_lines;
-pub(crate) use told::{INPUT, input_text, part_text, told, told_part, tool_of, what_of};
+pub(crate) use text::{INPUT, format_message, format_part, input_text, part_text, tool_of, what_of};
 
-/// Where a handle is looked for.
+/// Scope in which a handle is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope<'a> {
     /// What a session can see: its own log and spills, those it inherited as a fork, and those of the sessions that
-    /// started it as a task, because a digest it was given may name them; also of sessions that were removed since.
+    /// started it as a task, because its digest may name them. Removed sessions are included.
     Session(&'a SessionId),
-    /// All sessions. For people; a model is never given more than its session.
+    /// All sessions. For users; a model never sees more than its session.
     Everywhere,
 }
 
-/// Which part of some content is wanted.
+/// Selects a part of some content.
 ///
-/// What a model asks for is a [`plimsoll::recall::RecallQuery`]; this is what it comes down to.
+/// A model's [`plimsoll::recall::RecallQuery`] is converted to this.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Selection {
-    /// From the first to the last of these lines, counted from 1.
+    /// Range of lines, first and last, counted from 1.
     pub lines: Option<(u64, u64)>,
-    /// Only lines that match, with others around them.
+    /// Only matching lines, with lines around them.
     pub search: Option<Search>,
-    /// No more than so many bytes of text.
+    /// Maximum number of bytes of text.
     pub most_bytes: usize,
-    /// No more than so many matches.
+    /// Maximum number of matches.
     pub most_matches: usize,
 }
 
-/// What is looked for.
+/// A search.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Search {
     /// The pattern.
     pub pattern: String,
-    /// It is to be taken as it is, not as a regular expression.
+    /// Search for the pattern itself instead of a regular expression.
     pub literal: bool,
-    /// Upper and lower case are the same.
+    /// Case-insensitive.
     pub ignore_case: bool,
-    /// So many lines before and after each match.
+    /// Number of lines shown before and after each match.
     pub context: usize,
 }
 
@@ -61,56 +61,58 @@ impl Default for Selection {
     }
 }
 
-/// What a handle names, and where it was found.
+/// Content of a handle, and where it was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Recall {
-    /// The session whose content it is.
+    /// The session that it belongs to.
     pub session: SessionId,
-    /// The handle, whole.
+    /// The full handle.
     pub handle: String,
-    /// What it is, in a few words such as `output of bash`.
+    /// Short description, such as `output of bash`.
     pub what: String,
-    /// What was asked for of it.
+    /// The selected lines.
     pub found: Recalled,
 }
 
 /// Lines of some content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Recalled {
-    /// The lines, each with its number, in the order of the content.
+    /// The lines in order, with their numbers.
     pub lines: Vec<Line>,
-    /// How many lines the whole content has.
+    /// Number of lines of the whole content.
     pub all_lines: u64,
-    /// How many lines match, if something was searched for.
+    /// Number of matching lines, if there was a search.
     pub matches: u64,
-    /// Something more would have been there, but for the bounds.
+    /// Whether the limits cut something off.
     pub cut: bool,
-    /// Bytes that are not UTF-8 are shown as replacement characters; they can be had as they are.
+    /// Whether bytes that are not UTF-8 were replaced; the original bytes can be copied.
     pub lossy: bool,
 }
 
 /// A line of some content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Line {
-    /// Its number, counted from 1.
+    /// Line number, counted from 1.
     pub number: u64,
-    /// What it says, without the newline that ends it.
+    /// Text without the newline.
     pub text: String,
-    /// Whether it is one of those searched for, rather than one around them.
+    /// Whether the line matches, rather than being near a match.
     pub is_match: bool,
 }
 
 impl Search {
-    /// The pattern, ready to be used.
+    /// Compiles the pattern.
     pub(crate) fn compile(&self) -> Result<Regex, StoreError> {
         let pattern = if self.literal { regex::escape(&self.pattern) } else { self.pattern.clone() };
         RegexBuilder::new(&pattern)
             .case_insensitive(self.ignore_case)
             .multi_line(true)
-            // A line keeps its carriage return, and `$` is meant before it.
+            // A line keeps its carriage return, and `$` has to match before it.
             .crlf(true)
             .size_limit(1 << 20)
             .build()
@@ -119,25 +121,26 @@ impl Search {
 }
 
 impl Recalled {
-    /// The text alone.
+    /// The lines as one text.
     pub fn text(&self) -> String {
         self.lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n")
     }
 }
 
-/// A place where a search in a session found something, or could not look.
+/// A match of a search in a session, or content that could not be searched.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Hit {
-    /// The handle by which the whole is recalled. That of a call's input ends with `:input`.
+    /// Handle of the whole content. That of a call's input ends with `:input`.
     pub handle: String,
-    /// The message it belongs to; none for a spilled output.
+    /// The message it belongs to; `None` for a spilled output.
     pub message: Option<plimsoll::MessageId>,
-    /// The tool that was called, if it is a call or an answer.
+    /// The tool, if it is a call.
     pub tool: Option<String>,
-    /// What was found.
+    /// The matching lines.
     pub found: Recalled,
-    /// Why it could not be searched: then it may match or not, and `found` is empty.
+    /// Why the content could not be searched. It may match; `found` is empty then.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unsearched: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! Taking lines out of content as it streams by.
+//! Selecting lines from content as it is read.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -8,18 +8,18 @@ use regex::bytes::Regex;
 use super::{Line, Recalled, Selection};
 use crate::error::StoreError;
 
-/// A line longer than this is searched in pieces, so that a line of a gigabyte costs no gigabyte.
+/// Lines longer than this are searched in pieces, so that a line of a gigabyte does not need a gigabyte.
 const PIECE: usize = 1 << 20;
-/// So much of a piece is searched again with the next, for matches across the seam.
+/// Number of bytes of a piece that are searched again with the next one, for matches across the seam.
 const SEAM: usize = 4 << 10;
 
 impl Recalled {
-    /// Take what is asked for out of a text.
+    /// Selects lines of a text.
     pub fn of(text: &str, wanted: &Selection) -> Result<Recalled, StoreError> {
         Recalled::read(&mut text.as_bytes(), wanted)
     }
 
-    /// Take what is asked for out of content, which is read to its end: how many lines there are is told too.
+    /// Selects lines of content, which is read to its end to count its lines.
     pub fn read(content: &mut dyn Read, wanted: &Selection) -> Result<Recalled, StoreError> {
         let (first, last) = bounds(wanted.lines)?;
         let pattern = wanted.search.as_ref().map(|search| search.compile()).transpose()?;
@@ -51,7 +51,7 @@ impl Recalled {
     }
 }
 
-/// Copy lines of content, byte for byte, with the newlines that end them; gives how many bytes.
+/// Copies lines byte for byte, with their newlines. Returns the number of bytes.
 pub(crate) fn copy_lines(
     content: &mut dyn Read,
     lines: Option<(u64, u64)>,
@@ -63,7 +63,7 @@ pub(crate) fn copy_lines(
         if (first..=last).contains(&piece.number) {
             let newline: &[u8] = if piece.has_newline { b"\n" } else { b"" };
             for bytes in [piece.bytes, newline] {
-                out.write_all(bytes).map_err(StoreError::io("cannot write what was recalled"))?;
+                out.write_all(bytes).map_err(StoreError::io("cannot write the recalled content"))?;
                 copied += bytes.len() as u64;
             }
         }
@@ -85,19 +85,19 @@ fn bounds(lines: Option<(u64, u64)>) -> Result<(u64, u64), StoreError> {
 struct Piece<'a> {
     number: u64,
     bytes: &'a [u8],
-    /// Whether it is the last of its line.
+    /// Whether it is the last piece of its line.
     is_end: bool,
     has_newline: bool,
 }
 
-/// Visit content line by line, long lines in pieces.
+/// Visits content line by line, long lines in pieces.
 fn each_piece(
     content: &mut dyn Read,
     mut visit: impl FnMut(Piece<'_>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let mut reader = BufReader::with_capacity(1 << 16, content);
     let mut number = 1;
-    // The beginning of a line of which the buffer had only that.
+    // Start of a line that continues beyond the buffer.
     let mut carried: Vec<u8> = Vec::new();
     let mut is_begun = false;
     loop {
@@ -134,7 +134,7 @@ fn each_piece(
     }
 }
 
-/// The line that is being read.
+/// The current line.
 #[derive(Default)]
 struct Current {
     head: Vec<u8>,
@@ -146,13 +146,13 @@ struct Taker {
     pattern: Option<Regex>,
     context: usize,
     most_matches: u64,
-    /// So many bytes may still be shown.
+    /// Number of bytes that may still be shown.
     left: usize,
     most_bytes: usize,
-    /// Lines before the next match, should one come, and what they weigh together.
+    /// Lines before a possible next match, and their size.
     before: VecDeque<(u64, Vec<u8>)>,
     held: usize,
-    /// So many lines after a match are still to be shown.
+    /// Number of lines after the last match that are still to be shown.
     after: usize,
     is_full: bool,
     current: Current,
@@ -162,7 +162,7 @@ struct Taker {
 impl Taker {
     fn piece(&mut self, piece: &Piece<'_>) {
         let mut line = std::mem::take(&mut self.current);
-        // Of a line no more is held than could be shown; one byte more says that it is not whole.
+        // At most what could be shown of a line is held; one byte more says that it is cut.
         let room = self.most_bytes.saturating_add(1).saturating_sub(line.head.len());
         line.head.extend_from_slice(&piece.bytes[..piece.bytes.len().min(room)]);
         if let Some(pattern) = &self.pattern
@@ -202,13 +202,13 @@ impl Taker {
             self.show(number, &head, true);
             self.after = self.context;
         } else if self.after > 0 {
-            // Lines after the last match that is shown belong to it, also where a further one is not shown.
+            // Lines after the last shown match belong to it, even if a further match is not shown.
             self.after -= 1;
             self.show(number, &head, false);
         } else if self.context > 0 && !self.is_full {
             self.held += head.len() + 1;
             self.before.push_back((number, head));
-            // No more lines are held than could be shown; of those that could not, the nearest to a match stay.
+            // At most as many lines are held as could be shown; of the others, the nearest to a match stay.
             while self.before.len() > self.context || (self.held > self.most_bytes && self.before.len() > 1) {
                 if let Some((_, head)) = self.before.pop_front() {
                     self.held -= head.len() + 1;
@@ -217,14 +217,14 @@ impl Taker {
         }
     }
 
-    /// Show a line as far as there is room.
+    /// Shows as much of a line as fits.
     fn show(&mut self, number: u64, head: &[u8], is_match: bool) {
         if self.is_full && self.pattern.is_none() {
             return;
         }
         if head.len() > self.left {
             let fits = &head[..head.len().min(self.left)];
-            // A character that the cut has gone through is left out; bytes that are none are shown as such.
+            // A character that was cut is dropped; invalid bytes are replaced.
             let fits = match std::str::from_utf8(fits) {
                 Err(error) if error.error_len().is_none() => &fits[..error.valid_up_to()],
                 _ => fits,
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_by_lines_or_by_search() {
+    fn content_is_selected_whole_by_lines_or_by_search() {
         let whole = Recalled::of(TEXT, &Selection::default()).unwrap_or_default();
         assert_eq!((whole.text().as_str(), whole.all_lines), (TEXT.trim_end(), 6));
         let lines = |first, last| Selection { lines: Some((first, last)), ..Selection::default() };
@@ -276,7 +276,7 @@ mod tests {
     }
 
     #[test]
-    fn bounds_hold_and_are_told() {
+    fn limits_hold_and_are_reported() {
         let few = Recalled::of(TEXT, &Selection { most_matches: 1, ..search("o", 0) }).unwrap_or_default();
         assert_eq!((numbers(&few), few.matches, few.cut), (vec![1], 3, true));
         let four = Selection { most_bytes: 4, ..Selection::default() };
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn carriage_returns_stay_and_bytes_are_said_to_be_replaced() {
+    fn carriage_returns_stay_and_replaced_bytes_are_reported() {
         let recalled = Recalled::of("one\r\ntwo\r\n", &Selection::default()).unwrap_or_default();
         assert_eq!(recalled.text(), "one\r\ntwo\r");
         let found = Recalled::of("one\r\ntwo\r\n", &search("one$", 0)).unwrap_or_default();
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_many_megabytes_is_searched_and_shown_as_far_as_there_is_room() {
+    fn a_line_of_many_megabytes_is_searched_whole_and_shown_up_to_the_limit() {
         let long = format!("{}needle{}\nlast", "x".repeat((1 << 20) - 3), "y".repeat(3 << 20));
         let found =
             Recalled::of(&long, &Selection { most_bytes: 9, ..search("needle", 0) }).unwrap_or_default();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn bad_selections_say_what_is_wrong() {
+    fn errors_of_invalid_selections_name_the_problem() {
         let upside_down = Recalled::of(TEXT, &Selection { lines: Some((3, 2)), ..Selection::default() });
         assert!(upside_down.is_err_and(|error| error.to_string().contains("lines 3 to 2")));
         let open = Recalled::of(TEXT, &search("(", 0));

@@ -1,4 +1,4 @@
-//! What may still change of a log: parts go forward, and more becomes known about messages. Everything here runs within a
+//! Changes of existing content: parts advance, and metadata of messages is recorded. Everything here runs in a
 //! transaction of the writer.
 
 use plimsoll::log::{Info, MessageUpdate};
@@ -15,7 +15,7 @@ use super::search;
 use crate::error::StoreError;
 use crate::store::{ChangeKind, Claim, Totals};
 
-/// Inherited messages belong to the parent; a fork adds to none of them. And what a fork shares stays as it is.
+/// Returns the position of a message that may be changed: one of the session itself, which no fork shares.
 pub(super) fn own_message(
     connection: &Connection,
     chain: &Chain,
@@ -30,7 +30,7 @@ pub(super) fn own_message(
     }
 }
 
-/// The place of a part that may go forward.
+/// Returns the position of the message of a part that may advance.
 pub(super) fn own_part(
     connection: &Connection,
     chain: &Chain,
@@ -44,7 +44,7 @@ pub(super) fn own_part(
     unshared(connection, chain, place, part.as_str())
 }
 
-/// The place, unless a session was forked at it or after it.
+/// Returns the position, unless a session was forked at it or after it.
 pub(super) fn unshared(
     connection: &Connection,
     chain: &Chain,
@@ -59,7 +59,7 @@ pub(super) fn unshared(
     if shared { Err(crate::shared(what)) } else { Ok(place) }
 }
 
-/// Let parts go forward: text grows, a call starts, answers or fails.
+/// Advances parts: text grows, a call starts, answers or fails.
 pub(crate) fn advance_all(
     connection: &Connection,
     claim: &Claim,
@@ -71,7 +71,7 @@ pub(crate) fn advance_all(
     let mut revision = None;
     for part in parts {
         let place = own_part(connection, &chain, &part.id)?;
-        // The log knows what may change; it is asked about this one part of its message.
+        // The log's rules decide what may change. They are applied to this one part of its message.
         let mut message = read::info(connection, chain.own(), &place)?;
         message.parts.push(read::part(connection, &claim.session, &part.id)?);
         let mut log = Log::from_messages([message]);
@@ -93,7 +93,7 @@ pub(crate) fn advance_all(
     Ok(())
 }
 
-/// Write a part anew, with all that it says: deltas are no longer needed.
+/// Rewrites a part as a whole. Its deltas are no longer needed.
 pub(super) fn update_part(connection: &Connection, session: i64, part: &Part) -> Result<(), StoreError> {
     connection
         .prepare_cached(
@@ -123,7 +123,7 @@ pub(super) fn update_part(connection: &Connection, session: i64, part: &Part) ->
     index_anew(connection, session, part.id.as_str())
 }
 
-/// What the index for searches knows of a text must be what the text says.
+/// Updates the search index of a text, if it is indexed.
 fn index_anew(connection: &Connection, session: i64, part: &str) -> Result<(), StoreError> {
     let seq: Option<i64> = connection
         .prepare_cached(
@@ -137,7 +137,7 @@ fn index_anew(connection: &Connection, session: i64, part: &str) -> Result<(), S
     search::index_part(connection, seq)
 }
 
-/// Write what is known about a message besides its parts.
+/// Writes a message's metadata.
 pub(super) fn update_info(
     connection: &Connection,
     session: i64,
@@ -158,7 +158,7 @@ pub(super) fn update_info(
     Ok(())
 }
 
-/// Record what has become known about a message.
+/// Records metadata of a message.
 pub(crate) fn record(
     connection: &Connection,
     claim: &Claim,
@@ -185,7 +185,7 @@ pub(crate) fn record(
     changed.note(connection, ChangeKind::Recorded, Some(message.as_str()), None)
 }
 
-/// Count a message for what is known of it now instead of what was known before.
+/// Replaces the usage that was counted before for a message.
 pub(super) fn recount(
     connection: &Connection,
     session: i64,
@@ -195,7 +195,7 @@ pub(super) fn recount(
     let usage = |info: &Info| info.tokens.clone().unwrap_or_default();
     let cost = |info: &Info| info.cost.as_ref().and_then(serde_json::Number::as_f64).unwrap_or_default();
     let (counted, counts) = (usage(before), usage(after));
-    // As `Totals::recount` does it: a sum that is too large becomes a float, and the smaller of both is taken.
+    // Like `Totals::recount`: a sum that is too large becomes a float, and the smaller of both is stored.
     connection
         .prepare_cached(
             "UPDATE session SET input = max(min(input + ?2, ?12) - ?3, 0),

@@ -1,4 +1,4 @@
-//! Appending messages and parts. Everything here runs within a transaction of the writer.
+//! Appending messages and parts. Everything here runs in a transaction of the writer.
 
 use plimsoll::{Log, LogError, Message, MessageId, Millis, Part, PartBody, SessionId, Text};
 use rusqlite::{Connection, params};
@@ -16,7 +16,7 @@ use crate::error::StoreError;
 use crate::store::{ChangeKind, Claim, Revision, Totals};
 use plimsoll::reduction::same_content;
 
-/// Add messages at the end.
+/// Appends messages.
 pub(crate) fn append(
     connection: &Connection,
     claim: &Claim,
@@ -33,7 +33,7 @@ pub(crate) fn append(
     add_appended(connection, claim, revision, messages)
 }
 
-/// Whether messages under names that are taken are those that are there: then the append came twice.
+/// Returns an error unless the messages are exactly those that exist under their ids: then the append was repeated.
 fn same_messages(connection: &Connection, chain: &Chain, messages: &[Message]) -> Result<(), StoreError> {
     for message in messages {
         let id = message.info.id.as_str();
@@ -58,7 +58,7 @@ pub(super) fn add_appended(
     })
 }
 
-/// Add messages at the end, and what they count for to the session's figures, in its next revision.
+/// Appends messages and adds their usage to the session's totals, in its next revision.
 pub(super) fn insert_messages(
     connection: &Connection,
     chain: &Chain,
@@ -69,8 +69,7 @@ pub(super) fn insert_messages(
     insert_in_revision(connection, chain, last, messages, 1, now)
 }
 
-/// Add messages at the end, so many revisions on: the caller of an import counts the revision itself, once for all that
-/// the import brings.
+/// Appends messages in the given revision. An import increments the revision itself, once for everything.
 pub(super) fn insert_in_revision(
     connection: &Connection,
     chain: &Chain,
@@ -91,7 +90,7 @@ pub(super) fn insert_in_revision(
         }
         cost += message.info.cost.as_ref().and_then(serde_json::Number::as_f64).unwrap_or_default();
         cost = f64::clamp(cost, -f64::MAX, f64::MAX);
-        // Who summarises may be another model than the one that the session is led with.
+        // A summary may be written by another model than the session's own.
         model = message.info.model_id.clone().filter(|_| !message.info.summary).or(model);
         last = place;
     }
@@ -123,14 +122,14 @@ pub(super) fn insert_in_revision(
     Ok(Revision(statement.query_row(figures, |row| row.get(0))?))
 }
 
-/// A message comes after all that were appended before it, even if the clock has jumped back.
+/// A message comes after all that were appended before it, even if the clock was set back.
 fn next_place(last: &Position, message: &Message, now: Millis) -> Result<Position, StoreError> {
     let id = message.info.id.to_string();
     if id.is_empty() {
         return Err(StoreError::Log(LogError::Nameless { kind: "message" }));
     }
     let created = message.info.time.as_ref().and_then(|time| time.created).unwrap_or(now);
-    // After a message from the end of time there must be room for others.
+    // There must be room after a message from the far future.
     let created = i64::try_from(created.0).unwrap_or(i64::MAX).min(i64::MAX / 2);
     let time = if (created, id.as_str()) > (last.time, last.id.as_str()) {
         created
@@ -149,7 +148,7 @@ fn insert_message(
     place: &Position,
 ) -> Result<(), StoreError> {
     let taken = || StoreError::Log(LogError::Duplicate { kind: "message", id: place.id.clone() });
-    // Names of the session's own are unique by the tables; those it inherits have to be looked up.
+    // Constraints keep ids unique within the session; inherited ids have to be looked up.
     if Chain::find_among(chain.inherited(), connection, &place.id)?.is_some() {
         return Err(taken());
     }
@@ -218,13 +217,13 @@ pub(super) fn insert_part(
     part.all_marks().iter().try_for_each(|mark| marked.set(connection, mark))
 }
 
-/// Notes that a session has more parts.
+/// Adds to a session's number of parts.
 pub(super) fn count_parts(connection: &Connection, session: i64, more: usize) -> Result<(), StoreError> {
     let mut statement = connection.prepare_cached("UPDATE session SET parts = parts + ?2 WHERE key = ?1")?;
     Ok(statement.execute(params![session, more]).map(drop)?)
 }
 
-/// Whether a row was refused because its name is taken.
+/// Whether a row was refused because its id exists.
 fn is_taken(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error().map(|error| error.extended_code),
@@ -232,7 +231,7 @@ fn is_taken(error: &rusqlite::Error) -> bool {
     )
 }
 
-/// Add a part to a message that is being written.
+/// Appends a part to a message that is being written.
 pub(crate) fn append_part(
     connection: &Connection,
     claim: &Claim,
@@ -246,11 +245,11 @@ pub(crate) fn append_part(
         let same = segment.key == chain.own()
             && found == place
             && read::whole(connection, &chain, &part.id)?.without_marks() == part.clone().without_marks();
-        // The same part again is a repetition; another under its name is a mistake.
+        // The same part again is a repetition; another one with its id is an error.
         return if same { Ok(()) } else { Err(StoreError::duplicate("part", &part.id)) };
     }
-    // The log knows what a message takes; it is asked about this one, without the parts it has already, because
-    // reading those would make a long answer cost more with every part.
+    // The log's rules decide what a message accepts. They are applied without its existing parts, because reading those
+    // would make a long answer cost more with every part.
     let mut log = Log::from_messages([read::info(connection, chain.own(), &place)?]);
     log.append_part(message, part.clone())?;
     let ord: usize = connection
@@ -265,8 +264,8 @@ pub(crate) fn append_part(
     changed.note(connection, ChangeKind::PartAppended, Some(message.as_str()), Some(part.id.as_str()))
 }
 
-/// Keeps exact counts of the parts of a session. A part that has grown since has other lengths, and deltas that were not
-/// folded into it yet have lengths of their own.
+/// Stores exact token counts of parts. A part that has grown has other lengths, and deltas that are not folded in have
+/// lengths of their own.
 pub(crate) fn keep_counts(
     connection: &Connection,
     session: &SessionId,

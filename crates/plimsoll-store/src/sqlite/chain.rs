@@ -1,8 +1,8 @@
 //! A session and those it was forked from, as one log.
 //!
-//! A fork copies nothing. It remembers the last message it shares, and how far marks and compactions of its parent
-//! had got by then; what the parent does later is not seen. So a session's log is a chain of segments, oldest
-//! first, each cut off where the next was forked.
+//! A fork copies nothing. It stores the last message it shares, and the newest mark and compaction of its parent at
+//! that time, so that later changes of the parent are not visible. A session's log is therefore a chain of segments,
+//! oldest first, each cut off where the next was forked.
 
 use plimsoll::SessionId;
 use rusqlite::{Connection, OptionalExtension};
@@ -11,16 +11,16 @@ use super::position::Position;
 use crate::error::StoreError;
 use crate::store::Claim;
 
-/// A stretch of one session's log.
+/// A segment of one session's log.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
     /// The session's key.
     pub(crate) key: i64,
-    /// The last message that is seen; none means to the end.
+    /// The last visible message; `None` means all.
     pub(crate) upto: Option<Position>,
-    /// Marks up to this one are seen.
+    /// The newest visible mark.
     pub(crate) marks: i64,
-    /// Compactions up to this one are seen.
+    /// The newest visible compaction.
     pub(crate) compactions: i64,
 }
 
@@ -30,7 +30,7 @@ impl Segment {
         Segment { key, upto: None, marks: i64::MAX, compactions: i64::MAX }
     }
 
-    /// The last position that is seen, as something to compare with in SQL.
+    /// The end as a position, to compare with in SQL.
     pub(crate) fn end(&self) -> Position {
         self.upto.clone().unwrap_or_else(Position::end)
     }
@@ -45,12 +45,12 @@ impl Segment {
 pub(crate) struct Chain(pub(crate) Vec<Segment>);
 
 impl Chain {
-    /// The chain of the session of that id.
+    /// The chain of a session.
     pub(crate) fn of(connection: &Connection, session: &SessionId) -> Result<Chain, StoreError> {
         Ok(Chain::with_end(connection, session)?.0)
     }
 
-    /// The chain of the session of that id, and the place of its newest message.
+    /// The chain of a session, and the position of its newest message.
     pub(crate) fn with_end(
         connection: &Connection,
         session: &SessionId,
@@ -59,12 +59,12 @@ impl Chain {
         Ok((chain, end))
     }
 
-    /// The chain of a claimed session, if the claim still holds.
+    /// The chain of a claimed session, if the claim is valid.
     pub(crate) fn claimed(connection: &Connection, claim: &Claim) -> Result<Chain, StoreError> {
         Ok(Chain::claimed_with_end(connection, claim)?.0)
     }
 
-    /// The chain of a claimed session and the place of its newest message, if the claim still holds.
+    /// The chain of a claimed session and the position of its newest message, if the claim is valid.
     pub(crate) fn claimed_with_end(
         connection: &Connection,
         claim: &Claim,
@@ -107,7 +107,7 @@ impl Chain {
                     Ok(Some((key, upto, row.get(3)?, row.get(4)?)))
                 })?;
             next = parent.map(|(key, upto, marks, compactions)| {
-                // A fork of a fork may begin before the point where that one was forked.
+                // A fork of a fork may start before the point where that one was forked.
                 let upto = match &segment.upto {
                     Some(nearer) if *nearer < upto => nearer.clone(),
                     _ => upto,
@@ -120,7 +120,7 @@ impl Chain {
         Ok(Chain(segments))
     }
 
-    /// The stretches that belong to other sessions.
+    /// The segments of other sessions.
     pub(crate) fn inherited(&self) -> &[Segment] {
         &self.0[..self.0.len().saturating_sub(1)]
     }
@@ -130,7 +130,7 @@ impl Chain {
         self.0.last().map(|segment| segment.key).unwrap_or_default()
     }
 
-    /// Which segment holds a message, and where it stands.
+    /// Returns the segment and position of a message.
     pub(crate) fn find(
         &self,
         connection: &Connection,
@@ -139,25 +139,17 @@ impl Chain {
         Chain::find_among(&self.0, connection, id)
     }
 
-    /// The same among some segments.
+    /// Like [`find`](Chain::find), in some segments.
     pub(crate) fn find_among<'a>(
         segments: &'a [Segment],
         connection: &Connection,
         id: &str,
     ) -> Result<Option<(&'a Segment, Position)>, StoreError> {
-        let mut statement =
-            connection.prepare_cached("SELECT at FROM message WHERE session = ?1 AND id = ?2")?;
-        for segment in segments.iter().rev() {
-            let time: Option<i64> = statement.query_row((segment.key, id), |row| row.get(0)).optional()?;
-            let found = time.map(|time| Position::new(time, id));
-            if let Some(place) = found.filter(|place| segment.holds(place)) {
-                return Ok(Some((segment, place)));
-            }
-        }
-        Ok(None)
+        let query = "SELECT at, id FROM message WHERE session = ?1 AND id = ?2";
+        find_row(segments, connection, query, id)
     }
 
-    /// Which segment holds a part, and the place and name of its message.
+    /// Returns the segment of a part, and the position of its message.
     pub(crate) fn find_part(
         &self,
         connection: &Connection,
@@ -166,26 +158,35 @@ impl Chain {
         Chain::find_part_among(&self.0, connection, id)
     }
 
-    /// The same among some segments.
+    /// Like [`find_part`](Chain::find_part), in some segments.
     pub(crate) fn find_part_among<'a>(
         segments: &'a [Segment],
         connection: &Connection,
         id: &str,
     ) -> Result<Option<(&'a Segment, Position)>, StoreError> {
-        let mut statement =
-            connection.prepare_cached("SELECT at, message FROM part WHERE session = ?1 AND id = ?2")?;
-        for segment in segments.iter().rev() {
-            let found: Option<Position> =
-                statement.query_row((segment.key, id), |row| Position::read(row, 0)).optional()?;
-            if let Some(place) = found.filter(|place| segment.holds(place)) {
-                return Ok(Some((segment, place)));
-            }
-        }
-        Ok(None)
+        let query = "SELECT at, message FROM part WHERE session = ?1 AND id = ?2";
+        find_row(segments, connection, query, id)
     }
 }
 
-/// The key of a claimed session, if the claim still holds.
+/// Returns the newest segment with a row of this id, and the position in the row's first two columns.
+fn find_row<'a>(
+    segments: &'a [Segment],
+    connection: &Connection,
+    query: &str,
+    id: &str,
+) -> Result<Option<(&'a Segment, Position)>, StoreError> {
+    let mut statement = connection.prepare_cached(query)?;
+    for segment in segments.iter().rev() {
+        let found = statement.query_row((segment.key, id), |row| Position::read(row, 0)).optional()?;
+        if let Some(place) = found.filter(|place| segment.holds(place)) {
+            return Ok(Some((segment, place)));
+        }
+    }
+    Ok(None)
+}
+
+/// The key of a claimed session, if the claim is valid.
 pub(crate) fn claimed_key(connection: &Connection, claim: &Claim) -> Result<i64, StoreError> {
     let (key, epoch) = connection
         .prepare_cached("SELECT key, epoch FROM session WHERE id = ?1 AND removed IS NULL")?
@@ -196,7 +197,7 @@ pub(crate) fn claimed_key(connection: &Connection, claim: &Claim) -> Result<i64,
     Ok(key)
 }
 
-/// Refuse a writer whose lease was taken over or given back.
+/// Refuses a writer whose lease was taken over or released.
 fn require_epoch(connection: &Connection, claim: &Claim, key: i64, epoch: u64) -> Result<(), StoreError> {
     if claim.epoch.0 == epoch {
         return Ok(());
@@ -208,7 +209,7 @@ fn require_epoch(connection: &Connection, claim: &Claim, key: i64, epoch: u64) -
     Err(StoreError::Fenced { session: claim.session.clone(), held_by })
 }
 
-/// The key of a session that is there.
+/// The key of a session that was not removed.
 pub(crate) fn key(connection: &Connection, session: &SessionId) -> Result<i64, StoreError> {
     connection
         .prepare_cached("SELECT key FROM session WHERE id = ?1 AND removed IS NULL")?

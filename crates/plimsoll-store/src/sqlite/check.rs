@@ -1,4 +1,4 @@
-//! Looking for damage.
+//! Checks for damage.
 
 use plimsoll::Millis;
 use rusqlite::Connection;
@@ -10,35 +10,35 @@ use crate::error::StoreError;
 use crate::holder::holder_name;
 use crate::store::Findings;
 
-/// What must not be there, and how it is told.
+/// Queries for rows that must not exist, and the message about each.
 const PROBLEMS: [(&str, &str); 5] = [
     (
         "SELECT p.id FROM part p LEFT JOIN message m ON m.session = p.session AND m.at = p.at AND m.id = p.message
          WHERE m.id IS NULL",
-        "part `{}` belongs to no message",
+        "part `{}` has no message",
     ),
     (
         "SELECT m.id FROM message m LEFT JOIN session s ON s.key = m.session WHERE s.key IS NULL",
-        "message `{}` belongs to no session",
+        "message `{}` has no session",
     ),
     (
         "SELECT s.id FROM session s LEFT JOIN session f ON f.key = s.forked_from
          WHERE s.forked_from IS NOT NULL AND f.key IS NULL",
-        "session `{}` was forked from one that is gone",
+        "session `{}` was forked from a session that does not exist",
     ),
     (
         "SELECT c.marker FROM compaction c WHERE c.session IN (SELECT key FROM session WHERE forked_from IS NULL)
          AND NOT EXISTS (SELECT 1 FROM message m WHERE m.session = c.session AND m.id = c.marker)",
-        "the compaction of `{}` has lost its marker",
+        "the compaction of `{}` has no marker",
     ),
     (
         "SELECT s.id FROM session s JOIN message m ON m.session = s.key
          WHERE (m.at, m.id) > (s.last_at, s.last_id) GROUP BY s.id",
-        "session `{}` has a message behind its last",
+        "session `{}` has a message after its last one",
     ),
 ];
 
-/// Look at everything. What cannot be looked at is itself a finding.
+/// Checks everything. What cannot be read is itself a finding.
 pub(super) fn check(connection: &Connection, now: Millis) -> Result<Findings, StoreError> {
     let mut findings = Findings::default();
     let mut note = |problem: String| {
@@ -54,13 +54,13 @@ pub(super) fn check(connection: &Connection, now: Millis) -> Result<Findings, St
     if let Err(error) = lines {
         note(error.to_string());
     }
-    let refers = |table: String| format!("a row of `{table}` refers to a session that is gone");
+    let refers = |table: String| format!("a row of `{table}` refers to a session that does not exist");
     if let Err(error) = strings(connection, "PRAGMA foreign_key_check", |table| note(refers(table))) {
         note(error.to_string());
     }
     for (query, problem) in PROBLEMS {
-        let told = |id: String| problem.replace("{}", &id);
-        if let Err(error) = strings(connection, &format!("{query} LIMIT 20"), |id| note(told(id))) {
+        let message = |id: String| problem.replace("{}", &id);
+        if let Err(error) = strings(connection, &format!("{query} LIMIT 20"), |id| note(message(id))) {
             note(error.to_string());
         }
     }
@@ -81,7 +81,7 @@ pub(super) fn check(connection: &Connection, now: Millis) -> Result<Findings, St
         ("spill", &mut findings.spills),
     ];
     for (table, found) in tables {
-        // One that cannot be counted was found to be damaged above.
+        // A table that cannot be counted was reported as damaged above.
         let count = connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0));
         *found = count.unwrap_or_default();
     }
@@ -97,8 +97,8 @@ fn strings(connection: &Connection, query: &str, mut see: impl FnMut(String)) ->
     Ok(())
 }
 
-/// Calls that wait for an answer which will not come, by the session they are of. In an imported session an answer may
-/// come with the next import.
+/// Open calls that will never be answered, by session. Those of an imported session may be answered with the next
+/// import.
 fn open_calls(
     connection: &Connection,
     now: Millis,

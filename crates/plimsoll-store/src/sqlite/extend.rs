@@ -1,7 +1,8 @@
-//! Texts while they grow: a delta is a row of its own, so a delta costs what it says and not what was said before.
+//! Growing texts: a delta is a separate row, so storing it costs its own length and not that of the text.
 //!
-//! Deltas are folded into their part when its message ends, when the part goes forward in another way, and whenever
-//! they outweigh what was folded before. The last keeps reading a long answer from joining a million rows, and as the
+//! Deltas are folded into their part when its message ends, when the part changes in another way, and when they are
+//! longer than what was folded before. The last rule keeps readers of a long answer from joining a million rows. As the
+//! text doubles between two folds, all folds together write at most twice the text.
 //! text doubles between two folds, all folds together write no more than twice the text.
 
 use plimsoll::{Log, LogError, PartId};
@@ -16,27 +17,27 @@ use super::rows;
 use crate::error::StoreError;
 use crate::store::{ChangeKind, Claim, Revision};
 
-/// Fewer bytes are not worth folding before the end.
+/// Minimum number of bytes that are folded before the end.
 const FOLDED: u64 = 64 << 10;
 
-/// Deltas are joined to rows of about this size, so that folding a long text does not take up a million rows at once:
-/// with deltas of six characters, one fold of 5 MB held the writer for 4 s.
+/// Size of the rows that deltas are joined to, so that folding a long text does not read a million rows at once: with
+/// deltas of six characters, one fold of 5 MB held the writer for 4 s.
 const BLOCK: u64 = 4 << 10;
 
-/// A part that grows.
+/// A growing part.
 struct Growing {
     seq: i64,
     kind: String,
     status: Option<String>,
     is_raw: bool,
     is_open: bool,
-    /// The length of what was folded, in bytes.
+    /// Folded length in bytes.
     folded: u64,
-    /// The length of the whole.
+    /// Whole length in bytes.
     length: u64,
 }
 
-/// Add to the end of a text.
+/// Appends to a text.
 pub(crate) fn extend(
     connection: &Connection,
     claim: &Claim,
@@ -46,7 +47,7 @@ pub(crate) fn extend(
 ) -> Result<(), StoreError> {
     let chain = Chain::claimed(connection, claim)?;
     let found = growing(connection, chain.own(), part)?;
-    // An open message is never shared with a fork; whether any other is has to be looked up.
+    // An open message is never shared with a fork; for others it has to be looked up.
     let (place, growing) = match found {
         Some((place, growing)) if growing.is_open => (place, growing),
         found => (
@@ -71,7 +72,7 @@ pub(crate) fn extend(
         ("tool", Some("pending")) if growing.is_raw => {}
         ("tool", Some("pending")) => return begin_raw(connection, claim, &chain, &place, part, more),
         ("tool", _) => return rewrite("a call that has started keeps its input"),
-        _ => return rewrite("only text, reasoning and the input of a call come in pieces"),
+        _ => return rewrite("only text, reasoning and the input of a call can be streamed"),
     }
     if more.is_empty() {
         return Ok(());
@@ -89,7 +90,7 @@ pub(crate) fn extend(
     noted(connection, claim, chain.own(), &place, part)
 }
 
-/// Make one row of the deltas from a byte on.
+/// Joins the deltas from a byte on to one row.
 fn join(connection: &Connection, part: i64, from: u64) -> Result<(), StoreError> {
     let (rows, at, text): (u64, Option<i64>, Option<String>) = connection
         .prepare_cached(
@@ -113,7 +114,7 @@ fn missing(part: &PartId) -> impl FnOnce() -> StoreError {
     move || StoreError::missing("part", &id)
 }
 
-/// When a session was last written to is left alone: it stands in an index, and deltas come often.
+/// The session's time of the last write is not updated: it is indexed, and deltas are frequent.
 fn noted(
     connection: &Connection,
     claim: &Claim,
@@ -141,7 +142,7 @@ fn growing(
     )?;
     let found = statement.query_row((session, part.as_str()), |row| {
         let (kind, is_raw): (String, bool) = (row.get(3)?, row.get(5)?);
-        // The text of a call is its answer, unless it is the input that is still being written.
+        // The text of a call is its answer, unless the input is still being written.
         let folded = if kind == "tool" && !is_raw { 0 } else { row.get(7)? };
         let growing = Growing {
             seq: row.get(2)?,
@@ -157,7 +158,7 @@ fn growing(
     Ok(found.optional()?)
 }
 
-/// The first piece of a call's input: from here on it is text that grows.
+/// Stores the first piece of a call's raw input, which grows from here on.
 fn begin_raw(
     connection: &Connection,
     claim: &Claim,
@@ -174,7 +175,7 @@ fn begin_raw(
     noted(connection, claim, chain.own(), place, part)
 }
 
-/// A delta that does not begin where the text ends: one that is there already, or one too many.
+/// Handles a delta that does not start where the text ends: a repetition or an error.
 fn repeated(
     connection: &Connection,
     chain: &Chain,
@@ -186,13 +187,13 @@ fn repeated(
     crate::repeated_delta(&whole, from, more)
 }
 
-/// Fold the deltas of a part into it.
+/// Folds the deltas of a part into it.
 fn fold(connection: &Connection, chain: &Chain, part: &PartId) -> Result<(), StoreError> {
     let whole = read::whole(connection, chain, part)?;
     update_part(connection, chain.own(), &whole)
 }
 
-/// Fold the deltas of all parts of a message.
+/// Folds the deltas of all parts of a message.
 pub(super) fn fold_message(
     connection: &Connection,
     chain: &Chain,

@@ -1,5 +1,5 @@
-//! Revisions and the change feed. A row's number is its place in the order of changes: there is one writer at a time,
-//! so rows become visible in the order of their numbers.
+//! Revisions and the change feed. A row's number is its position in the order of changes: there is one writer at a
+//! time, so rows become visible in the order of their numbers.
 
 use plimsoll::{MessageId, Millis, PartId, SessionId};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -16,7 +16,7 @@ pub(crate) struct Changed<'a> {
 }
 
 impl Changed<'_> {
-    /// Move the session to its next revision.
+    /// Increments the session's revision.
     pub(crate) fn next_revision(&self, connection: &Connection) -> Result<Revision, StoreError> {
         let mut statement = connection.prepare_cached(
             "UPDATE session SET revision = revision + 1, updated = max(updated, ?2) WHERE key = ?1
@@ -25,7 +25,7 @@ impl Changed<'_> {
         Ok(Revision(statement.query_row((self.key, self.now.0), |row| row.get(0))?))
     }
 
-    /// Move the session to its next revision, which did one thing.
+    /// Increments the session's revision for one change.
     pub(crate) fn note(
         &self,
         connection: &Connection,
@@ -38,7 +38,7 @@ impl Changed<'_> {
     }
 }
 
-/// Add a row to the feed.
+/// Adds a row to the feed.
 pub(crate) fn add(
     connection: &Connection,
     session: &SessionId,
@@ -55,13 +55,13 @@ pub(crate) fn add(
     Ok(())
 }
 
-/// The last number that was given.
+/// The newest position in the feed.
 pub(crate) fn newest(connection: &Connection) -> Result<Sequence, StoreError> {
     let mut statement = connection.prepare_cached("SELECT coalesce(max(sequence), 0) FROM change")?;
     Ok(Sequence(statement.query_row([], |row| row.get(0))?))
 }
 
-/// What changed after a number.
+/// The changes after a position.
 pub(crate) fn changes(connection: &Connection, since: Sequence, most: u64) -> Result<ChangePage, StoreError> {
     let first: Option<u64> = connection
         .prepare_cached("SELECT min(sequence) FROM change")?
@@ -79,7 +79,7 @@ pub(crate) fn changes(connection: &Connection, since: Sequence, most: u64) -> Re
     while let Some(row) = rows.next()? {
         next = Sequence(row.get(0)?);
         let kind = row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?;
-        // One that a later version added says nothing to this one.
+        // A kind that a later version added means nothing to this one.
         let Some(kind) = ChangeKind::named(kind) else { continue };
         changes.push(Change {
             sequence: next,
@@ -93,8 +93,8 @@ pub(crate) fn changes(connection: &Connection, since: Sequence, most: u64) -> Re
     Ok(ChangePage { changes, next, gap: first.is_some_and(|first| first > since.0.saturating_add(1)) })
 }
 
-/// Delete the oldest rows until `keep` are left, no more than `most` at a time. The newest always stays: numbers are
-/// given from it on.
+/// Deletes the oldest rows until `keep` are left, at most `most` at a time. The newest row always stays, because new
+/// numbers continue from it.
 pub(crate) fn trim(connection: &Connection, keep: u64, most: u64) -> Result<u64, StoreError> {
     let deleted = connection
         .prepare_cached(

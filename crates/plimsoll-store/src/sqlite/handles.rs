@@ -1,4 +1,4 @@
-//! Finding what a handle names, by index.
+//! Resolving handles by index.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::error::StoreError;
 use crate::recall::Scope;
 use crate::store::{HandleMatch, HandleTarget, Page, PageRequest};
 
-/// What a handle may be. A whole name is taken before the beginnings of others.
+/// Resolves a handle. An exact id wins over ids that start with it.
 pub(super) fn find(
     connection: &Connection,
     scope: Scope<'_>,
@@ -22,14 +22,14 @@ pub(super) fn find(
     if handle.is_empty() {
         return Ok(Vec::new());
     }
-    let sight = match scope {
-        Scope::Session(session) => Some(Sight::of(connection, session)?),
+    let visible = match scope {
+        Scope::Session(session) => Some(VisibleChains::of(connection, session)?),
         Scope::Everywhere => None,
     };
     for last in [handle.to_owned(), format!("{handle}\u{10ffff}")] {
         let names = Names { connection, first: handle, last: &last, most };
-        let found = match &sight {
-            Some(sight) => names.in_sight(sight)?,
+        let found = match &visible {
+            Some(visible) => names.visible_in(visible)?,
             None => names.everywhere()?,
         };
         if !found.is_empty() {
@@ -39,14 +39,14 @@ pub(super) fn find(
     Ok(Vec::new())
 }
 
-/// What a session can see, nearest first: chains of segments, each with the id of the session they are read through.
-struct Sight(Vec<(SessionId, Chain)>);
+/// The logs that a session can see, nearest first, each with the id of the session it is read through.
+struct VisibleChains(Vec<(SessionId, Chain)>);
 
-impl Sight {
-    fn of(connection: &Connection, session: &SessionId) -> Result<Sight, StoreError> {
-        // The session itself must be there; those it came from need not.
+impl VisibleChains {
+    fn of(connection: &Connection, session: &SessionId) -> Result<VisibleChains, StoreError> {
+        // The session itself must exist; those it came from may have been removed.
         Chain::of(connection, session)?;
-        let mut sight: Vec<(SessionId, Chain)> = Vec::new();
+        let mut visible: Vec<(SessionId, Chain)> = Vec::new();
         let mut next = vec![session.clone()];
         let mut seen: HashSet<SessionId> = HashSet::new();
         while let Some(session) = next.pop() {
@@ -61,13 +61,13 @@ impl Sight {
                     .optional()?;
                 next.extend(parent.flatten().map(SessionId::new));
             }
-            sight.push((session, chain));
+            visible.push((session, chain));
         }
-        Ok(Sight(sight))
+        Ok(VisibleChains(visible))
     }
 }
 
-/// The chain of a session, also of one that was removed and is still needed.
+/// The chain of a session, including a removed one that is still needed.
 fn chain_of(connection: &Connection, session: &SessionId) -> Result<Option<Chain>, StoreError> {
     let key: Option<i64> = connection
         .prepare_cached("SELECT key FROM session WHERE id = ?1")?
@@ -76,7 +76,12 @@ fn chain_of(connection: &Connection, session: &SessionId) -> Result<Option<Chain
     key.map(|key| Chain::of_key(connection, key)).transpose()
 }
 
-/// Names from one to another.
+const PARTS: &str =
+    "SELECT id, at, message FROM part WHERE session = ?1 AND id BETWEEN ?2 AND ?3 ORDER BY id LIMIT ?4";
+const MESSAGES: &str =
+    "SELECT id, at, id FROM message WHERE session = ?1 AND id BETWEEN ?2 AND ?3 ORDER BY id LIMIT ?4";
+
+/// A range of ids.
 struct Names<'a> {
     connection: &'a Connection,
     first: &'a str,
@@ -85,12 +90,12 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    fn in_sight(&self, sight: &Sight) -> Result<Vec<HandleMatch>, StoreError> {
+    fn visible_in(&self, visible: &VisibleChains) -> Result<Vec<HandleMatch>, StoreError> {
         let mut found = Vec::new();
-        for (session, chain) in &sight.0 {
+        for (session, chain) in &visible.0 {
             for segment in chain.0.iter().rev() {
-                self.parts(session, segment, &mut found)?;
-                self.messages(session, segment, &mut found)?;
+                self.rows(PARTS, &HandleTarget::Part, (session, segment), &mut found)?;
+                self.rows(MESSAGES, &HandleTarget::Message, (session, segment), &mut found)?;
                 self.spills(session, chain, segment, &mut found)?;
             }
         }
@@ -103,38 +108,19 @@ impl Names<'_> {
         }
     }
 
-    fn parts(
+    /// Adds the parts or messages of a segment.
+    fn rows(
         &self,
-        session: &SessionId,
-        segment: &Segment,
+        query: &str,
+        target: &HandleTarget,
+        (session, segment): (&SessionId, &Segment),
         found: &mut Vec<HandleMatch>,
     ) -> Result<(), StoreError> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT id, at, message FROM part WHERE session = ?1 AND id BETWEEN ?2 AND ?3 ORDER BY id LIMIT ?4",
-        )?;
+        let mut statement = self.connection.prepare_cached(query)?;
         let mut rows = statement.query(params![segment.key, self.first, self.last, self.most as i64])?;
         while let Some(row) = rows.next()? {
             if segment.holds(&Position::read(row, 1)?) {
-                self.add(found, session, row.get(0)?, HandleTarget::Part);
-            }
-        }
-        Ok(())
-    }
-
-    fn messages(
-        &self,
-        session: &SessionId,
-        segment: &Segment,
-        found: &mut Vec<HandleMatch>,
-    ) -> Result<(), StoreError> {
-        let mut statement = self.connection.prepare_cached(
-            "SELECT at, id FROM message WHERE session = ?1 AND id BETWEEN ?2 AND ?3 ORDER BY id LIMIT ?4",
-        )?;
-        let mut rows = statement.query(params![segment.key, self.first, self.last, self.most as i64])?;
-        while let Some(row) = rows.next()? {
-            let place = Position::read(row, 0)?;
-            if segment.holds(&place) {
-                self.add(found, session, place.id, HandleTarget::Message);
+                self.add(found, session, row.get(0)?, target.clone());
             }
         }
         Ok(())
@@ -164,12 +150,11 @@ impl Names<'_> {
         Ok(())
     }
 
-    /// In all sessions. Those that were removed and are still needed come last, spills that are there before those that
-    /// have expired.
+    /// Searches all sessions. Removed sessions that are still needed come last, existing spills before expired ones.
     fn everywhere(&self) -> Result<Vec<HandleMatch>, StoreError> {
         let mut found = Vec::new();
         for (table, target) in [("part", HandleTarget::Part), ("message", HandleTarget::Message)] {
-            // The names come from the index on names alone; joining first would visit every session.
+            // The index on ids alone is used first; joining first would visit every session.
             let mut statement = self.connection.prepare_cached(&format!(
                 "SELECT x.id, s.id FROM {table} x JOIN session s ON s.key = x.session WHERE x.id BETWEEN ?1 AND ?2
                  AND x.session NOT IN (SELECT session FROM staged)
@@ -195,13 +180,13 @@ impl Names<'_> {
     }
 }
 
-/// A part, also of a session that was removed.
+/// A part, possibly of a removed session.
 pub(super) fn part(connection: &Connection, session: &SessionId, id: &PartId) -> Result<Part, StoreError> {
     let chain = chain_of(connection, session)?.ok_or_else(|| StoreError::missing("session", session))?;
     super::read::part_of(connection, &chain, id)
 }
 
-/// A message, also of a session that was removed.
+/// A message, possibly of a removed session.
 pub(super) fn message(
     connection: &Connection,
     session: &SessionId,
@@ -212,7 +197,7 @@ pub(super) fn message(
     found.ok_or_else(|| StoreError::missing("message", id))
 }
 
-/// Messages, also of a session that was removed.
+/// Messages, possibly of a removed session.
 pub(super) fn page(
     connection: &Connection,
     session: &SessionId,

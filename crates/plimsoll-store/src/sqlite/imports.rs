@@ -1,6 +1,6 @@
-//! Imports on SQLite. A staged conversation is a session that is marked as removed and stands in `staged`; storing the
-//! import gives it its id and takes the mark away. Nothing is copied, so the last transaction is small however large the
-//! import is. Only a session that is there already is added to row by row.
+//! Imports on SQLite. A staged conversation is a session that is marked as removed and listed in `staged`; storing the
+//! import gives it its id and clears the mark. Nothing is copied, so the last transaction is small however large the
+//! import is. Only an existing session is extended row by row.
 
 use plimsoll::{MessageId, Millis, SessionId};
 use rusqlite::{Connection, OptionalExtension, Row, params};
@@ -27,14 +27,14 @@ fn record_of(row: &Row<'_>) -> rusqlite::Result<ImportRecord> {
     })
 }
 
-/// What was imported from a source, oldest first.
+/// Records of the imports from a source, oldest first.
 pub(super) fn of_source(connection: &Connection, source: &str) -> Result<Vec<ImportRecord>, StoreError> {
     let mut statement =
         connection.prepare_cached(&format!("{RECORD} WHERE i.source = ?1 ORDER BY i.root, i.session"))?;
     Ok(statement.query_map([source], record_of)?.collect::<Result<_, _>>()?)
 }
 
-/// What was imported as a session and its sub-agents.
+/// Records of the import of a session and its sub-agents.
 pub(super) fn of_session(
     connection: &Connection,
     session: &SessionId,
@@ -43,7 +43,7 @@ pub(super) fn of_session(
     Ok(statement.query_map([session.as_str()], record_of)?.collect::<Result<_, _>>()?)
 }
 
-/// A reduction added messages to a session. They do not count as continuing it.
+/// Records that a reduction added messages to a session. They do not count as continuing it.
 pub(super) fn note_reduction(
     connection: &Connection,
     session: i64,
@@ -55,7 +55,7 @@ pub(super) fn note_reduction(
     Ok(())
 }
 
-/// Keep messages aside.
+/// Stages messages.
 pub(super) fn stage(connection: &Connection, piece: &StagedPiece, now: Millis) -> Result<(), StoreError> {
     let found = staged(connection, &piece.stage, piece.conversation)?;
     let (key, count) = match found {
@@ -84,7 +84,7 @@ pub(super) fn stage(connection: &Connection, piece: &StagedPiece, now: Millis) -
     append::insert_in_revision(connection, &chain, end(connection, key)?, &piece.messages, 0, now).map(drop)
 }
 
-/// The key of a staged conversation, and how many messages it has.
+/// The key of a staged conversation, and its number of messages.
 fn staged(
     connection: &Connection,
     stage: &str,
@@ -98,7 +98,7 @@ fn staged(
 }
 
 fn swept(stage: &str) -> StoreError {
-    StoreError::Refused(format!("what was staged as `{stage}` is gone; import again"))
+    StoreError::Refused(format!("the stage `{stage}` no longer exists; import again"))
 }
 
 fn end(connection: &Connection, key: i64) -> Result<Position, StoreError> {
@@ -106,7 +106,7 @@ fn end(connection: &Connection, key: i64) -> Result<Position, StoreError> {
     Ok(statement.query_row([key], |row| Position::read(row, 0))?)
 }
 
-/// Store an import.
+/// Stores an import.
 pub(super) fn import(connection: &Connection, import: &Import, now: Millis) -> Result<Imported, StoreError> {
     if let Some(known) = &import.known {
         let mut roots: Vec<SessionId> =
@@ -116,7 +116,7 @@ pub(super) fn import(connection: &Connection, import: &Import, now: Millis) -> R
             return Ok(Imported::Outdated);
         }
     }
-    // Everything that can refuse it comes before anything is written: the caller may share the transaction with others.
+    // All checks come before anything is written: the transaction may be shared with other callers.
     let mut before = Vec::new();
     for conversation in &import.conversations {
         let old = match &conversation.before {
@@ -150,7 +150,7 @@ pub(super) fn import(connection: &Connection, import: &Import, now: Millis) -> R
     Ok(Imported::Stored)
 }
 
-/// The key of a session that is added to, or why nothing is.
+/// The key of a session to extend, or why it is not extended.
 fn existing(
     connection: &Connection,
     conversation: &Conversation,
@@ -183,7 +183,7 @@ fn existing(
     Ok(Ok(key))
 }
 
-/// Begin a session, of what was staged for it if anything was.
+/// Creates a session from its staged messages, if there are any.
 fn begin(
     connection: &Connection,
     import: &Import,
@@ -235,7 +235,7 @@ fn begin(
     Ok(key)
 }
 
-/// Add to a session what an import brings.
+/// Extends a session by an import.
 fn add(connection: &Connection, key: i64, conversation: &Conversation) -> Result<(), StoreError> {
     let new = &conversation.session;
     if conversation.before.is_some() {
@@ -251,7 +251,7 @@ fn add(connection: &Connection, key: i64, conversation: &Conversation) -> Result
     }
     let chain = Chain::of_key(connection, key)?;
     if conversation.before.is_some() {
-        // As if its lease was taken and given back: an earlier holder does not know what is added here.
+        // As if its lease was taken and released: an earlier holder does not know what is added here.
         leases::next_epoch(connection, key)?;
     }
     if let Some(grown) = &conversation.grown {
@@ -271,8 +271,8 @@ fn add(connection: &Connection, key: i64, conversation: &Conversation) -> Result
     Ok(())
 }
 
-/// Tell readers of the feed. One change stands for an import, however many messages it brings: a reader looks at the
-/// session anyway, and a feed of 100,000 rows would push the changes of others out.
+/// Adds one change to the feed, however many messages the import has: a reader looks at the session anyway, and 100,000
+/// rows would push out the changes of others.
 fn note(
     connection: &Connection,
     key: i64,
@@ -283,7 +283,7 @@ fn note(
     changed.note(connection, kind, None, None)
 }
 
-/// Let a message go on. What a take-over marked as interrupted meanwhile is what the source says after all.
+/// Extends a message. If a take-over marked it as interrupted meanwhile, the source wins.
 fn grow(
     connection: &Connection,
     chain: &Chain,
@@ -315,7 +315,7 @@ fn place_of(connection: &Connection, chain: &Chain, id: &MessageId) -> Result<Po
     found.map(|(_, place)| place).ok_or_else(|| StoreError::missing("message", id))
 }
 
-/// Remove some of what is staged; says whether there may be more.
+/// Deletes some staged messages. Returns whether there may be more.
 pub(super) fn unstage_some(connection: &Connection, stage: &str) -> Result<bool, StoreError> {
     let key: Option<i64> = connection
         .prepare_cached("SELECT session FROM staged WHERE stage = ?1 LIMIT 1")?
@@ -326,7 +326,7 @@ pub(super) fn unstage_some(connection: &Connection, stage: &str) -> Result<bool,
     Ok(true)
 }
 
-/// The stages that nothing was added to since `before`.
+/// Stages without a new piece since `before`.
 pub(super) fn stages_before(connection: &Connection, before: Millis) -> Result<Vec<String>, StoreError> {
     let mut statement =
         connection.prepare_cached("SELECT stage FROM staged GROUP BY stage HAVING max(touched) < ?1")?;

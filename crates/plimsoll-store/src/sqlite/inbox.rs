@@ -17,7 +17,7 @@ fn parsed((id, kind, data, sent): (String, String, String, u64)) -> Result<Note,
     Ok(Note { id, kind, data: serde_json::from_str(&data)?, sent: Millis(sent) })
 }
 
-/// Leave a note. One that was taken is remembered, so that it is not taken in twice when it is sent again.
+/// Leaves a note. A taken note is remembered, so that it is not taken twice if it is sent again.
 pub(crate) fn send(
     connection: &Connection,
     session: &SessionId,
@@ -41,7 +41,7 @@ pub(crate) fn send(
     Changed { key, session, now }.note(connection, ChangeKind::Noted, None, None)
 }
 
-/// The notes that wait.
+/// The notes that were not taken yet.
 pub(crate) fn notes(
     connection: &Connection,
     session: &SessionId,
@@ -57,7 +57,7 @@ pub(crate) fn notes(
     rows.map(|row| parsed(row?)).collect()
 }
 
-/// Take notes out.
+/// Takes notes.
 pub(crate) fn take(
     connection: &Connection,
     claim: &Claim,

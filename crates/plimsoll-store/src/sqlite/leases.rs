@@ -1,4 +1,7 @@
-//! Leases and epochs. Everything here runs within a transaction of the writer.
+//! Leases and epochs. Everything here runs in a transaction of the writer.
+//!
+//! The epoch, not the expiry, fences a former holder. A process can be suspended between checking the time and writing;
+//! a number that is compared in the write's own transaction cannot be outdated.
 
 use plimsoll::log::MessageUpdate;
 use plimsoll::{Log, MessageId, Millis, PartId, SessionId};
@@ -15,17 +18,17 @@ use crate::error::StoreError;
 use crate::holder::holder_is_gone;
 use crate::store::{ChangeKind, Epoch, Lease, LeaseRecord, Settled, TakeOver, settle_call};
 
-/// How a lease is asked for.
+/// A request for a lease.
 pub(crate) struct Request<'a> {
     pub(crate) session: &'a SessionId,
     pub(crate) holder: &'a str,
     pub(crate) until: Millis,
     pub(crate) now: Millis,
-    /// Whether it is taken although another holds it. Compared within the transaction.
+    /// Whose lease may be taken over. Compared inside the transaction.
     pub(crate) take_over: &'a TakeOver,
 }
 
-/// Take the right to run a session. What a former holder left unfinished is marked as interrupted.
+/// Takes the lease of a session. What a former holder left unfinished is marked as interrupted.
 pub(crate) fn lease(connection: &Connection, request: &Request<'_>) -> Result<Lease, StoreError> {
     let Request { session, holder, until, now, take_over } = *request;
     let key = key(connection, session)?;
@@ -50,7 +53,7 @@ pub(crate) fn lease(connection: &Connection, request: &Request<'_>) -> Result<Le
     Ok(Lease { session, holder, epoch, until, settled, taken_from })
 }
 
-/// Hold a lease for longer.
+/// Extends a lease.
 pub(crate) fn renew(connection: &Connection, lease: &Lease, until: Millis) -> Result<Lease, StoreError> {
     let key = super::chain::claimed_key(connection, &lease.claim())?;
     connection
@@ -59,8 +62,7 @@ pub(crate) fn renew(connection: &Connection, lease: &Lease, until: Millis) -> Re
     Ok(Lease { until, settled: Settled::default(), taken_from: None, ..lease.clone() })
 }
 
-/// Give the right back. A lease that was taken over meanwhile, or went with its session, is not the caller's any
-/// more; that is no error.
+/// Releases a lease. Does nothing if it was taken over meanwhile or its session was removed.
 pub(crate) fn release(connection: &Connection, lease: &Lease) -> Result<(), StoreError> {
     let key = match super::chain::claimed_key(connection, &lease.claim()) {
         Err(StoreError::Missing { .. } | StoreError::Fenced { .. }) => return Ok(()),
@@ -72,13 +74,13 @@ pub(crate) fn release(connection: &Connection, lease: &Lease) -> Result<(), Stor
     changed.note(connection, ChangeKind::Released, None, None)
 }
 
-/// The leases that were not given back, in the order of their sessions' ids.
+/// The leases that were not released, by session id.
 pub(crate) fn records(
     connection: &Connection,
     after: Option<&SessionId>,
     most: u64,
 ) -> Result<Vec<LeaseRecord>, StoreError> {
-    // A cross join is not reordered: the few leases are looked at, and not the many sessions.
+    // SQLite does not reorder a cross join: the few leases are read first, and not the many sessions.
     let mut statement = connection.prepare_cached(
         "SELECT s.id, l.holder, l.until FROM lease l CROSS JOIN session s ON s.key = l.session
          WHERE s.removed IS NULL AND s.id > ?1 ORDER BY s.id LIMIT ?2",
@@ -92,7 +94,7 @@ pub(crate) fn records(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Refuse if a living process holds a lease on the session that has not run out.
+/// Refuses if a living process holds an unexpired lease on the session.
 pub(super) fn require_free(
     connection: &Connection,
     session: &SessionId,
@@ -105,7 +107,7 @@ pub(super) fn require_free(
     }
 }
 
-/// The holder of a lease that has not run out, and until when it has it.
+/// The holder and expiry of an unexpired lease.
 fn unexpired(connection: &Connection, key: i64, now: Millis) -> Result<Option<(String, Millis)>, StoreError> {
     let mut statement =
         connection.prepare_cached("SELECT holder, until FROM lease WHERE session = ?1 AND until > ?2")?;
@@ -130,14 +132,14 @@ pub(super) fn living(held: Option<(String, Millis)>) -> Option<(String, Millis)>
     held.filter(|(holder, _)| !holder_is_gone(holder))
 }
 
-/// Move a session to its next epoch: writes of the one before are refused from now on.
+/// Increments a session's epoch: writes under the previous one are refused from now on.
 pub(super) fn next_epoch(connection: &Connection, key: i64) -> Result<Epoch, StoreError> {
     let mut statement =
         connection.prepare_cached("UPDATE session SET epoch = epoch + 1 WHERE key = ?1 RETURNING epoch")?;
     Ok(Epoch(statement.query_row([key], |row| row.get(0))?))
 }
 
-/// Mark as interrupted what a session's own log has half done: calls without an answer, answers without an end.
+/// Marks unfinished work in a session's own log as interrupted: open calls and incomplete answers.
 pub(crate) fn settle(connection: &Connection, session: i64, now: Millis) -> Result<Settled, StoreError> {
     let chain = Chain::of_key(connection, session)?;
     let mut statement = connection.prepare_cached(

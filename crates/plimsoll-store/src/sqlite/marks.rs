@@ -1,13 +1,13 @@
-//! Marks as rows: each row sets one mark on a part, or lifts those that belong to a receipt. Nothing is updated, so a
-//! fork sees the marks as they were when it was made.
+//! Marks as rows: each row sets one mark on a part, or lifts those of a receipt. Rows are never updated, so a fork sees
+//! the marks as they were when it was made.
 //!
-//! A row that lifts names no part: it stands for all marks of its receipt in its session, so an undo writes one row however
-//! many marks there are. With a row for each part, an undo of 50,000 marks held the writer for seconds. It is found
-//! when a mark of its receipt is read. Databases of older versions have rows that lift the marks of a receipt on one part.
+//! A lifting row names no part: it applies to all marks of its receipt in its session, so an undo writes one row
+//! however many marks there are. With a row for each part, an undo of 50,000 marks held the writer for seconds. The row
+//! is looked up when a mark of its receipt is read. Databases of older versions have lifting rows for single parts.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
-use plimsoll::log::{Effect, Mark, Moment};
+use plimsoll::log::{Effect, LogPosition, Mark};
 use plimsoll::{Chars, Millis, ReceiptId};
 use rusqlite::{Connection, OptionalExtension, Row, Rows, params};
 use serde::{Deserialize, Serialize};
@@ -17,26 +17,26 @@ use super::position::Position;
 use super::sums;
 use crate::error::StoreError;
 
-/// The effect of a row that lifts marks.
+/// The effect of a lifting row.
 const LIFT: &str = "lift";
 
-/// The part of a row that lifts the marks of a receipt wherever they are. No part has this id: one without is refused.
+/// The part of a row that lifts all marks of a receipt. No part has this id: an empty one is refused.
 const EVERY_PART: &str = "";
 
-/// What a row that lifts marks says.
+/// Content of a lifting row.
 #[derive(Serialize, Deserialize)]
 struct Lift {
-    /// The receipt of the undoing.
+    /// The receipt of the undo.
     by: ReceiptId,
-    /// When it was done.
+    /// Time of the undo.
     #[serde(flatten)]
-    moment: Moment,
-    /// When the marks were set, for those from before marks knew their receipt.
+    moment: LogPosition,
+    /// Time the marks were set, for those without a receipt.
     set: Millis,
 }
 
 impl Lift {
-    /// Lift what belongs to a receipt among the marks of a part.
+    /// Lifts the marks of a receipt among the marks of a part.
     fn apply(&self, receipt: &ReceiptId, marks: &mut [Mark]) {
         let belongs = |mark: &&mut Mark| match &mark.receipt {
             Some(of) => of == receipt,
@@ -48,24 +48,24 @@ impl Lift {
     }
 }
 
-/// A receipt whose marks are lifted, and how.
+/// An undo of a receipt's marks.
 pub(crate) struct Undoing<'a> {
-    /// The receipt, and when it was made.
+    /// The undone receipt, and its time.
     pub(crate) receipt: (&'a ReceiptId, Millis),
-    /// The receipt of the undoing.
+    /// The receipt of the undo.
     pub(crate) by: &'a ReceiptId,
-    /// When it is done.
-    pub(crate) moment: &'a Moment,
+    /// Time of the undo.
+    pub(crate) moment: &'a LogPosition,
 }
 
 impl Undoing<'_> {
-    /// Lift all marks of the receipt in a session.
+    /// Lifts all marks of the receipt in a session.
     pub(crate) fn lift_all(&self, connection: &Connection, session: i64) -> Result<(), StoreError> {
-        // Before all times, so that reading a range of them does not meet it.
+        // Before all times, so that range queries do not return it.
         self.lift(connection, &Marked { session, at: i64::MIN, part: EVERY_PART })
     }
 
-    /// Lift the marks on one part that were set by a version which did not note the receipt with them.
+    /// Lifts the marks on one part that were set by a version which stored no receipt with them.
     pub(crate) fn lift(&self, connection: &Connection, marked: &Marked<'_>) -> Result<(), StoreError> {
         let (receipt, set) = self.receipt;
         let lift = Lift { by: self.by.clone(), moment: self.moment.clone(), set };
@@ -73,7 +73,7 @@ impl Undoing<'_> {
     }
 }
 
-/// Where a part stands: its session's key, the time of its message, its id.
+/// Location of a part: its session's key, the time of its message, its id.
 pub(crate) struct Marked<'a> {
     pub(crate) session: i64,
     pub(crate) at: i64,
@@ -81,7 +81,7 @@ pub(crate) struct Marked<'a> {
 }
 
 impl Marked<'_> {
-    /// Set a mark.
+    /// Sets a mark.
     pub(crate) fn set(&self, connection: &Connection, mark: &Mark) -> Result<(), StoreError> {
         let receipt = mark.receipt.as_ref().map(ReceiptId::as_str);
         self.insert(connection, mark.effect.name(), receipt, &serde_json::to_string(mark)?)
@@ -103,7 +103,7 @@ impl Marked<'_> {
     }
 }
 
-/// The columns of a mark, in the order [`take`] reads them.
+/// Columns of a mark, in the order that [`take`] reads them.
 const COLUMNS: &str = "part, effect, receipt, data, cleared, cut_keep, cut_at, lifted";
 
 /// The marks on parts of messages in a range of times, as the end of the chain sees them.
@@ -126,8 +126,8 @@ pub(crate) fn of_range(
     Ok(marks)
 }
 
-/// The marks on one part, as the end of the chain sees them. Times do not tell parts apart: a host may write fifty
-/// thousand messages in one millisecond, and an undoing that looked for each part's marks by time took 23.6 s.
+/// The marks on one part, as the end of the chain sees them. A time does not identify a part: a host may write fifty
+/// thousand messages in one millisecond, and an undo that looked up each part's marks by time took 23.6 s.
 pub(crate) fn of_part(connection: &Connection, chain: &Chain, part: &str) -> Result<Vec<Mark>, StoreError> {
     let mut marks = HashMap::new();
     for segment in &chain.0 {
@@ -141,7 +141,7 @@ pub(crate) fn of_part(connection: &Connection, chain: &Chain, part: &str) -> Res
     Ok(marks.remove(part).unwrap_or_default())
 }
 
-/// Let the rows of a segment set marks or lift some.
+/// Applies the rows of a segment.
 fn take_all(
     connection: &Connection,
     segment: &Segment,
@@ -160,7 +160,7 @@ fn take_all(
     for (receipt, parts) in parts_of {
         lifts.extend(lift_of(connection, segment, &receipt)?.map(|(seq, lift)| (seq, lift, receipt, parts)));
     }
-    // In the order in which they were made: the first to lift a mark is the one that is told.
+    // In the order in which they were made: the first one that lifts a mark is recorded in it.
     lifts.sort_by_key(|(seq, ..)| *seq);
     for (_, lift, receipt, parts) in lifts {
         let receipt = ReceiptId::new(receipt);
@@ -171,7 +171,7 @@ fn take_all(
     Ok(())
 }
 
-/// The row that lifts all marks of a receipt, and its number. Only the session of a receipt can undo it, and once.
+/// The row that lifts all marks of a receipt, and its number. A receipt is undone only by its own session, and once.
 fn lift_of(
     connection: &Connection,
     segment: &Segment,
@@ -187,7 +187,7 @@ fn lift_of(
     found.map(|(seq, data)| Ok((seq, serde_json::from_str(&data)?))).transpose()
 }
 
-/// Let a row set a mark or lift some on its part; gives the receipt of a mark that it set.
+/// Applies a row to the marks of its part. Returns the receipt of a mark that it set.
 fn take(row: &Row<'_>, marks: &mut Vec<Mark>) -> Result<Option<String>, StoreError> {
     let data = || row.get_ref(3)?.as_str().map_err(rusqlite::Error::from);
     match row.get::<_, Option<String>>(1)?.as_deref() {
@@ -204,21 +204,22 @@ fn take(row: &Row<'_>, marks: &mut Vec<Mark>) -> Result<Option<String>, StoreErr
     }
 }
 
-/// A row from before marks knew their receipt holds the whole state of its part.
+/// A row from before marks had receipts contains the whole state of its part.
 fn older(row: &Row<'_>, marks: &mut Vec<Mark>) -> Result<(), StoreError> {
     marks.retain(|mark| mark.receipt.is_some());
     let time = |column: usize| row.get::<_, Option<u64>>(column).map(|at| at.map(Millis));
-    let mark = |effect, at, lifted| Mark { receipt: None, effect, set: Moment { at, after: None }, lifted };
+    let mark =
+        |effect, at, lifted| Mark { receipt: None, effect, set: LogPosition { at, after: None }, lifted };
     let (cleared, cut_at, lifted) = (time(4)?, time(6)?, time(7)?);
     marks.extend(cleared.map(|at| mark(Effect::clear(), at, None)));
     let cut = row.get::<_, Option<u64>>(5)?.zip(cut_at);
     marks.extend(cut.map(|(keep, at)| mark(Effect::Cut(Chars(keep)), at, None)));
-    let lift = |at| (Moment { at, after: None }, ReceiptId::default());
+    let lift = |at| (LogPosition { at, after: None }, ReceiptId::default());
     marks.extend(lifted.map(|at| mark(Effect::Hide, at, Some(lift(at)))));
     Ok(())
 }
 
-/// The messages before a place on which something was ever pinned.
+/// The messages before a position on which something was ever pinned.
 pub(crate) fn pinned_before(
     connection: &Connection,
     chain: &Chain,

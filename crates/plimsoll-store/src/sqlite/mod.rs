@@ -1,7 +1,7 @@
 //! The embedded store: one SQLite file.
 //!
-//! One connection writes, and changes that come together share a transaction; any number of connections read beside it,
-//! because the database keeps a write-ahead log. Other processes may use the file at the same time.
+//! One connection writes, and concurrent changes share a transaction. Any number of connections read at the same time,
+//! because the database has a write-ahead log. Other processes may use the file as well.
 
 mod advance;
 mod append;
@@ -51,39 +51,41 @@ pub(crate) use place::directory as spill_directory;
 #[doc(hidden)]
 pub use schema::database_of_version;
 
-/// What an acknowledged write survives.
+/// Guarantee for acknowledged writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// The death of the process.
     #[default]
     Process,
-    /// A power cut too: every transaction waits for the disk.
+    /// A power cut as well: every transaction waits for the disk.
     Power,
 }
 
-/// So many idle reading connections are kept.
+/// Maximum number of idle reading connections.
 const READERS: usize = 8;
 
-/// Sessions in a SQLite file.
+/// A store in a SQLite file.
 pub struct SqliteStore {
+    /// The file itself, not a link to it: SQLite follows links for its own files, and everything else that belongs to
+    /// the database must be found next to them. A link that changes later must not lead to another database either.
     path: PathBuf,
-    /// Closed before the writer: the last connection to close folds the write-ahead log into the database, and only
-    /// one that may write can.
+    /// Closed before the writer: the last connection to close folds the write-ahead log into the database, and only one
+    /// that may write can do that.
     readers: Mutex<Vec<Connection>>,
-    /// None where the database can only be read.
+    /// `None` if the database is read-only.
     writer: Option<Writer>,
-    /// The file cannot change, and there is nothing beside it.
+    /// Whether the file cannot change and has no write-ahead log.
     is_immutable: bool,
     /// The copy that was made of an older database.
     copy: Option<PathBuf>,
-    /// What was found to be missing when it was opened.
+    /// Loss that was found when the database was opened.
     loss: Option<Loss>,
-    /// Says when leases have run out.
+    /// Decides when leases have expired.
     clock: Clock,
 }
 
 impl SqliteStore {
-    /// Open a database, or make one. An older one is copied and upgraded.
+    /// Opens or creates a database. An older one is copied and upgraded.
     pub fn open(path: impl AsRef<Path>, durability: Durability) -> Result<SqliteStore, StoreError> {
         SqliteStore::open_with_clock(path, durability, Clock::default())
     }
@@ -94,7 +96,7 @@ impl SqliteStore {
         durability: Durability,
         clock: Clock,
     ) -> Result<SqliteStore, StoreError> {
-        let path = path.as_ref().to_path_buf();
+        let path = place::resolve(path.as_ref());
         if let Err(error) = std::fs::OpenOptions::new().write(true).open(&path)
             && matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
         {
@@ -106,6 +108,8 @@ impl SqliteStore {
         let mut connection = Connection::open(&path).map_err(|error| broken(&path, error))?;
         connection.busy_timeout(PATIENCE)?;
         sums::register(&connection)?;
+        // Resolved again: before the file existed, a link to it could not be followed.
+        let path = place::resolve(&path);
         let copy = schema::migrate(&mut connection, &path)?;
         keep_write_ahead_log(&connection).map_err(|error| broken(&path, error))?;
         let synchronous = match durability {
@@ -126,11 +130,12 @@ impl SqliteStore {
         Ok(SqliteStore { path, is_immutable: false, writer, readers, copy, loss, clock })
     }
 
-    /// Open a database that is there, to read it: from a read-only mount, say. Nothing is written, not even beside it.
+    /// Opens an existing database to read it, for example from a read-only mount. Nothing is written, not even next to
+    /// it.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<SqliteStore, StoreError> {
-        let path = path.as_ref().to_path_buf();
-        // Without a write-ahead log beside it all there is stands in the file itself. SQLite would want to make one to
-        // read, unless it is told that the file does not change.
+        let path = place::resolve(path.as_ref());
+        // Without a write-ahead log, the file is complete. SQLite would create a log to read it, unless it is told that
+        // the file does not change.
         let mut log = path.clone().into_os_string();
         log.push("-wal");
         let is_immutable = !std::fs::metadata(log).is_ok_and(|log| log.len() > 0);
@@ -141,7 +146,7 @@ impl SqliteStore {
         let (version, _) = schema::look(&connection, &store.path)?;
         if version != schema::VERSION {
             let why = format!(
-                "`{}` is of version {version} and cannot be upgraded to {} where it is; copy it elsewhere",
+                "`{}` has version {version} and cannot be upgraded to {} in place, because it is read-only; copy it elsewhere",
                 store.path.display(),
                 schema::VERSION
             );
@@ -168,13 +173,18 @@ impl SqliteStore {
         self.copy.as_deref()
     }
 
-    /// What is missing, if the database was found to be older than what had been acknowledged and that was not
+    /// What is missing, if the database is older than what was acknowledged, and that was not
     /// [accepted](crate::Upkeep::accept_losses).
     pub fn loss(&self) -> Option<&Loss> {
         self.loss.as_ref()
     }
 
-    /// Look something up. Each reader sees one moment of the database.
+    /// The directory of the database, with links followed.
+    pub(crate) fn folder(&self) -> &Path {
+        self.path.parent().unwrap_or(Path::new("."))
+    }
+
+    /// Reads in one transaction, and so sees one moment of the database.
     fn read<T>(&self, look: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let idle = self.readers.lock().ok().and_then(|mut readers| readers.pop());
         let connection = match idle {
@@ -184,7 +194,8 @@ impl SqliteStore {
         connection.prepare_cached("BEGIN")?.execute([])?;
         let found = look(&connection);
         if found.as_ref().is_err_and(StoreError::is_failure) {
-            // Its transaction may be gone, and what is wrong must not be hidden by that. The next has a new one.
+            // The transaction may be gone, and an error of `COMMIT` must not hide the first one. The next read gets a
+            // new connection.
             return found;
         }
         connection.prepare_cached("COMMIT")?.execute([])?;
@@ -196,8 +207,8 @@ impl SqliteStore {
         found
     }
 
-    /// A reading connection that has not been used. One that has been for long has parts of the index for searches in memory,
-    /// and an integrity check on it holds these against what other connections have written since.
+    /// A reading connection that was not used before. A used one holds parts of the search index in memory, and an
+    /// integrity check would compare these with what other connections have written since.
     fn fresh_reader(&self) -> Result<Connection, StoreError> {
         self.reader()
     }
@@ -222,7 +233,7 @@ impl SqliteStore {
     ) -> Result<T, StoreError> {
         match &self.writer {
             Some(writer) => writer.write(change),
-            None => Err(read_only("it is on a file system, or has permissions, that do not allow writing")),
+            None => Err(read_only("its file system or its permissions do not allow writing")),
         }
     }
 }
@@ -232,7 +243,7 @@ fn read_only(why: &str) -> StoreError {
     StoreError::ReadOnly { source: std::sync::Arc::new(source) }
 }
 
-/// The address of a file that does not change.
+/// URI of a file that does not change.
 fn immutable_uri(path: &Path) -> String {
     let mut uri = "file:".to_owned();
     for byte in path.as_os_str().as_encoded_bytes() {
@@ -246,7 +257,7 @@ fn immutable_uri(path: &Path) -> String {
     uri + "?immutable=1"
 }
 
-/// Several processes may try this on a new database at once, and SQLite does not wait here as it does elsewhere.
+/// Several processes may do this on a new database at once, and SQLite's busy timeout does not apply here.
 fn keep_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
     let mut left = 200;
     loop {
@@ -262,13 +273,13 @@ fn keep_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
     }
 }
 
-/// See whether a file is a database of ours, without touching it.
+/// Checks whether a file is a database of ours, without changing it.
 fn look_first(path: &Path) -> Result<(), StoreError> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .map_err(|error| broken(path, error))?;
     connection.busy_timeout(PATIENCE)?;
-    // Whoever died in the middle of making it left a journal, and to read is to roll back first. That is not for
-    // one who only looks; it is done when the file is opened to be written, and looked at again.
+    // A process that died while it created the database left a journal, and reading would have to roll it back. That
+    // happens when the file is opened for writing, which checks it again.
     let first = connection.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get::<_, i64>(0));
     if first.is_err_and(|error| error.sqlite_error_code() == Some(ErrorCode::ReadOnly)) {
         return Ok(());
@@ -285,7 +296,7 @@ fn broken(path: &Path, error: rusqlite::Error) -> StoreError {
     }
 }
 
-/// What people said to an agent is nobody else's business.
+/// Transcripts are private: only the owner may read them.
 #[cfg(unix)]
 fn restrict(path: &Path) {
     use std::os::unix::fs::PermissionsExt;

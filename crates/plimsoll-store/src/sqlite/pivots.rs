@@ -1,7 +1,7 @@
-//! Pivots: recorded when their summary is finished, set aside when their compaction is undone. Everything here runs within
+//! Pivots: recorded when their summary is finished, set aside when their compaction is undone. Everything here runs in
 //! a transaction of the writer.
 
-use plimsoll::log::{Info, Moment};
+use plimsoll::log::{Info, LogPosition};
 use plimsoll::{Message, MessageId, Millis};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -11,7 +11,7 @@ use super::read::{self, Detail};
 use super::rows::integer;
 use crate::error::StoreError;
 
-/// Record a compaction once its summary is finished and says something.
+/// Records a compaction when its summary is finished and not empty.
 pub(super) fn note_pivot(
     connection: &Connection,
     chain: &Chain,
@@ -67,12 +67,12 @@ pub(super) fn note_pivot(
     if part.set_aside.is_some() {
         return Ok(());
     }
-    // What is before the last pivot was flagged by it.
+    // Everything before the last pivot is already flagged.
     let from = before.unwrap_or_else(Position::start);
     flag(connection, chain, &from, tail.as_ref().unwrap_or(&marker_at), true)
 }
 
-/// The marker that a summary answers: by its parent, or for logs without parents the user's message before.
+/// The marker that a summary answers: its parent, or in logs without parents the preceding user message.
 fn marker_of(
     connection: &Connection,
     chain: &Chain,
@@ -96,7 +96,7 @@ fn marker_of(
     Ok(marker.map(|marker| (marker_at, marker)))
 }
 
-/// Say of the session's own messages from one place to before another whether a summary stands for them.
+/// Sets whether a summary replaces the session's own messages in a range.
 fn flag(
     connection: &Connection,
     chain: &Chain,
@@ -113,7 +113,7 @@ fn flag(
     Ok(())
 }
 
-/// A summary makes a pivot once it is finished and says something.
+/// Records a pivot when a summary is finished and not empty.
 pub(super) fn note_summary(
     connection: &Connection,
     chain: &Chain,
@@ -131,12 +131,12 @@ pub(super) fn note_summary(
     }
 }
 
-/// A pivot no longer counts, for this session and those forked from it later.
+/// Sets a pivot aside, for this session and later forks of it.
 pub(super) fn set_aside(
     connection: &Connection,
     chain: &Chain,
     marker: &MessageId,
-    moment: &Moment,
+    moment: &LogPosition,
 ) -> Result<(), StoreError> {
     for segment in chain.0.iter().rev() {
         let copied = connection
@@ -157,7 +157,7 @@ pub(super) fn set_aside(
             break;
         }
     }
-    // Whatever pivot counts now says which messages are behind a summary.
+    // The pivot that counts now determines which messages are replaced.
     let (first, end) = (Position::start(), Position::end());
     match read::newest_pivot(connection, chain)? {
         Some(pivot) => flag(connection, chain, &pivot.tail.unwrap_or(pivot.marker), &end, false),

@@ -1,8 +1,8 @@
 //! Which directory for spills belongs to a database.
 //!
-//! A database has an id, drawn when it is made, that names its directory among those of other databases. So several
-//! databases in a folder do not share one, and a database that is renamed or moved together with its spills finds them.
-//! A copy has the id of its original, which is found out when it is opened: it then gets an id and links of its own.
+//! A database has a random id that names its directory. So several databases in one directory do not share their
+//! spills, and a database that is moved or renamed together with its spills still finds them. A copy has the id of its
+//! original, which is detected when it is opened: it then gets its own id and links.
 
 use std::path::{Path, PathBuf};
 
@@ -13,32 +13,33 @@ use crate::blobs::Directory;
 use crate::error::StoreError;
 use crate::random::random_hex;
 
-struct Place {
+struct SpillPlace {
     id: String,
     database: Option<String>,
     root: Option<String>,
-    /// Where the files of the older layout have been taken over from.
+    /// The place from which files of the older layout were taken over.
     taken: Option<String>,
 }
 
-fn place(connection: &Connection) -> rusqlite::Result<Place> {
+fn place(connection: &Connection) -> rusqlite::Result<SpillPlace> {
     connection.query_row("SELECT id, database, root, taken FROM spill_place", [], |row| {
-        Ok(Place { id: row.get(0)?, database: row.get(1)?, root: row.get(2)?, taken: row.get(3)? })
+        Ok(SpillPlace { id: row.get(0)?, database: row.get(1)?, root: row.get(2)?, taken: row.get(3)? })
     })
 }
 
-/// The directory of a database in a place for spills. What it needs of an older layout, or of the database it was copied
-/// from, is taken over.
+/// Returns the directory of a database in a place for spills. What it needs of an older layout, or of the database it
+/// was copied from, is taken over.
 pub(crate) fn directory(store: &SqliteStore, root: &Path) -> Result<Directory, StoreError> {
     let known = store.read(|connection| Ok(place(connection)?))?;
-    let (database, place) = (resolved(&store.path), resolved(root));
+    let text = |path: &Path| resolve(path).to_string_lossy().into_owned();
+    let (database, place) = (text(&store.path), text(root));
     let own = Directory::new(root, &known.id);
     if known.database.as_deref() == Some(&database) && known.root.as_deref() == Some(&place) {
         if known.taken.as_deref() == Some(&place) {
             return Ok(own);
         }
     } else if is_copy(&known, &database, &place) {
-        // Two databases with one directory would each remove what the other needs, so this must not fail quietly.
+        // Two databases with one directory would each remove what the other needs, so an error here must be reported.
         let id = random_hex();
         let new = Directory::new(root, &id);
         take_over(store, &new, Some(&own))?;
@@ -46,7 +47,7 @@ pub(crate) fn directory(store: &SqliteStore, root: &Path) -> Result<Directory, S
         return Ok(new);
     }
     let taken = !own.has_older() || take_over(store, &own, None).is_ok();
-    // A database that cannot be written can be read all the same; it is noted the next time.
+    // A read-only database can still be read; this is repeated the next time.
     let _ = note(store, &known.id, &database, &place, taken.then_some(place.as_str()));
     Ok(own)
 }
@@ -68,8 +69,8 @@ fn note(
     })
 }
 
-/// Whether the database that this place was last noted for is still there, another file, and of the same id.
-fn is_copy(known: &Place, database: &str, place_now: &str) -> bool {
+/// Whether the database that this place was last recorded for still exists, is another file, and has the same id.
+fn is_copy(known: &SpillPlace, database: &str, place_now: &str) -> bool {
     let Some(other) = known.database.as_deref().filter(|other| *other != database) else { return false };
     if known.root.as_deref() != Some(place_now) || is_same_file(Path::new(other), Path::new(database)) {
         return false;
@@ -97,15 +98,14 @@ fn take_over(store: &SqliteStore, to: &Directory, from: Option<&Directory>) -> R
     }
 }
 
-/// A path without links and dots, as far as it exists.
-fn resolved(path: &Path) -> String {
+/// Returns a path without links and dots, as far as it exists.
+pub(super) fn resolve(path: &Path) -> PathBuf {
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let found = std::fs::canonicalize(&whole).or_else(|error| match (whole.parent(), whole.file_name()) {
         (Some(folder), Some(name)) => std::fs::canonicalize(folder).map(|folder| folder.join(name)),
         _ => Err(error),
     });
-    let found: PathBuf = found.unwrap_or(whole);
-    found.to_string_lossy().into_owned()
+    found.unwrap_or(whole)
 }
 
 #[cfg(unix)]

@@ -1,9 +1,9 @@
-//! Where a message stands in the order of its session.
+//! Positions of messages in their session.
 
 use rusqlite::Row;
 
-/// The position of a message: the time it was appended under, which never goes back within a session, and its id. It is
-/// compared in SQL as `(at, id)`, and here in the same order.
+/// The position of a message: its time of appending, which never decreases within a session, and its id. SQL compares
+/// it as `(at, id)`, and this type in the same order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Position {
     pub(crate) time: i64,
@@ -25,7 +25,7 @@ impl Position {
         Position::new(i64::MAX, "\u{10ffff}")
     }
 
-    /// The position in two columns of a row, the time first.
+    /// Reads a position from two columns of a row, the time first.
     pub(crate) fn read(row: &Row<'_>, column: usize) -> rusqlite::Result<Position> {
         Ok(Position { time: row.get(column)?, id: row.get(column + 1)? })
     }

@@ -1,14 +1,15 @@
-//! Destroying content in the tables, and what is left of it in the file.
+//! Destroying content in the tables and in the file.
 //!
-//! Rows are scrubbed in one transaction, which also notes that the rest is to be done. The rest needs no pattern, so a
-//! purge whose process died is finished without being told again what to destroy: blobs that are marked as being deleted
-//! are removed, the file is written anew without free pages, the write-ahead log is emptied, and copies from before
-//! upgrades are removed. They are removed as a whole, because an older version's tables are not this code's to edit.
+//! Rows are scrubbed in one transaction, which also records that the rest remains to be done. The rest needs no
+//! pattern, so a purge whose process died is finished without knowing what to destroy: blobs that are marked for
+//! deletion are removed, the file is rewritten without free pages, the write-ahead log is emptied, and copies from
+//! before upgrades are removed. They are removed as a whole, because this code cannot edit the tables of older
+//! versions.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-use plimsoll::receipt::PurgePlan;
+use plimsoll::plan::PurgePlan;
 use plimsoll::{Ids, MessageId, Millis, PartId, Plan, Receipt, SessionId};
 use rusqlite::{Connection, params};
 use serde_json::Value;
@@ -27,7 +28,7 @@ use crate::purge::{Quoted, Scrubber, TOMBSTONE};
 use crate::recall::what_of;
 use crate::store::{ChangeKind, Claim, PurgeItem, PurgeReport, PurgeTarget};
 
-/// What was found, and with `is_real` destroyed.
+/// A purge: what was found, and with `is_real` destroyed.
 struct Purge<'a> {
     connection: &'a Connection,
     scrubber: Scrubber,
@@ -35,13 +36,13 @@ struct Purge<'a> {
     is_real: bool,
     report: PurgeReport,
     parts: Vec<PartId>,
-    /// Where something was found, to tell which forks share it.
+    /// Where something was found, to determine which forks share it.
     touched: Vec<(i64, Position)>,
-    /// What pins and contracts may quote elsewhere.
+    /// Content that pins and contracts may quote elsewhere.
     quoted: Quoted,
 }
 
-/// What a purge would destroy.
+/// Returns what a purge would destroy.
 pub(super) fn plan(
     connection: &Connection,
     session: &SessionId,
@@ -54,7 +55,7 @@ pub(super) fn plan(
     Ok(purge.report)
 }
 
-/// Destroy content; what remains of it in the file is for [`finish`].
+/// Destroys content in the tables. [`clean`] removes what remains of it in the file.
 pub(super) fn purge(
     connection: &Connection,
     claim: &Claim,
@@ -76,13 +77,12 @@ pub(super) fn purge(
         .prepare_cached("INSERT INTO purge (receipt, at) VALUES (?1, ?2)")?
         .execute(params![receipt.id.as_str(), now.0])?;
     purge_noted(connection, claim, &receipt, now)?;
-    // The index has pieces of what was destroyed in its segments until they are merged; it begins anew.
+    // The index's segments contain parts of the destroyed content until they are merged, so it is rebuilt.
     search::clear(connection)?;
     Ok(receipt)
 }
 
-/// Tell those who follow the session, and those who show the same content, and let no plan be committed that was made on
-/// what is gone.
+/// Adds the purge to the feed of all sessions with this content, and makes plans stale that were made before.
 fn purge_noted(
     connection: &Connection,
     claim: &Claim,
@@ -94,7 +94,7 @@ fn purge_noted(
         _ => &[],
     };
     for session in std::iter::once(&claim.session).chain(shared) {
-        // A session that was removed has no later changes to follow.
+        // A removed session has no feed.
         let Ok(key) = key(connection, session) else { continue };
         Changed { key, session, now }.note(connection, ChangeKind::Purged, None, None)?;
         connection.prepare_cached("UPDATE session SET shaped = revision WHERE key = ?1")?.execute([key])?;
@@ -148,7 +148,7 @@ impl<'a> Purge<'a> {
         Ok(SessionId::new(statement.query_row([key], |row| row.get::<_, String>(0))?))
     }
 
-    /// What a session quotes of what is destroyed, beside the log.
+    /// Destroys what a session quotes of the content, outside the log.
     fn quotes(&mut self, key: i64, session: &SessionId) -> Result<(), StoreError> {
         let quoted = std::mem::take(&mut self.quoted);
         let done = self
@@ -216,7 +216,7 @@ impl<'a> Purge<'a> {
         Ok(())
     }
 
-    /// Records beside the log: all of a session, or what they quote.
+    /// Processes the records outside the log: all of a session's, or their quotes.
     fn records(
         &mut self,
         kind: &RecordKind,
@@ -244,7 +244,7 @@ impl<'a> Purge<'a> {
         Ok(())
     }
 
-    /// What is left of a record, and in how many places something was destroyed.
+    /// Scrubs a record. Returns the number of places and the rest.
     fn scrubbed(
         &self,
         table: &str,
@@ -259,11 +259,11 @@ impl<'a> Purge<'a> {
                     let places = self.scrubber.scrub_receipt(&mut receipt, of);
                     Ok((places, serde_json::to_string(&receipt)?))
                 }
-                // One that is damaged may hold a secret all the same.
+                // A damaged record may contain a secret as well.
                 Err(_) if of.is_none() => Ok((self.scrubber.scrub(&mut text), text)),
                 Err(_) => Ok((0, text)),
             },
-            // What is shown of an output is text, also where it happens to be JSON.
+            // What is shown of an output is text, even if it happens to be JSON.
             "spill" => Ok((self.scrubber.scrub(&mut text), text)),
             _ => {
                 let mut value: Value = serde_json::from_str(&text)?;
@@ -287,7 +287,7 @@ impl<'a> Purge<'a> {
         Ok(())
     }
 
-    /// Destroy spills by what they hold, in all sessions that have them; gives their handles.
+    /// Destroys spills by their content, in all sessions that have them. Returns their handles.
     fn spills(&mut self, hashes: &[String], now: Millis) -> Result<Vec<String>, StoreError> {
         let mut handles = BTreeSet::new();
         for hash in hashes {
@@ -314,8 +314,8 @@ impl<'a> Purge<'a> {
         Ok(handles.into_iter().collect())
     }
 
-    /// Which other sessions show what was found, and what they quote of it: those whose chain goes through it, which are
-    /// among those that were forked from where it stands.
+    /// Finds the other sessions with the content, and their quotes of it: those whose chain contains it are among the
+    /// forks of its session.
     fn sharers(&mut self, own: i64, chain: &BTreeSet<i64>) -> Result<(), StoreError> {
         let owners: BTreeSet<i64> = self.touched.iter().map(|(owner, _)| *owner).collect();
         let mut others: BTreeSet<i64> = BTreeSet::new();
@@ -341,7 +341,7 @@ impl<'a> Purge<'a> {
             if !chain.contains(&key) {
                 self.quotes(key, &id)?;
             }
-            // One that was removed is kept for its forks and is not shown.
+            // A removed session is kept for its forks and is not listed.
             if super::chain::key(self.connection, &id).is_ok() {
                 self.report.sessions.push(id);
             }
@@ -350,7 +350,7 @@ impl<'a> Purge<'a> {
     }
 }
 
-/// Records beside the log: their table, the column with what they say, the one with their name, and what they are.
+/// A table of records outside the log: the column with the content, the one with the id, and the name of such a record.
 struct RecordKind {
     table: &'static str,
     column: &'static str,
@@ -365,7 +365,7 @@ const TASKS: RecordKind = RecordKind { table: "task", column: "data", name: "id"
 const SHOWN: RecordKind =
     RecordKind { table: "spill", column: "shown", name: "handle", what: "what is shown of a spilled output" };
 
-/// Copies of a database from before upgrades, and what is left of upgrades that were killed while they made one.
+/// Copies of a database from before upgrades, and unfinished copies of upgrades that were killed.
 pub(super) fn copies(database: &Path) -> Vec<PathBuf> {
     let Some(name) = database.file_name().map(|name| name.to_string_lossy().into_owned()) else {
         return Vec::new();
@@ -376,8 +376,9 @@ pub(super) fn copies(database: &Path) -> Vec<PathBuf> {
         let other = path.file_name().map(|other| other.to_string_lossy().into_owned()).unwrap_or_default();
         let is_whole =
             other.strip_prefix(&name).is_some_and(|rest| rest.starts_with(".v") && rest.ends_with(".bak"));
-        // Older versions did not say of which database. If another one of this folder is being upgraded by such a version at
-        // this moment, that upgrade fails and can be made again; a secret that is left behind cannot be mended.
+        // Older versions did not put the database's name into a copy's. If such a version is upgrading another database
+        // of this directory right now, its upgrade fails and can be repeated; a remaining secret cannot be
+        // repaired.
         is_whole || other.starts_with(&schema::unfinished_copy(&name)) || other.starts_with(".upgrade-")
     };
     let mut copies: Vec<PathBuf> = entries.filter(is_copy).collect();
@@ -385,15 +386,15 @@ pub(super) fn copies(database: &Path) -> Vec<PathBuf> {
     copies
 }
 
-/// How many purges wait to be finished.
+/// The purges that remain to be finished.
 pub(super) fn unfinished(connection: &Connection) -> Result<Vec<i64>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT seq FROM purge WHERE is_done = 0")?;
     let waiting = statement.query_map([], |row| row.get(0))?;
     Ok(waiting.collect::<Result<_, _>>()?)
 }
 
-/// Write the file anew without free pages, empty the write-ahead log, remove copies. On a connection of its own: this
-/// cannot be done in a transaction.
+/// Rewrites the file without free pages, empties the write-ahead log, and removes copies. Needs its own connection:
+/// this is not possible in a transaction.
 pub(super) fn clean(connection: &Connection, database: &Path) -> Result<(), StoreError> {
     space::prepare(connection)?;
     connection.execute_batch("VACUUM")?;
@@ -414,7 +415,7 @@ pub(super) fn clean(connection: &Connection, database: &Path) -> Result<(), Stor
     Ok(())
 }
 
-/// These purges are done.
+/// Marks purges as finished.
 pub(super) fn confirm(connection: &Connection, seqs: &[i64]) -> Result<(), StoreError> {
     for seq in seqs {
         connection.prepare_cached("UPDATE purge SET is_done = 1 WHERE seq = ?1")?.execute([seq])?;

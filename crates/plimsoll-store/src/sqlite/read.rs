@@ -1,9 +1,9 @@
-//! Reading: by window, by page, by name.
+//! Reading by window, page and id.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use plimsoll::log::Moment;
+use plimsoll::log::LogPosition;
 use plimsoll::{
     Log, Message, MessageId, Millis, Part, PartBody, PartId, Receipt, ReceiptId, SessionId, Tokens,
 };
@@ -19,14 +19,14 @@ use crate::store::{
     CompactionRecord, Filter, ForkPoint, Page, PageRequest, Revision, Session, Snapshot, Totals,
 };
 
-/// How much of a part is wanted.
+/// How much of a part is read.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Detail {
     Whole,
     Outline,
 }
 
-/// What is in view: everything from the newest pivot's tail on, the pivot itself, and what the host laid down.
+/// The visible log: everything from the newest pivot's tail on, the pivot itself, and the host's system messages.
 pub(crate) fn window(
     connection: &Connection,
     session: &SessionId,
@@ -46,8 +46,8 @@ pub(crate) fn window(
                     places.push(place.clone());
                 }
             }
-            // A tail in the middle of a turn is led by the words that the turn answers, or by the prompt that the
-            // pivot keeps; and what is pinned is told wherever it stands.
+            // A tail that starts in the middle of a turn is preceded by the turn's prompt, or by the prompt that the
+            // pivot keeps. Pinned content is visible wherever it is.
             places.extend(turn_before(connection, &chain, &start)?);
             places.extend(prompt_of(connection, &chain, &pivot)?.filter(|place| *place < start));
             places.extend(marks::pinned_before(connection, &chain, &start)?);
@@ -69,13 +69,13 @@ pub(crate) fn window(
     Ok(Snapshot { log: Log::from_messages(messages), revision: revision(connection, chain.own())? })
 }
 
-/// How often a session was written to.
+/// Number of writes to a session.
 pub(crate) fn revision(connection: &Connection, key: i64) -> Result<Revision, StoreError> {
     let mut statement = connection.prepare_cached("SELECT revision FROM session WHERE key = ?1")?;
     Ok(Revision(statement.query_row([key], |row| row.get(0))?))
 }
 
-/// The user's message that a pivot keeps in view.
+/// The user message that a pivot keeps visible.
 fn prompt_of(connection: &Connection, chain: &Chain, pivot: &Pivot) -> Result<Option<Position>, StoreError> {
     let marker = one(connection, chain, &pivot.marker.id, Detail::Outline)?;
     let prompt = marker.as_ref().and_then(|message| message.marker()?.prompt.clone());
@@ -85,7 +85,7 @@ fn prompt_of(connection: &Connection, chain: &Chain, pivot: &Pivot) -> Result<Op
     }
 }
 
-/// The markers before a place that summaries after it answer: without them these would pass for ordinary messages.
+/// The markers before a position that later summaries answer: without them these would look like ordinary messages.
 fn markers_before(
     connection: &Connection,
     chain: &Chain,
@@ -101,7 +101,7 @@ fn markers_before(
         }
         let marker = match &message.info.parent_id {
             Some(parent) => chain.find(connection, parent.as_str())?.map(|(_, place)| place),
-            // Without a parent it answers the user's message before.
+            // Without a parent, it answers the preceding user message.
             None if !user_seen => user_before(connection, chain, start, |_| true)?,
             None => None,
         };
@@ -163,7 +163,7 @@ fn system_before(
     Ok(places.into_iter().filter(|place| segment.holds(place)).collect())
 }
 
-/// The newest message before a place in which the user takes the turn, in view or not.
+/// The newest user message before a position that starts a turn, visible or not.
 fn turn_before(
     connection: &Connection,
     chain: &Chain,
@@ -172,7 +172,7 @@ fn turn_before(
     user_before(connection, chain, start, Message::is_question)
 }
 
-/// The newest message of the user before a place that is of a kind.
+/// The newest user message before a position that satisfies a condition.
 fn user_before(
     connection: &Connection,
     chain: &Chain,
@@ -197,7 +197,7 @@ fn user_before(
     Ok(None)
 }
 
-/// One message of the chain.
+/// Returns a message of the chain.
 pub(crate) fn one(
     connection: &Connection,
     chain: &Chain,
@@ -208,7 +208,7 @@ pub(crate) fn one(
     Ok(range(connection, chain, &place, Some(&place), detail)?.into_iter().next())
 }
 
-/// The messages from one place to another, both included.
+/// The messages in a range, both ends included.
 pub(crate) fn range(
     connection: &Connection,
     chain: &Chain,
@@ -221,8 +221,8 @@ pub(crate) fn range(
     Ok(messages)
 }
 
-/// Hands out the messages from one place to another, both included. Messages and their parts are read in step, so that one
-/// message is held at a time.
+/// Passes on the messages in a range, both ends included. Messages and parts are read in step, so that one message is
+/// held at a time.
 pub(crate) fn each_in_range(
     connection: &Connection,
     chain: &Chain,
@@ -252,7 +252,7 @@ pub(crate) fn each_in_range(
         if !marks.is_empty() {
             part = part.with_marks(marks);
         }
-        // A marker that no compaction was noted of yet says it itself: it came with a log from elsewhere.
+        // A marker without a recorded compaction came with an imported log, and contains this itself.
         if let (PartBody::Compaction(marker), Some(noted)) = (&mut part.body, aside.get(&message)) {
             marker.set_aside.clone_from(noted);
         }
@@ -273,7 +273,7 @@ pub(crate) fn each_in_range(
         ))?;
         let place = statement.column_count() - 1;
         let mut part_rows = statement.query(bounds)?;
-        // The first part of a message that was not reached yet.
+        // The first part of a later message.
         let mut ahead: Option<(i64, Placed)> = None;
         let mut own: Vec<Part> = Vec::new();
         while let Some(row) = rows.next()? {
@@ -292,7 +292,7 @@ pub(crate) fn each_in_range(
                     },
                 };
                 match (part_at, placed.message.as_str()).cmp(&(at, id.as_str())) {
-                    // A part without its message, which a check reports.
+                    // A part without its message; a check reports it.
                     Ordering::Less => {}
                     Ordering::Equal => own.push(complete(placed)?),
                     Ordering::Greater => {
@@ -301,7 +301,7 @@ pub(crate) fn each_in_range(
                     }
                 }
             }
-            // Not the list itself, which has room for more: most messages have one part.
+            // Drained, because the list has spare capacity: most messages have one part.
             message.parts = own.drain(..).collect();
             sink(message);
         }
@@ -309,7 +309,7 @@ pub(crate) fn each_in_range(
     Ok(())
 }
 
-/// Ids that a message has in common with the one before it, so that both can share one text.
+/// Ids that a message has in common with the one before it, so that both share one text.
 #[derive(Default)]
 struct CommonIds {
     session: Option<SessionId>,
@@ -334,7 +334,7 @@ impl CommonIds {
     }
 }
 
-/// Where to stop in a segment; nothing if it ends before it begins.
+/// The end of the range in a segment; `None` if the segment starts after it.
 fn end_of(segment: &Segment, to: Option<&Position>) -> Option<Position> {
     match (&segment.upto, to) {
         (Some(upto), Some(to)) => Some(upto.min(to).clone()),
@@ -343,13 +343,13 @@ fn end_of(segment: &Segment, to: Option<&Position>) -> Option<Position> {
     }
 }
 
-/// Which markers in a range were set aside, and when.
+/// The markers in a range that were set aside, with the time.
 fn set_aside(
     connection: &Connection,
     chain: &Chain,
     from: &Position,
     to: Option<&Position>,
-) -> Result<HashMap<String, Option<Moment>>, StoreError> {
+) -> Result<HashMap<String, Option<LogPosition>>, StoreError> {
     let mut aside = HashMap::new();
     for segment in &chain.0 {
         let mut statement = connection.prepare_cached(
@@ -361,13 +361,13 @@ fn set_aside(
         while let Some(row) = rows.next()? {
             let after = row.get::<_, Option<String>>(2)?.map(MessageId::new);
             let at = row.get::<_, Option<u64>>(1)?.map(Millis);
-            aside.insert(row.get(0)?, at.map(|at| Moment { at, after }));
+            aside.insert(row.get(0)?, at.map(|at| LogPosition { at, after }));
         }
     }
     Ok(aside)
 }
 
-/// The messages of a page.
+/// A page of messages.
 pub(crate) fn page(
     connection: &Connection,
     session: &SessionId,
@@ -376,7 +376,7 @@ pub(crate) fn page(
     page_of(connection, &Chain::of(connection, session)?, request)
 }
 
-/// The messages of a page of a chain.
+/// A page of messages of a chain.
 pub(crate) fn page_of(
     connection: &Connection,
     chain: &Chain,
@@ -443,7 +443,7 @@ fn places_of(
     Ok(places.collect::<Result<_, _>>()?)
 }
 
-/// What is known about a session's own message besides its parts.
+/// The metadata of a session's own message.
 pub(crate) fn info(connection: &Connection, session: i64, place: &Position) -> Result<Message, StoreError> {
     let mut statement =
         connection.prepare_cached("SELECT info FROM message WHERE session = ?1 AND at = ?2 AND id = ?3")?;
@@ -452,7 +452,7 @@ pub(crate) fn info(connection: &Connection, session: i64, place: &Position) -> R
     rows::message_of(&info.map_err(StoreError::from).map_err(StoreError::damaged(named))?, &place.id)
 }
 
-/// One message by its name.
+/// Returns a message.
 pub(crate) fn message(
     connection: &Connection,
     session: &SessionId,
@@ -462,12 +462,12 @@ pub(crate) fn message(
     one(connection, &chain, id.as_str(), Detail::Whole)?.ok_or_else(|| StoreError::missing("message", id))
 }
 
-/// One part by its name.
+/// Returns a part.
 pub(crate) fn part(connection: &Connection, session: &SessionId, id: &PartId) -> Result<Part, StoreError> {
     part_of(connection, &Chain::of(connection, session)?, id)
 }
 
-/// One part of a chain.
+/// Returns a part of a chain.
 pub(crate) fn part_of(connection: &Connection, chain: &Chain, id: &PartId) -> Result<Part, StoreError> {
     let mut part = whole(connection, chain, id)?;
     let marks = marks::of_part(connection, chain, id.as_str())?;
@@ -477,7 +477,7 @@ pub(crate) fn part_of(connection: &Connection, chain: &Chain, id: &PartId) -> Re
     Ok(part)
 }
 
-/// A part without its marks.
+/// Returns a part without its marks.
 pub(crate) fn whole(connection: &Connection, chain: &Chain, id: &PartId) -> Result<Part, StoreError> {
     let missing = || StoreError::missing("part", id);
     let (segment, _) = chain.find_part(connection, id.as_str())?.ok_or_else(missing)?;
@@ -490,7 +490,7 @@ pub(crate) fn whole(connection: &Connection, chain: &Chain, id: &PartId) -> Resu
     Ok(rows::whole_part(row)?.part)
 }
 
-/// A part with lengths instead of texts, without its marks.
+/// Returns a part with lengths instead of texts, without its marks.
 pub(crate) fn outline_of(connection: &Connection, chain: &Chain, id: &PartId) -> Result<Part, StoreError> {
     let missing = || StoreError::missing("part", id);
     let (segment, _) = chain.find_part(connection, id.as_str())?.ok_or_else(missing)?;
@@ -501,7 +501,7 @@ pub(crate) fn outline_of(connection: &Connection, chain: &Chain, id: &PartId) ->
     Ok(rows::outline(row)?.part)
 }
 
-/// All compactions of a session, oldest first, each as it stands now.
+/// All compactions of a session, oldest first, each in its current state.
 pub(crate) fn compactions(
     connection: &Connection,
     session: &SessionId,
@@ -531,12 +531,12 @@ pub(crate) fn compactions(
             })?;
         for record in rows {
             let record = record?;
-            // Setting a pivot aside is a later row about the same marker.
+            // Setting a pivot aside adds a row for the same marker.
             records.retain(|earlier| earlier.marker != record.marker);
             records.push(record);
         }
     }
-    // A session has a few: they are made when its window is full.
+    // There are only a few: one is made when the window is full.
     if let Some(after) = after {
         let place = records.iter().position(|record| record.marker == *after);
         records.drain(..=place.ok_or_else(|| StoreError::missing("compaction", after))?);
@@ -551,7 +551,7 @@ const SESSION: &str =
     s.tool, s.context
     FROM session s LEFT JOIN session f ON f.key = s.forked_from";
 
-/// A damaged row is shown as it is: one bad title must not hide all other sessions. Checks and exports hold it against its
+/// A damaged row is returned as it is: one bad title must not hide all other sessions. Checks and exports verify its
 /// checksum.
 fn session_of(row: &Row<'_>) -> rusqlite::Result<Session> {
     let number =
@@ -591,7 +591,7 @@ fn session_of(row: &Row<'_>) -> rusqlite::Result<Session> {
     })
 }
 
-/// One session.
+/// Returns a session.
 pub(crate) fn session(connection: &Connection, id: &SessionId) -> Result<Session, StoreError> {
     connection
         .prepare_cached(&format!("{SESSION} WHERE s.id = ?1 AND s.removed IS NULL"))?
@@ -623,7 +623,7 @@ pub(crate) fn sessions(connection: &Connection, filter: &Filter) -> Result<Vec<S
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// Sessions whose ids begin with something.
+/// Sessions whose ids start with a prefix.
 pub(crate) fn sessions_like(
     connection: &Connection,
     prefix: &str,
@@ -648,14 +648,14 @@ pub(crate) fn receipt(connection: &Connection, id: &ReceiptId) -> Result<(Sessio
     Ok((SessionId::new(lossy(row, 2)?), receipt_of(row)?))
 }
 
-/// The receipt in a row of its data and its id.
+/// Parses a receipt from a row of its data and id.
 fn receipt_of(row: &Row<'_>) -> Result<Receipt, StoreError> {
     let data = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from).map_err(StoreError::from);
     let read = data.and_then(|data| Ok(serde_json::from_str(data)?));
     read.map_err(StoreError::damaged(|| format!("receipt `{}`", lossy(row, 1).unwrap_or_default())))
 }
 
-/// Ids of receipts that begin with a prefix.
+/// Ids of receipts that start with a prefix.
 pub(crate) fn receipts_like(
     connection: &Connection,
     prefix: &str,
@@ -693,7 +693,7 @@ pub(crate) fn receipts(
     found.map(|receipt| receipt?).collect()
 }
 
-/// The newest receipts of a session, the newest first.
+/// The newest receipts of a session, newest first.
 pub(crate) fn newest_receipts(
     connection: &Connection,
     session: &SessionId,

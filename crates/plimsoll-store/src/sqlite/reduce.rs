@@ -1,7 +1,6 @@
-//! Reductions: what they append, the marks they set, their receipts. Everything here runs within a transaction of the
-//! writer.
+//! Reductions: appended messages, marks and receipts. Everything here runs in a transaction of the writer.
 
-use plimsoll::log::{Mark, Moment};
+use plimsoll::log::{LogPosition, Mark};
 use plimsoll::{MessageId, Millis, Receipt, ReceiptId, Reduction, SessionId};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -16,7 +15,7 @@ use super::rows::integer;
 use crate::error::StoreError;
 use crate::store::{ChangeKind, Claim, Revision};
 
-/// Record reductions: what they appended, the marks they set, their receipts; all or nothing.
+/// Records reductions: appended messages, marks and receipts, all or nothing.
 pub(crate) fn reduce(
     connection: &Connection,
     claim: &Claim,
@@ -65,7 +64,7 @@ pub(crate) fn reduce(
     feed::add(connection, &claim.session, revision, ChangeKind::Reduced, None, None)
 }
 
-/// Whether a reduction was recorded before. Its receipts come together or not at all, so the first tells.
+/// Whether a reduction was recorded before. Its receipts are stored together or not at all, so the first one decides.
 fn is_recorded(connection: &Connection, claim: &Claim, receipts: &[Receipt]) -> Result<bool, StoreError> {
     let Some(first) = receipts.first() else { return Ok(false) };
     match read::receipt(connection, &first.id) {
@@ -76,7 +75,7 @@ fn is_recorded(connection: &Connection, claim: &Claim, receipts: &[Receipt]) -> 
     }
 }
 
-/// Refuse what was planned before the window was last reduced or widened.
+/// Refuses what was planned before the window was last reduced or widened.
 fn require_fresh(
     connection: &Connection,
     claim: &Claim,
@@ -92,7 +91,7 @@ fn require_fresh(
     Ok(())
 }
 
-/// Remember the revision in which the window was last reduced or widened.
+/// Stores the revision in which the window was last reduced or widened.
 pub(super) fn set_shaped(
     connection: &Connection,
     session: i64,
@@ -104,17 +103,17 @@ pub(super) fn set_shaped(
     Ok(())
 }
 
-/// Now, in the order of the session's log.
+/// The current position in the session's log.
 pub(super) fn moment(
     connection: &Connection,
     session: &SessionId,
     now: Millis,
-) -> Result<Moment, StoreError> {
+) -> Result<LogPosition, StoreError> {
     let (_, newest) = Chain::with_end(connection, session)?;
-    Ok(Moment { at: now, after: Some(newest.id).filter(|id| !id.is_empty()).map(MessageId::new) })
+    Ok(LogPosition { at: now, after: Some(newest.id).filter(|id| !id.is_empty()).map(MessageId::new) })
 }
 
-/// The first message that the snapshot of a reduction did not have, or had not whole.
+/// The first message that the snapshot of a reduction did not have, or did not have completely.
 fn missed(
     connection: &Connection,
     chain: &Chain,
@@ -125,10 +124,10 @@ fn missed(
             let found = chain.find(connection, seen.as_str())?;
             found.map(|(_, place)| place).ok_or_else(|| StoreError::missing("message", seen))?
         }
-        // Without a word about the snapshot, it is taken to be the log itself.
+        // Without a snapshot, the log itself is meant.
         None => return Ok(None),
     };
-    // Others append only to the session's own stretch.
+    // Only the session's own segment is appended to.
     let new: Option<Position> = connection
         .prepare_cached(
             "SELECT at, id FROM message WHERE session = ?1 AND (at, id) > (?2, ?3) AND role <> 'system'

@@ -1,7 +1,7 @@
 //! Messages and parts as rows, and back.
 //!
-//! The long text of a part stands in a column of its own, as it is: it can be searched there, and a plan that
-//! needs only lengths does not touch it. Marks are no part of a row; they stand beside it.
+//! The long text of a part has its own column: it can be searched there, and a plan that only needs lengths does not
+//! read it. Marks are separate rows.
 
 use std::sync::Arc;
 
@@ -18,16 +18,15 @@ use super::sums;
 use crate::counts;
 use crate::error::StoreError;
 
-/// A number that came with a session as the database has it. It has one bit less than ours; what is larger counts as
-/// the largest there is, which is as good for a time or a count that cannot be true. The clock of the host is not
-/// bent that way: a time it cannot have is refused.
+/// Converts a number of a session for the database, which has one bit less. Larger ones are clamped, which is good
+/// enough for times and counts that cannot be true. The host's clock is not clamped: an impossible time is refused.
 pub(crate) fn integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-/// Where in a part its long text belongs.
+/// Location of the long text in a part.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum TextPlace {
     Nowhere = 0,
     Text = 1,
     Output = 2,
@@ -37,10 +36,10 @@ enum Place {
     Raw = 5,
 }
 
-/// Where OpenCode keeps the input of a call while the model still writes it.
+/// Where OpenCode stores the input of a call while the model still writes it.
 const RAW_INPUT: &str = "raw";
 
-/// A part ready to be written.
+/// A part as a row.
 pub(crate) struct PartRow {
     pub(crate) kind: &'static str,
     pub(crate) tool: Option<String>,
@@ -59,7 +58,7 @@ pub(crate) struct PartRow {
 impl PartRow {
     pub(crate) fn of(part: &Part) -> Result<PartRow, StoreError> {
         let mut rest = part.clone().without_marks();
-        // A log from elsewhere may come with a compaction that was undone there. Once its pivot is noted, that row says it.
+        // An imported log may contain an undone compaction. Once its pivot is recorded, that row says so.
         if let (PartBody::Compaction(kept), PartBody::Compaction(marker)) = (&mut rest.body, &part.body) {
             kept.set_aside.clone_from(&marker.set_aside);
         }
@@ -122,30 +121,30 @@ fn status_name(status: &ToolStatus) -> String {
     }
 }
 
-/// Take the long text out, leaving an empty one where it was.
-fn take_text(body: &mut PartBody) -> (Place, Option<Text>) {
+/// Takes the long text out, leaving an empty one in its place.
+fn take_text(body: &mut PartBody) -> (TextPlace, Option<Text>) {
     let (place, slot) = match body {
-        PartBody::Text(part) => (Place::Text, &mut part.text),
-        PartBody::Reasoning(part) => (Place::Text, &mut part.text),
-        PartBody::ToolResult(result) => (Place::Text, &mut result.text),
+        PartBody::Text(part) => (TextPlace::Text, &mut part.text),
+        PartBody::Reasoning(part) => (TextPlace::Text, &mut part.text),
+        PartBody::ToolResult(result) => (TextPlace::Text, &mut result.text),
         PartBody::Tool(tool) => match (&mut tool.state.output, &mut tool.state.error) {
-            (Some(output), _) => (Place::Output, output),
-            (None, Some(error)) => (Place::Error, error),
+            (Some(output), _) => (TextPlace::Output, output),
+            (None, Some(error)) => (TextPlace::Error, error),
             (None, None) => {
                 return match tool.state.extra.get_mut(RAW_INPUT) {
                     Some(Value::String(raw)) if tool.state.status == ToolStatus::Pending => {
-                        (Place::Raw, Some(Text::from(std::mem::take(raw))))
+                        (TextPlace::Raw, Some(Text::from(std::mem::take(raw))))
                     }
-                    _ => (Place::Nowhere, None),
+                    _ => (TextPlace::Nowhere, None),
                 };
             }
         },
         PartBody::File(file) => match &mut file.url {
-            Some(url) => (Place::Url, url),
-            None => return (Place::Nowhere, None),
+            Some(url) => (TextPlace::Url, url),
+            None => return (TextPlace::Nowhere, None),
         },
         PartBody::ToolCall(_) | PartBody::Compaction(_) | PartBody::Other(_) | PartBody::Bare(_) => {
-            return (Place::Nowhere, None);
+            return (TextPlace::Nowhere, None);
         }
     };
     (place, Some(std::mem::take(slot)))
@@ -156,8 +155,8 @@ pub(super) fn put_text(body: &mut PartBody, place: u8, text: Text) {
         PartBody::Text(part) => part.text = text,
         PartBody::Reasoning(part) => part.text = text,
         PartBody::ToolResult(result) => result.text = text,
-        PartBody::Tool(tool) if place == Place::Error as u8 => tool.state.error = Some(text),
-        PartBody::Tool(tool) if place == Place::Raw as u8 => {
+        PartBody::Tool(tool) if place == TextPlace::Error as u8 => tool.state.error = Some(text),
+        PartBody::Tool(tool) if place == TextPlace::Raw as u8 => {
             tool.state.extra.insert(RAW_INPUT.into(), Value::String(text.as_str().to_owned()));
         }
         PartBody::Tool(tool) => tool.state.output = Some(text),
@@ -166,38 +165,38 @@ pub(super) fn put_text(body: &mut PartBody, place: u8, text: Text) {
     }
 }
 
-/// A part's text with the deltas that were not folded into it yet. Most parts have none, and a look into a table that
-/// is nearly empty costs next to nothing.
+/// A part's text with the deltas that are not folded in yet. Most parts have none, and a lookup in an almost empty
+/// table costs next to nothing.
 pub(crate) const TEXT: &str = "CASE WHEN EXISTS (SELECT 1 FROM delta d WHERE d.part = part.seq)
     THEN text || (SELECT group_concat(d.text, '' ORDER BY d.at) FROM delta d WHERE d.part = part.seq)
     ELSE text END";
 
-/// The columns of a whole part, in the order [`whole_part`] reads them.
+/// Columns of a whole part, in the order that [`whole_part`] reads them.
 pub(crate) fn whole_columns() -> String {
     format!("message, place, data, {TEXT}, id, {}", counts::STORED_FORM)
 }
 
-/// The columns of a part's outline, in the order [`outline`] reads them.
+/// Columns of a part's outline, in the order that [`outline`] reads them.
 pub(crate) const OUTLINE: &str =
     "message, id, kind, tool, status, call, blank, chars, input_chars, place, files,
      CASE WHEN kind IN ('text', 'result', 'compaction', 'provider-block') THEN data END,
      CASE WHEN kind IN ('text', 'result') THEN text END,
      EXISTS (SELECT 1 FROM delta d WHERE d.part = part.seq)";
 
-/// A part and where it belongs.
+/// A part and its position.
 pub(crate) struct Placed {
     pub(crate) message: String,
     pub(crate) part: Part,
-    /// The outline does not know deltas; the part must be read whole.
+    /// The outline does not include deltas; the part must be read whole.
     pub(crate) has_deltas: bool,
 }
 
-/// A part with everything in it.
+/// Parses a part with all of its content.
 pub(crate) fn whole_part(row: &Row<'_>) -> Result<Placed, StoreError> {
     read_whole(row).map_err(StoreError::damaged(|| named(row, 0, 4)))
 }
 
-/// What the part of a row is called, as far as that can be read.
+/// Names the part of a row in an error, as far as it can be read.
 fn named(row: &Row<'_>, message: usize, id: usize) -> String {
     let name = |column| sums::lossy(row, column).unwrap_or_default();
     format!("part `{}` of message `{}`", name(id), name(message))
@@ -209,7 +208,7 @@ fn read_whole(row: &Row<'_>) -> Result<Placed, StoreError> {
     if let Some(text) = row.get::<_, Option<String>>(3)? {
         put_text(&mut part.body, row.get(1)?, Text::from(text));
     }
-    // The JSON of some kinds has no room for the name: `id` names the call, or the part is no object.
+    // The JSON of some kinds has no id: `id` names the call, or the part is not an object.
     if part.id.is_empty() {
         part.id = PartId::new(row.get::<_, String>(4)?);
     }
@@ -219,8 +218,8 @@ fn read_whole(row: &Row<'_>) -> Result<Placed, StoreError> {
     Ok(Placed { message: row.get(0)?, part, has_deltas: false })
 }
 
-/// A part with lengths instead of texts. What was said is read whole, and so are markers, results without their call, and
-/// blocks that only their provider knows: the window looks into them.
+/// Parses a part with lengths instead of texts. Texts of the conversation are read whole, and so are markers, results
+/// without their call, and provider blocks: the window looks into them.
 pub(crate) fn outline(row: &Row<'_>) -> Result<Placed, StoreError> {
     read_outline(row).map_err(StoreError::damaged(|| named(row, 0, 1)))
 }
@@ -246,8 +245,8 @@ fn read_outline(row: &Row<'_>) -> Result<Placed, StoreError> {
                 _ => ToolStatus::Other(status),
             };
             match place {
-                place if place == Place::Output as u8 => state.output = Some(text),
-                place if place == Place::Error as u8 => state.error = Some(text),
+                place if place == TextPlace::Output as u8 => state.output = Some(text),
+                place if place == TextPlace::Error as u8 => state.error = Some(text),
                 _ => {}
             }
             state.attachments = Arc::new(vec![Value::Null; row.get(10)?]);
@@ -265,7 +264,7 @@ fn read_outline(row: &Row<'_>) -> Result<Placed, StoreError> {
     Ok(Placed { message: row.get(0)?, part: Part::new(id, body), has_deltas: row.get(13)? })
 }
 
-/// How a role is written.
+/// Name of a role in the database.
 pub(crate) fn role_of(message: &Message) -> String {
     match &message.info.role {
         Some(Role::User) => "user".into(),
@@ -282,7 +281,7 @@ pub(crate) fn info_json(message: &Message) -> Result<String, StoreError> {
     Ok(serde_json::to_string(&bare)?)
 }
 
-/// The message of such JSON.
+/// Parses such JSON.
 pub(crate) fn message_of(json: &str, id: &str) -> Result<Message, StoreError> {
     let mut message: Message = serde_json::from_str(json)
         .map_err(StoreError::from)

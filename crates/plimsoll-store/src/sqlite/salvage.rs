@@ -1,7 +1,8 @@
-//! Reading a whole session in one transaction, also a damaged one: everything that can still be read, and a list of the rest.
+//! Reading a whole session in one transaction, even if it is damaged: everything that is still readable, and a list of
+//! the rest.
 //!
-//! A text with bytes that are not UTF-8 is kept with replacement characters, a part whose checksum does not fit as it
-//! is. Only what cannot be read at all is left out. Either way it is in the list.
+//! A text with bytes that are not UTF-8 is returned with replacement characters, a part with a wrong checksum as it is.
+//! Only what cannot be read at all is left out. All of this is in the list.
 
 use plimsoll::{Message, MessageId, Part, PartId, Role};
 use rusqlite::{Connection, Row, params};
@@ -72,7 +73,7 @@ fn salvage(
     Ok(damage)
 }
 
-/// Where the messages of a segment are. If a page of the table is damaged, those before and those after it.
+/// The positions of the messages of a segment. If a page of the table is damaged, those before and after it.
 fn places(connection: &Connection, segment: &Segment, damage: &mut Vec<Damage>) -> Vec<Position> {
     let mut found = Vec::new();
     let mut scan = |order: &str| -> rusqlite::Result<()> {
@@ -107,7 +108,7 @@ fn message(
     let Some(row) = found.next()? else { return Ok(None) };
     let (role, info) = (lossy(row, 0)?, lossy(row, 1)?);
     let mut message = rows::message_of(&info, &place.id).unwrap_or_else(|_| {
-        // Its parts are worth keeping although nothing else is known about it.
+        // Its parts are worth keeping, even if nothing else is known about it.
         let mut bare = Message::assistant(MessageId::new(place.id.as_str()), Vec::new());
         bare.info.role = Some(match role.as_str() {
             "user" => Role::User,
@@ -135,7 +136,7 @@ fn message(
     Ok(Some(message))
 }
 
-/// A part, as far as it can be read: of one whose JSON is broken, the text.
+/// Reads as much of a part as possible: if its JSON is broken, the text.
 fn part(row: &Row<'_>) -> rusqlite::Result<Option<Part>> {
     let (data, text, id) = (lossy(row, 2)?, lossy_or_null(row, 3)?, PartId::new(lossy(row, 4)?));
     let text = text.map(plimsoll::Text::from);

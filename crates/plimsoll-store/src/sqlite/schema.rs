@@ -1,7 +1,7 @@
-//! The tables, and how a database of an older version becomes one of this version.
+//! The tables, and the upgrade of older databases.
 //!
-//! Migrations are numbered from 1 and run once, each in a transaction. Before an older database is touched, a copy
-//! of it is put beside it.
+//! Migrations are numbered from 1 and run once, each in a transaction. Before an older database is changed, a copy of
+//! it is stored next to it.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use rusqlite::Connection;
 
 use crate::error::StoreError;
 
-/// Each brings the database from the version before to the next.
+/// Each one upgrades the database by one version.
 const MIGRATIONS: [&str; 11] = [
     // 1: sessions, messages, parts. The order of a session's messages is (at, id); `at` never goes back.
     "CREATE TABLE session (
@@ -70,7 +70,7 @@ const MIGRATIONS: [&str; 11] = [
     CREATE UNIQUE INDEX part_order ON part (session, at, message, ord);
     CREATE UNIQUE INDEX part_id ON part (session, id);
     CREATE INDEX part_open ON part (session) WHERE status IN ('pending', 'running');",
-    // 2: what reductions leave: the flag of compacted messages, compactions, marks, receipts.
+    // 2: results of reductions: the flag of compacted messages, compactions, marks, receipts.
     "ALTER TABLE message ADD COLUMN is_compacted INTEGER NOT NULL DEFAULT 0;
     CREATE TABLE compaction (
         seq INTEGER PRIMARY KEY,
@@ -108,7 +108,7 @@ const MIGRATIONS: [&str; 11] = [
     ) STRICT;
     CREATE INDEX receipt_session ON receipt (session, seq);
     CREATE INDEX receipt_undoes ON receipt (undoes) WHERE undoes IS NOT NULL;",
-    // 3: forks by reference, spills, leases, the index for searches.
+    // 3: forks by reference, spills, leases, the search index.
     "ALTER TABLE session ADD COLUMN forked_from INTEGER REFERENCES session (key);
     ALTER TABLE session ADD COLUMN fork_at INTEGER;
     ALTER TABLE session ADD COLUMN fork_id TEXT;
@@ -141,17 +141,16 @@ const MIGRATIONS: [&str; 11] = [
         text, content = '', contentless_delete = 1, detail = none, tokenize = 'trigram'
     );
     CREATE TABLE searched (session INTEGER PRIMARY KEY REFERENCES session (key), upto INTEGER NOT NULL) STRICT;",
-    // 4: a mark belongs to its receipt. Each row sets one mark or lifts those of one receipt; rows from before have no
-    // effect and hold the whole state of their part. Pinned messages are found by index.
+    // 4: a mark belongs to its receipt. Each row sets one mark or lifts those of one receipt; older rows have no effect
+    // and contain the whole state of their part. Pinned messages are found by index.
     "ALTER TABLE mark ADD COLUMN effect TEXT;
     ALTER TABLE mark ADD COLUMN receipt TEXT;
     ALTER TABLE mark ADD COLUMN data TEXT;
     CREATE INDEX mark_pin ON mark (session, at) WHERE effect = 'pin';
     ALTER TABLE compaction ADD COLUMN set_aside_after TEXT;",
-    // 5: an epoch for each session, which every write must name; answers without an end are found by index, those from
-    // before count as ended. Revisions (`shaped` is the one of the newest reduction, undoing or pin) and the change
-    // feed. Deltas of texts that grow, by the byte they begin at, until they are folded into the part. Notes and
-    // tasks.
+    // 5: an epoch for each session, which every write must name. Incomplete answers are found by index; existing ones
+    // count as complete. Revisions (`shaped` is that of the newest reduction, undo or pin) and the change feed. Deltas
+    // of growing texts, by their first byte, until they are folded into the part. Notes and tasks.
     "ALTER TABLE session ADD COLUMN epoch INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE message ADD COLUMN is_open INTEGER NOT NULL DEFAULT 0;
     CREATE INDEX message_open ON message (session, at, id) WHERE is_open = 1;
@@ -195,8 +194,8 @@ const MIGRATIONS: [&str; 11] = [
     CREATE INDEX task_session ON task (session, seq);
     CREATE INDEX task_status ON task (status, seq);
     CREATE INDEX mark_part ON mark (session, part, seq);",
-    // 6: a directory for spills of its own; blobs by name, and those that are being deleted; parts and messages by their
-    // names in all sessions, by one index for both questions; checksums; what was purged. The index for searches begins anew, with the inputs of tools.
+    // 6: a separate directory for spills; blobs by name, and those that are being deleted; parts and messages by id in
+    // all sessions, by one index for both; checksums; purges. The search index is rebuilt with the inputs of tools.
     "CREATE TABLE spill_place (
         only INTEGER PRIMARY KEY CHECK (only = 1),
         id TEXT NOT NULL,
@@ -222,9 +221,8 @@ const MIGRATIONS: [&str; 11] = [
     ) STRICT;
     DELETE FROM searched;
     INSERT INTO search (search) VALUES ('delete-all');",
-    // 7: what was imported as which session, and what is kept aside for an import under way. `taken` counts the messages
-    // that imports and reductions added; a session with others was continued here. The session of a stage is
-    // marked as removed until it is whole, so that nothing shows it.
+    // 7: imports and their stages. `taken` counts the messages that imports and reductions added; a session with others
+    // was continued here. A staged session is marked as removed until it is complete, so that no query returns it.
     "CREATE TABLE import (
         session INTEGER PRIMARY KEY REFERENCES session (key),
         root INTEGER NOT NULL REFERENCES session (key),
@@ -242,16 +240,15 @@ const MIGRATIONS: [&str; 11] = [
         touched INTEGER NOT NULL
     ) STRICT;
     CREATE UNIQUE INDEX staged_stage ON staged (stage, conversation);",
-    // 8: an undoing is one row, which lifts the marks of a receipt on all parts and names none of them.
+    // 8: an undo is one row, which lifts the marks of a receipt on all parts and names none of them.
     "CREATE INDEX mark_lift ON mark (receipt, session, seq) WHERE part = '';",
-    // 9: the tool that an imported session is from, and the context window that it recorded. Sessions from before have
-    // neither until they are imported again.
+    // 9: the tool of an imported session, and the context window that it recorded. Older sessions have neither until
+    // they are imported again.
     "ALTER TABLE session ADD COLUMN tool TEXT;
     ALTER TABLE session ADD COLUMN context INTEGER;",
-    // 10: checksums over all columns of a row, see `sums`; how many parts, and how many marks, receipts and compactions, a
-    // session has. When the database was found to be older than what had been acknowledged. The index for searches does not
-    // merge its segments with each deletion, which took 47 s for a session of 100,000 messages; `stale` counts what is to be
-    // merged away.
+    // 10: checksums over all columns of a row, see `sums`; a session's number of parts, and of marks, receipts and
+    // compactions; recorded losses. The search index does not merge its segments with each deletion, which took 47 s
+    // for a session of 100,000 messages; `stale` counts what remains to be merged.
     "ALTER TABLE session ADD COLUMN parts INTEGER NOT NULL DEFAULT 0;
     ALTER TABLE session ADD COLUMN beside INTEGER NOT NULL DEFAULT 0;
     UPDATE session SET parts = (SELECT count(*) FROM part p WHERE p.session = session.key),
@@ -281,8 +278,7 @@ const MIGRATIONS: [&str; 11] = [
         stale INTEGER NOT NULL
     ) STRICT;
     INSERT INTO search_state (only, stale) VALUES (1, 0);",
-    // 11: exact counts of parts, by the vocabulary they were counted with. A part that changes has none until it is counted
-    // again.
+    // 11: exact token counts of parts, by vocabulary. A part that changes has none until it is counted again.
     "CREATE TABLE counted (
         part INTEGER PRIMARY KEY,
         counter TEXT NOT NULL,
@@ -295,16 +291,16 @@ const MIGRATIONS: [&str; 11] = [
     CREATE TRIGGER counted_grown AFTER INSERT ON delta BEGIN DELETE FROM counted WHERE part = new.part; END;",
 ];
 
-/// The version whose rows have checksums over all columns.
+/// The first version whose rows have checksums over all columns.
 const SEALED: i64 = 10;
 
-/// The version this code writes.
+/// The version that this code writes.
 pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 
-/// Marks the file as ours: "Plim".
+/// Application id: "Plim".
 const APPLICATION: i64 = 0x506c_696d;
 
-/// Bring a database to this version; gives the copy that was made of an older one.
+/// Upgrades a database to this version. Returns the copy that was made of an older one.
 pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<Option<PathBuf>, StoreError> {
     let (version, is_empty) = look(connection, path)?;
     if version == VERSION {
@@ -315,7 +311,7 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<Option
         super::space::prepare(connection)?;
     }
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
-    // Another process may have done it while this one waited.
+    // Another process may have upgraded it while this one waited.
     let version: i64 = transaction.query_row("PRAGMA user_version", [], |row| row.get(0))?;
     for migration in MIGRATIONS.iter().skip(version as usize) {
         transaction.execute_batch(migration)?;
@@ -329,7 +325,7 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<Option
     Ok(copy)
 }
 
-/// The version of a database, and whether there is nothing in it yet. Refuses what is not ours, and changes
+/// Returns the version of a database, and whether it is empty. Refuses databases of other programs, and changes
 /// nothing.
 pub(crate) fn look(connection: &Connection, path: &Path) -> Result<(i64, bool), StoreError> {
     let number = |pragma: &str| {
@@ -350,7 +346,7 @@ pub(crate) fn look(connection: &Connection, path: &Path) -> Result<(i64, bool), 
     Ok((version, tables == 0))
 }
 
-/// A copy of an older database beside it, under a name of its own.
+/// Copies an older database to a file next to it.
 fn copy(connection: &Connection, path: &Path, version: i64) -> Result<PathBuf, StoreError> {
     let named = |number: u32| {
         let mut name = path.as_os_str().to_owned();
@@ -358,13 +354,13 @@ fn copy(connection: &Connection, path: &Path, version: i64) -> Result<PathBuf, S
         PathBuf::from(name)
     };
     let written = |path: &Path| std::fs::metadata(path).and_then(|found| found.modified()).ok();
-    // One that is newer than the database was made by an upgrade that did not come to its end, or by another process.
-    // An older one is of something else and stays.
+    // A copy that is newer than the database is from an interrupted upgrade or another process. An older one is of
+    // another database and stays.
     let usable = |copy: &PathBuf| !copy.exists() || written(copy) >= written(path);
     let copy = (1..).map(named).find(usable).unwrap_or_else(|| named(1));
     if !copy.exists() {
         let failed = || format!("cannot keep a copy as `{}`", copy.display());
-        // Several may be at it; each writes a file of its own, and the first to be done has made the copy.
+        // Several processes may do this. Each writes to its own file, and the first to finish has made the copy.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let part = tempfile::Builder::new().prefix(&unfinished_copy(&name)).tempfile_in(folder);
@@ -380,12 +376,12 @@ fn copy(connection: &Connection, path: &Path, version: i64) -> Result<PathBuf, S
     Ok(copy)
 }
 
-/// How the name of a copy begins that is still being made.
+/// Prefix of the name of an unfinished copy.
 pub(super) fn unfinished_copy(database: &str) -> String {
     format!(".{database}.upgrade-")
 }
 
-/// The first so many migrations, to make a database as an older version left it.
+/// Creates a database of an older version, by the first migrations.
 #[doc(hidden)]
 pub fn database_of_version(path: &Path, version: usize) -> Result<(), StoreError> {
     let connection = Connection::open(path)?;

@@ -1,7 +1,7 @@
-//! Searching what is out of the window.
+//! Searching what is outside the window.
 //!
-//! Texts are scanned as they lie. An index of all runs of three characters, brought up to date on the side, saves
-//! most of the scan for plain words; it never decides, it only says where to look.
+//! Texts are scanned. A trigram index, updated during sweeps, saves most of the scan for plain words. It never decides
+//! whether a text matches, only which texts to scan.
 
 use plimsoll::log::{Effect, Mark};
 use plimsoll::{MessageId, Part, SessionId};
@@ -16,15 +16,15 @@ use crate::error::StoreError;
 use crate::recall::{Hit, INPUT, Recalled, Search, Selection, input_text, part_text, tool_of};
 use crate::store::IndexStep;
 
-/// A text longer than this is not in the index but looked at each time: to index it would keep the writer for long, and to
-/// look through it takes a moment.
+/// Texts longer than this are not indexed but scanned each time: indexing one would hold the writer for long, and
+/// scanning it is fast.
 const LARGEST: i64 = 1_000_000;
-/// A step of indexing takes about so many characters, so that the writer is kept for a moment and not for the session.
+/// Number of characters that are indexed in one step, so that the writer is held briefly.
 const STEP: i64 = 300_000;
-/// A step looks at so many sessions for one with something to be indexed.
+/// Number of sessions that a step looks at to find one with something to index.
 const SESSIONS: usize = 200;
 
-/// Everything of a session that is out of sight: what a summary stands for, and what was cleared or cut.
+/// Searches everything of a session that is not visible: what summaries replaced, and what was cleared or cut.
 pub(super) fn search(
     connection: &Connection,
     session: &SessionId,
@@ -94,7 +94,7 @@ pub(super) fn search(
     Ok(hits.hits)
 }
 
-/// What marks hide of a part.
+/// Texts of a part that marks hide.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct OutOfView {
     /// The input of a tool call.
@@ -126,7 +126,7 @@ struct Hits<'a> {
 }
 
 impl Hits<'_> {
-    /// Take a text that matches; says whether there is room for more.
+    /// Adds a text that matches. Returns whether there is room for more.
     fn add(
         &mut self,
         handle: &str,
@@ -159,13 +159,13 @@ impl Hits<'_> {
     }
 }
 
-/// A part as a search sees it.
+/// A part as a search reads it.
 struct Seen<'a> {
     id: &'a str,
     message: &'a str,
     tool: Option<&'a str>,
     text: Option<&'a str>,
-    /// The rest of a part that has an input.
+    /// The rest of the row, for a part with an input.
     data: Option<&'a str>,
     /// Why it cannot be read.
     damage: Option<String>,
@@ -180,8 +180,8 @@ impl Seen<'_> {
 
 type Visit<'a> = &'a mut dyn FnMut(&Seen<'_>) -> Result<bool, StoreError>;
 
-/// Visit the parts of a segment before a place, oldest first, until the visitor has enough. With `plain` only those
-/// that may contain it, as far as the index knows.
+/// Visits the parts of a segment before a position, oldest first, until the visitor has enough. With `plain`, only
+/// those that may contain it by the index.
 fn behind(
     connection: &Connection,
     segment: &Segment,
@@ -197,7 +197,7 @@ fn behind(
     let Some(plain) = plain else {
         return scan(connection, "", params![segment.key, end.time, end.id], visit);
     };
-    // A text that still grows may say more than the index knows.
+    // A growing text may contain more than the index.
     let maybe = format!(
         "AND (seq > ?4 OR chars + input_chars > {LARGEST}
          OR seq IN (SELECT rowid FROM search WHERE search MATCH ?5)
@@ -239,8 +239,8 @@ fn scan(
     Ok(())
 }
 
-/// A query for the index that finds every text with a plain pattern in it, and some others. Patterns of fewer than
-/// three characters, and regular expressions, are not for it.
+/// An index query that finds every text with a plain pattern, and some others. `None` for patterns of fewer than three
+/// characters, and for regular expressions.
 fn trigrams(search: &Search) -> Option<String> {
     let plain = search.literal || regex::escape(&search.pattern) == search.pattern;
     let letters: Vec<char> = search.pattern.chars().collect();
@@ -252,13 +252,13 @@ fn trigrams(search: &Search) -> Option<String> {
     Some(runs.collect::<Vec<_>>().join(" AND "))
 }
 
-/// A stretch of a session's parts that is to be indexed: everything that summaries stand for changes no more.
+/// A range of a session's parts to index: what summaries replaced does not change any more.
 pub(super) struct Stretch {
     session: i64,
     last: i64,
 }
 
-/// The next session with something to be indexed, from a key on, or where to look on. This is done outside of the writer.
+/// The next session with something to index, starting with a key, or where to continue. Runs outside of the writer.
 pub(super) fn next_stretch(
     connection: &Connection,
     from: i64,
@@ -277,7 +277,7 @@ pub(super) fn next_stretch(
     Ok(Err(keys.last().filter(|_| keys.len() == SESSIONS).map(|key| key + 1)))
 }
 
-/// The newest part of a session's own that a summary stands for.
+/// The newest of a session's own parts that a summary replaced.
 fn last_behind(connection: &Connection, key: i64) -> Result<Option<i64>, StoreError> {
     let is_there: bool = connection
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM session WHERE key = ?1 AND removed IS NULL)")?
@@ -293,7 +293,7 @@ fn last_behind(connection: &Connection, key: i64) -> Result<Option<i64>, StoreEr
     Ok(statement.query_row(params![key, start.time, start.id], |row| row.get(0))?)
 }
 
-/// Index a piece of a stretch.
+/// Indexes a piece of a range.
 pub(super) fn index(connection: &Connection, stretch: &Stretch) -> Result<IndexStep, StoreError> {
     let Stretch { session, last } = *stretch;
     let upto = indexed_to(connection, session)?;
@@ -321,20 +321,20 @@ pub(super) fn index(connection: &Connection, stretch: &Stretch) -> Result<IndexS
             )?
             .execute((session, reached))?;
     }
-    // A session that was removed meanwhile has nothing more to be indexed.
+    // A session that was removed meanwhile has nothing left to index.
     let is_done = reached >= last || reached == upto;
     Ok(IndexStep { added, next: u64::try_from(session + i64::from(is_done)).ok() })
 }
 
-/// Empties the index. It is filled again on the side, and searches look through texts until it is.
+/// Empties the index. Sweeps fill it again, and until then searches scan the texts.
 pub(super) fn clear(connection: &Connection) -> Result<(), StoreError> {
     Ok(connection.execute_batch(
         "DELETE FROM searched; INSERT INTO search (search) VALUES ('delete-all'); UPDATE search_state SET stale = 0",
     )?)
 }
 
-/// Prepares the index for the removal of a session. If it holds most of what is indexed, the index begins anew: to index
-/// the rest again costs less than to delete row by row.
+/// Prepares the index for the removal of a session. If most of the index belongs to it, the index is rebuilt: indexing
+/// the rest again costs less than deleting row by row.
 pub(super) fn forget_session(connection: &Connection, session: i64) -> Result<(), StoreError> {
     let upto = indexed_to(connection, session)?;
     if upto == 0 {
@@ -348,16 +348,16 @@ pub(super) fn forget_session(connection: &Connection, session: i64) -> Result<()
     if own >= all / 2 { clear(connection) } else { Ok(()) }
 }
 
-/// Notes that rows of the index were deleted.
+/// Counts deleted rows of the index.
 pub(super) fn note_stale(connection: &Connection, rows: usize) -> Result<(), StoreError> {
     connection.prepare_cached("UPDATE search_state SET stale = stale + ?1")?.execute([rows])?;
     Ok(())
 }
 
-/// Pages that a step of merging writes.
+/// Number of pages that a merge step writes.
 const MERGE: i64 = 500;
 
-/// A step of merging deleted rows away, once there are many. Returns whether there is more to do.
+/// Merges deleted rows away in a step, if there are many. Returns whether there is more to do.
 pub(super) fn merge(connection: &Connection) -> Result<bool, StoreError> {
     let stale: i64 = connection.query_row("SELECT stale FROM search_state", [], |row| row.get(0))?;
     let all: i64 = connection.query_row("SELECT count(*) FROM search_docsize", [], |row| row.get(0))?;
@@ -381,7 +381,7 @@ pub(super) fn merge(connection: &Connection) -> Result<bool, StoreError> {
     Ok(false)
 }
 
-/// Put a part into the index.
+/// Adds a part to the index.
 pub(super) fn index_part(connection: &Connection, seq: i64) -> Result<(), StoreError> {
     let found: Option<(Part, Option<String>)> = connection
         .prepare_cached(&format!(

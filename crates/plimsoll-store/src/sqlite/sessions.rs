@@ -1,4 +1,4 @@
-//! Sessions as a whole: begun, forked, run, removed. Everything here runs within a transaction of the writer.
+//! Whole sessions: created, forked, removed. Everything here runs in a transaction of the writer.
 
 use plimsoll::{LogError, MessageId, Millis, SessionId};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -12,7 +12,7 @@ use super::{append, read, search};
 use crate::error::StoreError;
 use crate::store::{ChangeKind, Claim, NewSession, Session, SessionPatch};
 
-/// Begin a session.
+/// Creates a session.
 pub(crate) fn create(connection: &Connection, new: &NewSession, now: Millis) -> Result<Session, StoreError> {
     if let Some(there) = same_session(connection, new, None, now)? {
         return Ok(there);
@@ -21,7 +21,7 @@ pub(crate) fn create(connection: &Connection, new: &NewSession, now: Millis) -> 
     begin(connection, key, new, now)
 }
 
-/// The session of that name, if it was begun by the same call: then the call came twice.
+/// Returns the session with that id if the same call created it: then the call was repeated.
 fn same_session(
     connection: &Connection,
     new: &NewSession,
@@ -41,7 +41,7 @@ pub(super) fn insert_session(
     now: Millis,
 ) -> Result<i64, StoreError> {
     if new.id.is_empty() {
-        return Err(StoreError::Refused("a session needs an id; make one with `Ids`".into()));
+        return Err(StoreError::Refused("a session needs an id; create one with `Ids`".into()));
     }
     if is_known(connection, &new.id)? {
         return Err(StoreError::Log(LogError::Duplicate { kind: "session", id: new.id.to_string() }));
@@ -66,13 +66,13 @@ pub(super) fn insert_session(
     Ok(connection.last_insert_rowid())
 }
 
-/// Whether there is a session of that id, or was one that a fork still needs.
+/// Whether a session with that id exists, or was removed while a fork needs it.
 pub(super) fn is_known(connection: &Connection, id: &SessionId) -> Result<bool, StoreError> {
     let mut statement = connection.prepare_cached("SELECT EXISTS (SELECT 1 FROM session WHERE id = ?1)")?;
     Ok(statement.query_row([id.as_str()], |row| row.get(0))?)
 }
 
-/// Change what is said about a session.
+/// Changes a session's metadata.
 pub(crate) fn patch(
     connection: &Connection,
     claim: &Claim,
@@ -91,7 +91,7 @@ pub(crate) fn patch(
     read::session(connection, &claim.session)
 }
 
-/// Fork a session after a message, or before the first that is still being written. Nothing is copied.
+/// Forks a session after a message, or before the first that is still being written. Nothing is copied.
 pub(crate) fn fork(
     connection: &Connection,
     parent: &SessionId,
@@ -103,8 +103,8 @@ pub(crate) fn fork(
         return Ok(there);
     }
     let (chain, end) = Chain::with_end(connection, parent)?;
-    // Whatever is shared must not change any more, or the child would see it change, or the parent would have to be
-    // kept from going on. So nothing that is still being written is ever shared.
+    // What is shared must not change any more: otherwise the child would see it change, or the parent would have to
+    // stop. So nothing that is still being written is shared.
     let open = first_open(connection, &chain)?;
     let point = match upto {
         Some(id) => {
@@ -121,8 +121,8 @@ pub(crate) fn fork(
         },
     };
     let key = insert_session(connection, child, now)?;
-    // The parent's own rows stay as long as there are forks, so later ones have higher numbers than these. Numbers
-    // of other sessions are given anew once those are removed.
+    // The parent's own rows stay as long as there are forks, so later ones have higher numbers than these. Numbers of
+    // other sessions are reused after those are removed.
     connection
         .prepare_cached(
             "UPDATE session SET forked_from = ?2, fork_at = ?3, fork_id = ?4, last_at = ?3, last_id = ?4,
@@ -135,7 +135,7 @@ pub(crate) fn fork(
     begin(connection, key, child, now)
 }
 
-/// Add the messages a new session begins with, all in its first revision.
+/// Appends the first messages of a new session, all in its first revision.
 fn begin(connection: &Connection, key: i64, new: &NewSession, now: Millis) -> Result<Session, StoreError> {
     if !new.messages.is_empty() {
         let (chain, end) = Chain::with_end(connection, &new.id)?;
@@ -146,7 +146,7 @@ fn begin(connection: &Connection, key: i64, new: &NewSession, now: Millis) -> Re
     read::session(connection, &new.id)
 }
 
-/// The first message that is still being written: an answer without an end, or one with a call without an answer.
+/// The first message that is still being written: an incomplete answer, or one with an open call.
 fn first_open(connection: &Connection, chain: &Chain) -> Result<Option<Position>, StoreError> {
     let mut first: Option<Position> = None;
     for segment in &chain.0 {
@@ -168,7 +168,7 @@ fn first_open(connection: &Connection, chain: &Chain) -> Result<Option<Position>
     Ok(first)
 }
 
-/// The place of the last message before another; the place before all if there is none.
+/// The position of the last message before another; the start if there is none.
 fn before(connection: &Connection, chain: &Chain, place: &Position) -> Result<Position, StoreError> {
     for segment in chain.0.iter().rev() {
         let mut statement = connection.prepare_cached(
@@ -188,10 +188,10 @@ fn before(connection: &Connection, chain: &Chain, place: &Position) -> Result<Po
     Ok(Position::new(0, ""))
 }
 
-/// Remove a session, its tasks, and whatever of the sessions it was forked from only it still needed. What a fork
-/// of it needs stays. Gives the sessions of which rows are left to be deleted, by [`sweep_some`].
+/// Removes a session, its tasks, and whatever only it needed of the sessions it was forked from. What its forks need
+/// stays. Returns the sessions with rows left to delete, for [`sweep_some`].
 ///
-/// A task that is being run is not pulled from under its holder: `clock` says whose leases have run out.
+/// A running task is not removed under its holder: `clock` decides whose leases have expired.
 pub(crate) fn remove(
     connection: &Connection,
     claim: &Claim,
@@ -226,7 +226,7 @@ fn remove_tree(
         }
         remove_tree(connection, &task, key, (now, clock), left)?;
     }
-    // Its forks may keep some of it, and in databases of older versions that can be a call without an answer.
+    // Forks may keep some of it, and in databases of older versions that can include an open call.
     settle(connection, key, now)?;
     connection.prepare_cached("UPDATE session SET removed = ?2 WHERE key = ?1")?.execute((key, now.0))?;
     for table in ["lease", "note", "task", "import"] {
@@ -238,14 +238,14 @@ fn remove_tree(
     Ok(())
 }
 
-/// So many rows of a removed session are deleted in one transaction.
+/// Number of rows of a removed session that are deleted in one transaction.
 const STEP: usize = 1_000;
-/// Or parts of so many characters: what is long takes many pages.
+/// Number of characters that are deleted in one transaction: long rows take many pages.
 const STEP_CHARS: i64 = 2_000_000;
 
-/// Delete some rows of a removed session that no other needs, and then perhaps of those that only it needed: the one it was
-/// forked from, and the one that started it, whose content a digest may name that it was given. Gives the sessions of
-/// which more is left. To delete 137 MB at once would hold the writer for as long as it takes.
+/// Deletes some rows of a removed session that no other needs, and then possibly those that only it needed: of the
+/// session it was forked from, and of the one that started it, whose content its digest may name. Returns the sessions
+/// with rows left. Deleting 137 MB at once would hold the writer for that long.
 pub(super) fn sweep_some(connection: &Connection, key: i64) -> Result<Vec<i64>, StoreError> {
     let row = connection
         .prepare_cached(
@@ -263,7 +263,7 @@ pub(super) fn sweep_some(connection: &Connection, key: i64) -> Result<Vec<i64>, 
     }
     if !is_begun {
         search::forget_session(connection, key)?;
-        // Its id is free from here on, also if the process dies before the last row is gone.
+        // Its id is free from here on, even if the process dies before the last row is deleted.
         connection
             .prepare_cached("UPDATE session SET id = 'removed/' || key WHERE key = ?1")?
             .execute([key])?;
@@ -281,7 +281,7 @@ pub(super) fn sweep_some(connection: &Connection, key: i64) -> Result<Vec<i64>, 
              (SELECT session, at, id FROM message WHERE session = ?1 LIMIT ?2)",
         )?
         .execute(params![key, room])?;
-    // What is left is sound: a check counts them.
+    // What is left is consistent, because a check counts it.
     connection
         .prepare_cached("UPDATE session SET messages = messages - ?2 WHERE key = ?1")?
         .execute(params![key, messages])?;
@@ -300,7 +300,7 @@ pub(super) fn sweep_some(connection: &Connection, key: i64) -> Result<Vec<i64>, 
     Ok(left)
 }
 
-/// Whether another session was forked from this one, or started by it.
+/// Whether another session was forked from this one or started by it.
 fn is_needed(connection: &Connection, key: i64) -> Result<bool, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT EXISTS (SELECT 1 FROM session WHERE forked_from = ?1)
@@ -309,7 +309,7 @@ fn is_needed(connection: &Connection, key: i64) -> Result<bool, StoreError> {
     Ok(statement.query_row([key], |row| row.get(0))?)
 }
 
-/// Delete some parts of a session, with what the index for searches knows of them; gives how many, or nothing if there may
+/// Deletes some parts of a session, and their entries in the search index. Returns their number, or `None` if there may
 /// be more.
 fn delete_parts(connection: &Connection, key: i64) -> Result<Option<usize>, StoreError> {
     let mut statement = connection.prepare_cached(
@@ -342,7 +342,8 @@ fn delete_parts(connection: &Connection, key: i64) -> Result<Option<usize>, Stor
     Ok((parts.len() < STEP && size < STEP_CHARS).then_some(parts.len()))
 }
 
-/// The removed sessions that no other needs: their removal was cut off. What is staged is for [`imports`](super::imports).
+/// The removed sessions that no other needs: their removal was interrupted. Staged sessions belong to
+/// [`imports`](super::imports).
 pub(super) fn half_removed(connection: &Connection) -> Result<Vec<i64>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT key FROM session WHERE removed IS NOT NULL AND key NOT IN (SELECT session FROM staged)",

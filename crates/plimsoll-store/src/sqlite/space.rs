@@ -1,8 +1,8 @@
-//! Giving space back to the file system.
+//! Returning free space to the file system.
 //!
-//! Deleted rows leave free pages in the file. Databases that are made by this version move them to its end and cut them
-//! off a step at a time (incremental vacuum), so that the writer is kept for a moment only. One of an earlier version has
-//! to be written anew once, which is done when it pays and no process runs a session.
+//! Deleted rows leave free pages in the file. Databases of this version move them to the end and cut them off in steps
+//! (incremental vacuum), so that the writer is held only briefly. A database of an earlier version has to be rewritten
+//! once, which is done if it pays and no process runs a session.
 
 use std::path::Path;
 
@@ -11,23 +11,23 @@ use rusqlite::Connection;
 use super::{PATIENCE, SqliteStore};
 use crate::error::StoreError;
 
-/// Free pages up to this number, or this share of all, are left for what is written next.
+/// Number of free pages, or divisor of all pages, that are left for later writes.
 const LEFT: i64 = 256;
 const LEFT_SHARE: i64 = 16;
-/// Pages that are cut off in one transaction.
+/// Number of pages that are cut off in one transaction.
 const STEP: i64 = 500;
-/// To write the whole file anew pays if one page in so many is free.
+/// Rewriting the file pays if one in this many pages is free.
 const PAYS: i64 = 4;
 
 /// The value of `auto_vacuum` that this module works with.
 const INCREMENTAL: i64 = 2;
 
-/// Lets a new database, or one that is about to be vacuumed, give pages back later.
+/// Makes a new database, or one that is about to be vacuumed, able to return pages later.
 pub(super) fn prepare(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "auto_vacuum", INCREMENTAL)
 }
 
-/// How large a database is, and how much of it is free.
+/// Number of pages, free pages, and the page size.
 struct Pages {
     all: i64,
     free: i64,
@@ -46,7 +46,7 @@ impl Pages {
 }
 
 impl SqliteStore {
-    /// Gives free pages back, a step at a time. Returns by how many bytes the database has shrunk.
+    /// Returns free pages in steps. Returns the number of bytes by which the database shrank.
     pub(super) fn shrink(&self) -> Result<u64, StoreError> {
         let before = self.read(|connection| Ok(Pages::of(connection)?))?;
         let is_incremental = self.read(|connection| {
@@ -62,13 +62,13 @@ impl SqliteStore {
                 if pages.free <= LEFT.max(pages.all / LEFT_SHARE) {
                     return Ok(None);
                 }
-                // Each row that it gives is a page; none would be cut off if they were not asked for.
+                // Each row is a page; a page is only cut off when its row is fetched.
                 let mut statement = connection.prepare(&format!("PRAGMA incremental_vacuum({STEP})"))?;
                 let mut rows = statement.query([])?;
                 while rows.next()?.is_some() {}
                 Ok(Some(Pages::of(connection)?.all))
             })?;
-            // Bounded: each step must get somewhere.
+            // Bounded: each step must make progress.
             match now {
                 Some(now) if now < pages => pages = now,
                 _ => break,
@@ -81,8 +81,8 @@ impl SqliteStore {
         Ok(before.bytes().saturating_sub(after.bytes()))
     }
 
-    /// Writes a database of an earlier version anew if much of it is free and no process runs a session; afterwards
-    /// [`shrink`](SqliteStore::shrink) does without. Returns by how many bytes it has shrunk.
+    /// Rewrites a database of an earlier version, if much of it is free and no process runs a session. Afterwards
+    /// [`shrink`](SqliteStore::shrink) works. Returns the number of bytes by which it shrank.
     pub(super) fn rewrite(&self) -> Result<u64, StoreError> {
         let now = self.clock.now();
         let before = self.read(|connection| {
@@ -96,7 +96,7 @@ impl SqliteStore {
         connection.busy_timeout(PATIENCE)?;
         prepare(&connection)?;
         match connection.execute_batch("VACUUM").map_err(StoreError::from) {
-            // Another process has begun to write; the next sweep tries again.
+            // Another process has started to write; the next sweep tries again.
             Err(StoreError::Busy { .. }) => return Ok(0),
             done => done?,
         }
@@ -107,8 +107,8 @@ impl SqliteStore {
     }
 }
 
-/// Folds the write-ahead log into the database, which only then becomes smaller. Most of it is done without keeping others
-/// from writing. Where another process reads, some of the log stays, which is no error.
+/// Folds the write-ahead log into the database, which only then becomes smaller. The passive checkpoint does most of it
+/// without blocking writers. If another process reads, some of the log stays, which is not an error.
 fn fold(path: &Path) -> Result<(), StoreError> {
     let connection = Connection::open(path)?;
     for mode in ["PASSIVE", "TRUNCATE"] {

@@ -1,4 +1,4 @@
-//! Spills: the names of outputs that are kept as blobs, and the blobs that are to go.
+//! Records of spilled outputs, and the blobs to delete.
 
 use plimsoll::{Millis, PartId, Receipt, SessionId};
 use rusqlite::{Connection, Row, params};
@@ -25,14 +25,14 @@ pub(super) fn record_of(row: &Row<'_>) -> rusqlite::Result<SpillRecord> {
     })
 }
 
-/// Take note of a spill. All spills of the content are moved to its blob: whatever was wrong with the older one, removed
-/// by hand or damaged, is mended by this one, and content that several sessions have is kept once.
+/// Records a spill. All spills with the same content are moved to its blob: this repairs an older blob that was removed
+/// by hand or damaged, and stores content that several sessions have only once.
 pub(super) fn add(connection: &Connection, claim: &Claim, spill: &SpillRecord) -> Result<(), StoreError> {
     let key = claimed_key(connection, claim)?;
     insert(connection, key, spill)
 }
 
-/// Take note of a spill and a receipt that could not be written when they were made.
+/// Records a spill and a receipt that could not be written when they were made.
 pub(super) fn record_late(
     connection: &Connection,
     session: &SessionId,
@@ -84,7 +84,7 @@ fn insert(connection: &Connection, key: i64, spill: &SpillRecord) -> Result<(), 
     mark_deleting(connection, &older, spill.created).map(drop)
 }
 
-/// The spills of a session and of those it was forked from, in the order they were kept.
+/// The spills of a session and of those it was forked from, in the order they were stored.
 pub(super) fn of_session(
     connection: &Connection,
     session: &SessionId,
@@ -102,7 +102,7 @@ pub(super) fn of_session(
         let mut taken = 0;
         while let Some(row) = rows.next()? {
             let spill = record_of(row)?;
-            // Of an inherited stretch only what its messages show.
+            // Of an inherited segment, only those that its messages show.
             if let (Some(_), Some(part)) = (&segment.upto, &spill.part)
                 && chain.find_part(connection, part.as_str())?.is_none()
             {
@@ -123,7 +123,7 @@ pub(super) fn of_session(
     Ok(SpillPage { spills: found.into_iter().map(|(_, spill)| spill).collect(), next })
 }
 
-/// All spills after a place.
+/// All spills after a position.
 pub(super) fn all(
     connection: &Connection,
     after: u64,
@@ -140,13 +140,13 @@ pub(super) fn all(
     Ok(spills.collect::<Result<_, _>>()?)
 }
 
-/// A spill that may have to go, as it was seen.
+/// A spill that may have to expire, as it was read.
 pub(super) struct Candidate {
     blob: String,
     newest: u64,
 }
 
-/// The oldest blobs that are too old or too many. This reads a row of every spill and is done outside of the writer.
+/// The oldest blobs that exceed retention. This reads a row of every spill and runs outside of the writer.
 pub(super) fn candidates(
     connection: &Connection,
     before: Option<Millis>,
@@ -183,7 +183,7 @@ pub(super) fn candidates(
     Ok(going)
 }
 
-/// Mark spills as expired that are no younger than they were seen to be.
+/// Marks spills as expired, unless they were renewed since they were read.
 pub(super) fn expire(
     connection: &Connection,
     going: &[Candidate],
@@ -216,7 +216,7 @@ pub(super) fn expire(
     Ok(expired)
 }
 
-/// Which of these blobs no spill needs.
+/// Which of these blobs no spill refers to.
 pub(super) fn unneeded(connection: &Connection, blobs: &[String]) -> Result<Vec<String>, StoreError> {
     let mut statement = connection
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM spill WHERE blob = ?1 AND expired IS NULL)")?;
@@ -229,7 +229,7 @@ pub(super) fn unneeded(connection: &Connection, blobs: &[String]) -> Result<Vec<
     Ok(unneeded)
 }
 
-/// Mark those of these blobs that no spill needs.
+/// Marks those of these blobs for deletion that no spill refers to.
 pub(super) fn mark_deleting(
     connection: &Connection,
     blobs: &[String],
@@ -244,7 +244,7 @@ pub(super) fn mark_deleting(
     Ok(marked)
 }
 
-/// Delete the spills of a session that is deleted, and mark the blobs that nothing else needs.
+/// Deletes the spills of a removed session, and marks the blobs that nothing else needs.
 pub(super) fn remove(connection: &Connection, key: i64, now: Millis) -> Result<(), StoreError> {
     let mut statement = connection
         .prepare_cached("SELECT DISTINCT blob FROM spill WHERE session = ?1 AND expired IS NULL")?;
@@ -253,14 +253,14 @@ pub(super) fn remove(connection: &Connection, key: i64, now: Millis) -> Result<(
     mark_deleting(connection, &blobs, now).map(drop)
 }
 
-/// Blobs that are being deleted.
+/// Blobs that are marked for deletion.
 pub(super) fn deleting(connection: &Connection, most: usize) -> Result<Vec<String>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT blob FROM deleting ORDER BY blob LIMIT ?1")?;
     let blobs = statement.query_map([most as i64], |row| row.get(0))?;
     Ok(blobs.collect::<Result<_, _>>()?)
 }
 
-/// These blobs are gone.
+/// Records that these blobs were deleted.
 pub(super) fn confirm_deleted(connection: &Connection, blobs: &[String]) -> Result<(), StoreError> {
     for blob in blobs {
         connection.prepare_cached("DELETE FROM deleting WHERE blob = ?1")?.execute([blob])?;

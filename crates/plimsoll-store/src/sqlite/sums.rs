@@ -1,12 +1,12 @@
-//! Checksums of rows: what the disk gives back is what was written.
+//! Checksums of rows: they detect that the disk returns something else than what was written.
 //!
-//! Every row that a session is made of has one over all of its columns, and a session counts its rows, so that one that
-//! vanished is noticed too. They are for checks and exports, not for every read: SQLite has none of its own, and to hash
-//! each text of a window would cost as much as reading it.
+//! Every row that a session consists of has one over all of its columns, and a session counts its rows, so that missing
+//! rows are detected as well. Checks and exports verify them, not every read: SQLite has no checksums of its own, and
+//! hashing each text of a window would cost as much as reading it.
 //!
 //! Parts and deltas, which can be long, are written together with their sums. The other tables have triggers. These are
-//! temporary, so they exist only on connections of ours: somebody who repairs a database by hand is not stopped by a
-//! function that only this program has.
+//! temporary and exist only on our connections: a user who repairs a database with another program is not stopped by a
+//! function that only this one has.
 
 use rusqlite::functions::{Context, FunctionFlags};
 use rusqlite::types::ValueRef;
@@ -15,17 +15,17 @@ use rusqlite::{Connection, Row};
 use crate::error::StoreError;
 use crate::store::Damage;
 
-/// The first byte of a sum over all columns. Older sums of parts are 16 bytes over their content alone.
+/// First byte of a sum over all columns. Older sums of parts are 16 bytes over their content only.
 const VERSION: u8 = 1;
 
 /// A table whose rows have checksums.
 struct Table {
     name: &'static str,
-    /// The columns that name a row.
+    /// The columns that identify a row.
     key: &'static [&'static str],
-    /// The other columns that a sum is made of, in this order.
+    /// The other columns of the sum, in this order.
     columns: &'static [&'static str],
-    /// What a row is called, in SQL.
+    /// Name of a row in messages, as SQL.
     called: &'static str,
     /// The column with the key of the session that a row belongs to.
     session: Option<&'static str>,
@@ -201,20 +201,20 @@ const TABLES: [Table; 12] = [
 ];
 
 impl Table {
-    /// The expression for the sum of a row; `of` is empty or `NEW.`.
+    /// SQL expression for the sum of a row; `of` is empty or `NEW.`.
     fn sum(&self, of: &str) -> String {
         let columns = self.key.iter().chain(self.columns);
         let columns: Vec<String> = columns.map(|column| format!("{of}{column}")).collect();
         format!("row_sum({})", columns.join(", "))
     }
 
-    /// Whether sums are written by the statements that write the rows.
+    /// Whether the statements that write the rows also write the sums.
     fn is_sealed_inline(&self) -> bool {
         matches!(self.name, "part" | "delta")
     }
 }
 
-/// Lets SQL on a connection compute sums.
+/// Registers the SQL function that computes sums.
 pub(super) fn register(connection: &Connection) -> rusqlite::Result<()> {
     let flags =
         FunctionFlags::SQLITE_UTF8 | FunctionFlags::SQLITE_DETERMINISTIC | FunctionFlags::SQLITE_INNOCUOUS;
@@ -227,12 +227,12 @@ fn row_sum(row: &Context<'_>) -> Vec<u8> {
         hash(&mut hasher, row.get_raw(column));
     }
     let mut sum = vec![VERSION];
-    // Half of it tells damage as well as the whole.
+    // Half of the hash detects damage as well as the whole.
     sum.extend_from_slice(&hasher.finalize().as_bytes()[..16]);
     sum
 }
 
-/// Adds a value with its type and length, so that no two rows are the same to the hasher.
+/// Hashes a value with its type and length, so that no two rows hash the same bytes.
 fn hash(hasher: &mut blake3::Hasher, value: ValueRef<'_>) {
     let (kind, bytes): (u8, &[u8]) = match value {
         ValueRef::Null => (0, &[]),
@@ -264,7 +264,7 @@ fn content_sum(data: &[u8], text: Option<&[u8]>) -> Vec<u8> {
     hasher.finalize().as_bytes()[..16].to_vec()
 }
 
-/// Lets a writing connection keep the sums of all rows that it changes.
+/// Creates the triggers that update the sums of changed rows on a writing connection.
 pub(super) fn keep(connection: &Connection) -> rusqlite::Result<()> {
     let mut sql = String::new();
     for table in &TABLES {
@@ -294,8 +294,8 @@ pub(super) fn keep(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(&sql)
 }
 
-/// Gives the rows of an older version their sums. Those of parts stay as they are: to seal long texts would take long,
-/// and would vouch for whatever has become of them since.
+/// Computes the sums of an older version's rows. Those of parts stay as they are: sealing long texts would take long,
+/// and would vouch for whatever happened to them since.
 pub(super) fn seal_all(connection: &Connection) -> rusqlite::Result<()> {
     for table in TABLES.iter().filter(|table| table.name != "part") {
         connection.execute_batch(&format!("UPDATE {} SET sum = {}", table.name, table.sum("")))?;
@@ -303,13 +303,13 @@ pub(super) fn seal_all(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// What the sums of all rows tell, and how many parts have none.
+/// Result of verifying sums, and the number of parts without one.
 pub(super) struct Verified {
     pub(super) damage: Vec<Damage>,
     pub(super) unverified: u64,
 }
 
-/// Holds rows against their sums: all, or those of some sessions. A table that cannot be read to its end is damage too.
+/// Verifies the sums of all rows, or of those of some sessions. A table that cannot be read to its end is damage too.
 pub(super) fn verify(connection: &Connection, sessions: Option<&[i64]>) -> Result<Verified, StoreError> {
     let mut verified = Verified { damage: Vec::new(), unverified: 0 };
     for table in &TABLES {
@@ -325,7 +325,7 @@ pub(super) fn verify(connection: &Connection, sessions: Option<&[i64]>) -> Resul
         }
     }
     if sessions.is_some() {
-        // There are few, and one with a damaged key may be of any session.
+        // There are few, and a row with a damaged key may belong to any session.
         TABLES
             .iter()
             .filter(|table| table.name == "delta")
@@ -350,7 +350,7 @@ impl Verified {
 
     fn rows(&mut self, connection: &Connection, table: &Table, which: &str) -> rusqlite::Result<()> {
         let is_part = table.name == "part";
-        // The content is wanted for parts alone, whose older sums are over nothing else.
+        // Only parts need their content: their older sums cover nothing else.
         let content = if is_part { "data, text, id" } else { "NULL, NULL, NULL" };
         let sql = format!(
             "SELECT {}, sum, {}, {content} FROM {} WHERE {which}",
@@ -368,7 +368,7 @@ impl Verified {
                     self.unverified += u64::from(why.is_none());
                     why
                 }
-                // Written by hand, perhaps to repair something.
+                // The row was written by another program, perhaps as a repair.
                 ValueRef::Null => None,
                 ValueRef::Blob(found) if Some(found) == expected => None,
                 ValueRef::Blob(found) if is_part && found.len() == 16 => {
@@ -388,7 +388,7 @@ impl Verified {
         Ok(())
     }
 
-    /// Rows that vanished, or came from nowhere. Counted by the indexes that they are read by.
+    /// Finds missing and added rows, counted by the indexes that they are read by.
     fn counts(&mut self, connection: &Connection, which: &str) {
         let sql = format!(
             "SELECT s.id, s.messages - (SELECT count(*) FROM message m WHERE m.session = s.key),
@@ -428,7 +428,7 @@ impl Verified {
 
 fn altered(row: &Row<'_>, is_part: bool) -> String {
     let unreadable = if is_part { unreadable(row) } else { None };
-    unreadable.unwrap_or_else(|| "it is not what was written".to_owned())
+    unreadable.unwrap_or_else(|| "its checksum does not match".to_owned())
 }
 
 /// Why the content of a part cannot be read.
@@ -443,13 +443,13 @@ fn unreadable(row: &Row<'_>) -> Option<String> {
     Some(format!("it cannot be read: {why}"))
 }
 
-/// A text of which some may not be UTF-8.
+/// Reads a text that may not be UTF-8.
 pub(super) fn lossy(row: &Row<'_>, column: usize) -> rusqlite::Result<String> {
     let bytes = row.get_ref(column)?.as_bytes_or_null().map_err(rusqlite::Error::from)?;
     Ok(String::from_utf8_lossy(bytes.unwrap_or_default()).into_owned())
 }
 
-/// The same of a column that may be null.
+/// Like [`lossy`], of a column that may be null.
 pub(super) fn lossy_or_null(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<String>> {
     Ok(match row.get_ref(column)? {
         ValueRef::Null => None,

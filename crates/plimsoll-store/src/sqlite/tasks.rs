@@ -24,7 +24,7 @@ fn record_of(row: &Row<'_>) -> Result<TaskRecord, StoreError> {
     })
 }
 
-/// One task.
+/// Returns a task.
 pub(crate) fn task(connection: &Connection, id: &str) -> Result<TaskRecord, StoreError> {
     let mut statement =
         connection.prepare_cached(&format!("SELECT {COLUMNS} WHERE t.id = ?1 AND s.removed IS NULL"))?;
@@ -32,7 +32,7 @@ pub(crate) fn task(connection: &Connection, id: &str) -> Result<TaskRecord, Stor
     rows.next()?.map(record_of).unwrap_or_else(|| Err(StoreError::missing("task", id)))
 }
 
-/// Begin a task.
+/// Creates a task.
 pub(crate) fn put(connection: &Connection, new: &NewTask, now: Millis) -> Result<TaskRecord, StoreError> {
     if new.id.is_empty() {
         return Err(StoreError::Refused("a task needs an id".into()));
@@ -61,7 +61,7 @@ pub(crate) fn put(connection: &Connection, new: &NewTask, now: Millis) -> Result
     task(connection, &new.id)
 }
 
-/// Tasks, the oldest first.
+/// Tasks, oldest first.
 pub(crate) fn tasks(connection: &Connection, filter: &TaskFilter) -> Result<Vec<TaskRecord>, StoreError> {
     let parent = filter.parent.as_ref().map(|parent| key(connection, parent)).transpose()?;
     let after: i64 = match &filter.after {
@@ -72,7 +72,7 @@ pub(crate) fn tasks(connection: &Connection, filter: &TaskFilter) -> Result<Vec<
             .ok_or_else(|| StoreError::missing("task", id))?,
         None => 0,
     };
-    // One statement for each case, so that each goes by an index.
+    // One statement per case, so that each uses an index.
     let only = match (parent, &filter.status) {
         (Some(_), Some(_)) => "t.session = ?1 AND t.status = ?2",
         (Some(_), None) => "t.session = ?1 AND ?2 IS NULL",
@@ -91,7 +91,7 @@ pub(crate) fn tasks(connection: &Connection, filter: &TaskFilter) -> Result<Vec<
     Ok(found)
 }
 
-/// Move a task.
+/// Changes a task.
 pub(crate) fn step(
     connection: &Connection,
     id: &str,

@@ -1,4 +1,4 @@
-//! The store's traits on SQLite: each method is a read on some connection or a write in a transaction of the writer.
+//! The store's traits on SQLite: each method is a read on one connection or a write in a transaction of the writer.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use crate::store::{
     StagedPiece, TakeOver, TaskFilter, TaskMove, TaskRecord, Tasks, Upkeep,
 };
 
-/// So many changes are forgotten in one transaction at most.
+/// Maximum number of changes that are deleted in one transaction.
 const TRIMMED: u64 = 5_000;
 
 impl Sessions for SqliteStore {
@@ -251,7 +251,7 @@ impl Reductions for SqliteStore {
 }
 
 impl SqliteStore {
-    /// Delete what is left of removed sessions, a step at a time.
+    /// Deletes the rest of removed sessions in steps.
     fn sweep_removed(&self, mut left: Vec<i64>) -> Result<(), StoreError> {
         while let Some(key) = left.pop() {
             left.extend(self.write(move |connection| sessions::sweep_some(connection, key))?);
@@ -268,8 +268,8 @@ impl SqliteStore {
     ) -> Result<Lease, StoreError> {
         let (session, holder, clock) = (session.clone(), holder.to_owned(), self.clock.clone());
         self.write(move |connection| {
-            // Asked inside the transaction: waiting for another writer must not shorten the lease, or let one that
-            // was renewed meanwhile look as if it had run out.
+            // Read inside the transaction: waiting for another writer must not shorten the lease, or make one that was
+            // renewed meanwhile look expired.
             let (until, now) = (clock.after(ttl), clock.now());
             let request =
                 leases::Request { session: &session, holder: &holder, until, now, take_over: &take_over };
@@ -278,8 +278,8 @@ impl SqliteStore {
     }
 }
 
-/// Give a new session the record and the lease that it is born with. In the transaction that makes it: a process that dies
-/// leaves all of it or nothing, and no other finds a record that is active without a lease.
+/// Stores the task and the lease that a new session is created with, in the transaction that creates it: a process that
+/// dies leaves all of it or nothing, and no other process finds an active record without a lease.
 fn equip(connection: &Connection, new: &NewSession, clock: &Clock, now: Millis) -> Result<(), StoreError> {
     if let Some(task) = &new.task {
         tasks::put(connection, task, now)?;
@@ -300,7 +300,7 @@ impl Leases for SqliteStore {
         self.take_lease(session, holder, ttl, TakeOver::Always)
     }
 
-    fn succeed(
+    fn inherit_lease(
         &self,
         session: &SessionId,
         holder: &str,
@@ -513,7 +513,7 @@ impl Upkeep for SqliteStore {
         session: &SessionId,
         read: &mut dyn FnMut(&dyn SessionReader) -> Result<(), StoreError>,
     ) -> Result<(), StoreError> {
-        // One transaction, so that all runs see the same rows.
+        // One transaction, so that all passes see the same rows.
         self.read(|connection| read(&ChainReader { connection, chain: Chain::of(connection, session)? }))
     }
 
@@ -522,7 +522,7 @@ impl Upkeep for SqliteStore {
     }
 
     fn check(&self) -> Result<Findings, StoreError> {
-        // A database that cannot even be looked at is damaged all the more.
+        // A database that cannot even be opened is damaged as well.
         let checked = self.fresh_reader().and_then(|connection| check::check(&connection, self.clock.now()));
         match checked {
             Err(error) if error.is_failure() => {

@@ -1,9 +1,9 @@
-//! Undoing reductions. Everything here runs within a transaction of the writer.
+//! Undoing reductions. Everything here runs in a transaction of the writer.
 
 use std::collections::HashMap;
 
-use plimsoll::log::{Effect, Mark, Moment};
-use plimsoll::receipt::CompactPlan;
+use plimsoll::log::{Effect, LogPosition, Mark};
+use plimsoll::plan::CompactPlan;
 use plimsoll::{Ids, Log, Message, Millis, PartId, Plan, Receipt, ReceiptId, Tokens};
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -16,7 +16,7 @@ use super::reduce::{insert_receipt, moment, set_shaped};
 use crate::error::StoreError;
 use crate::store::{ChangeKind, Claim};
 
-/// Undo a reduction. The log stays; marks are lifted, a pivot is set aside.
+/// Undoes a reduction. The log stays; marks are lifted, a pivot is set aside.
 pub(crate) fn undo(
     connection: &Connection,
     claim: &Claim,
@@ -38,9 +38,9 @@ pub(crate) fn undo(
     }
     let moment = moment(connection, &session, now)?;
     let knows_marks = has_marks(connection, &chain, &receipt)?;
-    // Marks that are stored under the receipt's name are in force: they came with it, and only an undoing lifts them. So
-    // their parts, of which there may be fifty thousand, need not be looked at. A compaction has a pivot beside them, and
-    // at most a step's worth of marks.
+    // Marks that are stored under the receipt's id are in force: they were stored with it, and only an undo lifts them.
+    // So their parts, of which there may be fifty thousand, need not be read. A compaction also has a pivot, and at
+    // most a step's worth of marks.
     let concerned = match &receipt.plan {
         Plan::Compact(_) => Some(Concerned::of(connection, &chain, &receipt)?),
         _ if knows_marks => None,
@@ -69,7 +69,7 @@ pub(crate) fn undo(
     Ok(undone)
 }
 
-/// Correct the sizes that a receipt tells.
+/// Corrects the sizes in a receipt.
 pub(crate) fn resize_receipt(
     connection: &Connection,
     claim: &Claim,
@@ -88,8 +88,8 @@ pub(crate) fn resize_receipt(
     Ok(())
 }
 
-/// Whether the marks of a receipt are stored under its name; those from before version 4 are not. They come together or not
-/// at all, so the first tells.
+/// Whether the marks of a receipt are stored under its id; those from before version 4 are not. They are stored
+/// together or not at all, so the first one decides.
 fn has_marks(connection: &Connection, chain: &Chain, receipt: &Receipt) -> Result<bool, StoreError> {
     let effects = receipt.plan.effects();
     let Some((part, _)) = effects.first() else { return Ok(false) };
@@ -97,11 +97,11 @@ fn has_marks(connection: &Connection, chain: &Chain, receipt: &Receipt) -> Resul
     Ok(marks.iter().any(|mark| mark.receipt.as_ref() == Some(&receipt.id)))
 }
 
-/// What a receipt concerns, as the engine has to see it to say whether it can be undone: parts without their texts, each in
-/// a message of its own, and the marker of a pivot.
+/// What a receipt affects, as the engine needs it to decide whether it can be undone: parts without their texts, each
+/// in a separate message, and the marker of a pivot.
 struct Concerned {
     messages: Vec<Message>,
-    /// The times of the parts' messages.
+    /// Times of the parts' messages.
     times: HashMap<PartId, i64>,
 }
 
@@ -126,7 +126,7 @@ impl Concerned {
         if let Some(marker) = marker {
             let message = read::one(connection, chain, marker.as_str(), Detail::Outline)?;
             let mut message = message.ok_or_else(|| StoreError::missing("message", marker))?;
-            // One part of it may be among those above.
+            // One of its parts may be among those above.
             message.parts.retain(|part| !concerned.times.contains_key(&part.id));
             concerned.messages.push(message);
         }
@@ -143,13 +143,13 @@ impl Concerned {
     }
 }
 
-/// Set a pivot aside, and leave out the word to go on that came with it.
+/// Sets a pivot aside, and leaves out the notice that came with it.
 fn undo_pivot(
     connection: &Connection,
     chain: &Chain,
     plan: &CompactPlan,
     concerned: &Concerned,
-    (by, moment): (&ReceiptId, &Moment),
+    (by, moment): (&ReceiptId, &LogPosition),
 ) -> Result<(), StoreError> {
     if let Some(go_on) = &plan.go_on {
         let (receipt, set) = (Some(by.clone()), moment.clone());

@@ -1,9 +1,9 @@
-//! A small file beside the database that says how far it had come.
+//! A small file next to the database with the number of the newest acknowledged change.
 //!
-//! What SQLite commits stands in the write-ahead log until it is folded into the database. If that log is lost (deleted,
-//! left behind by a copy, or cut off by a power failure), or an older database is put in place, SQLite opens what is left
-//! without a word. The file has the number of the newest change that was acknowledged, so that the next process can tell.
-//! It is not flushed to disk: it may say too little, never too much.
+//! SQLite commits to the write-ahead log, which is folded into the database later. If that log is lost (deleted, left
+//! behind by a copy, or cut off by a power failure), or an older database is put in place, SQLite opens what is left
+//! without an error. With this file the next process detects that. It is not flushed to disk: its number may be too
+//! low, never too high.
 
 use std::fs::File;
 use std::path::Path;
@@ -15,21 +15,21 @@ use super::feed;
 use crate::error::StoreError;
 use crate::store::Loss;
 
-/// The file, as the writer keeps it.
+/// The file, open for the writer.
 pub(super) struct Witness {
     file: File,
-    /// The database that it is about: another one may have been put in its place.
+    /// Id of the database it belongs to: another database may have been put in its place.
     database: String,
 }
 
 impl Witness {
-    /// Opens the file of a database for writing. Without it a loss goes unnoticed, which is no reason not to work.
+    /// Opens the file of a database for writing. Without it a loss goes unnoticed, but the store works.
     pub(super) fn open(path: &Path, connection: &Connection) -> Option<Witness> {
         let file = open_file(path).ok()?;
         Some(Witness { file, database: identity(connection).ok()?? })
     }
 
-    /// Notes the newest change of a database, after it was committed and before that is acknowledged.
+    /// Writes the newest change to the file, after it was committed and before it is acknowledged.
     pub(super) fn note(&self, connection: &Connection) {
         if let Ok(newest) = feed::newest(connection) {
             let _ = write_at_start(&self.file, format!("{} {:020}\n", self.database, newest.0).as_bytes());
@@ -37,7 +37,7 @@ impl Witness {
     }
 }
 
-/// The loss that has to be told: one that is found now, or the newest that was recorded and not accepted.
+/// The loss to report: one that is found now, or the newest that was recorded and not accepted.
 pub(super) fn unaccepted(
     path: &Path,
     connection: &Connection,
@@ -50,14 +50,14 @@ pub(super) fn unaccepted(
     }
     match found {
         Some(loss) => Ok(Some(loss)),
-        // A damaged table is reported by checks, and must not keep sessions from being read.
+        // A damaged table is reported by checks, and must not prevent reading sessions.
         None => Ok(recorded(connection).ok().and_then(|mut losses| losses.pop())),
     }
 }
 
-/// Compares a database with the file beside it.
+/// Compares a database with its file.
 fn loss(path: &Path, connection: &Connection, now: Millis) -> Result<Option<Loss>, StoreError> {
-    // In this order: what is committed meanwhile is in the database by the time it is read.
+    // The file is read first: whatever it names is in the database by the time that is read.
     let Ok(text) = std::fs::read_to_string(file_of(path)) else { return Ok(None) };
     let Some((database, expected)) = text.split_once(' ') else { return Ok(None) };
     let Ok(expected) = expected.trim_end().parse::<u64>() else { return Ok(None) };
@@ -66,7 +66,7 @@ fn loss(path: &Path, connection: &Connection, now: Millis) -> Result<Option<Loss
     Ok((is_same && expected > found).then_some(Loss { at: now, expected, found }))
 }
 
-/// Records a loss, so that it is told from now on.
+/// Records a loss, so that it is reported from now on.
 fn record(connection: &Connection, loss: &Loss) -> Result<(), StoreError> {
     connection.execute(
         "INSERT INTO loss (at, expected, found) VALUES (?1, ?2, ?3)",
@@ -75,7 +75,7 @@ fn record(connection: &Connection, loss: &Loss) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The losses that were recorded, oldest first.
+/// The recorded losses, oldest first.
 pub(super) fn recorded(connection: &Connection) -> rusqlite::Result<Vec<Loss>> {
     let mut statement = connection.prepare("SELECT at, expected, found FROM loss ORDER BY seq LIMIT 20")?;
     let losses = statement.query_map([], |row| {
@@ -84,7 +84,7 @@ pub(super) fn recorded(connection: &Connection) -> rusqlite::Result<Vec<Loss>> {
     losses.collect()
 }
 
-/// Forgets the losses that were recorded. Returns how many.
+/// Deletes the recorded losses. Returns their number.
 pub(super) fn accept(connection: &Connection) -> Result<u64, StoreError> {
     Ok(connection.execute("DELETE FROM loss", [])? as u64)
 }

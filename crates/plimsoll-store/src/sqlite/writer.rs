@@ -1,15 +1,14 @@
-//! The single writer. Callers queue their changes; one of them leads: it commits the queue in one transaction and
-//! tells the others what came of theirs. So changes that come together share a commit, and one that comes alone is made
-//! by its own thread, without waking another (a thread of its own for writing took twice the time for a single append).
+//! The single writer. Callers queue their changes. One of them is the leader: it commits the queue in one transaction
+//! and passes the others their results. So concurrent changes share a commit, and a single change is made on its
+//! caller's own thread (with a writer thread, a single append took twice as long).
 //!
-//! - **Fair**: the queue is first in, first out, and a follower waits for its own answer, not for the connection. When
-//!   all waited for a mutex around the connection, whoever had just run got it again: of 200 writers one made 574
+//! - **Fair**: the queue is first in, first out, and a follower waits for its own result, not for the connection. When
+//!   all waited for a mutex around the connection, the last owner often got it again: of 200 writers one made 574
 //!   appends and another 7.
-//! - **A busy database is waited for once**: each change waits [`PATIENCE`] from when it was queued, whoever leads. When
-//!   each waited in its own turn, the fourth in the queue was told after 40 seconds.
-//! - The first change of a transaction needs nothing to fall back on; each further one runs in a savepoint of its own,
-//!   so one that fails takes nothing of the others with it. No caller is told that a change is done before the
-//!   transaction is.
+//! - **A busy database is waited for once**: each change waits [`PATIENCE`] from when it was queued, whichever caller
+//!   leads. When each waited in its own turn, the fourth in the queue got its error after 40 seconds.
+//! - The first change of a transaction needs no savepoint. Each further one has its own, so a failed change does not
+//!   affect the others. No caller gets a result before the transaction is committed.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{self, Sender};
@@ -21,101 +20,101 @@ use rusqlite::Connection;
 use super::witness::Witness;
 use crate::error::{PATIENCE, StoreError};
 
-/// So many changes go into one transaction at most.
+/// Maximum number of changes in one transaction.
 const GROUP: usize = 256;
 
-/// So long SQLite waits for another process before the queue is looked at again.
+/// How long SQLite waits for another process before the leader checks the queue for expired changes.
 const SLICE: Duration = Duration::from_millis(100);
 
-type Tell = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
-type Job = Box<dyn FnOnce(Ground<'_>) -> Tell + Send>;
+type Reply = Box<dyn FnOnce(Result<(), StoreError>) + Send>;
+type Job = Box<dyn FnOnce(TxState<'_>) -> Reply + Send>;
 
-/// What a change stands on.
-enum Ground<'a> {
-    /// A transaction in which nothing has happened yet. One that fails ends it.
-    New(&'a Connection),
-    /// A transaction with the changes of others in it.
+/// State of the transaction that a change runs in.
+enum TxState<'a> {
+    /// An empty transaction. A change that fails ends it.
+    Begun(&'a Connection),
+    /// A transaction with changes of other callers.
     Shared(&'a Connection),
-    /// There is none, for this reason.
-    None(StoreError),
+    /// No transaction could be started.
+    Failed(StoreError),
 }
 
-/// What a caller in the queue is told.
-enum News<T> {
-    /// Its change was made, or failed.
+/// A signal to a caller in the queue.
+enum WriterSignal<T> {
+    /// Result of its change.
     Done(Result<T, StoreError>),
-    /// It is first in the queue and leads.
+    /// The caller is first in the queue and becomes the leader.
     Lead,
 }
 
 /// A change in the queue.
 struct Queued {
     job: Job,
-    /// Tells its owner to lead; says whether the owner is still there.
+    /// Makes its caller the leader. Returns whether the caller is still waiting.
     lead: Box<dyn Fn() -> bool + Send>,
     since: Instant,
 }
 
 #[derive(Default)]
-struct Line {
+struct WriteQueue {
     jobs: VecDeque<Queued>,
     is_led: bool,
 }
 
-/// The writing connection, and the changes that wait for it.
+/// The writing connection, and the queue of changes.
 pub(crate) struct Writer {
     connection: Mutex<Connection>,
-    line: Mutex<Line>,
+    queue: Mutex<WriteQueue>,
     witness: Option<Witness>,
 }
 
-/// Leads until it is dropped, also by a panic; then the next in the queue does.
+/// Leads until it is dropped, also by a panic; then the next in the queue leads.
 struct Leader<'a>(&'a Writer);
 
 impl Drop for Leader<'_> {
     fn drop(&mut self) {
-        let mut line = held(&self.0.line);
-        while let Some(next) = line.jobs.front() {
+        let mut queue = lock(&self.0.queue);
+        while let Some(next) = queue.jobs.front() {
             if (next.lead)() {
                 return;
             }
             // Its caller is gone, so no one waits for the result.
-            line.jobs.pop_front();
+            queue.jobs.pop_front();
         }
-        line.is_led = false;
+        queue.is_led = false;
     }
 }
 
 impl Writer {
     pub(super) fn new(connection: Connection, witness: Option<Witness>) -> Writer {
-        // It cannot fail; without it a busy database would only be asked more often.
+        // This cannot fail; without the timeout, a busy database would only be asked more often.
         let _ = connection.busy_timeout(SLICE);
-        Writer { connection: Mutex::new(connection), line: Mutex::default(), witness }
+        Writer { connection: Mutex::new(connection), queue: Mutex::default(), witness }
     }
 
-    /// Make a change; comes back when it is in the database for good.
+    /// Makes a change. Returns when it is committed.
     pub(crate) fn write<T: Send + 'static>(
         &self,
         change: impl FnOnce(&Connection) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let (news, wait) = mpsc::channel::<News<T>>();
-        let call = news.clone();
-        let job: Job = Box::new(move |ground| {
-            let done = match ground {
-                Ground::New(connection) => change(connection).inspect_err(|_| {
-                    // A full disk has done so already.
+        let (signals, wait) = mpsc::channel::<WriterSignal<T>>();
+        let call = signals.clone();
+        let job: Job = Box::new(move |transaction| {
+            let done = match transaction {
+                TxState::Begun(connection) => change(connection).inspect_err(|_| {
+                    // A full disk has rolled it back already.
                     let _ = run(connection, "ROLLBACK");
                 }),
-                Ground::Shared(connection) => in_savepoint(connection, change),
-                Ground::None(why) => Err(why),
+                TxState::Shared(connection) => in_savepoint(connection, change),
+                TxState::Failed(why) => Err(why),
             };
-            tell(news, done)
+            reply(signals, done)
         });
-        let lead = Box::new(move || call.send(News::Lead).is_ok());
+        let lead = Box::new(move || call.send(WriterSignal::Lead).is_ok());
         let mut leads = {
-            let mut line = held(&self.line);
-            line.jobs.push_back(Queued { job, lead, since: Instant::now() });
-            !std::mem::replace(&mut line.is_led, true)
+            let mut queue = lock(&self.queue);
+            queue.jobs.push_back(Queued { job, lead, since: Instant::now() });
+            !std::mem::replace(&mut queue.is_led, true)
         };
         loop {
             if leads {
@@ -123,27 +122,27 @@ impl Writer {
                 self.group();
             }
             match wait.recv() {
-                Ok(News::Done(done)) => return done,
-                Ok(News::Lead) => leads = true,
-                // A change that panicked took its answer with it.
+                Ok(WriterSignal::Done(done)) => return done,
+                Ok(WriterSignal::Lead) => leads = true,
+                // The change panicked, and its caller's sender is gone.
                 Err(mpsc::RecvError) => return Err(StoreError::Closed),
             }
         }
     }
 
-    /// Make the changes that are in line, in one transaction.
+    /// Makes the queued changes in one transaction.
     fn group(&self) {
-        let connection = &*held(&self.connection);
+        let connection = &*lock(&self.connection);
         if !connection.is_autocommit() {
-            // Left behind by a change that panicked.
+            // Left over from a change that panicked.
             let _ = run(connection, "ROLLBACK");
         }
         while let Err(why) = run(connection, "BEGIN IMMEDIATE") {
             let is_busy = matches!(why, StoreError::Busy { .. });
-            // The one that leads is the first; when it is told, the next leads and tries for itself.
+            // The leader is first. When it gets its error, the next one leads and tries for itself.
             let first = self.next(|queued| !is_busy || queued.since.elapsed() >= PATIENCE);
             if let Some(first) = first {
-                first(Ground::None(why.again()))(Ok(()));
+                first(TxState::Failed(why.again()))(Ok(()));
                 if is_busy {
                     self.give_up(&why);
                 }
@@ -154,63 +153,63 @@ impl Writer {
             let _ = run(connection, "ROLLBACK");
             return;
         };
-        let mut done = vec![first(Ground::New(connection))];
+        let mut done = vec![first(TxState::Begun(connection))];
         if connection.is_autocommit() {
-            // It failed and knows why; the others begin anew.
-            done.into_iter().for_each(|tell| tell(Ok(())));
+            // It failed with its own error; the others start over.
+            done.into_iter().for_each(|reply| reply(Ok(())));
             return;
         }
-        // A full disk ends the transaction on the spot. What came next would then be a transaction of its own, and
-        // would be reported as failed although it stands.
+        // A full disk ends the transaction at once. A later change would then be committed on its own, and would be
+        // reported as failed although it is stored.
         while done.len() < GROUP
             && !connection.is_autocommit()
             && let Some(next) = self.next(|_| true)
         {
-            done.push(next(Ground::Shared(connection)));
+            done.push(next(TxState::Shared(connection)));
         }
         let committed =
             if connection.is_autocommit() { Err(StoreError::TakenAlong) } else { run(connection, "COMMIT") };
         if committed.is_err() {
-            // Nothing of it may linger, or the next transaction could not begin.
+            // Without this, the next transaction could not begin.
             let _ = run(connection, "ROLLBACK");
         } else if let Some(witness) = &self.witness {
             witness.note(connection);
         }
-        for tell in done {
-            tell(match &committed {
+        for reply in done {
+            reply(match &committed {
                 Ok(()) => Ok(()),
                 Err(error) => Err(error.again()),
             });
         }
     }
 
-    /// Tell all who have waited long enough that the database is busy.
+    /// Fails all changes that have waited long enough for a busy database.
     fn give_up(&self, why: &StoreError) {
         while let Some(job) = self.next(|queued| queued.since.elapsed() >= PATIENCE) {
-            job(Ground::None(why.again()))(Ok(()));
+            job(TxState::Failed(why.again()))(Ok(()));
         }
     }
 
-    /// The first change in the queue, if it is to be taken.
+    /// Takes the first change of the queue, if it satisfies the condition.
     fn next(&self, is_taken: impl FnOnce(&Queued) -> bool) -> Option<Job> {
-        let mut line = held(&self.line);
-        if !is_taken(line.jobs.front()?) {
+        let mut queue = lock(&self.queue);
+        if !is_taken(queue.jobs.front()?) {
             return None;
         }
-        line.jobs.pop_front().map(|queued| queued.job)
+        queue.jobs.pop_front().map(|queued| queued.job)
     }
 }
 
-/// What a lock guards, also after a panic: what may be left behind is looked after in [`Writer::group`].
-fn held<T>(lock: &Mutex<T>) -> MutexGuard<'_, T> {
-    lock.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+/// Locks a mutex, even after a panic: [`Writer::group`] cleans up after a panic.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// What was found is only said once the transaction has been committed.
-fn tell<T: Send + 'static>(news: Sender<News<T>>, done: Result<T, StoreError>) -> Tell {
+/// Returns the function that sends the result, once the transaction has been committed.
+fn reply<T: Send + 'static>(signals: Sender<WriterSignal<T>>, done: Result<T, StoreError>) -> Reply {
     Box::new(move |committed| {
-        // The caller may have gone; the change stands all the same. One that failed by itself says why.
-        let _ = news.send(News::Done(done.and_then(|value| committed.map(|()| value))));
+        // The caller may be gone; the change is stored all the same. A change that failed reports its own error.
+        let _ = signals.send(WriterSignal::Done(done.and_then(|value| committed.map(|()| value))));
     })
 }
 
@@ -246,7 +245,7 @@ mod tests {
 
     use rusqlite::Connection;
 
-    use super::{Writer, held};
+    use super::{Writer, lock};
     use crate::error::StoreError;
 
     type Change = Box<dyn FnOnce(&Connection) -> Result<(), StoreError> + Send>;
@@ -257,8 +256,8 @@ mod tests {
         })
     }
 
-    /// Let several changes come together in one transaction: the first waits until the others have been sent.
-    /// Gives what each was told, and what is in the table afterwards.
+    /// Makes several changes share one transaction: the first one waits until the others are queued. Returns the result
+    /// of each, and the rows of the table afterwards.
     fn together(limit: &str, changes: Vec<Change>) -> (Vec<String>, Vec<i64>) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("t.db");
@@ -280,10 +279,10 @@ mod tests {
             begins.recv().unwrap();
             let mut threads = vec![first];
             for change in changes {
-                // One after the other, so that they stand in line in this order, however busy the machine is.
+                // One after the other, so that they are queued in this order on a busy machine.
                 let queued = threads.len();
                 threads.push(scope.spawn(move || writer.write(change)));
-                while held(&writer.line).jobs.len() < queued {
+                while lock(&writer.queue).jobs.len() < queued {
                     std::thread::sleep(Duration::from_millis(1));
                 }
             }
@@ -301,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_that_fails_takes_nothing_of_its_neighbours() {
+    fn a_failed_change_does_not_affect_the_others_of_its_transaction() {
         let half: Change = Box::new(|connection| {
             insert(99)(connection)?;
             Err(StoreError::Refused("no".into()))
@@ -319,9 +318,8 @@ mod tests {
             Ok(connection.execute("INSERT INTO t VALUES (98, zeroblob(10000000))", []).map(drop)?)
         });
         let (told, rows) = together("PRAGMA max_page_count = 20", vec![insert(1), large, insert(2)]);
-        let taken = "another change could not be written and took this one with it; try again";
-        let full =
-            "there is no room left for the database; make some and try again (database or disk is full)";
+        let taken = "the shared transaction was rolled back because another change failed; try again";
+        let full = "no space left for the database; free some and try again (database or disk is full)";
         assert_eq!(told, [taken, taken, full, "done"]);
         assert_eq!(rows, [2]);
     }

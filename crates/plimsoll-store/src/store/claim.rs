@@ -1,18 +1,18 @@
-//! What a write must show: which session it is for, and which holding of its lease it belongs to.
+//! The right under which a write is made: its session and the epoch of the lease.
 
 use plimsoll::SessionId;
 use serde::{Deserialize, Serialize};
 
-/// Counts how often the right to write a session has changed hands: it moves with every take-over and every release of
-/// the session's lease. A session that was never leased is at 0.
+/// Number of times that the right to write a session changed hands. Each take-over and each release increments it. A
+/// session that was never leased is at 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Epoch(pub u64);
 
-/// What every write of a session carries. The write is refused when the session is at another epoch: its lease was
-/// taken over or given back since.
+/// Names the session of a write and the epoch of the lease it is made under. The write is refused if the session has
+/// another epoch: its lease was taken over or released since.
 ///
-/// Holding an expired lease that nobody has taken over is enough: time alone does not fence a holder, because clocks
-/// differ between machines and a number compared inside the transaction does not.
+/// An expired lease that no other process has taken over still allows writing. Time alone does not fence a holder,
+/// because clocks differ between machines; a number that is compared inside the transaction does not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Claim {
@@ -23,7 +23,7 @@ pub struct Claim {
 }
 
 impl Claim {
-    /// The claim on a session that was never leased.
+    /// Creates a claim on a session that was never leased.
     pub fn unleased(session: &SessionId) -> Claim {
         Claim { session: session.clone(), epoch: Epoch(0) }
     }

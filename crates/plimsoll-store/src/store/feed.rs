@@ -1,4 +1,4 @@
-//! What changed, in order, for readers in other processes.
+//! The change feed, for readers in other processes.
 
 use plimsoll::{MessageId, PartId, SessionId};
 use serde::{Deserialize, Serialize};
@@ -6,58 +6,60 @@ use serde::{Deserialize, Serialize};
 use super::Revision;
 use crate::error::StoreError;
 
-/// The place of a change among all changes of a store. Changes become visible in this order.
+/// Position of a change among all changes of a store. Changes become visible in this order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Sequence(pub u64);
 
-/// The change feed of a store. Methods block; see the [module](super).
+/// The change feed of a store. Methods block; see [`Store`](super::Store).
 pub trait Feed {
-    /// What changed after `since`, oldest first, no more than `most` of it (0 means 1,000).
+    /// Changes after `since`, oldest first, at most `most` (0 means 1,000).
     fn changes(&self, since: Sequence, most: u64) -> Result<ChangePage, StoreError>;
 
-    /// The newest change: where a reader begins who wants only what comes.
+    /// Position of the newest change, for readers that only want later ones.
     fn newest_change(&self) -> Result<Sequence, StoreError>;
 }
 
-/// Some changes.
+/// A page of changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ChangePage {
     /// The changes, oldest first.
     pub changes: Vec<Change>,
-    /// What to ask for next.
+    /// Position to continue from.
     pub next: Sequence,
-    /// Changes between what was asked for and the first of these are gone: the reader must look at the sessions
-    /// themselves and go on from here.
+    /// Whether changes between the requested position and the first of these were trimmed. The reader must then read
+    /// the sessions themselves and continue from here.
     pub gap: bool,
 }
 
-/// One change. It says where to look, not what is there.
+/// A change. It names what changed, without the content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Change {
-    /// Its place among all changes.
+    /// Position among all changes.
     pub sequence: Sequence,
     /// The session.
     pub session: SessionId,
-    /// The session's revision after it.
+    /// The session's revision after the change.
     pub revision: Revision,
-    /// What was done.
+    /// Kind of the change.
     pub kind: ChangeKind,
-    /// To which message.
+    /// The message that changed.
     pub message: Option<MessageId>,
-    /// To which part.
+    /// The part that changed.
     pub part: Option<PartId>,
 }
 
-/// What a change did.
+/// Kinds of changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum ChangeKind {
-    /// A session was begun, perhaps as a fork.
+    /// A session was created, perhaps as a fork.
     Created,
-    /// What is said about a session changed.
+    /// A session's metadata changed.
     Patched,
     /// A session was removed.
     Removed,
@@ -65,23 +67,23 @@ pub enum ChangeKind {
     Appended,
     /// A part was appended.
     PartAppended,
-    /// A part went forward.
+    /// A part advanced.
     Advanced,
     /// A text grew by a delta.
     Extended,
-    /// Something became known about a message, perhaps its end.
+    /// Metadata of a message changed, perhaps its end.
     Recorded,
     /// The window was reduced, or text was pinned.
     Reduced,
     /// A reduction was undone.
     Undone,
-    /// A lease was taken, and what was left half done was settled.
+    /// A lease was taken, and interrupted work was settled.
     Leased,
-    /// A lease was given back.
+    /// A lease was released.
     Released,
     /// The inbox changed.
     Noted,
-    /// A task was begun or moved.
+    /// A task was created or changed its status.
     Task,
     /// Content was destroyed.
     Purged,
@@ -90,7 +92,7 @@ pub enum ChangeKind {
 }
 
 impl ChangeKind {
-    /// All kinds, with the names a database keeps them under.
+    /// All kinds, with their names in the database.
     const NAMES: [(ChangeKind, &'static str); 16] = [
         (ChangeKind::Created, "created"),
         (ChangeKind::Patched, "patched"),
@@ -110,12 +112,12 @@ impl ChangeKind {
         (ChangeKind::Imported, "imported"),
     ];
 
-    /// The name a database keeps it under.
+    /// Name in the database.
     pub(crate) fn name(self) -> &'static str {
         ChangeKind::NAMES.iter().find(|(kind, _)| *kind == self).map_or("", |(_, name)| name)
     }
 
-    /// The kind of that name.
+    /// Returns the kind with that name.
     pub(crate) fn named(name: &str) -> Option<ChangeKind> {
         ChangeKind::NAMES.iter().find(|(_, known)| *known == name).map(|(kind, _)| *kind)
     }

@@ -1,4 +1,4 @@
-//! Finding what a handle names.
+//! Resolving handles.
 
 use plimsoll::{Message, MessageId, Part, PartId, SessionId};
 
@@ -7,11 +7,11 @@ use super::session::{Page, PageRequest};
 use crate::error::StoreError;
 use crate::recall::Scope;
 
-/// Content by its handle, also of sessions that were removed while another still needs what they said. Methods block; see
-/// the [module](super).
+/// Content by its handle, including that of removed sessions that a fork still needs. Methods block; see
+/// [`Store`](super::Store).
 pub trait Handles {
-    /// What a handle may be: the part, message or spill of that name, or if there is none all whose names begin so, the
-    /// first so many, each name once. Of several sessions that have the same name, the one last written to.
+    /// Resolves a handle: the part, message or spill with that id, or if there is none, those whose ids start with it,
+    /// at most `most` and each id once. If several sessions have the same id, the one written to last counts.
     fn find_handles(
         &self,
         scope: Scope<'_>,
@@ -19,14 +19,14 @@ pub trait Handles {
         most: usize,
     ) -> Result<Vec<HandleMatch>, StoreError>;
 
-    /// Which session has a part, message or spill of that name; the one last written to if several have.
+    /// Returns the session that has a part, message or spill with that id; the one written to last if several have.
     fn owner(&self, id: &str) -> Result<SessionId, StoreError> {
         let found = self.find_handles(Scope::Everywhere, id, 1)?.into_iter().find(|found| found.handle == id);
         let found = found.map(|found| found.session);
         found.ok_or_else(|| StoreError::missing("part, message or spilled output", id))
     }
 
-    /// A part of a session that [`find_handles`](Handles::find_handles) named.
+    /// A part of a session that [`find_handles`](Handles::find_handles) returned.
     fn handle_part(&self, session: &SessionId, id: &PartId) -> Result<Part, StoreError>;
 
     /// A message of such a session.
@@ -36,19 +36,21 @@ pub trait Handles {
     fn handle_page(&self, session: &SessionId, request: &PageRequest) -> Result<Page, StoreError>;
 }
 
-/// Something a handle names.
+/// A resolved handle.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct HandleMatch {
     /// The session whose content it is.
     pub session: SessionId,
-    /// The handle, whole.
+    /// The full handle.
     pub handle: String,
-    /// What it names.
+    /// The named content.
     pub target: HandleTarget,
 }
 
-/// What a handle names.
+/// Kind of what a handle names.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum HandleTarget {
     /// A part.
     Part,

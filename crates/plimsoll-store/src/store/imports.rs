@@ -1,4 +1,4 @@
-//! Sessions that come from elsewhere: stored whole or not at all, and brought up to date later.
+//! Sessions of other tools: stored whole or not at all, and updated later.
 
 use std::time::Duration;
 
@@ -8,71 +8,71 @@ use serde::{Deserialize, Serialize};
 use super::session::NewSession;
 use crate::error::StoreError;
 
-/// What was staged and not added to for so long was left by a process that was killed.
+/// Age after which a stage without new pieces counts as abandoned by a killed process.
 pub const ABANDONED: Duration = Duration::from_secs(60 * 60);
 
-/// Imports of recorded sessions. Methods block; see the [module](super).
+/// Imports of recorded sessions. Methods block; see [`Store`](super::Store).
 ///
 /// An import becomes visible in one transaction, [`import`](Imports::import), with all of its conversations: the
-/// session and those of its sub-agents. Messages of a large one are [staged](Imports::stage) before in pieces. What is
-/// staged belongs to no session yet, no other method shows it, and other writers get their turn between two pieces. One
-/// transaction around everything was weighed against that: it needs no clearing up after a kill, but it holds the
-/// only writer for as long as the source takes to read.
+/// session and those of its sub-agents. The messages of a large one are [staged](Imports::stage) in pieces before.
+/// Staged messages belong to no session yet, no other method returns them, and other writers get their turn between two
+/// pieces. One transaction around everything would need no cleanup after a kill, but it would block all writers for as
+/// long as reading the source takes.
 ///
-/// A session that is there already is not staged. An importer that has much to add does so by several imports, each with the
+/// A session that already exists is not staged. An importer that has much to add uses several imports, each with the
 /// state that a shorter source would have left.
 ///
-/// The store does not interpret what was taken from a source. It keeps an opaque [`ImportRecord::state`] for each
-/// conversation and compares it, so that of several imports at once exactly one is stored.
+/// The store does not interpret what an importer knows about a source. It stores an opaque [`ImportRecord::state`] for
+/// each conversation and compares it, so that exactly one of several concurrent imports is stored.
 pub trait Imports {
-    /// What was imported from a source, oldest first: a record for each conversation of each session.
+    /// Records of the imports from a source, oldest first: one for each conversation of each session.
     fn imports(&self, source: &str) -> Result<Vec<ImportRecord>, StoreError>;
 
-    /// What was imported as that session and its sub-agents; nothing if it was not imported.
+    /// Records of the import that created a session and its sub-agents; empty if it was not imported.
     fn import_of(&self, session: &SessionId) -> Result<Vec<ImportRecord>, StoreError>;
 
-    /// Keep a piece of an import aside.
+    /// Stages a piece of an import.
     fn stage(&self, piece: StagedPiece) -> Result<(), StoreError>;
 
-    /// Store an import: what was staged for it and what it brings itself, all or nothing. A session that is there
-    /// already is only added to while no other process holds its lease, and whoever wrote it under an earlier lease
-    /// is refused from then on.
+    /// Stores an import, staged and unstaged messages, all or nothing. An existing session is only extended while no
+    /// other process holds its lease. Afterwards, writes under earlier leases are refused.
     fn import(&self, import: Import) -> Result<Imported, StoreError>;
 
-    /// Let go of what was staged for an import. Works in small transactions; it is no error if nothing was staged.
+    /// Deletes what was staged for an import, in small transactions. Does nothing if nothing was staged.
     fn unstage(&self, stage: &str) -> Result<(), StoreError>;
 
-    /// Let go of what imports left that were not heard of for so long, by the store's clock: their processes were killed.
-    /// Gives how many.
+    /// Deletes stages that got no new piece for `idle`, by the store's clock: their processes were killed. Returns
+    /// their number.
     fn sweep_stages(&self, idle: Duration) -> Result<u64, StoreError>;
 }
 
-/// What the store knows about a conversation that was imported.
+/// Record of an imported conversation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ImportRecord {
     /// The session it became.
     pub session: SessionId,
-    /// The session of the whole import: itself, or the one whose sub-agent it is.
+    /// The session of the whole import: itself, or the parent of the sub-agent.
     pub root: SessionId,
-    /// Where it came from, as the importer names it.
+    /// The source, as the importer names it.
     pub source: String,
-    /// Which conversation of the source it is; empty for the session itself.
+    /// Key of the conversation in the source; empty for the session itself.
     pub conversation: String,
-    /// What was taken, in the importer's words.
+    /// State of the import, in the importer's format.
     pub state: String,
     /// Whether the session was continued since: it has messages that neither an import nor a reduction added.
     pub is_continued: bool,
 }
 
-/// Messages of an import that are kept aside.
+/// Staged messages of an import.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StagedPiece {
-    /// Names the import; unique to it.
+    /// Unique name of the import.
     pub stage: String,
-    /// The place of the conversation in [`Import::conversations`].
+    /// Index of the conversation in [`Import::conversations`].
     pub conversation: usize,
-    /// How many messages of the conversation were staged before. Another number is refused: the stage was swept.
+    /// Number of messages of the conversation that were staged before. A mismatch is refused: the stage was swept.
     pub after: u64,
     /// The next messages.
     pub messages: Vec<Message>,
@@ -81,57 +81,57 @@ pub struct StagedPiece {
 /// An import that is ready to be stored.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Import {
-    /// Where it comes from.
+    /// The source.
     pub source: String,
-    /// The sessions that had been imported from there when this was planned. If there are others by now, it is not
-    /// stored. `None` stores it in any case.
+    /// The sessions that were imported from the source when this was planned. If there are others by now, the import is
+    /// not stored. `None` skips this check.
     pub known: Option<Vec<SessionId>>,
-    /// What its messages were staged under, if any were.
+    /// Name under which its messages were staged, if any were.
     pub stage: Option<String>,
     /// The session, then its sub-agents.
     pub conversations: Vec<Conversation>,
 }
 
-/// One conversation of an import.
+/// A conversation of an import.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Conversation {
-    /// The session it becomes or became.
+    /// The session to create or extend.
     pub session: NewSession,
-    /// Which conversation of the source it is; empty for the session itself.
+    /// Key of the conversation in the source; empty for the session itself.
     pub conversation: String,
-    /// What was taken of it, in the importer's words.
+    /// State of the import, in the importer's format.
     pub state: String,
-    /// What the record must say for this to be stored, if the session was imported before.
+    /// The state that the record must have, if the session was imported before.
     pub before: Option<String>,
-    /// How many of its messages were staged.
+    /// Number of staged messages.
     pub staged: u64,
-    /// What became of the last message that was imported before.
+    /// Growth of the last message that was imported before.
     pub grown: Option<GrownMessage>,
-    /// Its messages after those that were staged or imported before.
+    /// Messages after those that were staged or imported before.
     pub messages: Vec<Message>,
-    /// When it began.
+    /// Time of creation.
     pub created: Millis,
-    /// When it was last written to.
+    /// Time of the last write.
     pub updated: Millis,
 }
 
-/// A message that went on after it was imported.
+/// A message that grew after it was imported.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GrownMessage {
-    /// The message as it is now, without its parts.
+    /// The current message, without its parts.
     pub message: Message,
-    /// The parts that grew or are new, each with its place in the message.
+    /// Parts that grew or are new, each with its index in the message.
     pub parts: Vec<(usize, Part)>,
 }
 
-/// What came of an import.
+/// Result of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Imported {
-    /// It is stored.
+    /// The import was stored.
     Stored,
-    /// Nothing was stored: the store is not as it was when this was planned, by another import or because a session was
-    /// continued. Plan again.
+    /// Nothing was stored: another import changed the store since this one was planned, or a session was continued.
+    /// Plan again.
     Outdated,
-    /// Nothing was stored: the last message that was imported before has grown, and a fork shares it.
+    /// Nothing was stored: the last message that was imported before has grown, but a fork shares it.
     Shared,
 }

@@ -1,4 +1,4 @@
-//! What others have to tell a session.
+//! Notes that tasks and users leave for a session.
 
 use plimsoll::{Millis, SessionId};
 use serde::{Deserialize, Serialize};
@@ -7,28 +7,28 @@ use serde_json::Value;
 use super::Claim;
 use crate::error::StoreError;
 
-/// The inbox of sessions. Senders need no lease, so that a task that ended or a person can reach a session that
-/// another process runs; the holder takes notes in under its claim. Methods block; see the [module](super).
+/// The inbox of sessions. Senders need no lease, so that a finished task or a user can reach a session that another
+/// process runs. The holder takes notes out under its claim. Methods block; see [`Store`](super::Store).
 pub trait Inbox {
-    /// Leave a note for a session. The same note again changes nothing.
+    /// Leaves a note for a session. Repeating it changes nothing.
     fn send(&self, session: &SessionId, note: NewNote, now: Millis) -> Result<(), StoreError>;
 
-    /// The notes that were not taken yet, oldest first, no more than `most` of them (0 means 100).
+    /// Notes that were not taken yet, oldest first, at most `most` (0 means 100).
     fn notes(&self, session: &SessionId, most: u64) -> Result<Vec<Note>, StoreError>;
 
-    /// Take notes out of the inbox; gives those that were still there. A note is taken once.
+    /// Takes notes out of the inbox. Returns those that were still there. A note is taken once.
     fn take_notes(&self, claim: &Claim, ids: &[String], now: Millis) -> Result<Vec<Note>, StoreError>;
 }
 
-/// A note to be sent.
+/// A note to send.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NewNote {
-    /// Its name, unique within the session, by which a repeated note is recognised.
+    /// Id, unique within the session, by which a repeated note is recognised.
     pub id: String,
-    /// What it is about, such as `task.ended`.
+    /// Kind of the note, such as `task.ended`.
     pub kind: String,
-    /// What it says.
+    /// Content.
     pub data: Value,
 }
 
@@ -36,12 +36,12 @@ pub struct NewNote {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Note {
-    /// Its name.
+    /// Id.
     pub id: String,
-    /// What it is about.
+    /// Kind of the note.
     pub kind: String,
-    /// What it says.
+    /// Content.
     pub data: Value,
-    /// When it was sent.
+    /// Time it was sent.
     pub sent: Millis,
 }

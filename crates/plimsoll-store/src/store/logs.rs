@@ -1,4 +1,4 @@
-//! What sessions say.
+//! The content of sessions.
 
 use std::ops::Deref;
 
@@ -11,12 +11,12 @@ use crate::counts::PartCounts;
 use crate::error::StoreError;
 use crate::recall::{Hit, Selection};
 
-/// What a session's log looked like at one revision.
+/// A session's log at one revision.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Snapshot {
-    /// The log, or the part of it that was asked for.
+    /// The log, or the requested part of it.
     pub log: Log,
-    /// The session's revision then.
+    /// The session's revision at that time.
     pub revision: Revision,
 }
 
@@ -27,15 +27,15 @@ impl Deref for Snapshot {
     }
 }
 
-/// The messages and parts of sessions: appended, grown, finished, read. Methods block; see the [module](super).
+/// The messages and parts of sessions: appended, grown, finished, read. Methods block; see [`Store`](super::Store).
 ///
-/// Writes can be repeated when it is unknown whether they were committed: a message or part that is there already with
-/// the same content is no error and changes nothing; with another it is [`Duplicate`](plimsoll::LogError::Duplicate).
+/// A write can be repeated if it is unknown whether it was committed: a message or part that already exists with the
+/// same content changes nothing; with other content it is [`Duplicate`](plimsoll::LogError::Duplicate).
 pub trait Logs {
-    /// Add messages at the end, all or none.
+    /// Appends messages, all or none.
     fn append(&self, claim: &Claim, messages: Vec<Message>, now: Millis) -> Result<(), StoreError>;
 
-    /// Add a part to a message that is being written.
+    /// Appends a part to a message that is being written.
     fn append_part(
         &self,
         claim: &Claim,
@@ -44,7 +44,7 @@ pub trait Logs {
         now: Millis,
     ) -> Result<(), StoreError>;
 
-    /// Let a part go forward: text grows, a call starts, answers or fails.
+    /// Advances a part: text grows, a call starts, answers or fails.
     fn advance(&self, claim: &Claim, part: Part, now: Millis) -> Result<(), StoreError> {
         self.advance_all(claim, vec![part], now)
     }
@@ -52,9 +52,8 @@ pub trait Logs {
     /// Like [`advance`](Logs::advance) for several parts, all or none, in one revision.
     fn advance_all(&self, claim: &Claim, parts: Vec<Part>, now: Millis) -> Result<(), StoreError>;
 
-    /// Add `more` to the end of a text, of reasoning, or of the raw input of a call that has not started. Writes
-    /// the delta and not the text. `from` is the length of what is there already, in bytes: by it a repeated delta is
-    /// recognised, and a lost one noticed.
+    /// Appends `more` to a text, to reasoning, or to the raw input of a call that has not started. Writes only the
+    /// delta. `from` is the current length in bytes, by which a repeated delta is recognised and a lost one detected.
     fn extend(
         &self,
         claim: &Claim,
@@ -64,7 +63,7 @@ pub trait Logs {
         now: Millis,
     ) -> Result<(), StoreError>;
 
-    /// Record what has become known about a message: model, usage, cost, how it ended.
+    /// Records metadata of a message: model, usage, cost, how it ended.
     fn record(
         &self,
         claim: &Claim,
@@ -73,7 +72,7 @@ pub trait Logs {
         now: Millis,
     ) -> Result<(), StoreError>;
 
-    /// Say that a message is finished, and what its provider counted; the common case of [`record`](Logs::record).
+    /// Records that a message is finished, with its usage; the common case of [`record`](Logs::record).
     fn finish(
         &self,
         claim: &Claim,
@@ -86,26 +85,26 @@ pub trait Logs {
         self.record(claim, message, update, now)
     }
 
-    /// What is in view: the newest pivot, its tail, what follows, and what the host laid down. What it costs does
-    /// not depend on how long the session is.
+    /// The visible log: the newest pivot, its tail, what follows, and the host's system messages. The cost does not
+    /// depend on the length of the session.
     fn window(&self, session: &SessionId) -> Result<Snapshot, StoreError>;
 
     /// Like [`window`](Logs::window), with lengths instead of texts, for plans and meters.
     fn outline(&self, session: &SessionId) -> Result<Snapshot, StoreError>;
 
-    /// Messages in pages, from either end.
+    /// A page of messages, from either end.
     fn page(&self, session: &SessionId, request: &PageRequest) -> Result<Page, StoreError>;
 
-    /// One message.
+    /// Returns a message.
     fn message(&self, session: &SessionId, id: &MessageId) -> Result<Message, StoreError>;
 
-    /// One part.
+    /// Returns a part.
     fn part(&self, session: &SessionId, id: &PartId) -> Result<Part, StoreError>;
 
-    /// Keeps exact counts of parts, so that their texts come with them when they are read. Counts of parts that are not
-    /// there or have changed are dropped. This changes nothing else, and needs no lease.
+    /// Stores exact token counts of parts, which are returned with their texts from then on. Counts of parts that do
+    /// not exist or have changed are dropped. Changes nothing else and needs no lease.
     fn keep_counts(&self, session: &SessionId, counts: Vec<PartCounts>) -> Result<(), StoreError>;
 
-    /// Search everything that is out of a session's window, oldest first.
+    /// Searches everything outside a session's window, oldest first.
     fn search(&self, session: &SessionId, wanted: &Selection) -> Result<Vec<Hit>, StoreError>;
 }

@@ -1,18 +1,4 @@
-//! What a store can do, whatever it is made of: one trait for each thing that belongs together, and [`Store`] as
-//! their sum.
-//!
-//! # Contract
-//!
-//! - **The traits block.** A call may wait for a disk, a network or another writer. An async host never calls them on
-//!   its own threads.
-//! - **A write carries a [`Claim`].** It names the session and the epoch of the lease the writer holds. The store
-//!   compares the epoch with the session's own inside the write's transaction and refuses a former holder.
-//! - **When a method that writes returns, what it wrote survives the death of the process.** When it fails,
-//!   everything is as it was.
-//! - **Content is append-only.** The only changes are the growth of a part that is being written, the states of tool
-//!   calls moving forward, and marks. Only [`Sessions::remove`] and [`Purges::purge`]
-//!   take anything away.
-//! - **Lists that can be long come in pages.** No method needs a listing of a whole bucket or table.
+//! The traits of a store: one per concern, and [`Store`] as their sum.
 
 mod claim;
 mod feed;
@@ -29,7 +15,7 @@ mod spills;
 mod tasks;
 mod upkeep;
 
-pub use crate::revision::Revision;
+pub(crate) use crate::revision::Revision;
 pub use claim::{Claim, Epoch};
 pub use feed::{Change, ChangeKind, ChangePage, Feed, Sequence};
 pub use handles::{HandleMatch, HandleTarget, Handles};
@@ -51,7 +37,19 @@ pub use spills::{ExpiredSpill, SpillPage, SpillRecord, Spills};
 pub use tasks::{NewTask, TaskFilter, TaskMove, TaskRecord, Tasks};
 pub use upkeep::{IndexStep, SessionReader, Upkeep};
 
-/// Everything a host needs from a store. It is implemented for whatever implements the traits it is the sum of.
+/// Everything a host needs from a store. Implemented for every type that implements all of its traits.
+///
+/// # Contract
+///
+/// - **The traits block.** A call may wait for a disk, a network or another writer. An async host never calls them on
+///   its own threads.
+/// - **A write carries a [`Claim`].** It names the session and the epoch of the writer's lease. The store compares the
+///   epoch with the session's own inside the transaction and refuses a former holder.
+/// - **When a method that writes returns, what it wrote survives the death of the process.** When it fails, nothing has
+///   changed.
+/// - **Content is append-only.** The only changes are the growth of a part that is being written, tool calls that
+///   advance, and marks. Only [`Sessions::remove`] and [`Purges::purge`] delete anything.
+/// - **Lists that can be long come in pages.** No method needs a listing of a whole bucket or table.
 pub trait Store:
     Sessions
     + Imports

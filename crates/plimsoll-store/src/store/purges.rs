@@ -1,4 +1,4 @@
-//! Destroying content: the one door through which the log is not append-only.
+//! Destroying content: the only exception to the append-only log.
 
 use std::path::PathBuf;
 
@@ -8,15 +8,15 @@ use serde::Serialize;
 use super::Claim;
 use crate::error::StoreError;
 
-/// Destroying what a session says. Methods block; see the [module](super).
+/// Destroying the content of a session. Methods block; see [`Store`](super::Store).
 pub trait Purges {
-    /// What [`purge`](Purges::purge) would destroy in the log and beside it; spilled outputs are looked through by the
-    /// archive.
+    /// Returns what [`purge`](Purges::purge) would destroy in the log and in other records. The archive searches
+    /// spilled outputs.
     fn plan_purge(&self, session: &SessionId, target: &PurgeTarget) -> Result<PurgeReport, StoreError>;
 
-    /// Destroy content in the log, in marks, receipts and titles, and the spills with these hashes. What is left in its
-    /// place says so, and the receipt cannot be undone. Content that forks share is one and the same, so they lose it too.
-    /// What is left of it in the file is removed by [`finish_purges`](Purges::finish_purges).
+    /// Destroys content in the log, in marks, receipts and titles, and the spills with these hashes. A placeholder
+    /// remains, and the receipt cannot be undone. Forks share their content, so they lose it too.
+    /// [`finish_purges`](Purges::finish_purges) removes what remains in the file.
     fn purge(
         &self,
         claim: &Claim,
@@ -25,42 +25,44 @@ pub trait Purges {
         now: Millis,
     ) -> Result<Receipt, StoreError>;
 
-    /// Remove what purges left in free pages, the write-ahead log and copies; gives how many purges were finished. A purge
-    /// whose process died is finished by this.
+    /// Removes what purges left in free pages, the write-ahead log and copies. Returns the number of purges that were
+    /// finished, including those whose process died.
     fn finish_purges(&self) -> Result<u64, StoreError>;
 }
 
-/// What is to be destroyed.
+/// Content to destroy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PurgeTarget {
-    /// Whatever matches this regular expression.
+    /// All matches of this regular expression.
     Match(String),
-    /// All of a part.
+    /// A whole part.
     Part(PartId),
 }
 
-/// What a purge would destroy.
+/// Effect of a purge.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct PurgeReport {
     /// The places.
     pub items: Vec<PurgeItem>,
-    /// Other sessions that show the same content, because they were forked or spilled the same output.
+    /// Other sessions with the same content: forks, and sessions that spilled the same output.
     pub sessions: Vec<SessionId>,
-    /// Copies of the database from before an upgrade, which are removed as a whole.
+    /// Copies of the database from before an upgrade, which are deleted as a whole.
     pub copies: Vec<PathBuf>,
 }
 
-/// A place with something to be destroyed.
+/// A record with content to destroy.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct PurgeItem {
-    /// The session whose content it is.
+    /// The session that it belongs to.
     pub session: SessionId,
     /// The part, message, receipt or spill.
     pub handle: String,
-    /// What it is, in a few words.
+    /// Short description.
     pub what: String,
-    /// In how many places of it something matches.
+    /// Number of matches in it.
     pub places: u64,
 }

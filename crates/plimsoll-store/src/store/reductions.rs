@@ -1,4 +1,4 @@
-//! What left the window, and how it comes back.
+//! Reductions of the window, and undoing them.
 
 use plimsoll::{MessageId, Millis, Receipt, ReceiptId, Reduction, SessionId, Tokens};
 
@@ -6,12 +6,12 @@ use super::session::CompactionRecord;
 use super::{Claim, Revision};
 use crate::error::StoreError;
 
-/// Reductions, their receipts, and undoing them. Methods block; see the [module](super).
+/// Reductions, their receipts, and undoing them. Methods block; see [`Store`](super::Store).
 pub trait Reductions {
-    /// Record what a climb of the ladder did to a window: the messages it appended, the marks it set, its
-    /// receipts; all or nothing. It is refused as [`Stale`](StoreError::Stale) if another reduction, undoing, pin or
-    /// purge was committed after the revision it was planned on; messages that came since are no reason. One whose
-    /// receipts are there already is the same again, and changes nothing.
+    /// Records what a climb of the ladder did to a window: the messages it appended, the marks it set and its receipts,
+    /// all or nothing. Returns [`Stale`](StoreError::Stale) if another reduction, undo, pin or purge was committed
+    /// after the revision it was planned on; messages that arrived since do not matter. Repeating it, recognised by its
+    /// receipts, changes nothing.
     fn reduce(
         &self,
         claim: &Claim,
@@ -20,7 +20,7 @@ pub trait Reductions {
         now: Millis,
     ) -> Result<(), StoreError>;
 
-    /// The receipts of a session, oldest first: those after one, no more than `most`.
+    /// Receipts of a session, oldest first, after `after`, at most `most`.
     fn receipts(
         &self,
         session: &SessionId,
@@ -28,20 +28,20 @@ pub trait Reductions {
         most: u64,
     ) -> Result<Vec<Receipt>, StoreError>;
 
-    /// The newest receipts of a session, the newest first, no more than `most`.
+    /// Receipts of a session, newest first, at most `most`.
     fn newest_receipts(&self, session: &SessionId, most: u64) -> Result<Vec<Receipt>, StoreError>;
 
-    /// One receipt, and its session.
+    /// Returns a receipt and its session.
     fn receipt(&self, id: &ReceiptId) -> Result<(SessionId, Receipt), StoreError>;
 
-    /// Ids of receipts that begin with a prefix, of all sessions, at most `most`.
+    /// Ids of receipts that start with a prefix, of all sessions, at most `most`.
     fn receipts_like(&self, prefix: &str, most: usize) -> Result<Vec<ReceiptId>, StoreError>;
 
-    /// Undo a reduction of the claimed session; gives the receipt of that.
+    /// Undoes a reduction of the claimed session. Returns the receipt of the undo.
     fn undo(&self, claim: &Claim, id: &ReceiptId, now: Millis) -> Result<Receipt, StoreError>;
 
-    /// Correct what a receipt of the claimed session says the window weighed before and after. An undoing is recorded with
-    /// the sizes of what it undoes, the other way round; those of the window are known only once it is done.
+    /// Corrects the window sizes before and after in a receipt of the claimed session. An undo is recorded with the
+    /// swapped sizes of what it undoes; those of the window are known only when it is done.
     fn resize_receipt(
         &self,
         claim: &Claim,
@@ -50,7 +50,7 @@ pub trait Reductions {
         after: Tokens,
     ) -> Result<(), StoreError>;
 
-    /// The compactions of a session, oldest first: those after the one with a marker, no more than `most`.
+    /// Compactions of a session, oldest first, after the one with marker `after`, at most `most`.
     fn compactions(
         &self,
         session: &SessionId,

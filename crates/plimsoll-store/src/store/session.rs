@@ -1,4 +1,4 @@
-//! What a session is, besides its log.
+//! A session's metadata.
 
 use std::fmt;
 
@@ -7,97 +7,98 @@ use serde::{Deserialize, Serialize};
 
 use super::{NewLease, NewTask, Revision};
 
-/// A session that is to be.
+/// A session to create.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NewSession {
-    /// Its id.
+    /// Id.
     pub id: SessionId,
-    /// The session that started it as a task, if one did.
+    /// The session that started it as a task, if any.
     pub parent: Option<SessionId>,
-    /// What people call it.
+    /// Title.
     pub title: String,
-    /// The agent that runs it.
+    /// Name of its agent.
     pub agent: Option<String>,
     /// The model.
     pub model: Option<String>,
-    /// The directory the agent works in.
+    /// Working directory.
     pub directory: Option<String>,
-    /// The tool that wrote it, for sessions that were imported, by the importer's name for it.
+    /// The tool that wrote an imported session, by the importer's name for it.
     pub tool: Option<String>,
-    /// The version of the tool that wrote it, for sessions that were imported.
+    /// Version of the tool that wrote an imported session.
     pub version: Option<String>,
-    /// The context window that this tool recorded. It says nothing about answers that are asked for here.
+    /// Context window that the tool recorded. It does not apply to answers that are requested here.
     pub context: Option<Tokens>,
-    /// The messages it begins with, behind those it inherits; stored with it or not at all.
+    /// First messages, after inherited ones; stored with the session or not at all.
     pub messages: Vec<plimsoll::Message>,
-    /// The record of the task that it is for; stored with it or not at all.
+    /// Record of the task that it runs; stored with the session or not at all.
     pub task: Option<NewTask>,
-    /// The lease that it is born with; stored with it or not at all.
+    /// Lease that it is created with; stored with the session or not at all.
     pub lease: Option<NewLease>,
 }
 
 impl NewSession {
-    /// A session with nothing but an id.
+    /// A session with only an id.
     pub fn new(id: SessionId) -> NewSession {
         NewSession { id, ..NewSession::default() }
     }
 
-    /// The context window for a database. A file may record any number, and one that is too large must not cost the
-    /// import.
+    /// The context window as a database column. A file may record any number, and one that is too large must not fail
+    /// the import.
     pub(crate) fn context_column(&self) -> Option<u64> {
         self.context.map(|context| context.min(Totals::MOST).0)
     }
 }
 
-/// A session as the store knows it.
+/// A stored session.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Session {
-    /// Its id.
+    /// Id.
     pub id: SessionId,
     /// The session that started it as a task.
     pub parent: Option<SessionId>,
-    /// What people call it.
+    /// Title.
     pub title: String,
-    /// The agent that runs it.
+    /// Name of its agent.
     pub agent: Option<String>,
     /// The model, the last one if it changed.
     pub model: Option<String>,
-    /// The directory the agent works in.
+    /// Working directory.
     pub directory: Option<String>,
-    /// The tool that wrote it, for sessions that were imported, by the importer's name for it.
+    /// The tool that wrote an imported session, by the importer's name for it.
     pub tool: Option<String>,
-    /// The version of the tool that wrote it, for sessions that were imported.
+    /// Version of the tool that wrote an imported session.
     pub version: Option<String>,
-    /// The context window that this tool recorded. It says nothing about answers that are asked for here.
+    /// Context window that the tool recorded. It does not apply to answers that are requested here.
     pub context: Option<Tokens>,
-    /// Where it was forked from.
+    /// Fork point, if it is a fork.
     pub forked_from: Option<ForkPoint>,
-    /// When it began.
+    /// Time of creation.
     pub created: Millis,
-    /// When it was last written to.
+    /// Time of the last write.
     pub updated: Millis,
-    /// Messages of its own; inherited ones not counted.
+    /// Number of its own messages, without inherited ones.
     pub messages: u64,
-    /// What its own messages were charged for.
+    /// Usage of these messages.
     pub usage: Totals,
-    /// What they cost, as far as providers said.
+    /// Cost of these messages, as far as known.
     pub cost: f64,
-    /// How often it was written to.
+    /// Number of writes.
     pub revision: Revision,
 }
 
 impl Session {
-    /// Whether this is what beginning `new` at `now`, as a fork of `parent` or on its own, has made, and nothing has
-    /// happened to it since. One that was written to is not taken for the result of a repeated call: two callers who
-    /// by chance begin the same session would both go on to fill it.
+    /// Whether this is the result of creating `new` at `now`, as a fork of `parent` or on its own, and it was not
+    /// written to since. A session that was written to is not accepted as the result of a repeated call: two callers
+    /// that happen to create the same session would both fill it.
     pub(crate) fn was_begun_as(&self, new: &NewSession, parent: Option<&SessionId>, now: Millis) -> bool {
         let NewSession { id, parent: task_of, title, agent, model, directory, version, messages, .. } = new;
         let same = *id == self.id
             && *task_of == self.parent
             && *title == self.title
             && *agent == self.agent
-            // The messages may say which model it is.
+            // The first messages may determine the model.
             && (*model == self.model || !messages.is_empty())
             && messages.len() as u64 == self.messages
             && *directory == self.directory
@@ -108,32 +109,33 @@ impl Session {
     }
 }
 
-/// Tokens that providers counted, added up.
+/// Sums of tokens by kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Totals {
-    /// Input that was not in a cache.
+    /// Uncached input.
     pub input: Tokens,
-    /// Output without thoughts.
+    /// Output without reasoning.
     pub output: Tokens,
-    /// Thoughts.
+    /// Reasoning.
     pub reasoning: Tokens,
-    /// Input from a cache.
+    /// Input read from a cache.
     pub cache_read: Tokens,
-    /// Input put into a cache.
+    /// Input written to a cache.
     pub cache_write: Tokens,
 }
 
 impl Totals {
-    /// The largest total: what a database has room for. Larger sums count as this.
+    /// Largest total that a database column can hold. Larger sums are clamped to it.
     pub const MOST: Tokens = Tokens(i64::MAX as u64);
 
-    /// Add what one response was counted for.
+    /// Adds the usage of one response.
     pub fn add(&mut self, usage: &Usage) {
         self.recount(&Usage::default(), usage);
     }
 
-    /// Count one response for `after` instead of `before`.
+    /// Replaces the usage `before` of one response with `after`.
     pub(crate) fn recount(&mut self, before: &Usage, after: &Usage) {
         let recounted = |total: Tokens, before: Tokens, after: Tokens| {
             (total + after).min(Totals::MOST) - before.min(Totals::MOST)
@@ -146,92 +148,95 @@ impl Totals {
     }
 }
 
-/// A place in another session's log.
+/// A position in another session's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ForkPoint {
     /// The session.
     pub session: SessionId,
-    /// The last message that is shared; none if it was forked before its first.
+    /// The last shared message; `None` if the fork is before the first message.
     pub message: Option<MessageId>,
 }
 
-/// What is to be changed of what is said about a session. A field that is `None` stays.
+/// Changes to a session's metadata. Fields that are `None` stay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SessionPatch {
-    /// A new title.
+    /// New title.
     pub title: Option<String>,
-    /// Another agent.
+    /// New agent.
     pub agent: Option<String>,
-    /// Another model.
+    /// New model.
     pub model: Option<String>,
 }
 
-/// Which sessions are wanted, newest first.
+/// Selects sessions, newest first.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Filter {
-    /// Only of this directory.
+    /// Only sessions with this directory.
     pub directory: Option<String>,
-    /// Only tasks of this session; without it, all that are no tasks.
+    /// Only tasks of this session; without it, only sessions that are not tasks.
     pub parent: Option<SessionId>,
-    /// Tasks too.
+    /// Include tasks.
     pub all: bool,
-    /// Only after the session of this id, which ended the page before.
+    /// Start after this session, the last one of the previous page.
     pub after: Option<SessionId>,
-    /// No more than so many.
+    /// Maximum number of sessions.
     pub most: Option<u64>,
 }
 
-/// Which messages are wanted.
+/// Selects messages.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct PageRequest {
-    /// From here on, this message not included; from an end without it.
+    /// Start after this message; without it, at an end.
     pub from: Option<MessageId>,
-    /// Oldest first rather than newest first.
+    /// Oldest first instead of newest first.
     pub oldest_first: bool,
-    /// No more than so many; 0 means a hundred.
+    /// Maximum number of messages; 0 means 100.
     pub most: u64,
 }
 
-/// Messages, in the order that was asked for.
+/// A page of messages, in the requested order.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Page {
     /// The messages.
     pub messages: Vec<plimsoll::Message>,
-    /// Where the next page begins, if there is one.
+    /// Start of the next page, if there is one.
     pub next: Option<MessageId>,
 }
 
 /// A compaction as the store records it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct CompactionRecord {
     /// The marker message.
     pub marker: MessageId,
-    /// The summary message; the marker itself where it holds the summary.
+    /// The summary message; the marker itself if that contains the summary.
     pub summary: MessageId,
-    /// The first message that stays word for word, if any.
+    /// The first message that is kept verbatim, if any.
     pub tail: Option<MessageId>,
-    /// How many messages the summary stands for.
+    /// Number of messages that the summary replaces.
     pub messages: Option<u64>,
-    /// What they weighed.
+    /// Tokens of these messages.
     pub tokens: Option<u64>,
-    /// When it was made.
+    /// Time of the compaction.
     pub created: Millis,
-    /// Since when it no longer counts.
+    /// Time at which it was undone.
     pub set_aside: Option<Millis>,
 }
 
-/// Something in a store that is not what was written, or cannot be read.
+/// A record that differs from what was written, or cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Damage {
-    /// What it is: ``part `prt_…` of message `msg_…` ``.
+    /// The record: ``part `prt_…` of message `msg_…` ``.
     pub what: String,
-    /// What is wrong with it.
+    /// Description of the damage.
     pub why: String,
-    /// The part, if it is one.
+    /// Id of the part, if the record is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub part: Option<String>,
 }
@@ -248,15 +253,15 @@ impl fmt::Display for Damage {
     }
 }
 
-/// A database that was found to be older than what had been acknowledged.
+/// A loss: the database is older than what was acknowledged.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loss {
-    /// When it was found.
+    /// Time at which it was found.
     pub at: Millis,
-    /// The newest change that had been acknowledged.
+    /// Newest change that was acknowledged.
     pub expected: u64,
-    /// The newest change that was there.
+    /// Newest change that exists.
     pub found: u64,
 }
 
@@ -275,21 +280,22 @@ impl fmt::Display for Loss {
     }
 }
 
-/// What a check of the whole store found.
+/// Result of a check of the whole store.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Findings {
-    /// Sessions looked at.
+    /// Number of sessions checked.
     pub sessions: u64,
-    /// Messages looked at.
+    /// Number of messages checked.
     pub messages: u64,
-    /// Parts looked at.
+    /// Number of parts checked.
     pub parts: u64,
-    /// Spills looked at.
+    /// Number of spills checked.
     pub spills: u64,
-    /// Parts that could be read but not held against a checksum: they were written by a version that kept none. To give them
-    /// one now would vouch for whatever has become of them since.
+    /// Parts that are readable but have no checksum: a version without checksums wrote them. A checksum that is added
+    /// later would vouch for whatever happened to them since.
     pub unverified: u64,
-    /// What is wrong, in plain words; empty if nothing is.
+    /// Problems, as text; empty if there are none.
     pub problems: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! The names of spilled outputs, and which blobs are to go.
+//! Records of spilled outputs, and which blobs to delete.
 
 use plimsoll::{Millis, PartId, Receipt, SessionId};
 use serde::{Deserialize, Serialize};
@@ -6,22 +6,21 @@ use serde::{Deserialize, Serialize};
 use super::Claim;
 use crate::error::StoreError;
 
-/// What is known of spilled outputs. The content itself is in [`Blobs`](crate::Blobs); how the two work together is told
-/// there. Methods block; see the [module](super).
+/// Records of spilled outputs. The content is in [`Blobs`](crate::Blobs), whose documentation describes how the two
+/// work together. Methods block; see [`Store`](super::Store).
 pub trait Spills {
-    /// Take note of a spill whose blob has been put. The same output again renews the one that is there. Other spills of
-    /// the same content are moved to the new blob, and the one they had is marked as being deleted.
+    /// Records a spill whose blob was put. The same output again renews the existing spill. Other spills with the same
+    /// content are moved to the new blob, and their old blob is marked for deletion.
     fn add_spill(&self, claim: &Claim, spill: SpillRecord) -> Result<(), StoreError>;
 
-    /// The spills that a session shows, inherited ones too, oldest first, from after a place on; 0 means from the first.
+    /// The spills of a session, inherited ones included, oldest first, after a position; 0 starts with the first.
     fn spills(&self, session: &SessionId, after: u64, most: usize) -> Result<SpillPage, StoreError>;
 
-    /// All spills after a place, each with its place and its session.
+    /// All spills after a position, each with its position and session.
     fn all_spills(&self, after: u64, most: usize) -> Result<Vec<(u64, SessionId, SpillRecord)>, StoreError>;
 
-    /// Take note of a spill and a receipt that could not be written when they were made. This is outside of the epoch:
-    /// whoever holds the session now does not conflict with what its holder of that time has done. Once more changes
-    /// nothing.
+    /// Records a spill and a receipt that could not be written when they were made. The epoch is not checked: they do
+    /// not conflict with whatever the current holder does. Repeating it changes nothing.
     fn record_late(
         &self,
         session: &SessionId,
@@ -29,8 +28,8 @@ pub trait Spills {
         receipt: Option<Receipt>,
     ) -> Result<(), StoreError>;
 
-    /// Mark spills as expired: those from before a time, or else the oldest until no more than so many bytes are left;
-    /// no more than so many at once. When it gives none, there is no more to do.
+    /// Marks spills as expired: those from before a time, otherwise the oldest until the rest fits `most_bytes`; at
+    /// most `most` at once. Returns none when there is nothing left to expire.
     fn expire_spills(
         &self,
         before: Option<Millis>,
@@ -39,66 +38,69 @@ pub trait Spills {
         most: usize,
     ) -> Result<Vec<ExpiredSpill>, StoreError>;
 
-    /// Which of these blobs no spill needs.
+    /// Returns which of these blobs no spill refers to.
     fn unneeded(&self, blobs: Vec<String>) -> Result<Vec<String>, StoreError>;
 
-    /// Mark those of these blobs that no spill needs as being deleted; gives them.
+    /// Marks those of these blobs that no spill refers to for deletion, and returns them.
     fn mark_deleting(&self, blobs: Vec<String>, now: Millis) -> Result<Vec<String>, StoreError>;
 
-    /// Blobs that are being deleted, the first so many.
+    /// Blobs that are marked for deletion, at most `most`.
     fn deleting(&self, most: usize) -> Result<Vec<String>, StoreError>;
 
-    /// These blobs are gone.
+    /// Records that these blobs were deleted.
     fn confirm_deleted(&self, blobs: Vec<String>) -> Result<(), StoreError>;
 }
 
-/// Some of a session's spills.
+/// A page of a session's spills.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct SpillPage {
     /// The spills, oldest first.
     pub spills: Vec<SpillRecord>,
-    /// Where the next page begins, if there is one.
+    /// Start of the next page, if there is one.
     pub next: Option<u64>,
 }
 
-/// Output that was kept when it was cut.
+/// A tool output that was stored when it was truncated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct SpillRecord {
-    /// The address it is recalled by.
+    /// Address for recall.
     pub handle: String,
     /// The blake3 hash of the content.
     pub hash: String,
-    /// The name of the blob that holds it.
+    /// Name of the blob with the content.
     pub blob: String,
-    /// The part that shows what is left of it.
+    /// The part that shows the truncated output.
     pub part: Option<PartId>,
-    /// The tool that printed it.
+    /// The tool that wrote it.
     pub tool: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// What it takes on disk.
+    /// Size on disk in bytes.
     pub stored: u64,
-    /// When it was kept.
+    /// Time it was stored.
     pub created: Millis,
-    /// The beginning of what the window shows of it.
+    /// Start of what the window shows of it.
     pub shown: String,
-    /// When it was let go.
+    /// Time it expired.
     pub expired: Option<Millis>,
 }
 
-/// A spill that was let go, for whoever is told.
+/// An expired spill, as it is reported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ExpiredSpill {
     /// The session it belonged to.
     pub session: SessionId,
-    /// The address it was recalled by.
+    /// Address for recall.
     pub handle: String,
-    /// The tool that printed it.
+    /// The tool that wrote it.
     pub tool: String,
-    /// Its size.
+    /// Size in bytes.
     pub bytes: u64,
-    /// When it was kept.
+    /// Time it was stored.
     pub created: Millis,
 }

@@ -1,4 +1,4 @@
-//! Runs in the background, as records. What runs them is not the store's business.
+//! Background tasks, as records. The store does not run them.
 
 use plimsoll::{Millis, SessionId};
 use serde::{Deserialize, Serialize};
@@ -7,109 +7,110 @@ use serde_json::Value;
 use super::{Claim, NewNote};
 use crate::error::StoreError;
 
-/// Tasks and the states they move through. Methods block; see the [module](super).
+/// Tasks and their statuses. Methods block; see [`Store`](super::Store).
 ///
-/// A task is not fenced by a lease: parent, runner and a person who cancels it all move it. What keeps them apart is
-/// that each move names the status it starts from.
+/// A task is not fenced by a lease: its parent, its runner and a user who cancels it all change it. Each change names
+/// the status it starts from, so that concurrent changes cannot overwrite each other.
 pub trait Tasks {
-    /// Begin a task. The same task again changes nothing.
+    /// Creates a task. Repeating it changes nothing.
     fn put_task(&self, task: NewTask, now: Millis) -> Result<TaskRecord, StoreError>;
 
-    /// One task.
+    /// Returns a task.
     fn task(&self, id: &str) -> Result<TaskRecord, StoreError>;
 
-    /// Tasks, the oldest first.
+    /// Tasks, oldest first.
     fn tasks(&self, filter: &TaskFilter) -> Result<Vec<TaskRecord>, StoreError>;
 
-    /// Move a task from one status to another and perhaps give it other data. Refused as
-    /// [`TaskMoved`](StoreError::TaskMoved) if it is not in the status that is named, or has other data than the move
-    /// was made over; the same move again changes nothing.
+    /// Moves a task from one status to another and optionally replaces its data. Returns
+    /// [`TaskMoved`](StoreError::TaskMoved) if it does not have the expected status or data. Repeating the same move
+    /// changes nothing.
     fn move_task(&self, id: &str, step: TaskMove, now: Millis) -> Result<TaskRecord, StoreError>;
 }
 
-/// A task to be begun.
+/// A task to create.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct NewTask {
-    /// Its id.
+    /// Id.
     pub id: String,
     /// The session it works for.
     pub parent: SessionId,
     /// The session it runs in, if it has one already.
     pub session: Option<SessionId>,
-    /// Its status at the beginning, such as `pending`. The store gives words of its own to none.
+    /// First status, such as `pending`. The store does not interpret statuses.
     pub status: String,
-    /// Whatever its runner wants to remember.
+    /// Data of the task's runner, opaque to the store.
     pub data: Value,
 }
 
-/// A task as the store knows it.
+/// A stored task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TaskRecord {
-    /// Its id.
+    /// Id.
     pub id: String,
     /// The session it works for.
     pub parent: SessionId,
     /// The session it runs in.
     pub session: Option<SessionId>,
-    /// Where it stands.
+    /// Current status.
     pub status: String,
-    /// Whatever its runner wants to remember.
+    /// Data of the task's runner, opaque to the store.
     pub data: Value,
-    /// When it was begun.
+    /// Time of creation.
     pub created: Millis,
-    /// When it was last moved.
+    /// Time of the last change.
     pub updated: Millis,
 }
 
-/// A step of a task.
+/// A change of a task.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TaskMove {
-    /// The status it must be in.
+    /// The expected status.
     pub from: String,
-    /// The status it will be in.
+    /// The new status.
     pub to: String,
-    /// The data it must have. Parent, runner and people all change a task, and none may write over what it has not seen.
+    /// The expected data, if it matters. Parent, runner and users all change a task, and none may overwrite data it has
+    /// not read.
     pub over: Option<Value>,
-    /// The session it runs in from now on; none leaves it.
+    /// The session it runs in from now on; `None` keeps the current one.
     pub session: Option<SessionId>,
-    /// Other data; none leaves it.
+    /// New data; `None` keeps the current one.
     pub data: Option<Value>,
-    /// Notes that are sent with the step or not at all, each to a session: that a task has ended is told although its
-    /// process dies right after. One for a session that is gone is left out.
+    /// Notes that are sent with the change or not at all, each to a session: the end of a task is reported even if its
+    /// process dies right after. A note to a session that was removed is dropped.
     pub notes: Vec<(SessionId, NewNote)>,
-    /// The right under which the step is made, for the process that runs the task: one that was taken over must not
-    /// decide how a run ended that is another's by now.
+    /// The claim under which the task's own process makes the change: a process whose session was taken over must not
+    /// decide how the run of another process ended.
     pub under: Option<Claim>,
 }
 
-/// Which tasks are wanted.
+/// Selects tasks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TaskFilter {
-    /// Only of this session.
+    /// Only tasks of this session.
     pub parent: Option<SessionId>,
-    /// Only in this status.
+    /// Only tasks with this status.
     pub status: Option<String>,
-    /// Only after the task of this id, which ended the page before.
+    /// Start after this task, the last one of the previous page.
     pub after: Option<String>,
-    /// No more than so many; 0 means 100.
+    /// Maximum number of tasks; 0 means 100.
     pub most: u64,
 }
 
 impl TaskRecord {
-    /// Whether beginning `new` has made this.
+    /// Whether this is the result of creating `new`.
     pub(crate) fn was_begun_as(&self, new: &NewTask) -> bool {
         let NewTask { id, parent, session, status, data } = new;
         (id, parent, session, status, data)
             == (&self.id, &self.parent, &self.session, &self.status, &self.data)
     }
 
-    /// Whether this step can be made from here.
+    /// Whether the change applies to the current status and data.
     pub(crate) fn can_move_by(&self, step: &TaskMove) -> bool {
         self.status == step.from && step.over.as_ref().is_none_or(|over| self.data == *over)
     }
 
-    /// Whether this step was done already.
+    /// Whether the change was already made.
     pub(crate) fn was_moved_by(&self, step: &TaskMove) -> bool {
         let is_visible = step.from != step.to || (step.over.is_some() && step.over != step.data);
         self.status == step.to

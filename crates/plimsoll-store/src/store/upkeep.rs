@@ -1,17 +1,16 @@
-//! Keeping a store in order.
+//! Maintenance of a store.
 
 use plimsoll::{Message, SessionId};
 
 use super::session::{Damage, Findings};
 use crate::error::StoreError;
 
-/// What is done on the side, now and then, in steps that keep the writer for a moment only. Methods block; see the
-/// [module](super).
+/// Maintenance, in steps that hold the writer only briefly. Methods block; see [`Store`](super::Store).
 pub trait Upkeep {
-    /// One step of bringing the index for searches up to date, from where the step before ended; 0 is the beginning.
+    /// Makes one step of updating the search index, from the end of the previous step; 0 is the beginning.
     fn index_step(&self, from: u64) -> Result<IndexStep, StoreError>;
 
-    /// Bring the index for searches up to date, step by step; gives how many parts were added.
+    /// Updates the search index step by step. Returns the number of parts that were added.
     fn index(&self) -> Result<u64, StoreError> {
         let (mut added, mut next) = (0, Some(0));
         while let Some(from) = next {
@@ -21,29 +20,29 @@ pub trait Upkeep {
         Ok(added)
     }
 
-    /// Delete what is left of sessions whose removal was cut off, because the process died. Gives how many there were.
+    /// Deletes the rest of sessions whose removal was interrupted by the death of its process. Returns their number.
     fn finish_removals(&self) -> Result<u64, StoreError> {
         Ok(0)
     }
 
-    /// Gives space that nothing needs any more back to the file system. Returns how many bytes.
+    /// Returns free space to the file system. Returns the number of bytes.
     fn give_back(&self) -> Result<u64, StoreError> {
         Ok(0)
     }
 
-    /// Forget old changes so that about `keep` are left; a small step of it. Gives how many were forgotten, 0 when
-    /// there is nothing left to do.
+    /// Deletes some of the oldest changes, so that about `keep` remain. Returns their number, 0 when nothing is left to
+    /// do.
     fn trim_feed(&self, keep: u64) -> Result<u64, StoreError>;
 
-    /// Lets `read` go through a session as often as it takes. All runs see the session as it is now, whatever is written
-    /// meanwhile.
+    /// Calls `read` with a reader of the session, which may go through it several times. All passes see the session as
+    /// it is now, whatever is written meanwhile.
     fn read_session(
         &self,
         session: &SessionId,
         read: &mut dyn FnMut(&dyn SessionReader) -> Result<(), StoreError>,
     ) -> Result<(), StoreError>;
 
-    /// [Damage](SessionReader::damage) in what a session is made of.
+    /// Returns the [damage](SessionReader::damage) of a session.
     fn damage(&self, session: &SessionId) -> Result<Vec<Damage>, StoreError> {
         let mut damage = Vec::new();
         self.read_session(session, &mut |reader| {
@@ -53,33 +52,36 @@ pub trait Upkeep {
         Ok(damage)
     }
 
-    /// Look for damage.
+    /// Checks the whole store for damage.
     fn check(&self) -> Result<Findings, StoreError>;
 
-    /// Forgets losses that were recorded: neither opening the database nor a check tells them any more. Returns how many.
+    /// Deletes the recorded losses: neither opening the database nor a check reports them any more. Returns their
+    /// number.
     fn accept_losses(&self) -> Result<u64, StoreError> {
         Ok(0)
     }
 }
 
-/// One session, at one moment.
+/// A session at one moment.
 pub trait SessionReader {
-    /// Hands out all messages, oldest first. One of them is held at a time.
+    /// Passes all messages to `sink`, oldest first. One of them is held at a time.
     fn each(&self, sink: &mut dyn FnMut(Message)) -> Result<(), StoreError>;
 
-    /// Looks for damage in what the session is made of, also in what it shares with those it was forked from. An export is
-    /// only sound if there is none.
+    /// Checks the records of the session, including those it shares with the sessions it was forked from. An export is
+    /// only sound if there is no damage.
     fn damage(&self) -> Result<Vec<Damage>, StoreError>;
 
-    /// Reads a damaged session: hands out everything that can still be read, oldest first. Returns what is damaged or missing.
+    /// Reads a damaged session: passes everything that is still readable to `sink`, oldest first. Returns what is
+    /// damaged or missing.
     fn salvage(&self, sink: &mut dyn FnMut(Message)) -> Result<Vec<Damage>, StoreError>;
 }
 
-/// What a step of indexing did.
+/// Result of one step of indexing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct IndexStep {
-    /// Parts that were added.
+    /// Number of parts that were added.
     pub added: u64,
-    /// Where the next step begins, if there is more to do.
+    /// Start of the next step, if there is more to do.
     pub next: Option<u64>,
 }

@@ -1,4 +1,4 @@
-//! Exact counts that are kept with parts.
+//! Exact token counts that are stored with parts.
 
 use plimsoll::{Message, Part, PartBody, SessionId, Text, Tokens};
 use plimsoll_store::{CountWatch, NewSession, PageRequest, PurgeTarget, Store};
@@ -16,7 +16,7 @@ fn text_of(part: &Part) -> Option<&Text> {
     }
 }
 
-/// The counts that come with what is read: of the inputs and outputs of calls, else of texts.
+/// The counts of parts as they are read: of the inputs and outputs of calls, otherwise of texts.
 fn known(store: &dyn Store, id: &SessionId) -> Vec<Option<u64>> {
     let messages = messages(store, id);
     let parts = messages.iter().flat_map(|message| &message.parts);
@@ -95,14 +95,14 @@ fn a_part_that_was_purged_has_no_count() {
 }
 
 #[test]
-fn an_answer_that_is_still_written_has_no_count_and_a_text_that_grew_loses_it() {
+fn an_open_answer_has_no_count_and_a_grown_text_loses_it() {
     let store = fresh();
     let id = session(&*store, "ses_1");
     let (first, open) = (answer("msg_1", &"word ".repeat(20_000)), begun("msg_2", "So far"));
     store.append(&unleased(&id), vec![first, open], NOW).unwrap();
     count(&*store, &id);
     assert_eq!(known(&*store, &id), [Some(7), None]);
-    // As if it had been counted before it went on.
+    // As if it had been counted before it grew.
     let database = rusqlite::Connection::open(store.path()).unwrap();
     let insert = "INSERT INTO counted SELECT seq, 'o200k', 0, 5 FROM part WHERE id = 'msg_2.1'";
     assert_eq!(database.execute(insert, []).unwrap(), 1);
@@ -112,7 +112,7 @@ fn an_answer_that_is_still_written_has_no_count_and_a_text_that_grew_loses_it() 
 }
 
 #[test]
-fn a_removed_session_leaves_no_counts_behind() {
+fn a_removed_session_leaves_no_counts() {
     let store = fresh();
     let id = session(&*store, "ses_1");
     store.append(&unleased(&id), vec![user("msg_1", &"word ".repeat(20_000))], NOW).unwrap();

@@ -1,5 +1,5 @@
-//! Numbers at their extremes: usage, times, lengths and limits of 64 bits are stored without an overflow. The database
-//! has one bit less, so what is larger than that counts as the largest it has.
+//! Extreme numbers: usage, times, lengths and limits of 64 bits are stored without an overflow. The database's integers
+//! are signed, so larger numbers are clamped.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::{answer, fresh, session, unleased, user};
 
 const MOST: u64 = u64::MAX;
 
-/// Every number of a session at its largest.
+/// Messages with the largest possible numbers.
 fn messages() -> Vec<Message> {
     let json = json!([
         { "info": { "id": "msg_1", "role": "user", "time": { "created": MOST, "completed": MOST } },
@@ -69,7 +69,7 @@ fn numbers_of_64_bits_are_stored() {
 }
 
 #[test]
-fn recall_is_bounded_by_what_there_is_and_not_by_what_is_asked_for() {
+fn recall_is_bounded_by_the_content_and_not_by_the_request() {
     let search = Search { pattern: "two".into(), context: usize::MAX, ..Search::default() };
     let ask = Selection {
         lines: Some((1, MOST)),

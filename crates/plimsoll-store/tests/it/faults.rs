@@ -1,4 +1,4 @@
-//! What goes wrong around the store: disks, files, clocks, and processes that die.
+//! Faults around the store: disks, files, clocks, and processes that die.
 
 use std::fs;
 use std::io::Write;
@@ -6,11 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use plimsoll::{Message, MessageId, Millis, Part, PartId, Policy, SessionId, ToolState};
-use plimsoll_store::store::*;
-use plimsoll_store::{
-    Archive, Claim, Durability, Filter, NewSession, PageRequest, Scope, Selection, SqliteStore, Store,
-    StoreError, Taken,
-};
+use plimsoll_store::*;
 use rstest::rstest;
 use serde_json::json;
 use tempfile::TempDir;
@@ -27,7 +23,7 @@ fn policy_with_spills(folder: &Path) -> Policy {
     Policy::new(spec).unwrap()
 }
 
-/// Lines that do not shrink to nothing when they are compressed.
+/// Lines that do not compress well.
 fn noise(lines: u64, seed: u64) -> String {
     let line = |n: u64| format!("{}\n", blake3::hash(&(n ^ (seed << 32)).to_le_bytes()).to_hex());
     (0..lines).map(line).collect()
@@ -45,7 +41,7 @@ fn files_below(folder: &Path) -> Vec<String> {
     names
 }
 
-fn take(archive: &Archive, output: &str, policy: &Policy) -> Result<Taken, StoreError> {
+fn take(archive: &Archive, output: &str, policy: &Policy) -> Result<CapturedOutput, StoreError> {
     let (session, part) = (SessionId::new("ses_1"), PartId::new("prt_1"));
     archive.take_output(&unleased(&session), &part, "bash", &mut output.as_bytes(), policy, NOW)
 }
@@ -55,8 +51,8 @@ fn whole(archive: &Archive, handle: &str) -> Result<String, StoreError> {
     Ok(archive.recall(Scope::Everywhere, handle, &all)?.found.text() + "\n")
 }
 
-/// The output was cut all the same, nothing names what is lost, and the receipt says why.
-fn assert_lost(archive: &Archive, taken: Taken, why: &str) {
+/// The output was truncated all the same, no handle names what is lost, and the receipt says why.
+fn assert_lost(archive: &Archive, taken: CapturedOutput, why: &str) {
     let receipt = taken.receipt.unwrap();
     assert!(
         receipt.reason.contains("the rest is lost") && receipt.reason.contains(why),
@@ -70,7 +66,7 @@ fn assert_lost(archive: &Archive, taken: Taken, why: &str) {
     assert_eq!(archive.check().unwrap().problems, Vec::<String>::new());
 }
 
-/// An archive with a session, and one output that was spilled.
+/// An archive with a session and one spilled output.
 struct Spilled {
     folder: TempDir,
     archive: Archive,
@@ -92,7 +88,7 @@ fn spilled() -> Spilled {
 }
 
 impl Spilled {
-    /// Recall says what is wrong, a check too, searches go on, and the same output again mends it.
+    /// Recall and a check report the problem, searches continue, and the same output again repairs it.
     fn assert_gone(&self, why: &str) {
         let error = whole(&self.archive, &self.handle).unwrap_err().to_string();
         assert!(error.contains(why), "{error}");
@@ -110,14 +106,14 @@ impl Spilled {
 }
 
 #[test]
-fn a_spill_that_was_deleted_by_hand_is_said_to_be_gone() {
+fn a_deleted_spill_is_reported_as_gone() {
     let spilled = spilled();
     fs::remove_file(&spilled.file).unwrap();
     spilled.assert_gone("its file was removed");
 }
 
 #[test]
-fn a_directory_of_spills_that_was_deleted_by_hand_is_made_anew() {
+fn a_deleted_directory_of_spills_is_created_again() {
     let spilled = spilled();
     fs::remove_dir_all(spilled.folder.path().join("spill")).unwrap();
     spilled.assert_gone("its file was removed");
@@ -131,16 +127,16 @@ fn a_spill_that_became_a_link_is_not_followed() {
     fs::rename(&spilled.file, &elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &spilled.file).unwrap();
     spilled.assert_gone("cannot open");
-    assert!(elsewhere.exists(), "what the link pointed to was left alone");
+    assert!(elsewhere.exists(), "the target of the link is unchanged");
 }
 
 #[rstest]
 #[case::cut_off(|bytes: &mut Vec<u8>| bytes.truncate(bytes.len() / 2), "its file is damaged")]
 #[case::empty(|bytes: &mut Vec<u8>| bytes.clear(), "")]
 #[case::not_ours(|bytes: &mut Vec<u8>| *bytes = b"no such thing".to_vec(), "its file is damaged")]
-#[case::other(|bytes: &mut Vec<u8>| *bytes = zstd::encode_all(&b"abc other"[..], 3).unwrap(), "its file holds something else")]
+#[case::other(|bytes: &mut Vec<u8>| *bytes = zstd::encode_all(&b"abc other"[..], 3).unwrap(), "its file does not match its hash")]
 #[case::flipped(|bytes: &mut Vec<u8>| { let at = bytes.len() / 2; bytes[at] ^= 0x10 }, "its file")]
-fn a_damaged_spill_is_said_to_be_damaged(#[case] damage: fn(&mut Vec<u8>), #[case] why: &str) {
+fn a_damaged_spill_is_reported_as_damaged(#[case] damage: fn(&mut Vec<u8>), #[case] why: &str) {
     let spilled = spilled();
     let mut bytes = fs::read(&spilled.file).unwrap();
     damage(&mut bytes);
@@ -165,12 +161,12 @@ fn a_place_for_spills_that_is_no_directory_is_not_used(#[case] link: bool) {
     session(archive.store(), "ses_1");
     let taken = take(&archive, &noise(3_000, 1), &Policy::default()).unwrap();
     assert_lost(&archive, taken, "it is a link or a file");
-    assert_eq!(fs::read_dir(&target).unwrap().count(), 0, "nothing was written behind the link");
+    assert_eq!(fs::read_dir(&target).unwrap().count(), 0, "nothing was written through the link");
 }
 
-/// Content that cannot be kept in the last moment leaves no name behind.
+/// Content that cannot be stored at the last moment leaves no name.
 #[test]
-fn content_that_cannot_be_kept_leaves_no_name() {
+fn content_that_cannot_be_stored_leaves_no_name() {
     let folder = TempDir::new().unwrap();
     let archive = open(&folder.path().join("plimsoll.db"), &Policy::default());
     session(archive.store(), "ses_1");
@@ -183,7 +179,7 @@ fn content_that_cannot_be_kept_leaves_no_name() {
     let own = blobs(folder.path())[0].parent().unwrap().parent().unwrap().to_path_buf();
     let output = noise(3_000, 2);
     let hash = blake3::hash(output.as_bytes()).to_hex();
-    // A file is in the way of the directory.
+    // A file is in place of the directory.
     fs::write(own.join(&hash[..2]), "").unwrap();
     let taken = take(&archive, &output, &Policy::default()).unwrap();
     assert_lost(&archive, taken, "cannot keep the whole output");
@@ -191,8 +187,8 @@ fn content_that_cannot_be_kept_leaves_no_name() {
 
 const STAGE: &str = "PLIMSOLL_FAULT_STAGE";
 
-/// Run one of the tests below as a child with a small disk of its own, mounted where nobody else sees it.
-/// Where the system does not allow that, nothing is tested.
+/// Runs one of the tests below in a child process with a small disk, mounted in a private namespace. If the system does
+/// not allow that, nothing is tested.
 fn on_a_small_disk(test: &str, options: &str) {
     let folder = TempDir::new().unwrap();
     let script =
@@ -217,12 +213,12 @@ fn on_a_small_disk(test: &str, options: &str) {
     assert!(done.status.success(), "{said}");
 }
 
-/// The disk that a child was given.
+/// The disk of the child.
 fn disk() -> Option<PathBuf> {
     std::env::var(STAGE).ok().map(PathBuf::from)
 }
 
-/// Take all the room that is left on a disk but for so many bytes.
+/// Fills a disk except for some bytes.
 fn fill(disk: &Path, leave: usize) -> PathBuf {
     let filler = disk.join("filler");
     let mut file = fs::File::create(&filler).unwrap();
@@ -235,9 +231,9 @@ fn fill(disk: &Path, leave: usize) -> PathBuf {
 }
 
 #[test]
-fn a_full_disk_loses_the_rest_of_an_output_and_says_so() {
+fn a_full_disk_loses_the_rest_of_an_output_and_reports_it() {
     let Some(disk) = disk() else {
-        on_a_small_disk("a_full_disk_loses_the_rest_of_an_output_and_says_so", "size=1m");
+        on_a_small_disk("a_full_disk_loses_the_rest_of_an_output_and_reports_it", "size=1m");
         return;
     };
     let folder = TempDir::new().unwrap();
@@ -245,7 +241,7 @@ fn a_full_disk_loses_the_rest_of_an_output_and_says_so() {
     let archive = open(&folder.path().join("plimsoll.db"), &policy);
     session(archive.store(), "ses_1");
     let filler = fill(&disk, 60_000);
-    // More than is left, and more than is held in memory.
+    // More than fits, and more than is held in memory.
     let output = noise(100_000, 2);
     assert_lost(&archive, take(&archive, &output, &policy).unwrap(), "No space left on device");
     assert_eq!(files_below(&disk.join("spill")), ["PLIMSOLL-SPILLS.txt"]);
@@ -253,10 +249,10 @@ fn a_full_disk_loses_the_rest_of_an_output_and_says_so() {
     let output = noise(3_000, 3);
     let taken = take(&archive, &output, &policy).unwrap();
     let handle = taken.receipt.unwrap().handles[0].to_string();
-    assert_eq!(whole(&archive, &handle).unwrap(), output, "work goes on once there is room");
+    assert_eq!(whole(&archive, &handle).unwrap(), output, "work continues once there is space");
 }
 
-/// Append until it fails; gives what was acknowledged.
+/// Appends until it fails. Returns what was acknowledged.
 fn append_until_full(store: &dyn Store, id: &SessionId, stem: &str) -> (Vec<String>, StoreError) {
     let mut done = Vec::new();
     loop {
@@ -294,7 +290,7 @@ fn a_full_disk_fails_appends_and_keeps_what_is_there() {
     assert!(matches!(error, StoreError::Full { .. } | StoreError::TakenAlong), "{error}");
     assert_eq!(all(&store, &id), done);
     assert_eq!(store.window(&id).unwrap().len(), done.len());
-    // Many at once on a full disk: each is told what happened to it.
+    // Many at once on a full disk: each gets the result of its own append.
     let told: Vec<(String, bool)> = std::thread::scope(|scope| {
         let (store, id) = (&store, &id);
         let write = |n: usize| {
@@ -310,11 +306,11 @@ fn a_full_disk_fails_appends_and_keeps_what_is_there() {
     });
     let there = all(&store, &id);
     for (name, ok) in told {
-        assert_eq!(there.contains(&name), ok, "{name} was told otherwise");
+        assert_eq!(there.contains(&name), ok, "wrong result for {name}");
     }
     done = there;
     assert_eq!(ids(&store.window(&other).unwrap()), ["msg_1"]);
-    // Opening a database on a full disk works or says why; it does no harm.
+    // Opening a database on a full disk works or reports why; it does no harm.
     drop(SqliteStore::open(&path, Durability::Process).map_err(|error| error.to_string()));
     fs::remove_file(filler).unwrap();
     store.append(&unleased(&id), vec![user("msg_after", "there is room again")], NOW).unwrap();
@@ -328,9 +324,9 @@ fn a_full_disk_fails_appends_and_keeps_what_is_there() {
 }
 
 #[test]
-fn a_read_only_place_for_spills_is_said_to_be_so() {
+fn a_read_only_place_for_spills_is_reported() {
     let Some(disk) = disk() else {
-        on_a_small_disk("a_read_only_place_for_spills_is_said_to_be_so", "size=1m,ro");
+        on_a_small_disk("a_read_only_place_for_spills_is_reported", "size=1m,ro");
         return;
     };
     let folder = TempDir::new().unwrap();
@@ -341,14 +337,14 @@ fn a_read_only_place_for_spills_is_said_to_be_so() {
         let taken = take(&archive, &noise(3_000, 1), &policy).unwrap();
         assert_lost(&archive, taken, "Read-only file system");
     }
-    // Nor can a database be made there.
+    // Nor can a database be created there.
     let error = SqliteStore::open(disk.join("plimsoll.db"), Durability::Process).map(drop).unwrap_err();
     assert!(error.to_string().contains("plimsoll.db"), "{error}");
 }
 
 const LIMITED: &str = "PLIMSOLL_FAULT_LIMITED";
 
-/// A limit on the size of files, which is there without any rights.
+/// A limit on file sizes needs no privileges.
 #[cfg(unix)]
 #[test]
 fn a_limit_on_files_fails_appends_and_keeps_what_is_there() {
@@ -366,7 +362,7 @@ fn a_limit_on_files_fails_appends_and_keeps_what_is_there() {
     }
     let store = fresh();
     session(&*store, "ses_1");
-    // Whoever goes over the limit is killed, unless it says that it can do without.
+    // The signal kills a process that exceeds the limit, unless it is ignored.
     let script = "trap '' XFSZ; ulimit -f 600; exec \"$@\"";
     let test = "faults::a_limit_on_files_fails_appends_and_keeps_what_is_there";
     let done = Command::new("sh")
@@ -387,8 +383,8 @@ fn a_limit_on_files_fails_appends_and_keeps_what_is_there() {
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
 }
 
-/// Every page of a database in turn is overwritten; it is always noticed, nothing panics, and sessions that lie
-/// elsewhere stay readable.
+/// Overwrites each page of a database in turn. It is always detected, nothing panics, and sessions on other pages stay
+/// readable.
 #[test]
 fn a_corrupted_page_is_found() {
     let folder = TempDir::new().unwrap();
@@ -454,7 +450,7 @@ fn a_clock_that_jumps_back_loses_neither_order_nor_leases() {
     store.append(&unleased(&id), vec![user("msg_b", "first").at(NOW)], NOW).unwrap();
     let lease = store.lease(&id, "one", millis(100)).unwrap();
     let claim = lease.claim();
-    // The clock jumps back by a day.
+    // The clock is set back by a day.
     store.time.store(before.0, std::sync::atomic::Ordering::Relaxed);
     store.append(&claim, vec![answer("msg_a", "second").at(before)], before).unwrap();
     let error = store.lease(&id, "two", millis(100)).unwrap_err();
@@ -471,7 +467,7 @@ fn a_clock_that_jumps_back_loses_neither_order_nor_leases() {
 }
 
 #[test]
-fn a_clock_at_the_end_of_time_does_no_harm() {
+fn a_clock_at_the_maximum_time_does_no_harm() {
     let store = fresh();
     let id = session(&*store, "ses_1");
     for name in ["msg_c", "msg_b", "msg_a", "msg_0"] {
@@ -486,16 +482,16 @@ fn a_clock_at_the_end_of_time_does_no_harm() {
 }
 
 #[test]
-fn a_clock_that_jumps_back_lets_no_spill_go() {
+fn a_clock_that_jumps_back_expires_no_spill() {
     let spilled = spilled();
     let swept = spilled.archive.sweep(Millis(1)).unwrap();
     assert_eq!((swept.expired.len(), swept.removed), (0, 0));
     whole(&spilled.archive, &spilled.handle).unwrap();
 }
 
-/// A process died while it made or changed the file, before there was a write-ahead log.
+/// A process died while it created or changed the file, before there was a write-ahead log.
 #[test]
-fn a_journal_that_was_left_behind_is_rolled_back() {
+fn a_leftover_journal_is_rolled_back() {
     let (folder, dead) = (TempDir::new().unwrap(), TempDir::new().unwrap());
     let path = folder.path().join("plimsoll.db");
     plimsoll_store::database_of_version(&path, 3).unwrap();
@@ -506,7 +502,7 @@ fn a_journal_that_was_left_behind_is_rolled_back() {
         let new = "INSERT INTO session (id, title, created, updated) VALUES (?1, ?2, 1, 1)";
         connection.execute(new, (format!("ses_{n}"), title)).unwrap();
     }
-    // What a dead process leaves is what is there now.
+    // These files are what a dead process leaves.
     for name in ["plimsoll.db", "plimsoll.db-journal"] {
         fs::copy(folder.path().join(name), dead.path().join(name)).unwrap();
     }
@@ -519,7 +515,7 @@ fn a_journal_that_was_left_behind_is_rolled_back() {
 const HOLDER: &str = "PLIMSOLL_FAULT_HOLDER";
 
 #[test]
-fn the_lease_of_a_dead_process_is_taken_over_once_it_has_run_out() {
+fn the_lease_of_a_dead_process_is_taken_over_after_it_expired() {
     let id = SessionId::new("ses_1");
     if let Ok(path) = std::env::var(HOLDER) {
         let (_, clock) = super::stopped_clock();
@@ -527,12 +523,12 @@ fn the_lease_of_a_dead_process_is_taken_over_once_it_has_run_out() {
         let claim = store.lease(&id, "the dead", millis(100)).unwrap().claim();
         let call = Part::tool("prt_1".into(), "call_1", "bash", ToolState::pending(json!({ "n": 1 })));
         store.append(&claim, vec![Message::assistant("msg_1".into(), vec![call])], NOW).unwrap();
-        // Without goodbye.
+        // The lease is not released.
         std::process::abort();
     }
     let store = fresh();
     session(&*store, "ses_1");
-    let test = "faults::the_lease_of_a_dead_process_is_taken_over_once_it_has_run_out";
+    let test = "faults::the_lease_of_a_dead_process_is_taken_over_after_it_expired";
     let done = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", test, "--nocapture"])
         .env(HOLDER, store.path())
@@ -551,7 +547,7 @@ fn the_lease_of_a_dead_process_is_taken_over_once_it_has_run_out() {
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
 }
 
-/// Nothing can be made beside the file there, and SQLite wants to.
+/// SQLite would create files next to the database, which is not possible here.
 #[test]
 fn an_intact_database_on_a_read_only_mount_can_be_read() {
     let store = fresh();

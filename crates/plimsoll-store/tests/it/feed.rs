@@ -1,4 +1,4 @@
-//! The change feed, conditional reductions, and writes that come twice.
+//! The change feed, conditional reductions, and repeated writes.
 
 use plimsoll::log::MessageUpdate;
 use plimsoll::prune::{PruneItem, PrunePlan};
@@ -83,7 +83,7 @@ fn each_write_moves_revision_and_sequence(#[values(false, true)] real: bool) {
     });
 }
 
-/// A write that is refused leaves no trace in the feed, also when it shares a transaction with others.
+/// A refused write leaves no trace in the feed, even if it shares a transaction with others.
 #[test]
 fn another_process_sees_what_was_committed_and_nothing_else() {
     let store = fresh();
@@ -97,7 +97,7 @@ fn another_process_sees_what_was_committed_and_nothing_else() {
 }
 
 #[rstest]
-fn a_reader_who_was_away_too_long_is_told(#[values(false, true)] real: bool) {
+fn a_reader_that_is_too_far_behind_sees_a_gap(#[values(false, true)] real: bool) {
     either(real, |store| {
         let id = session(store, "ses_1");
         for n in 0..20 {
@@ -115,7 +115,8 @@ fn a_reader_who_was_away_too_long_is_told(#[values(false, true)] real: bool) {
     });
 }
 
-/// Two plan on the same window: the second is refused. What was appended meanwhile is no reason.
+/// Two reductions are planned on the same window: the second is refused. Messages that were appended meanwhile do not
+/// matter.
 #[rstest]
 fn a_reduction_is_conditional_on_what_it_was_planned_on(#[values(false, true)] real: bool) {
     either(real, |store| {
@@ -129,7 +130,7 @@ fn a_reduction_is_conditional_on_what_it_was_planned_on(#[values(false, true)] r
         let before = store.window(&id).unwrap();
         let error = store.reduce(&claim, reduction(&two), Some(planned_on), NOW).unwrap_err();
         assert!(matches!(error, StoreError::Stale { .. }), "{error}");
-        assert!(error.to_string().ends_with("planned on revision 2, reduced in 4; plan it anew"), "{error}");
+        assert!(error.to_string().ends_with("planned on revision 2, reduced in 4; plan again"), "{error}");
         assert_eq!(store.window(&id).unwrap(), before);
         store.reduce(&claim, reduction(&two), Some(before.revision), NOW).unwrap();
         let planned_on = store.window(&id).unwrap().revision;
@@ -137,14 +138,14 @@ fn a_reduction_is_conditional_on_what_it_was_planned_on(#[values(false, true)] r
         let three = receipt("rcp_3", "msg_1.1");
         assert!(
             store.reduce(&claim, reduction(&three), Some(planned_on), NOW).is_err(),
-            "an undoing counts too"
+            "an undo counts too"
         );
         let error = store.undo(&claim, &one.id, NOW).unwrap_err();
         assert!(matches!(error, StoreError::Undone { by, .. } if by == undone.id));
     });
 }
 
-/// What an undoing did to the window is known only afterwards.
+/// The effect of an undo on the window is known only afterwards.
 #[rstest]
 fn the_sizes_of_a_receipt_are_corrected(#[values(false, true)] real: bool) {
     either(real, |store| {
@@ -162,9 +163,9 @@ fn the_sizes_of_a_receipt_are_corrected(#[values(false, true)] real: bool) {
     });
 }
 
-/// Whoever does not know whether a write was committed does it again.
+/// A caller that does not know whether a write was committed repeats it.
 #[rstest]
-fn the_same_again_changes_nothing(#[values(false, true)] real: bool) {
+fn a_repeated_write_changes_nothing(#[values(false, true)] real: bool) {
     either(real, |store| {
         let new = NewSession { title: "T".into(), ..NewSession::new("ses_1".into()) };
         let id = store.create(new.clone(), NOW).unwrap().id;
@@ -190,7 +191,7 @@ fn the_same_again_changes_nothing(#[values(false, true)] real: bool) {
         assert_eq!((known.cost, known.usage.input, known.model.as_deref()), (0.5, Tokens(5), Some("m")));
 
         assert!(store.create(new.clone(), NOW).is_err(), "it has gone on since");
-        // As it was when it was appended, although it has gone on since.
+        // As it was when it was appended, although it has changed since.
         store.append(&claim, messages[..1].to_vec(), NOW).unwrap();
         store.append_part(&claim, &"msg_2".into(), part, NOW).unwrap();
         store.advance(&claim, Part::text("prt_1".into(), "x"), NOW).unwrap();
@@ -231,7 +232,7 @@ fn texts_grow_by_deltas(#[values(false, true)] real: bool) {
             let delta = format!("{n} \u{0}🚢 ");
             for (part, text) in [("msg_1.1", &mut said), ("prt_r", &mut thought), ("prt_t", &mut raw)] {
                 store.extend(&claim, &part.into(), text.len() as u64, &delta, NOW).unwrap();
-                // Again, because it was not known whether it was committed.
+                // Repeated, because it was not known whether it was committed.
                 store.extend(&claim, &part.into(), text.len() as u64, &delta, NOW).unwrap();
                 text.push_str(&delta);
             }
@@ -258,9 +259,9 @@ fn texts_grow_by_deltas(#[values(false, true)] real: bool) {
                 "msg_1.1",
                 said.len() as u64 + 1,
                 "x",
-                "begins after the end of the text: one before it is missing",
+                "starts after the end of the text: an earlier delta is missing",
             ),
-            ("msg_1.1", 3, "other", "begins before the end of the text, and says something else"),
+            ("msg_1.1", 3, "other", "starts before the end of the text and differs from it"),
         ] {
             let error = store.extend(&claim, &part.into(), from, more, NOW).unwrap_err();
             assert!(error.to_string().ends_with(why), "{error}");
@@ -279,7 +280,7 @@ fn texts_grow_by_deltas(#[values(false, true)] real: bool) {
     });
 }
 
-/// A call that has answered is not answered again, not even with another word for how it went.
+/// An answered call is not answered again, not even with another status.
 #[rstest]
 fn an_answered_call_keeps_its_answer(#[values(false, true)] real: bool) {
     either(real, |store| {
@@ -296,17 +297,18 @@ fn an_answered_call_keeps_its_answer(#[values(false, true)] real: bool) {
     });
 }
 
-/// What this thread has written. Whoever writes alone commits for itself, and other tests of the process are not counted.
+/// Bytes that this thread has written. A single writer commits on its own thread, so other tests of the process are not
+/// counted.
 fn written() -> u64 {
     let io = std::fs::read_to_string("/proc/thread-self/io").unwrap();
     let line = io.lines().find_map(|line| line.strip_prefix("wchar: ")).unwrap();
     line.parse().unwrap()
 }
 
-/// 100 kB in 5,000 chunks wrote 333 MB when each chunk wrote the whole text anew.
+/// 100 kB in 5,000 chunks wrote 333 MB when each chunk rewrote the whole text.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_delta_writes_the_delta() {
+fn a_delta_writes_only_the_delta() {
     let store = fresh();
     let cost = |name: &str, chunks: usize| {
         let id = session(&*store, name);

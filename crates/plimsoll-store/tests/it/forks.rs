@@ -1,8 +1,8 @@
-//! A fork sees nothing of what its parent does later.
+//! A fork does not see later changes of its parent.
 
 use plimsoll::log::CompactionPart;
+use plimsoll::plan::{CompactPlan, SummaryOrigin};
 use plimsoll::prune::{PruneItem, PrunePlan};
-use plimsoll::receipt::{CompactPlan, Made};
 use plimsoll::{
     Message, Millis, Part, PartBody, Plan, Receipt, ReceiptId, Reduction, Role, SessionId, Tokens,
 };
@@ -28,7 +28,7 @@ fn clear(store: &Fresh, session: &SessionId, part: &str) {
     store.reduce(&unleased(session), Reduction { receipts, ..Reduction::default() }, None, NOW).unwrap();
 }
 
-/// Numbers of rows that are removed are given anew; a fork must not take a new mark for one it knew.
+/// Row numbers are reused after rows are deleted; a fork must not mistake a new mark for an old one.
 #[test]
 fn a_mark_of_the_parent_is_not_seen_after_a_third_session_is_removed() {
     let store = fresh();
@@ -44,7 +44,7 @@ fn a_mark_of_the_parent_is_not_seen_after_a_third_session_is_removed() {
     assert_eq!((cleared(&parent), cleared(&fork)), (Some(NOW), None));
 }
 
-/// A summary of everything before it, and the receipt of that.
+/// A summary of everything before it, and its receipt.
 fn compact(store: &Fresh, session: &SessionId) -> Receipt {
     let part = Part::new("marker.1".into(), PartBody::Compaction(CompactionPart::default()));
     let mut marker = Message { parts: vec![part].into(), ..Message::default() };
@@ -61,7 +61,7 @@ fn compact(store: &Fresh, session: &SessionId) -> Receipt {
         tail_messages: 0,
         tail_tokens: Tokens::ZERO,
         merges_summary: false,
-        made: Made::ByModel,
+        made: SummaryOrigin::ByModel,
         calls: 1,
         prompt: None,
         cut: Vec::new(),
@@ -95,7 +95,7 @@ fn compact(store: &Fresh, session: &SessionId) -> Receipt {
 }
 
 #[test]
-fn an_undoing_in_the_parent_is_not_seen_after_a_third_session_is_removed() {
+fn an_undo_in_the_parent_is_not_seen_after_a_third_session_is_removed() {
     let store = fresh();
     let (parent, third) = (session(&*store, "ses_1"), session(&*store, "ses_3"));
     for id in [&parent, &third] {
@@ -122,9 +122,9 @@ fn a_fork_from_before_a_compaction_has_none() {
     assert_eq!(store.compactions(&fork, None, u64::MAX).unwrap(), []);
 }
 
-/// What forks keep of a removed session waits for nobody.
+/// What forks keep of a removed session is not waiting for an answer.
 #[test]
-fn a_call_of_a_removed_session_is_no_damage() {
+fn a_call_of_a_removed_session_is_not_damage() {
     let store = fresh();
     let parent = session(&*store, "ses_1");
     let claim = store.lease(&parent, "me", millis(100)).unwrap().claim();
@@ -138,7 +138,7 @@ fn a_call_of_a_removed_session_is_no_damage() {
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
 }
 
-/// Whatever may still change is not shared, so the parent goes on and the child does not see it.
+/// Messages that may still change are not shared, so the parent continues and the child does not see it.
 #[rstest]
 fn a_fork_ends_before_the_first_message_that_is_being_written(#[values(false, true)] real: bool) {
     let (fresh, memory) = (fresh(), MemoryStore::new());
@@ -153,10 +153,10 @@ fn a_fork_ends_before_the_first_message_that_is_being_written(#[values(false, tr
     let child = store.fork(&parent, None, NewSession::new("ses_2".into()), NOW).unwrap();
     assert_eq!(child.forked_from.unwrap().message, Some("msg_1".into()));
     for (upto, why) in [
-        ("msg_2", "message `msg_2` is still being written; fork before it, or once it is finished"),
+        ("msg_2", "message `msg_2` is still being written; fork before it, or when it is finished"),
         (
             "msg_3",
-            "message `msg_2`, before `msg_3`, is still being written; fork before it, or once it is finished",
+            "message `msg_2`, before `msg_3`, is still being written; fork before it, or when it is finished",
         ),
     ] {
         let error =
@@ -172,7 +172,7 @@ fn a_fork_ends_before_the_first_message_that_is_being_written(#[values(false, tr
     assert_eq!(later.forked_from.unwrap().message, Some("msg_4".into()));
 }
 
-/// Older versions shared messages with open calls; with the parent goes who could have answered them.
+/// Older versions shared messages with open calls; once the parent is removed, nothing can answer them.
 #[test]
 fn a_removed_parents_open_call_is_settled_in_the_child() {
     let store = fresh();

@@ -1,4 +1,4 @@
-//! Imports: whole or not at all, once, and brought up to date.
+//! Imports: whole or not at all, exactly once, and updated later.
 
 use std::time::{Duration, Instant};
 
@@ -55,12 +55,12 @@ fn piece(conversation: usize, after: u64, messages: Vec<Message>) -> StagedPiece
     StagedPiece { stage: "stage_1".into(), conversation, after, messages }
 }
 
-/// Both stores do the same.
+/// Runs a test on both stores.
 fn on_both(test: impl Fn(&dyn Store)) {
     on_both_clocks(|store, _| test(store));
 }
 
-/// Both stores do the same; `at` sets their clocks to so long after [`NOW`].
+/// Runs a test on both stores; `at` sets their clocks to a time after [`NOW`].
 fn on_both_clocks(test: impl Fn(&dyn Store, &dyn Fn(u64))) {
     let (time, clock) = crate::stopped_clock();
     let at = |after| time.store(NOW.0 + after, std::sync::atomic::Ordering::Relaxed);
@@ -97,7 +97,7 @@ fn a_session_and_its_sub_agents_are_stored_together() {
 }
 
 #[test]
-fn the_tool_and_the_window_it_recorded_are_kept_and_brought_up_to_date() {
+fn the_tool_and_its_recorded_window_are_stored_and_updated() {
     on_both(|store| {
         let recorded = |context: Option<u64>| {
             let mut main = conversation("ses_main", vec![user("m9", "Go")]);
@@ -109,7 +109,7 @@ fn the_tool_and_the_window_it_recorded_are_kept_and_brought_up_to_date() {
             (session.tool, session.context)
         };
         let codex = |context| (Some("codex".to_owned()), Some(Tokens(context)));
-        // Staged, since that is where a large session comes from.
+        // Staged, because large sessions are.
         store.stage(piece(0, 0, vec![user("m1", "Go")])).unwrap();
         let mut staged = recorded(Some(400));
         (staged.staged, staged.messages, staged.state) = (1, Vec::new(), "1 message".into());
@@ -118,7 +118,7 @@ fn the_tool_and_the_window_it_recorded_are_kept_and_brought_up_to_date() {
         assert_eq!(kept("ses_main"), codex(400));
         store.fork(&"ses_main".into(), None, NewSession::new("ses_fork".into()), NOW).unwrap();
         assert_eq!(kept("ses_fork"), codex(400));
-        // It tells another window, then none, and neither needs a message.
+        // It records another window, then none; neither needs a message.
         for (context, expected) in [(Some(300), codex(300)), (None, codex(300))] {
             let again = Conversation { before: Some("1 message".into()), ..recorded(context) };
             let again = Conversation { state: "1 message".into(), messages: Vec::new(), ..again };
@@ -135,7 +135,7 @@ fn the_tool_and_the_window_it_recorded_are_kept_and_brought_up_to_date() {
 }
 
 #[test]
-fn what_fails_leaves_nothing() {
+fn a_failed_import_leaves_nothing() {
     on_both(|store| {
         crate::session(store, "ses_side");
         let main = conversation("ses_main", vec![user("m1", "Ask a helper")]);
@@ -149,7 +149,7 @@ fn what_fails_leaves_nothing() {
 }
 
 #[test]
-fn what_is_staged_is_seen_by_nobody_until_it_is_stored() {
+fn staged_messages_are_invisible_until_they_are_stored() {
     on_both(|store| {
         store.stage(piece(0, 0, vec![user("m1", "one")])).unwrap();
         store.stage(piece(0, 1, vec![answer("m2", "two")])).unwrap();
@@ -213,14 +213,14 @@ fn of_several_imports_at_once_one_is_stored() {
     }
 }
 
-/// A message whose last part is a call in that state.
+/// A message whose last part is a call with that state.
 fn calling(state: ToolState) -> Message {
     let mut message = begun("m2", "Let me look");
     message.parts.push(plimsoll::Part::tool("m2.2".into(), "call_1", "read", state));
     message
 }
 
-/// The open call of a session that was imported gets its answer.
+/// The open call of an imported session is answered.
 fn answered(before: &str) -> Conversation {
     let mut message = calling(ToolState::completed(json!({}), "the answer"));
     message.info.finish = Some("tool-calls".into());
@@ -247,7 +247,7 @@ fn grown(before: &str) -> Import {
 }
 
 #[test]
-fn the_last_message_goes_on_even_if_a_take_over_marked_it_as_interrupted() {
+fn the_last_message_grows_even_if_a_take_over_marked_it_as_interrupted() {
     on_both(|store| {
         with_open_call(store);
         assert_eq!(store.check().unwrap().problems, Vec::<String>::new(), "an import may leave a call open");
@@ -262,7 +262,7 @@ fn the_last_message_goes_on_even_if_a_take_over_marked_it_as_interrupted() {
         let session = store.session(&"ses_main".into()).unwrap();
         assert_eq!((session.messages, session.updated), (3, Millis(NOW.0 + 50)));
         assert_eq!(store.import_of(&"ses_main".into()).unwrap()[0].state, "3 messages");
-        // What it was planned on is no more.
+        // The state that it was planned on has changed.
         assert_eq!(store.import(grown("2 messages")).unwrap(), Imported::Outdated);
     });
 }
@@ -292,7 +292,7 @@ fn reductions_stay_and_do_not_count_as_continuing() {
 }
 
 #[test]
-fn a_session_that_was_continued_is_not_added_to() {
+fn a_continued_session_is_not_extended() {
     on_both(|store| {
         with_open_call(store);
         let session = SessionId::new("ses_main");
@@ -304,7 +304,7 @@ fn a_session_that_was_continued_is_not_added_to() {
 }
 
 #[test]
-fn a_session_that_is_run_is_not_added_to_and_its_former_holder_is_fenced() {
+fn a_running_session_is_not_extended_and_its_former_holder_is_fenced() {
     on_both_clocks(|store, at| {
         with_open_call(store);
         let session = SessionId::new("ses_main");
@@ -314,7 +314,7 @@ fn a_session_that_is_run_is_not_added_to_and_its_former_holder_is_fenced() {
             matches!(&refused, Err(StoreError::Leased { holder, .. }) if holder == "somebody"),
             "{refused:?}"
         );
-        // Once it has run out, the import comes between.
+        // Once it has expired, the import can extend the session.
         at(2_000);
         assert_eq!(store.import(grown("2 messages")).unwrap(), Imported::Stored);
         let late = store.append(&lease.claim(), vec![user("m9", "late")], NOW);
@@ -323,7 +323,7 @@ fn a_session_that_is_run_is_not_added_to_and_its_former_holder_is_fenced() {
 }
 
 #[test]
-fn what_a_fork_shares_does_not_grow() {
+fn a_message_that_a_fork_shares_does_not_grow_by_an_import() {
     on_both(|store| {
         with_open_call(store);
         let session = SessionId::new("ses_main");
@@ -368,7 +368,7 @@ fn others_write_while_an_import_is_staged() {
         done.store(true, std::sync::atomic::Ordering::Release);
         writer.join().unwrap()
     });
-    println!("50 MB staged; the longest of {} appends beside it took {:?}", longest.1, longest.0);
-    assert!(longest.1 > 10, "others came to write: {longest:?}");
+    println!("50 MB staged; the longest of {} concurrent appends took {:?}", longest.1, longest.0);
+    assert!(longest.1 > 10, "others could write: {longest:?}");
     assert_eq!(fresh.session(&"ses_main".into()).unwrap().messages, 5_000);
 }

@@ -1,4 +1,4 @@
-//! Leases: who may write a session, and that nobody else can.
+//! Leases: which process may write a session, and that no other can.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -14,7 +14,7 @@ use serde_json::json;
 
 use super::{Fresh, NOW, begun, fresh, ids, millis, session, stopped_clock, unleased, user};
 
-/// Either store, on a clock that the test sets.
+/// Runs a test on either store, with a clock that the test sets.
 fn either(real: bool, test: impl FnOnce(&dyn Store, &dyn Fn(u64))) {
     if real {
         let store = fresh();
@@ -72,15 +72,15 @@ fn two_may_not_run_a_session_at_once(#[values(false, true)] real: bool) {
     });
 }
 
-/// Every kind of write carries the epoch, and each is refused once it has moved on.
+/// Every kind of write carries the epoch, and is refused once it has changed.
 #[rstest]
-fn a_former_holder_writes_nothing(#[values(false, true)] real: bool) {
+fn a_former_holder_cannot_write(#[values(false, true)] real: bool) {
     either(real, |store, at| {
         let id = session(store, "ses_1");
         let first = store.lease(&id, "first", millis(100)).unwrap();
         store.append(&first.claim(), vec![begun("msg_1", "half")], NOW).unwrap();
         at(150);
-        // It has run out, but was not taken over.
+        // It has expired, but was not taken over.
         store.append_part(&first.claim(), &"msg_1".into(), open_call("prt_1"), NOW).unwrap();
         let second = store.lease(&id, "second", millis(100)).unwrap();
         assert!(second.epoch > first.epoch);
@@ -107,14 +107,17 @@ fn a_former_holder_writes_nothing(#[values(false, true)] real: bool) {
         store.append(&second.claim(), vec![user("msg_2", "on we go")], NOW).unwrap();
         store.release(&second).unwrap();
         let error = store.append(&second.claim(), vec![user("msg_3", "x")], NOW).unwrap_err();
-        assert_eq!(error.to_string(), "session `ses_1` is no longer yours to write: its lease was released");
+        assert_eq!(
+            error.to_string(),
+            "session `ses_1` can no longer be written by this process: its lease was released"
+        );
         let beyond = Claim { session: id, epoch: Epoch(99) };
         assert!(store.append(&beyond, vec![user("msg_3", "x")], NOW).is_err());
     });
 }
 
 #[rstest]
-fn force_says_whom_it_hits(#[values(false, true)] real: bool) {
+fn a_forced_take_over_names_the_former_holder(#[values(false, true)] real: bool) {
     either(real, |store, _| {
         let id = session(store, "ses_1");
         let first = store.lease(&id, "first", millis(100)).unwrap();
@@ -125,25 +128,25 @@ fn force_says_whom_it_hits(#[values(false, true)] real: bool) {
     });
 }
 
-/// Two processes that find the same one gone must not both get its session.
+/// Two processes that find the same holder gone must not both get its session.
 #[rstest]
-fn a_lease_is_succeeded_only_from_the_holder_that_was_found_gone(#[values(false, true)] real: bool) {
+fn a_lease_is_inherited_only_from_the_holder_that_was_found_gone(#[values(false, true)] real: bool) {
     either(real, |store, at| {
         let id = session(store, "ses_1");
         store.lease(&id, "gone", millis(100)).unwrap();
-        let second = store.succeed(&id, "second", millis(100), "gone").unwrap();
+        let second = store.inherit_lease(&id, "second", millis(100), "gone").unwrap();
         assert_eq!(second.taken_from.as_deref(), Some("gone"));
-        let late = store.succeed(&id, "third", millis(100), "gone").unwrap_err();
+        let late = store.inherit_lease(&id, "third", millis(100), "gone").unwrap_err();
         assert!(matches!(&late, StoreError::Leased { holder, .. } if holder == "second"), "{late}");
         store.append(&second.claim(), vec![user("msg_1", "mine")], NOW).unwrap();
-        // One that has run out is free for any.
+        // An expired lease is free for any process.
         at(1_000);
-        store.succeed(&id, "third", millis(100), "gone").unwrap();
+        store.inherit_lease(&id, "third", millis(100), "gone").unwrap();
     });
 }
 
 #[rstest]
-fn a_task_that_is_run_is_not_removed_with_its_parent(#[values(false, true)] real: bool) {
+fn a_running_task_is_not_removed_with_its_parent(#[values(false, true)] real: bool) {
     either(real, |store, at| {
         let id = session(store, "ses_1");
         let task = NewSession { parent: Some(id.clone()), ..NewSession::new("ses_2".into()) };
@@ -161,7 +164,7 @@ fn a_task_that_is_run_is_not_removed_with_its_parent(#[values(false, true)] real
 const STOPPED: &str = "PLIMSOLL_STOPPED_HOLDER";
 const HELD: Duration = Duration::from_millis(300);
 
-/// The holder that will be stopped: writes as fast as it can, says so, and ends when it is refused.
+/// The holder that will be stopped: writes as fast as it can, reports it, and ends when a write is refused.
 #[test]
 fn the_stopped_holder() {
     let Ok(path) = std::env::var(STOPPED) else { return };
@@ -187,10 +190,11 @@ fn signal(process: u32, name: &str) {
     assert!(done.success());
 }
 
-/// A holder is stopped past its lease, another takes over and writes, the first goes on: none of its writes gets in.
+/// A holder is stopped past its lease, another process takes over and writes, the first one continues: none of its
+/// writes succeeds.
 #[cfg(unix)]
 #[test]
-fn none_of_a_stopped_holders_writes_gets_in() {
+fn no_write_of_a_stopped_holder_succeeds() {
     let Fresh { store, folder, .. } = fresh();
     drop(store);
     let path = folder.path().join("plimsoll.db");
@@ -204,7 +208,8 @@ fn none_of_a_stopped_holders_writes_gets_in() {
         .unwrap();
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines().map(Result::unwrap);
     assert!(lines.any(|line| line == "wrote 20"), "the holder writes");
-    // One that is stopped in the middle of a transaction holds the database; it must go on before others can.
+    // A process that is stopped in the middle of a transaction locks the database; it must continue before others can
+    // write.
     let lease = loop {
         signal(child.id(), "STOP");
         std::thread::sleep(HELD + Duration::from_millis(50));
@@ -230,7 +235,7 @@ fn all() -> plimsoll_store::PageRequest {
     plimsoll_store::PageRequest { most: 1_000_000, oldest_first: true, from: None }
 }
 
-/// What an answer that was broken off had said stays in view.
+/// The text of an interrupted answer stays in the window.
 #[test]
 fn a_half_written_answer_stays_in_the_window() {
     let store = fresh();
@@ -243,7 +248,7 @@ fn a_half_written_answer_stays_in_the_window() {
 }
 
 #[rstest]
-fn leases_that_were_not_given_back_are_listed_also_those_that_ran_out(#[values(false, true)] real: bool) {
+fn unreleased_leases_are_listed_including_expired_ones(#[values(false, true)] real: bool) {
     either(real, |store, at| {
         let ids = ["ses_3", "ses_1", "ses_2"].map(|id| session(store, id));
         assert!(store.leases(None, 0).unwrap().is_empty());

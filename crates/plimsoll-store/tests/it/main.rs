@@ -30,7 +30,7 @@ use tempfile::TempDir;
 
 const NOW: Millis = Millis(1_794_775_451_033);
 
-/// A store in a directory of its own, which goes when it is dropped.
+/// A store in a temporary directory, which is deleted when it is dropped.
 struct Fresh {
     store: SqliteStore,
     folder: TempDir,
@@ -52,7 +52,7 @@ fn fresh() -> Fresh {
     Fresh { store, folder, time }
 }
 
-/// A clock that stands at [`NOW`] until it is set.
+/// A clock that shows [`NOW`] until it is set.
 fn stopped_clock() -> (Arc<AtomicU64>, Clock) {
     let time = Arc::new(AtomicU64::new(NOW.0));
     let shown = Arc::clone(&time);
@@ -68,7 +68,7 @@ impl Fresh {
         self.folder.path().join("plimsoll.db")
     }
 
-    /// Set the store's clock to so long after [`NOW`].
+    /// Sets the store's clock to a time after [`NOW`].
     fn at(&self, after: u64) {
         self.time.store(NOW.0 + after, Ordering::Relaxed);
     }
@@ -78,7 +78,7 @@ impl Fresh {
         Clock::new(move || Millis(time.load(Ordering::Relaxed)))
     }
 
-    /// The same database, opened once more.
+    /// Opens the same database once more.
     fn again(&self) -> Box<dyn Store> {
         Box::new(SqliteStore::open_with_clock(self.path(), Durability::Process, self.clock()).unwrap())
     }
@@ -131,7 +131,7 @@ fn blobs(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
     found
 }
 
-/// What is known of a spilled output.
+/// The record of a spilled output.
 fn spill(store: &dyn Store, handle: &str) -> plimsoll_store::SpillRecord {
     let found = store.find_handles(plimsoll_store::Scope::Everywhere, handle, 1).unwrap();
     match found.into_iter().next().unwrap().target {
@@ -144,7 +144,7 @@ fn ids(messages: &[Message]) -> Vec<String> {
     messages.iter().map(|message| message.info.id.to_string()).collect()
 }
 
-/// How many transactions stand in the write-ahead log of a database.
+/// Number of transactions in the write-ahead log of a database.
 fn commits(database: &std::path::Path) -> usize {
     let mut name = database.as_os_str().to_owned();
     name.push("-wal");
@@ -154,8 +154,8 @@ fn commits(database: &std::path::Path) -> usize {
         return 0;
     }
     let (page, salts) = (number(&log[8..12]) as usize, &log[16..24]);
-    // Frames with another salt are left from before the log began anew. The last frame of a transaction says how
-    // large the database is.
+    // Frames with another salt are from before the log was restarted. The last frame of a transaction contains the size
+    // of the database.
     let frames = log[32..].chunks_exact(24 + page).take_while(|frame| frame[8..16] == *salts);
     frames.filter(|frame| number(&frame[4..8]) != 0).count()
 }

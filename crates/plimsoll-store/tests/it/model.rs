@@ -1,13 +1,13 @@
-//! The database does what the store in memory does, whatever is asked of it.
+//! The database behaves like the store in memory for every sequence of operations.
 
-use plimsoll::compact::ladder::{Ladder, Situation, Step, Trigger};
-use plimsoll::compact::range::select_range;
+use plimsoll::compact::{CompactionContext, Ladder, Step, Trigger, select_range};
 use plimsoll::count::request_tokens;
-use plimsoll::pivot::Visible;
-use plimsoll::receipt::{Made, PurgePlan, Stamp};
+use plimsoll::pivot::VisibleRange;
+use plimsoll::plan::{PurgePlan, SummaryOrigin};
+use plimsoll::receipt::Stamp;
 use plimsoll::{
-    Fixed, Limits, Log, Message, MessageId, Millis, Part, PartId, Plan, Policy, Preset, Receipt, ReceiptId,
-    Reduction, SessionId, Tokens, Usage, Window,
+    Limits, Log, Message, MessageId, Millis, Part, PartId, Plan, Policy, Preset, Receipt, ReceiptId,
+    Reduction, RequestOverhead, SessionId, Tokens, Usage, Window,
 };
 use plimsoll_store::{
     Claim, Conversation, Feed, GrownMessage, Import, Imported, Imports, Inbox, Lease, Leases, MemoryStore,
@@ -20,7 +20,7 @@ use serde_json::Value;
 
 use super::{Fresh, fresh, imports, json_of, millis};
 
-/// Something asked of a store. Numbers pick one of what is there.
+/// An operation. Numbers select one of what exists.
 #[derive(Clone, Debug)]
 enum Op {
     Create,
@@ -53,7 +53,7 @@ enum Op {
         context: u64,
         preset: usize,
     },
-    /// A summary in the place of the messages between two.
+    /// A summary replaces the messages between two.
     Range {
         session: usize,
         from: usize,
@@ -82,11 +82,11 @@ enum Op {
     Release {
         session: usize,
     },
-    /// A write of a holder before the last.
+    /// A write of a former holder.
     Late {
         session: usize,
     },
-    /// Destroy a part, or whatever one of a few patterns matches.
+    /// Destroys a part, or the matches of one of a few patterns.
     Purge {
         session: usize,
         message: usize,
@@ -119,7 +119,7 @@ enum Op {
     },
 }
 
-/// The last matches names and kinds too, which are not content and must stay.
+/// The last one also matches ids and kinds, which are not content and must stay.
 const PATTERNS: [&str; 4] = ["and more", "é on", "[0-9]{2,}", "[a-m]+"];
 
 fn op() -> impl Strategy<Value = Op> {
@@ -156,7 +156,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What is known to be there, so that both stores are asked the same.
+/// What exists, so that both stores get the same operations.
 #[derive(Default)]
 struct Known {
     sessions: Vec<SessionId>,
@@ -187,7 +187,7 @@ impl Known {
         Millis(1_000_000 + self.clock)
     }
 
-    /// Messages under names that are new, with references among them kept.
+    /// Messages with new ids, whose references are kept.
     fn renamed(&mut self, messages: Vec<Message>) -> Vec<Message> {
         let mut messages = Log::from_messages(messages).messages().to_vec();
         let mut names = std::collections::BTreeMap::new();
@@ -225,19 +225,19 @@ fn all(store: &dyn Store, session: &SessionId) -> Vec<Message> {
 fn climb(store: &dyn Store, session: &SessionId, policy: &Policy, context: u64, now: Millis) -> Reduction {
     let log = store.window(session).unwrap().log;
     let mut ids = ids();
-    // The same names must not come twice in a session.
+    // Ids must be unique in a session.
     (0..store.receipts(session, None, u64::MAX).unwrap().len() * 10 + now.0 as usize % 1_000_000 * 8)
         .for_each(|_| drop(ids.part(now)));
-    let situation =
-        Situation { trigger: Trigger::Refused, ..Situation::new(policy, Limits::new(context, 64), now) };
-    let mut ladder = Ladder::new(log, situation);
-    let Step::Done(outcome) = ladder.climb(&mut ids).unwrap() else {
-        panic!("there is no summariser to ask")
+    let context = CompactionContext {
+        trigger: Trigger::Refused,
+        ..CompactionContext::new(policy, Limits::new(context, 64), now)
     };
+    let mut ladder = Ladder::new(log, context);
+    let Step::Done(outcome) = ladder.climb(&mut ids).unwrap() else { panic!("no summariser is available") };
     outcome.reduction
 }
 
-/// Put a summary in the place of some messages of the window, if they may be parted from the others and it is shorter.
+/// Replaces some messages of the window by a summary, if they can be separated from the others and it is shorter.
 fn compact_range(
     store: &dyn Store,
     session: &SessionId,
@@ -247,17 +247,18 @@ fn compact_range(
 ) -> Option<Reduction> {
     let policy = Policy::default();
     let mut log = store.window(session).unwrap().log;
-    let places = Visible::of(&log).places;
+    let places = VisibleRange::of(&log).places;
     let first = from % places.len().max(1);
     let last = (first + length - 1).min(places.len().checked_sub(1)?);
     let ends = [first, last].map(|position| log[places[position]].info.id.to_string());
     let range = select_range(&log, (&ends[0], &ends[1]), &policy, &policy.count).ok()?;
-    let made = (Made::ByModel, 1);
+    let made = (SummaryOrigin::ByModel, 1);
     let plan = range.plan(&log, &"é, shortly".into(), made, (&policy, Tokens(10_000)), &policy.count);
-    let weigh = |log: &Log| request_tokens(&Window::of(log, &policy), Fixed::default(), &policy.count);
-    let stamp = Stamp { ids: &mut ids(), now, policy: &policy, reason: "a person chose these messages" };
+    let weigh =
+        |log: &Log| request_tokens(&Window::of(log, &policy), RequestOverhead::default(), &policy.count);
+    let stamp = Stamp { ids: &mut ids(), now, policy: &policy, reason: "a user chose these messages" };
     let receipt = Plan::Range(plan).apply(&mut log, stamp, weigh).unwrap()?;
-    // The source of names begins anew each time, and names must not come twice.
+    // The source of ids starts over each time, and ids must be unique.
     let receipt = Receipt { id: ReceiptId::new(name), ..receipt };
     Some(Reduction { receipts: vec![receipt], ..Reduction::default() })
 }
@@ -326,7 +327,7 @@ fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<
             let claim = known.claim(&session);
             let Some(message) = pick(&all(model, &session), message) else { return Ok(()) };
             let (id, usage) = (message.info.id.clone(), Usage::new(Tokens(100), Tokens(10)));
-            // A finished summary is recorded where it is finished; finishing it again says nothing new.
+            // A finished summary is recorded where it is finished; finishing it again changes nothing.
             if message.info.summary {
                 return Ok(());
             }
@@ -338,7 +339,7 @@ fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<
             let policy = Preset::ALL[preset % Preset::ALL.len()].policy();
             let reduced: Vec<Reduction> =
                 stores.iter().map(|store| climb(*store, &session, &policy, context, now)).collect();
-            // But for the names of undoings, in marks that were lifted.
+            // Except for the ids of undos, in lifted marks.
             let told = |reduction: &Reduction| {
                 let Reduction { appended, receipts, seen, open } = reduction;
                 format!("{appended:?} {receipts:?} {seen:?} {}", unnamed(json_of(open)))
@@ -402,7 +403,7 @@ fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<
                 plimsoll::PartBody::Reasoning(text) => text.text.len(),
                 _ => 0,
             };
-            // Mostly where the text ends; now and then before it, as a repeated delta or a wrong one.
+            // Mostly at the end of the text; sometimes before it, as a repeated or a wrong delta.
             let (id, from) = (part.id.clone(), (length as i64 + from).max(0) as u64);
             let _ = both!(|store: &dyn Store| store.extend(&claim, &id, from, "é on", now));
         }
@@ -510,7 +511,7 @@ fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<
             let new = imports::conversation(session.as_str(), messages);
             let new = Conversation { state, before: Some(record.state), grown, updated: now, ..new };
             let import = Import { known: None, ..imports::import(vec![new]) };
-            // Writes under an earlier claim are refused from then on, by both.
+            // Both refuse writes under an earlier claim from then on.
             let _ = both!(|store: &dyn Store| store.import(import.clone()));
         }
     }
@@ -521,7 +522,7 @@ fn pick(messages: &[Message], at: usize) -> Option<Message> {
     (!messages.is_empty()).then(|| messages[at % messages.len()].clone())
 }
 
-/// The first of two lists' items that are not the same.
+/// The first pair of different items of two lists.
 fn differing(one: &Value, two: &Value) -> Option<(usize, Value, Value)> {
     let (one, two) = (one.as_array().unwrap(), two.as_array().unwrap());
     let item = |list: &Vec<Value>, at: usize| list.get(at).cloned().unwrap_or_default();
@@ -530,7 +531,7 @@ fn differing(one: &Value, two: &Value) -> Option<(usize, Value, Value)> {
         .find(|(_, one, two)| one != two)
 }
 
-/// Without the receipts of undoings, which each store names itself.
+/// Without the receipts of undos, whose ids each store creates itself.
 fn unnamed(mut messages: Value) -> Value {
     fn forget(value: &mut Value) {
         match value {
@@ -569,7 +570,7 @@ fn agree(known: &Known, model: &MemoryStore, real: &Fresh) -> Result<(), TestCas
         let told = |window: &Window| serde_json::to_value(&window.messages).unwrap();
         prop_assert_eq!(differing(&told(&whole), &told(&seen)), None, "the window of {}", session);
         let outline = Window::of(&real.outline(session).unwrap(), &policy);
-        let weigh = |window: &Window| request_tokens(window, Fixed::default(), &policy.count);
+        let weigh = |window: &Window| request_tokens(window, RequestOverhead::default(), &policy.count);
         prop_assert_eq!(weigh(&outline), weigh(&whole), "the weight of {}", session);
         let (mut one, mut two) = (model.session(session).unwrap(), real.session(session).unwrap());
         (one.cost, two.cost) = (0.0, 0.0);
@@ -580,7 +581,7 @@ fn agree(known: &Known, model: &MemoryStore, real: &Fresh) -> Result<(), TestCas
             let receipts = store.receipts(session, None, u64::MAX).unwrap();
             let newest = store.newest_receipts(session, 2).unwrap();
             assert!(newest.iter().eq(receipts.iter().rev().take(2)), "the newest receipts of {session}");
-            // A purge counts rows, and each store names its own undoings.
+            // A purge counts rows, and each store creates the ids of its own undos.
             let plans = receipts.into_iter().map(|receipt| match receipt.plan {
                 Plan::Purge(plan) => Plan::Purge(PurgePlan { places: 0, ..plan }),
                 plan => plan,
@@ -609,7 +610,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 5, max_shrink_iters: 500, ..ProptestConfig::default() })]
 
     #[test]
-    fn properties_the_database_does_what_memory_does(ops in prop::collection::vec(op(), 1..40)) {
+    fn properties_the_database_behaves_like_the_memory_store(ops in prop::collection::vec(op(), 1..40)) {
         let (real, mut known) = (fresh(), Known::default());
         let model = MemoryStore::with_clock(real.clock());
         for op in ops {

@@ -1,24 +1,18 @@
-//! What the store is required to do, each under its number.
+//! Requirements of the store, by number.
 
 use std::fs;
 use std::path::Path;
 
-use plimsoll::compact::accept::Reply;
-use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step, Trigger};
-use plimsoll::compact::request::Summariser;
+use plimsoll::compact::{CompactionContext, Ladder, Outcome, Reply, Step, Summariser, Trigger};
 use plimsoll::count::request_tokens;
 use plimsoll::log::{CompactionPart, ToolTime};
 use plimsoll::receipt::Stamp;
 use plimsoll::window::{Block, WindowRole};
 use plimsoll::{
-    Fixed, Info, Limits, Log, Message, MessageId, Millis, Part, PartBody, Plan, Policy, Preset, Receipt,
-    Reduction, Role, SessionId, Tokens, ToolState, Window, prune,
+    Info, Limits, Log, Message, MessageId, Millis, Part, PartBody, Plan, Policy, Preset, Receipt, Reduction,
+    RequestOverhead, Role, SessionId, Tokens, ToolState, Window, prune,
 };
-use plimsoll_store::store::*;
-use plimsoll_store::{
-    Archive, Durability, MemoryStore, NewSession, PageRequest, Retention, Scope, Selection, SqliteStore,
-    Store, StoreError, database_of_version,
-};
+use plimsoll_store::*;
 use plimsoll_testkit::ids as numbered;
 use rstest::rstest;
 use rusqlite::Connection;
@@ -29,7 +23,7 @@ use super::{NOW, answer, begun, blobs, commits, ids, json_of, spill, unleased, u
 
 const SUMMARY: &str = "## Goal\nThe build is done.";
 
-/// An archive in a directory of its own.
+/// An archive in a temporary directory.
 struct Home {
     archive: Archive,
     session: SessionId,
@@ -52,7 +46,7 @@ impl Home {
         self.archive.store()
     }
 
-    /// The database, looked into from outside.
+    /// The database, opened directly.
     fn database(&self) -> Connection {
         Connection::open(self.folder.path().join("plimsoll.db")).unwrap()
     }
@@ -61,15 +55,16 @@ impl Home {
         self.store().append(&unleased(&self.session), messages, NOW).unwrap();
     }
 
-    /// Climb the ladder on the window as it is, and record what came of it.
+    /// Climbs the ladder on the current window and records the result.
     fn climb(&self, policy: &Policy, context: u64, now: Millis) -> Outcome {
         let log = self.store().window(&self.session).unwrap().log;
         let mut names = numbered();
         let limits = Limits::new(context, 64);
         let summariser = Some(Summariser::named("summariser", Limits::new(128_000, 4_000)));
         let trigger = Trigger::Manual;
-        let situation = Situation { trigger, summariser, ..Situation::new(policy, limits, now) };
-        let mut ladder = Ladder::new(log, situation);
+        let context =
+            CompactionContext { trigger, summariser, ..CompactionContext::new(policy, limits, now) };
+        let mut ladder = Ladder::new(log, context);
         let outcome = loop {
             match ladder.climb(&mut names).unwrap() {
                 Step::Done(outcome) => break outcome,
@@ -80,15 +75,16 @@ impl Home {
         outcome
     }
 
-    /// Prune as a host does after a turn.
+    /// Prunes as a host does after a turn.
     fn prune(&self, now: Millis) -> Option<Receipt> {
         let policy = pruner();
         let mut log = self.store().window(&self.session).unwrap().log;
         let mut names = numbered();
-        // The names of an earlier prune are taken.
+        // The ids of an earlier prune exist already.
         (0..now.0 - NOW.0).for_each(|_| drop(names.part(now)));
         let stamp = Stamp { ids: &mut names, now, policy: &policy, reason: "after a turn" };
-        let weigh = |log: &Log| request_tokens(&Window::of(log, &policy), Fixed::default(), &policy.count);
+        let weigh =
+            |log: &Log| request_tokens(&Window::of(log, &policy), RequestOverhead::default(), &policy.count);
         let receipt = Plan::Prune(prune::plan(&log, &policy, None)).apply(&mut log, stamp, weigh).unwrap();
         let receipts = receipt.clone().into_iter().collect();
         self.store()
@@ -108,7 +104,7 @@ impl Home {
         blobs(self.folder.path()).into_iter().map(name).collect()
     }
 
-    fn take(&self, part: &str, output: &str, policy: &Policy, now: Millis) -> plimsoll_store::Taken {
+    fn take(&self, part: &str, output: &str, policy: &Policy, now: Millis) -> plimsoll_store::CapturedOutput {
         let (session, part) = (&self.session, part.into());
         self.archive
             .take_output(&unleased(session), &part, "bash", &mut output.as_bytes(), policy, now)
@@ -116,7 +112,7 @@ impl Home {
     }
 }
 
-/// Messages of one call each whose outputs are long.
+/// Messages of one call each with long outputs.
 fn long_calls(from: usize, count: usize) -> Vec<Message> {
     let message = |n: usize| {
         let mut state = ToolState::completed(json!({ "path": "a.rs" }), format!("line {n}\n").repeat(1_500));
@@ -222,7 +218,7 @@ fn count(database: &Connection, table: &str) -> usize {
 }
 
 #[test]
-fn r135_more_than_51_200_bytes_are_saved_beside_the_database() {
+fn r135_more_than_51_200_bytes_are_saved_next_to_the_database() {
     let home = home();
     let policy = Policy::new({
         let mut spec = Policy::default().into_spec();
@@ -248,7 +244,7 @@ fn r135_more_than_51_200_bytes_are_saved_beside_the_database() {
 }
 
 #[test]
-fn r139_a_spilled_text_is_read_back_and_a_missing_one_is_said_to_be_missing() {
+fn r139_a_spilled_text_is_read_back_and_a_missing_one_is_reported() {
     let home = home();
     let output = "one\ntwo\n".repeat(40_000);
     let taken = home.take("prt_1", &output, &Policy::default(), NOW);
@@ -286,7 +282,7 @@ fn r140_spilling_can_be_switched_off_and_put_elsewhere() {
 }
 
 #[test]
-fn r141_old_spills_go_and_new_ones_stay() {
+fn r141_old_spills_expire_and_new_ones_stay() {
     let mut home = home();
     home.archive.retention = Retention { age: Some(Millis(1_000)), most_bytes: None };
     let take = |part: &str, word: &str, now: u64| {
@@ -305,7 +301,7 @@ fn r141_old_spills_go_and_new_ones_stay() {
 }
 
 #[test]
-fn r142_an_output_that_is_not_cut_costs_no_file() {
+fn r142_an_output_that_is_not_truncated_creates_no_file() {
     let home = home();
     let taken = home.take("prt_1", "short\n", &Policy::default(), NOW);
     assert_eq!((taken.shown.as_str(), taken.receipt.is_none()), ("short\n", true));
@@ -313,7 +309,7 @@ fn r142_an_output_that_is_not_cut_costs_no_file() {
     assert!(home.store().spills(&home.session, 0, 1_000).unwrap().spills.is_empty());
 }
 
-/// A session with a long past, compacted by the guide's rules.
+/// A session with a long history, compacted by the guide's rules.
 fn compacted() -> (Home, Vec<String>, Outcome) {
     let home = home();
     for n in 0..20 {
@@ -350,7 +346,7 @@ fn r147_a_compaction_is_recorded_and_old_messages_are_flagged_not_deleted() {
 }
 
 #[test]
-fn r148_loading_gives_the_summary_and_then_every_message_that_was_kept() {
+fn r148_loading_returns_the_summary_and_then_every_message_that_was_kept() {
     let (home, before, outcome) = compacted();
     let receipts = &outcome.reduction.receipts;
     let Plan::Compact(plan) = &receipts[0].plan else { panic!("{receipts:?}") };
@@ -457,10 +453,10 @@ fn r154_a_new_database_is_made_by_many_at_once() {
 }
 
 #[rstest]
-#[case::newer(&["PRAGMA user_version = 99"], "is of version 99, this Plimsoll knows versions up to")]
+#[case::newer(&["PRAGMA user_version = 99"], "has version 99, but this Plimsoll supports versions up to")]
 #[case::foreign(&["PRAGMA application_id = 7"], "it belongs to another program")]
 #[case::other(&["PRAGMA user_version = 0"], "it belongs to another program")]
-fn r154_what_is_newer_or_not_ours_is_left_as_it_is(#[case] changes: &[&str], #[case] told: &str) {
+fn r154_a_newer_or_foreign_database_is_not_changed(#[case] changes: &[&str], #[case] told: &str) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("plimsoll.db");
     database_of_version(&path, 3).unwrap();
@@ -469,16 +465,19 @@ fn r154_what_is_newer_or_not_ours_is_left_as_it_is(#[case] changes: &[&str], #[c
 }
 
 #[rstest]
-#[case::no_database(b"this is no database at all, but some text that somebody put here".repeat(99))]
+#[case::no_database(b"this is not a database but some other text".repeat(99))]
 #[case::header(b"SQLite format 3\0 and then nothing that makes sense".repeat(99))]
-fn r154_what_is_broken_is_left_as_it_is(#[case] content: Vec<u8>) {
+fn r154_a_damaged_database_is_not_changed(#[case] content: Vec<u8>) {
     let folder = TempDir::new().unwrap();
     fs::write(folder.path().join("plimsoll.db"), content).unwrap();
-    left_alone(folder.path(), "Nothing was changed; restore a copy, or move the file away to start anew");
+    left_alone(
+        folder.path(),
+        "Nothing was changed; restore a backup, or move the file away to start with an empty store",
+    );
 }
 
 #[test]
-fn r154_a_database_that_was_cut_off_is_left_as_it_is() {
+fn r154_a_truncated_database_is_not_changed() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("plimsoll.db");
     database_of_version(&path, 1).unwrap();
@@ -495,14 +494,16 @@ fn left_alone(folder: &Path, told: &str) {
     assert!(error.to_string().contains("plimsoll.db"), "{error}");
     assert!(fs::read(&path).unwrap() == before, "the file was changed");
     let names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-    assert_eq!(names, ["plimsoll.db"], "nothing else was left behind");
+    assert_eq!(names, ["plimsoll.db"], "no other file remains");
 }
 
 #[test]
 fn r159_counts_are_kept_with_parts_and_an_outline_weighs_the_same() {
     let home = pruned();
     let policy = Policy::default();
-    let weigh = |log: &[Message]| request_tokens(&Window::of(log, &policy), Fixed::default(), &policy.count);
+    let weigh = |log: &[Message]| {
+        request_tokens(&Window::of(log, &policy), RequestOverhead::default(), &policy.count)
+    };
     let whole = weigh(&home.store().window(&home.session).unwrap());
     assert_eq!(weigh(&home.store().outline(&home.session).unwrap()), whole);
     let database = home.database();
@@ -513,7 +514,7 @@ fn r159_counts_are_kept_with_parts_and_an_outline_weighs_the_same() {
         .unwrap();
     assert_eq!(chars, "line 9\n".len() as u64 * 1_500);
     assert!(tokens >= chars / 4, "{tokens} tokens");
-    // The texts of calls that are shown whole are not looked at: without them an outline weighs the same.
+    // The texts of visible calls are not read: without them an outline has the same weight.
     database
         .execute_batch(
             "UPDATE part SET text = 'gone' WHERE kind = 'tool'
@@ -524,7 +525,7 @@ fn r159_counts_are_kept_with_parts_and_an_outline_weighs_the_same() {
 }
 
 #[test]
-fn r160_a_message_that_comes_while_a_summary_is_written_is_in_the_window() {
+fn r160_a_message_that_arrives_while_a_summary_is_written_is_in_the_window() {
     let home = home();
     home.append(vec![user("msg_1", "old"), answer("msg_2", "old too"), user("msg_3", "kept")]);
     let marker = CompactionPart { tail_start: Some("msg_3".into()), ..CompactionPart::default() };
@@ -544,9 +545,11 @@ fn r160_a_message_that_comes_while_a_summary_is_written_is_in_the_window() {
     assert!(!shown.contains(&"msg_1".into()) && !shown.contains(&"msg_2".into()), "{shown:?}");
 }
 
-/// The window is read, a model is asked for a summary of all of it, and meanwhile somebody says something.
+/// The window is read, a model is asked for a summary of all of it, and meanwhile the user sends a message.
 #[rstest]
-fn r160_a_message_that_comes_while_a_summariser_is_asked_is_in_the_window(#[values(false, true)] real: bool) {
+fn r160_a_message_that_arrives_while_a_summariser_is_asked_is_in_the_window(
+    #[values(false, true)] real: bool,
+) {
     let home = home();
     let memory = MemoryStore::new();
     let store: &dyn Store = if real { home.store() } else { &memory };
@@ -561,12 +564,12 @@ fn r160_a_message_that_comes_while_a_summariser_is_asked_is_in_the_window(#[valu
     let policy = Preset::Opencode.policy();
     let log = store.window(&id).unwrap().log;
     let mut names = numbered();
-    let situation = Situation {
+    let context = CompactionContext {
         trigger: Trigger::Manual,
         summariser: Some(Summariser::named("summariser", Limits::new(128_000, 4_000))),
-        ..Situation::new(&policy, Limits::new(4_000, 64), NOW)
+        ..CompactionContext::new(&policy, Limits::new(4_000, 64), NOW)
     };
-    let mut ladder = Ladder::new(log, situation);
+    let mut ladder = Ladder::new(log, context);
     let Step::Ask(_) = ladder.climb(&mut names).unwrap() else { panic!("nothing was asked") };
     store.append(&unleased(&id), vec![user("msg_meanwhile", "wait, not like that")], NOW).unwrap();
     ladder.answer(Ok(Reply::finished(SUMMARY)), &mut names).unwrap();
@@ -582,8 +585,8 @@ fn r160_a_message_that_comes_while_a_summariser_is_asked_is_in_the_window(#[valu
     assert_eq!(store.compactions(&id, None, u64::MAX).unwrap()[0].tail, Some("msg_meanwhile".into()));
 }
 
-/// A message that came while a summary was written, and from which a later compaction keeps everything: the
-/// earlier summary is then in the middle of what is kept, and its marker is not.
+/// A message arrives while a summary is written, and a later compaction keeps everything from it on: the earlier
+/// summary is then in the middle of what is kept, and its marker is not.
 #[rstest]
 #[case(Some("msg_2"))]
 #[case(None)]
@@ -614,10 +617,10 @@ fn r160_an_earlier_summary_does_not_come_back_as_a_message(#[case] parent: Optio
     assert_eq!(told(&home.store().outline(&home.session).unwrap()), whole);
 }
 
-/// A summary that streams in counts from when it is finished; one without times (imported ones have none) from when
-/// it says something.
+/// A summary that streams counts from when it is finished; one without times (imported ones have none) from when it has
+/// text.
 #[rstest]
-fn r147_a_summary_that_speaks_late_is_recorded_once(
+fn r147_a_summary_that_is_filled_late_is_recorded_once(
     #[values(false, true)] grows: bool,
     #[values(false, true)] timed: bool,
 ) {
@@ -647,12 +650,13 @@ fn r147_a_summary_that_speaks_late_is_recorded_once(
     assert!(Window::of(&window, &Policy::default()).pivot.is_some());
 }
 
-/// The notice names what an agent can use. It cannot read the compressed file of a spill; `openfork` keeps a plain one.
+/// The notice names what an agent can use. It cannot read the compressed file of a spill; `openfork` writes a plain
+/// one.
 #[rstest]
 #[case(Preset::Plimsoll)]
 #[case(Preset::Opencode)]
 #[case(Preset::Opencode118)]
-fn what_a_cut_output_names_can_be_recalled(#[case] preset: Preset) {
+fn the_full_text_of_a_truncated_output_can_be_recalled(#[case] preset: Preset) {
     let home = home();
     let output = "line\n".repeat(20_000);
     let taken = home.take("prt_1", &output, &preset.policy(), NOW);
@@ -667,7 +671,7 @@ fn what_a_cut_output_names_can_be_recalled(#[case] preset: Preset) {
 }
 
 #[test]
-fn an_older_copy_of_something_else_is_not_taken_for_the_copy() {
+fn an_older_copy_of_another_database_is_not_reused() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("plimsoll.db");
     let old = folder.path().join("plimsoll.db.v1.bak");
@@ -711,9 +715,9 @@ fn r141_a_sweeper_cleans_up_by_itself() {
     assert!(error.contains("expired at") && error.contains("the window still shows: line"), "{error}");
 }
 
-/// Hosts do it by themselves after a run, a bounded piece at a time.
+/// Hosts do this after a run, in bounded steps.
 #[test]
-fn r141_tidying_lets_go_of_a_bounded_number_of_old_spills_and_is_due_once_an_hour() {
+fn r141_tidying_expires_a_bounded_number_of_spills_and_is_due_once_an_hour() {
     let mut home = home();
     home.archive.retention = Retention { age: Some(Millis(1_000)), most_bytes: None };
     for n in 0..300 {

@@ -1,6 +1,6 @@
-//! Searches find what is out of sight, whatever the index knows.
+//! Searches find everything outside the window, whatever the index contains.
 
-use plimsoll::log::{CompactionPart, Effect, Mark, Moment, ToolCallPart};
+use plimsoll::log::{CompactionPart, Effect, LogPosition, Mark, ToolCallPart};
 use plimsoll::{Message, Part, PartBody, Role, SessionId};
 use plimsoll_store::{MemoryStore, Search, Selection, Store};
 use serde_json::json;
@@ -26,7 +26,7 @@ pub(super) fn compact(store: &dyn Store, session: &SessionId, n: usize, tail: Op
     store.append(&unleased(session), vec![asked, told], NOW).unwrap();
 }
 
-/// A part was added to an older message after a newer one had begun, so the index came to a part in the window.
+/// A part was added to an older message after a newer one had started, so the index reached a part in the window.
 #[test]
 fn a_text_that_grew_after_it_was_indexed_is_found() {
     let store = fresh();
@@ -48,7 +48,7 @@ fn a_text_that_grew_after_it_was_indexed_is_found() {
     assert_eq!(found(&*store, &id, "needle"), ["msg_2.1"], "before the index is brought up to date");
     store.index().unwrap();
     assert_eq!(found(&*store, &id, "needle"), ["msg_2.1"]);
-    // Even behind the summary a message that is being written may grow.
+    // A message that is being written may grow even if it precedes the summary.
     store
         .advance(&unleased(&id), Part::text("msg_2.1".into(), "grows a needle and a haystack"), NOW)
         .unwrap();
@@ -57,15 +57,20 @@ fn a_text_that_grew_after_it_was_indexed_is_found() {
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
 }
 
-/// Found by the property of the two stores: a call that stands apart from its answer had no tool in the database's hits.
+/// Found by the property that compares both stores: a call that is separate from its answer had no tool in the
+/// database's hits.
 #[test]
-fn what_a_hidden_call_was_given_is_found_with_its_tool() {
+fn the_input_of_a_hidden_call_is_found_with_its_tool() {
     let (real, model) = (fresh(), MemoryStore::new());
     for store in [&*real as &dyn Store, &model] {
         let id = session(store, "ses_1");
         let call = ToolCallPart::new("call_1", "bash", json!({ "command": "make" }));
-        let hide =
-            Mark { receipt: None, effect: Effect::Hide, set: Moment { at: NOW, after: None }, lifted: None };
+        let hide = Mark {
+            receipt: None,
+            effect: Effect::Hide,
+            set: LogPosition { at: NOW, after: None },
+            lifted: None,
+        };
         let mut asked = answer("msg_1", "I build it.");
         asked.parts.push(Part::new("prt_call".into(), PartBody::ToolCall(call)).with_marks(vec![hide]));
         store.append(&unleased(&id), vec![user("msg_0", "go"), asked], NOW).unwrap();

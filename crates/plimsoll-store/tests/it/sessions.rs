@@ -9,7 +9,7 @@ use serde_json::json;
 use super::{NOW, answer, begun, fresh, ids, json_of, read, session, unleased, user};
 
 #[test]
-fn what_was_appended_is_read_back() {
+fn appended_messages_are_read_back() {
     let store = fresh();
     let id = session(&*store, "ses_1");
     let messages = vec![user("msg_1", "hello"), read("msg_2", "contents"), answer("msg_3", "done")];
@@ -40,7 +40,7 @@ fn a_session_knows_its_usage_cost_and_model() {
 }
 
 #[test]
-fn messages_are_refused_all_or_none() {
+fn messages_are_rejected_all_or_none() {
     let store = fresh();
     let id = session(&*store, "ses_1");
     store.append(&unleased(&id), vec![user("msg_1", "a")], NOW).unwrap();
@@ -68,7 +68,7 @@ fn a_clock_that_jumps_back_does_not_change_the_order() {
 }
 
 #[test]
-fn a_part_grows_and_a_call_goes_forward_and_nothing_else_changes() {
+fn a_part_grows_and_a_call_advances_and_nothing_else_changes() {
     let store = fresh();
     let id = session(&*store, "ses_1");
     store.append(&unleased(&id), vec![user("msg_1", "go"), begun("msg_2", "I ")], NOW).unwrap();
@@ -96,9 +96,9 @@ fn a_part_grows_and_a_call_goes_forward_and_nothing_else_changes() {
     assert!(matches!(store.part(&id, &"prt_none".into()), Err(StoreError::Missing { .. })));
 }
 
-/// What ended takes nothing more, but for the answers to its calls.
+/// A finished message accepts nothing more, except the answers to its calls.
 #[rstest]
-fn a_finished_message_takes_no_more_parts(#[values(false, true)] real: bool) {
+fn a_finished_message_accepts_no_parts(#[values(false, true)] real: bool) {
     let (fresh, memory) = (fresh(), MemoryStore::new());
     let store: &dyn Store = if real { &*fresh } else { &memory };
     let id = session(store, "ses_1");
@@ -123,7 +123,7 @@ fn a_finished_message_takes_no_more_parts(#[values(false, true)] real: bool) {
 }
 
 #[rstest]
-fn parts_go_forward_together_or_not_at_all(#[values(false, true)] real: bool) {
+fn parts_advance_together_or_not_at_all(#[values(false, true)] real: bool) {
     let (fresh, memory) = (fresh(), MemoryStore::new());
     let store: &dyn Store = if real { &*fresh } else { &memory };
     let id = session(store, "ses_1");
@@ -230,7 +230,7 @@ fn sessions_are_listed_newest_first() {
 }
 
 #[test]
-fn pages_go_from_either_end() {
+fn pages_start_at_either_end() {
     let store = fresh();
     let id = session(&*store, "ses_1");
     let messages = (0..25).map(|n| user(&format!("msg_{n:02}"), "x")).collect();
@@ -308,7 +308,7 @@ fn a_session_begins_with_its_messages_or_not_at_all() {
         let new = |id: &str, messages| NewSession { messages, ..NewSession::new(id.into()) };
         let begun = store.create(new("ses_1", vec![said("m1", "p1"), said("m2", "p2")]), NOW).unwrap();
         assert_eq!((begun.messages, begun.revision), (2, plimsoll_store::Revision(1)));
-        // The same call again changes nothing.
+        // Repeating the call changes nothing.
         let again = store.create(new("ses_1", vec![said("m1", "p1"), said("m2", "p2")]), NOW).unwrap();
         assert_eq!(again, begun);
         assert!(store.create(new("ses_2", vec![said("m1", "p1"), said("m1", "p2")]), NOW).is_err());
@@ -323,7 +323,7 @@ fn a_session_begins_with_its_messages_or_not_at_all() {
     }
 }
 
-/// An export goes through a session several times, and must find the same each time.
+/// An export reads a session several times, and must see the same each time.
 #[test]
 fn a_reader_sees_a_session_at_one_moment_however_often_it_reads() {
     let database = fresh();

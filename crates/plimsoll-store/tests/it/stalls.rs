@@ -1,5 +1,5 @@
-//! Nothing holds the writer for long: what is large is done by few rows or in small transactions. Rows and transactions are
-//! counted here; times are in the benchmarks.
+//! Nothing holds the writer for long: large operations write few rows or use small transactions. Rows and transactions
+//! are counted here; the benchmarks measure times.
 
 use plimsoll::prune::{PruneItem, PrunePlan};
 use plimsoll::{Message, Plan, Receipt, ReceiptId, Reduction, Tokens};
@@ -7,13 +7,13 @@ use plimsoll_store::{NewSession, Store};
 
 use super::{Fresh, NOW, commits, fresh, read, session, unleased, user};
 
-/// How many rows a table has.
+/// Number of rows of a table.
 fn rows(store: &Fresh, table: &str) -> u64 {
     let connection = rusqlite::Connection::open(store.path()).unwrap();
     connection.query_row(&format!("SELECT count(*) FROM {table}"), [], |row| row.get(0)).unwrap()
 }
 
-/// Clear so many tool outputs at once.
+/// Clears many tool outputs at once.
 fn prune_many(store: &dyn Store, count: usize) -> Receipt {
     let id = session(store, "ses_1");
     let messages: Vec<Message> = (0..count).map(|n| read(&format!("msg_{n:06}"), "x")).collect();
@@ -43,8 +43,8 @@ fn cleared(store: &dyn Store, session: &str) -> usize {
     log.messages().iter().filter(|message| message.parts[0].cleared().is_some()).count()
 }
 
-/// 50,000 marks took 23.6 s when those of each part were looked for by time, and 8.1 s when each was lifted by a row of its
-/// own. A fork that was made before still has them.
+/// 50,000 marks took 23.6 s when those of each part were looked up by time, and 8.1 s when each was lifted by a
+/// separate row. A fork that was made before still has them.
 #[test]
 fn an_undo_writes_one_row_however_many_marks_it_lifts() {
     let store = fresh();
@@ -86,9 +86,9 @@ fn a_large_session_is_removed_in_steps() {
     }
 }
 
-/// A process that dies while it removes a session leaves rows that are shown nowhere; a sweep deletes them.
+/// A process that dies while it removes a session leaves rows that no query returns; a sweep deletes them.
 #[test]
-fn a_removal_that_was_cut_off_is_finished() {
+fn an_interrupted_removal_is_finished() {
     let store = fresh();
     for name in ["ses_1", "ses_2", "ses_3"] {
         let id = session(&*store, name);

@@ -1,4 +1,4 @@
-//! Inboxes and tasks: what is written to a session by those who do not hold it.
+//! Inboxes and tasks: writes to a session without its lease.
 
 use plimsoll_store::{
     ChangeKind, MemoryStore, NewLease, NewNote, NewSession, NewTask, Sequence, Store, StoreError, TaskFilter,
@@ -18,13 +18,13 @@ fn note(id: &str, text: &str) -> NewNote {
 }
 
 #[rstest]
-fn notes_reach_a_session_that_another_runs(#[values(false, true)] real: bool) {
+fn notes_reach_a_session_that_another_process_runs(#[values(false, true)] real: bool) {
     either(real, |store| {
         let id = session(store, "ses_1");
         let lease = store.lease(&id, "the holder", millis(1_000)).unwrap();
         for (name, text) in [("note_1", "one"), ("note_2", "two"), ("note_3", "three")] {
             store.send(&id, note(name, text), NOW).unwrap();
-            // The sender does not know whether it got through.
+            // The sender does not know whether it was stored.
             store.send(&id, note(name, text), NOW).unwrap();
         }
         let error = store.send(&id, note("note_1", "another"), NOW).unwrap_err();
@@ -51,7 +51,7 @@ fn notes_reach_a_session_that_another_runs(#[values(false, true)] real: bool) {
 }
 
 #[rstest]
-fn tasks_move_from_where_they_are(#[values(false, true)] real: bool) {
+fn tasks_change_only_from_their_current_status(#[values(false, true)] real: bool) {
     either(real, |store| {
         let (id, other) = (session(store, "ses_1"), session(store, "ses_2"));
         let new = |task: &str, parent: &plimsoll::SessionId| NewTask {
@@ -127,7 +127,7 @@ fn task_of(parent: &plimsoll::SessionId, id: &str) -> NewTask {
 }
 
 #[rstest]
-fn a_session_is_born_with_its_task_and_its_lease_or_not_at_all(#[values(false, true)] real: bool) {
+fn a_session_is_created_with_its_task_and_lease_or_not_at_all(#[values(false, true)] real: bool) {
     either(real, |store| {
         let parent = session(store, "ses_1");
         let lease = NewLease { holder: "runner".into(), ttl: millis(60_000) };
@@ -143,10 +143,10 @@ fn a_session_is_born_with_its_task_and_its_lease_or_not_at_all(#[values(false, t
             assert_eq!(store.task(id).unwrap().status, "running");
             let taken = store.lease(&id.into(), "another", millis(60_000)).unwrap_err();
             assert!(matches!(&taken, StoreError::Leased { holder, .. } if holder == "runner"), "{taken}");
-            // The holder itself takes it up.
+            // The holder itself starts it.
             store.lease(&id.into(), "runner", millis(60_000)).unwrap();
         }
-        // A record that cannot be stored leaves no session behind.
+        // If the record cannot be stored, there is no session either.
         let twice = NewTask { data: json!({}), ..task_of(&parent, "ses_2") };
         assert!(store.create(born("ses_4", twice.clone()), NOW).is_err());
         assert!(store.fork(&parent, None, born("ses_4", twice), NOW).is_err());
@@ -155,7 +155,7 @@ fn a_session_is_born_with_its_task_and_its_lease_or_not_at_all(#[values(false, t
 }
 
 #[rstest]
-fn a_step_sends_its_notes_with_it_or_not_at_all_and_only_under_its_lease(#[values(false, true)] real: bool) {
+fn a_task_change_sends_its_notes_atomically_and_only_under_its_lease(#[values(false, true)] real: bool) {
     either(real, |store| {
         let parent = session(store, "ses_1");
         let task = store.create(NewSession::new("ses_2".into()), NOW).unwrap().id;

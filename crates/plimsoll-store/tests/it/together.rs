@@ -1,4 +1,4 @@
-//! Several at once: threads, and processes.
+//! Concurrency of threads and processes.
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
@@ -7,8 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use plimsoll::{Message, Millis, Part, SessionId, ToolState};
-use plimsoll_store::store::*;
-use plimsoll_store::{Durability, NewSession, PageRequest, SqliteStore, Store, StoreError};
+use plimsoll_store::*;
 use rusqlite::Connection;
 use serde_json::json;
 
@@ -20,7 +19,7 @@ fn name(n: usize) -> String {
     format!("msg_{n:04}")
 }
 
-/// A message of two parts, by which one sees whether all of it is there.
+/// A message of two parts, which shows whether all of it was read.
 fn double(n: usize) -> Message {
     let text = format!("words of {n}");
     let state = ToolState::completed(json!({ "n": n }), format!("output {n}\n").repeat(50));
@@ -30,7 +29,7 @@ fn double(n: usize) -> Message {
     Message::assistant(id.as_str().into(), vec![words, call])
 }
 
-/// What is read is a beginning of what was written, in order and whole; gives how long it is.
+/// What is read must be a beginning of what was written, in order and whole. Returns its length.
 fn whole_prefix(messages: &[Message]) -> usize {
     for (n, message) in messages.iter().enumerate() {
         assert_eq!(message.info.id.as_str(), name(n));
@@ -45,7 +44,7 @@ fn eight_write_and_eight_read() {
     let sessions: Vec<SessionId> = (0..8).map(|n| session(&*store, &format!("ses_{n}"))).collect();
     let acknowledged: Vec<AtomicUsize> = (0..8).map(|_| AtomicUsize::new(0)).collect();
     let done = AtomicBool::new(false);
-    // Half of the readers have a store of their own, as another process would.
+    // Half of the readers open the store again, as another process would.
     let other = store.again();
     let looks: usize = std::thread::scope(|scope| {
         let writers: Vec<_> = (0..8)
@@ -93,7 +92,7 @@ fn eight_write_and_eight_read() {
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
 }
 
-/// While somebody else holds the database, changes queue up; they then share a transaction.
+/// While another process holds the database, changes queue up; they then share a transaction.
 #[test]
 fn changes_that_wait_share_a_transaction() {
     let store = fresh();
@@ -113,7 +112,7 @@ fn changes_that_wait_share_a_transaction() {
         while sent.load(Ordering::SeqCst) < sessions.len() {
             std::thread::yield_now();
         }
-        // From here to the queue is a few instructions for each of them.
+        // Only a few instructions remain until each of them is queued.
         std::thread::sleep(Duration::from_millis(100));
         blocker.execute_batch("ROLLBACK").unwrap();
     });
@@ -122,9 +121,9 @@ fn changes_that_wait_share_a_transaction() {
     sessions.iter().for_each(|session| assert_eq!(ids(&store.window(session).unwrap()), ["msg_1"]));
 }
 
-/// Whatever is refused in between, the neighbours stand, and each is told its own.
+/// A refused change does not affect its neighbours, and each caller gets its own result.
 #[test]
-fn one_that_is_refused_does_not_undo_its_neighbours() {
+fn a_refused_change_does_not_undo_its_neighbours() {
     let store = fresh();
     let sessions: Vec<SessionId> = (0..8).map(|n| session(&*store, &format!("ses_{n}"))).collect();
     std::thread::scope(|scope| {
@@ -133,7 +132,7 @@ fn one_that_is_refused_does_not_undo_its_neighbours() {
             scope.spawn(move || {
                 for at in 0..EACH {
                     store.append(&unleased(session), vec![double(at)], NOW).unwrap();
-                    // The second message is refused after the first was written; both must go.
+                    // The second message is refused after the first was written; both must be rolled back.
                     let bad = vec![user(&format!("bad_{at}"), "x"), double(at)];
                     let error = store.append(&unleased(session), bad, NOW).unwrap_err();
                     assert!(
@@ -153,7 +152,7 @@ fn one_that_is_refused_does_not_undo_its_neighbours() {
 
 const NEIGHBOUR: &str = "PLIMSOLL_NEIGHBOUR";
 
-/// The part of the other process: does nothing unless it was started as one.
+/// Runs in the other process; does nothing unless it was started as one.
 #[test]
 fn the_neighbour() {
     let Ok(path) = std::env::var(NEIGHBOUR) else { return };
@@ -164,10 +163,10 @@ fn the_neighbour() {
     for at in 0..EACH * 4 {
         store.append(&claim, vec![double(at)], NOW).unwrap();
     }
-    // Until the other has seen that the session is taken.
+    // Until the other process has seen that the session is taken.
     let begun = Instant::now();
     while store.session(&SessionId::new("ses_go")).is_err() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "nobody says go");
+        assert!(begun.elapsed() < Duration::from_secs(60), "no start signal");
         std::thread::sleep(Duration::from_millis(2));
     }
 }
@@ -205,7 +204,7 @@ fn two_processes_share_a_database_but_not_a_session() {
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
 }
 
-/// Everyone in the queue waits for a busy database at the same time, not one after the other.
+/// All callers in the queue wait for a busy database at the same time, not one after the other.
 #[test]
 fn a_busy_database_is_waited_for_once() {
     let store = fresh();
@@ -228,15 +227,15 @@ fn a_busy_database_is_waited_for_once() {
         }
     });
     let waited = begun.elapsed();
-    // One after the other they would wait for 40 s; between 10 and 20 there is room for a loaded machine.
+    // One after the other they would wait for 40 s; the range leaves room for a loaded machine.
     assert!(waited >= Duration::from_secs(10) && waited < Duration::from_secs(20), "{waited:?}");
     other.execute_batch("ROLLBACK").unwrap();
     store.append(&unleased(&id), vec![user("msg_1", "x")], NOW).unwrap();
     assert_eq!(ids(&store.window(&id).unwrap()), ["msg_1"]);
 }
 
-/// Of 200 writers one made 574 appends while another made 7. They begin together and go on until there is something to
-/// compare, so that neither starting threads nor a loaded machine decides.
+/// Of 200 writers one made 574 appends while another made 7. They start together and continue until there is something
+/// to compare, so that neither starting threads nor a loaded machine decides.
 #[test]
 fn writers_share_commits_fairly() {
     const WRITERS: usize = 200;

@@ -7,18 +7,17 @@ use std::process::ExitCode;
 use plimsoll_testkit::server::{Captured, ModelServer, Reply, SCRIPT_HELP, Script};
 
 const HELP: &str = "\
-A scripted model on this machine: Anthropic Messages, OpenAI Chat Completions and OpenAI Responses on one port.
+A local scripted model: Anthropic Messages, OpenAI Chat Completions and OpenAI Responses on one port.
 
 Usage: scripted-model [--port PORT] [--script FILE.json] [--window TOKENS] [--log FILE] [--lenient]
 
-  --port PORT      the port to listen on; 0, the default, is a free one
-  --script FILE    what it answers; without a script it repeats what the user said last
-  --window TOKENS  answer larger requests with the provider's overflow error
-  --log FILE       append a line of JSON for each request
-  --lenient        answer illegal requests too, instead of 400
+  --port PORT      Port to listen on (default 0: a free port)
+  --script FILE    Replies; without a script, the user's newest text is repeated
+  --window TOKENS  Answer larger requests with the provider's overflow error
+  --log FILE       Append a line of JSON for each request
+  --lenient        Answer illegal requests as well, instead of returning 400
 
-The base URL is the first line of its output. What is wrong with requests is written to standard error. It runs until it
-is stopped.
+The first line of output is the base URL. Problems of requests are written to standard error. Runs until it is stopped.
 ";
 
 #[derive(Debug, Default)]
@@ -101,5 +100,5 @@ fn run(options: Options) -> Result<(), String> {
 
 fn echo(captured: &Captured) -> Reply {
     let said = captured.last_user_text();
-    Reply::new().text(if said.is_empty() { "(nothing was said)".to_owned() } else { said })
+    Reply::new().text(if said.is_empty() { "(empty prompt)".to_owned() } else { said })
 }

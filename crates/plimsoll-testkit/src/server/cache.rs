@@ -2,12 +2,12 @@
 //!
 //! | | Anthropic | OpenAI |
 //! |---|---|---|
-//! | what is kept | the prefix up to each breakpoint | every prefix, in steps of 128 tokens |
-//! | what is found | an exact prefix, at a breakpoint or up to 20 blocks back from it | the longest exact prefix |
-//! | least length | 1,024 tokens, settable | 1,024 tokens |
+//! | written | the prefix up to each breakpoint | every prefix, in steps of 128 tokens |
+//! | found | an exact prefix, at a breakpoint or up to 20 blocks before it | the longest exact prefix |
+//! | minimum length | 1,024 tokens, configurable | 1,024 tokens |
 //! | shared by | requests for the same model | requests for the same model with the same `prompt_cache_key` |
 //!
-//! Nothing expires by itself; [`ModelServer::forget_cache`](super::ModelServer::forget_cache) does that.
+//! Nothing expires automatically; [`ModelServer::forget_cache`](super::ModelServer::forget_cache) clears the cache.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -17,17 +17,17 @@ use serde_json::Value;
 use super::segments::Segment;
 use super::sign::hash;
 
-/// What the cache did for one request.
+/// Effect of the cache on one request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct CacheReport {
-    /// Tokens that were read from it.
+    /// Tokens read from the cache.
     pub read: u64,
-    /// Tokens that were written to it.
+    /// Tokens written to the cache.
     pub write: u64,
-    /// The first block that differs from the earlier request that this one shares most with, such as
-    /// `messages[3].content[0]`; none where it only goes on after that request, and where there is no such request.
+    /// The first block that differs from the most similar earlier request, such as `messages[3].content[0]`. `None` if
+    /// this request only extends it, or if there is no such request.
     pub missed_at: Option<String>,
-    /// What is written is kept for an hour (Anthropic).
+    /// Whether written tokens are kept for an hour (Anthropic).
     pub for_an_hour: bool,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct CacheModel {
     rooms: HashMap<Room, Entries>,
 }
 
-/// Who shares a cache.
+/// Key of a shared cache.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Room {
     wire: Wire,
@@ -52,7 +52,7 @@ struct Entries {
     earlier: VecDeque<Vec<u64>>,
 }
 
-/// How many earlier requests are compared with: those of some sessions that take turns.
+/// Number of earlier requests to compare with, enough for several sessions that alternate.
 const EARLIER: usize = 64;
 const LOOKBACK: usize = 20;
 const MAX_MARKS: usize = 4;
@@ -65,7 +65,7 @@ impl CacheModel {
         self.rooms.clear();
     }
 
-    /// Look a request up, and keep what its provider would keep.
+    /// Looks up a request, and stores what its provider would store.
     pub(crate) fn request(
         &mut self,
         wire: Wire,
@@ -92,7 +92,7 @@ impl Entries {
         let common = |other: &Vec<u64>| own.iter().zip(other).take_while(|(a, b)| a == b).count();
         let nearest =
             self.earlier.iter().map(|other| (common(other), other.len())).max_by_key(|(same, length)| {
-                // Of two that share as much, the one that ends there is extended rather than contradicted.
+                // Of two with the same common prefix, prefer the shorter one, which this request may only extend.
                 (*same, std::cmp::Reverse(*length))
             });
         self.earlier.push_back(own);
@@ -147,7 +147,7 @@ impl Entries {
                 continue;
             }
             reach = (end / BYTES_PER_TOKEN) as u64;
-            // A longer prefix can only be there if the shorter one is.
+            // A longer prefix can only exist if the shorter one does.
             is_found = is_found && self.prefixes.contains(&chain);
             if is_found {
                 read = reach;

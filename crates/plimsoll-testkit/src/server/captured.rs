@@ -1,4 +1,4 @@
-//! Requests as the server received them.
+//! Captured requests.
 
 use std::fmt::Write as _;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -11,32 +11,32 @@ use super::cache::CacheReport;
 use super::flatten;
 use super::gate::PATIENCE;
 
-/// A request as it came.
+/// A received request.
 #[derive(Clone, Debug)]
 pub struct Captured {
     /// The wire format.
     pub wire: Wire,
-    /// The path it was posted to.
+    /// Path of the URL.
     pub path: String,
-    /// Its headers in lower case; values that hold keys are redacted.
+    /// Headers, with lower-case names. Values of keys are redacted.
     pub headers: Vec<(String, String)>,
-    /// Its body.
+    /// Parsed body.
     pub body: Value,
-    /// Its body as it came, byte for byte.
+    /// Body, byte for byte.
     pub raw: String,
-    /// The model it asks for.
+    /// The requested model.
     pub model: String,
-    /// The system prompt; its pieces are joined by an empty line.
+    /// The system prompt, its pieces joined by empty lines.
     pub system: String,
-    /// The names of the tools it offers.
+    /// Names of the offered tools.
     pub tools: Vec<String>,
-    /// The conversation, the same on all wires.
+    /// The conversation, in the same form for all wire formats.
     pub messages: Vec<CapturedMessage>,
-    /// Its size: bytes over four.
+    /// Size: a quarter of the bytes.
     pub tokens: u64,
-    /// What the prompt cache did for it.
+    /// Effect of the prompt cache.
     pub cache: CacheReport,
-    /// What is illegal in it.
+    /// Violations of the provider's rules.
     pub problems: Vec<String>,
     pub(crate) progress: Arc<Mutex<Progress>>,
 }
@@ -46,75 +46,75 @@ pub struct Captured {
 pub struct CapturedMessage {
     /// `system`, `user`, `assistant` or `tool`.
     pub role: String,
-    /// What it holds.
+    /// The parts of the message.
     pub parts: Vec<CapturedPart>,
 }
 
 /// A part of a captured message.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CapturedPart {
-    /// Words.
+    /// Text.
     Text(String),
     /// A thought, with its signature or its encrypted content.
     Thinking {
-        /// What is shown of it.
+        /// The shown text.
         text: String,
-        /// What it is recognised by; empty where there is nothing.
+        /// The signature or encrypted content. Empty if there is none.
         signature: String,
     },
     /// A call.
     Call {
-        /// Its id.
+        /// Id of the call.
         id: String,
         /// The tool.
         tool: String,
-        /// Its input.
+        /// The input.
         input: Value,
     },
     /// The result of a call.
     Result {
-        /// The call's id.
+        /// Id of the call.
         id: String,
-        /// The words in it.
+        /// The text.
         text: String,
-        /// Whether the tool failed; only Anthropic's wire tells.
+        /// Whether the tool failed. Only known from Anthropic's wire format.
         is_error: bool,
     },
-    /// Anything else: an image, a document, a block of the provider.
+    /// Anything else: an image, a document, a provider-specific block.
     Other {
-        /// Its type.
+        /// Type of the part.
         kind: String,
-        /// As it came.
+        /// The part, unchanged.
         value: Value,
     },
 }
 
-/// How far an answer has come.
+/// Progress of an answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
-    /// Events that were sent.
+    /// Number of sent events.
     pub events: usize,
-    /// How it ended, once it has.
+    /// How the answer ended. `None` while it is being sent.
     pub end: Option<AnswerEnd>,
 }
 
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerEnd {
-    /// Everything was sent, a fault included.
+    /// Everything was sent, including faults.
     Sent,
-    /// The client closed the connection before that.
+    /// The client closed the connection first.
     HungUp,
 }
 
 impl Captured {
-    /// How far its answer has come, now.
+    /// Current progress of the answer.
     pub fn progress(&self) -> Progress {
         *self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wait until its answer has ended, for a minute at most; how it ended. The client may have read the last event
-    /// before the server knows that it was sent.
+    /// Waits up to a minute for the end of the answer, and returns how it ended. Needed because the client may read the
+    /// last event before the server knows that it was sent.
     pub fn wait_end(&self) -> Option<AnswerEnd> {
         let begun = Instant::now();
         while self.progress().end.is_none() && begun.elapsed() < PATIENCE {
@@ -123,12 +123,12 @@ impl Captured {
         self.progress().end
     }
 
-    /// Every text, call, result and thought of the conversation in order.
+    /// All parts of the conversation, in order.
     pub fn parts(&self) -> impl Iterator<Item = &CapturedPart> {
         self.messages.iter().flat_map(|message| &message.parts)
     }
 
-    /// The words of the newest message of the user; empty if there is none.
+    /// The text of the user's newest message. Empty if there is none.
     pub fn last_user_text(&self) -> String {
         let newest = self.messages.iter().rev().find(|message| message.role == "user");
         newest.map(CapturedMessage::text).unwrap_or_default()
@@ -143,7 +143,7 @@ impl Captured {
         calls.collect()
     }
 
-    /// The words of a call's result.
+    /// The text of a call's result.
     pub fn result(&self, call: &str) -> Option<&str> {
         self.parts().find_map(|part| match part {
             CapturedPart::Result { id, text, .. } if id == call => Some(text.as_str()),
@@ -208,7 +208,7 @@ impl Captured {
 }
 
 impl CapturedMessage {
-    /// The words of the message.
+    /// The text of the message.
     pub fn text(&self) -> String {
         let words = |part: &CapturedPart| match part {
             CapturedPart::Text(text) => Some(text.clone()),
@@ -218,7 +218,7 @@ impl CapturedMessage {
     }
 }
 
-/// How many characters of a text are shown in an outline.
+/// Number of characters of a text in an outline.
 const SHOWN: usize = 40;
 
 impl CapturedPart {

@@ -1,4 +1,4 @@
-//! What can go wrong, on demand.
+//! Faults that can be injected.
 
 use plimsoll_providers::Wire;
 use serde::{Deserialize, Serialize};
@@ -7,8 +7,8 @@ use serde_json::{Value, json};
 use super::overflow::OverflowShape;
 use super::render::CREATED;
 
-/// A fault of an answer. Events are counted from zero; a fault that is set behind the last event of an answer happens
-/// before it, so that the closing event never comes.
+/// A fault of an answer. Events are counted from zero. A fault after the last event happens before it, so that the
+/// closing event is never sent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Fault {
@@ -16,97 +16,97 @@ pub enum Fault {
     Status {
         /// The status.
         status: u16,
-        /// Further headers, such as `retry-after`.
+        /// Additional headers, such as `retry-after`.
         #[serde(default)]
         headers: Vec<(String, String)>,
-        /// The body; none is the provider's own for this status.
+        /// The body. Defaults to the provider's own for this status.
         #[serde(default)]
         body: Option<Value>,
     },
-    /// The error of a provider whose window is too small, instead of a stream.
+    /// A provider's context overflow error, instead of a stream.
     Overflow {
-        /// In which provider's words; none is that of the wire.
+        /// The provider. Defaults to that of the wire format.
         #[serde(default)]
         shape: Option<OverflowShape>,
-        /// The window it tells.
+        /// The window in the error.
         window: u64,
     },
     /// The connection is closed without an answer.
     HangUp,
-    /// There is never an answer; the connection stays open.
+    /// No answer is ever sent, and the connection stays open.
     NoAnswer,
-    /// A page of a proxy with status 200, instead of a stream.
+    /// An HTML page of a proxy with status 200, instead of a stream.
     NotAStream,
     /// An error event in the stream, which ends it.
     ErrorEvent {
-        /// How many events come before it.
+        /// Number of events before it.
         after: usize,
-        /// What it reports.
+        /// The reported error.
         error: StreamError,
     },
     /// The connection is broken in the middle of the stream.
     Cut {
-        /// How many events come before it.
+        /// Number of events before it.
         after: usize,
     },
-    /// The stream ends as if it were whole, without its closing event.
+    /// The stream ends normally, but without its closing event.
     EndEarly {
-        /// How many events come before it.
+        /// Number of events before it.
         after: usize,
     },
-    /// No further byte comes; the connection stays open.
+    /// No more bytes are sent, and the connection stays open.
     Silence {
-        /// How many events come before it.
+        /// Number of events before it.
         after: usize,
     },
-    /// The stream comes in small pieces.
+    /// The stream is sent in small pieces.
     SlowBytes {
-        /// Bytes in a piece.
+        /// Number of bytes in a piece.
         bytes: usize,
-        /// The wait before each.
+        /// Wait before each piece.
         pause_ms: u64,
     },
-    /// An event is cut in its middle, so that it is no JSON.
+    /// An event is cut in its middle, so that it is not valid JSON.
     BrokenJson {
         /// The event.
         at: usize,
     },
-    /// A further event of that size.
+    /// An additional event of a given size.
     HugeEvent {
-        /// The event that it comes before.
+        /// Position of the event.
         at: usize,
-        /// Its size.
+        /// Size of the event.
         bytes: usize,
     },
 }
 
-/// What an error event in a stream reports.
+/// Error reported by an error event in a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StreamError {
-    /// The provider has too much to do.
+    /// The provider is overloaded.
     Overloaded,
-    /// The provider failed.
+    /// Internal error of the provider.
     Server,
-    /// Too many tokens in too short a time.
+    /// Rate limit exceeded.
     RateLimit,
     /// The request is larger than the window.
     Overflow,
 }
 
 impl Fault {
-    /// An HTTP status with the provider's own body for it.
+    /// Creates an HTTP status with the provider's own body for it.
     pub fn status(status: u16) -> Fault {
         Fault::Status { status, headers: Vec::new(), body: None }
     }
 
-    /// Status 429 that asks to wait.
+    /// Creates status 429 with a `retry-after` header.
     pub fn rate_limited(retry_after_seconds: u64) -> Fault {
         let headers = vec![("retry-after".to_owned(), retry_after_seconds.to_string())];
         Fault::Status { status: 429, headers, body: None }
     }
 
-    /// The context overflow of the wire's own provider.
+    /// Creates the context overflow error of the wire format's own provider.
     pub fn overflow(window: u64) -> Fault {
         Fault::Overflow { shape: None, window }
     }
@@ -172,7 +172,7 @@ pub(crate) fn error_event(wire: Wire, error: StreamError, model: &str, sequence:
     }
 }
 
-/// The events with which the Responses API refuses a request that it has begun to answer.
+/// The events with which the Responses API rejects a request after starting the stream.
 pub(crate) fn refusal_in_stream(model: &str, error: StreamError) -> [Value; 2] {
     let begun = bare_response(model, "in_progress");
     [

@@ -1,4 +1,4 @@
-//! A conversation as one shape, whatever the wire.
+//! Converts a conversation of any wire format to one form.
 
 use plimsoll_providers::Wire;
 use serde_json::Value;

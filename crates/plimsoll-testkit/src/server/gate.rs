@@ -1,11 +1,11 @@
-//! Holding a stream at a chosen event.
+//! Pauses a stream at a chosen event.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::sync::watch;
 
-/// Holds a stream until a test lets it go on: the moment to kill a process or to cancel. Clones are the same gate.
+/// Pauses a stream until a test releases it, for example after killing a process. Clones share one gate.
 ///
 /// A gate that was released stays open.
 #[derive(Clone, Debug)]
@@ -19,7 +19,7 @@ struct GateState {
     released: bool,
 }
 
-/// Longer than any test should take to get somewhere.
+/// Timeout for tests that wait.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 impl Default for Gate {
@@ -29,28 +29,29 @@ impl Default for Gate {
 }
 
 impl Gate {
-    /// A closed gate.
+    /// Creates a closed gate.
     pub fn new() -> Gate {
         Gate { state: Arc::new(watch::Sender::new(GateState::default())) }
     }
 
-    /// Let the stream go on.
+    /// Lets the stream continue.
     pub fn release(&self) {
         self.state.send_modify(|state| state.released = true);
     }
 
-    /// Whether a stream has come to the gate.
+    /// Whether a stream has reached the gate.
     pub fn is_reached(&self) -> bool {
         self.state.borrow().reached
     }
 
-    /// Wait until a stream has come to the gate.
+    /// Waits until a stream has reached the gate.
     pub async fn reached(&self) {
         // The sender is held by `self`, so waiting cannot fail.
         let _ = self.state.subscribe().wait_for(|state| state.reached).await;
     }
 
-    /// Like [`reached`](Gate::reached) for a test without a runtime; whether it came to the gate within a minute.
+    /// Like [`reached`](Gate::reached), for tests without a runtime. Returns whether a stream reached the gate within a
+    /// minute.
     pub fn wait_reached(&self) -> bool {
         let begun = Instant::now();
         while !self.is_reached() && begun.elapsed() < PATIENCE {
@@ -59,7 +60,7 @@ impl Gate {
         self.is_reached()
     }
 
-    /// The stream has come to the gate and waits.
+    /// Called by a stream: waits until the gate is released.
     pub(crate) async fn pass(&self) {
         self.state.send_modify(|state| state.reached = true);
         let _ = self.state.subscribe().wait_for(|state| state.released).await;

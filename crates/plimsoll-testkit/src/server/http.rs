@@ -1,7 +1,7 @@
 //! The HTTP side: routes, streams, faults.
 //!
-//! On hyper rather than a framework over it: a service that fails closes the connection without an answer, and a body
-//! that fails breaks it in the middle, which are two of the faults.
+//! Uses hyper instead of a framework on top of it: a service that fails closes the connection without an answer, and a
+//! body that fails breaks it in the middle. Two of the faults need that.
 
 use std::net::TcpListener;
 use std::pin::Pin;
@@ -23,15 +23,15 @@ use super::captured::{AnswerEnd, Captured};
 use super::fault::{Fault, error_body, error_event};
 use super::render::{self, Counts, Envelope, WireEvent};
 use super::reply::Reply;
-use super::state::{Shared, Verdict, input_counts};
+use super::state::{RequestFate, Shared, input_counts};
 use super::{overflow::OverflowShape, segments};
 
-/// The connection is to be broken.
+/// Breaks the connection.
 #[derive(Debug, thiserror::Error)]
 #[error("the script breaks the connection")]
 pub(crate) struct Broken;
 
-/// A body that is fed through a channel. The sender learns when the client has gone.
+/// A body from a channel. The sender is notified when the client disconnects.
 pub(crate) struct StreamBody(mpsc::Receiver<Result<Bytes, Broken>>);
 
 impl Body for StreamBody {
@@ -55,12 +55,12 @@ pub(crate) async fn serve(listener: TcpListener, shared: Shared, mut stopped: on
             _ = &mut stopped => return,
         };
         let Ok((stream, _)) = accepted else { continue };
-        // Each event is to arrive by itself.
+        // So that each event is sent immediately.
         let _ = stream.set_nodelay(true);
         let shared = shared.clone();
         connections.spawn(async move {
             let service = service_fn(move |request| answer(request, shared.clone()));
-            // An error is a client that has gone, or a fault of the script.
+            // An error means that the client disconnected, or a fault of the script.
             let _ = hyper::server::conn::http1::Builder::new()
                 .serve_connection(TokioIo::new(stream), service)
                 .await;
@@ -69,7 +69,7 @@ pub(crate) async fn serve(listener: TcpListener, shared: Shared, mut stopped: on
     }
 }
 
-/// The wire of a path, and whether it only counts.
+/// The wire format of a path, and whether it only counts tokens.
 fn route(path: &str) -> Option<(Wire, bool)> {
     match path.strip_prefix("/v1").unwrap_or(path) {
         "/messages" => Some((Wire::Anthropic, false)),
@@ -104,12 +104,12 @@ async fn answer(request: Request<Incoming>, shared: Shared) -> Result<Response<S
     let captured = Captured { raw, ..Captured::new(wire, &path, headers, body) };
     let verdict = shared.lock().receive(captured);
     match verdict {
-        Verdict::Refuse(status, body) => Ok(respond(status, &[], &body)),
-        Verdict::RefuseInStream(events) => {
+        RequestFate::Refuse(status, body) => Ok(respond(status, &[], &body)),
+        RequestFate::RefuseInStream(events) => {
             let bytes = events.iter().flat_map(WireEvent::to_bytes).collect();
             Ok(stream_response(one_piece(bytes)))
         }
-        Verdict::Answer(captured) => {
+        RequestFate::Answer(captured) => {
             let Some(reply) = next_reply(&shared, &captured).await else {
                 return Ok(respond(500, &[], &error_body(wire, 500, Some("no reply is scripted"))));
             };
@@ -130,7 +130,7 @@ async fn next_reply(shared: &Shared, captured: &Captured) -> Option<Reply> {
         shared.lock().report_no_reply("no reply was left in the queue");
         return None;
     };
-    // A test's function may block, and may panic in an assertion.
+    // The test's function may block or panic.
     let captured = captured.clone();
     let reply = tokio::task::spawn_blocking(move || function(&captured)).await;
     if reply.is_err() {
@@ -194,7 +194,7 @@ async fn carry_out(
     Ok(stream_response(receiver))
 }
 
-/// The client has gone.
+/// The client disconnected.
 struct HungUp;
 
 type Pieces = mpsc::Sender<Result<Bytes, Broken>>;
@@ -217,7 +217,7 @@ async fn send_events(
             let is_here = |place: &usize| (*place).min(last) == at;
             match fault {
                 Fault::Cut { after } if is_here(after) => {
-                    // What was written before has to leave the buffers first, or it is lost with the connection.
+                    // Earlier events must leave the buffers first, or they are lost with the connection.
                     tokio::time::sleep(Duration::from_millis(30)).await;
                     let _ = sender.send(Err(Broken)).await;
                     return Ok(());
@@ -296,7 +296,7 @@ fn redacted_headers(request: &Request<Incoming>) -> Vec<(String, String)> {
 
 fn one_piece(bytes: Vec<u8>) -> mpsc::Receiver<Result<Bytes, Broken>> {
     let (sender, receiver) = mpsc::channel(1);
-    // The channel has room for one.
+    // The channel has room for one piece, so this does not block.
     let _ = sender.try_send(Ok(bytes.into()));
     receiver
 }
@@ -319,7 +319,7 @@ fn response(
     for (name, value) in headers {
         builder = builder.header(name, value);
     }
-    // A script may name a status or a header that HTTP does not have.
+    // A script may contain an invalid status or header.
     builder.body(StreamBody(pieces)).unwrap_or_else(|_| {
         let (_, nothing) = mpsc::channel(1);
         let mut response = Response::new(StreamBody(nothing));

@@ -1,19 +1,19 @@
-//! A model that says what it is told: Anthropic Messages, OpenAI Chat Completions and OpenAI Responses on one port,
-//! streaming and not.
+//! A scripted model server: Anthropic Messages, OpenAI Chat Completions and OpenAI Responses on one port, with and
+//! without streaming.
 //!
-//! Replies are scripted independently of the wire, in a queue or by a function of the request. Each request is
-//! captured, held against the rules of its provider, and looked up in a model of the provider's prompt cache. An
-//! illegal request is answered with 400 in the provider's shape, and fails the test when the server is dropped.
-//! Faults come on demand.
+//! Replies are scripted independently of the wire format, in a queue or by a function of the request. Each request is
+//! captured, checked against the rules of its provider, and looked up in a model of the provider's prompt cache. An
+//! illegal request is answered with 400 in the provider's format, and fails the test when the server is dropped. Faults
+//! can be injected.
 //!
-//! The server has a thread and a runtime of its own, so tests that block, async tests and child processes can use it.
+//! The server has its own thread and runtime, so blocking tests, async tests and child processes can use it.
 //!
 //! ```
 //! use plimsoll_testkit::server::{ModelServer, Reply};
 //!
 //! let server = ModelServer::start()?;
 //! server.push(Reply::new().text("Hello."));
-//! // … a client of `server.url()` asks something …
+//! // … a client sends a request to `server.url()` …
 //! # drop(server);
 //! # Ok::<(), std::io::Error>(())
 //! ```
@@ -50,7 +50,7 @@ pub use script::{SCRIPT_HELP, Script, ScriptError};
 
 use state::{Shared, State};
 
-/// Makes a [`ModelServer`].
+/// Builder of a [`ModelServer`].
 #[derive(Default)]
 pub struct ServerBuilder {
     name: Option<String>,
@@ -74,61 +74,61 @@ impl fmt::Debug for ServerBuilder {
 }
 
 impl ServerBuilder {
-    /// The provider's name. It is in the signatures of thoughts: one server refuses those of another name.
+    /// Sets the provider's name. It is part of the signatures of thoughts: a server rejects those of other names.
     pub fn name(mut self, name: &str) -> ServerBuilder {
         self.name = Some(name.to_owned());
         self
     }
 
-    /// The port to listen on; zero is a free one.
+    /// Sets the port. Zero selects a free one.
     pub fn port(mut self, port: u16) -> ServerBuilder {
         self.port = port;
         self
     }
 
-    /// Answer requests of more tokens than this with an overflow error.
+    /// Answers requests of more tokens than this with an overflow error.
     pub fn window(mut self, tokens: u64) -> ServerBuilder {
         self.window = Some(tokens);
         self
     }
 
-    /// In whose words an overflow is reported; without it, in those of the wire's own provider.
+    /// Sets the provider whose overflow error is used. Defaults to the wire format's own provider.
     pub fn overflow_shape(mut self, shape: OverflowShape) -> ServerBuilder {
         self.overflow = Some(shape);
         self
     }
 
-    /// The shortest prefix that Anthropic's cache keeps, in tokens; it differs between models.
+    /// Sets the minimum length of a prefix in Anthropic's cache, in tokens. It differs between models.
     pub fn cache_minimum(mut self, tokens: u64) -> ServerBuilder {
         self.cache_minimum = Some(tokens);
         self
     }
 
-    /// Answer illegal requests as if they were legal; what is wrong is still in [`Captured::problems`].
+    /// Answers illegal requests as if they were legal. Problems are still in [`Captured::problems`].
     pub fn lenient(mut self) -> ServerBuilder {
         self.is_lenient = true;
         self
     }
 
-    /// Append a line of JSON for each request to a file.
+    /// Appends a line of JSON for each request to a file.
     pub fn log(mut self, file: impl Into<PathBuf>) -> ServerBuilder {
         self.log = Some(file.into());
         self
     }
 
-    /// Keep only so many of the newest requests, for tests that send thousands.
+    /// Sets the number of newest requests to keep, for tests that send thousands.
     pub fn keep_requests(mut self, count: usize) -> ServerBuilder {
         self.kept_requests = Some(count);
         self
     }
 
-    /// The reply to a request for which none was pushed.
+    /// Decides replies with a function if the queue is empty.
     pub fn answering(mut self, answer: impl Fn(&Captured) -> Reply + Send + Sync + 'static) -> ServerBuilder {
         self.answer = Some(Arc::new(answer));
         self
     }
 
-    /// Start it. It listens when this returns.
+    /// Starts the server. It is listening when this returns.
     pub fn start(self) -> io::Result<ModelServer> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, self.port))?;
         listener.set_nonblocking(true)?;
@@ -154,7 +154,7 @@ impl ServerBuilder {
         let serving = shared.clone();
         let run = move || {
             runtime.block_on(http::serve(listener, serving, stopped));
-            // Functions of tests may still run in threads of the runtime; waiting for them could wait for ever.
+            // Functions of tests may still run in threads of the runtime. Waiting for them could take forever.
             runtime.shutdown_background();
         };
         let thread = std::thread::Builder::new().name("scripted-model".into()).spawn(run)?;
@@ -162,8 +162,8 @@ impl ServerBuilder {
     }
 }
 
-/// A scripted model that listens on this machine. It stops when it is dropped, and panics then if it has received
-/// illegal requests and the test is not failing already.
+/// A scripted model server on the loopback interface. Dropping it stops it, and panics if it has received illegal
+/// requests and the test is not already failing.
 #[derive(Debug)]
 pub struct ModelServer {
     address: SocketAddr,
@@ -173,23 +173,23 @@ pub struct ModelServer {
 }
 
 impl ModelServer {
-    /// A server whose replies are pushed.
+    /// Starts a server whose replies are pushed.
     pub fn start() -> io::Result<ModelServer> {
         ModelServer::builder().start()
     }
 
-    /// A server whose replies are decided by a function of the request.
+    /// Starts a server whose replies are decided by a function of the request.
     pub fn answering(answer: impl Fn(&Captured) -> Reply + Send + Sync + 'static) -> io::Result<ModelServer> {
         ModelServer::builder().answering(answer).start()
     }
 
-    /// A server with settings.
+    /// Returns a builder for a server with other settings.
     pub fn builder() -> ServerBuilder {
         ServerBuilder::default()
     }
 
-    /// The base URL as Anthropic's clients want it, without `/v1`. Paths are served with and without it, so it does
-    /// for OpenAI's clients too.
+    /// The base URL for Anthropic's clients, without `/v1`. Paths are served with and without `/v1`, so it works for
+    /// OpenAI's clients too.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
@@ -198,42 +198,42 @@ impl ModelServer {
         self.shared.lock()
     }
 
-    /// Add a reply to the queue. The queue is used up before a function or a repeated reply is asked.
+    /// Adds a reply to the queue. The queue has precedence over a function or a repeated reply.
     pub fn push(&self, reply: Reply) {
         self.state().queue.push_back(reply);
     }
 
-    /// Add replies to the queue.
+    /// Adds replies to the queue.
     pub fn push_all(&self, replies: impl IntoIterator<Item = Reply>) {
         self.state().queue.extend(replies);
     }
 
-    /// Answer with this whenever the queue is empty.
+    /// Answers with this reply whenever the queue is empty.
     pub fn repeat(&self, reply: Reply) {
         self.state().answer = Some(Arc::new(move |_: &Captured| reply.clone()));
     }
 
-    /// How many replies are left in the queue.
+    /// Number of replies left in the queue.
     pub fn left(&self) -> usize {
         self.state().queue.len()
     }
 
-    /// From now on, answer requests of more tokens than this with an overflow error.
+    /// From now on, answers requests of more tokens than this with an overflow error.
     pub fn window(&self, tokens: u64) {
         self.state().window = Some(tokens);
     }
 
-    /// Forget what the prompt cache holds, as providers do after some minutes.
+    /// Clears the prompt cache, as providers do after some minutes.
     pub fn forget_cache(&self) {
         self.state().cache.clear();
     }
 
-    /// How many requests came, those that are not kept included.
+    /// Number of received requests, including those that are not kept.
     pub fn received(&self) -> usize {
         self.state().received
     }
 
-    /// The requests so far, refused ones included.
+    /// The kept requests, including rejected ones.
     pub fn requests(&self) -> Vec<Captured> {
         self.state().requests.clone()
     }
@@ -243,20 +243,20 @@ impl ModelServer {
         self.state().requests.last().cloned()
     }
 
-    /// What was wrong with requests so far.
+    /// Problems of requests so far.
     pub fn problems(&self) -> Vec<String> {
         self.state().problems.clone()
     }
 
-    /// Take note of what was wrong, so that the server does not panic because of it.
+    /// Returns the problems and clears them, so that the server does not panic because of them.
     pub fn take_problems(&self) -> Vec<String> {
         std::mem::take(&mut self.state().problems)
     }
 
-    /// Panics if a request was illegal, or came when no reply was left.
+    /// Panics if a request was illegal, or if no reply was left for one.
     pub fn assert_legal(&self) {
         let problems = self.take_problems();
-        assert!(problems.is_empty(), "the model server refused requests:\n- {}", problems.join("\n- "));
+        assert!(problems.is_empty(), "the model server rejected requests:\n- {}", problems.join("\n- "));
     }
 }
 
@@ -264,7 +264,7 @@ impl Drop for ModelServer {
     fn drop(&mut self) {
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // A panic of that thread has been reported by its own message.
+            // A panic of that thread has already been reported.
             let _ = thread.join();
         }
         if !std::thread::panicking() {

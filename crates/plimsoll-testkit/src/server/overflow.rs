@@ -1,10 +1,10 @@
-//! Context overflows in the words of each provider.
+//! Context overflow errors of each provider.
 
 use plimsoll_providers::Wire;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-/// The provider in whose words a context overflow is reported.
+/// A provider's format of the context overflow error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[allow(missing_docs, reason = "the names are those of providers and servers")]
@@ -35,7 +35,7 @@ pub enum OverflowShape {
 }
 
 impl OverflowShape {
-    /// Every shape there is.
+    /// All formats.
     pub const ALL: [OverflowShape; 20] = [
         OverflowShape::Anthropic,
         OverflowShape::AnthropicSum,
@@ -59,7 +59,7 @@ impl OverflowShape {
         OverflowShape::LmStudio,
     ];
 
-    /// The shape of the provider that a wire comes from.
+    /// The format of the provider that a wire format comes from.
     pub fn of_wire(wire: Wire) -> OverflowShape {
         match wire {
             Wire::Anthropic => OverflowShape::Anthropic,
@@ -68,8 +68,8 @@ impl OverflowShape {
         }
     }
 
-    /// Whether the error says how large the window is.
-    pub fn tells_window(self) -> bool {
+    /// Whether the error contains the size of the window.
+    pub fn has_window(self) -> bool {
         !matches!(
             self,
             OverflowShape::AnthropicSize
@@ -80,7 +80,7 @@ impl OverflowShape {
         )
     }
 
-    /// Status and body of the error for a request of `asked` tokens against a window of `window`.
+    /// Returns status and body of the error for a request of `asked` tokens with a window of `window`.
     pub fn answer(self, asked: u64, window: u64) -> (u16, Value) {
         let anthropic = |kind: &str, message: String| json!({ "type": "error", "error": { "type": kind, "message": message } });
         let openai = |message: String, code: Value| json!({ "error": { "message": message, "type": "invalid_request_error", "param": "messages", "code": code } });

@@ -1,4 +1,4 @@
-//! What the server answers, whatever the wire.
+//! Scripted answers, independent of the wire format.
 
 use std::time::Duration;
 
@@ -39,44 +39,44 @@ pub(crate) enum ReplyPart {
     /// A thought that is not shown: `redacted_thinking`, a reasoning item without summary, nothing in Chat Completions.
     HiddenThinking,
     Text(String),
-    /// A call; its input as it is streamed, which need not be JSON.
+    /// A call. Its input is streamed unchanged and need not be JSON.
     Call {
         id: String,
         tool: String,
         arguments: String,
     },
-    /// A block or an item of a kind that only the provider knows, sent as it is.
+    /// A provider-specific block or item, sent unchanged.
     Block(Value),
 }
 
-/// What the server reports of the tokens it counted.
+/// Usage that the server reports.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) enum UsageReport {
-    /// The bytes of the request over four, split as the model of the cache has it.
+    /// A quarter of the request's bytes, split according to the model of the cache.
     #[default]
     Counted,
     /// These numbers, right or wrong.
     Fixed(Usage),
-    /// Nothing.
+    /// No usage.
     Missing,
 }
 
-/// Why the model stopped, in the words of each wire.
+/// Stop reason, with the names in each wire format.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finish {
-    /// It had said everything: `end_turn`, `stop`, `completed`.
+    /// The answer is complete: `end_turn`, `stop`, `completed`.
     Stop,
-    /// It waits for results: `tool_use`, `tool_calls`, `completed`.
+    /// The model waits for tool results: `tool_use`, `tool_calls`, `completed`.
     Calls,
-    /// The answer was cut by its limit: `max_tokens`, `length`, `incomplete`.
+    /// The answer reached its limit: `max_tokens`, `length`, `incomplete`.
     Length,
-    /// A filter stopped it: `refusal`, `content_filter`, `incomplete`.
+    /// A filter stopped the answer: `refusal`, `content_filter`, `incomplete`.
     Filter,
-    /// In other words.
+    /// Another name.
     Other(String),
 }
 
-/// Large enough that most answers take a few deltas, small enough that a word is cut now and then.
+/// Default length of a delta: most answers take a few deltas, and some words are split.
 const DEFAULT_PIECE_SIZE: usize = 24;
 
 impl Default for Reply {
@@ -94,12 +94,12 @@ impl Default for Reply {
 }
 
 impl Reply {
-    /// An answer that says nothing.
+    /// Creates an empty answer.
     pub fn new() -> Reply {
         Reply::default()
     }
 
-    /// Nothing but a fault.
+    /// Creates an answer with only a fault.
     pub fn failing(fault: Fault) -> Reply {
         Reply::new().text("never read").fault(fault)
     }
@@ -109,23 +109,23 @@ impl Reply {
         self
     }
 
-    /// The model thinks. The thought carries what the wire has for recognising it: a signature, an encrypted
-    /// reasoning item, or nothing but `reasoning_content`.
+    /// Adds a thought, with what the wire format has for verifying it: a signature, an encrypted reasoning item, or
+    /// only `reasoning_content`.
     pub fn thinking(self, thought: impl Into<String>) -> Reply {
         self.part(ReplyPart::Thinking(thought.into()))
     }
 
-    /// The model thinks and does not show it.
+    /// Adds a thought that is not shown.
     pub fn hidden_thinking(self) -> Reply {
         self.part(ReplyPart::HiddenThinking)
     }
 
-    /// The model says something.
+    /// Adds text.
     pub fn text(self, text: impl Into<String>) -> Reply {
         self.part(ReplyPart::Text(text.into()))
     }
 
-    /// The model calls a tool, whether or not the request offered or allowed it.
+    /// Adds a tool call, whether or not the request offered the tool.
     #[expect(clippy::needless_pass_by_value, reason = "callers write `json!({ … })` in its place")]
     pub fn call(self, id: impl Into<String>, tool: impl Into<String>, input: Value) -> Reply {
         self.call_with_arguments(id, tool, input.to_string())
@@ -142,48 +142,48 @@ impl Reply {
         self.part(ReplyPart::Call { id, tool, arguments })
     }
 
-    /// A block (Anthropic) or item (Responses) as it is; Chat Completions has no place for one.
+    /// Adds a block (Anthropic) or an item (Responses) unchanged. Ignored in Chat Completions.
     pub fn block(self, block: Value) -> Reply {
         self.part(ReplyPart::Block(block))
     }
 
-    /// Report this usage, right or wrong, instead of what the server counts.
+    /// Reports this usage, right or wrong, instead of the counted one.
     pub fn usage(mut self, usage: Usage) -> Reply {
         self.usage = UsageReport::Fixed(usage);
         self
     }
 
-    /// Report no usage.
+    /// Reports no usage.
     pub fn without_usage(mut self) -> Reply {
         self.usage = UsageReport::Missing;
         self
     }
 
-    /// Stop for this reason, instead of the one that fits the parts.
+    /// Sets the stop reason, instead of the one that fits the parts.
     pub fn finish(mut self, finish: Finish) -> Reply {
         self.finish = Some(finish);
         self
     }
 
-    /// Stream texts, thoughts and inputs in pieces of so many characters; none streams each whole.
+    /// Streams texts, thoughts and inputs in pieces of this many characters. `None` sends each as one piece.
     pub fn piece_size(mut self, characters: Option<usize>) -> Reply {
         self.piece_size = characters.unwrap_or(usize::MAX).max(1);
         self
     }
 
-    /// Wait before each event of the stream.
+    /// Waits before each event of the stream.
     pub fn pause(mut self, pause: Duration) -> Reply {
         self.pause = pause;
         self
     }
 
-    /// Hold the stream before an event, counted from zero, until the gate is released.
+    /// Pauses the stream before an event, counted from zero, until the gate is released.
     pub fn gate(mut self, before: usize, gate: &Gate) -> Reply {
         self.gates.push((before, gate.clone()));
         self
     }
 
-    /// Add a fault.
+    /// Adds a fault.
     pub fn fault(mut self, fault: Fault) -> Reply {
         self.faults.push(fault);
         self
@@ -195,7 +195,7 @@ impl Reply {
     }
 }
 
-/// A text in pieces of so many characters; an empty text is one empty piece.
+/// Splits a text into pieces of `characters`. An empty text is one empty piece.
 pub(crate) fn pieces(text: &str, characters: usize) -> Vec<String> {
     let all: Vec<char> = text.chars().collect();
     if all.is_empty() {

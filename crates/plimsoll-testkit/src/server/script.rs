@@ -1,4 +1,4 @@
-//! Replies written as JSON, for the command.
+//! Replies in JSON, for the command.
 
 use std::sync::Mutex;
 use std::time::Duration;
@@ -12,11 +12,11 @@ use super::captured::Captured;
 use super::fault::Fault;
 use super::reply::{Finish, Reply};
 
-/// How a script is written, for people.
-pub const SCRIPT_HELP: &str = r#"A script is a JSON list of replies, given one after the other:
+/// Help text about the format of scripts.
+pub const SCRIPT_HELP: &str = r#"A script is a JSON list of replies, used in order:
 
   [
-    "a reply of nothing but text",
+    "a reply with only text",
     {
       "parts": [
         { "thinking": "Two files to read." },
@@ -32,10 +32,10 @@ pub const SCRIPT_HELP: &str = r#"A script is a JSON list of replies, given one a
     }
   ]
 
-Every field may be left out. `"usage": "none"` reports none; without the field the server counts. `finish` is `stop`,
+All fields are optional. `"usage": "none"` reports no usage; without the field, the server counts. `finish` is `stop`,
 `calls`, `length`, `filter` or the provider's own word. Other parts are `{ "hidden_thinking": true }` and
-`{ "block": { … } }`, sent as it is; a call may have `"arguments"`, a string that need not be JSON, instead of `input`.
-A reply with `"repeat": true` is given for all further requests. When the script is used up, the server answers 500.
+`{ "block": { … } }`, which is sent unchanged. A call may have `"arguments"`, a string that need not be JSON, instead of
+`input`. A reply with `"repeat": true` is used for all further requests. After the last reply, the server answers 500.
 
 Faults: { "status": { "status": 429, "headers": [["retry-after", "2"]], "body": { … } } },
 { "overflow": { "window": 8192, "shape": "llama_cpp" } }, "hang_up", "no_answer", "not_a_stream",
@@ -44,15 +44,15 @@ Faults: { "status": { "status": 429, "headers": [["retry-after", "2"]], "body": 
 { "slow_bytes": { "bytes": 5, "pause_ms": 20 } }, { "broken_json": { "at": 3 } },
 { "huge_event": { "at": 3, "bytes": 40000000 } }. Events are counted from zero."#;
 
-/// A script that cannot be used.
+/// Invalid script.
 #[derive(Debug, Error)]
 pub enum ScriptError {
-    /// It is not JSON of the form that is expected.
-    #[error("the script cannot be read: {0}")]
+    /// Not JSON in the expected format.
+    #[error("invalid script: {0}")]
     Json(#[from] serde_json::Error),
 }
 
-/// Replies one after the other, the last one again and again if it says so.
+/// Replies in order. A reply with `repeat` is used for all further requests.
 #[derive(Debug)]
 pub struct Script {
     replies: Mutex<Replies>,
@@ -65,7 +65,7 @@ struct Replies {
 }
 
 impl Script {
-    /// Read a script; [`SCRIPT_HELP`] says how it is written.
+    /// Parses a script. [`SCRIPT_HELP`] describes the format.
     pub fn parse(json: &str) -> Result<Script, ScriptError> {
         let written: Vec<WrittenReply> = serde_json::from_str(json)?;
         let replies: Vec<(Reply, bool)> = written.into_iter().map(WrittenReply::into_reply).collect();
@@ -85,7 +85,7 @@ impl Script {
         Some(reply)
     }
 
-    /// The next reply, or status 500 when the script is used up.
+    /// The next reply, or status 500 after the last one.
     pub fn answer(&self, _: &Captured) -> Reply {
         self.next_reply().unwrap_or_else(|| Reply::failing(Fault::status(500)))
     }

@@ -1,4 +1,4 @@
-//! A request as the sequence that a prompt cache sees: tools, system prompt, messages, block by block.
+//! A request as the sequence of blocks that a prompt cache compares: tools, system prompt, messages.
 
 use plimsoll_providers::Wire;
 use serde_json::{Map, Value, json};
@@ -8,13 +8,13 @@ use super::sign::hash;
 /// One block of a request.
 #[derive(Clone, Debug)]
 pub(crate) struct Segment {
-    /// Where it is, such as `messages[3].content[1]`.
+    /// Path in the request, such as `messages[3].content[1]`.
     pub(crate) path: String,
-    /// What is compared and counted: its JSON without breakpoints, with images as so many bytes as they cost.
+    /// The text that is compared and counted: JSON without breakpoints, with images replaced by filler of their cost.
     pub(crate) text: String,
-    /// A breakpoint, and whether it is kept for an hour.
+    /// The breakpoint on this block.
     pub(crate) mark: Option<Mark>,
-    /// Settings take part in the comparison, but are no block: they cost nothing and are not counted.
+    /// False for settings, which are compared, but cost nothing and are not counted.
     pub(crate) is_block: bool,
 }
 
@@ -24,9 +24,9 @@ pub(crate) struct Mark {
     pub(crate) for_an_hour: bool,
 }
 
-/// What an image costs, in bytes: about 1,600 tokens, the most that Anthropic counts.
+/// Cost of an image in bytes: about 1,600 tokens, Anthropic's maximum.
 const IMAGE_BYTES: usize = 6_400;
-/// A string that is longer and in a field that holds the bytes of a file is one.
+/// Length from which a string in a field for file content counts as a file.
 const SHORTEST_FILE: usize = 64;
 
 impl Segment {
@@ -38,7 +38,7 @@ impl Segment {
         Segment { path, text: plain(value).to_string(), mark, is_block: true }
     }
 
-    /// Bytes of the request that it stands for.
+    /// Number of bytes that count.
     pub(crate) fn weight(&self) -> usize {
         if self.is_block { self.text.len() } else { 0 }
     }
@@ -66,7 +66,7 @@ pub(crate) fn segments(wire: Wire, body: &Value) -> Vec<Segment> {
     found
 }
 
-/// Tokens of a request: bytes over four.
+/// Tokens of a request: a quarter of its bytes.
 pub(crate) fn count(segments: &[Segment]) -> u64 {
     segments.iter().map(|segment| segment.weight() as u64).sum::<u64>().div_ceil(4)
 }
@@ -80,7 +80,7 @@ fn anthropic(body: &Value, found: &mut Vec<Segment>) {
     for (at, block) in blocks(body.get("system")).iter().enumerate() {
         found.push(Segment::of(format!("system[{at}]"), block));
     }
-    // A change of these invalidates the cache of the messages, not that of tools and system prompt.
+    // A change of these invalidates the cached messages, but not tools and system prompt.
     let has_image = list(body, "messages").iter().any(|message| has_image(message.get("content")));
     let settings = json!([body.get("tool_choice"), body.get("thinking"), has_image]);
     found.push(Segment {
@@ -106,7 +106,7 @@ fn has_image(content: Option<&Value>) -> bool {
     })
 }
 
-/// Content as blocks: a string is one text. Clients that move a breakpoint turn one into the other.
+/// Content as blocks. A string is one text block: clients that move a breakpoint convert one into the other.
 pub(crate) fn blocks(content: Option<&Value>) -> Vec<Value> {
     match content {
         Some(Value::String(text)) => vec![json!({ "type": "text", "text": text })],
@@ -119,7 +119,7 @@ pub(crate) fn list<'a>(value: &'a Value, key: &str) -> &'a [Value] {
     value.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
-/// A value without breakpoints, with the bytes of files replaced by what they cost.
+/// A value without breakpoints, with the bytes of files replaced by filler of their cost.
 fn plain(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -146,7 +146,7 @@ fn plain_field(key: &str, value: &Value) -> Value {
 fn is_file(key: &str, text: &str) -> bool {
     match key {
         "url" | "image_url" | "file_data" => text.starts_with("data:"),
-        // Also the field of a redacted thought, which is short.
+        // Redacted thoughts use this field too, but are short.
         "data" => true,
         _ => false,
     }

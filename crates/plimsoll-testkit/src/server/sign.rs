@@ -1,7 +1,7 @@
 //! Signatures of thoughts.
 //!
-//! They are derived from the thought and the server's name, and can be verified without remembering them: a test may
-//! stop a server and start another under the same name in the middle of a session.
+//! They are derived from the thought and the server's name, and can be verified without state, because a test may stop
+//! a server and start another one with the same name in the middle of a session.
 
 use plimsoll_providers::Wire;
 
@@ -22,12 +22,12 @@ impl Signer {
         format!("{head}.{:016x}", hash(&[&head]))
     }
 
-    /// Whether this server signed that very thought.
+    /// Whether this server signed this thought.
     pub(crate) fn is_signed(&self, wire: Wire, thought: &str, signature: &str) -> bool {
         self.sign(wire, thought) == signature
     }
 
-    /// Whether this server made the signature, of whatever thought.
+    /// Whether this server made the signature, for any thought.
     pub(crate) fn is_own(&self, wire: Wire, signature: &str) -> bool {
         let Some((head, check)) = signature.rsplit_once('.') else { return false };
         head.starts_with(&format!("{}.{}.", self.name, wire_name(wire)))
@@ -43,7 +43,7 @@ pub(crate) fn wire_name(wire: Wire) -> &'static str {
     }
 }
 
-/// FNV-1a: stable across builds. The pieces are told apart from their concatenation.
+/// FNV-1a, which is stable across builds. Pieces hash differently from their concatenation.
 pub(crate) fn hash(pieces: &[&str]) -> u64 {
     let mut hash = 0xcbf2_9ce4_8422_2325u64;
     for piece in pieces {

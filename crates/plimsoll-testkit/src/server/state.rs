@@ -1,4 +1,4 @@
-//! What the server knows, and what it decides about a request.
+//! State of the server, and its decision about each request.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -28,7 +28,7 @@ impl Shared {
         Shared(Arc::new(Mutex::new(state)))
     }
 
-    /// A test that panicked while it held the lock has failed already; its server can still be stopped.
+    /// Ignores poisoning: a test that panicked with the lock has already failed, but its server must still stop.
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -45,12 +45,12 @@ pub(crate) struct State {
     pub(crate) is_lenient: bool,
     pub(crate) requests: Vec<Captured>,
     pub(crate) kept_requests: usize,
-    /// Requests so far, those that are not kept included.
+    /// Number of received requests, including those that are not kept.
     pub(crate) received: usize,
     pub(crate) problems: Vec<String>,
     pub(crate) memory: Memory,
     pub(crate) log: Option<File>,
-    /// Answers so far; ids are made of it.
+    /// Number of answers, from which ids are made.
     answers: u64,
 }
 
@@ -64,13 +64,13 @@ impl fmt::Debug for State {
     }
 }
 
-/// What is done with a request.
-pub(crate) enum Verdict {
-    /// It is refused with this status and body.
+/// Decision about a request.
+pub(crate) enum RequestFate {
+    /// Reject with this status and body.
     Refuse(u16, Value),
-    /// It is refused by events in the stream.
+    /// Reject with events in the stream.
     RefuseInStream(Vec<WireEvent>),
-    /// It is answered with the next reply.
+    /// Answer with the next reply.
     Answer(Box<Captured>),
 }
 
@@ -97,8 +97,8 @@ impl State {
         }
     }
 
-    /// Judge and record a request.
-    pub(crate) fn receive(&mut self, mut captured: Captured) -> Verdict {
+    /// Checks and records a request.
+    pub(crate) fn receive(&mut self, mut captured: Captured) -> RequestFate {
         let wire = captured.wire;
         let segments = segments::segments(wire, &captured.body);
         captured.tokens = segments::count(&segments);
@@ -121,28 +121,28 @@ impl State {
         self.requests.drain(..surplus);
         self.write_log(&captured, window);
         if let Some(problem) = refused {
-            return Verdict::Refuse(400, error_body(wire, 400, Some(&problem)));
+            return RequestFate::Refuse(400, error_body(wire, 400, Some(&problem)));
         }
-        let Some(window) = window else { return Verdict::Answer(Box::new(captured)) };
+        let Some(window) = window else { return RequestFate::Answer(Box::new(captured)) };
         let is_streamed = captured.body.get("stream").and_then(Value::as_bool).unwrap_or(false);
         if wire == Wire::Responses && is_streamed && self.overflow.is_none() {
-            // The Responses API has begun to answer before it knows.
+            // The Responses API starts the stream before it detects the overflow.
             let events = refusal_in_stream(&captured.model, StreamError::Overflow);
-            return Verdict::RefuseInStream(events.iter().map(WireEvent::named).collect());
+            return RequestFate::RefuseInStream(events.iter().map(WireEvent::named).collect());
         }
         let shape = self.overflow.unwrap_or(OverflowShape::of_wire(wire));
         let (status, body) = shape.answer(captured.tokens, window);
-        Verdict::Refuse(status, body)
+        RequestFate::Refuse(status, body)
     }
 
-    /// Keep what later requests have to give back, and number the answer.
+    /// Remembers what later requests have to replay, and returns the number of the answer.
     pub(crate) fn begin_answer(&mut self, captured: &Captured, reply: &Reply) -> u64 {
         self.memory.remember(captured, reply, &self.signer);
         self.answers += 1;
         self.answers
     }
 
-    /// No reply was left for a request.
+    /// Reports that no reply was left for a request.
     pub(crate) fn report_no_reply(&mut self, why: &str) {
         let number = self.received.saturating_sub(1);
         self.problems.push(format!("request {number}: {why}"));
@@ -164,12 +164,12 @@ impl State {
             "outline": captured.outline(),
             "body": captured.body,
         });
-        // The log is a help: a full disk is no reason to stop answering.
+        // The log is optional: a full disk must not stop the server.
         let _ = writeln!(log, "{line}");
     }
 }
 
-/// What the server counted of a request.
+/// Input tokens that the server counted for a request.
 pub(crate) fn input_counts(captured: &Captured) -> Counts {
     let super::CacheReport { read, write, for_an_hour, .. } = captured.cache;
     let input = captured.tokens.saturating_sub(read).saturating_sub(write);

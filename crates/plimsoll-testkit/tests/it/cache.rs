@@ -1,4 +1,4 @@
-//! The models of the providers' prompt caches.
+//! Models of the providers' prompt caches.
 
 use plimsoll_providers::Wire;
 use plimsoll_testkit::server::{CacheReport, ModelServer, Reply};
@@ -25,7 +25,7 @@ fn text(text: &str, is_marked: bool) -> Value {
     }
 }
 
-/// A request with a system prompt of about `system` tokens, and messages; those that are named carry a breakpoint.
+/// A request with a system prompt of about `system` tokens, and messages of which `marked` have a breakpoint.
 fn anthropic(system: usize, messages: usize, marked: &[usize]) -> Value {
     let turn = |at: usize| {
         let role = if at.is_multiple_of(2) { "user" } else { "assistant" };
@@ -40,14 +40,14 @@ fn anthropic(system: usize, messages: usize, marked: &[usize]) -> Value {
 }
 
 #[test]
-fn anthropic_reads_what_was_written_at_a_breakpoint() {
+fn anthropic_reads_a_prefix_written_at_a_breakpoint() {
     let server = server();
     let first = ask(&server, Wire::Anthropic, &anthropic(2_000, 1, &[0]));
     assert!(first.read == 0 && first.write > 2_000 && first.missed_at.is_none(), "{first:?}");
     let second = ask(&server, Wire::Anthropic, &anthropic(2_000, 3, &[2]));
     assert_eq!(second.read, first.write);
     assert!(second.write > 0 && second.write < 50 && second.missed_at.is_none(), "{second:?}");
-    // The same again reads everything.
+    // Repeating the request reads everything.
     let third = ask(&server, Wire::Anthropic, &anthropic(2_000, 3, &[2]));
     assert_eq!((third.read, third.write), (second.read + second.write, 0));
     server.forget_cache();
@@ -73,7 +73,7 @@ fn set_mark(mut body: Value, is_marked: bool) -> Value {
 }
 
 #[test]
-fn anthropic_keeps_nothing_short_and_names_what_changed() {
+fn anthropic_caches_no_short_prefix_and_the_report_names_the_change() {
     let server = server();
     ask(&server, Wire::Anthropic, &anthropic(500, 1, &[0]));
     let again = ask(&server, Wire::Anthropic, &anthropic(500, 1, &[0]));
@@ -87,12 +87,12 @@ fn anthropic_keeps_nothing_short_and_names_what_changed() {
     changed["messages"][3]["content"][0]["text"] = "something else".into();
     let report = ask(&server, Wire::Anthropic, &changed);
     assert_eq!(report.missed_at.as_deref(), Some("messages[3].content[0]"));
-    // The system prompt is still there.
+    // The system prompt is still cached.
     assert!(report.read > 2_000, "{report:?}");
 }
 
 #[test]
-fn a_change_of_tool_choice_and_a_first_image_cost_anthropics_messages() {
+fn tool_choice_and_a_first_image_invalidate_anthropics_cached_messages() {
     let server = server();
     let with_choice = |choice: &str| {
         let mut body = anthropic(2_000, 3, &[2]);
@@ -112,7 +112,7 @@ fn a_change_of_tool_choice_and_a_first_image_cost_anthropics_messages() {
 }
 
 #[test]
-fn a_breakpoint_that_moves_changes_nothing_and_strings_are_texts() {
+fn a_moved_breakpoint_is_not_a_change_and_a_string_equals_a_text_block() {
     let server = server();
     let mut first = anthropic(2_000, 1, &[]);
     first["messages"][0]["content"] = "message 0".into();
@@ -123,7 +123,7 @@ fn a_breakpoint_that_moves_changes_nothing_and_strings_are_texts() {
 }
 
 #[test]
-fn openai_reads_whole_steps_of_a_prefix() {
+fn openai_reads_a_prefix_in_whole_steps() {
     for wire in [Wire::Chat, Wire::Responses] {
         let server = server();
         let body = |length: usize, more: &str, key: &str| match wire {
@@ -143,12 +143,12 @@ fn openai_reads_whole_steps_of_a_prefix() {
         assert_eq!((second.read, second.read % 128), (first.write, 0), "{wire:?}");
         let place = if wire == Wire::Chat { "messages[1]" } else { "input[0]" };
         assert_eq!(second.missed_at.as_deref(), Some(place));
-        // Another key is another cache.
+        // Another key has its own cache.
         assert_eq!(ask(&server, wire, &body(10_000, "one", "b")).read, 0);
-        // Below 1,024 tokens there is none.
+        // Nothing is cached below 1,024 tokens.
         ask(&server, wire, &body(3_000, "one", "c"));
         assert_eq!(ask(&server, wire, &body(3_000, "one", "c")), CacheReport::default());
-        // A change in the middle of a text is found, too.
+        // A change in the middle of a text is detected too.
         let mut changed = body(10_000, "one", "a");
         let place = if wire == Wire::Chat { "/messages/0/content" } else { "/instructions" };
         *changed.pointer_mut(place).unwrap() = format!("{}t{}", "s".repeat(6_000), "s".repeat(4_000)).into();
@@ -158,7 +158,7 @@ fn openai_reads_whole_steps_of_a_prefix() {
 }
 
 #[test]
-fn usage_tells_what_the_cache_did() {
+fn usage_reports_cache_reads_and_writes() {
     let server = server();
     ask(&server, Wire::Anthropic, &anthropic(2_000, 1, &[0]));
     let (_, answer) = post(&server, "/v1/messages", &anthropic(2_000, 3, &[2]));

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use plimsoll_testkit::server::{SCRIPT_HELP, Script};
 use serde_json::{Value, json};
 
-/// A command that is ended with its test.
+/// A child process that is killed when dropped.
 struct Running(Child);
 
 impl Drop for Running {
@@ -42,7 +42,7 @@ fn hello() -> Value {
 }
 
 #[test]
-fn without_a_script_it_repeats_what_it_is_told() {
+fn without_a_script_it_repeats_the_users_text() {
     let (_running, url) = start(&[]);
     assert!(url.starts_with("http://127.0.0.1:"), "{url}");
     let answer = post(&url, "/v1/chat/completions", &hello());
@@ -50,7 +50,7 @@ fn without_a_script_it_repeats_what_it_is_told() {
 }
 
 #[test]
-fn with_a_script_a_window_and_a_log() {
+fn options_set_script_window_and_log() {
     let folder = tempfile::tempdir().unwrap();
     let (script, log) = (folder.path().join("script.json"), folder.path().join("log.jsonl"));
     let replies = json!(["first", { "parts": [{ "text": "again" }], "repeat": true }]);
@@ -77,7 +77,7 @@ fn with_a_script_a_window_and_a_log() {
 }
 
 #[test]
-fn wrong_options_are_named_and_help_tells_of_scripts() {
+fn invalid_options_are_named_and_help_describes_scripts() {
     let run = |arguments: &[&str]| {
         let output = Command::new(env!("CARGO_BIN_EXE_scripted-model")).args(arguments).output().unwrap();
         let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
@@ -93,14 +93,14 @@ fn wrong_options_are_named_and_help_tells_of_scripts() {
 }
 
 #[test]
-fn the_script_of_the_help_can_be_used() {
+fn the_script_in_the_help_is_valid() {
     let from = SCRIPT_HELP.find('[').unwrap();
     let to = SCRIPT_HELP.find("\n  ]\n").unwrap() + 4;
     let script = Script::parse(&SCRIPT_HELP[from..to]).unwrap();
     for _ in 0..5 {
         assert!(script.next_reply().is_some());
     }
-    // And so can every fault in it.
+    // Every fault in it can be used too.
     let faults = SCRIPT_HELP.split_once("Faults: ").unwrap().1;
     let faults =
         faults.split_once(". Events").unwrap().0.replace("(or \"server\", \"rate_limit\", \"overflow\")", "");

@@ -1,4 +1,4 @@
-//! Every fault gives the error that the client promises.
+//! The client's error for every fault.
 
 use std::time::{Duration, Instant};
 
@@ -17,13 +17,13 @@ fn go() -> History {
     History::new().user("go")
 }
 
-/// What a client gets of an answer with that fault, on each wire.
+/// The client's events and error for an answer with this fault, for each wire format.
 async fn with_fault(fault: Fault) -> Vec<(Wire, Vec<AnswerEvent>, Option<ProviderError>)> {
-    let mut told = Vec::new();
+    let mut results = Vec::new();
     for wire in WIRES {
         let server = ModelServer::start().unwrap();
         server.push(Reply::new().text("one two three four five").piece_size(Some(4)).fault(fault.clone()));
-        // Short only where it has to pass: a loaded machine is slow, too.
+        // Short only if the timeout is expected: a loaded machine is slow.
         let is_silent = matches!(fault, Fault::NoAnswer | Fault::Silence { .. });
         let options = ClientOptions {
             retry: RetryPolicy::never(),
@@ -32,13 +32,13 @@ async fn with_fault(fault: Fault) -> Vec<(Wire, Vec<AnswerEvent>, Option<Provide
             ..ClientOptions::default()
         };
         let (events, error) = follow(&client_with(&server, wire, options), &request(wire, go())).await;
-        told.push((wire, joined(events), error));
+        results.push((wire, joined(events), error));
     }
-    told
+    results
 }
 
 #[tokio::test]
-async fn a_status_before_the_stream() {
+async fn a_status_instead_of_a_stream_is_classified() {
     for (status, name) in [
         (400, "BadRequestError"),
         (401, "ProviderAuthError"),
@@ -60,7 +60,7 @@ async fn a_status_before_the_stream() {
 }
 
 #[tokio::test]
-async fn a_rate_limit_with_a_time_and_a_body_of_ones_own() {
+async fn a_rate_limit_has_its_delay_and_a_custom_body() {
     for (_, _, error) in with_fault(Fault::rate_limited(7)).await {
         assert_eq!(error.and_then(|error| error.retry_after()), Some(Duration::from_secs(7)));
     }
@@ -71,7 +71,7 @@ async fn a_rate_limit_with_a_time_and_a_body_of_ones_own() {
 }
 
 #[tokio::test]
-async fn what_is_retried_succeeds() {
+async fn retries_succeed() {
     for wire in WIRES {
         let server = ModelServer::start().unwrap();
         server.push_all([
@@ -80,7 +80,7 @@ async fn what_is_retried_succeeds() {
             Reply::failing(Fault::ErrorEvent { after: 0, error: StreamError::Overloaded }),
             Reply::failing(Fault::Cut { after: 1 }),
         ]);
-        // After two broken connections a Chat server nearby is asked whether the request was too long.
+        // After two broken connections, the client asks a local Chat server whether the request was too long.
         let asked = usize::from(wire == Wire::Chat);
         server.push_all((0..asked).map(|_| Reply::new().text("it was not")));
         server.push(Reply::new().text("at last"));
@@ -93,19 +93,19 @@ async fn what_is_retried_succeeds() {
 }
 
 #[tokio::test]
-async fn overflows_in_the_words_of_every_provider() {
+async fn overflow_errors_of_every_provider_are_recognised() {
     for shape in OverflowShape::ALL {
         for (wire, _, error) in with_fault(Fault::Overflow { shape: Some(shape), window: 8_192 }).await {
             let Some(ProviderError::Overflow { window, .. }) = error else {
                 panic!("{wire:?} {shape:?}: {error:?}")
             };
-            assert_eq!(window, shape.tells_window().then_some(Tokens(8_192)), "{wire:?} {shape:?}");
+            assert_eq!(window, shape.has_window().then_some(Tokens(8_192)), "{wire:?} {shape:?}");
         }
     }
 }
 
 #[tokio::test]
-async fn a_window_refuses_larger_requests_and_no_others() {
+async fn a_window_rejects_only_larger_requests() {
     for wire in WIRES {
         let server = ModelServer::builder().window(400).start().unwrap();
         server.push(Reply::new().text("fits"));
@@ -119,7 +119,7 @@ async fn a_window_refuses_larger_requests_and_no_others() {
         if wire != Wire::Responses {
             assert_eq!((window, asked), (Some(Tokens(400)), Some(Tokens(tokens))), "{wire:?}");
         }
-        // An overflow is no fault of the request's form, and takes no reply.
+        // An overflow is not an illegal request, and does not use a reply.
         server.assert_legal();
         server.window(10_000);
         server.push(Reply::new().text("fits now"));
@@ -133,7 +133,10 @@ async fn a_window_refuses_larger_requests_and_no_others() {
 #[case(StreamError::RateLimit, "RateLimitError")]
 #[case(StreamError::Overflow, "ContextOverflowError")]
 #[tokio::test]
-async fn an_error_event_in_the_middle(#[case] error: StreamError, #[case] name: &str) {
+async fn an_error_event_in_the_middle_of_a_stream_is_classified(
+    #[case] error: StreamError,
+    #[case] name: &str,
+) {
     for (wire, events, error) in with_fault(Fault::ErrorEvent { after: 5, error }).await {
         assert!(matches!(&events[..], [AnswerEvent::Text(_)]), "{wire:?}: {events:?}");
         assert_eq!(error.as_ref().map(ProviderError::name), Some(name), "{wire:?}: {error:?}");
@@ -141,7 +144,7 @@ async fn an_error_event_in_the_middle(#[case] error: StreamError, #[case] name: 
 }
 
 #[tokio::test]
-async fn a_connection_that_breaks_and_a_stream_that_ends_early() {
+async fn broken_connections_and_early_ends_are_errors() {
     for (wire, events, error) in with_fault(Fault::Cut { after: 5 }).await {
         assert!(matches!(&events[..], [AnswerEvent::Text(_)]), "{wire:?}: {events:?}");
         assert!(matches!(error, Some(ProviderError::Network { .. })), "{wire:?}: {error:?}");
@@ -151,9 +154,9 @@ async fn a_connection_that_breaks_and_a_stream_that_ends_early() {
         let unfinished = ProviderError::Stream(StreamFault::Unfinished { events: 5 });
         assert_eq!(error, Some(unfinished), "{wire:?}");
     }
-    // However far behind the end it is set, the closing event does not come.
+    // Even if the fault is far after the end, the closing event is not sent.
     for (wire, _, error) in with_fault(Fault::EndEarly { after: 1_000 }).await {
-        // The reason why an answer stopped closes it in Chat Completions, with or without `[DONE]`.
+        // In Chat Completions the stop reason ends an answer, with or without `[DONE]`.
         assert_eq!(error.is_none(), wire == Wire::Chat, "{wire:?}: {error:?}");
     }
     for (wire, events, error) in with_fault(Fault::HangUp).await {
@@ -162,7 +165,7 @@ async fn a_connection_that_breaks_and_a_stream_that_ends_early() {
 }
 
 #[tokio::test]
-async fn silence_before_and_in_the_stream() {
+async fn silence_before_and_during_a_stream_times_out() {
     for (fault, count) in
         [(Fault::NoAnswer, 0), (Fault::Silence { after: 0 }, 0), (Fault::Silence { after: 5 }, 1)]
     {
@@ -175,7 +178,7 @@ async fn silence_before_and_in_the_stream() {
 }
 
 #[tokio::test]
-async fn slow_bytes_are_no_error() {
+async fn slow_bytes_are_not_an_error() {
     for wire in WIRES {
         let server = ModelServer::start().unwrap();
         server.push(Reply::new().text("grün").fault(Fault::SlowBytes { bytes: 7, pause_ms: 1 }));
@@ -187,7 +190,7 @@ async fn slow_bytes_are_no_error() {
 }
 
 #[tokio::test]
-async fn broken_json_an_event_above_the_cap_and_a_page() {
+async fn invalid_json_huge_events_and_html_pages_are_errors() {
     for (wire, events, error) in with_fault(Fault::BrokenJson { at: 5 }).await {
         assert!(matches!(&events[..], [AnswerEvent::Text(_)]), "{wire:?}: {events:?}");
         let is_named = matches!(error, Some(ProviderError::Stream(StreamFault::Malformed { event: 6, .. })));
@@ -203,7 +206,7 @@ async fn broken_json_an_event_above_the_cap_and_a_page() {
 }
 
 #[tokio::test]
-async fn a_huge_text_a_call_that_was_not_offered_and_an_input_that_is_no_json() {
+async fn huge_texts_unknown_tools_and_invalid_inputs_reach_the_client() {
     for wire in WIRES {
         let server = ModelServer::start().unwrap();
         let huge = "word ".repeat(200_000);
@@ -225,14 +228,14 @@ async fn a_huge_text_a_call_that_was_not_offered_and_an_input_that_is_no_json() 
 }
 
 #[tokio::test]
-async fn a_gate_holds_the_stream_until_it_is_released_or_the_client_goes() {
+async fn a_gate_pauses_the_stream_until_release_or_disconnect() {
     for wire in WIRES {
         let server = ModelServer::start().unwrap();
         let gate = Gate::new();
         let reply = Reply::new().text("one two three").piece_size(Some(4)).gate(5, &gate);
         server.push_all([reply.clone(), reply]);
         let (client, request) = (client(&server, wire), request(wire, go()));
-        // The client hangs up while the stream is held.
+        // The client disconnects while the stream is paused.
         let mut answer = client.stream(&request, |_| {}).await.unwrap();
         assert!(matches!(answer.next().await, Some(Ok(_))));
         gate.reached().await;
@@ -248,11 +251,11 @@ async fn a_gate_holds_the_stream_until_it_is_released_or_the_client_goes() {
 }
 
 #[test]
-fn a_server_that_is_dropped_is_gone() {
+fn a_dropped_server_stops_listening() {
     let server = ModelServer::start().unwrap();
     server.push(Reply::failing(Fault::NoAnswer));
     let address = server.url().trim_start_matches("http://").to_owned();
-    // One connection is open and waits for ever.
+    // One connection is open and waits forever.
     let mut waiting = std::net::TcpStream::connect(&address).unwrap();
     let body = r#"{"model":"m","messages":[{"role":"user","content":"x"}]}"#;
     let head =

@@ -1,4 +1,4 @@
-//! Each rule of the providers, with a request that keeps it and one that breaks it.
+//! Each rule of the providers, with a request that follows it and one that breaks it.
 
 use plimsoll::log::ReasoningPart;
 use plimsoll::{CachePlan, Message, Part, PartBody, PartId, Policy, ToolState, Window};
@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 
 use crate::tools::{WIRES, client, follow, path, post, request, tool};
 
-/// The first request is answered, the second refused in the provider's shape with these words, and recorded.
+/// Checks that the first request is answered, and the second is rejected in the provider's format with these words, and
+/// recorded.
 fn check(wire: Wire, good: &Value, bad: &Value, words: &str) {
     let server = ModelServer::start().unwrap();
     server.repeat(Reply::new().text("fine"));
@@ -28,7 +29,7 @@ fn check(wire: Wire, good: &Value, bad: &Value, words: &str) {
     assert_eq!(body.get("type").is_some(), wire == Wire::Anthropic);
 }
 
-/// A value with another put in its place; a `null` takes it away.
+/// Replaces a value. `null` removes it.
 fn set(mut value: Value, pointer: &str, new: Value) -> Value {
     let (parent, key) = pointer.rsplit_once('/').unwrap();
     let parent = value.pointer_mut(parent).unwrap();
@@ -122,7 +123,7 @@ fn anthropics_rules(#[case] place: &str, #[case] bad: Value, #[case] words: &str
 }
 
 #[test]
-fn anthropics_rules_about_more_than_one_place() {
+fn anthropics_rules_about_several_fields() {
     let check = |good: &Value, bad: &Value, words: &str| check(Wire::Anthropic, good, bad, words);
     check(&marked(4), &marked(5), "maximum of 4 blocks with cache_control");
     let hour = |at: &str| {
@@ -154,7 +155,7 @@ fn anthropics_rules_about_more_than_one_place() {
     check(&warm(1.0), &warm(0.5), "may only be set to 1");
 }
 
-/// A turn with thoughts and a call, as the server sent it, and the request that gives it back.
+/// A turn with thoughts and a call, as sent by the server, and the request that replays it.
 fn thinking_turn(server: &ModelServer) -> Value {
     server.push(Reply::new().thinking("First a look.").text("Reading.").hidden_thinking().call(
         "call_9",
@@ -184,7 +185,7 @@ fn thinking_turn(server: &ModelServer) -> Value {
 #[case::a_thought_last(Some(("/messages/1/content/3", json!(null))), "cannot be `thinking`")]
 #[case::a_breakpoint_on_one(Some(("/messages/1/content/0/cache_control", json!({ "type": "ephemeral" }))), "cache_control: Extra inputs")]
 #[case::another_model_needs_none(Some(("/model", json!("other-model"))), "")]
-fn thoughts_are_given_back_while_the_turn_lasts(#[case] change: Option<(&str, Value)>, #[case] words: &str) {
+fn thoughts_must_be_replayed_during_the_turn(#[case] change: Option<(&str, Value)>, #[case] words: &str) {
     let server = ModelServer::start().unwrap();
     let mut next = thinking_turn(&server);
     if let Some((place, value)) = change {
@@ -198,7 +199,7 @@ fn thoughts_are_given_back_while_the_turn_lasts(#[case] change: Option<(&str, Va
 }
 
 #[test]
-fn thoughts_may_go_when_the_turn_is_over() {
+fn thoughts_may_be_dropped_after_the_turn() {
     let server = ModelServer::start().unwrap();
     let next = thinking_turn(&server);
     let next = set(next, "/messages/1/content/2", json!(null));
@@ -210,7 +211,7 @@ fn thoughts_may_go_when_the_turn_is_over() {
 }
 
 #[test]
-fn thoughts_of_another_provider_are_refused() {
+fn thoughts_of_another_provider_are_rejected() {
     let (one, other) = (
         ModelServer::builder().name("one").start().unwrap(),
         ModelServer::builder().name("other").start().unwrap(),
@@ -219,7 +220,7 @@ fn thoughts_of_another_provider_are_refused() {
     other.push(Reply::new().text("done"));
     assert_eq!(post(&other, "/v1/messages", &next).0, 400);
     assert!(other.take_problems()[0].contains("Invalid `signature`"));
-    // One of the same name knows its thoughts, also after it was started anew.
+    // A server with the same name accepts the thoughts, even after a restart.
     let again = ModelServer::builder().name("one").start().unwrap();
     again.push(Reply::new().text("done"));
     assert_eq!(post(&again, "/v1/messages", &next).0, 200);
@@ -270,7 +271,7 @@ fn chats_rules(#[case] place: &str, #[case] bad: Value, #[case] words: &str) {
 }
 
 #[test]
-fn chats_rules_about_more_than_one_place() {
+fn chats_rules_about_several_fields() {
     let limit = |value: Value, key: &str| set(value, key, json!(100));
     let (new, old) = ("/max_completion_tokens", "/max_tokens");
     check(Wire::Chat, &limit(chat(), new), &limit(limit(chat(), new), old), "at the same time");
@@ -334,7 +335,7 @@ fn responses_rules(#[case] place: &str, #[case] bad: Value, #[case] words: &str)
 }
 
 #[test]
-fn a_reasoning_item_is_given_back_before_what_it_led_to() {
+fn a_reasoning_item_must_be_replayed_before_its_following_item() {
     let server = ModelServer::start().unwrap();
     server.push(Reply::new().thinking("First a look.").call("call_7", "read", json!({})).call(
         "call_8",
@@ -367,7 +368,7 @@ fn a_reasoning_item_is_given_back_before_what_it_led_to() {
 }
 
 #[test]
-fn input_may_be_a_string() {
+fn input_can_be_a_string() {
     let server = ModelServer::start().unwrap();
     server.push(Reply::new().text("fine"));
     assert_eq!(post(&server, "/responses", &json!({ "model": "m", "input": "hi" })).0, 200);
@@ -380,10 +381,10 @@ fn a_test_with_an_illegal_request_fails() {
         let server = ModelServer::start().unwrap();
         post(&server, "/v1/messages", &json!({ "model": "m", "max_tokens": 1, "messages": [] }));
     };
-    let told = std::panic::catch_unwind(failing).unwrap_err();
-    let told = told.downcast_ref::<String>().unwrap();
-    assert!(told.contains("request 0 to /v1/messages: messages: at least one message"), "{told}");
-    // So does one that asks more often than was scripted, or whose function fails.
+    let message = std::panic::catch_unwind(failing).unwrap_err();
+    let message = message.downcast_ref::<String>().unwrap();
+    assert!(message.contains("request 0 to /v1/messages: messages: at least one message"), "{message}");
+    // So does a test with more requests than replies, or whose function panics.
     let unscripted = || {
         let server = ModelServer::start().unwrap();
         post(&server, "/v1/responses", &json!({ "model": "m", "input": "hi" }));
@@ -397,7 +398,7 @@ fn a_test_with_an_illegal_request_fails() {
 }
 
 #[test]
-fn a_lenient_server_answers_and_notes_what_is_wrong() {
+fn a_lenient_server_answers_and_records_problems() {
     let server = ModelServer::builder().lenient().start().unwrap();
     server.push(Reply::new().text("fine"));
     let (status, _) = post(&server, "/v1/messages", &json!({ "model": "m", "messages": [] }));
@@ -441,7 +442,7 @@ fn build(wire: Wire, log: &[Message]) -> Result<Request, BuildError> {
 }
 
 #[tokio::test]
-async fn what_the_client_reads_is_what_the_server_takes_back() {
+async fn the_server_accepts_a_replay_of_what_the_client_read() {
     for wire in WIRES {
         let server = ModelServer::start().unwrap();
         server.push(Reply::new().thinking("A look.").text("Reading.").call("call_1", "read", json!({})));

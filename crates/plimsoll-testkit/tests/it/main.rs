@@ -1,4 +1,4 @@
-//! The scripted model server, held against the client that it is made for.
+//! The scripted model server, tested with our client.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::needless_pass_by_value)]
 

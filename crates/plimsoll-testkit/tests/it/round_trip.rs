@@ -1,4 +1,4 @@
-//! What a reply says is what the client reads, on all wires.
+//! The client reads what a reply contains, in all wire formats.
 
 use plimsoll::{Tokens, Usage};
 use plimsoll_providers::{AnswerEvent, Wire};
@@ -15,7 +15,7 @@ fn go() -> History {
 
 #[rstest]
 #[tokio::test]
-async fn thinking_text_and_parallel_calls_come_in_order(
+async fn thoughts_text_and_parallel_calls_arrive_in_order(
     #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
     #[values(Some(1), Some(24), None)] size: Option<usize>,
 ) {
@@ -44,12 +44,12 @@ async fn thinking_text_and_parallel_calls_come_in_order(
         AnswerEvent::CallInput("{}".into()),
         AnswerEvent::CallReady(json!({})),
     ];
-    let told: Vec<AnswerEvent> = events
+    let received: Vec<AnswerEvent> = events
         .iter()
         .filter(|event| !matches!(event, AnswerEvent::Signature(_) | AnswerEvent::Finished { .. }))
         .cloned()
         .collect();
-    assert_eq!(told, expected);
+    assert_eq!(received, expected);
     let is_signed = events.iter().any(|event| matches!(event, AnswerEvent::Signature(_)));
     assert_eq!(is_signed, wire != Wire::Chat);
     let reason = match wire {
@@ -63,7 +63,7 @@ async fn thinking_text_and_parallel_calls_come_in_order(
 
 #[rstest]
 #[tokio::test]
-async fn usage_is_counted_given_or_missing(
+async fn usage_is_counted_fixed_or_missing(
     #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
 ) {
     let server = ModelServer::start().unwrap();
@@ -85,13 +85,13 @@ async fn usage_is_counted_given_or_missing(
     assert_eq!((counted.input, counted.output), (Tokens(tokens), Tokens(2)));
     let given = usages[1].clone().unwrap();
     assert_eq!((given.input, given.cache_read, given.cache_write), (Tokens(70), Tokens(20), Tokens(10)));
-    // Anthropic does not tell thoughts apart.
+    // Anthropic does not report thoughts separately.
     assert_eq!(given.output.0 + given.reasoning.0, 16);
     assert_eq!(usages[2], None);
 }
 
 #[tokio::test]
-async fn reasons_to_stop_are_in_the_words_of_the_wire() {
+async fn stop_reasons_use_the_names_of_the_wire_format() {
     let server = ModelServer::start().unwrap();
     let rows = [
         (Finish::Length, ["max_tokens", "length", "max_output_tokens"]),
@@ -109,7 +109,7 @@ async fn reasons_to_stop_are_in_the_words_of_the_wire() {
 }
 
 #[tokio::test]
-async fn replies_can_be_a_function_of_the_request() {
+async fn replies_can_depend_on_the_request() {
     let server = ModelServer::answering(|captured: &Captured| {
         Reply::new().text(format!("you said {}", captured.last_user_text()))
     })
@@ -118,7 +118,7 @@ async fn replies_can_be_a_function_of_the_request() {
         let (events, _) = follow(&client(&server, wire), &request(wire, History::new().user("hello"))).await;
         assert_eq!(joined(events)[0], AnswerEvent::Text("you said hello".into()));
     }
-    // What is pushed goes first.
+    // Pushed replies have precedence.
     server.push(Reply::new().text("pushed"));
     let (events, _) = follow(&client(&server, Wire::Chat), &request(Wire::Chat, go())).await;
     assert_eq!(joined(events)[0], AnswerEvent::Text("pushed".into()));
@@ -126,7 +126,7 @@ async fn replies_can_be_a_function_of_the_request() {
 }
 
 #[tokio::test]
-async fn requests_are_captured_in_one_shape_without_keys() {
+async fn requests_are_captured_in_one_form_without_keys() {
     let server = ModelServer::start().unwrap();
     let history = History::new()
         .user("look at the files")
@@ -160,7 +160,7 @@ async fn requests_are_captured_in_one_shape_without_keys() {
 }
 
 #[tokio::test]
-async fn only_the_newest_requests_are_kept_where_that_is_asked_for() {
+async fn keep_requests_limits_the_kept_requests() {
     let server = ModelServer::builder().keep_requests(2).start().unwrap();
     server.repeat(Reply::new().text("x"));
     let client = client(&server, Wire::Chat);

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers for the tests.
 
 use std::time::Duration;
 
@@ -42,7 +42,7 @@ pub(crate) fn request(wire: Wire, history: History) -> Request {
     Request::build(wire, &prompt).unwrap()
 }
 
-/// What an answer brought, and its error if it has one.
+/// The events of an answer, and its error, if any.
 pub(crate) async fn follow(client: &Client, request: &Request) -> (Vec<AnswerEvent>, Option<ProviderError>) {
     let mut events = Vec::new();
     let mut answer = match client.stream(request, |_| {}).await {
@@ -58,7 +58,7 @@ pub(crate) async fn follow(client: &Client, request: &Request) -> (Vec<AnswerEve
     (events, None)
 }
 
-/// Deltas of the same kind joined, so that the size of pieces does not matter.
+/// Joins deltas of the same kind, so that the size of pieces does not matter.
 pub(crate) fn joined(events: Vec<AnswerEvent>) -> Vec<AnswerEvent> {
     let mut whole: Vec<AnswerEvent> = Vec::new();
     for event in events {
@@ -73,7 +73,7 @@ pub(crate) fn joined(events: Vec<AnswerEvent>) -> Vec<AnswerEvent> {
     whole
 }
 
-/// Post JSON to a path, without any client in between; status and body of the answer.
+/// Posts JSON to a path without a client. Returns status and body of the answer.
 pub(crate) fn post(server: &ModelServer, path: &str, body: &Value) -> (u16, Value) {
     use std::io::{Read as _, Write as _};
     let address = server.url().trim_start_matches("http://").to_owned();

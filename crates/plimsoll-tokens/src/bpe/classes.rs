@@ -1,8 +1,8 @@
-//! The classes of characters that the pre-tokenisers tell apart.
+//! Character classes of the pre-tokenisers.
 //!
-//! `data/classes.bin` (written by `just tables`) is a table in two stages: for each block of 256 code points one byte with
-//! the number of its row, then the rows, of one byte for each code point. It is used in place, where regular expressions
-//! with the same classes would be compiled at every start.
+//! `data/classes.bin` (written by `just tables`) is a two-stage table: one byte for each block of 256 code points with
+//! the number of its row, then the rows, one byte for each code point. It is used in place; regular expressions with
+//! the same classes would have to be compiled at every start.
 
 /// The class of a character, by its Unicode general category.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +48,7 @@ const ASCII: [Class; 128] = {
 };
 
 impl Class {
-    /// The class of an ASCII character, `None` of any other byte.
+    /// The class of an ASCII character; `None` for other bytes.
     #[inline]
     pub(super) fn of_ascii(byte: u8) -> Option<Class> {
         ASCII.get(usize::from(byte)).copied()

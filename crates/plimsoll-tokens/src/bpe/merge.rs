@@ -1,37 +1,37 @@
 //! Byte-pair merging: the number of tokens of one piece.
 //!
-//! The pair of neighbours with the lowest rank is merged first, the leftmost of equals, until no pair is a token. A heap of
-//! candidates makes that O(n log n). Candidates are not removed when a neighbour changes; they are recognised as stale when
-//! they come up.
+//! The pair of neighbours with the lowest rank is merged first, the leftmost of equals, until no pair is a token. A
+//! heap of candidates makes that O(n log n). Candidates are not removed when a neighbour changes; they are recognised
+//! as stale when they come up.
 //!
-//! A piece can be very long: a megabyte of spaces is one. It is merged a window at a time, so that memory does not follow
-//! its length. That is exact because of a property of byte-pair encodings: a sequence of tokens is the encoding of its bytes
-//! if and only if each two neighbours are the encoding of theirs. So the encoding of a prefix is continued by encoding its
-//! last tokens again together with the next window, and the result is right if the tokens on both sides of the seam are the
-//! encoding of their bytes. If they are not, more of the prefix is encoded again.
+//! A piece can be very long: a megabyte of spaces is one. It is merged a window at a time, so that memory does not
+//! follow its length. That is exact because of a property of byte-pair encodings: a sequence of tokens is the encoding
+//! of its bytes if and only if each two neighbours are the encoding of theirs. So the encoding of a prefix is continued
+//! by encoding its last tokens again together with the next window, and the result is right if the tokens on both sides
+//! of the seam are the encoding of their bytes. If they are not, more of the prefix is encoded again.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::vocabulary::{Token, Vocabulary};
 
-/// Bytes that are merged at a time.
+/// Number of bytes that are merged at a time.
 const WINDOW: usize = 16 * 1024;
 
-/// Tokens before a window that are encoded again with it at first.
+/// Number of tokens before a window that are encoded again with it at first.
 const OVERLAP: usize = 8;
 
-/// Merges pieces with a vocabulary. The buffers are kept between pieces.
+/// Merges pieces with a vocabulary. Its buffers are reused.
 pub(super) struct Merger {
     vocabulary: &'static Vocabulary,
-    /// For each byte the length of the token that begins there, zero inside of a token.
+    /// For each byte, the length of the token that starts there, or zero inside of a token.
     lengths: Vec<u8>,
-    /// For the first byte of each token the length of the token before it.
+    /// For the first byte of each token, the length of the previous token.
     before: Vec<u8>,
     candidates: BinaryHeap<Reverse<Candidate>>,
 }
 
-/// Two neighbours that are a token together: the token and where the first begins. Ordered as they are merged.
+/// Two neighbours that form a token: the token, and where the first one starts. Ordered as they are merged.
 type Candidate = (Token, u32);
 
 impl Merger {
@@ -39,7 +39,7 @@ impl Merger {
         Merger { vocabulary, lengths: Vec::new(), before: Vec::new(), candidates: BinaryHeap::new() }
     }
 
-    /// The number of tokens of a piece.
+    /// Returns the number of tokens of a piece.
     pub(super) fn count(&mut self, piece: &[u8]) -> usize {
         if piece.len() < 2 || self.vocabulary.find(piece).is_some() {
             return piece.len().min(1);
@@ -47,7 +47,7 @@ impl Merger {
         if piece.len() <= WINDOW { self.merge(piece) } else { self.count_long(piece) }
     }
 
-    /// Merges the pairs of at most 4 GB and returns the number of tokens; `lengths` has their lengths.
+    /// Merges the pairs of at most 4 GB. Returns the number of tokens; `lengths` has their lengths.
     fn merge(&mut self, bytes: &[u8]) -> usize {
         self.lengths.clear();
         self.lengths.resize(bytes.len(), 1);
@@ -64,7 +64,7 @@ impl Merger {
         tokens
     }
 
-    /// Adds the pair between two positions to the candidates if it is a token.
+    /// Adds the pair between two positions to the candidates, if it is a token.
     fn consider(&mut self, bytes: &[u8], from: usize, to: usize) {
         if let Some(token) = bytes.get(from..to).and_then(|pair| self.vocabulary.find(pair)) {
             self.candidates.push(Reverse((token, from as u32)));
@@ -75,7 +75,7 @@ impl Merger {
         self.lengths.get(at).copied().map_or(0, usize::from)
     }
 
-    /// Merges a candidate unless it is stale, that is unless its bytes are no longer those of two whole tokens.
+    /// Merges a candidate unless it is stale: its bytes are no longer those of two whole tokens.
     fn apply(&mut self, bytes: &[u8], token: Token, at: usize) -> bool {
         let (first, merged) = (self.length(at), self.vocabulary.length(token));
         let second = self.length(at + first);
@@ -101,7 +101,7 @@ impl Merger {
 
     fn count_long(&mut self, piece: &[u8]) -> usize {
         let mut seam = Merger::new(self.vocabulary);
-        // The lengths of the tokens of what is before `done`.
+        // Lengths of the tokens before `done`.
         let mut tokens: Vec<u8> = Vec::new();
         let mut done = 0;
         while done < piece.len() {

@@ -1,16 +1,15 @@
 //! Exact byte-pair counts.
 //!
-//! OpenAI's two current vocabularies, with the counts of `tiktoken` and of the crate `bpe-openai` (the tests compare) for
-//! ordinary text. Special tokens such as `<|endoftext|>` are counted as the characters they are written with: what an agent
-//! sends is text, and the API does not let text become a control token either.
+//! OpenAI's two current vocabularies, with the counts of `tiktoken` and of the crate `bpe-openai` (the tests compare)
+//! for ordinary text. Special tokens such as `<|endoftext|>` are counted as the characters they are written with: what
+//! an agent sends is text, and the API does not let text become a control token either.
 //!
-//! A text is cut into pieces ([`split`]). A piece that is a token counts as one; pairs of bytes are merged in any other
-//! ([`merge`]). Both need only tables that are used in place ([`vocabulary`], [`classes`]), so the first count of a process
-//! costs as much as any other.
+//! A text is cut into pieces ([`split`]). A piece that is a token counts as one; in any other, pairs of bytes are
+//! merged ([`merge`]). Both only need tables that are used in place ([`vocabulary`], [`classes`]), so the first count
+//! of a process costs as much as any other.
 //!
-//! This module never approximates. Tool output is hostile by accident (a megabyte of spaces, a minified file in one line),
-//! and no kind of it makes counting quadratic: nothing is chopped, and nothing is inexact. The bench `counting` has them
-//! all.
+//! This module never approximates. Tool output is often hostile by accident (a megabyte of spaces, a minified file in
+//! one line), and none of it makes counting quadratic. The bench `counting` has such inputs.
 
 mod classes;
 mod hash;
@@ -27,6 +26,8 @@ use plimsoll::{Counter, Tokens};
 use serde::{Deserialize, Serialize};
 use split::{Pattern, Pieces};
 
+use crate::fit::FACTOR;
+
 /// A counter that encodes the text and counts the tokens.
 ///
 /// Counting reads the whole text, so wrap it in [`plimsoll::Memo`] if texts are counted repeatedly.
@@ -40,10 +41,10 @@ use split::{Pattern, Pieces};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Bpe {
-    /// GPT-4o, GPT-4.1, GPT-5, the o-series: the base that [`crate::Calibration`] scales.
+    /// Vocabulary of GPT-4o, GPT-4.1, GPT-5 and the o-series: the base that [`crate::Calibration`] scales.
     #[default]
     O200k,
-    /// GPT-4, GPT-4 Turbo, GPT-3.5.
+    /// Vocabulary of GPT-4, GPT-4 Turbo and GPT-3.5.
     Cl100k,
 }
 
@@ -52,13 +53,12 @@ thread_local! {
 }
 
 impl Bpe {
-    /// Bytes that this thread has counted so far, for tests that nothing is counted twice.
+    /// Number of bytes that this thread has counted, for tests that nothing is counted twice.
     pub fn bytes_counted() -> u64 {
         COUNTED.with(Cell::get)
     }
 
-    /// The vocabulary an OpenAI model uses. A model that is not known gets the current one, which is as good a
-    /// guess as any other and the one the calibration starts from.
+    /// The vocabulary of an OpenAI model. An unknown model gets the current one, which the calibration starts from.
     ///
     /// ```
     /// use plimsoll_tokens::Bpe;
@@ -89,5 +89,9 @@ impl Counter for Bpe {
         let mut merger = Merger::new(vocabulary);
         let tokens: usize = Pieces::new(pattern, text).map(|piece| merger.count(piece.as_bytes())).sum();
         Tokens(tokens as u64)
+    }
+
+    fn least_share(&self) -> Option<f64> {
+        Some(*FACTOR.start())
     }
 }

@@ -1,7 +1,7 @@
 //! The pre-tokenisers: where a text is cut before pairs of bytes are merged.
 //!
-//! Each vocabulary has a regular expression for this. The first alternative that matches at a position wins, and within it
-//! the usual greedy choice:
+//! Each vocabulary has a regular expression for this. The first alternative that matches at a position wins, and is
+//! greedy:
 //!
 //! ```text
 //! cl100k  (?i:'s|'t|'re|'ve|'m|'ll|'d)
@@ -17,11 +17,11 @@
 //!         \s*[\r\n]+ | \s+(?!\S) | \s+
 //! ```
 //!
-//! The scanner below gives the same pieces. It reads each character at most twice and needs no table but the classes.
+//! The scanner below returns the same pieces. It reads each character at most twice and needs no table but the classes.
 
 use super::classes::Class;
 
-/// Which of the two expressions to follow.
+/// The expression to follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Pattern {
     Cl100k,
@@ -40,7 +40,7 @@ impl<'a> Pieces<'a> {
         Pieces { pattern, text, at: 0 }
     }
 
-    /// The class of the character at a position and the position after it; `None` at the end.
+    /// The class of the character at a position, and the next position; `None` at the end.
     #[inline]
     fn class(&self, at: usize) -> Option<(Class, usize)> {
         let byte = *self.text.as_bytes().get(at)?;
@@ -55,7 +55,7 @@ impl<'a> Pieces<'a> {
         self.text.as_bytes().get(at) == Some(&byte)
     }
 
-    /// The end of the run of characters of a kind that begins at a position.
+    /// The end of a run of characters of a kind.
     #[inline]
     fn run(&self, mut at: usize, is: impl Fn(Class) -> bool) -> usize {
         while let Some((class, next)) = self.class(at)
@@ -66,7 +66,7 @@ impl<'a> Pieces<'a> {
         at
     }
 
-    /// The end of the piece that begins at `start` with a character of a class.
+    /// The end of the piece that starts at `start` with a character of a class.
     fn end(&self, start: usize, class: Class, next: usize) -> usize {
         let word = match self.pattern {
             Pattern::Cl100k => self.plain_word(start, class, next),
@@ -115,7 +115,7 @@ impl<'a> Pieces<'a> {
         } else if let Some(end) = caseless {
             end
         } else if class == Class::Mark {
-            // The first expression matches a mark alone before the second may take it as the lead of capitals.
+            // The first expression matches a single mark before the second may take it as the start of capitals.
             next
         } else if upper > first {
             upper
@@ -125,7 +125,7 @@ impl<'a> Pieces<'a> {
         Some(self.contraction(end).unwrap_or(end))
     }
 
-    /// The end of `'s`, `'t`, `'re`, `'ve`, `'m`, `'ll` or `'d` in any case. The long s is an s, too.
+    /// The end of `'s`, `'t`, `'re`, `'ve`, `'m`, `'ll` or `'d` in any case. The long s counts as an s.
     fn contraction(&self, at: usize) -> Option<usize> {
         if !self.is(at, b'\'') {
             return None;
@@ -164,8 +164,8 @@ impl<'a> Pieces<'a> {
         Some(end)
     }
 
-    /// White space up to its last newline; without a newline all of it at the end of the text, and elsewhere all but its
-    /// last character, which goes to what follows.
+    /// White space up to its last newline. Without a newline, all of it at the end of the text, and elsewhere all but
+    /// its last character, which belongs to the next piece.
     fn blank(&self, start: usize) -> usize {
         let (mut end, mut last, mut newline) = (start, start, None);
         while let Some((class, next)) = self.class(end)

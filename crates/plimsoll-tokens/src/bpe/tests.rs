@@ -1,4 +1,4 @@
-//! Pieces and counts against `bpe-openai`, which compiles the expressions and decodes the tables.
+//! Compares pieces and counts with `bpe-openai`, which compiles the expressions and decodes the tables.
 
 use std::path::{Path, PathBuf};
 
@@ -19,7 +19,7 @@ fn both() -> [(Bpe, Pattern, &'static Tokenizer); 2] {
 fn check(text: &str) {
     for (bpe, pattern, reference) in both() {
         let pieces = Pieces::new(pattern, text);
-        // Pieces first: two wrong cuts can give the right number of tokens.
+        // Pieces are compared first: two wrong cuts can give the right number of tokens.
         if let Some((piece, expected)) =
             pieces.zip(reference.split(text)).find(|(piece, expected)| piece != expected)
         {
@@ -32,10 +32,10 @@ fn check(text: &str) {
 #[test]
 fn every_code_point_is_split_and_counted_as_by_bpe_openai() {
     for block in 0..0x11_0000 / 256 {
-        // Most of the planes 4 to 16 is not assigned: the ends of each block are enough there.
+        // Most of planes 4 to 16 is unassigned: the ends of each block are enough there.
         let step = if block < 0x400 || (0xe00..0xe02).contains(&block) { 1 } else { 255 };
         let points = (block * 256..(block + 1) * 256).step_by(step).filter_map(char::from_u32);
-        // Between letters of either case, digits, symbols and spaces, which is where its class shows.
+        // Between letters of either case, digits, symbols and spaces, where its class matters.
         let text: String = points.map(|c| format!("{c} {c}a{c}B{c}1{c}.{c}\n{c}{c}'s ")).collect();
         check(&text);
     }
@@ -125,7 +125,7 @@ proptest! {
         check(&text);
     }
 
-    /// Few kinds of characters, so that the corners of the expressions are met often.
+    /// Few kinds of characters, so that corner cases of the expressions are frequent.
     #[test]
     fn properties_dense_texts_are_counted_as_by_bpe_openai(
         text in "([ \t\n\r\u{a0}\u{2028}]|[aAzZsSlLeE]|[ǅʰ中あ\u{17f}]|[\u{301}\u{903}]|['’/.(]|[0-9٣Ⅷ½]|'(s|S|ll|LL|lL|re|VE|\u{17f}|l|r)|[🚢\0\u{200d}\u{e000}]){0,60}"

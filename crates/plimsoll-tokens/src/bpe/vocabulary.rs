@@ -1,21 +1,21 @@
-//! Vocabularies as flat tables that are read where they are: part of the program's file, mapped with it.
+//! Vocabularies as flat tables that are used in place: they are part of the executable and mapped with it.
 //!
-//! Decoding tables at start took 55 ms and 64 MB in every command that counts. Here nothing is decoded or allocated, and
-//! only the pages that a lookup touches are read.
+//! Decoding tables at start took 55 ms and 64 MB in every command that counts. Here nothing is decoded or allocated,
+//! and only the pages that a lookup touches are read.
 //!
-//! Two tables belong to a vocabulary:
+//! A vocabulary has two tables:
 //!
 //! - the tokens in rank order, each as one byte of length and its bytes (`data/*.tokens`, written by `just tables`);
-//! - an open-addressing hash index over them (written by `build.rs`). A slot is a little-endian `u32`: the token's offset
-//!   in the first table in the low bits, a part of its hash in the others; zero if the slot is free. The offset is that
-//!   of the token's first byte, which has the length before it and so is never zero.
+//! - an open-addressing hash index over them (written by `build.rs`). A slot is a little-endian `u32`: the token's
+//!   offset in the first table in the low bits, a part of its hash in the others; zero if the slot is free. The offset
+//!   is that of the token's first byte, which has the length before it and so is never zero.
 //!
 //! Tokens are in rank order, so their offsets order them as well. A token's offset serves as its rank, and no table of
 //! ranks is needed.
 
 use super::hash::hash;
 
-/// A token: the offset of its bytes among the tokens of its vocabulary. The smaller of two is merged first.
+/// A token: the offset of its bytes in the token table. The smaller one of two is merged first.
 pub(super) type Token = u32;
 
 /// The longest token of the two vocabularies: 128 spaces.
@@ -40,7 +40,7 @@ pub(super) static CL100K: Vocabulary = Vocabulary {
 };
 
 impl Vocabulary {
-    /// The token with exactly these bytes.
+    /// Returns the token with exactly these bytes.
     pub(super) fn find(&self, bytes: &[u8]) -> Option<Token> {
         if bytes.len() > MAX_LENGTH {
             return None;
@@ -63,7 +63,7 @@ impl Vocabulary {
         }
     }
 
-    /// The number of bytes of a token.
+    /// Returns the number of bytes of a token.
     pub(super) fn length(&self, token: Token) -> usize {
         self.tokens.get((token as usize).wrapping_sub(1)).copied().map_or(0, usize::from)
     }

@@ -1,4 +1,4 @@
-//! The state of a meter, stored between two readings of a session that grows.
+//! The stored state of a meter, to resume when the session has grown.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,10 +6,10 @@ use super::{Request, Track, WindowMeter};
 use crate::calibrate::Calibration;
 use crate::measure::Measure;
 
-/// A [`WindowMeter`] as it can be stored, to go on with the session when it has grown.
+/// A [`WindowMeter`] as it can be stored, to resume when the session has grown.
 ///
-/// It does not know single messages any more. So it can be gone on with as long as nothing reaches back: no summary with a
-/// tail, and no reduction of a message that was followed before.
+/// It no longer knows single messages. So it can only be resumed as long as nothing refers back: no summary with a
+/// tail, and no reduction of an earlier message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeterCheckpoint {
     tracks: [TrackCheckpoint; 2],
@@ -52,7 +52,7 @@ impl From<MeterCheckpoint> for WindowMeter {
 }
 
 impl WindowMeter {
-    /// The state to go on from; `None` if a compaction or a reduction is still to take effect.
+    /// The state to resume from; `None` if a compaction or a reduction is still to take effect.
     pub fn checkpoint(&self) -> Option<MeterCheckpoint> {
         let is_settled = self.marker.is_none()
             && self.undo.is_none()

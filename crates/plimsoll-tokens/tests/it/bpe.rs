@@ -1,11 +1,11 @@
-//! Exact counts, also of what no sane person would send.
+//! Exact counts, including those of unusual inputs.
 
 use plimsoll::{Counter, Memo, Text, Tokens};
 use plimsoll_tokens::Bpe;
 use proptest::prelude::*;
 use rstest::rstest;
 
-// Known from OpenAI's cookbook and from tiktoken.
+// From OpenAI's cookbook and from tiktoken.
 #[rstest]
 #[case("", 0, 0)]
 #[case("hello world", 2, 2)]
@@ -17,9 +17,9 @@ fn counts_are_those_of_tiktoken(#[case] text: &str, #[case] o200k: u64, #[case] 
     assert_eq!((Bpe::O200k.count(text), Bpe::Cl100k.count(text)), (Tokens(o200k), Tokens(cl100k)));
 }
 
-/// These inputs make other tokenisers quadratic: each is a single piece for the pre-tokeniser, or nothing but
-/// pieces. At these sizes a quadratic one would not come back. The counts follow from the longest token of each
-/// kind, for instance 128 spaces, 8 times the letter a, three digits.
+/// These inputs make other tokenisers quadratic: each is a single piece for the pre-tokeniser, or consists of pieces
+/// only. At these sizes a quadratic one would not finish. The counts follow from the longest token of each kind, for
+/// instance 128 spaces, 8 times the letter a, three digits.
 #[rstest]
 #[case::spaces(" ", 1_000_000, 7_813, 7_813)]
 #[case::newlines("\n", 1_000_000, 62_500, 31_250)]
@@ -52,7 +52,7 @@ fn hostile_runs_are_counted_exactly(
 #[case::families("👨‍👩‍👧‍👦".repeat(40_000))]
 #[case::zeroes("\0".repeat(1_000_000))]
 #[case::base64("QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo".repeat(30_000))]
-fn hostile_mixtures_come_to_an_end(#[case] text: String) {
+fn hostile_mixtures_are_counted_in_bounded_time(#[case] text: String) {
     for counter in [Bpe::O200k, Bpe::Cl100k] {
         let tokens = counter.count(&text).0;
         // No token of either vocabulary is longer than 128 bytes, none is shorter than one.
@@ -61,7 +61,7 @@ fn hostile_mixtures_come_to_an_end(#[case] text: String) {
 }
 
 #[test]
-fn the_name_tells_the_vocabulary() {
+fn the_name_identifies_the_vocabulary() {
     assert_eq!((Bpe::O200k.name(), Bpe::Cl100k.name()), ("o200k", "cl100k"));
 }
 
@@ -96,8 +96,8 @@ proptest! {
         }
     }
 
-    /// A line that ends in a newline, before a line that begins with a letter, is cut there by both
-    /// pre-tokenisers. So counts of lines add up, which they would not if anything were chopped or dropped.
+    /// A line that ends in a newline, before a line that starts with a letter, is cut there by both pre-tokenisers. So
+    /// counts of lines add up, which they would not if anything were chopped or dropped.
     #[test]
     fn properties_counts_of_lines_add_up(lines in prop::collection::vec("[a-z][ -~]{0,40}[a-z]\n", 1..40)) {
         for counter in [Bpe::O200k, Bpe::Cl100k] {

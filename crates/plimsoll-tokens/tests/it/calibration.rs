@@ -1,11 +1,11 @@
-//! What a calibration learns, and what it must not.
+//! What a calibration learns, and what it must not learn.
 
 use plimsoll::{Counter, Memo, Text, Tokens};
 use plimsoll_tokens::{Bpe, Calibrated, Calibration, Estimate, Measure, Observed};
 use proptest::prelude::*;
 use rstest::rstest;
 
-/// A provider with a vocabulary of its own, and a session with it that grows.
+/// A provider with its own vocabulary, and a growing session.
 #[derive(Clone, Copy, Debug)]
 struct Session {
     factor: f64,
@@ -21,13 +21,13 @@ impl Session {
         Session { factor, per_block: 12.0, hidden: 18_000.0, sent, turn: 0 }
     }
 
-    /// What the provider charges for the request as it stands.
+    /// What the provider charges for the current request.
     fn charge(&self) -> Tokens {
         let content = self.factor * self.sent.base.0 as f64 + self.per_block * self.sent.blocks as f64;
         Tokens((self.hidden + content) as u64 + self.sent.exact.0)
     }
 
-    /// A reply and a tool's result are added, of quite different sizes from turn to turn.
+    /// Adds a reply and a tool result, of different sizes each turn.
     fn grow(&mut self) {
         self.turn += 1;
         let result = [120, 4_000, 30, 900, 2_500, 60, 7_000][(self.turn % 7) as usize];
@@ -48,7 +48,7 @@ fn taught(factor: f64) -> (Session, Calibration) {
     (session, calibration)
 }
 
-/// How far an estimate is from the truth, in percent.
+/// Error of an estimate in percent.
 #[track_caller]
 fn miss(estimate: Estimate, truth: Tokens) -> f64 {
     assert!(estimate.low <= estimate.tokens && estimate.tokens <= estimate.high, "{estimate:?}");
@@ -80,7 +80,7 @@ fn the_next_request_is_known_from_the_fifth_response_on(#[case] factor: f64) {
     session.teach(&mut calibration, 4);
     for _ in 0..20 {
         let (next, scratch) = (calibration.next(session.sent), calibration.estimate(session.sent));
-        // The worst case is three standard deviations from the prior and still on its way there.
+        // The worst case starts three standard deviations from the prior and is still converging.
         assert!(miss(next, session.charge()) < 3.0, "{next:?} {}", session.charge());
         assert!(miss(scratch, session.charge()) < 6.0, "{scratch:?} {}", session.charge());
         session.teach(&mut calibration, 1);
@@ -89,7 +89,7 @@ fn the_next_request_is_known_from_the_fifth_response_on(#[case] factor: f64) {
 }
 
 #[test]
-fn the_first_response_tells_what_is_hidden() {
+fn the_first_response_determines_the_hidden_part() {
     let (session, mut calibration) = (Session::new(1.4), Calibration::new("claude-sonnet-4-6"));
     let before = calibration.estimate(session.sent);
     assert!(before.high > session.charge(), "until then, much may be hidden: {before:?}");
@@ -99,7 +99,7 @@ fn the_first_response_tells_what_is_hidden() {
 }
 
 #[test]
-fn what_was_added_can_be_asked_for_alone() {
+fn an_increment_can_be_predicted_by_itself() {
     let (mut session, mut calibration) = taught(1.3);
     calibration.observe(session.sent, session.charge());
     let added = Measure::new(Tokens(5_000), 2).with_exact(Tokens(700));
@@ -130,11 +130,11 @@ fn a_reported_compaction_is_predicted() {
 }
 
 #[test]
-fn what_a_compaction_takes_along_unseen_does_not_touch_the_factor() {
+fn hidden_content_that_a_compaction_removes_does_not_change_the_factor() {
     let (mut session, mut calibration) = taught(1.6);
     session.teach(&mut calibration, 30);
     let factor = calibration.factor();
-    // Reasoning that was never billed as output, old search results: gone with the messages they belonged to.
+    // Reasoning that was never billed as output, and old search results, were removed with their messages.
     session.hidden -= 0.05 * session.charge().0 as f64;
     session.sent = Measure::new(Tokens(3_000), 2);
     calibration.observe(session.sent, session.charge());
@@ -144,11 +144,11 @@ fn what_a_compaction_takes_along_unseen_does_not_touch_the_factor() {
 }
 
 #[test]
-fn an_unreported_compaction_is_believed_when_seen_twice() {
+fn an_unrecorded_compaction_is_trusted_when_seen_twice() {
     let (mut session, mut calibration) = taught(1.3);
     session.teach(&mut calibration, 30);
     let factor = calibration.factor();
-    // From now on the provider is sent far less than the transcript shows.
+    // From now on the provider receives far less than the transcript contains.
     session.hidden -= 0.8 * session.charge().0 as f64;
     assert_eq!(calibration.observe(session.sent, session.charge()), Observed::Doubted);
     session.grow();
@@ -294,7 +294,7 @@ fn the_counter_scales_a_base_that_is_counted_once() {
         assert_eq!(counter.message_overhead(), Tokens(calibration.per_block().round() as u64));
         assert_eq!(counter.name(), "calibrated");
     }
-    // Once for the memo, and once for each plain string, which has nowhere to remember it.
+    // Once for the memo, and once for each plain string, which cannot store its count.
     assert_eq!(base.computed(), 1 + 5);
 }
 
@@ -312,7 +312,7 @@ fn any_measure() -> impl Strategy<Value = Measure> {
 
 proptest! {
     #[test]
-    fn properties_nothing_observed_breaks_it(
+    fn properties_no_observation_breaks_a_calibration(
         samples in prop::collection::vec((any_measure(), prop_oneof![0u64..1_000_000, any::<u64>()]), 0..60),
         asked in any_measure(),
     ) {
@@ -326,13 +326,13 @@ proptest! {
         for estimate in [calibration.estimate(asked), calibration.next(asked), calibration.since(asked)] {
             prop_assert!(estimate.low <= estimate.tokens && estimate.tokens <= estimate.high);
         }
-        // Not replaced by the prior: whatever learning leads to, the reader takes for possible.
+        // Not replaced by the prior: validation accepts whatever learning leads to.
         let stored = serde_json::to_string(&calibration).unwrap();
         let restored: Calibration = serde_json::from_str(&stored).unwrap();
         prop_assert_eq!(restored.observations(), calibration.observations());
     }
 
-    /// Content is not all alike: here each increment is dearer or cheaper by up to a fifth.
+    /// Content varies: here each increment is up to a fifth more or less expensive.
     #[test]
     fn properties_it_learns_a_provider_from_noisy_content(
         factor in 0.8f64..2.0,
@@ -366,9 +366,9 @@ fn a_window_can_be_measured() {
     assert_eq!(measure, Measure::new(Tokens(2), 1));
 }
 
-/// Usage of 64 bits is refused and estimates stay numbers, whatever is asked and however much was learned.
+/// Usage of 64 bits is refused, and estimates stay finite, whatever was learned.
 #[test]
-fn numbers_at_their_extremes_do_no_harm() {
+fn extreme_numbers_do_no_harm() {
     let most = Tokens(u64::MAX);
     let huge = Measure { base: most, blocks: u64::MAX, exact: most };
     let mut calibration = Calibration::new("m");

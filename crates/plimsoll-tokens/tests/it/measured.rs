@@ -1,6 +1,6 @@
-//! Sessions made so that it is known what was sent: windows rebuilt from them must come to what was recorded.
+//! Sessions whose requests are known: windows rebuilt from them must equal what was recorded.
 
-use plimsoll::log::{CompactionPart, Effect, Mark, Moment};
+use plimsoll::log::{CompactionPart, Effect, LogPosition, Mark};
 use plimsoll::{Counter, Message, MessageId, Millis, Part, PartBody, PartId, ReceiptId, Tokens, Usage};
 use plimsoll_tokens::{Bpe, FIRST_RESPONSES, WindowMeter};
 use serde_json::json;
@@ -8,12 +8,12 @@ use serde_json::json;
 const HIDDEN: u64 = 18_000;
 const FACTOR: f64 = 1.3;
 
-/// What the made-up provider counts for a text.
+/// What the simulated provider counts for a text.
 fn counted(text: &str) -> u64 {
     (Bpe::O200k.count(text).0 as f64 * FACTOR) as u64 + 10
 }
 
-/// Text of about so many tokens, different each time.
+/// Text of about this many tokens, different each time.
 fn words(number: usize, tokens: usize) -> String {
     (0..tokens).map(|word| format!("w{} ", (number * 7919 + word * 31) % 9973)).collect()
 }
@@ -30,7 +30,7 @@ fn answer(number: usize, text: &str, usage: Usage) -> Message {
     message
 }
 
-/// A session of so many turns; `thought` tokens of hidden reasoning a turn are sent again if `comes_back`.
+/// A session with `thought` tokens of hidden reasoning per turn, which are sent again if `comes_back`.
 fn session(turns: usize, thought: u64, comes_back: bool) -> Vec<Message> {
     let (mut messages, mut sent) = (Vec::new(), HIDDEN);
     for number in 1..=turns {
@@ -48,9 +48,9 @@ fn near(value: f64, wanted: f64, share: f64) -> bool {
     (value - wanted).abs() <= share * wanted
 }
 
-/// A session of another tool that went on here was told with that tool's system prompt for good.
+/// A session of another tool that continued here was shown with that tool's system prompt forever.
 #[test]
-fn a_session_that_another_host_goes_on_with_is_measured_by_that_host() {
+fn a_session_that_another_host_continues_is_measured_by_that_host() {
     let mut messages = session(20, 0, true);
     let content: u64 = messages.iter().map(|message| counted(&message.text())).sum();
     let (question, reply) = (words(900, 200), words(901, 50));
@@ -65,7 +65,7 @@ fn a_session_that_another_host_goes_on_with_is_measured_by_that_host() {
 }
 
 #[test]
-fn factor_hidden_part_and_window_come_out_of_the_usage() {
+fn factor_hidden_part_and_window_follow_from_the_usage() {
     for (thought, comes_back) in [(0, true), (400, true), (400, false)] {
         let messages = session(40, thought, comes_back);
         let measured = WindowMeter::of(&messages).read().unwrap();
@@ -89,7 +89,7 @@ fn factor_hidden_part_and_window_come_out_of_the_usage() {
 }
 
 #[test]
-fn messages_that_are_not_there_show_as_a_gap() {
+fn missing_messages_show_as_a_gap() {
     let mut messages = session(40, 0, true);
     messages.drain(20..60);
     let gap = WindowMeter::of(&messages).read().unwrap().gap().unwrap();
@@ -97,7 +97,7 @@ fn messages_that_are_not_there_show_as_a_gap() {
 }
 
 #[test]
-fn a_summary_stands_for_what_came_before_its_tail() {
+fn a_summary_replaces_what_came_before_its_tail() {
     let mut messages = session(20, 0, true);
     let tail = messages[36].info.id.clone();
     let kept: u64 = messages[36..].iter().map(|message| counted(&message.text())).sum();
@@ -118,10 +118,10 @@ fn a_summary_stands_for_what_came_before_its_tail() {
     assert!(near(rebuilt.0 as f64, recorded.0 as f64, 0.05), "{rebuilt} for {recorded}");
 }
 
-/// A window was shown as 0 tokens whose request the provider had counted with 22,793: the file had more messages than its tool
-/// sent, so that a summary took more out of the rebuilt window than the recorded one had.
+/// A window was shown as 0 tokens although the provider had counted 22,793 for its request: the file had more messages
+/// than its tool sent, so that a summary took more out of the rebuilt window than out of the recorded one.
 #[test]
-fn the_first_request_behind_a_summary_is_believed() {
+fn the_first_request_after_a_summary_is_trusted() {
     let mut messages = session(20, 0, true);
     for number in 0..10 {
         messages.insert(20, user(200 + number, &words(number, 9_000)));
@@ -141,7 +141,7 @@ fn an_answer_weighs_what_it_was_billed_with_if_its_reasoning_is_sent_again() {
     for (comes_back, hidden) in [(true, 400), (false, 0)] {
         let mut messages = session(40, 400, comes_back);
         for message in messages.iter_mut().filter(|message| message.is_assistant()) {
-            // Reasoning is counted separately, as most providers do, so that it is known what is not sent again.
+            // Reasoning is counted separately, as most providers do, so that the part that is not sent again is known.
             let usage = message.info.tokens.as_mut().unwrap();
             (usage.output, usage.reasoning) = (usage.output - Tokens(400), Tokens(400));
         }
@@ -167,9 +167,9 @@ fn an_answer_that_failed_is_not_sent_again() {
     assert!(measured.gap().unwrap().abs() < 0.05, "{:?}", measured.gap());
 }
 
-/// What was being written when a process ended is marked as broken off; the window must not change by it.
+/// An incomplete answer of a process that died is marked as aborted; the window must not change by that.
 #[test]
-fn an_answer_that_was_broken_off_tells_what_was_sent() {
+fn the_usage_of_an_aborted_answer_counts() {
     let whole = session(20, 0, true);
     let mut broken = whole.clone();
     broken.last_mut().unwrap().info.error = Some(json!({ "name": "MessageAbortedError" }));
@@ -184,27 +184,27 @@ fn without_recorded_usage_nothing_is_measured() {
     assert!(WindowMeter::of(&messages).read().is_none());
 }
 
-/// Put a summary in the place of messages, as was done when `after` was the newest.
+/// Replaces messages by a summary, as was done when `after` was the newest.
 fn compact_range(messages: &mut [Message], summary: &str, after: &MessageId) {
     for (at, message) in messages.iter_mut().enumerate() {
         let text = if at == 0 { summary } else { "" };
-        let set = Moment { at: Millis(1), after: Some(after.clone()) };
+        let set = LogPosition { at: Millis(1), after: Some(after.clone()) };
         let effect = Effect::Replace(text.into());
         let mark = Mark { receipt: Some(ReceiptId::new("r1")), effect, set, lifted: None };
         message.parts = message.parts.drain(..).map(|part| part.with_marks(vec![mark.clone()])).collect();
     }
 }
 
-/// Lift the marks of a range again, as was done when `after` was the newest message.
+/// Lifts the marks of a range again, as was done when `after` was the newest message.
 fn undo_range(messages: &mut [Message], after: &MessageId) {
-    let lifted = (Moment { at: Millis(2), after: Some(after.clone()) }, ReceiptId::new("r2"));
+    let lifted = (LogPosition { at: Millis(2), after: Some(after.clone()) }, ReceiptId::new("r2"));
     let marks = messages.iter_mut().flat_map(|message| &mut message.parts).flat_map(|part| &mut part.marks);
     marks.for_each(|mark| mark.lifted = Some(lifted.clone()));
 }
 
 #[test]
 fn a_range_takes_its_weight_out_of_the_window_and_no_more() {
-    // Where nothing is missing, where most of the session is, and where much of it is read twice.
+    // With everything, with gaps, and with much of the session read twice.
     let (whole, mut torn, mut twice) = (session(40, 0, true), session(40, 0, true), session(40, 0, true));
     torn.drain(10..50);
     for number in 0..20 {
@@ -220,7 +220,7 @@ fn a_range_takes_its_weight_out_of_the_window_and_no_more() {
         compact_range(&mut messages[range.clone()], &summary, &last);
         let after = WindowMeter::of(&messages).read().unwrap().window().tokens;
         assert!(after < before, "{name}: {before}, then {after}");
-        // Where requests are twice as heavy as what is seen, or half, so is what left.
+        // If requests are twice or half as large as what is visible, so is what was removed.
         let share = if name == "whole" { 0.1 } else { 1.2 };
         assert!(
             near((before - after).0 as f64, freed as f64, share),
@@ -261,7 +261,7 @@ fn requests_after_a_range_are_rebuilt_without_it_and_after_its_undo_with_it() {
 }
 
 #[test]
-fn an_undone_compaction_leaves_the_window_as_it_was() {
+fn an_undone_compaction_leaves_the_window_unchanged() {
     let mut messages = session(20, 0, true);
     let before = WindowMeter::of(&messages).read().unwrap().window().tokens;
     let mut mark = user(90, "");
@@ -276,6 +276,6 @@ fn an_undone_compaction_leaves_the_window_as_it_was() {
     assert!(compacted < before && compacted > Tokens(HIDDEN), "{before}, then {compacted}");
     let place = messages.len() - 2;
     let PartBody::Compaction(marker) = &mut messages[place].parts[0].body else { panic!("the marker") };
-    marker.set_aside = Some(Moment { at: Millis(1), after: Some("s".into()) });
+    marker.set_aside = Some(LogPosition { at: Millis(1), after: Some("s".into()) });
     assert_eq!(WindowMeter::of(&messages).read().unwrap().window().tokens, before);
 }

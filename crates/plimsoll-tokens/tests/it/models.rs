@@ -18,7 +18,7 @@ fn every_row_is_consistent() {
         assert!(price.input < price.output && price.output <= 150.0, "{name}");
         assert_eq!(facts.cache.breakpoints, name.starts_with("claude-"), "{name}");
         assert!(facts.cache.min_tokens >= 1_024, "{name}");
-        // A row is found by its own name, and is written as names are compared.
+        // A row is found by its own name, which is in the form in which names are compared.
         assert!(!name.contains('.') && name == name.to_ascii_lowercase(), "{name}");
         assert_eq!(ModelTable::default().find(name).and_then(|found| found.limits), Some(limits), "{name}");
     }
@@ -64,7 +64,7 @@ fn a_model_is_found_by_its_name_and_no_other_by_a_part_of_it(
 }
 
 #[test]
-fn configuration_lies_over_the_table() {
+fn configuration_overrides_the_table() {
     let mut table = ModelTable::default();
     let limits = Limits::new(1_000_000, 64_000);
     table.set("claude-sonnet-4-5", ModelOverride { limits: Some(limits), ..ModelOverride::default() });
@@ -129,7 +129,7 @@ fn a_session_is_priced_as_its_model_was_at_the_time() {
     assert_eq!(own.price_at("gpt-5.6-sol", july), Some(price), "what is configured holds at all times");
 }
 
-/// What is listed can be asked for: each name is one that its provider has, and is found in the table.
+/// Listed models can be requested: each name is one of its provider's, and is found in the table.
 #[test]
 fn names_are_those_of_the_providers() {
     let table = ModelTable::default();

@@ -1,4 +1,4 @@
-//! What is remembered of a window that was sent: a hash for every block.
+//! Fingerprint of a window that was sent: a hash for every block.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
@@ -8,17 +8,17 @@ use crate::fnv::Fnv;
 use crate::policy::CachePolicy;
 use crate::window::{Block, Window, WindowMessage, WindowRole};
 
-/// A window that was sent, in eight bytes for each block: enough to say later how much of another window begins
+/// A window that was sent, with eight bytes for each block: enough to find out later how much of another window begins
 /// the same.
 ///
-/// Only what is sent goes into it (who speaks, texts, calls, results, files, signatures), never the ids of the
+/// Only what is sent is included (roles, texts, calls, results, files, signatures), not the ids of the
 /// log. In JSON a message is a string of sixteen hex digits for each of its blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Fingerprint {
     /// The messages in the order in which they are sent.
     messages: Vec<MessagePrint>,
-    /// After how many blocks of the window the provider was told to keep what came before, ascending.
+    /// Cache breakpoints, as numbers of blocks before them, ascending.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) kept: Vec<usize>,
 }
@@ -28,13 +28,13 @@ pub struct Fingerprint {
 struct MessagePrint(Vec<u64>);
 
 impl Fingerprint {
-    /// The fingerprint of a window that is sent with this policy.
+    /// Creates the fingerprint of a window that is sent with this policy.
     pub fn of(window: &Window, policy: &CachePolicy) -> Fingerprint {
         let messages = sent_order(window, policy).map(|at| MessagePrint::of(&window.messages[at])).collect();
         Fingerprint { messages, kept: Vec::new() }
     }
 
-    /// How much of the beginning of this one is the same in `other`.
+    /// Returns how much of the beginning is the same in `other`.
     pub fn shared_with(&self, other: &Fingerprint) -> Prefix {
         let mut prefix = Prefix::default();
         for (MessagePrint(ours), MessagePrint(theirs)) in self.messages.iter().zip(&other.messages) {

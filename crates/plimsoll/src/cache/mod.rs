@@ -1,4 +1,4 @@
-//! Provider caches: how much of a window is as it was when it was last sent, and where cache breakpoints belong.
+//! Provider caches: how much of a window is unchanged since it was last sent, and where cache breakpoints belong.
 //!
 //! A request that begins like an earlier one costs a tenth of it for that beginning. Some providers find the common
 //! beginning by themselves; Anthropic is told where to keep one (a breakpoint, at most four in a request) and, from
@@ -33,9 +33,11 @@ mod fingerprint;
 
 use serde::{Deserialize, Serialize};
 
-use crate::count::{Counter, Tokens, block_tokens};
+use crate::count::block_tokens;
+use crate::counter::Counter;
 use crate::log::{Message, Part, PartBody};
 use crate::policy::CachePolicy;
+use crate::tokens::Tokens;
 use crate::window::{Block, INTERRUPTED, Window, WindowMessage, WindowRole};
 
 pub use fingerprint::Fingerprint;
@@ -50,7 +52,7 @@ pub struct Prefix {
     pub blocks: usize,
 }
 
-/// A block of a window behind which the provider is told to keep what came before.
+/// A block of a window after which the provider stores a cache entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Breakpoint {
@@ -60,11 +62,12 @@ pub struct Breakpoint {
     pub block: usize,
 }
 
-/// What there is to know about a window and a provider's cache before the window is sent.
+/// State of a provider's cache for a window that is about to be sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct CachePlan {
-    /// As it was when it was last sent.
+    /// Unchanged since it was last sent.
     pub unchanged: Prefix,
     /// Expected to be the same in the next request: everything but an answer that is still being written and calls
     /// that wait for their results.
@@ -109,12 +112,12 @@ impl CachePlan {
 }
 
 impl Window {
-    /// How much of its beginning is as it was in a window that was sent before.
+    /// How much of its beginning is unchanged from a window that was sent before.
     pub fn unchanged_since(&self, sent: &Fingerprint, policy: &CachePolicy) -> Prefix {
         Fingerprint::of(self, policy).shared_with(sent)
     }
 
-    /// What the beginning of the window weighs.
+    /// Tokens of the beginning of the window.
     pub fn prefix_tokens(&self, prefix: Prefix, policy: &CachePolicy, counter: &dyn Counter) -> Tokens {
         let places: Vec<Breakpoint> = sent_order(self, policy)
             .flat_map(|message| blocks_of(self, message))
@@ -169,7 +172,7 @@ fn is_being_written(message: &Message) -> bool {
     !message.is_finished() && message.info.time.as_ref().is_some_and(|time| time.completed.is_none())
 }
 
-/// Whether a block stands for a result that has not come yet.
+/// Returns whether a block is the placeholder of a missing result.
 fn is_open(block: &Block, parts: &[Part]) -> bool {
     let Block::Result { text, part, .. } = block else { return false };
     let waits = |part: &Part| match &part.body {

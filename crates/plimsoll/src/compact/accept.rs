@@ -1,141 +1,58 @@
-//! Whether a summariser's answer may take the place of what it summarises.
-
-use serde::{Deserialize, Serialize};
-use thiserror::Error;
+//! Decides whether a summariser's answer may replace the messages it summarises.
 
 use super::contract;
 use super::extract::MADE_WITHOUT_MODEL;
-use super::prose::{Pattern, matches};
 use crate::chars::Text;
-use crate::count::{Counter, Tokens};
+use crate::counter::Counter;
 use crate::log::Usage;
 use crate::pattern::Regex;
+use crate::plan::Rejection;
+use crate::prose::{Pattern, matches};
 use crate::redact::redact;
+use crate::tokens::Tokens;
 
-/// What came back from the summariser.
+/// Answer of the summariser.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reply {
     /// The text of the answer.
     pub text: String,
-    /// Why the model stopped, in the provider's words; none if the stream broke off.
+    /// The provider's stop reason. `None` if the stream broke off.
     pub finish: Option<String>,
     /// Names of tools the model tried to call.
     pub tool_calls: Vec<String>,
-    /// What the provider counted for the call.
+    /// Usage of the call as reported by the provider.
     pub usage: Option<Usage>,
-    /// What the call cost, if the host knows prices.
+    /// Cost of the call, if the host knows prices.
     pub cost: Option<f64>,
     /// The model that answered.
     pub model: Option<String>,
-    /// Whether no model made it: it was extracted, and may have been edited by a person.
+    /// Whether it was extracted without a model. The user may have edited it.
     pub is_extracted: bool,
-    /// Whether the user edited it: its form and length are the user's choice.
+    /// Whether the user edited it. Its form and length are then not checked.
     pub is_edited: bool,
 }
 
 impl Reply {
-    /// A finished answer.
+    /// Creates a finished answer.
     pub fn finished(text: impl Into<String>) -> Reply {
         Reply { text: text.into(), finish: Some("stop".into()), ..Reply::default() }
     }
 }
 
-/// Why an answer was not taken. The history stays as it was.
-#[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
-pub enum Rejection {
-    /// The call itself failed.
-    #[error("the summary call failed: {0}")]
-    Failed(String),
-    /// It broke off.
-    #[error("the summary was not finished (the model stopped with `{0}`)")]
-    Unfinished(String),
-    /// It said nothing.
-    #[error("the summary was empty")]
-    Empty,
-    /// The model refused to summarise.
-    #[error("the summariser refused to write a summary")]
-    Refused,
-    /// Hardly any content for what the summary would replace.
-    #[error("the summary of {summary} tokens is too short (at least {least}, or headings)")]
-    TooShort {
-        /// Size of the summary.
-        summary: Tokens,
-        /// The least that is taken.
-        least: Tokens,
-    },
-    /// Far longer than requested.
-    #[error("the summary of {summary} tokens is too long (at most {most})")]
-    TooLong {
-        /// Size of the summary.
-        summary: Tokens,
-        /// The most that is taken.
-        most: Tokens,
-    },
-    /// The model called a tool instead of answering.
-    #[error("the summariser tried to call the tool `{0}`, which is not allowed while it summarises")]
-    ToolCall(String),
-    /// It saved nothing.
-    #[error("the summary of {summary} tokens is not smaller than the {replaced} tokens it would replace")]
-    NotSmaller {
-        /// Its size.
-        summary: Tokens,
-        /// The size of what it would replace.
-        replaced: Tokens,
-    },
-    /// The compaction took too long. The summariser is not asked again.
-    #[error("the summariser took too long: no summary after {seconds} seconds")]
-    TimedOut {
-        /// The limit of the policy, for all requests of a compaction together.
-        seconds: u64,
-    },
-    /// The summariser failed too often in a row and was not asked.
-    #[error("the summariser was not asked after {failures} failures in a row")]
-    GivenUp {
-        /// Number of failures in a row.
-        failures: u32,
-    },
-}
-
-impl Rejection {
-    /// Whether asking again could help.
-    pub fn is_worth_a_retry(&self) -> bool {
-        match self {
-            Rejection::NotSmaller { .. }
-            | Rejection::TooLong { .. }
-            | Rejection::TimedOut { .. }
-            | Rejection::GivenUp { .. } => false,
-            Rejection::Failed(_)
-            | Rejection::Unfinished(_)
-            | Rejection::Empty
-            | Rejection::Refused
-            | Rejection::TooShort { .. }
-            | Rejection::ToolCall(_) => true,
-        }
-    }
-
-    /// Whether the answer reached its limit, so that the same request would reach it again.
-    pub fn is_cut_off(&self) -> bool {
-        const LENGTH: [&str; 5] =
-            ["length", "max_tokens", "max_output_tokens", "incomplete", "model_context_window_exceeded"];
-        matches!(self, Rejection::Unfinished(reason) if LENGTH.iter().any(|known| known.eq_ignore_ascii_case(reason)))
-    }
-}
-
-/// Sizes that an answer is checked against.
+/// Sizes against which an answer is checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// Size of what the summary would replace.
+    /// Size of the messages that the summary would replace.
     pub replaced: Tokens,
-    /// Longest answer that was asked for.
+    /// Maximum length that was requested.
     pub longest: Tokens,
 }
 
-/// Counters differ, so an answer may be this many times as long as the request allowed.
+/// Factor by which an answer may exceed the requested length, because counters differ.
 const TOLERANCE: f64 = 1.5;
-/// A summary without headings must be at least this share of what it replaces,
+/// Minimum size of a summary without headings, as a share of what it replaces.
 const LEAST_SHARE: f64 = 0.001;
-/// but need not be longer than this.
+/// Upper limit of that minimum.
 const LEAST: Tokens = Tokens(100);
 
 impl Bounds {
@@ -148,13 +65,13 @@ impl Bounds {
     }
 }
 
-/// Takes an answer as a summary if it is finished, has content, calls no tool, keeps to its length and is smaller than the
-/// replaced messages. Thoughts and reserved headings are removed, and known shapes of secrets are replaced.
+/// Accepts an answer as a summary if it is finished, has content, calls no tool, has the requested length and is
+/// smaller than the replaced messages. Thoughts and reserved headings are removed, and secrets are redacted.
 pub fn accept(reply: &Reply, bounds: Bounds, counter: &dyn Counter) -> Result<Text, Rejection> {
     if let Some(tool) = reply.tool_calls.first() {
         return Err(Rejection::ToolCall(tool.clone()));
     }
-    // A list of what is finished, not of what is not: providers keep inventing reasons to break off.
+    // An allowlist, because providers keep adding reasons for breaking off.
     const FINISHED: [&str; 7] = ["stop", "end_turn", "stop_sequence", "completed", "complete", "eos", "end"];
     const TOOLS: [&str; 3] = ["tool-calls", "tool_calls", "tool_use"];
     let reason = reply.finish.as_deref().unwrap_or("nothing");
@@ -164,7 +81,7 @@ pub fn accept(reply: &Reply, bounds: Bounds, counter: &dyn Counter) -> Result<Te
     if !FINISHED.iter().any(|known| known.eq_ignore_ascii_case(reason)) {
         return Err(Rejection::Unfinished(reason.into()));
     }
-    // Form and length are checked only of what a model wrote.
+    // Form and length are checked only if a model wrote the text.
     let is_models = !reply.is_extracted && !reply.is_edited;
     let text = if is_models { cleaned(&reply.text) } else { reply.text.trim().to_owned() };
     if text.is_empty() {
@@ -181,7 +98,8 @@ pub fn accept(reply: &Reply, bounds: Bounds, counter: &dyn Counter) -> Result<Te
     if is_models && is_refusal(&text) {
         return Err(Rejection::Refused);
     }
-    // Before the search for secrets, so that a model gone wild costs little; and after, because that adds words.
+    // Checked before redaction, so that an absurdly long answer costs little, and after it, because redaction adds
+    // text.
     let size = counter.count(&text);
     check(size)?;
     if is_models && size < bounds.least() && !has_heading(&text) {
@@ -192,10 +110,10 @@ pub fn accept(reply: &Reply, bounds: Bounds, counter: &dyn Counter) -> Result<Te
     Ok(summary)
 }
 
-/// Elements in which models think aloud before they answer.
+/// Elements in which models write their reasoning before the answer.
 const THOUGHTS: [&str; 5] = ["think", "thinking", "analysis", "scratchpad", "reasoning"];
 
-/// The answer without thoughts, without tags around it, and without headings that only the engine writes.
+/// Removes reasoning, enclosing tags, and headings that only the engine may write.
 fn cleaned(text: &str) -> String {
     let mut text = text.to_owned();
     for tag in THOUGHTS {
@@ -207,17 +125,17 @@ fn cleaned(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n").trim().to_owned()
 }
 
-/// Heading in place of one that is reserved for the contract.
+/// Replacement for a heading that is reserved for the contract.
 const UNRESERVED: &str = "## Notes";
 
 fn is_reserved(line: &str) -> bool {
     let title = |line: &str| line.trim().trim_start_matches('#').trim().trim_matches('*').to_lowercase();
-    line.trim_start().starts_with(['#', '*']) && title(line) == title(contract::HEADING)
+    line.trim_start().starts_with(['#', '*']) && title(line) == title(contract::CONTRACT_HEADING)
 }
 
 fn without_element(text: &str, tag: &str) -> String {
     let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
-    // Some models are started inside the element, so that only its end is in the answer.
+    // Some chat templates open the element in the prompt, so the answer contains only the closing tag.
     let text = match (text.find(&open), text.find(&close)) {
         (start, Some(end)) if start.is_none_or(|start| end < start) => &text[end + close.len()..],
         _ => text,
@@ -227,7 +145,7 @@ fn without_element(text: &str, tag: &str) -> String {
     while let Some(start) = rest.find(&open) {
         out.push_str(&rest[..start]);
         let inside = &rest[start..];
-        // One that is not closed was all that the model had room for.
+        // An element that is never closed used up the model's output limit: nothing follows it.
         rest = inside.find(&close).map_or("", |end| &inside[end + close.len()..]);
     }
     out.push_str(rest);
@@ -242,7 +160,7 @@ fn has_heading(text: &str) -> bool {
     })
 }
 
-/// Longest text that can be a refusal, in words: one that says more has content.
+/// Maximum number of words of a refusal. A longer text has content.
 const LONGEST_REFUSAL: usize = 60;
 
 /// Whether the model refused instead of summarising: a short text without headings that begins with an excuse.

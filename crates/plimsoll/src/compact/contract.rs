@@ -1,102 +1,57 @@
-//! The contract: what every summary must carry, by a model or without.
+//! The contract: content that every summary must have, whether or not a model wrote it.
 //!
-//! After a compaction the agent knows what the summary says and no more, and users complain of every such system that
-//! a rule is forgotten then. So each summary is checked for the standing instructions of the user, the open todos,
-//! what still fails, and the files changed. What it lacks is appended under a heading of its own, within a budget;
-//! what does not fit is named in the receipt, with the message it comes from. Instructions and todos are carried from
-//! pivot to pivot, because the next summary is made from the last one and not from the messages behind it. Pins are
-//! listed too: the window keeps them by itself.
+//! After a compaction the agent knows only what the summary says, and the usual complaint about such systems is that
+//! they forget the user's rules. So each summary is checked for the user's standing instructions, open todos, open
+//! errors and changed files. Missing items are appended under their own heading, within a budget. Items that do not fit
+//! are listed in the receipt with the message they come from.
+//!
+//! Instructions and todos are carried from pivot to pivot, because the next summary is made from the previous summary
+//! and not from the messages it replaced. Pins are listed for completeness; the window itself keeps them.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use serde::{Deserialize, Serialize};
-
 use super::extract::listed_files;
-use super::facts::Facts;
-use super::prose::normal;
 use crate::chars::Text;
-use crate::count::{Counter, Tokens};
-use crate::log::{Message, MessageId};
-use crate::pin::pins;
+use crate::counter::Counter;
+use crate::facts::Facts;
+use crate::log::{ContractFate, ContractItem, ContractKind, Message, MessageId, pins};
 use crate::policy::Policy;
+use crate::prose::normal;
+use crate::tokens::Tokens;
 use crate::work;
 
-/// Stands before what is appended to a summary.
-pub const HEADING: &str = "## Kept word for word";
+/// Heading of the section that is appended to a summary.
+pub const CONTRACT_HEADING: &str = "## Kept word for word";
 
-/// Something that a summary must carry.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ContractItem {
-    /// What it is.
-    pub kind: ContractKind,
-    /// What it says.
-    pub text: String,
-    /// The message it comes from; also the handle by which more is recalled.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<MessageId>,
-    /// What became of it.
-    pub fate: ContractFate,
-}
-
-/// Kinds of things that a summary must carry, the most important first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum ContractKind {
-    /// Text that somebody pinned.
-    Pin,
-    /// A standing instruction of the user.
-    Instruction,
-    /// Something still to do.
-    Todo,
-    /// Something that failed and has not succeeded since.
-    Error,
-    /// A file that was changed since the last summary.
-    File,
-}
-
-impl ContractKind {
-    fn label(self) -> &'static str {
-        match self {
-            ContractKind::Pin => "Pinned:",
-            ContractKind::Instruction => "The user laid down:",
-            ContractKind::Todo => "Still to do:",
-            ContractKind::Error => "Still failing:",
-            ContractKind::File => "Files changed:",
-        }
+/// Label of the items of a kind.
+fn label(kind: ContractKind) -> &'static str {
+    match kind {
+        ContractKind::Pin => "Pinned:",
+        ContractKind::Instruction => "Instructions of the user:",
+        ContractKind::Todo => "Still to do:",
+        ContractKind::Error => "Still failing:",
+        ContractKind::File => "Files changed:",
     }
 }
 
-/// What became of an item.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub enum ContractFate {
-    /// The summary carries it, or a message that stays in view does.
-    Found,
-    /// It was appended.
-    Added,
-    /// There was no room for it.
-    LeftOut,
-}
-
-/// What a summary is made of and stands beside.
-pub struct Terms<'a> {
+/// Messages around a summary, and the budget for completing it.
+pub struct ContractTerms<'a> {
     /// All messages of the log, for their pins.
     pub messages: &'a [Message],
-    /// The messages it replaces.
+    /// The messages that the summary replaces.
     pub replaced: &'a [&'a Message],
-    /// The messages that stay in view behind it.
+    /// The messages that stay in view after it.
     pub in_view: &'a [&'a Message],
-    /// The items of the pivot before.
+    /// Items of the previous pivot.
     pub carried: &'a [ContractItem],
-    /// Most that may be appended.
+    /// Maximum number of tokens to append.
     pub budget: Tokens,
 }
 
-/// Complete a summary with what it lacks. Doing it twice changes nothing more.
-pub fn complete(
+/// Appends missing items to a summary. Idempotent.
+pub fn complete_summary(
     summary: &Text,
-    terms: &Terms<'_>,
+    terms: &ContractTerms<'_>,
     policy: &Policy,
     counter: &dyn Counter,
 ) -> (Text, Vec<ContractItem>) {
@@ -120,19 +75,20 @@ pub fn complete(
     (text, items)
 }
 
-/// The summary without a section that an earlier completion appended, if that is its last.
+/// Removes the section that an earlier completion appended, if it is the last one.
 fn without_section(summary: &str) -> &str {
-    match summary.rfind(HEADING) {
-        Some(at) if !summary[at + HEADING.len()..].contains("\n## ") => &summary[..at],
+    match summary.rfind(CONTRACT_HEADING) {
+        Some(at) if !summary[at + CONTRACT_HEADING.len()..].contains("\n## ") => &summary[..at],
         _ => summary,
     }
 }
 
-/// Items of each kind that are checked, the newest. A summary has room for fewer, and each is looked for in all that it says.
+/// Maximum number of items of each kind that are checked, the newest. A summary has room for fewer, and the whole
+/// summary is searched for each one.
 const MOST_OF_A_KIND: usize = 200;
 
-/// Everything that is checked, in the order of importance, the newest of a kind last.
-fn items(terms: &Terms<'_>, policy: &Policy, counter: &dyn Counter) -> Vec<ContractItem> {
+/// All items to check, by importance, the newest of each kind last.
+fn items(terms: &ContractTerms<'_>, policy: &Policy, counter: &dyn Counter) -> Vec<ContractItem> {
     let gather =
         |messages: &[&Message]| Facts::gather_unless(&|| counter.is_stopped(), messages, &policy.summary);
     let facts = gather(terms.replaced);
@@ -147,14 +103,14 @@ fn items(terms: &Terms<'_>, policy: &Policy, counter: &dyn Counter) -> Vec<Contr
         .collect();
     let carried = |kind| terms.carried.iter().filter(move |item| item.kind == kind).cloned();
     let newer = gather(terms.in_view);
-    // An order that was superseded since would be repeated as a rule.
+    // Without this, an instruction that the user has withdrawn would be repeated as a rule.
     let still_holds = |order: &str| !newer.supersedes(order);
     let rules = carried(ContractKind::Instruction)
         .filter(|rule| !facts.supersedes(&rule.text) && still_holds(&rule.text));
     items.extend(rules);
     let new = facts.instructions.iter().filter(|rule| still_holds(&rule.text));
     items.extend(new.map(|rule| item(ContractKind::Instruction, &rule.text, &rule.source)));
-    // A list that stays in view, or a newer one, takes the place of an older.
+    // A todo list that stays in view, or else the newest one, supersedes older lists.
     match (newer.todos, &facts.todos) {
         (Some(_), _) => {}
         (None, Some(list)) => {
@@ -164,7 +120,7 @@ fn items(terms: &Terms<'_>, policy: &Policy, counter: &dyn Counter) -> Vec<Contr
     }
     items.extend(facts.errors.iter().map(|error| item(ContractKind::Error, &error.text, &error.source)));
     items.extend(facts.files.iter().map(|file| item(ContractKind::File, &file.path, &file.source)));
-    // The newest saying of the same thing counts.
+    // Of duplicates, only the newest counts.
     let mut seen = BTreeSet::new();
     let mut counts: BTreeMap<ContractKind, usize> = BTreeMap::new();
     items.reverse();
@@ -178,8 +134,8 @@ fn items(terms: &Terms<'_>, policy: &Policy, counter: &dyn Counter) -> Vec<Contr
     items
 }
 
-/// Writes out the paths that a summary names in groups, one per line: `src/{a,b}.rs`, and the names after a directory in
-/// the list of changed files.
+/// Expands grouped paths of a summary, one per line: `src/{a,b}.rs`, and the names after a directory in the list of
+/// changed files.
 fn named_paths(summary: &str) -> String {
     let mut paths = listed_files(summary);
     for word in summary.split_whitespace() {
@@ -197,7 +153,7 @@ fn is_carried(item: &ContractItem, carries: &str) -> bool {
     if work::read(carries).contains(&wanted) {
         return true;
     }
-    // A path may be told by its end, as long as that says where it is.
+    // The last two names of a path are enough to identify it.
     let mut ends = item.text.rsplitn(3, '/');
     match (item.kind, ends.next(), ends.next()) {
         (ContractKind::File, Some(name), Some(folder)) => {
@@ -207,14 +163,14 @@ fn is_carried(item: &ContractItem, carries: &str) -> bool {
     }
 }
 
-/// The section with as many of the missing items as fit, those of a kind from its newest on; each gets its fate.
+/// Writes the section with as many missing items as fit, the newest of each kind first, and sets the fate of each.
 fn append(items: &mut [ContractItem], budget: Tokens, counter: &dyn Counter) -> Option<String> {
-    let mut left = budget - counter.count(HEADING);
+    let mut left = budget - counter.count(CONTRACT_HEADING);
     let kinds = [ContractKind::Instruction, ContractKind::Todo, ContractKind::Error, ContractKind::File];
-    let mut section = String::from(HEADING);
+    let mut section = String::from(CONTRACT_HEADING);
     for kind in kinds {
         let mut lines: Vec<String> = Vec::new();
-        let label = format!("\n{}", kind.label());
+        let label = format!("\n{}", label(kind));
         let mut price = counter.count(&label);
         let missing = |item: &&mut ContractItem| item.kind == kind && item.fate == ContractFate::LeftOut;
         for item in items.iter_mut().rev().filter(missing) {
@@ -232,5 +188,5 @@ fn append(items: &mut [ContractItem], budget: Tokens, counter: &dyn Counter) -> 
             section.extend(lines.into_iter().rev());
         }
     }
-    (section.len() > HEADING.len()).then_some(section)
+    (section.len() > CONTRACT_HEADING.len()).then_some(section)
 }

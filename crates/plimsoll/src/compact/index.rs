@@ -1,49 +1,39 @@
-//! The index of a summary: what was called, and the names that came up.
+//! The index of a summary: calls and the names in them.
 //!
-//! A summary tells what was done; the next call needs the exact path, identifier or number. The index lists the names of
-//! the messages that a summary replaces, as far as nothing that stays in the window repeats them. Each line names a
-//! handle, so the content is one recall away.
+//! A summary describes what was done, but the next call needs the exact path, identifier or number. The index lists the
+//! names in the replaced messages that nothing else in the window repeats. Each line has a handle, so the content is
+//! one recall away.
 //!
-//! The engine writes the index, not the model: it costs no output tokens, and cannot be wrong. The index of an earlier
-//! summary is carried over, because the messages it was made from are out of view.
+//! The engine writes the index, not the model: it costs no output tokens and cannot contain invented names. The index
+//! of an earlier summary is carried over, because the messages it was made from are out of view.
 
 use serde_json::Value;
 
 use super::select::Selection;
 use crate::chars::{Chars, Text, head, level};
-use crate::count::Tokens;
 use crate::log::{Log, Message, Part, PartBody};
-use crate::names::{self, Mentioned};
+use crate::mentions::{self, Mentioned};
+use crate::pivot::{INDEX_HEADING, without_index};
 use crate::policy::Policy;
 use crate::redact::redact;
+use crate::tokens::Tokens;
 use crate::window::{Block, Window};
 
-/// Precedes the index in a summary.
-pub const HEADING: &str = "## Index of names that left the window";
-
-/// Longest description of a call.
+/// Maximum length of the description of a call.
 const LABEL: Chars = Chars(80);
-/// Fewer chars of names are not worth a line.
+/// Minimum length of a list of names. A shorter one is not worth a line.
 const LEAST: Chars = Chars(24);
-/// Most that the names of one call take of its content.
+/// Maximum length of the names of one call.
 const MOST: Chars = Chars(4_000);
 
 /// One line of an index.
 struct Entry {
-    /// What it is about, with the handle: `read src/lib.rs (prt_1)`.
+    /// The call and its handle: `read src/lib.rs (prt_1)`.
     label: String,
     names: Vec<String>,
 }
 
-/// The text of a summary without its index.
-pub fn without(summary: &str) -> &str {
-    match summary.find(HEADING) {
-        Some(at) if at == 0 || summary[..at].ends_with('\n') => summary[..at].trim_end(),
-        _ => summary,
-    }
-}
-
-/// Completes a summary that replaces the head of `selection` with an index of at most `room` tokens.
+/// Appends an index of at most `room` tokens to a summary of the head of `selection`.
 pub(super) fn append(
     summary: &Text,
     log: &Log,
@@ -51,7 +41,7 @@ pub(super) fn append(
     policy: &Policy,
     room: Tokens,
 ) -> Text {
-    let said = without(summary);
+    let said = without_index(summary);
     let entries = entries(said, log, selection, policy);
     let chars = Chars(room.0.saturating_mul(policy.count.chars_per_token));
     match render(&entries, chars) {
@@ -60,7 +50,7 @@ pub(super) fn append(
     }
 }
 
-/// The lines of the index, oldest first, with all names that would be lost.
+/// The lines of the index, oldest first, with all names that would leave the window.
 fn entries(said: &str, log: &Log, selection: &Selection, policy: &Policy) -> Vec<Entry> {
     let stays = |place: usize| selection.tail.contains(&place) || selection.prompt == Some(place);
     let window = Window::of(log, policy);
@@ -73,7 +63,7 @@ fn entries(said: &str, log: &Log, selection: &Selection, policy: &Policy) -> Vec
     let said = Text::from(said);
     let mut mentioned = Mentioned::in_texts(blocks.chain([&said]));
     let mut entries = Vec::new();
-    // The newest mention keeps a name: it is the one to recall.
+    // A name is listed at its newest mention, which is the one to recall.
     for place in selection.head.iter().rev() {
         for part in log[*place].parts.iter().rev() {
             entries.extend(entry(&log[*place], part, &mut mentioned));
@@ -110,7 +100,7 @@ fn entry(message: &Message, part: &Part, mentioned: &mut Mentioned) -> Option<En
     let mut listed = Vec::new();
     for text in texts.into_iter().rev() {
         let room = Chars::of(text).min(MOST);
-        if let Some(names) = names::list(&redact(text).text, mentioned, room) {
+        if let Some(names) = mentions::list(&redact(text).text, mentioned, room) {
             listed.extend(names.split(", ").filter(|name| *name != "…").map(str::to_owned));
         }
     }
@@ -118,7 +108,7 @@ fn entry(message: &Message, part: &Part, mentioned: &mut Mentioned) -> Option<En
     (!listed.is_empty()).then(|| Entry { label: format!("{label} ({})", part.id), names: listed })
 }
 
-/// What was called with what, in a few words.
+/// Describes a call by its tool and its most telling argument.
 fn call_label(tool: &str, input: Option<&Value>) -> String {
     const FIELDS: [&str; 14] = [
         "filePath",
@@ -148,9 +138,9 @@ fn call_label(tool: &str, input: Option<&Value>) -> String {
     }
 }
 
-/// The lines of an earlier index, newest first, without names that are mentioned since.
+/// The lines of an earlier index, newest first, without names that were mentioned since.
 fn carried(summary: &str, mentioned: &mut Mentioned) -> Vec<Entry> {
-    let Some(at) = summary.find(HEADING) else { return Vec::new() };
+    let Some(at) = summary.find(INDEX_HEADING) else { return Vec::new() };
     let mut entries = Vec::new();
     for line in summary[at..].lines().rev() {
         let Some((label, names)) = line.strip_prefix("- ").and_then(|line| line.rsplit_once("): ")) else {
@@ -169,14 +159,14 @@ fn carried(summary: &str, mentioned: &mut Mentioned) -> Vec<Entry> {
     entries
 }
 
-/// As many names as fit, shared evenly among the lines: short lines stay whole, long ones give up their last names.
+/// Writes as many names as fit. The room is shared evenly: short lines stay whole, long ones lose their last names.
 fn render(entries: &[Entry], room: Chars) -> Option<String> {
     let frame = |entry: &Entry| Chars::of(&entry.label) + Chars(6);
     let length =
         |entry: &Entry| frame(entry) + entry.names.iter().map(|name| Chars::of(name) + Chars(2)).sum();
-    let room = room.saturating_sub(Chars::of(HEADING) + Chars(1));
+    let room = room.saturating_sub(Chars::of(INDEX_HEADING) + Chars(1));
     let level = level(entries.iter().map(length), room);
-    let mut index = HEADING.to_owned();
+    let mut index = INDEX_HEADING.to_owned();
     let mut lines = 0;
     for entry in entries {
         let mut left = level.saturating_sub(frame(entry));

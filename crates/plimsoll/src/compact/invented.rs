@@ -1,4 +1,4 @@
-//! Names in a model's summary that the history does not contain: a sign that the model made something up.
+//! Names in a model's summary that the history does not contain, a sign that the model invented them.
 
 use std::collections::BTreeSet;
 
@@ -6,13 +6,13 @@ use crate::chars::Text;
 use crate::log::{Message, PartBody};
 use crate::names::{self, NameKind};
 
-/// Most names that are listed.
+/// Maximum number of names that are listed.
 const MOST: usize = 20;
-/// Shorter words are in every text.
+/// Shorter words occur in every text, so finding them proves nothing.
 const SHORTEST: usize = 4;
 
-/// Returns the paths, identifiers and hashes of a summary of which a word is nowhere in `history` or in the summary
-/// before, in their order, each once.
+/// Returns the paths, identifiers and hashes of a summary that contain a word which neither `history` nor the prior
+/// summary contains, in their order, without duplicates.
 pub(super) fn unknown_names<'a>(
     summary: &str,
     history: impl IntoIterator<Item = &'a Message>,
@@ -48,7 +48,7 @@ pub(super) fn unknown_names<'a>(
     candidates.into_iter().filter(is_unknown).take(MOST).collect()
 }
 
-/// Paths, identifiers and hashes in a text. Words of a language are not checked: models paraphrase.
+/// Paths, identifiers and hashes in a text. Ordinary words are not checked, because models paraphrase.
 fn candidates(text: &str) -> Vec<String> {
     let (mut seen, mut found) = (BTreeSet::new(), Vec::new());
     names::each_name(text, |name, kind| {
@@ -61,7 +61,7 @@ fn candidates(text: &str) -> Vec<String> {
     found
 }
 
-/// The words of a text that can be looked up, in lower case.
+/// The words of a text that are long enough to be looked up, in lower case.
 fn words(text: &str) -> impl Iterator<Item = String> + '_ {
     let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
     words.filter(|word| word.len() >= SHORTEST).map(str::to_lowercase)

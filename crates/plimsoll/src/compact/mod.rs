@@ -1,27 +1,40 @@
-//! Layer 3: a summary takes the place of older messages.
+//! Layer 3: a summary replaces older messages.
 //!
-//! - [`select`] decides what is summarised and what stays as tail.
-//! - [`request`] builds what the summariser is asked, budgeted to its own window, in chunks where needed.
-//! - [`accept`] decides whether an answer may become a pivot.
-//! - [`facts`] gathers what a history says, and [`extract`] makes a summary of it without a model.
-//! - [`contract`] checks what a summary must carry, and completes it.
-//! - [`range`] puts a summary in the place of messages anywhere in the window.
-//! - [`watch`] tells that a window which only grows needs none of this yet, without reading it again.
-//! - [`ladder`] drives all of it, and pruning and shedding, until the window is under the line.
+//! - `select` divides the window into the messages to summarise and the tail that stays.
+//! - `request` builds summary requests that fit the summariser's window, in chunks if necessary.
+//! - `accept` decides whether an answer may become a pivot.
+//! - `extract` makes a summary of the [`facts`](crate::facts) of a history, without a model.
+//! - `contract` checks each summary for required content and appends what is missing.
+//! - `range` replaces messages anywhere in the window with a summary.
+//! - `watch` detects that a growing window needs no reduction yet, without reading all of it again.
+//! - `ladder` runs all of them, and pruning and shedding, until the window is under the line.
 
-pub mod accept;
-pub mod contract;
-pub mod extract;
-pub mod facts;
-pub mod index;
+mod accept;
+mod context;
+mod contract;
+mod extract;
+mod index;
 mod invented;
-pub mod ladder;
+mod ladder;
 mod outcome;
 mod prompt;
-mod prose;
-pub mod range;
-pub mod request;
-pub mod select;
+mod range;
+mod request;
+mod select;
 mod shed;
-mod situation;
-pub mod watch;
+mod watch;
+
+pub use crate::log::{ContractFate, ContractItem, ContractKind};
+pub use crate::plan::Rejection;
+pub use accept::{Bounds, Reply, accept};
+pub use context::{Breaker, CompactionContext, Trigger};
+pub use contract::{CONTRACT_HEADING, ContractTerms, complete_summary};
+pub use extract::{extract, extract_before};
+pub use ladder::{Ladder, Step};
+pub use outcome::{FitResult, Outcome, OverflowBreakdown};
+pub use range::{RangeError, RangeSelection, select_range};
+pub use request::{
+    HookText, Measured, Summariser, SummaryForm, SummaryJob, SummaryRequest, TooSmall, appended_request,
+};
+pub use select::{Room, Selection, select};
+pub use watch::{Growth, Watch};

@@ -1,84 +1,85 @@
-//! Where a climb ended, and what it says to people.
+//! The result of a climb and its messages for users.
 
 use std::fmt;
 
 use serde::Serialize;
 
-use super::accept::Rejection;
-use super::situation::Breaker;
-use crate::count::Tokens;
-use crate::limits::Line;
+use super::context::Breaker;
+use crate::line::Line;
 use crate::log::Usage;
+use crate::plan::Rejection;
 use crate::reduction::Reduction;
+use crate::tokens::Tokens;
 
-/// Where the climb ended.
+/// Result of a climb.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
-    /// How it ended.
-    pub verdict: Verdict,
-    /// What was done, to be committed onto the log.
+    /// Whether the next request fits.
+    pub verdict: FitResult,
+    /// The changes, to be committed onto the log.
     pub reduction: Reduction,
-    /// Summaries that were not taken, and why.
+    /// Reasons for which summaries were rejected.
     pub rejections: Vec<Rejection>,
-    /// What the summariser's calls were charged, each in turn, whether or not the answer was taken.
+    /// Usage of each call of the summariser, in order, including rejected answers.
     pub usage: Vec<Usage>,
-    /// Tokens of the next request before.
+    /// Tokens of the next request before the climb.
     pub before: Tokens,
-    /// The same after.
+    /// Tokens of the next request after the climb.
     pub after: Tokens,
-    /// The line, if the model has one.
+    /// The line. `None` if the model has no known limit.
     pub line: Option<Line>,
-    /// To be handed to the next climb of the session.
+    /// State of the circuit breaker, for the next climb of the session.
     pub breaker: Breaker,
 }
 
-/// How a climb ended.
+/// Whether the next request fits after a climb.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase", tag = "verdict")]
-pub enum Verdict {
+pub enum FitResult {
     /// The next request fits.
     Fits,
-    /// It does not, and the policy allows nothing more.
+    /// The next request does not fit, and the policy allows no further reduction.
     StillOver,
-    /// It cannot be made to fit.
-    TooHeavy(Burden),
+    /// The next request cannot be made to fit.
+    TooHeavy(OverflowBreakdown),
 }
 
-/// What takes the room in a request that cannot be made to fit.
+/// Tokens by source in a request that cannot be made to fit.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Burden {
-    /// Where the line is.
+#[non_exhaustive]
+pub struct OverflowBreakdown {
+    /// The line.
     pub line: Tokens,
     /// The system prompt.
     pub system: Tokens,
-    /// The schemas of the tools.
+    /// The tool schemas.
     pub tools: Tokens,
-    /// Messages that the host laid down.
+    /// System messages of the host.
     pub laid_down: Tokens,
     /// Pinned texts.
     pub pins: Tokens,
     /// The user's newest message.
     pub prompt: Tokens,
-    /// Everything else that is left of the conversation.
+    /// The rest of the conversation.
     pub conversation: Tokens,
-    /// What the provider counts beyond these estimates.
+    /// Difference between the provider's figure and the sum of these estimates.
     pub unknown: Tokens,
 }
 
-impl fmt::Display for Burden {
+impl fmt::Display for OverflowBreakdown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut rows = [
             ("the system prompt", self.system, "shorten the system prompt"),
             ("the tools", self.tools, "offer fewer tools or shorten their descriptions"),
-            ("messages of the host", self.laid_down, "let the host say less"),
+            ("messages of the host", self.laid_down, "shorten the host's system messages"),
             ("pins", self.pins, "unpin something"),
-            ("the newest prompt", self.prompt, "ask in fewer words"),
-            ("the rest of the conversation", self.conversation, "begin a new session"),
+            ("the newest prompt", self.prompt, "shorten the prompt"),
+            ("the rest of the conversation", self.conversation, "start a new session"),
             (
-                "what the provider counts beyond that",
+                "not accounted for",
                 self.unknown,
-                "tell the engine of everything that is sent, or begin a new session",
+                "pass everything that is sent to the engine, or start a new session",
             ),
         ];
         rows.sort_by_key(|(_, tokens, _)| std::cmp::Reverse(*tokens));
@@ -88,20 +89,20 @@ impl fmt::Display for Burden {
         let line = self.line;
         write!(
             f,
-            "over the line at {line} there are {}; {advice}, or use a model with a larger window",
+            "the line is {line} tokens, and these take the room: {}; {advice}, or use a model with a larger window",
             named.join(", ")
         )
     }
 }
 
-impl fmt::Display for Verdict {
+impl fmt::Display for FitResult {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Verdict::Fits => f.write_str("the next request fits"),
-            Verdict::StillOver => {
-                f.write_str("the next request does not fit, and the policy allows nothing more")
+            FitResult::Fits => f.write_str("the next request fits"),
+            FitResult::StillOver => {
+                f.write_str("the next request does not fit, and the policy allows no further reduction")
             }
-            Verdict::TooHeavy(burden) => write!(f, "the next request cannot be made to fit: {burden}"),
+            FitResult::TooHeavy(burden) => write!(f, "the next request cannot be made to fit: {burden}"),
         }
     }
 }

@@ -1,87 +1,88 @@
-//! A range of messages behind a summary of its own, wherever it stands in the window.
+//! Replaces a range of messages anywhere in the window with a summary.
 //!
-//! A pivot stands before everything that is in view, so it cannot stand for messages in the middle. A range needs none:
-//! each part of it gets a mark that shows another text in its place, the summary for one of them and nothing for the
-//! others. So what comes before and after is sent byte for byte as it was, the log is as it was, and lifting the marks
-//! undoes it.
+//! A pivot is always the first thing in view, so it cannot replace messages in the middle. A range uses marks instead:
+//! each part gets a mark that shows another text in its place, the summary for one part and nothing for the others. So
+//! messages before and after are sent unchanged, the log is unchanged, and lifting the marks undoes it.
 
 use thiserror::Error;
 
-use super::contract::{self, Terms};
+use super::contract::{ContractTerms, complete_summary};
 use super::extract::extract;
 use super::request::{HookText, Measured, SummaryJob, TooSmall};
 use super::select::{legal_cuts, weights};
 use crate::chars::Text;
-use crate::count::{Counter, Tokens};
+use crate::counter::Counter;
 use crate::log::{Message, MessageId, Part, PartBody, PartId, Role};
-use crate::pivot::Visible;
+use crate::pivot::VisibleRange;
+use crate::plan::{RangePlan, SummaryOrigin};
 use crate::policy::Policy;
-use crate::receipt::{Made, RangePlan};
+use crate::tokens::Tokens;
 use crate::window::PROVIDER_BLOCK;
 
-/// A range of messages that a summary may stand for.
+/// A range of messages that a summary may replace.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RangeSelection {
-    /// Its messages, oldest first, as places in the log. System messages are not among them: they stay in view.
+    /// Positions of the messages in the log, oldest first, without system messages, which stay in view.
     pub places: Vec<usize>,
-    /// What they weigh in the window now.
+    /// Tokens of the messages in the current window.
     pub tokens: Tokens,
-    /// The part in whose place the summary stands.
+    /// The part in whose place the summary is shown.
     pub host: PartId,
 }
 
-/// Why a range cannot be summarised.
+/// Reason for which a range cannot be summarised.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum RangeError {
-    /// There is no such message in view.
+    /// No message in view has this id.
     #[error("no message in the window has an id that begins with `{0}`")]
     Unknown(String),
-    /// More than one message is meant.
+    /// The id prefix matches more than one message.
     #[error("more than one message in the window has an id that begins with `{0}`")]
     Ambiguous(String),
-    /// It ends before it begins.
+    /// The end comes before the start.
     #[error("`{to}` comes before `{from}`")]
     Reversed {
-        /// Where it was to begin.
+        /// First message of the range.
         from: MessageId,
-        /// Where it was to end.
+        /// Last message of the range.
         to: MessageId,
     },
-    /// A call would be without its result.
+    /// The range would separate a call from its result.
     #[error(
-        "`{from}` to `{to}` would part a call from its result; `{nearest_from}` to `{nearest_to}` would not"
+        "`{from}` to `{to}` would separate a call from its result; use `{nearest_from}` to `{nearest_to}`"
     )]
     Torn {
-        /// Where it was to begin.
+        /// First message of the range.
         from: MessageId,
-        /// Where it was to end.
+        /// Last message of the range.
         to: MessageId,
-        /// The nearest message it may begin with.
+        /// Nearest valid first message.
         nearest_from: MessageId,
-        /// The nearest message it may end with.
+        /// Nearest valid last message.
         nearest_to: MessageId,
     },
-    /// A prompt that waits for its answer stays.
-    #[error("`{0}` waits for its answer and stays as it is")]
+    /// The range includes a prompt that has no answer yet.
+    #[error("`{0}` has no answer yet and cannot be summarised")]
     Waiting(MessageId),
-    /// Nothing of it is shown.
-    #[error("nothing from `{from}` to `{to}` is shown")]
+    /// The range has no visible content.
+    #[error("nothing from `{from}` to `{to}` is in the window")]
     Empty {
-        /// Where it was to begin.
+        /// First message of the range.
         from: MessageId,
-        /// Where it was to end.
+        /// Last message of the range.
         to: MessageId,
     },
 }
 
-/// The range from one message to another, both included, each named by its id or the beginning of it.
+/// Selects the range from one message to another, inclusive. Each is given by its id or a unique prefix of it.
 pub fn select_range(
     messages: &[Message],
     (from, to): (&str, &str),
     policy: &Policy,
     counter: &dyn Counter,
 ) -> Result<RangeSelection, RangeError> {
-    let visible = Visible::of(messages);
+    let visible = VisibleRange::of(messages);
     let places = &visible.places;
     let id = |position: usize| messages[places[position]].info.id.clone();
     let (first, last) = (find(messages, places, from)?, find(messages, places, to)?);
@@ -103,7 +104,7 @@ pub fn select_range(
     let is_system = |place: &usize| messages[*place].info.role == Some(Role::System);
     let range: Vec<usize> = places[first..=last].iter().copied().filter(|place| !is_system(place)).collect();
     let tokens = range.iter().map(|place| weights[*place]).sum();
-    // A summary that the user gives does not pass for the model's own words.
+    // The summary replaces a user's part if possible, so that it does not appear as the model's own words.
     let shown =
         || range.iter().map(|place| (&messages[*place], weights[*place])).filter(|of| of.1 > Tokens::ZERO);
     let user = shown().filter(|(message, _)| message.is_user()).find_map(|(message, _)| host(message));
@@ -112,7 +113,7 @@ pub fn select_range(
     Ok(RangeSelection { places: range, tokens, host })
 }
 
-/// The position of the message that is meant.
+/// Finds the position of the message with this id or prefix.
 fn find(messages: &[Message], places: &[usize], wanted: &str) -> Result<usize, RangeError> {
     let name = |place: usize| messages[place].info.id.as_str();
     if let Some(exact) = places.iter().position(|place| name(*place) == wanted) {
@@ -133,7 +134,7 @@ fn host(message: &Message) -> Option<PartId> {
     said.or_else(any).map(|part| part.id.clone())
 }
 
-/// Whether a window may show something of a part.
+/// Whether a part can have content in a window.
 fn is_content(part: &Part) -> bool {
     match &part.body {
         PartBody::Text(text) => text.ignored != Some(true) && !text.text.trim().is_empty(),
@@ -148,7 +149,7 @@ impl RangeSelection {
         self.places.iter().map(|place| &messages[*place]).collect()
     }
 
-    /// The range made ready for a summariser.
+    /// Prepares the range for a summariser.
     pub fn job(
         &self,
         messages: &[Message],
@@ -158,31 +159,33 @@ impl RangeSelection {
         SummaryJob::new(self.history(messages), &HookText::default(), policy, summariser)
     }
 
-    /// A summary of the range that is made without a model.
+    /// Returns a summary of the range that is made without a model.
     pub fn extract(&self, messages: &[Message], policy: &Policy, counter: &dyn Counter) -> Text {
         let most = self.tokens.share(policy.compact.extractive_gain_share);
         let most = policy.compact.extractive_tokens.min(most);
         extract(&self.history(messages), None, most, &policy.summary, counter)
     }
 
-    /// The plan that puts a summary in the place of the range, completed with what the contract asks for as far as
-    /// `line` leaves room for it.
+    /// Returns the plan that replaces the range with a summary, completed according to the contract. `line` limits the
+    /// size of the completion.
     pub fn plan(
         &self,
         messages: &[Message],
         summary: &Text,
-        (made, calls): (Made, u64),
+        (made, calls): (SummaryOrigin, u64),
         (policy, line): (&Policy, Tokens),
         counter: &dyn Counter,
     ) -> RangePlan {
         let replaced = self.history(messages);
         let mut summary = summary.clone();
         if policy.contract.enabled {
-            let rest = Visible::of(messages).places.into_iter().filter(|place| !self.places.contains(place));
+            let rest =
+                VisibleRange::of(messages).places.into_iter().filter(|place| !self.places.contains(place));
             let in_view: Vec<&Message> = rest.map(|place| &messages[place]).collect();
             let budget = policy.contract.budget(line).min(self.tokens.share(0.25));
-            let terms = Terms { messages, replaced: &replaced, in_view: &in_view, carried: &[], budget };
-            summary = contract::complete(&summary, &terms, policy, counter).0;
+            let terms =
+                ContractTerms { messages, replaced: &replaced, in_view: &in_view, carried: &[], budget };
+            summary = complete_summary(&summary, &terms, policy, counter).0;
         }
         let parts = replaced.iter().flat_map(|message| &message.parts).filter(|part| is_content(part));
         let parts = parts.map(|part| part.id.clone()).filter(|part| *part != self.host).collect();

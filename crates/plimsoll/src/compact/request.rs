@@ -1,12 +1,12 @@
-//! What the summariser is asked.
+//! Summary requests.
 //!
-//! In its separate form the request has a system prompt of its own, one user message, and no tools. It is budgeted
-//! to the summariser's window before it is sent, as its own counter measures it: tool results, inputs and thoughts
-//! are cut, and where the history still does not fit, it goes in message-aligned chunks, each with the summary of
-//! those before it. Text from hooks and from the conversation stands between tags that it cannot close.
+//! The separate form has its own system prompt, one user message, and no tools. It is fitted to the summariser's window
+//! before it is sent, as measured by the summariser's counter: tool results, inputs and thoughts are cut. If the
+//! history still does not fit, it is sent in message-aligned chunks, each with the summary of the chunks before it.
+//! Text from hooks and from the conversation is put between tags that it cannot close.
 //!
-//! In its appended form it is the session's own request with an instruction behind it. A provider's prompt cache
-//! then reads nearly all of it for a tenth of the price, where the separate form pays in full.
+//! The appended form is the session's own request followed by an instruction. The provider's prompt cache then serves
+//! nearly all of it at a tenth of the price; the separate form pays the full price.
 
 use std::sync::Arc;
 
@@ -14,49 +14,50 @@ use serde::{Deserialize, Serialize};
 
 use super::prompt::{self, Aim, Newer};
 use crate::chars::{Chars, Text, cut_middle, head};
-use crate::count::{Counter, Tokens};
+use crate::counter::Counter;
 use crate::gauge::Factor;
 use crate::limits::Limits;
 use crate::log::{Message, Part, PartBody};
 use crate::policy::{Policy, Scope};
 use crate::redact::redact;
+use crate::tokens::Tokens;
 use crate::window::{Block, PLACEHOLDER, Window, WindowMessage, WindowRole, placeholder_with_names};
 
 /// One call of the summariser.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SummaryRequest {
-    /// The model to ask; none for the session's own.
+    /// The model to call. `None` for the session's own model.
     pub model: Option<String>,
-    /// What it is asked.
+    /// The prompts.
     #[serde(flatten)]
     pub form: SummaryForm,
-    /// Longest answer.
+    /// Maximum length of the answer.
     pub max_tokens: Tokens,
-    /// Which chunk this is, from 1.
+    /// Number of this chunk, counted from 1.
     pub chunk: usize,
-    /// How many chunks there are.
+    /// Total number of chunks.
     pub of: usize,
-    /// The request's size as far as it is known, without the answer.
+    /// Estimated size of the request, without the answer.
     pub tokens: Tokens,
 }
 
-/// The two forms in which a summary is asked for.
+/// The two forms of a summary request.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "form", rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub enum SummaryForm {
-    /// A request of its own: this system prompt, this one user message, no tools.
+    /// An independent request: its own system prompt, one user message, no tools.
     Separate {
         /// The system prompt.
         system: String,
-        /// The one user message.
+        /// The user message.
         prompt: String,
     },
-    /// The session's own request with the instruction as its last user message. The system prompt and the tools are
-    /// the session's and stay in the request, unchanged: leaving them out would lose the cache that this form is
-    /// for. The instruction forbids tools, and an answer that calls one is refused.
+    /// The session's own request with the instruction as its last user message. The session's system prompt and tools
+    /// stay in the request unchanged: without them the prompt cache, the purpose of this form, would miss. The
+    /// instruction forbids tool calls, and an answer that calls a tool is rejected.
     Appended {
-        /// The window as it was last sent, and what came since.
+        /// The window as last sent, plus what was added since.
         window: Window,
         /// The instruction.
         prompt: String,
@@ -64,7 +65,7 @@ pub enum SummaryForm {
 }
 
 impl SummaryRequest {
-    /// The system prompt; none where the session's own is used.
+    /// The system prompt. `None` if the session's own is used.
     pub fn system(&self) -> Option<&str> {
         match &self.form {
             SummaryForm::Separate { system, .. } => Some(system),
@@ -79,7 +80,7 @@ impl SummaryRequest {
         }
     }
 
-    /// The conversation to send: only the instruction, or the session's window followed by it.
+    /// Returns the conversation to send: the instruction, preceded by the session's window in the appended form.
     pub fn window(&self) -> Window {
         let mut window = match &self.form {
             SummaryForm::Separate { .. } => Window::default(),
@@ -92,26 +93,27 @@ impl SummaryRequest {
     }
 }
 
-/// Who summarises.
+/// The model that writes summaries.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct Summariser {
-    /// The model's name, for the host; none for the session's own model.
+    /// Name of the model, for the host. `None` for the session's own model.
     pub model: Option<String>,
-    /// Its limits.
+    /// Limits of the model.
     pub limits: Limits,
-    /// Who counts for it; the session's counter if nobody else.
+    /// Token counter for the model. Defaults to the session's counter.
     pub counter: Option<Arc<dyn Counter>>,
-    /// How many real tokens one token of that counter is; what the session's usage shows if nobody knows better.
+    /// Provider tokens per token of that counter. Defaults to the factor derived from the session's usage.
     pub factor: Option<f64>,
 }
 
 impl Summariser {
-    /// The session's own model.
+    /// Uses the session's own model.
     pub fn own(limits: Limits) -> Summariser {
         Summariser { model: None, limits, counter: None, factor: None }
     }
 
-    /// Another model.
+    /// Uses another model.
     pub fn named(model: impl Into<String>, limits: Limits) -> Summariser {
         Summariser { model: Some(model.into()), ..Summariser::own(limits) }
     }
@@ -129,14 +131,14 @@ impl std::fmt::Debug for Summariser {
     }
 }
 
-/// How much a summariser takes, and how that is measured.
+/// Limits of a summariser and how its requests are measured.
 #[derive(Clone, Copy)]
 pub struct Measured<'a> {
-    /// Its limits.
+    /// Limits of the model.
     pub limits: Limits,
-    /// Who counts.
+    /// Token counter for the model.
     pub counter: &'a dyn Counter,
-    /// How many real tokens one token of the counter is, at least 1.
+    /// Provider tokens per token of the counter, at least 1.
     pub factor: f64,
 }
 
@@ -150,23 +152,23 @@ impl Measured<'_> {
     }
 }
 
-/// What hooks, and the person who asks for it, have to say about a summary. It is delimited and limited in size; what hooks
-/// say is untrusted, and unable to turn tools on.
+/// Text that hooks and the user add to a summary request. It is delimited and limited in size. Text from hooks is
+/// untrusted and cannot enable tools.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct HookText {
     /// Added after the engine's own instruction.
     #[serde(default)]
     pub context: Vec<String>,
-    /// Takes the place of the engine's own instruction.
+    /// Replaces the engine's own instruction.
     #[serde(default)]
     pub prompt: Option<String>,
-    /// What the person who asks for the summary wants kept above all. No hook can say it.
+    /// What the user wants to be kept first of all. Hooks cannot set it.
     #[serde(skip)]
     pub focus: Option<String>,
 }
 
-/// A history made ready for the summariser: chunks that each fit one call.
+/// A history prepared for the summariser, in chunks that each fit one call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SummaryJob {
     system: String,
@@ -186,18 +188,19 @@ struct Instruction {
     aim: Aim,
 }
 
-/// Why a history cannot be put to a summariser.
+/// The summariser's window is too small for any history.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the summariser's window of {context} tokens leaves {room} for the history, which is too little")]
+#[error("the summariser's window of {context} tokens is too small: its prompt leaves {room} for the history")]
+#[non_exhaustive]
 pub struct TooSmall {
-    /// The summariser's window.
+    /// The summariser's context window.
     pub context: Tokens,
-    /// What its own prompt leaves of it.
+    /// Tokens that its prompt leaves for the history.
     pub room: Tokens,
 }
 
 impl SummaryJob {
-    /// Make `history` ready for a summariser.
+    /// Prepares `history` for a summariser.
     pub fn new<'a>(
         history: impl IntoIterator<Item = &'a Message>,
         hook: &HookText,
@@ -210,7 +213,7 @@ impl SummaryJob {
         let newer = if compact.scope == Scope::All { Newer::None } else { Newer::Left };
         let instruction =
             Instruction::new(hook, policy, Aim { newer, ..aim(policy, summariser.limits, max_tokens) });
-        // The prior summary is at most as long as the longest answer; room for it is kept in every chunk.
+        // Every chunk reserves room for the prior summary, which is at most as long as the longest answer.
         let frame = render(&instruction, "", Some(""));
         let overhead = summariser.real(&system) + summariser.real(&frame) + max_tokens;
         let line = policy.overflow.line(summariser.limits);
@@ -224,7 +227,7 @@ impl SummaryJob {
         Ok(SummaryJob { system, instruction, chunks, max_tokens, model: None, head_share })
     }
 
-    /// The same job for a model of that name.
+    /// Sets the name of the model.
     pub fn for_model(self, model: Option<String>) -> SummaryJob {
         SummaryJob { model, ..self }
     }
@@ -241,22 +244,22 @@ impl SummaryJob {
         *aim = Aim { target: Tokens(aim.target.0 / 2).max(SHORTEST), was_cut_off: true, ..*aim };
     }
 
-    /// Longest answer to one call.
+    /// Maximum length of the answer to one call.
     pub fn max_tokens(&self) -> Tokens {
         self.max_tokens
     }
 
-    /// How many calls it takes.
+    /// Number of calls needed.
     pub fn chunks(&self) -> usize {
         self.chunks.len()
     }
 
-    /// What one chunk weighs.
+    /// Tokens of one chunk.
     pub fn chunk_tokens(&self, chunk: usize, counter: &dyn Counter) -> Tokens {
         self.chunks.get(chunk).map(|text| counter.count(text)).unwrap_or_default()
     }
 
-    /// The call for one chunk, with the summary of everything before it.
+    /// Returns the request for one chunk, with the summary of everything before it.
     pub fn request(
         &self,
         chunk: usize,
@@ -264,7 +267,7 @@ impl SummaryJob {
         summariser: Measured<'_>,
     ) -> Option<SummaryRequest> {
         let text = self.chunks.get(chunk)?;
-        // No longer than what room was kept for.
+        // `new` reserved room for this many tokens.
         let most = summariser.estimate(self.max_tokens);
         let prior = prior.map(|prior| shrink(prior, most, self.head_share, summariser.counter));
         let prompt = render(&self.instruction, text, prior.as_deref());
@@ -280,18 +283,19 @@ impl SummaryJob {
     }
 }
 
-/// The longest summary that is asked for.
+/// Maximum length of a requested summary.
 fn longest_answer(policy: &Policy, summariser: Limits) -> Tokens {
     let reserve = policy.overflow.reserve(summariser);
     policy.compact.max_summary_tokens.unwrap_or(reserve).min(reserve).max(Tokens(1))
 }
 
-/// Shortest length that is asked for.
+/// Minimum length of a requested summary.
 const SHORTEST: Tokens = Tokens(200);
-/// Share of the longest answer that a summary is asked to keep to: models count badly, and one that is cut off is lost.
+/// Requested length of a summary as a share of the longest answer. Models count badly, and a summary that is cut off is
+/// lost.
 const AIMED_SHARE: f64 = 0.75;
 
-/// The length of a summary for a window, within the longest answer.
+/// Returns the requested length of a summary for a window, limited by the longest answer.
 fn aim(policy: &Policy, window: Limits, longest: Tokens) -> Aim {
     let line = policy.overflow.line(window).map(|line| line.room()).unwrap_or(window.context);
     let budget = policy.compact.summary_budget(window.context, line);
@@ -299,13 +303,13 @@ fn aim(policy: &Policy, window: Limits, longest: Tokens) -> Aim {
     Aim { target, newer: Newer::None, was_cut_off: false }
 }
 
-/// Length of the summary that `summariser` is asked for, for a session with `window`.
+/// Returns the length that is requested from `summariser` for a session with `window`.
 pub(super) fn asked_length(policy: &Policy, window: Limits, summariser: Limits) -> Tokens {
     aim(policy, window, longest_answer(policy, summariser)).target
 }
 
-/// The request that appends the instruction to the session's own window, if that and the answer fit the model's
-/// context window. `window_tokens` is what the session's request really weighs.
+/// Returns the request that appends the instruction to the session's own window. `None` if request and answer do not
+/// fit the model's context window. `window_tokens` is the session's request in provider tokens.
 pub fn appended_request(
     window: &Window,
     window_tokens: Tokens,
@@ -331,7 +335,7 @@ impl Instruction {
         let context: Vec<&str> =
             hook.context.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
         let (limit, share) = (compact.hook_chars, compact.request_head_share);
-        // Redacted before it is cut: half a key no longer looks like one.
+        // Redacted before it is cut, because half of a key is not recognised as one.
         let bounded =
             |tag: &str, text: &str| untrusted(tag, &cut_middle(&Text::from(redact(text).text), limit, share));
         let said = |text: &Option<String>, tag: &str| {
@@ -346,7 +350,7 @@ impl Instruction {
         }
     }
 
-    /// What is asked for, and what the user and hooks have to say about it.
+    /// The instruction and what the user and hooks add to it.
     fn sections(&self, has_prior: bool) -> Vec<String> {
         let mut sections = Vec::new();
         match &self.hook {
@@ -386,14 +390,14 @@ fn render_appended(instruction: &Instruction) -> String {
     sections.join("\n\n")
 }
 
-/// Text between tags, with every tag of that name inside it made harmless.
+/// Puts text between tags and escapes every tag of that name inside it.
 fn untrusted(tag: &str, text: &str) -> String {
     let mut safe = text.replace(&format!("</{tag}"), &format!("<\\/{tag}"));
     safe = safe.replace(&format!("<{tag}>"), &format!("<\\{tag}>"));
     format!("<{tag}>\n{safe}\n</{tag}>")
 }
 
-/// Put whole messages together as long as they fit; a message that alone does not fit is cut in its middle.
+/// Packs whole messages into chunks of at most `room` tokens. A single message that does not fit is cut in its middle.
 fn pack<'a>(
     history: impl IntoIterator<Item = &'a Message>,
     policy: &Policy,
@@ -426,8 +430,8 @@ fn pack<'a>(
     chunks
 }
 
-/// `text` cut in its middle to the longest that has at most `most` tokens: the counter decides, so the length is
-/// searched for by halving.
+/// Cuts the middle out of `text` so that at most `most` tokens remain. Tokens are not proportional to length, so the
+/// length is found by binary search with the counter.
 fn shrink(text: &Text, most: Tokens, head_share: f64, counter: &dyn Counter) -> Text {
     if counter.count_text(text) <= most {
         return text.clone();
@@ -447,12 +451,12 @@ fn shrink(text: &Text, most: Tokens, head_share: f64, counter: &dyn Counter) -> 
     shortest
 }
 
-/// A message as plain text for the summariser.
+/// Formats a message as plain text for the summariser.
 pub(super) fn serialise(message: &Message, limit: Chars) -> String {
     let mut lines: Vec<String> = Vec::new();
     let speaker = if message.is_assistant() { "[Assistant]" } else { "[User]" };
     let said = if message.parts.iter().any(|part| part.replaced().is_some()) {
-        // Some of it stands behind a summary already.
+        // Some of its parts are already replaced by the summary of a range.
         let shown = message.parts.iter().filter(|part| part.replaced().is_none()).cloned().collect();
         Message { parts: shown, ..message.clone() }.text()
     } else {
@@ -510,8 +514,8 @@ fn result(label: &str, part: &Part, text: Option<&Text>, limit: Chars) -> String
     format!("{label}: {text}")
 }
 
-/// The beginning of a text. What has to be cut is redacted first: half a key no longer looks like one, and would come
-/// back in the summary unrecognised.
+/// Returns the beginning of a text. A text that has to be cut is redacted first: half of a key is not recognised as one
+/// and would reach the summary.
 fn cut(text: &str, limit: Chars) -> String {
     if head(text, limit).len() == text.len() {
         return text.to_owned();

@@ -1,42 +1,44 @@
-//! What is summarised, and what stays word for word.
+//! Divides the window into messages that are summarised and a tail that stays verbatim.
 //!
-//! The cut falls on the start of a turn where one fits, never between a call and its result, and never behind
-//! a prompt that still waits for its answer.
+//! The cut is at the start of a turn if possible, never between a call and its result, and never after a prompt that
+//! still waits for an answer.
 
-use crate::count::{Counter, Tokens, window_message_tokens};
+use crate::count::window_message_tokens;
+use crate::counter::Counter;
 use crate::log::{Message, PartBody, Role};
 use crate::pairs::separate_pairs;
-use crate::pivot::{Pivot, Visible};
+use crate::pivot::{Pivot, VisibleRange};
+use crate::plan::{CompactPlan, SummaryOrigin};
 use crate::policy::{CompactPolicy, Policy, Scope, SplitTurns};
-use crate::receipt::{CompactPlan, Made};
+use crate::tokens::Tokens;
 use crate::window::{Window, lead_of};
 
-/// A division of the window into what is summarised and what stays.
+/// A division of the window into messages to summarise and messages to keep.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Selection {
-    /// Messages to summarise, oldest first, as places in the log.
+    /// Messages to summarise, oldest first, as positions in the log.
     pub head: Vec<usize>,
     /// Messages that stay.
     pub tail: Vec<usize>,
-    /// What the head weighs in the window now.
+    /// Tokens of the head in the current window.
     pub head_tokens: Tokens,
-    /// What the tail weighs.
+    /// Tokens of the tail.
     pub tail_tokens: Tokens,
-    /// What the user's words weigh that lead a tail which starts inside a turn.
+    /// Tokens of the user's words that are repeated before a tail that starts inside a turn.
     pub lead_tokens: Tokens,
-    /// The pivot whose summary goes into the new one.
+    /// The pivot whose summary is merged into the new one.
     pub prior: Option<Pivot>,
-    /// The newest step is in the tail though it is too long for it, and is to be cut to this.
+    /// Size to which the newest step is cut, if it is in the tail but exceeds its budget.
     pub trim: Option<Tokens>,
-    /// The user's message being worked on, if the tail begins after it; it stays in view.
+    /// The user's message being worked on, if the tail begins after it. It stays in view.
     pub prompt: Option<usize>,
-    /// What that message is to be cut to, if it is too long.
+    /// Size to which that message is cut, if it is too long.
     pub prompt_trim: Option<Tokens>,
 }
 
 impl Selection {
-    /// The same as a plan that can be shown; nothing for an empty head.
-    pub fn plan(&self, messages: &[Message], made: Made, calls: u64) -> Option<CompactPlan> {
+    /// Converts the selection into a plan. `None` if the head is empty.
+    pub fn plan(&self, messages: &[Message], made: SummaryOrigin, calls: u64) -> Option<CompactPlan> {
         let id = |place: &usize| messages[*place].info.id.clone();
         Some(CompactPlan {
             first: id(self.head.first()?),
@@ -60,50 +62,50 @@ impl Selection {
     }
 }
 
-/// How much there is to be had.
+/// Sizes and limits for a selection, in estimated tokens.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Room {
-    /// What the next request weighs.
+    /// Weight of the next request.
     pub load: Tokens,
-    /// Where the line is.
+    /// The line.
     pub line: Tokens,
-    /// The whole context window.
+    /// The context window.
     pub context: Tokens,
-    /// Most that the tail may take, where the policy's own figure is too much.
+    /// Limit for the tail that overrides the policy, if the window is still over the line with the policy's tail.
     pub tail_cap: Option<Tokens>,
-    /// Most that the tail may take instead of the policy's `tailMax`.
+    /// Limit for the tail in addition to the policy's `tailMax`.
     pub tail_max: Option<Tokens>,
-    /// Tokens of everything else that stays: the system prompt, the tools, the summary and what completes it.
+    /// Tokens of everything else that stays: system prompt, tools, summary, contract and index.
     pub besides: Tokens,
-    /// Whether a person asked for it, rather than a full window.
+    /// Whether the user asked for the compaction.
     pub asked: bool,
 }
 
 impl Room {
-    /// The longest tail with which a compaction of a conversation of that size frees the share that the policy wants.
+    /// Returns the longest tail with which a compaction of `all` tokens frees the policy's `minFreedShare`.
     fn tail_that_frees_enough(&self, all: Tokens, compact: &CompactPolicy) -> Tokens {
         if compact.min_freed_share == 0.0 {
             return Tokens(u64::MAX);
         }
         let stays = 1.0 - compact.min_freed_share;
-        // A large system prompt must not take the whole tail.
+        // Otherwise a large system prompt would leave no tail.
         let of_window = (self.load.share(stays) - self.besides).max(compact.tail_min);
         all.share(stays).min(of_window)
     }
 }
 
-/// Decide what a compaction of `messages` would summarise; nothing if there is not enough to be worth it.
+/// Selects the messages that a compaction would summarise. `None` if there are too few.
 pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn Counter) -> Option<Selection> {
-    let visible = Visible::of(messages);
+    let visible = VisibleRange::of(messages);
     let (places, compact) = (&visible.places, &policy.compact);
     let weights = weights(messages, &visible, policy, counter);
     let sizes: Vec<Tokens> = places.iter().map(|place| weights[*place]).collect();
-    // A prompt nobody has answered yet stays, however large it is. Where room is short, only the newest does.
+    // Prompts that wait for an answer stay, however long they are. If the tail must shrink, only the newest stays.
     let waiting = places.iter().rev().take_while(|place| messages[**place].starts_turn()).count();
     let waiting = if room.tail_cap.is_some() { waiting.min(1) } else { waiting };
     let legal = legal_cuts(messages, places);
     let end = (0..=places.len() - waiting).rev().find(|cut| legal[*cut]).unwrap_or(0);
-    // A tail that begins inside a turn is led by the user's words; those that stay whole have room of their own.
+    // A tail that begins inside a turn starts with the user's words. A prompt that stays whole has its own budget.
     let lead = match compact.prompt_share {
         0.0 => policy.count.of_chars(compact.result_chars) + counter.message_overhead(),
         _ => Tokens::ZERO,
@@ -111,7 +113,7 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
     let division = Division { messages, places, sizes: &sizes, legal: &legal, end, lead };
     let is_system = |at: usize| messages[places[at]].info.role == Some(Role::System);
     let mut trim = None;
-    // What was just done is worth more than anything older: rather a step cut short than none.
+    // The newest step is worth more than anything older, so it is kept even if it has to be cut.
     let newest_step = division.newest_step().filter(|_| policy.shed.enabled);
     let cut = match (compact.scope, room.tail_cap) {
         (_, Some(cap)) => match (division.tail(cap, SplitTurns::WhenNeeded), newest_step) {
@@ -122,13 +124,13 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
         (Scope::Tail, None) => {
             let budget = compact.tail_budget(room.line);
             let budget = room.tail_max.map_or(budget, |max| budget.min(max));
-            // A session that is little longer than the tail would leave nothing worth a summary. Where a person asks for
-            // one, they want a short window more than a long tail.
+            // In a session that is hardly longer than the tail, nothing worth a summary would be left. A user who asks
+            // for a compaction prefers a short window to a long tail.
             let all: Tokens = (0..sizes.len()).filter(|at| !is_system(*at)).map(|at| sizes[at]).sum();
             let asked_share = if room.asked { compact.asked_tail_share } else { 1.0 };
             let budget = budget.min(all.share(asked_share)).min(room.tail_that_frees_enough(all, compact));
-            // Results that the model has not been shown yet stay all the same; an answer that is most of the session
-            // goes with the rest of it.
+            // Results that the model has not seen yet stay in any case. A final answer that makes up most of the
+            // session is summarised with the rest.
             let is_read = |step: usize| !calls_tools(&messages[places[step]]);
             let goes_too =
                 |step: usize| asked_share < 1.0 && is_read(step) && sizes[step] > all - sizes[step];
@@ -143,16 +145,16 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
         }
         (Scope::Target, None) => {
             let target = Tokens(room.context.0.saturating_mul(compact.target_percent) / 100);
-            // Somebody who asks for a compaction below the target still wants one.
+            // A user may ask for a compaction although the window is already below the target.
             let remove =
                 (room.load - target).max(if room.asked { Tokens(room.load.0 / 2) } else { Tokens::ZERO });
-            // A cut at a turn's start must still bring the window under the line.
+            // A cut at the start of a turn must still bring the window under the line.
             let enough = remove.share(compact.turn_share).max(room.load - room.line);
             let freed = |at: usize| if is_system(at) { Tokens::ZERO } else { sizes[at] };
             division.target(Target { remove, enough }, compact.min_messages as usize, freed)
         }
     };
-    // What a host laid down is not summarised; it stays in view.
+    // System messages are rules of the host, not history. They stay in view.
     let head: Vec<usize> = (0..cut).filter(|at| !is_system(*at)).collect();
     let prompt = visible
         .newest_prompt(messages)
@@ -181,12 +183,13 @@ pub fn select(messages: &[Message], policy: &Policy, room: Room, counter: &dyn C
 }
 
 impl CompactPolicy {
-    /// Longest summary that a compaction may have.
+    /// Maximum length of a summary.
     pub fn longest_summary(&self) -> Tokens {
         self.max_summary_tokens.unwrap_or(self.extractive_tokens)
     }
 
-    /// Token budget of the tail that a compaction keeps, in a window with that line.
+    /// Token budget for the tail, given the line. The default share of 12 % was chosen by replay: 15 % costs 1 % more
+    /// and keeps as much of what was needed later.
     pub(crate) fn tail_budget(&self, line: Tokens) -> Tokens {
         line.share(self.tail_share).clamp(self.tail_min.min(self.tail_max), self.tail_max)
     }
@@ -196,10 +199,10 @@ fn calls_tools(message: &Message) -> bool {
     message.parts.iter().any(|part| matches!(part.body, PartBody::Tool(_) | PartBody::ToolCall(_)))
 }
 
-/// What each message of the log weighs in the window as it is now; nothing if it is not in view.
+/// Tokens of each message of the log in the current window. Zero if it is not in view.
 pub(super) fn weights(
     messages: &[Message],
-    visible: &Visible,
+    visible: &VisibleRange,
     policy: &Policy,
     counter: &dyn Counter,
 ) -> Vec<Tokens> {
@@ -213,11 +216,11 @@ pub(super) fn weights(
     weights
 }
 
-/// For each position whether a cut before it keeps every separate call together with its result.
+/// Returns for each position whether a cut before it keeps every separate call together with its result.
 pub(super) fn legal_cuts(messages: &[Message], places: &[usize]) -> Vec<bool> {
     let mut legal = vec![true; places.len() + 1];
     let position = |place: usize| places.partition_point(|known| *known < place);
-    // Pairs come ordered by call, so marking only what is not marked yet keeps this linear.
+    // Pairs are ordered by call, so marking only unmarked positions keeps this linear.
     let mut marked = 0;
     for ((call, _), (result, _)) in separate_pairs(messages, places) {
         let (from, to) = (position(call) + 1, position(result));
@@ -229,7 +232,7 @@ pub(super) fn legal_cuts(messages: &[Message], places: &[usize]) -> Vec<bool> {
     legal
 }
 
-/// A tail begins inside a turn if it is longer by this share of its budget than a tail of whole turns.
+/// Share of its budget by which a tail must get longer to begin inside a turn instead of at its start.
 const GAINED: f64 = 0.25;
 
 struct Division<'a> {
@@ -237,9 +240,9 @@ struct Division<'a> {
     places: &'a [usize],
     sizes: &'a [Tokens],
     legal: &'a [bool],
-    /// The last position a cut may have.
+    /// Last allowed position of a cut.
     end: usize,
-    /// What the words weigh that lead a tail which begins inside a turn.
+    /// Tokens of the user's words before a tail that begins inside a turn.
     lead: Tokens,
 }
 
@@ -248,13 +251,13 @@ impl Division<'_> {
         self.messages[self.places[cut]].starts_turn() && self.legal[cut]
     }
 
-    /// The last answer of the model before the cut must fall, if it can stand at the start of a tail.
+    /// The model's last answer before `end`, if a tail can start with it.
     fn newest_step(&self) -> Option<usize> {
         let step = self.end.checked_sub(1)?;
         (self.messages[self.places[step]].is_assistant() && self.legal[step]).then_some(step)
     }
 
-    /// The cut that leaves a tail of at most `budget`.
+    /// Returns the cut that leaves a tail of at most `budget`.
     fn tail(&self, budget: Tokens, split: SplitTurns) -> usize {
         let mut size: Tokens = self.sizes[self.end..].iter().copied().sum();
         let mut at_turn = self.end;
@@ -270,23 +273,22 @@ impl Division<'_> {
                 anywhere = cut;
             }
         }
-        // A short newest turn after a long one would otherwise be all that stays.
+        // Without this, only a short newest turn after a long one would stay.
         let gained: Tokens = self.sizes[anywhere..at_turn].iter().copied().sum();
         let chosen = match split {
             SplitTurns::Always => anywhere,
             SplitTurns::WhenNeeded if at_turn < self.end && gained < budget.share(GAINED) => at_turn,
             SplitTurns::WhenNeeded => anywhere,
         };
-        // A tail that holds everything leaves nothing to summarise.
+        // With everything in the tail, there is nothing to summarise.
         if chosen == 0 { self.end } else { chosen }
     }
 
-    /// The cut that takes the oldest messages as long as they free no more than the target, of which each frees
-    /// what `freed` says.
+    /// Returns the cut after the oldest messages that together free at most the target. Each message frees
+    /// `freed(position)`.
     ///
-    /// It moves back to the start of a turn, but only where that still frees enough. A short turn before a long
-    /// one is the case to think of: at the long turn's start there is nothing worth a summary, and the guide
-    /// itself knows no turns.
+    /// The cut moves back to the start of a turn only if that still frees enough. If a short turn precedes a long one,
+    /// the messages before the long turn are not worth a summary. The guide that this rule follows does not know turns.
     fn target(&self, target: Target, least: usize, freed: impl Fn(usize) -> Tokens) -> usize {
         let Target { remove, enough } = target;
         let mut sum = Tokens::ZERO;
@@ -303,22 +305,22 @@ impl Division<'_> {
             sum += freed(cut);
             cut += 1;
         }
-        // Too little for the guide's own rule: it gives up below two messages.
+        // The guide's rule: no compaction of fewer than two messages.
         if cut < least {
             return 0;
         }
         let inside = || (least..=cut).rev().find(|at| self.legal[*at]);
-        // Only where calls and results that belong together reach over all of it.
+        // Needed only if pairs of calls and results span all earlier positions.
         let ahead = || (cut..self.end).find(|at| self.starts_turn(*at));
         turn.or_else(inside).or_else(ahead).unwrap_or(0)
     }
 }
 
-/// What a cut by the guide's rule aims at.
+/// Limits for a cut by the guide's rule.
 #[derive(Clone, Copy)]
 struct Target {
-    /// Most that may go.
+    /// Maximum to remove.
     remove: Tokens,
-    /// The least that must go for a cut at the start of a turn.
+    /// Minimum to remove with a cut at the start of a turn.
     enough: Tokens,
 }

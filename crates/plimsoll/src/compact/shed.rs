@@ -1,49 +1,50 @@
-//! The last rungs: clear tool outputs, cut what is long, leave out what can be spared.
+//! The last rungs: clear tool outputs, cut long parts, hide parts that can be spared.
 //!
-//! Nothing here summarises, so nothing here can fail. Each function plans on a log as it stands and gives items for
-//! one [`ShedPlan`](crate::receipt::ShedPlan) or [`CompactPlan`](crate::receipt::CompactPlan).
+//! Nothing here needs a model, so nothing here can fail. Each function returns items for one
+//! [`ShedPlan`](crate::receipt::ShedPlan) or [`CompactPlan`](crate::receipt::CompactPlan) and leaves the log unchanged.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::chars::{Chars, level};
-use crate::count::{Counter, Fixed, Tokens, block_tokens, request_tokens};
-use crate::log::{Effect, Log, LogError, Message, MessageId, Part, PartBody, PartId, ReceiptId};
-use crate::pin;
-use crate::pivot::Visible;
+use crate::count::{RequestOverhead, block_tokens, request_tokens};
+use crate::counter::Counter;
+use crate::log::{Effect, Log, LogError, Message, MessageId, Part, PartBody, PartId, ReceiptId, pins};
+use crate::pivot::VisibleRange;
+use crate::plan::{CutItem, HideItem};
 use crate::policy::{ClearedView, Policy};
 use crate::prune::{self, PruneItem};
-use crate::receipt::{CutItem, HideItem};
+use crate::tokens::Tokens;
 use crate::window::{Block, PLACEHOLDER, Window, WindowRole};
 
-/// What is spared longest: the user's newest message and the newest answer of the model, as places in the log.
+/// Content that is spared longest: the user's newest message and the model's newest answer, as positions in the log.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Newest {
+pub(super) struct NewestPlaces {
     pub(super) prompt: Option<usize>,
     pub(super) step: Option<usize>,
     /// The summary at the beginning of the window.
     summary: Option<usize>,
 }
 
-impl Newest {
-    pub(super) fn of(messages: &[Message]) -> Newest {
-        let visible = Visible::of(messages);
+impl NewestPlaces {
+    pub(super) fn of(messages: &[Message]) -> NewestPlaces {
+        let visible = VisibleRange::of(messages);
         let step = visible.places.iter().copied().rev().find(|place| messages[*place].is_assistant());
         let summary = visible.pivot.map(|pivot| pivot.summary);
-        Newest { prompt: visible.newest_prompt(messages), step, summary }
+        NewestPlaces { prompt: visible.newest_prompt(messages), step, summary }
     }
 
-    /// Whether a message belongs to the newest step: the answer itself, or results that came after it.
+    /// Whether a message belongs to the newest step: the answer itself, or results after it.
     fn is_step(&self, place: usize) -> bool {
         self.step.is_some_and(|step| place >= step)
     }
 }
 
-/// Clears tool outputs before the newest step until `excess` is freed, those that are missed least first.
+/// Clears tool outputs before the newest step until `excess` is freed, the least useful first.
 pub(super) fn clear(log: &Log, policy: &Policy, excess: Tokens) -> Vec<PruneItem> {
     let mut items = Vec::new();
     let is_protected = |tool: &str| policy.prune.protected_tools.iter().any(|p| p.eq_ignore_ascii_case(tool));
-    let newest = Newest::of(log);
-    for place in Visible::of(log).places.into_iter().filter(|place| !newest.is_step(*place)) {
+    let newest = NewestPlaces::of(log);
+    for place in VisibleRange::of(log).places.into_iter().filter(|place| !newest.is_step(*place)) {
         let message = &log[place];
         for part in &message.parts {
             let Some((tool, chars)) = result_chars(part, message, policy) else { continue };
@@ -92,13 +93,13 @@ fn pinned_chars(part: &Part) -> Chars {
     part.pins().map(|pin| pin.chars()).sum()
 }
 
-/// What is to be cut, and to what.
+/// Limits for cutting.
 pub(super) struct Goal {
-    /// What the whole request may weigh.
+    /// Maximum weight of the whole request.
     pub(super) room: Tokens,
-    /// What may be cut.
+    /// Parts that may be cut.
     pub(super) reach: Reach,
-    /// Nothing is cut below this.
+    /// Minimum length that a cut leaves.
     pub(super) least: Chars,
 }
 
@@ -107,27 +108,28 @@ pub(super) struct Goal {
 pub(super) enum Reach {
     /// The results of the newest step.
     NewestResults,
-    /// Everything of the message at this place.
+    /// All parts of the message at this position.
     Message(usize),
-    /// Everything but the user's newest message and the summary, which is all that is left of what came before.
+    /// All parts except those of the user's newest message and of the summary, the only trace of what it replaces.
     AllButPrompt,
 }
 
-/// One thing in the window that can be made shorter.
+/// Content of the window that can be cut.
 struct Piece {
     part: PartId,
     chars: Chars,
     tokens: Tokens,
-    /// Images and thoughts are left out whole.
+    /// Whether it can only be removed as a whole, like images and thoughts.
     whole: bool,
 }
 
-/// Lower all parts in reach to one level, the highest at which the request fits. What is tried is tried on the log
-/// itself and taken back.
+/// Cuts all parts in reach to one length, the longest with which the request fits. One length for all is a single
+/// linear pass and leaves short parts whole; cutting the largest part again and again does neither. Trial cuts are
+/// applied to the log and reverted.
 pub(super) fn cut(
     log: &mut Log,
     policy: &Policy,
-    fixed: Fixed,
+    fixed: RequestOverhead,
     goal: &Goal,
     counter: &dyn Counter,
 ) -> Result<Vec<CutItem>, LogError> {
@@ -137,7 +139,7 @@ pub(super) fn cut(
         return Ok(Vec::new());
     }
     let pieces = pieces(&window, log, goal.reach, counter);
-    // More than is over must go: markers take room, and estimates err.
+    // More than the excess must be removed: cut markers take room, and estimates are inexact. Hence several rounds.
     let mut goes = load - goal.room;
     let mut items = Vec::new();
     let trial = ReceiptId::new("trial");
@@ -162,7 +164,7 @@ pub(super) fn cut(
     Ok(items)
 }
 
-/// Lower pieces to one level so that about `goes` tokens go.
+/// Returns cuts to one length that remove about `goes` tokens.
 fn lower(log: &Log, pieces: &[Piece], goes: Tokens, least: Chars) -> Vec<CutItem> {
     let texts = || pieces.iter().filter(|piece| !piece.whole);
     let spare =
@@ -171,7 +173,7 @@ fn lower(log: &Log, pieces: &[Piece], goes: Tokens, least: Chars) -> Vec<CutItem
     let mut items = Vec::new();
     let mut goes = goes;
     let mut known = BTreeSet::new();
-    // Images and thoughts go whole, so they go only if texts alone cannot give what must go; the oldest first.
+    // Images and thoughts can only be removed whole, so they go only if cutting texts is not enough, the oldest first.
     for piece in pieces.iter().filter(|piece| piece.whole) {
         if goes <= spare {
             break;
@@ -199,7 +201,7 @@ fn lower(log: &Log, pieces: &[Piece], goes: Tokens, least: Chars) -> Vec<CutItem
 }
 
 fn pieces(window: &Window, log: &Log, reach: Reach, counter: &dyn Counter) -> Vec<Piece> {
-    let newest = Newest::of(log);
+    let newest = NewestPlaces::of(log);
     let mut pieces = Vec::new();
     for message in &window.messages {
         let Some(place) = message.place else { continue };
@@ -217,14 +219,14 @@ fn pieces(window: &Window, log: &Log, reach: Reach, counter: &dyn Counter) -> Ve
                 Block::Text { text, part: Some(part) } => (part, text.chars(), false),
                 Block::Result { text, part, .. } => (part, text.chars(), false),
                 Block::Call { input, part, .. } => (part, input.json().chars(), false),
-                // Signed thoughts stay with the calls they led to.
+                // Providers require signed thoughts before the calls they led to.
                 Block::Reasoning { metadata: Some(_), .. } if calls => continue,
                 Block::Reasoning { text, part, .. } => (part, text.chars(), true),
                 Block::Provider { value, part } => (part, value.json().chars(), true),
                 Block::File { part, .. } => (part, Chars::ZERO, true),
                 Block::Text { part: None, .. } => continue,
             };
-            // What is pinned would come back behind the cut.
+            // Pinned text is shown again after the cut, so cutting a mostly pinned part saves nothing.
             let pinned = log.part(part).map(pinned_chars).unwrap_or_default();
             if pinned + pinned >= chars && pinned > Chars::ZERO {
                 continue;
@@ -235,7 +237,7 @@ fn pieces(window: &Window, log: &Log, reach: Reach, counter: &dyn Counter) -> Ve
     pieces
 }
 
-/// One thing in the window that can be left out.
+/// Content of the window that can be hidden.
 struct Spare {
     part: PartId,
     message: MessageId,
@@ -243,22 +245,22 @@ struct Spare {
     kind: SpareKind,
 }
 
-/// What a spare is to its message.
+/// Role of a spare in its message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SpareKind {
     /// A call, with its result.
     Call,
-    /// A signed thought, which stays as long as any call of its message does and goes with the last.
+    /// A signed thought. It is hidden together with the last call of its message.
     SignedThought,
     /// Anything else.
     Other,
 }
 
-/// Leave parts out until `excess` is freed: what is older than the newest step first; then, the heavier group first,
-/// the newest step's own calls but for the last, and what the host laid down but for its first word; then the rest.
-/// The user's newest message and pinned texts stay.
+/// Hides parts until `excess` is freed. First parts older than the newest step; then the calls of the newest step
+/// except the last one and the system parts except the first one, the heavier of these groups first; then the last call
+/// and the first system part. The user's newest message and pinned texts stay.
 pub(super) fn hide(log: &Log, policy: &Policy, excess: Tokens, counter: &dyn Counter) -> Vec<HideItem> {
-    let newest = Newest::of(log);
+    let newest = NewestPlaces::of(log);
     let (mut older, mut step, mut system) = (Vec::new(), Vec::new(), Vec::new());
     let mut thoughts: BTreeMap<MessageId, Vec<Spare>> = BTreeMap::new();
     let mut calls: BTreeMap<MessageId, usize> = BTreeMap::new();
@@ -311,10 +313,11 @@ pub(super) fn hide(log: &Log, policy: &Policy, excess: Tokens, counter: &dyn Cou
     items
 }
 
-/// What can be left out, in the order of the window, with its place. A call goes with its result.
+/// Content that can be hidden, in the order of the window, with the position of its message. A call includes its
+/// result.
 fn spares(log: &Log, policy: &Policy, counter: &dyn Counter) -> Vec<(usize, Spare)> {
     let window = Window::of(log, policy);
-    let summary = Visible::of(log).pivot.map(|pivot| pivot.summary);
+    let summary = VisibleRange::of(log).pivot.map(|pivot| pivot.summary);
     let mut spares: Vec<(usize, Spare)> = Vec::new();
     let mut by_call: BTreeMap<&str, usize> = BTreeMap::new();
     for message in &window.messages {
@@ -354,10 +357,10 @@ fn spares(log: &Log, policy: &Policy, counter: &dyn Counter) -> Vec<(usize, Spar
     spares
 }
 
-/// Parts whose pins have to give way for the request to fit, newest first, until `excess` is freed.
+/// Returns the parts to unpin, the newest first, until `excess` is freed.
 pub(super) fn unpin(log: &Log, excess: Tokens, counter: &dyn Counter) -> Vec<PartId> {
     let mut pinned: Vec<(PartId, Tokens)> = Vec::new();
-    for (_, part, text) in pin::pins(log) {
+    for (_, part, text) in pins(log) {
         pinned.push((part.id.clone(), counter.count_text(text)));
     }
     let mut freed = Tokens::ZERO;

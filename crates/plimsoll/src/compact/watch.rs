@@ -1,42 +1,44 @@
-//! A watch over a window that only grows.
+//! Incremental weighing of a window that only grows.
 //!
-//! A live session builds its whole window for every request, because the request carries it. A replay does not send
-//! anything, and a session of n calls would cost n² messages. Under a watch each call costs what was appended for it, as
-//! long as sums alone show that nothing can be reduced; then the [ladder](super::ladder) looks at the whole window again.
+//! A live session builds its whole window for every request, because the request contains it. A replay sends nothing,
+//! so building the window for each of n calls would cost O(n²). With a watch, a call costs only what was appended for
+//! it, as long as running sums prove that nothing can be reduced. After that, the [ladder](super::ladder) reads the
+//! whole window again.
 
-use super::ladder::{Situation, Trigger};
+use super::context::{CompactionContext, Trigger};
 use crate::load::Load;
-use crate::log::{Mark, Message, Moment, Part};
-use crate::pivot::Visible;
+use crate::log::{LogPosition, Mark, Message, Part};
+use crate::pivot::VisibleRange;
 use crate::policy::RequestForm;
 use crate::prune::{Pressure, gate_is_open};
 use crate::purse::CacheTerms;
 use crate::thrift::{Ledger, Rules};
 use crate::window::{Window, WindowMessage, WindowRole, gained};
 
-/// What is known of a window since it was last weighed as a whole. It holds as long as its session is only appended to.
+/// Running sums over a window since it was last weighed as a whole. Valid while messages are only appended to its
+/// session.
 pub struct Watch {
-    /// Messages of the log that it covers.
+    /// Number of messages of the log that it covers.
     known: usize,
     load: Load,
-    /// `None` if the policy reduces nothing under the line.
+    /// Costs and savings so far. `None` if the policy reduces nothing under the line.
     ledger: Option<Ledger>,
 }
 
-/// What a window gained.
+/// Messages that were added to a window.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Growth {
-    /// Its new messages, in order.
+    /// The new messages of the window, in order.
     pub messages: Vec<WindowMessage>,
-    /// The weight of the next request.
+    /// Weight of the next request.
     pub load: Load,
 }
 
-impl Situation {
-    /// Begins a watch over a session with this window, whose next request weighs `load`. `None` if the conversation has not
-    /// begun, or if marks of another tool have to be compared by their time.
+impl CompactionContext {
+    /// Begins a watch over a session with this window, whose next request weighs `load`. `None` if the conversation has
+    /// not begun, or if the log has marks from another tool that can only be ordered by time.
     pub fn watch(&self, messages: &[Message], window: &Window, load: &Load) -> Option<Watch> {
-        let visible = Visible::of(messages);
+        let visible = VisibleRange::of(messages);
         let has_begun = window.messages.iter().any(|message| message.role != WindowRole::System);
         if visible.places.is_empty() || !has_begun || !messages.iter().all(has_ordered_marks) {
             return None;
@@ -46,8 +48,8 @@ impl Situation {
         Some(Watch { known: messages.len(), load: load.clone(), ledger })
     }
 
-    /// What the window has gained since the watch was last asked, and the watch over the window as it is now. `None` if a
-    /// climb may be wanted before the next request, or if the new messages change what the window showed before them.
+    /// Returns the messages added since the previous call, and the updated watch. `None` if a climb may be needed
+    /// before the next request, or if the new messages change how earlier ones appear in the window.
     pub fn growth(&self, mut watch: Watch, messages: &[Message]) -> Option<(Growth, Watch)> {
         let gained = gained(messages, watch.known, &self.policy)?;
         let load =
@@ -60,10 +62,10 @@ impl Situation {
         self.rests(messages, &watch).then_some((Growth { messages: gained, load }, watch))
     }
 
-    /// Whether [`wants_climb`](Situation::wants_climb) is certainly `false`.
+    /// Whether [`wants_climb`](CompactionContext::wants_climb) is certain to return `false`.
     fn rests(&self, messages: &[Message], Watch { load, ledger, .. }: &Watch) -> bool {
         match self.trigger {
-            Trigger::Early | Trigger::Manual | Trigger::Refused => return false,
+            Trigger::Precompaction | Trigger::Manual | Trigger::Refused => return false,
             Trigger::Auto if !self.policy.overflow.auto => return true,
             Trigger::Auto => {}
         }
@@ -73,10 +75,10 @@ impl Situation {
         !self.calls_for_help(messages, load) && !prunes_early && !self.may_save(load, ledger.as_ref())
     }
 
-    /// Whether a reduction under the line may be worth it.
+    /// Whether a reduction under the line may save money.
     fn may_save(&self, load: &Load, ledger: Option<&Ledger>) -> bool {
         let Some((rules, ledger)) = Rules::of(&self.policy).zip(ledger) else { return false };
-        let nothing = Visible::of(&[]);
+        let nothing = VisibleRange::of(&[]);
         let account = self.account(&[], &nothing, load);
         let compacts = || {
             let (Some(summariser), Some(line)) = (&self.summariser, self.line()) else { return false };
@@ -89,10 +91,10 @@ impl Situation {
     }
 }
 
-/// Whether everything that was done to a message has a place in the order of the log, and none of its parts is behind the
-/// summary of a range.
+/// Whether all marks of a message have a position in the order of the log, and no part is replaced by the summary of a
+/// range.
 fn has_ordered_marks(message: &Message) -> bool {
-    let is_ordered = |moment: &Moment| moment.after.is_some();
+    let is_ordered = |moment: &LogPosition| moment.after.is_some();
     let is_ordered_mark = |mark: &Mark| {
         is_ordered(&mark.set) && mark.lifted.as_ref().is_none_or(|(moment, _)| is_ordered(moment))
     };

@@ -1,33 +1,33 @@
-//! Stage 1: what a summary already speaks for is left out, be it that of a pivot or that of a range.
+//! Stage 1: leaves out messages that a summary already covers, whether of a pivot or of a range.
 
 use std::collections::BTreeSet;
 
 use crate::log::{Message, Part, PartBody};
-use crate::pivot::{Visible, answers};
+use crate::pivot::{VisibleRange, answers};
 
-/// The messages that go on to the next stage.
+/// The messages for the next stage.
 #[derive(Clone, Debug)]
 pub struct Slice<'a> {
-    /// The summary first, if there is one; then its tail and everything later. The marker is dropped, and so is a message
-    /// of which nothing is shown because the summary of a range stands elsewhere.
+    /// The summary, if there is one, then its tail and everything later. Without the marker, and without messages that
+    /// are completely replaced by the summary of a range in another message.
     pub messages: Vec<&'a Message>,
-    /// Where the summary stands in the original list.
+    /// Position of the summary in the original list.
     pub summary: Option<usize>,
-    /// Whether the summary was taken out of the messages.
+    /// Whether the summary was removed from the messages.
     pub is_apart: bool,
 }
 
 impl Slice<'_> {
-    /// How many messages at the beginning must not be removed while others can be.
+    /// Number of messages at the beginning that are removed last.
     pub fn pinned(&self) -> usize {
         usize::from(self.summary.is_some() && !self.is_apart)
     }
 }
 
-/// Cut the history at its newest completed pivot. Without one, everything passes that was said.
+/// Cuts the history at its newest completed pivot. Without one, all messages that are in view stay.
 pub fn slice(messages: &[Message]) -> Slice<'_> {
-    // Most histories that are long were imported and never summarised. One look at each message is all that such a one
-    // costs: the sets below would cost more than the whole rest of a fork.
+    // Most long histories were imported and never summarised. For those, the sets below would cost more than the rest
+    // of the fork.
     let is_plain = |message: &Message| !message.info.summary && message.marker().is_none();
     if messages.iter().all(is_plain) {
         return Slice {
@@ -36,11 +36,11 @@ pub fn slice(messages: &[Message]) -> Slice<'_> {
             is_apart: false,
         };
     }
-    let visible = Visible::of(messages);
+    let visible = VisibleRange::of(messages);
     match visible.pivot {
         None => {
-            // A summary that failed, is unfinished or was undone is no part of what was said, and neither is the
-            // marker it answers. A marker that nothing answers stays: no summary was tried.
+            // A summary that failed, is unfinished or was undone is not part of the conversation, and neither is its
+            // marker. A marker without an answer stays: no summary was tried.
             let tried: BTreeSet<usize> = answers(messages).into_values().collect();
             let said: BTreeSet<usize> = visible.places.into_iter().collect();
             let waits = |at: usize| messages[at].marker().is_some() && !tried.contains(&at);
@@ -50,7 +50,7 @@ pub fn slice(messages: &[Message]) -> Slice<'_> {
         }
         Some(pivot) => {
             let first = std::iter::once(pivot.summary);
-            // A marker that holds its summary and words besides would otherwise be there twice.
+            // A marker that contains its summary and other text would otherwise be listed twice.
             let others = visible.places.into_iter().filter(|place| *place != pivot.summary);
             let others = others.filter(|place| is_shown(&messages[*place]));
             let messages = first.chain(others).map(|place| &messages[place]).collect();
@@ -59,8 +59,8 @@ pub fn slice(messages: &[Message]) -> Slice<'_> {
     }
 }
 
-/// Whether a digest shows something of a message: not if all its content is behind the summary of a range. A message that
-/// has no content to begin with stays, as it always has.
+/// Whether a digest shows a message: not if all its content is replaced by the summary of a range. A message that never
+/// had content stays.
 fn is_shown(message: &Message) -> bool {
     let is_behind = |part: &Part| part.replaced().is_some_and(|summary| summary.is_empty());
     let has_content = |part: &Part| match &part.body {

@@ -1,8 +1,8 @@
-//! Stage 3: the digest stays within its budget.
+//! Stage 3: keeps the digest within its budget.
 //!
-//! The oldest messages go first, but not a summary while anything else can go, and never the newest message. A
-//! policy may keep some of the user's own words among those that go. If what must stay is still too long, it is
-//! cut in its middle: the budget is a hard cap.
+//! The oldest messages are removed first. A summary is removed last, and the newest message never. A policy may keep
+//! some of the user's own words among the removed messages. If the rest is still too long, it is cut in its middle,
+//! because the budget is a hard limit.
 
 use super::format::{CLOSE, Lines, OPEN, Results};
 use crate::chars::{Chars, Split, Text, cut_middle, level, split_middle};
@@ -11,23 +11,23 @@ use crate::policy::ForkPolicy;
 /// A digest within its budget.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fitted {
-    /// The text with its tags; empty for an empty history.
+    /// The text with its tags. Empty for an empty history.
     pub text: String,
-    /// Its length.
+    /// Length of the text.
     pub chars: Chars,
-    /// Messages in it.
+    /// Number of messages in it.
     pub count: usize,
-    /// Messages removed.
+    /// Number of removed messages.
     pub removed: usize,
-    /// Messages of the user that stay though they are older than some that were removed.
+    /// Number of the user's messages that stay although newer messages were removed.
     pub words: usize,
-    /// Messages whose text was cut to fit.
+    /// Number of messages whose text was cut to fit.
     pub shortened: usize,
-    /// What became of the tool results of the messages in it.
+    /// Figures about the tool results in it.
     pub results: Results,
 }
 
-/// Remove the oldest messages until the rest fits. The first `pinned` go last.
+/// Removes the oldest messages until the rest fits. The first `pinned` messages are removed last.
 pub fn fit(messages: &[Lines<'_>], pinned: usize, policy: &ForkPolicy) -> Fitted {
     let pinned = pinned.min(messages.len());
     let tags = Chars((OPEN.len() + 1 + CLOSE.len()) as u64);
@@ -46,7 +46,7 @@ pub fn fit(messages: &[Lines<'_>], pinned: usize, policy: &ForkPolicy) -> Fitted
     }
     let lengths = || kept.iter().map(|(message, limit)| message.chars().min(*limit));
     let total = tags + lengths().sum();
-    // All are cut to one length, so that short ones stay whole.
+    // All messages are cut to one length, so that short ones stay whole.
     let level = level(lengths(), room);
     let mut writer = Writer::new(policy, total.min(policy.char_budget));
     for (message, limit) in &kept {
@@ -60,24 +60,24 @@ pub fn fit(messages: &[Lines<'_>], pinned: usize, policy: &ForkPolicy) -> Fitted
     Fitted { text, chars, count, removed: messages.len() - count, words, shortened, results }
 }
 
-/// What has to be divided into what stays and what goes.
+/// Messages to be divided into those that stay and those that are removed.
 struct History<'h, 'a> {
     messages: &'h [Lines<'a>],
     pinned: usize,
     policy: &'h ForkPolicy,
 }
 
-/// Words of the user from before the first message that stays.
+/// The user's words from before the first message that stays.
 #[derive(Default)]
 struct OlderWords {
     places: Vec<usize>,
-    /// What longer ones are cut to.
+    /// Length to which longer ones are cut.
     limit: Chars,
     chars: Chars,
 }
 
 impl History<'_, '_> {
-    /// The first message that stays, and which older words stay with it.
+    /// Returns the first message that stays, and the older words that stay.
     fn choose(&self, room: Chars) -> (usize, OlderWords) {
         let start = self.start(room);
         let Some(words_room) = self.policy.words_room.filter(|_| start > self.pinned) else {
@@ -85,13 +85,13 @@ impl History<'_, '_> {
         };
         let reserved = self.start(room - words_room);
         let words = self.words(reserved, words_room);
-        // What the words leave of their room goes back to the messages.
+        // Room that the words do not need goes to the messages.
         let start = self.start(room - words.chars);
         let fewer = self.words(start, words_room);
         if self.chars_from(start) + fewer.chars <= room { (start, fewer) } else { (reserved, words) }
     }
 
-    /// The first message that stays when only so much does. The newest stays whatever it weighs.
+    /// Returns the first message that stays within `room`. The newest message stays, whatever its length.
     fn start(&self, room: Chars) -> usize {
         let mut chars = self.chars_from(self.pinned);
         let mut start = self.pinned;
@@ -102,12 +102,12 @@ impl History<'_, '_> {
         start
     }
 
-    /// What is pinned and everything from `start` on.
+    /// Length of the pinned messages and everything from `start` on.
     fn chars_from(&self, start: usize) -> Chars {
         self.messages[..self.pinned].iter().chain(&self.messages[start..]).map(Lines::chars).sum()
     }
 
-    /// The user's words before `start`, as many of the newest as fit `room` with something left of each.
+    /// Returns the user's words before `start`: as many of the newest as fit `room` with a minimum length each.
     fn words(&self, start: usize, room: Chars) -> OlderWords {
         let least = self.policy.least_result;
         let mut places = Vec::new();
@@ -128,7 +128,7 @@ impl History<'_, '_> {
     }
 }
 
-/// Writes messages and keeps account of what is lost on the way.
+/// Writes messages and counts what is cut.
 struct Writer<'p> {
     policy: &'p ForkPolicy,
     text: String,
@@ -143,7 +143,7 @@ impl<'p> Writer<'p> {
         Writer { policy, text, shortened: 0, results: Results::default() }
     }
 
-    /// Write a message, cut in its middle where it is longer than `limit`.
+    /// Writes a message, cut in its middle if it is longer than `limit`.
     fn message(&mut self, message: &Lines<'_>, limit: Chars) {
         if message.chars() <= limit {
             message.write(&mut self.text);

@@ -1,32 +1,34 @@
-//! A digest sized to the window of the child that reads it.
+//! Fits a digest to the child's window.
 //!
-//! The budget of a fork policy is a number of chars, made for large windows. A child with a small one would start
-//! over its line, or with nothing left to work in. So the digest is measured by the counter of the child's model,
-//! and while it is too long it is made anew by a policy scaled down from the given one: newest results and the
-//! user's words are the last to go.
+//! The budget of a fork policy is a number of chars for large windows. A child with a small window would start over its
+//! line, or without room to work. So the digest is measured with the counter of the child's model. While it is too
+//! long, it is made again with a scaled-down policy that prefers the newest results and the user's words.
 
 use thiserror::Error;
 
 use super::{Digest, DigestSource, summary};
 use crate::chars::Chars;
-use crate::count::{Counter, Fixed, Tokens};
-use crate::limits::{Limits, Line};
+use crate::count::RequestOverhead;
+use crate::counter::Counter;
+use crate::limits::Limits;
+use crate::line::Line;
 use crate::log::Message;
 use crate::policy::{ForkPolicy, ForkRules, Policy};
+use crate::tokens::Tokens;
 
-/// The session that is to read a digest.
+/// The session that receives a digest.
 #[derive(Clone, Copy, Debug)]
 pub struct Child<'a> {
-    /// Limits of its model.
+    /// Limits of the child's model.
     pub limits: Limits,
-    /// What its requests carry besides the conversation.
-    pub fixed: Fixed,
-    /// What it is to do; a message of its own behind the digest.
+    /// Tokens of the child's requests in addition to the conversation.
+    pub fixed: RequestOverhead,
+    /// The child's task, a separate message after the digest.
     pub task: &'a str,
 }
 
 impl Child<'_> {
-    /// Most tokens a digest may take; `None` if the child's window is unknown or the budget counts only chars.
+    /// Maximum tokens of a digest. `None` if the child's window is unknown, or if the policy limits only chars.
     pub fn room(&self, policy: &Policy, counter: &dyn Counter) -> Option<Tokens> {
         if policy.fork.rules == ForkRules::Document {
             return None;
@@ -37,31 +39,33 @@ impl Child<'_> {
     }
 }
 
-/// A child's window is too small for any digest of its parent.
+/// The child's window is too small for any digest of its parent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
-#[error("the smallest digest takes {needed} tokens, and the child has room for {room}")]
+#[error("the smallest digest has {needed} tokens, but the child has room for {room}")]
+#[non_exhaustive]
 pub struct NoRoom {
-    /// What the smallest digest takes.
+    /// Tokens of the smallest digest.
     pub needed: Tokens,
-    /// What it may take.
+    /// Maximum tokens of a digest.
     pub room: Tokens,
 }
 
-/// A digest that is still too long is made smaller by one in so many at least.
+/// Denominator of the minimum reduction per try, so that the number of tries is limited.
 const STEPS: u64 = 30;
 
-/// The digest of a parent's history for that child: as [`fork`](super::fork) makes it if that fits, else a smaller one.
+/// Returns the digest of a parent's history for a child: the one from [`fork`](super::fork) if it fits, else a smaller
+/// one.
 ///
 /// ```
-/// use plimsoll::fork::child::{Child, fork_for};
-/// use plimsoll::{Counter, Fixed, Limits, Message, Policy, Tokens};
+/// use plimsoll::fork::{Child, fork_for};
+/// use plimsoll::{Counter, RequestOverhead, Limits, Message, Policy, Tokens};
 /// let policy = Policy::default();
 /// let log = [Message::user("msg_1".into(), "prt_1".into(), "a long story ".repeat(9_000))];
-/// let child = Child { limits: Limits::new(16_000, 4_000), fixed: Fixed::default(), task: "Retell it." };
+/// let child = Child { limits: Limits::new(16_000, 4_000), fixed: RequestOverhead::default(), task: "Retell it." };
 /// let digest = fork_for(&log, &policy, &child, &policy.count)?;
-/// // Half of what is left of 12,000 beside the task.
+/// // Half of the room that the task leaves of 12,000 tokens.
 /// assert!(policy.count.count(&digest.message().unwrap()) < Tokens(6_000));
-/// # Ok::<(), plimsoll::fork::child::NoRoom>(())
+/// # Ok::<(), plimsoll::fork::NoRoom>(())
 /// ```
 pub fn fork_for(
     messages: &[Message],
@@ -72,7 +76,7 @@ pub fn fork_for(
     fork_for_until(messages, None, policy, child, counter)
 }
 
-/// Like [`fork_for`], with one more message behind the others.
+/// Like [`fork_for`], with one more message after the others.
 pub(crate) fn fork_for_until(
     messages: &[Message],
     last: Option<&Message>,
@@ -96,7 +100,7 @@ pub(crate) fn fork_for_until(
     summary::digest(&source, policy, room, counter).filter(fits).map_or(plain, Ok)
 }
 
-/// The largest digest that has at most `room` tokens.
+/// Returns the largest digest of at most `room` tokens.
 pub(super) fn sized(
     source: &DigestSource<'_>,
     policy: &ForkPolicy,
@@ -120,8 +124,8 @@ pub(super) fn sized(
         }
         let (has, may_have) = ((needed - preamble).0.max(1), (room - preamble).0);
         let chars = digest.stats.total_chars.min(budget).0;
-        // As many chars as the text's own density allows. A smaller digest may be denser, so it is measured again;
-        // it is smaller by a step at least, so the loop ends.
+        // As many chars as the density of the text allows. A smaller digest may be denser, so it is measured again.
+        // Each is smaller by at least one step, so the loop ends.
         let fitting = (chars as f64 * may_have as f64 / has as f64) as u64;
         budget = Chars(fitting.min(chars - chars / STEPS)).max(ForkPolicy::LEAST_BUDGET);
         digest = source.digest(&policy.sized_to(budget));
@@ -133,15 +137,15 @@ pub(super) fn message_tokens(text: &str, counter: &dyn Counter) -> Tokens {
 }
 
 impl ForkPolicy {
-    /// The same policy for a smaller digest: limits are scaled with the budget, the newest results share a part of
-    /// it, and some of the user's words stay where messages must be removed.
+    /// Scales the policy to a smaller budget. Limits shrink with the budget, the newest results get a part of it, and
+    /// some of the user's words stay if messages have to be removed.
     pub fn sized_to(&self, budget: Chars) -> ForkPolicy {
         let budget = budget.max(ForkPolicy::LEAST_BUDGET);
         if budget >= self.char_budget {
             return self.clone();
         }
         let ratio = budget.0 as f64 / self.char_budget.0 as f64;
-        // What is small already stays as it is: nothing is gained by fragments.
+        // Small limits are not scaled, because fragments are useless.
         let scaled = |limit: Chars, least: Chars| limit.share(ratio).max(least).min(limit);
         let result = |limit| scaled(limit, self.least_result);
         let input = |limit| scaled(limit, self.params_tier3);

@@ -1,16 +1,16 @@
-//! The digest's text.
+//! The text of a digest.
 //!
-//! What a message will look like is kept as borrowed pieces with known lengths, so that the budget can be
-//! settled by adding numbers, and only what stays is ever copied.
+//! A message is represented as borrowed pieces with known lengths, so that the budget can be applied by adding numbers,
+//! and only text that stays is copied.
 //!
-//! The digest stands between two tags. Content that names them (a file about this very format, a page written to
-//! mislead) must not end the block early, so a backslash is put behind the `<` of every such tag in content.
+//! The digest is between two tags. Content that contains these tags (a file about this format, or a prompt injection)
+//! must not end the block early, so a backslash is inserted after the `<` of every such tag.
 
 use std::ops::Range;
 
 use super::TierDistribution;
 use crate::chars::{Chars, Text, head};
-use crate::compact::facts::is_typed;
+use crate::facts::is_typed;
 use crate::log::{Message, Part, PartBody, Role};
 use crate::window::PLACEHOLDER;
 use crate::work;
@@ -22,95 +22,97 @@ pub const CLOSE: &str = "</inherited_context>";
 /// The name in both tags.
 const TAG: &[u8] = b"inherited_context";
 
-/// What one message shows.
+/// The content of one message in a digest.
 #[derive(Clone, Debug)]
 pub struct Lines<'a> {
     label: String,
     lines: Vec<Line<'a>>,
     chars: Chars,
-    /// Whether a person said it.
+    /// Whether it contains text that the user typed.
     are_words: bool,
 }
 
 /// One piece of a message.
 #[derive(Clone, Debug)]
 pub enum Line<'a> {
-    /// Text as it is.
+    /// Unchanged text.
     Text(&'a Text),
-    /// A tool call, with as much of its input as its tier allows.
+    /// A tool call, with its input cut according to its tier.
     Call {
         /// The tool.
         tool: &'a str,
-        /// Its input as compact JSON.
+        /// The input as compact JSON.
         input: Option<&'a Text>,
-        /// How much of that is shown.
+        /// Maximum length of the input.
         limit: Chars,
     },
-    /// A result.
+    /// A tool result.
     Result {
-        /// Its age.
+        /// Tier of the result.
         tier: Tier,
-        /// What is left of it.
+        /// The shown part.
         shown: Shown<'a>,
     },
-    /// A result that was cleared before.
+    /// A tool result that was cleared in the parent.
     Cleared {
-        /// Its age.
+        /// Tier of the result.
         tier: Tier,
     },
 }
 
-/// The age of a tool result.
+/// Tier of a tool result by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Tier {
-    /// Among the newest.
+    /// The newest.
     First,
-    /// Among the next.
+    /// The next newest.
     Second,
-    /// Older.
+    /// All older ones.
     Third,
 }
 
-/// How much of a tool result a digest shows.
+/// The part of a tool result that a digest shows.
 #[derive(Clone, Copy, Debug)]
 pub enum Shown<'a> {
-    /// All of it.
+    /// The whole result.
     Whole(&'a Text),
-    /// A part, with a gap.
+    /// The result with a gap.
     Cut {
-        /// Its beginning.
+        /// The beginning.
         head: &'a str,
-        /// How many chars are missing.
+        /// Number of missing chars.
         missing: Chars,
-        /// Its end, where that is kept.
+        /// The end, if it is kept.
         tail: Option<&'a str>,
     },
-    /// Its beginning behind a note.
+    /// The beginning, after a note.
     Prefixed {
-        /// Its beginning.
+        /// The beginning.
         text: &'a str,
-        /// How many chars it had.
+        /// Length of the whole result.
         original: Chars,
     },
 }
 
-/// What became of the tool results in a digest.
+/// Figures about the tool results in a digest.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Results {
-    /// Results by age, cut or not.
+    /// Results by tier, cut or not.
     pub distribution: TierDistribution,
-    /// Results that were cleared before, which are not among those.
+    /// Results that were cleared in the parent. Not included in `distribution`.
     pub cleared: TierDistribution,
-    /// Those that were cut for their age.
+    /// Results that were cut to the limit of their tier.
     pub cut: TierDistribution,
-    /// Those that were cut, or cut further, because a message did not fit the budget.
+    /// Results that were cut, or cut further, because a message did not fit the budget.
     pub squeezed: usize,
     /// Cut results that keep their end as well.
     pub head_tail: usize,
 }
 
 impl Results {
-    /// All results that were cut, each counted once.
+    /// Number of cut results.
     pub fn truncated(&self) -> usize {
         self.cut.total() + self.squeezed
     }
@@ -136,13 +138,14 @@ impl Results {
     }
 }
 
-/// A result that lost something when its message was cut.
+/// A result that was cut together with its message.
 struct Squeezed {
     keeps_both_ends: bool,
 }
 
 impl<'a> Lines<'a> {
-    /// An empty message with its label. With `labels_host`, texts that a host wrote in the user's name are not the user's.
+    /// Creates an empty message with its label. With `labels_host`, texts that a host wrote in the user's name are
+    /// labelled as the host's.
     pub(super) fn new(message: &'a Message, labels_host: bool) -> Lines<'a> {
         let label = match &message.info.role {
             Some(Role::User) if labels_host && Lines::is_host_alone(message) => "Host".to_owned(),
@@ -161,35 +164,35 @@ impl<'a> Lines<'a> {
         Lines { label, lines: Vec::with_capacity(message.parts.len()), chars, are_words }
     }
 
-    /// Whether a person said something in a message.
+    /// Whether a message contains text that the user typed.
     pub(super) fn are_words_in(message: &Message) -> bool {
         let is_shown = |part: &Part| part.replaced().is_none();
         message.starts_turn() && message.parts.iter().any(|part| is_shown(part) && is_typed(part))
     }
 
-    /// Whether a message has nothing but texts of a host.
+    /// Whether a message contains only texts of the host.
     fn is_host_alone(message: &Message) -> bool {
         let is_text = |part: &Part| matches!(part.body, PartBody::Text(_));
         !message.parts.is_empty() && message.parts.iter().all(|part| is_text(part) && !is_typed(part))
     }
 
     pub(super) fn push(&mut self, line: Line<'a>) {
-        // A newline stands before each piece.
+        // Each piece follows a newline.
         self.chars += Chars(1) + line.chars();
         self.lines.push(line);
     }
 
-    /// The message's length in the digest, the newline before it included.
+    /// Length of the message in the digest, including the newline before it.
     pub fn chars(&self) -> Chars {
         self.chars
     }
 
-    /// Whether a person said this.
+    /// Whether the user typed this.
     pub(super) fn are_words(&self) -> bool {
         self.are_words
     }
 
-    /// Write the message behind what is there.
+    /// Appends the message to `out`.
     pub fn write(&self, out: &mut String) {
         self.write_each(out, |_, _| {});
     }
@@ -206,7 +209,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Count the results of the message as it is.
+    /// Counts the results of the complete message.
     pub(super) fn count(&self, results: &mut Results) {
         for line in &self.lines {
             match line {
@@ -217,7 +220,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// Count the results of the message with those bytes of its text missing.
+    /// Counts the results of the message without a range of its bytes.
     pub(super) fn count_without(&self, missing: &Range<usize>, results: &mut Results) {
         let mut text = String::new();
         self.write_each(&mut text, |line, range| {
@@ -247,7 +250,7 @@ impl Line<'_> {
             Line::Text(text) => harmless_chars(text),
             Line::Result { shown: Shown::Whole(text), .. } => result + harmless_chars(text),
             Line::Cleared { .. } => result + Chars(PLACEHOLDER.len() as u64),
-            // Short by construction; writing them is cheaper than a second set of rules.
+            // Always short, so writing them is simpler than duplicating the rules of `write`.
             Line::Call { .. } | Line::Result { .. } => {
                 let mut text = String::new();
                 self.write(&mut text);
@@ -305,9 +308,9 @@ impl Shown<'_> {
     }
 }
 
-/// Where the names of the digest's tags begin in a text, behind their `<`.
+/// Offsets after the `<` of each of the digest's tags in a text.
 ///
-/// A model is less strict than a parser, so case and blanks do not matter, and neither does how the tag ends.
+/// A model is less strict than a parser, so case, blanks and the end of the tag are ignored.
 fn tags(text: &str) -> impl Iterator<Item = usize> + '_ {
     let bytes = work::read(text).as_bytes();
     memchr::memchr_iter(b'<', bytes).map(|at| at + 1).filter(|at| {
@@ -321,7 +324,7 @@ fn harmless_chars(text: &Text) -> Chars {
     text.chars() + Chars(tags(text).count() as u64)
 }
 
-/// Write content so that it does not close the block it stands in.
+/// Appends content, escaped so that it cannot close the digest's block.
 pub(super) fn push_harmless(out: &mut String, text: &str) {
     let mut done = 0;
     for at in tags(text) {

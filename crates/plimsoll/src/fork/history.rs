@@ -1,14 +1,14 @@
-//! A parent's window itself, as the beginning of a child's conversation.
+//! The parent's window as the beginning of a child's conversation.
 //!
-//! A digest costs what it weighs: the provider has never seen it. The parent's window was sent a moment ago and is
-//! in the provider's cache, so a child that begins with the very same bytes reads it for a tenth of the price, and
-//! knows all that its parent knew. That needs the same model, system prompt and tools, because a cache is looked up
-//! by all that comes before; for any other agent there is the digest. [`inherit`] decides.
+//! A digest is new to the provider, so it costs its full size. The parent's window was sent a moment ago and is in the
+//! provider's cache. A child that begins with the same bytes reads it at a tenth of the price, and knows everything
+//! that its parent knew. This requires the same model, system prompt and tools, because they are part of the cached
+//! prefix. All other children get a digest. [`inherit`] decides.
 //!
 //! The step in which the parent launches the child has open calls, and a conversation with open calls is not legal.
-//! They are closed in the child's own copy of that step: the launching call is told that this is the child, and its
-//! siblings that their results are the parent's. What lies before that step is shared and stays as it is. The task
-//! comes last, in a message that says where the inherited conversation ends.
+//! They are answered in the child's own copy of that step: the launching call with a notice that this is the child, the
+//! other open calls with a notice that their results are the parent's. The messages before are shared, because a shared
+//! message must not change. The task comes last, in a message that marks the end of the inherited conversation.
 
 use std::sync::Arc;
 
@@ -16,39 +16,41 @@ use thiserror::Error;
 
 use super::Digest;
 use super::child::{Child, NoRoom, fork_for_until};
-use crate::count::{Counter, Tokens, request_tokens};
-use crate::limits::Line;
+use crate::count::request_tokens;
+use crate::counter::Counter;
+use crate::line::Line;
 use crate::log::{
     Ids, Info, Message, Millis, Part, PartBody, PartId, Role, Time, ToolPart, ToolState, ToolStatus,
 };
 use crate::policy::Policy;
+use crate::tokens::Tokens;
 use crate::window::{Block, Window, WindowMessage};
 
-/// The result of the call that launches a child, in the child's own conversation.
+/// The result of the launching call in the child's conversation.
 pub const LAUNCHED: &str = "[Forked: you are the session that this call has started. The session above is your \
-                            parent; it goes on by itself and is given your last message.]";
-/// The result of a call that was open beside the launching one.
+                            parent; it continues on its own and receives your last message.]";
+/// The result of other calls that were open at the same time.
 pub const PARENTS_CALL: &str = "[Forked: this call belongs to the parent session, and so does its result.]";
-/// Stands between an inherited conversation and the child's task.
+/// Text between an inherited conversation and the child's task.
 pub const TASK_INTRODUCTION: &str = "The conversation above is inherited from the parent session, so that you know \
-    what it knows. It is not yours to continue: whatever was asked or planned in it is done by the parent. Do only \
-    the task below, and answer with its result.";
+    what it knows. Do not continue it: the parent does whatever was asked or planned in it. Do only the task below, \
+    and answer with its result.";
 
-/// What a provider's cache is looked up by, besides the conversation. Hashes will do in place of the texts.
+/// What determines a provider's cached prefix in addition to the conversation. Hashes can be used instead of the texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The model.
     pub model: String,
     /// The system prompt.
     pub system: String,
-    /// The tools with their descriptions and schemas, in the order they are sent.
+    /// The tools with descriptions and schemas, in the order in which they are sent.
     pub tools: String,
 }
 
-/// Up to where a parent's history is inherited.
+/// End of the inherited history.
 #[derive(Clone, Copy, Debug)]
 pub enum Point<'a> {
-    /// All of it.
+    /// The newest message.
     Newest,
     /// The step with this call, which launches the child.
     Call(&'a PartId),
@@ -57,46 +59,47 @@ pub enum Point<'a> {
 /// The session that is forked.
 #[derive(Clone, Copy, Debug)]
 pub struct Parent<'a> {
-    /// Its messages.
+    /// The messages of the parent.
     pub messages: &'a [Message],
     /// The policy of both sessions.
     pub policy: &'a Policy,
-    /// Up to where they are inherited.
+    /// End of the inherited history.
     pub point: Point<'a>,
-    /// Who its agent is to a provider.
+    /// Identity of the parent's agent.
     pub identity: &'a Identity,
 }
 
-/// A history that a child inherits as it is.
+/// A history that a child inherits unchanged.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct InheritedHistory {
-    /// So many of the parent's messages are the child's too, unchanged.
+    /// Number of the parent's messages that are shared with the child.
     pub shared: usize,
-    /// The child's own first messages: its copy of the launching step where there is one, and the task.
+    /// The child's own first messages: its copy of the launching step, if there is one, and the task.
     pub seeds: Vec<Message>,
-    /// The window over both; the child's first request.
+    /// The window over both, which is the child's first request.
     pub window: Window,
-    /// So many messages of the window are those of the parent's last request, byte for byte.
+    /// Number of messages at the beginning of the window that are identical to the parent's last request.
     pub sent: usize,
-    /// What the first request weighs.
+    /// Tokens of the child's first request.
     pub tokens: Tokens,
 }
 
-/// What a child is given of its parent.
+/// What a child receives from its parent.
 #[derive(Clone, Debug)]
 pub enum Inheritance {
-    /// The parent's conversation itself.
+    /// The parent's conversation.
     History(InheritedHistory),
-    /// A digest of it.
+    /// A digest of the conversation.
     Digest {
-        /// The digest, sized to the child.
+        /// The digest, fitted to the child's window.
         digest: Digest,
-        /// Why not the conversation itself.
+        /// Reason for which the history could not be inherited.
         why: NoHistory,
     },
 }
 
-/// Why a child cannot inherit its parent's history as it is.
+/// Reason for which a child cannot inherit its parent's history.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum NoHistory {
     /// The child runs on another model.
@@ -104,39 +107,39 @@ pub enum NoHistory {
     OtherModel {
         /// The parent's model.
         parent: String,
-        /// The child's.
+        /// The child's model.
         child: String,
     },
-    /// Its system prompt is another.
-    #[error("the child has another system prompt than its parent")]
+    /// The child's system prompt differs.
+    #[error("the child's system prompt differs from its parent's")]
     OtherSystemPrompt,
-    /// Its tools are others.
-    #[error("the child has other tools than its parent")]
+    /// The child's tools differ.
+    #[error("the child's tools differ from its parent's")]
     OtherTools,
     /// The parent's window is empty.
-    #[error("the parent has said nothing yet")]
+    #[error("the parent has no messages yet")]
     Empty,
     /// The launching call is not in the parent's window.
     #[error("the launching call `{0}` is not in the parent's window")]
     UnknownCall(PartId),
-    /// With the child's own messages the window no longer begins with what the parent has sent.
+    /// The child's window would not begin with the parent's last request.
     #[error("the child's window would not begin with the parent's last request")]
     Changed,
-    /// It would leave the child too little room.
+    /// The child would have too little room.
     #[error(
-        "the parent's window and the task take {tokens} tokens or more, and a child may start with {room}"
+        "the parent's window and the task have at least {tokens} tokens, but a child may start with {room}"
     )]
     TooLarge {
-        /// What the child's first request would weigh at least.
+        /// Minimum tokens of the child's first request.
         tokens: Tokens,
-        /// What it may weigh.
+        /// Maximum tokens of a child's first request.
         room: Tokens,
     },
 }
 
-/// Give a child the parent's history where that is possible, and a digest where it is not.
+/// Passes the parent's history to a child if possible, else a digest.
 ///
-/// `identity` says who the child's agent is to a provider; `ids` and `now` are for the child's own messages.
+/// `identity` is that of the child's agent; `ids` and `now` are for the child's own messages.
 pub fn inherit(
     parent: &Parent<'_>,
     child: &Child<'_>,
@@ -156,7 +159,7 @@ pub fn inherit(
     }
 }
 
-/// Whether two agents are the same to a provider's cache.
+/// Checks that two agents share a cached prefix.
 pub fn same_agent(parent: &Identity, child: &Identity) -> Result<(), NoHistory> {
     if parent.model != child.model {
         let (parent, child) = (parent.model.clone(), child.model.clone());
@@ -172,7 +175,7 @@ pub fn same_agent(parent: &Identity, child: &Identity) -> Result<(), NoHistory> 
 }
 
 impl<'a> Parent<'a> {
-    /// Where the message with the launching call stands.
+    /// Position of the message with the launching call.
     fn launch_place(&self) -> Option<usize> {
         let Point::Call(call) = self.point else { return None };
         let calls = |part: &Part| &part.id == call && is_call(part);
@@ -187,8 +190,8 @@ impl<'a> Parent<'a> {
         }
     }
 
-    /// The digest for a child: the history as it was when the launching call was made, without the call itself and
-    /// without calls beside it that have no result.
+    /// Returns the digest for a child: the history at the time of the launching call, without that call and without
+    /// other calls that have no result yet.
     pub fn digest(&self, child: &Child<'_>, counter: &dyn Counter) -> Result<Digest, NoRoom> {
         let Some(place) = self.launch_place() else {
             return fork_for_until(self.messages, None, self.policy, child, counter);
@@ -202,7 +205,7 @@ impl<'a> Parent<'a> {
         fork_for_until(&self.messages[..place], last, self.policy, child, counter)
     }
 
-    /// The step whose calls have to be closed, if there is one.
+    /// The step whose calls have to be answered, if there is one.
     fn step(&self) -> Result<Option<Step>, NoHistory> {
         let launch = match self.point {
             Point::Newest => None,
@@ -218,7 +221,7 @@ impl<'a> Parent<'a> {
                 let unknown = || NoHistory::UnknownCall(launch.clone());
                 Some(steps.into_iter().rfind(has_call).ok_or_else(unknown)?)
             }
-            // Only the newest step can still be waiting for its results; older ones were sent as they are.
+            // Only the newest step can still wait for results; older ones have been sent.
             None => steps.pop().filter(|step| !step.open.is_empty()),
         };
         Ok(step)
@@ -227,24 +230,24 @@ impl<'a> Parent<'a> {
 
 /// A step of the assistant's newest message.
 struct Step {
-    /// Where the message stands in the log.
+    /// Position of the message in the log.
     place: usize,
-    /// Where the step stands in the window.
+    /// Position of the step in the window.
     at: usize,
-    /// Its calls, as places among the message's parts.
+    /// Calls, as positions among the message's parts.
     calls: Vec<usize>,
-    /// Those of them that have no result.
+    /// Calls without a result.
     open: Vec<usize>,
 }
 
-/// The steps of the message at `place` that call tools, as the window shows them.
+/// The steps of the message at `place` that call tools, as in the window.
 fn steps(messages: &[Message], place: usize, policy: &Policy) -> Vec<Step> {
     let parts = &messages[place].parts;
     let window = Window::of(messages, policy);
     let shown = window.messages.iter().enumerate().filter(|(_, message)| message.place == Some(place));
     let mut steps: Vec<Step> = Vec::new();
-    // The window keeps the order of parts, so each block is looked for behind the one before. Parts of imported
-    // messages may have no ids of their own.
+    // The window keeps the order of parts, so each block is searched after the previous one. This also works for
+    // imported messages, whose parts may not have unique ids.
     let mut next = 0;
     for (at, message) in shown {
         let mut calls = Vec::new();
@@ -270,7 +273,7 @@ fn is_call(part: &Part) -> bool {
     matches!(part.body, PartBody::Tool(_) | PartBody::ToolCall(_))
 }
 
-/// Whether a call has no result; the window answers such a call itself, in the name of the call's own part.
+/// Whether a call has no result. The window then generates one with the id of the call's part.
 fn is_open(call: &Part, shown: &Block) -> bool {
     match &call.body {
         PartBody::Tool(tool) => !tool.state.status.is_final(),
@@ -279,7 +282,7 @@ fn is_open(call: &Part, shown: &Block) -> bool {
 }
 
 impl InheritedHistory {
-    /// The parent's window up to the point, closed, and the task behind it.
+    /// Returns the parent's window up to the point, with all calls answered, followed by the task.
     pub fn of(
         parent: &Parent<'_>,
         child: &Child<'_>,
@@ -308,7 +311,7 @@ impl InheritedHistory {
         seeds.push(task(child.task, ids, now));
         let whole: Vec<Message> = messages[..shared].iter().chain(&seeds).cloned().collect();
         let window = Window::of(&whole, policy);
-        // The cache is the reason for all this, so it is looked at and not only argued.
+        // A cache hit is the purpose of inheriting, so the common prefix is checked and not assumed.
         let begins = window.messages.len() > sent.len() && sent.iter().zip(&window.messages).all(is_same);
         if !begins {
             return Err(NoHistory::Changed);
@@ -321,15 +324,15 @@ impl InheritedHistory {
     }
 }
 
-/// So many of the newest messages are weighed first, and twice as many each time that they do not decide.
+/// Number of newest messages that are weighed first. Doubled until the result is clear.
 const FIRST_LOOK: usize = 256;
 
-/// Refuse a history whose newest messages alone are too large. An imported session of a hundred thousand messages would
-/// otherwise be copied and weighed whole, three times, to learn that it does not fit.
+/// Rejects a history whose newest messages are already too large. Otherwise an imported session of a hundred thousand
+/// messages would be copied and weighed three times, only to find that it does not fit.
 ///
-/// Only as far back as nothing was summarised: all of that is in the window, and the window of the newest messages is the
-/// end of the whole one but for what the cut itself changes there, such as a result whose call is cut off. The margin is for
-/// that. What a summary stands for is not in the window; where it comes near the end, the window is small and made whole.
+/// Looks back only as far as nothing was summarised. All of these messages are in the window, so the window of the
+/// newest messages is the end of the whole window, except for changes at the cut, such as a result without its call;
+/// hence the margin. If there is a summary near the end, the window is small and can be built whole.
 fn refuse_far_too_large(
     messages: &[Message],
     policy: &Policy,
@@ -354,10 +357,10 @@ fn refuse_far_too_large(
     Ok(())
 }
 
-/// The child's copy of a step, with all its calls answered. Whatever came behind the step is left out.
+/// The child's copy of a step, with all calls answered, and without everything after the step.
 fn closed(message: &Message, step: &Step, point: Point<'_>, ids: &mut Ids, now: Millis) -> Message {
     let mut copy = message.clone();
-    // What the model says behind its calls belongs to them until the next step begins.
+    // Text after the calls belongs to the step until the next one begins.
     let last = step.calls.last().copied().unwrap_or_default();
     let begins_step = |part: &Part| matches!(&part.body, PartBody::Other(kind) if kind == "step-start");
     if let Some(next) = copy.parts[last..].iter().position(begins_step) {
@@ -382,8 +385,8 @@ fn closed(message: &Message, step: &Step, point: Point<'_>, ids: &mut Ids, now: 
     copy
 }
 
-/// Give a call this result and no other. A call whose result would be a part of its own gets it in the same part:
-/// to the window both are the same.
+/// Sets the result of a call. A call whose result would be a separate part gets it in the same part; the window is the
+/// same for both.
 fn answer(part: &mut Part, result: &str) {
     let (call_id, tool, input, time) = match &part.body {
         PartBody::Tool(tool) => {
@@ -406,12 +409,12 @@ fn answer(part: &mut Part, result: &str) {
     part.body = PartBody::Tool(ToolPart { call_id, tool, state });
 }
 
-/// A child's task as it stands behind what the child inherits, set apart from it.
+/// Formats a child's task with the introduction that separates it from the inherited conversation.
 pub fn task_text(task: &str) -> String {
     format!("{TASK_INTRODUCTION}\n\n<task>\n{task}\n</task>")
 }
 
-/// The child's task, set apart from what it inherits.
+/// The message with the child's task.
 fn task(task: &str, ids: &mut Ids, now: Millis) -> Message {
     let text = task_text(task);
     let time = Time { created: Some(now), ..Time::default() };
@@ -419,10 +422,10 @@ fn task(task: &str, ids: &mut Ids, now: Millis) -> Message {
     Message { info: info.into(), parts: vec![Part::text(ids.part(now), text)].into(), ..Message::default() }
 }
 
-/// Whether two messages are the same to a provider, which knows nothing of our ids.
+/// Whether two messages are the same to a provider, which does not see ids.
 fn is_same((one, other): (&WindowMessage, &WindowMessage)) -> bool {
     let blocks = |message: &WindowMessage| -> Vec<Block> { message.blocks.iter().map(without_ids).collect() };
-    // Most are shared and have the same ids too.
+    // Most messages are shared and have the same ids, so they are compared directly first.
     one.role == other.role && (one.blocks == other.blocks || blocks(one) == blocks(other))
 }
 

@@ -1,13 +1,13 @@
-//! What the child is told about its digest.
+//! The introduction of a digest for the child.
 //!
-//! With [`ForkRules::Fitted`] every figure describes the text that follows: results that were removed with their messages
-//! are not counted, and a result that was short enough for its tier is a full one. With [`ForkRules::Document`] the words and
-//! counts are the document's: results by tier, cut or not.
+//! With [`ForkRules::Fitted`], every figure describes the text that follows: results that were removed with their
+//! messages are not counted, and a result that was short enough for its tier counts as full. With
+//! [`ForkRules::Document`], wording and counts are the document's: results by tier, cut or not.
 
 use super::{ForkStats, TierDistribution};
 use crate::policy::{ForkPolicy, ForkRules};
 
-/// The preamble for a digest with those figures.
+/// Returns the preamble for a digest with these figures.
 pub fn preamble(stats: &ForkStats, policy: &ForkPolicy) -> String {
     let compaction = if stats.compaction_detected {
         "Compaction summary included (messages before compaction removed)"
@@ -43,7 +43,7 @@ fn results(stats: &ForkStats, policy: &ForkPolicy) -> String {
     let full = stats.tier_distribution.total().saturating_sub(stats.truncated_results);
     let (second, third) = (policy.tier2_limit.0, policy.tier3_limit.0);
     let mut text = if policy.tier1_count == 0 && policy.tier2_count == 0 {
-        // One limit for all.
+        // There is only one limit.
         format!("Tool results: {full} full, {} truncated to {third} chars", cut.tier3)
     } else {
         let newest = match cut.tier1 {
@@ -72,7 +72,7 @@ fn messages(stats: &ForkStats, policy: &ForkPolicy) -> String {
     }
     let mut text = match (removed, stats.kept_words) {
         (0, _) if !stats.compaction_detected => "All messages preserved".to_owned(),
-        // Those before it are gone, as the first point says.
+        // Messages before the compaction are removed, as the first line says.
         (0, _) => "All messages after the compaction preserved".to_owned(),
         (_, 0) => format!("{removed} oldest messages removed to fit {budget} char budget"),
         (_, words) => format!(

@@ -1,23 +1,24 @@
-//! A summary before a digest from which messages had to be removed.
+//! A summary at the beginning of a digest from which messages had to be removed.
 //!
-//! A child with a small window gets the newest messages of its parent, and little of what led to them: the goal, the
-//! rules, what was found and decided, the files changed. At equal size, a summary of the removed messages helps the
-//! child more than some more of the newest messages.
+//! A child with a small window gets only the newest messages of its parent, without goal, rules, findings, decisions
+//! and changed files. At equal size, a summary of the removed messages answers more of a child's questions than more of
+//! the newest messages (measured, see `docs/SUMMARY.md`).
 
 use super::child::{message_tokens, sized};
 use super::format::{OPEN, push_harmless};
 use super::{Digest, DigestSource, preamble};
 use crate::chars::{Chars, Text};
-use crate::compact::extract::extract_before;
-use crate::count::{Counter, Tokens};
+use crate::compact::extract_before;
+use crate::counter::Counter;
 use crate::log::Message;
 use crate::policy::{ForkPolicy, Policy};
+use crate::tokens::Tokens;
 
 /// Label of the summary in a digest.
 const LABEL: &str = "Summary:";
 
-/// Returns a digest of at most `room` tokens that begins with a summary of the removed messages; `None` if the policy
-/// wants none, nothing is removed, or both do not fit.
+/// Returns a digest of at most `room` tokens that begins with a summary of the removed messages. `None` if the policy
+/// has no room for a summary, if nothing is removed, or if both do not fit.
 pub(super) fn digest(
     source: &DigestSource<'_>,
     policy: &Policy,
@@ -28,7 +29,7 @@ pub(super) fn digest(
     if most < policy.compact.extractive_least {
         return None;
     }
-    // The summary has the user's older words, and takes in one that the history has already.
+    // The summary contains the user's older words, so the digest need not keep them. An existing summary is merged.
     let fork = ForkPolicy { words_share: 0.0, words_room: None, ..policy.fork.clone() };
     let (source, prior) = source.without_summary();
     let smallest = sized(&source, &fork, room - most, counter).ok()?;
@@ -42,12 +43,12 @@ pub(super) fn digest(
         return None;
     }
     let block = block(&summary);
-    // What the summary leaves of its share goes to the newest messages.
+    // Room that the summary does not need goes to the newest messages.
     let rest = sized(&source, &fork, room - message_tokens(&block, counter), counter).unwrap_or(smallest);
     Some(with_summary(rest, &block, older, &fork))
 }
 
-/// Writes the summary for a digest, so that nothing in it closes the block.
+/// Formats the summary for a digest, escaped so that it cannot close the block.
 fn block(summary: &Text) -> String {
     let mut text = format!("\n{LABEL}\n");
     push_harmless(&mut text, summary);

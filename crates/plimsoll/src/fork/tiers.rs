@@ -1,4 +1,4 @@
-//! Stage 2: the older a tool result, the less of it stays.
+//! Stage 2: cuts tool results by age.
 
 use std::cell::OnceCell;
 use std::collections::BTreeMap;
@@ -10,15 +10,15 @@ use crate::pattern::Words;
 use crate::policy::{CutMarker, ForkPolicy, ForkRules};
 use crate::window::{PLACEHOLDER, is_placeholder};
 
-/// History with its tool results cut by age.
+/// A history with its tool results cut by age.
 #[derive(Clone, Debug)]
 pub struct Tiered<'a> {
-    /// What each message shows.
+    /// Content of each message.
     pub messages: Vec<Lines<'a>>,
 }
 
 impl Tiered<'_> {
-    /// What became of the results.
+    /// Figures about the results.
     pub fn results(&self) -> Results {
         let mut results = Results::default();
         self.messages.iter().for_each(|message| message.count(&mut results));
@@ -26,7 +26,7 @@ impl Tiered<'_> {
     }
 }
 
-/// Number the results from the newest and cut each to its tier's limit.
+/// Numbers the results from the newest and cuts each to the limit of its tier.
 pub fn apply<'a>(messages: &[&'a Message], policy: &ForkPolicy) -> Tiered<'a> {
     let mut walk = Walk::new(messages, policy);
     let mut shown: Vec<Lines<'a>> = messages.iter().rev().map(|message| walk.lines(message)).collect();
@@ -34,9 +34,9 @@ pub fn apply<'a>(messages: &[&'a Message], policy: &ForkPolicy) -> Tiered<'a> {
     Tiered { messages: shown }
 }
 
-/// Like [`apply`], for as many of the newest messages as can be of any use to [`fit`](super::budget::fit): those that fill
-/// the budget, the first `pinned`, and before them the user's words as far as the policy has room for them. Gives them and
-/// how many were left out; what `fit` makes of them is what it would make of all.
+/// Like [`apply`], for only as many of the newest messages as [`fit`](super::budget::fit) can use: those that fill the
+/// budget, the first `pinned`, and the user's older words that the policy has room for. Returns them and the number of
+/// messages left out. `fit` returns the same for them as for all messages.
 pub(super) fn newest<'a>(
     messages: &[&'a Message],
     pinned: usize,
@@ -47,7 +47,7 @@ pub(super) fn newest<'a>(
     let enough = policy.char_budget.max(policy.no_removal);
     let (mut shown, mut chars) = (Vec::new(), Chars::ZERO);
     let mut older = messages[pinned..].iter().rev();
-    // What is longer than the budget by itself is removed in part, so that nothing before it can stay as it is.
+    // Once the budget is full, older messages cannot stay.
     while chars <= enough
         && let Some(message) = older.next()
     {
@@ -57,7 +57,7 @@ pub(super) fn newest<'a>(
     }
     if let Some(room) = policy.words_room {
         let mut words = Chars::ZERO;
-        // The first words that do not fit end the search, so one more than fit is needed.
+        // `fit` stops at the first words that do not fit, so it needs one more than fit.
         while words <= room
             && let Some(message) = older.next()
         {
@@ -74,7 +74,7 @@ pub(super) fn newest<'a>(
     let left_out = messages.len() - pinned - shown.len();
     let first = &messages[..pinned];
     if first.iter().any(|message| message.parts.iter().any(has_result)) {
-        // Its results are numbered behind all that was not walked over yet.
+        // The results of the pinned messages are numbered after those of all messages in between.
         older.for_each(|message| walk.skip(message));
     }
     shown.extend(first.iter().rev().map(|message| walk.lines(message)));
@@ -87,10 +87,10 @@ struct Walk<'m, 'a, 'p> {
     messages: &'m [&'a Message],
     policy: &'p ForkPolicy,
     cutter: Cutter<'p>,
-    /// Results that were walked over.
+    /// Number of results so far.
     results: usize,
-    /// What belongs together of calls and results in parts of their own. It takes a look at all messages, and few hosts
-    /// write such parts, so it is made when the first of them is met.
+    /// Tools and tiers of calls whose results are separate parts. Built when the first such part is found, because it
+    /// reads all messages and few hosts write such parts.
     names: OnceCell<BTreeMap<&'a str, &'a str>>,
     calls: OnceCell<BTreeMap<&'a str, Tier>>,
 }
@@ -109,12 +109,12 @@ impl<'m, 'a, 'p> Walk<'m, 'a, 'p> {
         walk
     }
 
-    /// Walk over a message without making anything of it.
+    /// Skips a message, but numbers its results.
     fn skip(&mut self, message: &Message) {
         self.results += message.parts.iter().filter(|part| has_result(part)).count();
     }
 
-    /// What the next older message shows.
+    /// Returns the content of the next older message.
     fn lines(&mut self, message: &'a Message) -> Lines<'a> {
         let policy = self.policy;
         self.skip(message);
@@ -122,17 +122,17 @@ impl<'m, 'a, 'p> Walk<'m, 'a, 'p> {
         let mut lines = Lines::new(message, policy.label_host);
         for part in &message.parts {
             if let Some(summary) = part.replaced() {
-                // The summary of a range stands in one of its parts; the others show nothing.
+                // The summary of a range is shown in one of its parts. The other parts are empty.
                 if !summary.is_empty() {
                     lines.push(Line::Text(summary));
                 }
                 continue;
             }
             match &part.body {
-                // What only a person is shown is no part of what the model knew.
+                // Text that is only shown to the user was never sent to the model.
                 PartBody::Text(text) if text.ignored == Some(true) => {}
                 PartBody::Text(text) => lines.push(Line::Text(&text.text)),
-                // Imported logs may keep a summary inside its marker.
+                // Imported logs may have a summary in its marker.
                 PartBody::Compaction(marker) => {
                     if let Some(summary) = &marker.summary {
                         lines.push(Line::Text(summary));
@@ -167,7 +167,7 @@ impl<'m, 'a, 'p> Walk<'m, 'a, 'p> {
         lines
     }
 
-    /// The tool whose result a part holds; empty where no part says.
+    /// The tool of a part's result. Empty if unknown.
     fn tool_of(&self, part: &'a Part) -> &'a str {
         match &part.body {
             PartBody::Tool(tool) => &tool.tool,
@@ -180,14 +180,14 @@ impl<'m, 'a, 'p> Walk<'m, 'a, 'p> {
         }
     }
 
-    /// The tier of a separate call is that of its result.
+    /// The tier of a separate call, which is that of its result.
     fn call_tier(&self, call: &str) -> Tier {
         let calls = self.calls.get_or_init(|| call_tiers(self.messages, self.policy));
         calls.get(call).copied().unwrap_or(Tier::First)
     }
 
-    /// What the first tier's results are cut to so that together they fit the room there is for them; nothing if the
-    /// policy sets no such room. It is never less than the second tier's limit: newer results are worth more.
+    /// Returns the length to which results of the first tier are cut so that together they fit their room. `None` if
+    /// the policy has no such room. At least the limit of the second tier, because newer results are worth more.
     fn first_limit(&self) -> Option<Chars> {
         let room = self.policy.newest_room?;
         let newest = self.messages.iter().rev().flat_map(|message| message.parts.iter().rev());
@@ -202,8 +202,7 @@ impl<'m, 'a, 'p> Walk<'m, 'a, 'p> {
     }
 }
 
-/// The result in a part, if there is something in it and no summary stands for it. Only such parts take a place in the
-/// numbering.
+/// The result in a part, if it is not empty and not replaced by a summary. Only such results are numbered.
 fn result_of(part: &Part) -> Option<&Text> {
     let text = match &part.body {
         PartBody::Tool(tool) => tool.state.result(),
@@ -254,7 +253,7 @@ fn is_uncut(tool: &str, policy: &ForkPolicy) -> bool {
     policy.uncut_tools.iter().any(|name| tool.contains(name.as_str()))
 }
 
-/// The tiers of results in parts of their own, by their calls.
+/// The tiers of results in separate parts, by call id.
 fn call_tiers<'a>(messages: &[&'a Message], policy: &ForkPolicy) -> BTreeMap<&'a str, Tier> {
     let parts = messages.iter().flat_map(|message| &message.parts).filter(|part| has_result(part));
     let results = parts.clone().count();
@@ -279,7 +278,7 @@ impl<'p> Cutter<'p> {
     }
 
     fn result<'a>(&self, part: &Part, tool: &str, text: &'a Text, tier: Tier) -> Line<'a> {
-        // What was cleared keeps its place in the numbering, so that age stays honest, but is not counted as cut.
+        // A cleared result is numbered, so that the age of others is right, but not counted as cut.
         if is_cleared(part, text) {
             return Line::Cleared { tier };
         }
@@ -310,7 +309,7 @@ impl<'p> Cutter<'p> {
         Shown::Cut { head: first, missing: text.chars() - Chars::of(first), tail: None }
     }
 
-    /// Terminals and anything that speaks of an error say the important thing at the end.
+    /// Whether to keep the end: terminals and errors have the important content there.
     fn keeps_end(&self, tool: &str, text: &Text) -> bool {
         self.policy.head_tail_keywords.iter().any(|word| tool.contains(word.as_str()))
             || self.errors.any_in(text)

@@ -1,8 +1,8 @@
-//! Reading JSON objects by hand, so that unknown fields survive and every wrong value is named with its place.
+//! Reading JSON objects by hand, so that unknown fields survive and every wrong value is reported with its place.
 //!
-//! Reading is lenient: one bad value must not cost a session. A known field whose value is not what it should be
-//! gets its default, the value itself stays among the other fields (`extra`) under its own name, and a [`Note`]
-//! says so. [`keep`] writes such a value back in the place it came from, unless the field was set since.
+//! Reading is lenient: one bad value must not lose a session. A known field with a wrong value
+//! gets its default, the value stays among the other fields (`extra`) under its own name, and a [`Note`]
+//! reports it. [`keep`] writes such a value back in its place, unless the field was set since.
 
 use std::fmt;
 
@@ -13,24 +13,24 @@ use thiserror::Error;
 use super::extra::Extra;
 use crate::chars::Text;
 
-/// A value in a log that is not what it should be.
+/// A wrong value in a log.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{at}: {problem}")]
 pub struct ShapeError {
     /// The place, as in `[3].parts[0].state.status`.
     pub at: String,
-    /// What was expected and what was found.
+    /// The expected and the found value.
     pub problem: String,
 }
 
-/// A value that is not what it should be and was read all the same.
+/// A wrong value that reading tolerated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Note {
     /// The place, as in `[3].parts[0].state.status`.
     pub at: String,
-    /// What was expected and what was found.
+    /// The expected and the found value.
     pub problem: String,
-    /// What became of the value, as in `kept as it is`.
+    /// How the value was handled, as in `kept as it is`.
     pub done: &'static str,
 }
 
@@ -46,7 +46,7 @@ impl From<Note> for ShapeError {
     }
 }
 
-/// What a reader found that is not what it should be: the first notes, and how many there were.
+/// Wrong values that a reader found: the first notes and the total number.
 ///
 /// The list is bounded, because a file of a gigabyte may be wrong in every line.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -56,10 +56,10 @@ pub struct Notes {
 }
 
 impl Notes {
-    /// No more notes than this are kept; the rest are counted.
+    /// Maximum number of notes that are kept; the rest are counted.
     pub const MOST: usize = 100;
 
-    /// Add a note.
+    /// Adds a note.
     pub fn push(&mut self, note: Note) {
         self.count += 1;
         if self.first.len() < Notes::MOST {
@@ -67,38 +67,38 @@ impl Notes {
         }
     }
 
-    /// Add the notes of another reader.
+    /// Adds the notes of another reader.
     pub fn append(&mut self, other: &Notes) {
         let room = Notes::MOST.saturating_sub(self.first.len());
         self.first.extend(other.first.iter().take(room).cloned());
         self.count += other.count;
     }
 
-    /// The first notes, in the order they were made.
+    /// Returns the first notes, oldest first.
     pub fn first(&self) -> &[Note] {
         &self.first
     }
 
-    /// How many values were noted, also those that are not in the list.
+    /// Returns the number of noted values, including those that are not in the list.
     pub fn count(&self) -> u64 {
         self.count
     }
 
-    /// Whether everything was what it should be.
+    /// Returns whether there are no notes.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    /// An error that tells the first note, if there is one.
+    /// Returns the first note as an error, if there is one.
     pub fn refuse(self) -> Result<(), ShapeError> {
         self.first.into_iter().next().map_or(Ok(()), |note| Err(note.into()))
     }
 }
 
-/// What the log does with a value that does not belong where it stands.
+/// What the log does with a wrong value.
 pub(super) const KEPT: &str = "kept as it is";
 
-/// The place of a value while it is read, as the steps that lead to it. Costs nothing until it has to be told.
+/// The place of a value while it is read, as a path. Free until it is formatted.
 ///
 /// ```
 /// use plimsoll::log::At;
@@ -109,9 +109,9 @@ pub(super) const KEPT: &str = "kept as it is";
 /// ```
 #[derive(Clone, Copy)]
 pub enum At<'a> {
-    /// The value that was handed in.
+    /// The top-level value.
     Root,
-    /// The value at some place that has a name of its own.
+    /// A value in a named place.
     In(&'a dyn fmt::Display),
     /// A field of an object.
     Key(&'a At<'a>, &'a str),
@@ -138,7 +138,7 @@ impl At<'_> {
         ShapeError { at: if at.is_empty() { "the value".into() } else { at }, problem: problem.into() }
     }
 
-    /// What to say about a value that is not what was expected. Texts are not repeated, only measured.
+    /// Creates an error about an unexpected value. Texts are not repeated, only their length.
     pub fn expected(&self, expected: &str, found: &Value) -> ShapeError {
         self.error(format!("expected {expected}, found {}", describe(found)))
     }
@@ -156,7 +156,7 @@ impl At<'_> {
     }
 }
 
-/// A value in few words, safe to print whatever is in it.
+/// Describes a value without its text, so that the result is safe to print.
 fn describe(value: &Value) -> String {
     match value {
         Value::Null => "null".into(),
@@ -172,13 +172,13 @@ fn describe(value: &Value) -> String {
 
 const WHOLE: &str = "a whole number of zero or more";
 
-/// A value that is not what was expected, given back to whoever asked.
+/// A wrong value, returned to the caller.
 pub(super) struct Wrong {
     expected: &'static str,
     value: Value,
 }
 
-/// A string.
+/// Reads a string.
 pub(super) fn string(value: Value) -> Result<String, Wrong> {
     match value {
         Value::String(text) => Ok(text),
@@ -186,7 +186,7 @@ pub(super) fn string(value: Value) -> Result<String, Wrong> {
     }
 }
 
-/// A name: a string that is not empty. An empty one names nothing, and the log will give another in its place.
+/// Reads an id: a string that is not empty. The log replaces empty ids.
 pub(super) fn name(value: Value) -> Result<String, Wrong> {
     match value {
         Value::String(text) if !text.is_empty() => Ok(text),
@@ -194,7 +194,7 @@ pub(super) fn name(value: Value) -> Result<String, Wrong> {
     }
 }
 
-/// Any number.
+/// Reads a number.
 pub(super) fn number(value: Value) -> Result<Number, Wrong> {
     match value {
         Value::Number(number) => Ok(number),
@@ -202,7 +202,7 @@ pub(super) fn number(value: Value) -> Result<Number, Wrong> {
     }
 }
 
-/// A list.
+/// Reads a list.
 pub(super) fn array(value: Value) -> Result<Vec<Value>, Wrong> {
     match value {
         Value::Array(items) => Ok(items),
@@ -210,7 +210,7 @@ pub(super) fn array(value: Value) -> Result<Vec<Value>, Wrong> {
     }
 }
 
-/// An object.
+/// Reads an object.
 pub(super) fn object(value: Value) -> Result<Map<String, Value>, Wrong> {
     match value {
         Value::Object(map) => Ok(map),
@@ -218,7 +218,7 @@ pub(super) fn object(value: Value) -> Result<Map<String, Value>, Wrong> {
     }
 }
 
-/// A count or a time: as good a number as can be made of the value, and the value if it is none.
+/// Reads a count or a time: the whole part of the number, and the value itself if it is not a whole number.
 pub(super) fn whole(value: Value) -> (Option<u64>, Result<(), Wrong>) {
     match value.as_u64() {
         Some(number) => (Some(number), Ok(())),
@@ -226,17 +226,17 @@ pub(super) fn whole(value: Value) -> (Option<u64>, Result<(), Wrong>) {
     }
 }
 
-/// The whole part of a number that is not negative and fits; nothing for any other value.
+/// Returns the whole part of a number that is not negative and fits; `None` for any other value.
 ///
-/// Clocks give fractions of milliseconds, and some writers put every number down as a float. What is negative or
-/// larger than any count says nothing about the true one, so it is not bent into something that looks like one.
+/// Some clocks have fractions of milliseconds, and some writers write every number as a float. What is negative or
+/// larger than any count says nothing about the true value, so it is not clamped.
 pub fn whole_part(value: &Value) -> Option<u64> {
-    // The first float above all of `u64`.
+    // The first float above every `u64`.
     const BEYOND: f64 = 18_446_744_073_709_551_616.0;
     value.as_u64().or_else(|| value.as_f64().filter(|n| (0.0..BEYOND).contains(n)).map(|n| n as u64))
 }
 
-/// Keep a value that is not what was expected, and note it.
+/// Keeps a wrong value in `extra` and notes it.
 pub(super) fn set_apart(read: Result<(), Wrong>, key: &str, at: &At, extra: &mut Extra, notes: &mut Notes) {
     if let Err(Wrong { expected, value }) = read {
         notes.wrong(at.expected(expected, &value));
@@ -245,13 +245,13 @@ pub(super) fn set_apart(read: Result<(), Wrong>, key: &str, at: &At, extra: &mut
 }
 
 impl Notes {
-    /// Note a value that stays where the log keeps what it does not know.
+    /// Notes a wrong value that stays in `extra`.
     pub(super) fn wrong(&mut self, ShapeError { at, problem }: ShapeError) {
         self.push(Note { at, problem, done: KEPT });
     }
 }
 
-/// Write a field that is there.
+/// Writes a field if it is set.
 pub(super) fn put(map: &mut Map<String, Value>, key: &str, value: Option<Value>) {
     if let Some(value) = value {
         map.insert(key.into(), value);

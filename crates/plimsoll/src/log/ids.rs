@@ -1,42 +1,41 @@
 //! Identifiers of sessions, messages and parts.
 //!
-//! They look as OpenCode's do: a prefix, twelve hex digits of time, fourteen random base-62 characters.
+//! They have OpenCode's form: a prefix, twelve hex digits of time, fourteen random base-62 characters.
 //! Message and part ids ascend with time, so sorting by id is sorting by age; session ids descend, so that the
-//! newest comes first. Time and randomness are passed in. Copies share their text, because every window that is built
-//! names every message and part in it.
+//! newest comes first. Time and randomness are passed in. Clones share their text, because every window
+//! has the id of every message and part in it.
 
 use std::fmt;
 use std::sync::Arc;
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Milliseconds since the Unix epoch.
-#[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema,
-)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Millis(pub u64);
 
 macro_rules! id {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
-        #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
+        #[derive(Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+        #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
         #[serde(transparent)]
         pub struct $name(Arc<str>);
 
         impl $name {
-            /// Take an identifier as it is; any text is accepted, an empty one means that there is none.
+            /// Creates an identifier from any text; empty means not set.
             pub fn new(id: impl Into<String>) -> $name {
                 $name(Arc::from(id.into()))
             }
 
-            /// The identifier as text.
+            /// Returns the identifier as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
 
-            /// Whether there is no identifier.
+            /// Returns whether the identifier is not set.
             pub fn is_empty(&self) -> bool {
                 self.0.is_empty()
             }
@@ -63,23 +62,23 @@ macro_rules! id {
 }
 
 id! {
-    /// Names a session: `ses_…`.
+    /// Session id: `ses_…`.
     SessionId
 }
 id! {
-    /// Names a message: `msg_…`.
+    /// Message id: `msg_…`.
     MessageId
 }
 id! {
-    /// Names a part: `prt_…`.
+    /// Part id: `prt_…`.
     PartId
 }
 id! {
-    /// Names a receipt: `rcp_…`.
+    /// Receipt id: `rcp_…`.
     ReceiptId
 }
 
-/// Makes identifiers from a time and a source of random numbers, both handed in by the caller.
+/// Generator of identifiers from a time and a source of random numbers, both passed in by the caller.
 ///
 /// Within one generator message, part and receipt ids ascend strictly, even if the clock stands still or jumps
 /// back.
@@ -99,17 +98,17 @@ pub struct Ids {
 }
 
 impl Ids {
-    /// A generator that draws its random digits from `random`.
+    /// Creates a generator with random digits from `random`.
     pub fn new(random: impl FnMut() -> u64 + Send + 'static) -> Ids {
         Ids { random: Box::new(random), last: 0 }
     }
 
-    /// Another generator that goes on from here, for work beside this one's. Its random digits follow from one draw of
-    /// this one's, so a generator that repeats itself gives others that do.
+    /// Creates another generator for concurrent work. Its random digits are seeded by one draw of
+    /// this one's, so a deterministic generator creates deterministic ones.
     pub fn split(&mut self) -> Ids {
         let mut state = (self.random)();
         let random = move || {
-            // SplitMix64: small, and good enough for names that only must not collide.
+            // SplitMix64: small, and good enough for ids that only must not collide.
             state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
             let mut mixed = state;
             mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -119,25 +118,25 @@ impl Ids {
         Ids { random: Box::new(random), last: self.last }
     }
 
-    /// A session id; newer ones sort first.
+    /// Creates a session id; newer ones sort first.
     pub fn session(&mut self, now: Millis) -> SessionId {
         let stamp = !self.stamp(now);
         SessionId::new(self.render("ses", stamp))
     }
 
-    /// A message id; newer ones sort last.
+    /// Creates a message id; newer ones sort last.
     pub fn message(&mut self, now: Millis) -> MessageId {
         let stamp = self.stamp(now);
         MessageId::new(self.render("msg", stamp))
     }
 
-    /// A part id; newer ones sort last.
+    /// Creates a part id; newer ones sort last.
     pub fn part(&mut self, now: Millis) -> PartId {
         let stamp = self.stamp(now);
         PartId::new(self.render("prt", stamp))
     }
 
-    /// A receipt id; newer ones sort last.
+    /// Creates a receipt id; newer ones sort last.
     pub fn receipt(&mut self, now: Millis) -> ReceiptId {
         let stamp = self.stamp(now);
         ReceiptId::new(self.render("rcp", stamp))

@@ -1,65 +1,66 @@
-//! Marks: what reductions leave beside a part.
+//! Marks: the effects of reductions on a part.
 //!
-//! A mark belongs to the receipt of the reduction that set it. What the window shows of a part follows from the
-//! marks that are left, so reductions can be undone in any order: undoing one lifts its own marks and touches no
+//! A mark belongs to the receipt of the reduction that set it. What the window shows of a part follows from its
+//! active marks, so reductions can be undone in any order: an undo lifts the marks of one receipt and no
 //! others. A lifted mark stays in the list, because usage figures from the time it was in force no longer hold.
 //!
-//! Marks remember the newest message of the log at the moment they were set. Whether a response came before or
-//! after a mark is decided by that order, never by clocks: a clock that jumps back must not make a stale figure
-//! count again.
+//! A mark records the newest message of the log when it was set. Whether a response came before or
+//! after a mark follows from that order and not from clocks: a clock that jumps back must not make a stale figure
+//! valid again.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value};
 
+use super::Message;
 use super::fields::{At, Reader, ShapeError, put};
 use super::ids::{MessageId, Millis, ReceiptId};
 use super::part::{Part, PartBody};
 use crate::chars::{Chars, Text};
 
-/// A moment in the life of a log.
+/// A position in the order of a log.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Moment {
-    /// The clock, for people.
+pub struct LogPosition {
+    /// The time, for display.
     pub at: Millis,
-    /// The newest message of the log then; none if there was none, or if another tool set the mark.
+    /// The newest message at that time; `None` if the log was empty or another tool set the mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<MessageId>,
 }
 
-/// What one reduction did to one part.
+/// The effect of one reduction on one part.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Mark {
-    /// The receipt the mark belongs to; none where another tool or an older version set it.
+    /// The receipt that the mark belongs to; `None` if another tool or an older version set it.
     pub receipt: Option<ReceiptId>,
-    /// What it does to the part.
+    /// The effect on the part.
     pub effect: Effect,
     /// When it was set.
-    pub set: Moment,
-    /// When it was lifted, and by which receipt.
-    pub lifted: Option<(Moment, ReceiptId)>,
+    pub set: LogPosition,
+    /// When it was lifted, and the receipt that lifted it.
+    pub lifted: Option<(LogPosition, ReceiptId)>,
 }
 
-/// What a mark does to the view of a part.
+/// The effect of a mark on what the window shows of a part.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
-    /// The window shows a placeholder instead of the tool result, followed by these names from it, if any.
+    /// Shows a placeholder instead of the tool result, followed by these names from it, if any.
     Clear(Text),
-    /// The window shows a placeholder instead of each long text in the tool's input, followed by these names from it.
+    /// Shows a placeholder instead of each long text in the tool's input, followed by these names from it.
     ClearInput(Text),
-    /// The window shows only so many chars of each long text in the part; nothing of images and thoughts.
+    /// Shows at most this many chars of each long text in the part, and no images or reasoning.
     Cut(Chars),
-    /// The window does not show the part at all; a tool call goes together with its result.
+    /// Hides the part; a tool call is hidden together with its result.
     Hide,
-    /// The text stays in view word for word, whatever else happens to the part.
+    /// Keeps the text in the window verbatim, whatever else happens to the part.
     Pin(Text),
-    /// Pins from before this mark no longer hold.
+    /// Removes earlier pins.
     Unpin,
-    /// The window shows this text in place of the part; nothing at all if it is empty.
+    /// Shows this text instead of the part; nothing if it is empty.
     Replace(Text),
 }
 
 impl Effect {
-    /// Clears a tool result and keeps no names of it.
+    /// Clears a tool result and keeps no names.
     pub fn clear() -> Effect {
         Effect::Clear(Text::default())
     }
@@ -68,7 +69,7 @@ impl Effect {
         matches!(self, Effect::Clear(_))
     }
 
-    /// The effect's name, as it is written in JSON.
+    /// Returns the name in JSON.
     pub fn name(&self) -> &'static str {
         match self {
             Effect::Clear(_) => "clear",
@@ -82,25 +83,25 @@ impl Effect {
     }
 }
 
-/// The strictest cut that is in force on a part.
+/// The strictest active cut of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cut {
-    /// How many chars the window shows of each long text in the part.
+    /// Maximum number of chars shown of each long text in the part.
     pub keep: Chars,
 }
 
 impl Cut {
-    /// Less than this leaves no room for the marker that tells of the cut.
+    /// Minimum length of a cut text. Less leaves no room for the marker that reports the cut.
     pub const LEAST: Chars = Chars(100);
 
-    /// What is shown, also where a mark from outside asks for less than can be.
+    /// Returns the length that is shown; a mark of another source may ask for less than the minimum.
     pub(crate) fn keep(self) -> Chars {
         self.keep.max(Cut::LEAST)
     }
 }
 
 impl Mark {
-    /// Whether the mark is in force.
+    /// Returns whether the mark was not lifted.
     pub fn is_active(&self) -> bool {
         self.lifted.is_none()
     }
@@ -133,12 +134,12 @@ impl Mark {
         Value::Object(map)
     }
 
-    /// A mark as [`write`](Mark::write) wrote it; nothing for anything else.
+    /// Reads what [`write`](Mark::write) wrote; `None` for anything else.
     fn read(value: &Value) -> Option<Mark> {
         let string = |value: &Value, key: &str| value.get(key)?.as_str().map(str::to_owned);
         let moment = |value: &Value| {
             let after = string(value, "after").map(MessageId::new);
-            Some(Moment { at: Millis(value.get("at")?.as_u64()?), after })
+            Some(LogPosition { at: Millis(value.get("at")?.as_u64()?), after })
         };
         let names =
             || value.get("names").map_or(Some(Text::default()), |names| names.as_str().map(Text::from));
@@ -175,12 +176,12 @@ impl<'de> Deserialize<'de> for Mark {
 }
 
 impl Part {
-    /// The marks that are in force.
+    /// Returns the active marks.
     pub(crate) fn active_marks(&self) -> impl Iterator<Item = &Mark> {
         self.marks.iter().filter(|mark| mark.is_active())
     }
 
-    /// The cut that is in force, the strictest if there are several.
+    /// Returns the strictest active cut.
     pub fn cut(&self) -> Option<Cut> {
         let keeps = self.active_marks().filter_map(|mark| match mark.effect {
             Effect::Cut(keep) => Some(keep),
@@ -189,13 +190,13 @@ impl Part {
         keeps.min().map(|keep| Cut { keep })
     }
 
-    /// Whether the window leaves the part out.
+    /// Returns whether the part is hidden.
     pub fn is_hidden(&self) -> bool {
         let is_left_out = |mark: &Mark| mark.effect == Effect::Hide;
         self.active_marks().any(is_left_out) || self.replaced().is_some_and(|text| text.is_empty())
     }
 
-    /// The text that the window shows in place of this part, the newest if there are several.
+    /// Returns the text that the window shows instead of this part, the newest if there are several.
     pub fn replaced(&self) -> Option<&Text> {
         self.newest_active(|effect| match effect {
             Effect::Replace(text) => Some(text),
@@ -203,7 +204,7 @@ impl Part {
         })
     }
 
-    /// What of this part is pinned, oldest pin first.
+    /// Returns the pinned texts of this part, oldest pin first.
     pub fn pins(&self) -> impl Iterator<Item = &Text> {
         let unpinned = self.marks.iter().rposition(|mark| mark.is_active() && mark.effect == Effect::Unpin);
         let since = unpinned.map_or(0, |place| place + 1);
@@ -213,7 +214,7 @@ impl Part {
         })
     }
 
-    /// Since when the window shows a placeholder instead of this part's result.
+    /// Returns when the result of this part was cleared.
     pub fn cleared(&self) -> Option<Millis> {
         match &self.body {
             PartBody::Tool(tool) => tool.state.time.compacted,
@@ -222,7 +223,7 @@ impl Part {
         }
     }
 
-    /// The names that the window shows of a tool result that was cleared; empty if none were kept.
+    /// Returns the names that the window shows of a cleared tool result; empty if none were kept.
     pub fn names_of_result(&self) -> Text {
         let names = self.newest_active(|effect| match effect {
             Effect::Clear(names) => Some(names),
@@ -231,7 +232,7 @@ impl Part {
         names.cloned().unwrap_or_default()
     }
 
-    /// The names that the window shows of a tool input that was cleared; `None` if the input is shown whole.
+    /// Returns the names that the window shows of a cleared tool input; `None` if the input is shown whole.
     pub fn names_of_input(&self) -> Option<&Text> {
         self.newest_active(|effect| match effect {
             Effect::ClearInput(names) => Some(names),
@@ -243,7 +244,7 @@ impl Part {
         self.marks.iter().rev().filter(|mark| mark.is_active()).find_map(|mark| pick(&mark.effect))
     }
 
-    /// Whether the effect can apply to this part: only a tool result can be cleared, and only a call has an input.
+    /// Returns whether the effect applies to this part: only a tool result can be cleared, and only a call has an input.
     pub(super) fn accepts(&self, effect: &Effect) -> bool {
         match effect {
             Effect::Clear(_) => matches!(self.body, PartBody::Tool(_) | PartBody::ToolResult(_)),
@@ -252,7 +253,7 @@ impl Part {
         }
     }
 
-    /// Set a mark.
+    /// Sets a mark.
     pub(super) fn set_mark(&mut self, mark: Mark) {
         if mark.effect.is_clear() {
             self.name_foreign_clear();
@@ -261,28 +262,28 @@ impl Part {
         self.show_marks();
     }
 
-    /// Forget the marks of a receipt that was never handed out.
+    /// Removes the marks of a receipt that was never returned to a caller.
     pub(super) fn forget_marks(&mut self, receipt: &ReceiptId) {
         let cleared = self.marks.iter().any(|mark| mark.effect.is_clear());
         self.marks.retain(|mark| mark.receipt.as_ref() != Some(receipt));
         if cleared && !self.marks.iter().any(|mark| mark.effect.is_clear()) {
-            // There is no mark left to say that nothing is cleared any more.
+            // No mark remains that would reset the time.
             self.set_cleared(None);
         }
         self.show_marks();
         self.drop_lone_foreign_clear();
     }
 
-    /// A placeholder that another tool asked for becomes a mark of its own, so that it outlives the undoing of ours.
+    /// Turns a clear by another tool into a mark of its own, so that undoing ours does not undo it.
     fn name_foreign_clear(&mut self) {
         let ours = self.active_marks().any(|mark| mark.effect.is_clear());
         if let Some(at) = self.cleared().filter(|_| !ours) {
-            let set = Moment { at, after: None };
+            let set = LogPosition { at, after: None };
             self.marks.insert(0, Mark { receipt: None, effect: Effect::clear(), set, lifted: None });
         }
     }
 
-    /// A placeholder of another tool that stands alone needs no mark: `time.compacted` says it, as it came.
+    /// Drops the mark of a clear by another tool if it is the only one: `time.compacted` already says so.
     fn drop_lone_foreign_clear(&mut self) {
         let clears = || self.marks.iter().filter(|mark| mark.effect.is_clear());
         let is_foreign = |mark: &Mark| mark.receipt.is_none() && mark.is_active();
@@ -291,11 +292,11 @@ impl Part {
         }
     }
 
-    /// Lift the marks of a receipt; says how many there were.
+    /// Lifts the marks of a receipt. Returns their number.
     pub(super) fn lift_marks(
         &mut self,
         belongs: impl Fn(&Mark) -> bool,
-        moment: &Moment,
+        moment: &LogPosition,
         by: &ReceiptId,
     ) -> usize {
         self.name_foreign_clear();
@@ -309,7 +310,7 @@ impl Part {
         lifted
     }
 
-    /// Let `time.compacted`, which other tools read, say what the marks say.
+    /// Sets `time.compacted`, which other tools read, from the marks.
     fn show_marks(&mut self) {
         let clears = || self.marks.iter().filter(|mark| mark.effect.is_clear());
         if clears().next().is_none() {
@@ -319,7 +320,7 @@ impl Part {
         self.set_cleared(since);
     }
 
-    /// Forget all marks: the part as it was before any reduction.
+    /// Returns the part as it was before any reduction.
     pub fn without_marks(mut self) -> Part {
         self.marks.clear();
         self.set_cleared(None);
@@ -337,7 +338,7 @@ impl Part {
         }
     }
 
-    /// Take over a list of marks as a store keeps them.
+    /// Replaces the marks by a list that a store kept.
     pub fn with_marks(mut self, marks: Vec<Mark>) -> Part {
         self.marks = marks;
         self.show_marks();
@@ -345,24 +346,24 @@ impl Part {
         self
     }
 
-    /// All marks of the part, one that another tool set among them.
+    /// Returns all marks, including one that another tool set.
     pub fn all_marks(&self) -> Vec<Mark> {
         let mut named = self.clone();
         named.name_foreign_clear();
         named.marks
     }
 
-    /// Whether something of the part is out of view: it is cleared, cut, left out or replaced.
+    /// Returns whether the part is cleared, cut, hidden or replaced.
     pub fn is_reduced(&self) -> bool {
         self.names_of_input().is_some() || self.is_text_reduced()
     }
 
-    /// Whether something of the part's text or result is out of view, its input aside.
+    /// Like [`is_reduced`](Part::is_reduced), without clears of the input.
     pub fn is_text_reduced(&self) -> bool {
         self.cleared().is_some() || self.cut().is_some() || self.is_hidden() || self.replaced().is_some()
     }
 
-    /// The marks as JSON; nothing if there are none.
+    /// Returns the marks as JSON; `None` if there are none.
     pub(super) fn write_marks(&self) -> Option<Value> {
         let marks: Vec<Value> = self.marks.iter().map(Mark::write).collect();
         (!marks.is_empty()).then(|| serde_json::json!({ "marks": marks }))
@@ -370,7 +371,7 @@ impl Part {
 }
 
 impl Reader<'_> {
-    /// Our own marks. A field of that name with anything else in it is somebody else's and stays.
+    /// Reads our marks. A field of that name with other content belongs to another tool and stays.
     pub(super) fn marks(&mut self) -> Vec<Mark> {
         let Some(Value::Object(ours)) = self.map.get_mut("plimsoll") else { return Vec::new() };
         let at = &At::Key(self.at, "plimsoll");
@@ -393,17 +394,17 @@ impl Reader<'_> {
     }
 }
 
-/// A list of marks; one that cannot be read leaves all of them where they are.
+/// Reads a list of marks. If one cannot be read, all of them stay in `extra`.
 fn listed(list: &[Value], at: &At) -> Result<Vec<Mark>, ShapeError> {
     let read = |(index, mark)| Mark::read(mark).ok_or_else(|| At::Index(at, index).expected("a mark", mark));
     list.iter().enumerate().map(read).collect()
 }
 
-/// Marks as versions before 0.2 wrote them: one cut, and when something was last lifted.
+/// Reads marks of versions before 0.2: one cut, and when something was last lifted.
 fn older(ours: &Map<String, Value>, at: &At) -> Result<Vec<Mark>, ShapeError> {
     let mut marks = Vec::new();
     let mark = |effect, at, lifted| {
-        let set = Moment { at, after: None };
+        let set = LogPosition { at, after: None };
         Mark { receipt: None, effect, set, lifted }
     };
     if let Some(cut) = ours.get("cut") {
@@ -413,8 +414,14 @@ fn older(ours: &Map<String, Value>, at: &At) -> Result<Vec<Mark>, ShapeError> {
     }
     if let Some(lifted) = ours.get("lifted") {
         let at = Millis(At::Key(at, "lifted").whole(lifted)?);
-        let lift = (Moment { at, after: None }, ReceiptId::default());
+        let lift = (LogPosition { at, after: None }, ReceiptId::default());
         marks.push(mark(Effect::Hide, at, Some(lift)));
     }
     Ok(marks)
+}
+
+/// Returns the active pins in log order.
+pub fn pins(messages: &[Message]) -> impl Iterator<Item = (&Message, &Part, &Text)> {
+    let parts = messages.iter().flat_map(|message| message.parts.iter().map(move |part| (message, part)));
+    parts.flat_map(|(message, part)| part.pins().map(move |text| (message, part, text)))
 }

@@ -11,84 +11,84 @@ use super::ids::{MessageId, Millis, PartId, SessionId};
 use super::part::{CompactionPart, Part, PartBody};
 use super::shared::Shared;
 use crate::chars::Text;
-use crate::count::Tokens;
+use crate::tokens::Tokens;
 
-/// One message of a session.
+/// Message of a session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Message {
-    /// Who said it, when, under which circumstances.
+    /// Metadata: role, times, model, usage.
     pub info: Shared<Info>,
-    /// What was said and done.
+    /// The content.
     pub parts: Shared<Vec<Part>>,
-    /// Fields beside `info` and `parts`.
+    /// Fields other than `info` and `parts`.
     pub extra: Extra,
 }
 
-/// Everything about a message but its content.
+/// Metadata of a message.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Info {
-    /// Names the message; empty where the source gave none.
+    /// The id; empty if the source has none.
     pub id: MessageId,
     /// The session it belongs to.
     pub session_id: Option<SessionId>,
-    /// Who speaks; nothing where the source does not say.
+    /// The role; `None` if the source has none.
     pub role: Option<Role>,
-    /// When it was begun and finished. Imported messages may have no times at all.
+    /// When it began and finished. Imported messages may have no times.
     pub time: Option<Time>,
     /// The message it answers.
     pub parent_id: Option<MessageId>,
-    /// The agent at work.
+    /// The agent's name.
     pub agent: Option<String>,
     /// The agent's mode; `compaction` for summaries.
     pub mode: Option<String>,
-    /// The model that spoke, as `modelID` of an assistant message.
+    /// The model that answered, as `modelID` of an assistant message.
     pub model_id: Option<String>,
     /// Whether this is a summary that can take the place of older messages.
     pub summary: bool,
-    /// Why the model stopped; nothing while it speaks.
+    /// Why the model stopped; `None` while it answers.
     pub finish: Option<String>,
-    /// What went wrong.
+    /// The error of a failed answer.
     pub error: Option<Value>,
-    /// What the provider charged for it.
+    /// Usage reported by the provider.
     pub tokens: Option<Usage>,
-    /// What it cost.
+    /// The cost.
     pub cost: Option<Number>,
-    /// Everything else the source wrote.
+    /// All other fields of the source.
     pub extra: Extra,
 }
 
-/// Who speaks.
+/// Role of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// The person, or whoever stands in for one.
+    /// The user, or a program in the user's role.
     User,
     /// The model.
     Assistant,
     /// The host.
     System,
-    /// A role not known here.
+    /// An unknown role.
     Other(String),
 }
 
-/// When a message was begun and finished.
+/// When a message began and finished.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Time {
-    /// Begun.
+    /// Start.
     pub created: Option<Millis>,
-    /// Finished.
+    /// End.
     pub completed: Option<Millis>,
-    /// Everything else the source wrote.
+    /// All other fields of the source.
     pub extra: Extra,
 }
 
 /// The tokens of one model call, as the provider reported them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// The provider's own sum, where there is one.
+    /// The provider's own total, if it reports one.
     pub total: Option<Tokens>,
     /// Input that was neither read from nor written to the cache.
     pub input: Tokens,
-    /// Answer without reasoning.
+    /// Output without reasoning.
     pub output: Tokens,
     /// Reasoning.
     pub reasoning: Tokens,
@@ -96,13 +96,13 @@ pub struct Usage {
     pub cache_read: Tokens,
     /// Input written to the prompt cache.
     pub cache_write: Tokens,
-    /// What of `cache_write` was written for an hour, at a higher price, instead of the usual few minutes.
+    /// The part of `cache_write` that is cached for an hour, at a higher price, instead of a few minutes.
     pub cache_write_hour: Tokens,
     keys: UsageKeys,
     extra: Extra,
 }
 
-/// The usage of two calls together. What only one of them has beside its figures is left out.
+/// The usage of two calls together. A total that only one of them reports is dropped.
 impl std::ops::Add for Usage {
     type Output = Usage;
 
@@ -124,7 +124,7 @@ impl std::ops::Add for Usage {
     }
 }
 
-/// Which of the optional fields were there, so that they are written back and no others.
+/// Which optional fields were present, so that exactly those are written back.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct UsageKeys {
     reasoning: bool,
@@ -132,14 +132,14 @@ struct UsageKeys {
 }
 
 impl Message {
-    /// A user's message with one text.
+    /// Creates a user message with one text.
     pub fn user(id: MessageId, part: PartId, text: impl Into<Text>) -> Message {
         let info = Info { id, role: Some(Role::User), ..Info::default() };
         Message { info: info.into(), parts: vec![Part::text(part, text)].into(), extra: Extra::default() }
     }
 
-    /// The word to go on that a host adds after an automatic compaction, or when a turn was interrupted. It is not the
-    /// user's: [`is_continue`](Message::is_continue) knows it.
+    /// Creates the request to continue that a host adds after an automatic compaction or an interrupted turn. It is not the
+    /// user's own message; see [`is_continue`](Message::is_continue).
     pub fn go_on(id: MessageId, part: PartId, text: &str) -> Message {
         let mut message = Message::user(id, part, text);
         for part in &mut message.parts {
@@ -151,8 +151,8 @@ impl Message {
         message
     }
 
-    /// Words of the host to the model about something that happened outside of the conversation, such as files that a
-    /// person has put back. They open no turn: [`is_notice`](Message::is_notice) knows them.
+    /// Creates a notice of the host to the model about something outside the conversation, such as files that the
+    /// user reverted. It does not start a turn; see [`is_notice`](Message::is_notice).
     pub fn notice(id: MessageId, part: PartId, text: impl Into<Text>) -> Message {
         let mut message = Message::user(id, part, text);
         for part in &mut message.parts {
@@ -164,20 +164,20 @@ impl Message {
         message
     }
 
-    /// A finished answer of the model, made of `parts`.
+    /// Creates a finished answer of the model.
     pub fn assistant(id: MessageId, parts: Vec<Part>) -> Message {
         let info = Info { id, role: Some(Role::Assistant), finish: Some("stop".into()), ..Info::default() };
         Message { info: info.into(), parts: parts.into(), extra: Extra::default() }
     }
 
-    /// An answer of the model that begins `now`, to be filled by [`Log::append_part`](super::Log::append_part) and
+    /// Creates an answer of the model that begins `now`. It is filled by [`Log::append_part`](super::Log::append_part) and
     /// [`Log::extend`](super::Log::extend) and ended by [`Log::record`](super::Log::record).
     pub fn begun(id: MessageId, now: Millis) -> Message {
         let info = Info { id, role: Some(Role::Assistant), ..Info::default() };
         Message { info: info.into(), ..Message::default() }.at(now)
     }
 
-    /// The same answer, marked as one that this host has asked for with its own system prompt and tools.
+    /// Marks the answer as requested by this host, with its own system prompt and tools.
     pub fn asked_here(mut self) -> Message {
         let metadata = self.info.extra.entry("metadata").or_insert_with(|| json!({}));
         if let Some(metadata) = metadata.as_object_mut() {
@@ -186,41 +186,41 @@ impl Message {
         self
     }
 
-    /// Whether this host has asked for the answer. What was imported has no such mark.
+    /// Returns whether this host requested the answer. Imported messages have no such mark.
     pub fn is_asked_here(&self) -> bool {
         let metadata = self.info.extra.get("metadata");
         metadata.is_some_and(|metadata| metadata["plimsoll"]["asked"] == true)
     }
 
-    /// The same message, begun at `created`.
+    /// Sets the time at which the message began.
     pub fn at(mut self, created: Millis) -> Message {
         self.info.time.get_or_insert_default().created = Some(created);
         self
     }
 
-    /// Whether a user speaks.
+    /// Returns whether the role is `user`.
     pub fn is_user(&self) -> bool {
         self.info.role == Some(Role::User)
     }
 
-    /// Whether the model speaks.
+    /// Returns whether the role is `assistant`.
     pub fn is_assistant(&self) -> bool {
         self.info.role == Some(Role::Assistant)
     }
 
-    /// Whether it has come to its end, well or not: no more parts are added, and no text grows. Calls that are
-    /// still open may be answered, because tools work after the model has stopped.
+    /// Returns whether the message ended, successfully or not: no parts are added and no text grows. Calls that are
+    /// still open may be answered, because tools run after the model stopped.
     pub fn is_finished(&self) -> bool {
         self.info.finish.is_some() || self.info.error.is_some()
     }
 
-    /// The compaction marker, if this message carries one.
+    /// Returns the compaction marker, if the message has one.
     pub fn marker(&self) -> Option<&CompactionPart> {
         self.parts.iter().find_map(Part::as_compaction)
     }
 
-    /// Whether the user speaks, rather than a message that brings back tool results. Hosts add reminders to
-    /// those, so a text beside a result makes no turn.
+    /// Returns whether this is a message of the user and not one that carries tool results. Hosts add reminders to
+    /// those, so a text next to a result does not start a turn.
     pub fn is_turn(&self) -> bool {
         self.is_spoken_by_user() && !self.is_left_out()
     }
@@ -230,25 +230,25 @@ impl Message {
         self.is_user() && !self.parts.iter().any(is_result)
     }
 
-    /// Whether reductions or their undoing took the whole message out of view: all its parts are hidden, or it is
+    /// Returns whether the whole message is out of view: all its parts are hidden, or it is
     /// the marker of a compaction that was undone.
     fn is_left_out(&self) -> bool {
         let hidden = !self.parts.is_empty() && self.parts.iter().all(Part::is_hidden);
         hidden || self.marker().is_some_and(|marker| marker.set_aside.is_some())
     }
 
-    /// Whether a person asks for something here: a turn starts, and not by a host's word to go on.
+    /// Returns whether this is a prompt of the user: it starts a turn and is not a host's request to continue.
     pub fn is_prompt(&self) -> bool {
         self.is_question() && !self.is_left_out()
     }
 
-    /// Like [`Message::is_prompt`], also for a message that was left out of the window: which question an answer
-    /// belongs to does not depend on what is shown.
+    /// Like [`Message::is_prompt`], also for hidden messages: which question an answer
+    /// belongs to does not depend on what the window shows.
     pub fn is_question(&self) -> bool {
         self.is_spoken_by_user() && self.marker().is_none() && !self.is_continue() && !self.is_notice()
     }
 
-    /// Whether more may still come: the answer is being written, or a call waits for its result.
+    /// Returns whether the message can still change: the answer is being written, or a call has no result yet.
     pub fn is_open(&self) -> bool {
         let waits = |part: &Part| part.as_tool().is_some_and(|tool| !tool.state.status.is_final());
         let info = &self.info;
@@ -256,24 +256,24 @@ impl Message {
         self.is_assistant() && (unfinished || self.parts.iter().any(waits))
     }
 
-    /// Whether this is the word to go on that a host adds after an automatic compaction.
+    /// Returns whether this is a host's request to continue.
     pub fn is_continue(&self) -> bool {
         let is_flagged = |part: &Part| part.extra.get("metadata")?.get("compaction_continue")?.as_bool();
         self.is_user() && self.parts.iter().any(|part| is_flagged(part) == Some(true))
     }
 
-    /// Whether these are words of the host about something that happened outside of the conversation.
+    /// Returns whether this is a notice of the host about something outside the conversation.
     pub fn is_notice(&self) -> bool {
         let is_flagged = |part: &Part| part.extra.get("metadata")?.get("plimsoll")?.get("notice")?.as_bool();
         self.is_user() && self.parts.iter().any(|part| is_flagged(part) == Some(true))
     }
 
-    /// Whether a person's turn starts here: the user speaks, and it is no compaction marker.
+    /// Returns whether a turn of the user starts here: a user message that is not a compaction marker.
     pub fn starts_turn(&self) -> bool {
         self.is_turn() && self.marker().is_none()
     }
 
-    /// All its visible text, joined by newlines.
+    /// Returns the visible text, joined by newlines.
     pub fn text(&self) -> String {
         let texts: Vec<&str> = self
             .parts
@@ -286,10 +286,10 @@ impl Message {
         texts.join("\n")
     }
 
-    /// Whether this is a summary that was written to its end: `summary`, finished, without error, with words.
+    /// Returns whether this is a complete summary: `summary` is set, it is finished, has no error and is not empty.
     ///
-    /// Imported messages that carry no times at all say nothing about finishing and count as finished; a
-    /// message being written always has a time.
+    /// Imported messages without any times count as finished; a
+    /// message that is being written always has a time.
     pub fn is_finished_summary(&self) -> bool {
         let finished = match &self.info.finish {
             Some(reason) => reason != "error",
@@ -305,7 +305,7 @@ impl Message {
             })
     }
 
-    /// The names of other messages in this one.
+    /// Returns the ids of other messages that this one refers to.
     pub(super) fn references(&mut self) -> impl Iterator<Item = &mut MessageId> {
         let markers = self.parts.iter_mut().filter_map(|part| match &mut part.body {
             PartBody::Compaction(marker) => {
@@ -316,11 +316,11 @@ impl Message {
         self.info.parent_id.as_mut().into_iter().chain(markers.flatten())
     }
 
-    /// Read messages from a JSON array, or from an object that has one under `messages` (an export).
+    /// Reads messages from a JSON array, or from an object with one under `messages` (an export).
     ///
-    /// One bad value does not cost the rest: a field whose value is not what it should be is empty, and the value
-    /// stays in `extra`, from where it is written back. [`read_noted`](Message::read_noted) tells of such values,
-    /// [`read_strict`](Message::read_strict) refuses them.
+    /// Reading is lenient: a field with a wrong value is empty, and the value
+    /// stays in `extra` and is written back. [`read_noted`](Message::read_noted) reports such values,
+    /// [`read_strict`](Message::read_strict) rejects them.
     ///
     /// ```
     /// use plimsoll::{Message, Millis};
@@ -339,9 +339,9 @@ impl Message {
         Message::read_noted(json).map(|(messages, _)| messages)
     }
 
-    /// Like [`read_all`](Message::read_all), with a note for every value that is not what it should be.
+    /// Like [`read_all`](Message::read_all), with a note for every wrong value.
     ///
-    /// It is still an error if the text is no JSON, not a list of messages, or has a message that is no object.
+    /// Returns an error if the text is not JSON, not a list of messages, or has a message that is not an object.
     pub fn read_noted(json: &str) -> Result<(Vec<Message>, Notes), ReadError> {
         let value: Value = serde_json::from_str(json)?;
         let list = match value {
@@ -359,15 +359,15 @@ impl Message {
         Ok((messages, notes))
     }
 
-    /// Like [`read_all`](Message::read_all), but the first value that is not what it should be is an error.
+    /// Like [`read_all`](Message::read_all), but returns an error for the first wrong value.
     pub fn read_strict(json: &str) -> Result<Vec<Message>, ReadError> {
         let (messages, notes) = Message::read_noted(json)?;
         notes.refuse()?;
         Ok(messages)
     }
 
-    /// Read a message from a value that stands at `at`; what is not as it should be is kept and noted. A value that
-    /// is no object is no message.
+    /// Reads a message from a value at `at`. Wrong values are kept and noted. A value that
+    /// is not an object is an error.
     pub fn read(value: Value, at: &At, notes: &mut Notes) -> Result<Message, ShapeError> {
         let mut message = Message::default();
         for (key, value) in at.object(value)? {
@@ -390,13 +390,13 @@ impl Message {
     }
 }
 
-/// Why a list of messages could not be read.
+/// Error while reading a list of messages.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
-    /// It is not JSON.
+    /// Not JSON.
     #[error("not valid JSON: {0}")]
     Json(#[from] serde_json::Error),
-    /// It is JSON of another shape.
+    /// JSON of another shape.
     #[error("not a list of messages: {0}")]
     Shape(#[from] ShapeError),
 }
@@ -418,7 +418,7 @@ impl Info {
                 "finish" => string(value).map(|finish| info.finish = Some(finish)),
                 "tokens" => object(value).map(|usage| info.tokens = Some(Usage::read(usage, at, notes))),
                 "cost" => number(value).map(|cost| info.cost = Some(cost)),
-                // Whatever went wrong can be told in any shape.
+                // An error may have any shape.
                 "error" if !value.is_null() => {
                     info.error = Some(value);
                     continue;
@@ -469,7 +469,7 @@ impl Role {
         }
     }
 
-    /// The role's name, as it is written in JSON.
+    /// Returns the name in JSON.
     pub fn name(&self) -> &str {
         match self {
             Role::User => "user",
@@ -509,7 +509,7 @@ impl Time {
 }
 
 impl Usage {
-    /// The usage of a call without cache and reasoning.
+    /// Creates the usage of a call without cache and reasoning.
     pub fn new(input: Tokens, output: Tokens) -> Usage {
         Usage { input, output, ..Usage::default() }
     }

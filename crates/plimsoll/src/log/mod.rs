@@ -1,9 +1,10 @@
 //! The log: a session's messages and parts, in order, append-only.
 //!
-//! The JSON is OpenCode's. What a reduction does to a log is never more than a mark: a `compacted` time on a
-//! tool part, a cut beside a part, a `setAside` on a pivot. [`Log`] has no method that takes content away or
-//! changes it, so whatever left the window can be shown again.
+//! The JSON is OpenCode's. A reduction only ever adds marks: a `compacted` time on a
+//! tool part, a cut beside a part, a `setAside` on a pivot. [`Log`] has no method that removes or
+//! changes content, so everything that left the window can be shown again.
 
+mod contract;
 mod depth;
 mod extra;
 mod fields;
@@ -20,11 +21,12 @@ use std::ops::Deref;
 
 use thiserror::Error;
 
+pub use contract::{ContractFate, ContractItem, ContractKind};
 pub use depth::flatten_deep;
 pub use extra::Extra;
 pub use fields::{At, Note, Notes, ShapeError, whole_part};
 pub use ids::{Ids, MessageId, Millis, PartId, ReceiptId, SessionId};
-pub use marks::{Cut, Effect, Mark, Moment};
+pub use marks::{Cut, Effect, LogPosition, Mark, pins};
 pub use message::{Info, Message, ReadError, Role, Time, Usage};
 pub use part::{CompactionPart, FilePart, Part, PartBody, ReasoningPart, TextPart};
 pub use shared::Shared;
@@ -47,56 +49,56 @@ pub struct Log {
     parts: BTreeMap<PartId, (usize, usize)>,
 }
 
-/// Why the log refused a change.
+/// Reason why the log rejected a change.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum LogError {
-    /// A message or part without a name cannot be marked or recalled.
+    /// A message or part without an id, which could not be marked or recalled.
     #[error("a {kind} without an id cannot be appended; make one with `Ids`")]
     Nameless {
         /// `message` or `part`.
         kind: &'static str,
     },
-    /// The name is taken.
+    /// The id exists already.
     #[error("there is already a {kind} `{id}` in this log")]
     Duplicate {
         /// `message` or `part`.
         kind: &'static str,
-        /// The name.
+        /// The id.
         id: String,
     },
-    /// There is nothing of that name.
+    /// The log has no message or part with that id.
     #[error("there is no {kind} `{id}` in this log")]
     Missing {
         /// `message` or `part`.
         kind: &'static str,
-        /// The name.
+        /// The id.
         id: String,
     },
-    /// The change would rewrite what was already said.
+    /// The change would rewrite existing content.
     #[error("part `{id}` cannot change like that: {why}")]
     Rewrite {
         /// The part.
         id: PartId,
-        /// What would be lost.
+        /// The reason.
         why: &'static str,
     },
-    /// The message has come to its end.
+    /// The message is finished.
     #[error("message `{message}` is finished: {why}")]
     Finished {
         /// The message.
         message: MessageId,
-        /// What can no longer be done.
+        /// The operation that is no longer possible.
         why: &'static str,
     },
-    /// Something else was recorded before.
+    /// A different value was recorded before.
     #[error("message `{message}` has its {what} recorded already, and not as this one")]
     Recorded {
         /// The message.
         message: MessageId,
-        /// What was to be recorded anew.
+        /// The field.
         what: &'static str,
     },
-    /// The mark does not fit this kind of part.
+    /// The part has no tool result, so the mark does not apply to it.
     #[error("part `{id}` holds no tool result that could be cleared")]
     NotClearable {
         /// The part.
@@ -105,20 +107,20 @@ pub enum LogError {
 }
 
 impl Log {
-    /// An empty log.
+    /// Creates an empty log.
     pub fn new() -> Log {
         Log::default()
     }
 
-    /// A log of messages that came from elsewhere.
+    /// Creates a log from messages of another source.
     ///
-    /// Missing and repeated ids are replaced by unique ones made from the place in the list, so that every
-    /// part can be named; references follow to the nearest message before that had the id. Nothing else
+    /// Missing and repeated ids are replaced by unique ones, so that every
+    /// part can be addressed. References follow to the nearest earlier message that had the id. Nothing else
     /// changes.
     pub fn from_messages(messages: impl IntoIterator<Item = Message>) -> Log {
         let mut log = Log::new();
         let mut renamed: BTreeMap<MessageId, MessageId> = BTreeMap::new();
-        // Only ever counts up, so that no name is tried twice however many are taken.
+        // Counts up only, so that no id is tried twice.
         let mut fresh = 0;
         for mut message in messages {
             let at = log.messages.len();
@@ -150,7 +152,7 @@ impl Log {
         log
     }
 
-    /// Add a message at the end.
+    /// Appends a message.
     pub fn append(&mut self, message: Message) -> Result<(), LogError> {
         self.check_new(&message)?;
         let at = self.messages.len();
@@ -161,7 +163,7 @@ impl Log {
         Ok(())
     }
 
-    /// Whether a message could be appended.
+    /// Checks whether a message could be appended.
     pub(crate) fn check_new(&self, message: &Message) -> Result<(), LogError> {
         let id = &message.info.id;
         if id.is_empty() {
@@ -182,7 +184,7 @@ impl Log {
         Ok(())
     }
 
-    /// Add a part to a message that is still being written.
+    /// Appends a part to a message that is not finished.
     pub fn append_part(&mut self, message: &MessageId, part: Part) -> Result<(), LogError> {
         let at = self.place(message)?;
         if self.messages[at].is_finished() {
@@ -199,10 +201,10 @@ impl Log {
         Ok(())
     }
 
-    /// Let a part go forward: text grows, a tool call starts, answers or fails. Nothing else is allowed.
+    /// Replaces a part by a later state of it: longer text, or a tool call that started, completed or failed.
     ///
-    /// The whole text is compared with what was there. Text that comes in pieces is better given to
-    /// [`extend`](Log::extend), which costs what the piece costs.
+    /// The whole text is compared with the stored one. For text that arrives in pieces use
+    /// [`extend`](Log::extend), which is O(piece).
     pub fn advance(&mut self, part: Part) -> Result<(), LogError> {
         let old = self.part(&part.id)?;
         let rewrite = |why| Err(LogError::Rewrite { id: part.id.clone(), why });
@@ -254,12 +256,12 @@ impl Log {
         Ok(())
     }
 
-    /// All messages, oldest first.
+    /// Returns all messages, oldest first.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// The part of that name.
+    /// Returns the part with that id.
     pub fn part(&self, id: &PartId) -> Result<&Part, LogError> {
         match self.parts.get(id) {
             Some(&(message, part)) => Ok(&self.messages[message].parts[part]),
@@ -267,13 +269,13 @@ impl Log {
         }
     }
 
-    /// Where in the list the message of that name stands.
+    /// Returns the index of the message with that id.
     pub fn place(&self, id: &MessageId) -> Result<usize, LogError> {
         let missing = || LogError::Missing { kind: "message", id: id.to_string() };
         self.places.get(id).copied().ok_or_else(missing)
     }
 
-    /// Mark a part for a receipt.
+    /// Sets a mark on a part for a receipt.
     pub fn mark(
         &mut self,
         id: &PartId,
@@ -290,7 +292,7 @@ impl Log {
         Ok(())
     }
 
-    /// Take back messages that were appended for a trial: the log is as it was with `known` messages.
+    /// Removes messages that were appended for a trial; `known` remain.
     pub(crate) fn retract(&mut self, known: usize) {
         for message in self.messages.drain(known..) {
             self.places.remove(&message.info.id);
@@ -300,13 +302,13 @@ impl Log {
         }
     }
 
-    /// Take back the marks of a receipt that was never handed out.
+    /// Removes the marks of a receipt that was never returned to a caller.
     pub(crate) fn forget_marks(&mut self, id: &PartId, receipt: &ReceiptId) -> Result<(), LogError> {
         self.part_mut(id)?.forget_marks(receipt);
         Ok(())
     }
 
-    /// Lift the marks that `belongs` picks from a part, on account of the receipt `by`; says how many there were.
+    /// Lifts the marks of a part for which `belongs` is true, for the receipt `by`. Returns their number.
     pub(crate) fn lift(
         &mut self,
         id: &PartId,
@@ -318,7 +320,7 @@ impl Log {
         Ok(self.part_mut(id)?.lift_marks(belongs, &moment, by))
     }
 
-    /// Set a pivot aside by its marker message.
+    /// Undoes a pivot, given by its marker message.
     pub fn set_aside(&mut self, marker: &MessageId, now: Millis) -> Result<(), LogError> {
         let moment = self.moment(now);
         let at = self.place(marker)?;
@@ -335,9 +337,9 @@ impl Log {
         found.then_some(()).ok_or_else(missing)
     }
 
-    /// Now, in the order of this log.
-    fn moment(&self, now: Millis) -> Moment {
-        Moment { at: now, after: self.messages.last().map(|message| message.info.id.clone()) }
+    /// The current position in the order of this log.
+    fn moment(&self, now: Millis) -> LogPosition {
+        LogPosition { at: now, after: self.messages.last().map(|message| message.info.id.clone()) }
     }
 
     pub(crate) fn part_mut(&mut self, id: &PartId) -> Result<&mut Part, LogError> {
@@ -348,7 +350,7 @@ impl Log {
     }
 }
 
-/// The wanted name, or if it is taken or empty, one with a number that is free.
+/// Returns the wanted id, or a free one with a number if it is empty or taken.
 fn free(wanted: &str, stem: &str, fresh: &mut usize, taken: impl Fn(&str) -> bool) -> String {
     let mut id = wanted.to_owned();
     let stem = if wanted.is_empty() { stem } else { wanted };

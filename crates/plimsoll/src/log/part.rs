@@ -1,125 +1,125 @@
-//! Parts: the pieces a message is made of.
+//! Parts: the pieces of a message.
 //!
-//! Only what the engine needs is typed. Every other field, and every part of a kind not known here, is kept as
-//! it came and written back as it came.
+//! Only what the engine needs is typed. All other fields, and parts of unknown kinds, are kept and
+//! written back unchanged.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
+use super::contract::ContractItem;
 use super::extra::Extra;
 use super::fields::{At, Notes, Reader, keep, put};
 use super::ids::{MessageId, Millis, PartId};
-use super::marks::{Mark, Moment};
+use super::marks::{LogPosition, Mark};
 use super::tool::{ToolCallPart, ToolPart, ToolResultPart, ToolState};
 use crate::chars::Text;
-use crate::compact::contract::ContractItem;
 
-/// One piece of a message.
+/// Piece of a message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Part {
-    /// Names the part; empty where the source gave none.
+    /// The id; empty if the source has none.
     pub id: PartId,
-    /// What it is.
+    /// The content.
     pub body: PartBody,
-    /// What reductions left beside it, oldest first.
+    /// Marks of reductions, oldest first.
     pub marks: Vec<Mark>,
-    /// Everything else the source wrote.
+    /// All other fields of the source.
     pub extra: Extra,
 }
 
-/// The kinds of parts the engine looks into.
+/// Content of a part, by kind.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PartBody {
-    /// What was said.
+    /// Text.
     Text(TextPart),
-    /// What was thought.
+    /// Reasoning.
     Reasoning(ReasoningPart),
     /// A tool call together with its result.
     Tool(ToolPart),
-    /// A tool call alone; its result is a [`ToolResultPart`] further on.
+    /// A tool call without a result, which is a later [`ToolResultPart`].
     ToolCall(ToolCallPart),
-    /// A tool result alone.
+    /// A tool result without its call.
     ToolResult(ToolResultPart),
     /// An attached file.
     File(FilePart),
-    /// The marker of a compaction: the user's half of a pivot.
+    /// The marker of a compaction: the user message of a pivot.
     Compaction(CompactionPart),
-    /// Any other kind, by its name; the name is empty where the source gave none.
+    /// Any other kind, by its name; the name is empty if the source has none.
     Other(String),
-    /// No object at all, as it came. No model is shown it.
+    /// A value that is not an object, unchanged. The window does not show it.
     Bare(Value),
 }
 
-/// What was said, by the user or the model.
+/// Text of the user or the model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TextPart {
-    /// The words.
+    /// The text.
     pub text: Text,
-    /// Written by the host rather than by a person or a model.
+    /// Whether the host wrote it, and not the user or the model.
     pub synthetic: Option<bool>,
-    /// Shown to people, not to the model.
+    /// Whether it is shown to the user only, not to the model.
     pub ignored: Option<bool>,
 }
 
-/// What the model thought before it answered.
+/// Reasoning of the model before it answered.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ReasoningPart {
-    /// The thoughts, as far as the provider shows them.
+    /// The reasoning, as far as the provider returns it.
     pub text: Text,
 }
 
-/// A file shown to the model.
+/// An attached file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilePart {
-    /// Its media type.
+    /// The media type.
     pub mime: Option<String>,
-    /// Its name.
+    /// The name.
     pub filename: Option<String>,
-    /// Where it is; may be a `data:` address, which can be large.
+    /// The URL; may be a `data:` URL, which can be large.
     pub url: Option<Text>,
 }
 
-/// The marker of a compaction, with what there is to say about it.
+/// The marker of a compaction, with its figures.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct CompactionPart {
-    /// Whether the engine decided on it rather than a person.
+    /// Whether it was automatic, and not requested by the user.
     pub auto: Option<bool>,
-    /// The first message that stays in the window word for word behind the summary.
+    /// The first message of the tail, which stays in the window verbatim after the summary.
     pub tail_start: Option<MessageId>,
-    /// How many messages the summary replaced.
+    /// Number of messages that the summary replaced.
     pub messages: Option<u64>,
-    /// How many tokens they took.
+    /// Tokens of those messages.
     pub tokens: Option<u64>,
-    /// The summary was made without a model.
+    /// Whether the summary was made without a model.
     pub extractive: Option<bool>,
-    /// The user's message being worked on when the compaction was made, kept in view between summary and tail.
+    /// The prompt that was being worked on, kept in the window between summary and tail.
     pub prompt: Option<MessageId>,
-    /// What the summary was checked for; the next summary is checked for the instructions among it again.
+    /// Items for which the summary was checked. The next summary is checked for the instructions again.
     pub contract: Vec<ContractItem>,
-    /// The mark of an undo: since when this pivot no longer counts.
-    pub set_aside: Option<Moment>,
-    /// Summary text inside the marker itself, as some imported logs have it.
+    /// When this pivot was undone.
+    pub set_aside: Option<LogPosition>,
+    /// Summary text inside the marker, as in some imported logs.
     pub summary: Option<Text>,
 }
 
 impl Part {
-    /// A part with nothing but an identifier and a body.
+    /// Creates a part.
     pub fn new(id: PartId, body: PartBody) -> Part {
         Part { id, body, marks: Vec::new(), extra: Extra::default() }
     }
 
-    /// A piece of text.
+    /// Creates a text part.
     pub fn text(id: PartId, text: impl Into<Text>) -> Part {
         let text = TextPart { text: text.into(), synthetic: None, ignored: None };
         Part::new(id, PartBody::Text(text))
     }
 
-    /// A tool call in some state.
+    /// Creates a tool call with a state.
     pub fn tool(id: PartId, call_id: impl Into<String>, tool: impl Into<String>, state: ToolState) -> Part {
         Part::new(id, PartBody::Tool(ToolPart { call_id: call_id.into(), tool: tool.into(), state }))
     }
 
-    /// The tool call in this part, if it is one.
+    /// Returns the tool call, if the part is one.
     pub fn as_tool(&self) -> Option<&ToolPart> {
         match &self.body {
             PartBody::Tool(tool) => Some(tool),
@@ -127,21 +127,21 @@ impl Part {
         }
     }
 
-    /// Say that this text is a command which the user ran beside the conversation, with what it printed.
+    /// Marks this text as a command that the user ran outside the conversation, with its output.
     pub fn set_user_command(&mut self, command: &str) {
         self.extra.insert("metadata".into(), json!({ "plimsoll": { "command": command } }));
     }
 
-    /// Whether this is a command that the user ran beside the conversation, with what it printed, and not words of theirs.
+    /// Returns whether this is a command that the user ran outside the conversation, and not a message of the user.
     pub fn is_user_command(&self) -> bool {
-        /// As Claude Code writes what was typed after `!`, and what came of it.
+        /// Claude Code's tags around a command typed after `!` and its output.
         const TAGS: [&str; 3] = ["<bash-input>", "<bash-stdout>", "<bash-stderr>"];
         let PartBody::Text(text) = &self.body else { return false };
         let is_flagged = || self.extra.get("metadata")?.get("plimsoll")?.get("command")?.as_str();
         is_flagged().is_some() || TAGS.iter().any(|tag| text.text.trim_start().starts_with(tag))
     }
 
-    /// The compaction marker in this part, if it is one.
+    /// Returns the compaction marker, if the part is one.
     pub fn as_compaction(&self) -> Option<&CompactionPart> {
         match &self.body {
             PartBody::Compaction(marker) => Some(marker),
@@ -149,7 +149,7 @@ impl Part {
         }
     }
 
-    /// Read a part from a value that stands at `at`; what is not as it should be is kept and noted.
+    /// Reads a part from a value at `at`. Wrong values are kept and noted.
     pub fn read(value: Value, at: &At, notes: &mut Notes) -> Part {
         let mut map = match value {
             Value::Object(map) => map,
@@ -158,7 +158,7 @@ impl Part {
                 return Part::new(PartId::default(), PartBody::Bare(other));
             }
         };
-        // The kind decides how the other fields are read, so it is looked at first wherever it stands.
+        // The kind decides how the other fields are read, so it is read first, wherever it is.
         let kind = match map.get("type") {
             Some(Value::String(kind)) => kind.clone(),
             Some(_) => {
@@ -192,7 +192,7 @@ impl Part {
             "compaction" => PartBody::Compaction(reader.compaction()),
             _ => PartBody::Other(kind),
         };
-        // Of a `tool_use` it names the call.
+        // In a `tool_use` it is the id of the call.
         let id = if kind_is_use { None } else { reader.name("id") };
         let id = PartId::new(id.unwrap_or_default());
         let marks = reader.marks();
@@ -274,14 +274,14 @@ impl Reader<'_> {
             prompt: self.string("promptID").map(MessageId::new),
             set_aside: self.whole("setAside").map(|at| {
                 let after = self.string("setAsideAfter").map(MessageId::new);
-                Moment { at: Millis(at), after }
+                LogPosition { at: Millis(at), after }
             }),
             contract: self.contract(),
             summary: self.text("summary"),
         }
     }
 
-    /// The contract, if all of it can be read; else it stays as it came.
+    /// Reads the contract if all of it is valid; otherwise it stays in `extra`.
     fn contract(&mut self) -> Vec<ContractItem> {
         let items = self.map.get("contract").cloned().map(serde_json::from_value::<Vec<ContractItem>>);
         match items {

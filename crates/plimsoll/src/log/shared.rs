@@ -3,7 +3,7 @@
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 
-/// A value that is shared by its clones until one of them changes it, which then gets a copy of its own.
+/// A value that clones share until one of them changes it (copy on write).
 ///
 /// Plans, climbs and drivers work on copies of a log. A deep copy of 100,000 short messages takes 80 MB, more than their texts.
 ///

@@ -1,5 +1,5 @@
-//! Messages while they are written: texts grow piece by piece, and what was not known at the beginning (model,
-//! usage, cost, how it ended) is recorded as it becomes known.
+//! Messages while they are streamed: texts grow piece by piece, and what was unknown at first (model,
+//! usage, cost, finish reason) is recorded later.
 //!
 //! ```
 //! use plimsoll::log::MessageUpdate;
@@ -19,49 +19,49 @@
 use serde_json::{Number, Value, json};
 
 use super::{Log, LogError, Message, MessageId, Millis, PartBody, PartId, ToolStatus, Usage};
-use crate::count::Tokens;
+use crate::tokens::Tokens;
 
-/// What becomes known about a message after it was begun. A field that is `None` says nothing.
+/// Metadata that becomes known after a message began. `None` changes nothing.
 ///
-/// What was recorded stays. Recording the same again changes nothing; recording something else is refused. Usage
+/// Recorded values are final: recording the same value again changes nothing, and a different one is rejected. Usage
 /// and cost are running totals: they may grow until the message is finished.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MessageUpdate {
-    /// The model that speaks.
+    /// The model that answers.
     pub model_id: Option<String>,
-    /// What the provider has counted so far.
+    /// Usage so far.
     pub usage: Option<Usage>,
-    /// What it has cost so far.
+    /// Cost so far.
     pub cost: Option<Number>,
     /// Why the model stopped; ends the message.
     pub finish: Option<String>,
-    /// What went wrong, in OpenCode's shape; ends the message.
+    /// The error in OpenCode's shape; ends the message.
     pub error: Option<Value>,
 }
 
 impl MessageUpdate {
-    /// The answer failed. `name` is the kind of error, such as `APIError`.
+    /// Creates the update of a failed answer. `name` is the kind of error, such as `APIError`.
     pub fn failed(name: &str, message: &str) -> MessageUpdate {
         let error = json!({ "name": name, "data": { "message": message } });
         MessageUpdate { error: Some(error), ..MessageUpdate::default() }
     }
 
-    /// Somebody broke the answer off. What it had said and done by then stays in the window.
+    /// Creates the update of an aborted answer. Its content so far stays in the window.
     pub fn aborted(why: &str) -> MessageUpdate {
         MessageUpdate::failed(ABORTED, why)
     }
 }
 
-/// OpenCode's name for the error of an answer that was broken off.
+/// OpenCode's name for the error of an aborted answer.
 const ABORTED: &str = "MessageAbortedError";
 
-/// Where OpenCode keeps the input of a call while the model still writes it.
+/// OpenCode's field for the input of a call while the model still writes it.
 const RAW_INPUT: &str = "raw";
 
 impl Log {
-    /// Add `more` to the end of a part that is being written: to a text, to reasoning, or to the raw input of a
-    /// call that has not started (`state.raw`, as OpenCode has it). Costs what `more` costs, and one copy of the
-    /// text if a window still shares it.
+    /// Appends to a part that is being written: to a text, to reasoning, or to the raw input of a
+    /// call that has not started (`state.raw`, as in OpenCode). O(`more`), plus one copy of the
+    /// text if a window shares it.
     pub fn extend(&mut self, part: &PartId, more: &str) -> Result<(), LogError> {
         let (message, index) = self
             .newest_part(part)
@@ -84,7 +84,7 @@ impl Log {
         Ok(())
     }
 
-    /// Record what has become known about a message; all of it or nothing. An update with `finish` or `error`
+    /// Records metadata of a message, all of it or nothing. An update with `finish` or `error`
     /// ends the message `now`.
     pub fn record(
         &mut self,
@@ -113,7 +113,7 @@ impl Log {
         if differs(&info.error, &error) {
             return recorded("error");
         }
-        // A message ends once. An error that came later would take an answer out of the window that was in it.
+        // A message ends once. A later error would remove an answer from the window that was in it.
         let ends = finish.is_some() && info.finish.is_none() || error.is_some() && info.error.is_none();
         if ends && is_finished {
             return recorded("end");
@@ -132,7 +132,7 @@ impl Log {
         Ok(())
     }
 
-    /// Say that a message is finished, and what its provider reported; the common case of
+    /// Ends a message with the usage that its provider reported; the common case of
     /// [`record`](Log::record).
     pub fn finish(
         &mut self,
@@ -145,7 +145,7 @@ impl Log {
         self.record(message, update, now)
     }
 
-    /// Refuse to let a part of a finished message grow.
+    /// Returns an error if the message is finished.
     pub(super) fn require_growing(&self, message: usize) -> Result<(), LogError> {
         let message = &self.messages[message];
         if message.is_finished() {
@@ -155,8 +155,8 @@ impl Log {
         Ok(())
     }
 
-    /// Where the newest part stands, if that is the one asked for. What streams is nearly always the newest, and
-    /// comparing one name takes a quarter of the time of finding it among two thousand (see the benchmarks).
+    /// Returns the place of a part if it is the newest. What streams is nearly always the newest, and
+    /// comparing one id takes a quarter of the time of finding it among two thousand (see the benchmarks).
     fn newest_part(&self, part: &PartId) -> Option<(usize, usize)> {
         let message = self.messages.last()?;
         let newest = message.parts.last()?;
@@ -164,12 +164,12 @@ impl Log {
     }
 }
 
-/// Whether something else was recorded before.
+/// Returns whether a different value was recorded before.
 fn differs<T: PartialEq>(old: &Option<T>, new: &Option<T>) -> bool {
     differs_unless(old, new, |_, _| false)
 }
 
-/// Whether something else was recorded before, and `may` does not say that it may be replaced.
+/// Like [`differs`], unless `may` allows the new value to replace the old one.
 fn differs_unless<T: PartialEq>(old: &Option<T>, new: &Option<T>, may: impl Fn(&T, &T) -> bool) -> bool {
     match (old, new) {
         (Some(old), Some(new)) => old != new && !may(old, new),
@@ -177,7 +177,7 @@ fn differs_unless<T: PartialEq>(old: &Option<T>, new: &Option<T>, may: impl Fn(&
     }
 }
 
-/// Whether a running total counts at least what an earlier one counted.
+/// Returns whether a running total is at least an earlier one in every field.
 fn includes(new: &Usage, old: &Usage) -> bool {
     let figures = |usage: &Usage| {
         let Usage { total, input, output, reasoning, cache_read, cache_write, .. } = usage;
@@ -186,7 +186,7 @@ fn includes(new: &Usage, old: &Usage) -> bool {
     figures(new).iter().zip(figures(old)).all(|(new, old)| *new >= old)
 }
 
-/// Texts that grew have room for growing further, up to as much again as they say.
+/// Frees the spare capacity of texts that grew, up to their own length.
 fn give_back_room(message: &mut Message) {
     for part in &mut message.parts {
         match &mut part.body {

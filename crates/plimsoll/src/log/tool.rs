@@ -1,5 +1,5 @@
-//! Tool calls and their results, in both shapes that systems write: one part with a state, or a call and a
-//! result that are parts of their own.
+//! Tool calls and their results, in both shapes in use: one part with a state, or a call and a
+//! result that are separate parts.
 
 use std::sync::{Arc, OnceLock};
 
@@ -12,48 +12,48 @@ use super::fields::{At, Notes, Reader, array, keep, name, object, put, set_apart
 use super::ids::Millis;
 use crate::chars::{Chars, Text};
 
-/// A call of a tool, and what has come of it so far.
+/// A tool call with its state.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolPart {
-    /// The model's name for this call.
+    /// The model's id for this call.
     pub call_id: String,
     /// The tool's name.
     pub tool: String,
-    /// How far the call has got.
+    /// The state of the call.
     pub state: ToolState,
 }
 
 /// The state of a tool call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolState {
-    /// How far it has got.
+    /// The status.
     pub status: ToolStatus,
-    /// What the tool was given.
+    /// The input.
     pub input: Option<Input>,
-    /// What it answered.
+    /// The output.
     pub output: Option<Text>,
-    /// What went wrong.
+    /// The error text.
     pub error: Option<Text>,
     /// When it started, ended, and was cleared from the window.
     pub time: ToolTime,
-    /// Files that came with the answer; shared, because they can be large.
+    /// Files returned with the output; shared, because they can be large.
     pub attachments: Arc<Vec<Value>>,
-    /// Everything else the source wrote.
+    /// All other fields of the source.
     pub extra: Extra,
 }
 
-/// How far a tool call has got.
+/// Status of a tool call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ToolStatus {
-    /// The model has asked; nothing has started.
+    /// Requested, not started.
     Pending,
-    /// The tool is at work, or was when the process died.
+    /// Running, or was when the process ended.
     Running,
-    /// It answered.
+    /// Completed.
     Completed,
-    /// It failed.
+    /// Failed.
     Error,
-    /// A status not known here.
+    /// An unknown status.
     Other(String),
 }
 
@@ -64,9 +64,9 @@ pub struct ToolTime {
     pub start: Option<Millis>,
     /// End.
     pub end: Option<Millis>,
-    /// The mark of a prune: since when the window shows a placeholder instead of the output.
+    /// When the output was cleared; since then the window shows a placeholder.
     pub compacted: Option<Millis>,
-    /// Whether the source wrote a `time` at all.
+    /// Whether the source has a `time` field.
     present: bool,
     extra: Extra,
 }
@@ -74,11 +74,11 @@ pub struct ToolTime {
 /// A tool call without its result.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolCallPart {
-    /// The model's name for this call.
+    /// The model's id for this call.
     pub call_id: String,
     /// The tool's name.
     pub tool: String,
-    /// What the tool was given.
+    /// The input.
     pub input: Option<Input>,
     kind: String,
 }
@@ -86,22 +86,22 @@ pub struct ToolCallPart {
 /// A tool result without its call.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolResultPart {
-    /// The call it answers; empty where the source does not say.
+    /// The id of the call; empty if the source has none.
     pub call_id: String,
-    /// The tool's name, where the source says.
+    /// The tool's name, if the source has it.
     pub tool: Option<String>,
-    /// What the tool answered.
+    /// The output.
     pub text: Text,
-    /// Whether the answer is an error.
+    /// Whether the output is an error.
     pub is_error: Option<bool>,
-    /// The mark of a prune.
+    /// When it was cleared.
     pub compacted: Option<Millis>,
     keys: ResultKeys,
-    /// The other times, where the mark stands among them.
+    /// The other times, if the source keeps `compacted` among them.
     times: Extra,
 }
 
-/// The field names a separate result used, so that it is written back as it came.
+/// Field names that a separate result used, so that it is written back unchanged.
 #[derive(Clone, Debug, PartialEq)]
 struct ResultKeys {
     kind: String,
@@ -111,7 +111,7 @@ struct ResultKeys {
     error: Option<&'static str>,
 }
 
-/// What a tool was given: any JSON, with its compact text made once. JSON that is nested too deeply becomes a string, see
+/// The input of a tool: any JSON, with its compact text computed once. JSON that is nested too deeply becomes a string, see
 /// [`flatten_deep`].
 #[derive(Clone)]
 pub struct Input(Arc<InputInner>);
@@ -122,18 +122,18 @@ struct InputInner {
 }
 
 impl Input {
-    /// A stand-in that has the length of an input but not its content; see [`Text::outline`].
+    /// Creates a stand-in with the length of an input but not its content; see [`Text::outline`].
     pub fn outline(chars: Chars) -> Input {
         let json = OnceLock::from(Text::outline(chars, false));
         Input(Arc::new(InputInner { value: Value::Object(Map::new()), json }))
     }
 
-    /// The value itself.
+    /// Returns the value.
     pub fn value(&self) -> &Value {
         &self.0.value
     }
 
-    /// The value as compact JSON, keys in the order they came.
+    /// Returns the value as compact JSON, with keys in their original order.
     pub fn json(&self) -> &Text {
         self.0.json.get_or_init(|| Text::from(self.0.value.to_string()))
     }
@@ -170,7 +170,7 @@ impl<'de> Deserialize<'de> for Input {
 }
 
 impl ToolState {
-    /// A call that has been asked for and not started.
+    /// The state of a call that has not started.
     pub fn pending(input: impl Into<Input>) -> ToolState {
         ToolState {
             status: ToolStatus::Pending,
@@ -183,17 +183,17 @@ impl ToolState {
         }
     }
 
-    /// A call that was answered.
+    /// The state of a completed call.
     pub fn completed(input: impl Into<Input>, output: impl Into<Text>) -> ToolState {
         ToolState { status: ToolStatus::Completed, output: Some(output.into()), ..ToolState::pending(input) }
     }
 
-    /// A call that failed.
+    /// The state of a failed call.
     pub fn failed(input: impl Into<Input>, error: impl Into<Text>) -> ToolState {
         ToolState { status: ToolStatus::Error, error: Some(error.into()), ..ToolState::pending(input) }
     }
 
-    /// Output of a completed call or error text of a failed one; nothing while it runs.
+    /// Returns the output of a completed call or the error text of a failed one; `None` while it runs.
     pub fn result(&self) -> Option<&Text> {
         match self.status {
             ToolStatus::Completed => self.output.as_ref(),
@@ -202,7 +202,7 @@ impl ToolState {
         }
     }
 
-    /// A state of which nothing is known.
+    /// An unknown state.
     fn unknown() -> ToolState {
         ToolState {
             status: ToolStatus::Other(String::new()),
@@ -281,7 +281,7 @@ impl ToolStatus {
         }
     }
 
-    /// Whether nothing more will come of the call.
+    /// Returns whether the call has completed or failed.
     pub fn is_final(&self) -> bool {
         matches!(self, ToolStatus::Completed | ToolStatus::Error)
     }
@@ -328,7 +328,7 @@ impl ToolTime {
 }
 
 impl ToolCallPart {
-    /// A call whose result comes in a part of its own.
+    /// Creates a call whose result is a separate part.
     pub fn new(call_id: impl Into<String>, tool: impl Into<String>, input: impl Into<Input>) -> ToolCallPart {
         ToolCallPart {
             call_id: call_id.into(),
@@ -350,7 +350,7 @@ impl ToolCallPart {
 }
 
 impl ToolResultPart {
-    /// A result that answers the call named `call_id`.
+    /// Creates the result of the call `call_id`.
     pub fn new(call_id: impl Into<String>, text: impl Into<Text>) -> ToolResultPart {
         ToolResultPart {
             call_id: call_id.into(),
@@ -376,7 +376,7 @@ impl ToolResultPart {
             map.insert(key.into(), self.call_id.as_str().into());
         }
         put(map, keys.tool.unwrap_or("tool"), self.tool.as_deref().map(Value::from));
-        // Text that came in some other form stands untouched among the other fields.
+        // Text in another form stays unchanged among the other fields.
         if let Some(key) = keys.text {
             map.insert(key.into(), self.text.as_str().into());
         }

@@ -1,17 +1,17 @@
-//! The token management guide's `TokenManagement` section, as it stands in an `appsettings.json`.
+//! The token management guide's `TokenManagement` section of an `appsettings.json`.
 
 use std::collections::BTreeMap;
 
-use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
 use super::{PolicyError, PolicySpec, PruneOrder};
 use crate::chars::Chars;
-use crate::count::Tokens;
+use crate::tokens::Tokens;
 
 /// The section, key by key.
-#[derive(Deserialize, JsonSchema)]
+#[derive(Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "PascalCase")]
 pub(super) struct TokenManagement {
     chars_per_token: Option<u64>,
@@ -30,7 +30,7 @@ pub(super) struct TokenManagement {
     tool_output_limits: Option<BTreeMap<String, u64>>,
 }
 
-/// Lay the section's values over `spec`.
+/// Applies the section to `spec`.
 pub(super) fn apply(spec: &mut PolicySpec, section: Value) -> Result<(), PolicyError> {
     let section: TokenManagement =
         serde_path_to_error::deserialize(section).map_err(|error| PolicyError::Field {
@@ -41,7 +41,7 @@ pub(super) fn apply(spec: &mut PolicySpec, section: Value) -> Result<(), PolicyE
     set(&mut spec.overflow.default_context, section.default_context_window.map(Tokens));
     if let Some(output) = section.default_max_output_tokens.map(Tokens) {
         spec.overflow.default_output = output;
-        // The guide prunes when no more than an answer is left of the window.
+        // The guide prunes if no more than the room for an answer is left.
         if spec.prune.gate_headroom.is_some() {
             spec.prune.gate_headroom = Some(output);
         }
@@ -50,7 +50,7 @@ pub(super) fn apply(spec: &mut PolicySpec, section: Value) -> Result<(), PolicyE
     set(&mut spec.truncate.max_bytes, section.max_output_bytes);
     set(&mut spec.truncate.max_line_chars, section.max_line_length.map(Chars));
     set(&mut spec.prune.protect_tokens, section.prune_protect_tokens.map(Tokens));
-    // In the guide the minimum is where pruning stops; elsewhere it is what pruning must at least free.
+    // In the guide, pruning stops at the minimum. Elsewhere, it must free at least the minimum.
     match (spec.prune.order, section.prune_minimum_tokens.map(Tokens)) {
         (PruneOrder::OldestFirst, Some(minimum)) => spec.prune.stop_after_tokens = Some(minimum),
         (PruneOrder::NewestFirst, Some(minimum)) => spec.prune.min_tokens = minimum,

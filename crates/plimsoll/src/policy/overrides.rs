@@ -1,13 +1,12 @@
-//! What is laid over a preset: by a policy file, by the environment, or by several layers of both.
+//! Overrides of a preset: by a policy file, by the environment, or by several layers of both.
 
 use serde_json::{Map, Value};
 
 use super::{ForkPolicy, Policy, PolicyError, Preset, guide};
 
-/// Fields to change, and the preset they were written for if one was named.
+/// Fields to change, and the preset that they override.
 ///
-/// Layers are laid over each other before anything is checked, so that a field of one may depend on a field of
-/// another:
+/// Layers are merged before anything is validated, so that a field of one layer may depend on a field of another:
 ///
 /// ```
 /// use plimsoll::policy::{Overrides, Preset};
@@ -20,7 +19,7 @@ use super::{ForkPolicy, Policy, PolicyError, Preset, guide};
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Overrides {
-    /// What the fields are laid over; `plimsoll` if nobody says.
+    /// The preset. Defaults to `plimsoll`.
     pub preset: Option<Preset>,
     /// The fields, nested as in a policy file.
     pub fields: Map<String, Value>,
@@ -28,16 +27,17 @@ pub struct Overrides {
 
 /// A field that the environment sets.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Setting {
-    /// The variable.
+    /// Name of the variable.
     pub variable: String,
-    /// The field's path.
+    /// Path of the field.
     pub field: String,
-    /// Its value.
+    /// Value of the field.
     pub value: Value,
 }
 
-/// Variables from before every field had one, and OpenCode's names for the same; what they set, and how.
+/// Variables with names of their own and OpenCode's equivalents, the field that each sets, and how.
 const NAMED: [(&str, &str, &str, Named); 3] = [
     ("OUTPUT_TOKEN_MAX", "OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX", "overflow.outputCap", Named::Number),
     ("DISABLE_AUTOCOMPACT", "OPENCODE_DISABLE_AUTOCOMPACT", "overflow.auto", Named::Off),
@@ -53,7 +53,7 @@ enum Named {
 }
 
 impl Overrides {
-    /// What a policy file changes. A named fork policy and the guide's section are written out field by field.
+    /// Reads a policy file. A named fork policy and the guide's section are expanded to their fields.
     pub fn from_value(value: Value) -> Result<Overrides, PolicyError> {
         let Value::Object(mut fields) = value else {
             return Err(wrong("policy", "expected an object"));
@@ -87,7 +87,7 @@ impl Overrides {
         Ok(Overrides { preset, fields })
     }
 
-    /// These with `above` laid over them.
+    /// Merges `above` into these overrides. Fields of `above` win.
     #[must_use]
     pub fn under(self, above: Overrides) -> Overrides {
         let mut fields = Value::Object(self.fields);
@@ -96,7 +96,7 @@ impl Overrides {
         Overrides { preset: above.preset.or(self.preset), fields }
     }
 
-    /// The policy that comes of them.
+    /// Applies the overrides to the preset and validates the result.
     pub fn policy(self) -> Result<Policy, PolicyError> {
         let mut merged = json(&self.preset.unwrap_or(Preset::Plimsoll).spec())?;
         merge(&mut merged, Value::Object(self.fields));
@@ -105,13 +105,13 @@ impl Overrides {
 }
 
 impl Setting {
-    /// What the environment sets; the later of two settings of one field holds. The caller looks the variables
-    /// up, the engine reads none.
+    /// Returns the settings of the environment. If two of them set the same field, the later one wins. The caller looks
+    /// the variables up, because the engine does not read the environment.
     ///
-    /// Every field has a variable: `prune.protectTokens` is `PLIMSOLL_PRUNE_PROTECT_TOKENS`. Numbers and switches
-    /// are written as in JSON, lists as JSON or with commas, `truncate.toolLimits` and `overflow.models` as JSON.
-    /// Besides there are `PLIMSOLL_OUTPUT_TOKEN_MAX`, `PLIMSOLL_DISABLE_AUTOCOMPACT` and
-    /// `PLIMSOLL_DISABLE_PRUNE`, and with `opencode` also OpenCode's own names for these three.
+    /// Every field has a variable: `prune.protectTokens` is `PLIMSOLL_PRUNE_PROTECT_TOKENS`. Numbers and booleans are
+    /// written as in JSON, lists as JSON or separated by commas, `truncate.toolLimits` and `overflow.models` as JSON.
+    /// In addition there are `PLIMSOLL_OUTPUT_TOKEN_MAX`, `PLIMSOLL_DISABLE_AUTOCOMPACT` and `PLIMSOLL_DISABLE_PRUNE`,
+    /// and with `opencode` also OpenCode's names for these three.
     pub fn all(opencode: bool, lookup: impl Fn(&str) -> Option<String>) -> Result<Vec<Setting>, PolicyError> {
         let mut settings = Vec::new();
         for (ours, theirs, field, named) in NAMED {
@@ -144,13 +144,13 @@ impl Setting {
         Ok(settings)
     }
 
-    /// The names of all variables of Plimsoll's own.
+    /// The names of all variables, without OpenCode's.
     pub fn variables() -> Vec<String> {
         let fields = fields().into_iter().map(|(field, _)| variable_of(&field));
         NAMED.iter().map(|named| variable(named.0)).chain(fields).collect()
     }
 
-    /// The settings as fields, nested as in a policy file.
+    /// Converts settings to overrides.
     pub fn overrides(settings: &[Setting]) -> Overrides {
         let mut all = Overrides::default();
         for Setting { field, value, .. } in settings {
@@ -166,9 +166,9 @@ impl Setting {
     }
 }
 
-/// All fields of a policy by path, with the default preset's value to tell their kind.
+/// All fields of a policy by path, with the default preset's value, which shows the type.
 fn fields() -> Vec<(String, Value)> {
-    // A preset is plain data; were it not, there would be no fields and every test of them would fail.
+    // Serialising a preset cannot fail. If it did, there would be no fields, and the tests of variables would fail.
     let Ok(Value::Object(sections)) = json(&Preset::Plimsoll.spec()) else { return Vec::new() };
     let mut fields = Vec::new();
     for (section, value) in sections {
@@ -202,7 +202,7 @@ fn variable(name: &str) -> String {
     format!("PLIMSOLL_{name}")
 }
 
-/// The text of a variable as a value of the same kind as `like`, or what was expected.
+/// Parses the text of a variable as a value of the same type as `like`. The error is the expected type.
 fn read(text: &str, like: &Value) -> Result<Value, &'static str> {
     let trimmed = text.trim();
     let parsed = || serde_json::from_str::<Value>(trimmed).ok();
@@ -226,7 +226,7 @@ fn read(text: &str, like: &Value) -> Result<Value, &'static str> {
     }
 }
 
-/// A policy from all its fields.
+/// Validates a policy with all fields.
 pub(super) fn checked(fields: Value) -> Result<Policy, PolicyError> {
     let spec = serde_path_to_error::deserialize(fields).map_err(|error| PolicyError::Field {
         field: error.path().to_string(),
@@ -235,7 +235,7 @@ pub(super) fn checked(fields: Value) -> Result<Policy, PolicyError> {
     Policy::new(spec)
 }
 
-/// Lay `over` on `base`: objects are merged field by field, everything else is replaced.
+/// Merges `over` into `base`: objects field by field, everything else is replaced.
 pub(super) fn merge(base: &mut Value, over: Value) {
     match (base, over) {
         (Value::Object(base), Value::Object(over)) => {
@@ -247,7 +247,7 @@ pub(super) fn merge(base: &mut Value, over: Value) {
     }
 }
 
-/// What of `after` is not in `before`; nothing if they are the same.
+/// The parts of `after` that differ from `before`. `None` if they are equal.
 fn changes(before: &Value, after: Value) -> Option<Value> {
     match (before, after) {
         (Value::Object(before), Value::Object(after)) => {

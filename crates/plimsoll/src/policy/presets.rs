@@ -1,4 +1,4 @@
-//! The named sets of numbers.
+//! The named policies.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -11,18 +11,19 @@ use super::{
     ShortenLines, SpillAs, SplitTurns, SummaryAs, SummaryPolicy, Template, Thrift, TruncatePolicy, UsageSum,
 };
 use crate::chars::Chars;
-use crate::count::{CharCounter, Rounding, Tokens};
+use crate::counter::{CharCounter, Rounding};
+use crate::tokens::Tokens;
 
 /// A named policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Preset {
-    /// The default: the source documents' constants, their defects mended, the ladder whole.
+    /// The default: constants of the source documents without their defects, and all rungs of the ladder.
     Plimsoll,
-    /// OpenCode as the pruning specification and the parity document describe it.
+    /// OpenCode according to the pruning specification and the parity document, to the letter.
     Opencode,
-    /// OpenCode as version 1.18 behaves.
+    /// The behaviour of OpenCode 1.18.
     Opencode118,
-    /// The token management guide.
+    /// The token management guide, to the letter.
     Openfork,
 }
 
@@ -30,7 +31,7 @@ impl Preset {
     /// All presets.
     pub const ALL: [Preset; 4] = [Preset::Plimsoll, Preset::Opencode, Preset::Opencode118, Preset::Openfork];
 
-    /// The preset's name.
+    /// Name of the preset.
     pub fn name(self) -> &'static str {
         match self {
             Preset::Plimsoll => "plimsoll",
@@ -40,9 +41,9 @@ impl Preset {
         }
     }
 
-    /// The policy of that name.
+    /// Returns the preset as a policy.
     pub fn policy(self) -> Policy {
-        // A test holds every preset against the validation that policies from outside must pass.
+        // Not validated here: a test validates every preset.
         Policy(self.spec())
     }
 
@@ -55,10 +56,13 @@ impl Preset {
                 truncate: TruncatePolicy {
                     terminal_keep: Keep::HeadTail,
                     shorten_lines: ShortenLines::WhenOver,
+                    // Otherwise a single excess line would cost a longer notice and a recall.
                     only_if_shorter: true,
                     ..truncate()
                 },
                 prune: PrunePolicy {
+                    // Clearing after every turn would invalidate the cache for little. Under the line, `thrift`
+                    // decides.
                     after_turn: false,
                     at_summary: AtSummary::StopAtPivot,
                     min_output_chars: Chars(100),
@@ -71,20 +75,26 @@ impl Preset {
                 overflow: OverflowPolicy {
                     usage: UsageSum::All,
                     detector: Detector::Both,
+                    // A prepared compaction keeps the turn from waiting; `soft_when_free` makes it cost nothing extra.
                     soft_share: Some(0.9),
                     soft_when_free: true,
+                    // Otherwise the reserve for an answer would take most of a small window.
                     max_reserve_share: 0.5,
                     default_context: Tokens(128_000),
                     ..opencode.overflow
                 },
                 compact: CompactPolicy {
                     scope: Scope::Tail,
+                    // Chosen by replay: 15 % costs 1 % more and keeps as much of what was needed later.
                     tail_share: 0.12,
                     tail_max: Tokens(60_000),
                     min_freed_share: 1.0 / 3.0,
+                    // A user who asks for a compaction wants a short window, even in a session hardly longer than the
+                    // tail.
                     asked_tail_share: 0.25,
                     prompt_share: 0.4,
                     template: Template::Anchored,
+                    // Reads the window from the provider's cache instead of sending the history again.
                     request: RequestForm::Appended,
                     max_summary_tokens: Some(Tokens(4_000)),
                     extractive: true,
@@ -95,6 +105,7 @@ impl Preset {
                 },
                 contract: ContractPolicy { enabled: true, ..opencode.contract },
                 shed: ShedPolicy { enabled: true, ..opencode.shed },
+                // In a small window, a recall must not bring back most of what was just removed.
                 recall: RecallPolicy { max_chars: Chars(8_000), max_share: 0.012, ..opencode.recall },
                 fork: ForkPolicy::fitted(),
                 ..opencode
@@ -155,8 +166,8 @@ impl Preset {
                 },
                 compact: CompactPolicy {
                     scope: Scope::Target,
-                    // The guide counts messages and knows no turns. Moved to the start of a turn, its target of 50 % came
-                    // out at up to 70 %.
+                    // The guide counts messages and does not know turns. When the cut moved to the start of a turn, up
+                    // to 70 % of the window was left instead of the guide's 50 %.
                     turn_share: 1.0,
                     summary_as: SummaryAs::System,
                     template: Template::Guide,
@@ -211,6 +222,7 @@ fn opencode() -> PolicySpec {
         prune: PrunePolicy {
             enabled: true,
             after_turn: true,
+            // Both amounts are from the source documents. The default uses them too, without tuning.
             protect_tokens: Tokens(40_000),
             measure: Measure::ToolOutputs,
             min_tokens: Tokens(20_000),
@@ -231,6 +243,7 @@ fn opencode() -> PolicySpec {
             gate_headroom: None,
         },
         thrift: Thrift::Off,
+        // Sizes chosen by replay of recorded sessions, for the default policy.
         names: NamesPolicy {
             enabled: false,
             share: 0.2,
@@ -249,6 +262,8 @@ fn opencode() -> PolicySpec {
             detector: Detector::Usage,
             max_factor: 4.0,
             max_hidden_share: 0.5,
+            // Doubled with each rejection: 5 % five times would leave a fifth of a full window for the answer, doubling
+            // leaves two thirds.
             refused_margin: 0.05,
             output_cap: Tokens(32_000),
             input_reserve: Tokens::ZERO,
@@ -295,6 +310,8 @@ fn opencode() -> PolicySpec {
         contract: ContractPolicy { enabled: false, ..ContractPolicy::default() },
         shed: ShedPolicy { enabled: false, min_part_chars: Chars(400), head_share: 0.5, rounds: 6 },
         pin: PinPolicy { max_tokens: Tokens(4_000), max_share: 0.25 },
+        // Anthropic's rules and price ratios. If a provider charges nothing for cache writes, they overestimate the
+        // price of a change, so the engine errs towards doing nothing.
         cache: CachePolicy {
             max_breakpoints: 4,
             look_back: 20,
@@ -316,7 +333,7 @@ fn opencode() -> PolicySpec {
 }
 
 impl ForkPolicy {
-    /// The fork document to the letter: the newest results whole, older ones shorter, within 200,000 chars.
+    /// The fork document, to the letter: the newest results whole, older ones shorter, within 200,000 chars.
     pub fn tiered() -> ForkPolicy {
         ForkPolicy {
             char_budget: Chars(200_000),
@@ -347,19 +364,20 @@ impl ForkPolicy {
         }
     }
 
-    /// The default: `tiered`, made smaller for a child with a small window, with figures of the delivered text. Answers of
-    /// the user to questions stay whole, and a summary of messages that are removed comes first.
+    /// The default: `tiered`, but made smaller for a child with a small window, with figures of the delivered text. The
+    /// user's answers to questions stay whole, and removed messages are summarised.
     pub fn fitted() -> ForkPolicy {
         ForkPolicy {
             uncut_tools: words(&["ask_user_questions"]),
             rules: ForkRules::Fitted,
             label_host: true,
+            // At equal size, a summary answers more of a child's questions than more of the newest messages.
             summary_share: 0.4,
             ..ForkPolicy::tiered()
         }
     }
 
-    /// Every result alike at 1,500 chars, within 100,000 tokens of four chars each.
+    /// All results limited to 1,500 chars, within 100,000 tokens of four chars each.
     pub fn uniform() -> ForkPolicy {
         ForkPolicy {
             char_budget: Chars(400_000),
@@ -374,7 +392,7 @@ impl ForkPolicy {
             error_patterns: Vec::new(),
             head_tail_keywords: Vec::new(),
             cut_marker: CutMarker::Prefix,
-            // So that its 100,000 tokens are not made smaller for a child with the usual window of 200,000.
+            // High enough that 100,000 tokens fit a child with the usual window of 200,000.
             child_share: 0.6,
             label_host: false,
             summary_share: 0.0,

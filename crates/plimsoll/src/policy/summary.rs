@@ -1,86 +1,89 @@
-//! Numbers of a summary made without a model, and of what every summary must carry.
+//! Settings of summaries made without a model, and of the contract.
 
-use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::chars::Chars;
-use crate::count::Tokens;
+use crate::tokens::Tokens;
 
-/// What a summary made without a model gives room to. Room that a section does not need goes to the others.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Division of the room in a summary made without a model. Room that a section does not need goes to the others.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct SummaryPolicy {
-    /// The share of the room for the user's own words.
+    /// Share of the room for the user's own words.
     pub user_share: f64,
-    /// The share for what was found and decided.
+    /// Share of the room for findings and decisions.
     pub found_share: f64,
-    /// The share for where the work stands.
+    /// Share of the room for the state of the work.
     pub standing_share: f64,
-    /// The share for files changed.
+    /// Share of the room for changed files.
     pub files_share: f64,
-    /// The share for commands that build, test or run.
+    /// Share of the room for commands that build, test or run something.
     pub commands_share: f64,
-    /// Of the room for where it stands, the share for todos; what these five leave is for the last report.
+    /// Share for todos in the state of the work. The rest of that section is for the last report.
     pub todos_share: f64,
-    /// Of the same, the share for what failed and was not mended.
+    /// Share for unresolved failures in the state of the work.
     pub errors_share: f64,
-    /// The share for the last commit and what was changed since.
+    /// Share for the last commit and files changed since, in the state of the work.
     pub commit_share: f64,
-    /// The share for the last steps.
+    /// Share for the last steps in the state of the work.
     pub steps_share: f64,
-    /// The share for the names used in them.
+    /// Share for names used in the last steps, in the state of the work.
     pub names_share: f64,
-    /// The share for an earlier summary that a model made; the sections above divide the rest.
+    /// Share of the room for an earlier summary that a model wrote. The other sections divide the rest.
     pub prior_share: f64,
-    /// The first message of the user, which says what it is all about, and the newest, which is being worked on, get so many
-    /// times the room of another.
+    /// Room of the user's first message, which states the purpose, and of the newest one, relative to the other
+    /// messages.
     pub ends_weight: f64,
-    /// This share of the room for the user's words is shared evenly among the messages; the rest is for the sentences among
-    /// all of them that tell most of what is wanted.
+    /// Share of the room for the user's words that is divided evenly among the messages. The rest goes to the most
+    /// informative sentences of all messages.
     pub even_share: f64,
-    /// A message of the user is shown with at least this much, or left out and named.
+    /// Minimum length of a shown message of the user. With less room, its id is listed instead.
     pub min_words: Chars,
-    /// So many lines in a row that look like the output of a program are taken for pasted.
+    /// Minimum number of consecutive lines that look like program output to count as pasted.
     pub paste_run: u64,
-    /// So many lines stay of what was pasted.
+    /// Maximum number of lines that are kept of pasted text.
     pub pasted_lines: u64,
-    /// Longest sentence or line that is picked out whole.
+    /// Maximum length of a sentence or line that is not shortened.
     pub sentence_chars: Chars,
-    /// A text of the agent in the middle of its work is taken for a report from this length on.
+    /// Minimum length of a text in the middle of a turn that counts as a report.
     pub report_chars: Chars,
-    /// At most so many sentences are picked from one report.
+    /// Maximum number of sentences from one report.
     pub turn_sentences: u64,
-    /// A sentence that shares this much of its words with one already picked is left out.
+    /// Share of common words from which a sentence counts as a duplicate of another.
     pub duplicate_share: f64,
-    /// Of a report that has to be cut, this share of what is kept is its beginning.
+    /// Share of the beginning in a report that has to be cut.
     pub report_head_share: f64,
-    /// So many of the newest calls are told as the last steps.
+    /// Number of calls in the last steps.
     pub last_steps: u64,
-    /// So many of the names used in them are told.
+    /// Number of names from the last steps.
     pub last_names: u64,
-    /// Longest command line.
+    /// Maximum length of a command line.
     pub command_chars: Chars,
-    /// Longest sentence that is taken for a standing instruction.
+    /// Maximum length of a standing instruction. Longer sentences are not instructions.
     pub instruction_chars: Chars,
-    /// How much of each end of a tool's result is looked at to tell how the call ended.
+    /// Number of chars at each end of a tool result that are searched for the outcome of the call.
     pub result_chars: Chars,
 }
 
-/// What every summary must carry, by a model or without: standing instructions, open todos, open errors, files changed.
-/// What it lacks is appended.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+/// Content that every summary must have, whether or not a model wrote it: standing instructions, open todos, open
+/// errors, changed files. Missing content is appended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ContractPolicy {
     /// Whether summaries are checked and completed.
     pub enabled: bool,
-    /// Most that is appended to a summary,
+    /// Maximum tokens that are appended to a summary.
     pub max_tokens: Tokens,
-    /// and at most this share of the line.
+    /// Maximum size of the appended content as a share of the line.
     pub max_share: f64,
 }
 
 impl SummaryPolicy {
-    /// The shares of the sections, by the names of their fields.
+    /// The shares of the sections, by field.
     pub(super) fn shares(&self) -> [(&'static str, f64); 5] {
         [
             ("userShare", self.user_share),
@@ -93,7 +96,7 @@ impl SummaryPolicy {
 }
 
 impl SummaryPolicy {
-    /// The shares within the section that tells where it stands, by the names of their fields.
+    /// The shares within the state of the work, by field.
     pub(super) fn standing_shares(&self) -> [(&'static str, f64); 5] {
         [
             ("todosShare", self.todos_share),
@@ -104,7 +107,7 @@ impl SummaryPolicy {
         ]
     }
 
-    /// What is left of that section for the last report.
+    /// The share for the last report within the state of the work.
     pub(crate) fn report_share(&self) -> f64 {
         1.0 - self.standing_shares().iter().map(|(_, share)| share).sum::<f64>()
     }
@@ -150,7 +153,7 @@ impl Default for ContractPolicy {
 }
 
 impl ContractPolicy {
-    /// Most that may be appended where the line is at `line`; nothing if summaries are not completed.
+    /// Maximum tokens to append, given the line. Zero if summaries are not completed.
     pub fn budget(&self, line: Tokens) -> Tokens {
         if self.enabled { self.max_tokens.min(line.share(self.max_share)) } else { Tokens::ZERO }
     }

@@ -1,26 +1,26 @@
-//! The one choice about saving money under the line.
+//! Setting for saving money under the line.
 
 use std::fmt;
 
-use schemars::JsonSchema;
 use serde::de::{self, Unexpected, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 
 /// Whether the window is reduced under the line to save money.
 ///
-/// A provider's cache makes old content cheap to send and changes expensive. Under the line, a change is made only if it
-/// has paid for itself out of what earlier reductions saved: `docs/POLICY.md` has the arithmetic.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, JsonSchema)]
+/// A provider's cache makes old content cheap to send and changes expensive. Under the line, a change is made only if
+/// savings of earlier reductions pay for it. `docs/POLICY.md` has the arithmetic.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub enum Thrift {
-    /// Never: the window is reduced only when it crosses the line.
+    /// The window is reduced only when it crosses the line.
     Off,
-    /// Old tool outputs and inputs are cleared by the rules of `prune`, and a window that is at least half full is
-    /// compacted, each only out of savings already made. The running turn stays whole.
+    /// Clears old tool outputs and inputs by the rules of `prune`, and compacts a window that is at least half full, if
+    /// savings already made pay for it. The current turn stays whole.
     #[default]
     Careful,
-    /// Clears almost everything but the newest outputs and compacts at a third of the line, on the expectation that the
-    /// session continues. Costs less and keeps less in the window.
+    /// Clears almost all outputs except the newest, and compacts at a third of the line, expecting that the session
+    /// continues. Costs less and keeps less in the window.
     Frugal,
 }
 
@@ -30,7 +30,7 @@ impl<'de> Deserialize<'de> for Thrift {
     }
 }
 
-/// Names the choices if something else was found: the section `[thrift]` had fields before.
+/// Names the choices if something else was found. In earlier versions, `[thrift]` was a section with fields.
 struct ThriftName;
 
 impl Visitor<'_> for ThriftName {

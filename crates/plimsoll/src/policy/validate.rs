@@ -1,18 +1,18 @@
-//! What makes a policy consistent.
+//! Validation of policies.
 
 use super::{ClearedView, ForkPolicy, LineRule, PolicyError, PolicySpec, Scope, SummaryPolicy};
 use crate::chars::Chars;
-use crate::count::Tokens;
 use crate::log::Cut;
+use crate::tokens::Tokens;
 
-/// The smallest answer of the recall tool in which there is room for content beside what is said about it.
+/// Minimum length of the recall tool's answer, so that it has room for content in addition to its frame.
 const SMALLEST_ANSWER: Chars = Chars(2_000);
-/// The shortest text of an input that is worth clearing: its placeholder takes about 250 chars.
+/// Minimum length of a text of an input that is worth clearing, because its placeholder has about 250 chars.
 const SHORTEST_INPUT: Chars = Chars(400);
-/// Highest relative price of a token.
+/// Maximum relative price of a token.
 const HIGHEST_PRICE: f64 = 1e6;
 
-/// Say what is wrong with a policy, if anything.
+/// Returns the first problem of a policy.
 pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     let PolicySpec {
         name,
@@ -31,7 +31,7 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
         recall,
         fork,
     } = spec;
-    rule(!name.trim().is_empty(), "name", || "a policy needs a name; receipts refer to it".into())?;
+    rule(!name.trim().is_empty(), "name", || "must not be empty: receipts refer to it".into())?;
     above_zero("count.charsPerToken", count.chars_per_token)?;
 
     above_zero("truncate.maxLines", truncate.max_lines)?;
@@ -43,11 +43,11 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     }
     share("truncate.headShare", truncate.head_share)?;
     rule(!truncate.spill || !truncate.spill_directory.is_empty(), "truncate.spillDirectory", || {
-        "spilling is on, so there must be a directory".into()
+        "must not be empty if `truncate.spill` is true".into()
     })?;
 
     rule(prune.view == ClearedView::Clear || prune.retain_chars > Chars::ZERO, "prune.retainChars", || {
-        "with `view` set to `retain` it must be above 0".into()
+        "must be above 0 if `prune.view` is `retain`".into()
     })?;
     if let Some(stop) = prune.stop_after_tokens {
         rule(stop > prune.min_tokens, "prune.stopAfterTokens", || {
@@ -62,7 +62,7 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     }
 
     rule(prune.min_input_chars >= SHORTEST_INPUT, "prune.minInputChars", || {
-        format!("{} leaves nothing to save; {SHORTEST_INPUT} is the least", prune.min_input_chars)
+        format!("{} is too little to save anything (minimum {SHORTEST_INPUT})", prune.min_input_chars)
     })?;
 
     share("names.share", names.share)?;
@@ -71,14 +71,14 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     share("overflow.share", overflow.share)?;
     if let Some(soft) = overflow.soft_share {
         rule(soft > 0.0 && soft < 1.0, "overflow.softShare", || {
-            format!("{soft} is not a share between 0 and 1; leave it out to prepare nothing")
+            format!("{soft} is not between 0 and 1; remove the field to prepare no compaction")
         })?;
     }
     share("overflow.maxReserveShare", overflow.max_reserve_share)?;
     rule(overflow.max_factor >= 1.0, "overflow.maxFactor", || format!("{} is below 1", overflow.max_factor))?;
     share("overflow.maxHiddenShare", overflow.max_hidden_share)?;
     rule((0.0..1.0).contains(&overflow.refused_margin), "overflow.refusedMargin", || {
-        format!("{} is not a share from 0 to below 1", overflow.refused_margin)
+        format!("{} is not at least 0 and below 1", overflow.refused_margin)
     })?;
     above_zero("overflow.outputCap", overflow.output_cap.0)?;
     for (model, limits) in &overflow.models {
@@ -93,7 +93,7 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     share("compact.askedTailShare", compact.asked_tail_share)?;
     share("compact.stepShare", compact.step_share)?;
     rule((0.0..1.0).contains(&compact.prompt_share), "compact.promptShare", || {
-        format!("{} is not a share from 0 to below 1", compact.prompt_share)
+        format!("{} is not at least 0 and below 1", compact.prompt_share)
     })?;
     rule(compact.tail_min <= compact.tail_max, "compact.tailMin", || {
         format!("{} is more than `compact.tailMax`, which is {}", compact.tail_min, compact.tail_max)
@@ -109,7 +109,7 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     share("compact.turnShare", compact.turn_share)?;
     above_zero("compact.minMessages", compact.min_messages)?;
     rule((0.0..1.0).contains(&compact.min_freed_share), "compact.minFreedShare", || {
-        format!("{} is not a share from 0 to below 1", compact.min_freed_share)
+        format!("{} is not at least 0 and below 1", compact.min_freed_share)
     })?;
     share("compact.inputShare", compact.input_share)?;
     above_zero("compact.resultChars", compact.result_chars.0)?;
@@ -118,7 +118,7 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     share("compact.extractiveGainShare", compact.extractive_gain_share)?;
     let of_window = compact.extractive_window_share;
     rule((0.0..=1.0).contains(&of_window), "compact.extractiveWindowShare", || {
-        format!("{of_window} is not a share from 0 to 1")
+        format!("{of_window} is not between 0 and 1")
     })?;
     above_zero("compact.extractiveTokens", compact.extractive_tokens.0)?;
     if let Some(most) = compact.max_summary_tokens {
@@ -129,11 +129,11 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     summarising(summary)?;
     share("contract.maxShare", contract.max_share)?;
     rule(!contract.enabled || contract.max_tokens > Tokens::ZERO, "contract.maxTokens", || {
-        "the contract is on, so there must be room for it".into()
+        "must be above 0 if `contract.enabled` is true".into()
     })?;
 
     rule(shed.min_part_chars >= Cut::LEAST, "shed.minPartChars", || {
-        format!("{} leaves no room for the marker; {} is the least", shed.min_part_chars, Cut::LEAST)
+        format!("{} leaves no room for the marker (minimum {})", shed.min_part_chars, Cut::LEAST)
     })?;
     share("shed.headShare", shed.head_share)?;
     rule((1..=100).contains(&shed.rounds), "shed.rounds", || {
@@ -148,12 +148,12 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     ];
     for (field, price) in prices {
         rule((0.0..=HIGHEST_PRICE).contains(&price), field, || {
-            format!("{price} is not from 0 to {HIGHEST_PRICE}")
+            format!("{price} is not between 0 and {HIGHEST_PRICE}")
         })?;
     }
 
     rule(recall.max_chars >= SMALLEST_ANSWER, "recall.maxChars", || {
-        format!("{} leaves no room for content; {SMALLEST_ANSWER} is the least", recall.max_chars)
+        format!("{} leaves no room for content (minimum {SMALLEST_ANSWER})", recall.max_chars)
     })?;
     share("recall.maxShare", recall.max_share)?;
     above_zero("recall.maxMatches", recall.max_matches)?;
@@ -169,7 +169,7 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
 
     let least = ForkPolicy::LEAST_BUDGET;
     rule(fork.char_budget >= least, "fork.charBudget", || {
-        format!("{} is too little for a digest; {least} is the least", fork.char_budget)
+        format!("{} is too little for a digest (minimum {least})", fork.char_budget)
     })?;
     rule(fork.no_removal <= fork.char_budget, "fork.noRemoval", || {
         format!("{} is more than `fork.charBudget`, which is {}", fork.no_removal, fork.char_budget)
@@ -178,15 +178,18 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
         format!("{} is more than `fork.tier2Limit`, which is {}", fork.tier3_limit, fork.tier2_limit)
     })?;
     rule((0.0..1.0).contains(&fork.summary_share), "fork.summaryShare", || {
-        format!("{} is not a share from 0 to below 1", fork.summary_share)
+        format!("{} is not at least 0 and below 1", fork.summary_share)
     })?;
     share("fork.headRatio", fork.head_ratio)?;
     share("fork.tailRatio", fork.tail_ratio)?;
     rule(fork.head_ratio + fork.tail_ratio <= 1.0 + 1e-9, "fork.tailRatio", || {
-        format!("{} and `fork.headRatio`, {}, are more than 1 together", fork.tail_ratio, fork.head_ratio)
+        format!(
+            "the sum of {} and `fork.headRatio`, which is {}, is more than 1",
+            fork.tail_ratio, fork.head_ratio
+        )
     })?;
     rule(fork.least_result >= Cut::LEAST, "fork.leastResult", || {
-        format!("{} leaves no room for the marker; {} is the least", fork.least_result, Cut::LEAST)
+        format!("{} leaves no room for the marker (minimum {})", fork.least_result, Cut::LEAST)
     })?;
     share("fork.childShare", fork.child_share)?;
     share("fork.newestShare", fork.newest_share)?;
@@ -194,36 +197,36 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     share("fork.historyShare", fork.history_share)?;
     rule(fork.newest_share + fork.words_share <= 1.0 + 1e-9, "fork.wordsShare", || {
         format!(
-            "{} and `fork.newestShare`, {}, are more than 1 together",
+            "the sum of {} and `fork.newestShare`, which is {}, is more than 1",
             fork.words_share, fork.newest_share
         )
     })?;
     rule(fork.error_patterns.iter().all(|pattern| !pattern.is_empty()), "fork.errorPatterns", || {
-        "an empty pattern is in every text".into()
+        "an empty pattern matches every text".into()
     })
 }
 
-/// The shares of a summary's sections fill its room, and its lengths are lengths.
+/// Checks the shares and lengths of summaries.
 fn summarising(summary: &SummaryPolicy) -> Result<(), PolicyError> {
     for (field, value) in summary.shares().into_iter().chain(summary.standing_shares()) {
         rule((0.0..=1.0).contains(&value), &format!("summary.{field}"), || {
-            format!("{value} is not a share from 0 to 1")
+            format!("{value} is not between 0 and 1")
         })?;
     }
     let sum: f64 = summary.shares().iter().map(|(_, share)| share).sum();
     rule(summary.report_share() > 0.0, "summary.todosShare", || {
-        "the shares of what stands beside the last report leave it no room".into()
+        "the shares within the state of the work leave no room for the last report".into()
     })?;
     rule((sum - 1.0).abs() < 1e-6, "summary.userShare", || {
-        format!("the shares of the sections are {sum:.2} together and must be 1")
+        format!("the sum of the sections' shares is {sum:.2} and must be 1")
     })?;
     rule((0.0..1.0).contains(&summary.prior_share), "summary.priorShare", || {
-        format!("{} is not a share from 0 to below 1", summary.prior_share)
+        format!("{} is not at least 0 and below 1", summary.prior_share)
     })?;
     share("summary.duplicateShare", summary.duplicate_share)?;
     share("summary.evenShare", summary.even_share)?;
     rule((0.0..=1.0).contains(&summary.report_head_share), "summary.reportHeadShare", || {
-        format!("{} is not a share from 0 to 1", summary.report_head_share)
+        format!("{} is not between 0 and 1", summary.report_head_share)
     })?;
     rule(summary.ends_weight >= 1.0 && summary.ends_weight.is_finite(), "summary.endsWeight", || {
         format!("{} is below 1", summary.ends_weight)
@@ -246,5 +249,5 @@ fn above_zero(field: &str, number: u64) -> Result<(), PolicyError> {
 }
 
 fn share(field: &str, share: f64) -> Result<(), PolicyError> {
-    rule(share > 0.0 && share <= 1.0, field, || format!("{share} is not a share above 0 and up to 1"))
+    rule(share > 0.0 && share <= 1.0, field, || format!("{share} is not above 0 and at most 1"))
 }

@@ -1,8 +1,8 @@
-//! A prune by choice: a person says which outputs go, and the policy's rules about that do not hold.
+//! Pruning by choice: the user selects the outputs, and the policy's rules do not apply.
 //!
-//! Protected amounts, active turns and the least that must be freed are there so that nothing is cleared that the model
-//! still needs and that no cache is broken for little. A person who names tools or files has weighed that. Tools that the
-//! policy protects stay all the same unless they are named.
+//! Protected amounts, active turns and minimum sizes exist so that a prune clears nothing that the model still needs,
+//! and does not invalidate the cache for little. A user who names tools or files has considered that. Tools that the
+//! policy protects stay unless they are named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -14,33 +14,33 @@ use super::{
     Pressure, PruneItem, PrunePlan, PruneReason, Shortfall, finished_output, freed_by, is_protected,
 };
 use super::{keep_names, worth_clearing};
-use crate::chars::thousands;
-use crate::compact::facts::{FileRead, SeenLines, ShellReads, file_reads, paths};
-use crate::count::Counter;
+use crate::counter::Counter;
+use crate::facts::{FileRead, SeenLines, ShellReads, file_reads, paths};
 use crate::log::{Input, Message, Part, PartBody, PartId};
-use crate::pivot::Visible;
+use crate::numbers::thousands;
+use crate::pivot::VisibleRange;
 use crate::policy::Policy;
 
-/// Which outputs a person wants cleared. What is left out chooses nothing; all that is given has to hold.
+/// A user's choice of outputs to clear. An output must match all conditions that are set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct PruneChoice {
     /// Outputs of these tools.
     pub tools: Vec<String>,
-    /// Outputs of calls that name or show one of these files, whole or by the end of its path.
+    /// Outputs of calls that name or show one of these files, given by its path or the end of it.
     pub files: Vec<String>,
-    /// Only outputs that show nothing but files, and of these only what a later output in the window shows again.
+    /// Only outputs that show nothing but files, and only lines that a later output in the window shows again.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub repeated: bool,
-    /// How many of the newest of them stay. With `files` it counts what shows the file: the newest reads of each file stay,
-    /// and everything about it that came after the oldest of those.
+    /// Number of newest matches that stay. With `files`, it counts reads of each file: the newest reads stay, and
+    /// everything about the file after the oldest of these.
     pub keep: Option<u64>,
-    /// Only as many, the oldest first, as it takes until the window is at most this full, in percent.
+    /// Clear the oldest outputs only until the window is at most this full, in percent.
     pub to: Option<u8>,
 }
 
 impl PruneChoice {
-    /// Whether nothing is chosen, so that the policy decides.
+    /// Whether no condition is set, so that the policy decides.
     pub fn is_empty(&self) -> bool {
         *self == PruneChoice::default()
     }
@@ -49,7 +49,7 @@ impl PruneChoice {
         self.tools.is_empty() || self.tools.iter().any(|name| name.eq_ignore_ascii_case(tool))
     }
 
-    /// The chosen files that a call is about, by their places among those chosen, and whether it shows the file.
+    /// The chosen files that a call is about, as positions in `files`, and whether the call shows the file.
     fn files_of(&self, input: Option<&Value>, shown: &ShellReads) -> Vec<(usize, bool)> {
         let named = input.map(paths).unwrap_or_default();
         let about = |file: &str| {
@@ -61,15 +61,15 @@ impl PruneChoice {
     }
 }
 
-/// An output that was chosen.
+/// An output that matches a choice.
 struct Chosen<'a> {
     item: PruneItem,
     part: &'a Part,
-    /// The chosen files that it is about, and whether it shows them.
+    /// The chosen files that the output is about, and whether it shows them.
     files: Vec<(usize, bool)>,
 }
 
-/// Which of the chosen outputs stay because they are among the newest.
+/// Returns for each chosen output whether it stays because it is among the newest.
 fn newest(found: &[Chosen<'_>], choice: &PruneChoice) -> Vec<bool> {
     let keep = usize::try_from(choice.keep.unwrap_or(0)).unwrap_or(usize::MAX);
     if choice.files.is_empty() {
@@ -80,7 +80,8 @@ fn newest(found: &[Chosen<'_>], choice: &PruneChoice) -> Vec<bool> {
     for file in 0..choice.files.len() {
         let about = |at: &usize| found[*at].files.iter().find(|(of, _)| *of == file).copied();
         let all: Vec<usize> = (0..found.len()).filter(|at| about(at).is_some()).collect();
-        // The result of an edit does not show the file: without its newest read the model would have nothing of it.
+        // The result of an edit does not show the file. If only the edit counted as newest, the last read would be
+        // cleared, and the model would no longer see the file.
         let reads: Vec<usize> =
             all.iter().copied().filter(|at| about(at).is_some_and(|(_, read)| read)).collect();
         let counted = if reads.is_empty() { &all } else { &reads };
@@ -90,7 +91,7 @@ fn newest(found: &[Chosen<'_>], choice: &PruneChoice) -> Vec<bool> {
     stays
 }
 
-/// Which outputs show nothing but files, and only lines that a later one shows again.
+/// Returns the outputs that show nothing but files, and only lines that a later output shows again.
 fn repeated(shown: &[(PartId, ShellReads)]) -> BTreeSet<&PartId> {
     let mut seen: BTreeMap<&str, SeenLines> = BTreeMap::new();
     let mut found = BTreeSet::new();
@@ -107,8 +108,8 @@ fn repeated(shown: &[(PartId, ShellReads)]) -> BTreeSet<&PartId> {
     found
 }
 
-/// Whether a path of a call is the file that is meant: the same, or one is the end of the other by whole names. Agents
-/// write absolute paths and relative ones for the same file.
+/// Whether two paths mean the same file: they are equal, or one is the end of the other by whole names. Agents use
+/// absolute and relative paths for the same file.
 fn is_same_file(path: &str, file: &str) -> bool {
     let bare = |path: &str| path.trim_start_matches("./").to_owned();
     let (path, file) = (bare(path), bare(file));
@@ -118,38 +119,38 @@ fn is_same_file(path: &str, file: &str) -> bool {
     !path.is_empty() && !file.is_empty() && (ends_with(&path, &file) || ends_with(&file, &path))
 }
 
-/// How it was chosen, in words.
+/// Describes the choice.
 impl fmt::Display for PruneChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let quoted =
             |names: &[String]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-        let mut told = Vec::new();
+        let mut conditions = Vec::new();
         if !self.tools.is_empty() {
-            told.push(format!("outputs of {}", quoted(&self.tools)));
+            conditions.push(format!("outputs of {}", quoted(&self.tools)));
         }
         if !self.files.is_empty() {
-            told.push(format!("about {}", quoted(&self.files)));
+            conditions.push(format!("about {}", quoted(&self.files)));
         }
         if self.repeated {
-            told.push("reads that a later one shows again".to_owned());
+            conditions.push("reads that a later one shows again".to_owned());
         }
         match self.keep {
-            Some(1) if !self.files.is_empty() => told.push("all but the newest read".to_owned()),
+            Some(1) if !self.files.is_empty() => conditions.push("all but the newest read".to_owned()),
             Some(keep) if !self.files.is_empty() => {
-                told.push(format!("all but the newest {} reads", thousands(keep)));
+                conditions.push(format!("all but the newest {} reads", thousands(keep)));
             }
-            Some(keep) => told.push(format!("all but the newest {}", thousands(keep))),
+            Some(keep) => conditions.push(format!("all but the newest {}", thousands(keep))),
             None => {}
         }
         if let Some(to) = self.to {
-            told.push(format!("until the window is at most {to} % full"));
+            conditions.push(format!("until the window is at most {to} % full"));
         }
-        f.write_str(&told.join(", "))
+        f.write_str(&conditions.join(", "))
     }
 }
 
-/// Plan a prune of what is chosen. `pressure` is how full the window is; without it nothing is left to
-/// [`PruneChoice::to`], and all that is chosen goes.
+/// Plans a prune of the chosen outputs. `pressure` is how full the window is. Without it, [`PruneChoice::to`] is
+/// ignored.
 ///
 /// ```
 /// use plimsoll::prune::{self, PruneChoice};
@@ -167,8 +168,8 @@ pub fn plan_choice(
     plan_choice_by(messages, policy, choice, pressure, &policy.count)
 }
 
-/// Like [`plan_choice`], for a window that is not weighed by the policy's characters over four. Outputs are weighed by
-/// `counter`, which has to be on the scale of `pressure`: else a window is cleared further than was asked for, or not as far.
+/// Like [`plan_choice`], for a window that is not weighed with the policy's estimate. Outputs are weighed with
+/// `counter`, which must use the scale of `pressure`; otherwise too much or too little would be cleared.
 pub fn plan_choice_by(
     messages: &[Message],
     policy: &Policy,
@@ -206,7 +207,7 @@ pub fn plan_choice_by(
     plan
 }
 
-/// The outputs in the window that fit a choice, oldest first.
+/// The outputs in the window that match a choice, oldest first.
 fn chosen<'a>(
     messages: &'a [Message],
     policy: &Policy,
@@ -215,7 +216,7 @@ fn chosen<'a>(
 ) -> Vec<Chosen<'a>> {
     let inputs = inputs(messages);
     let outputs = || {
-        let places = Visible::of(messages).places.into_iter().map(|place| &messages[place]);
+        let places = VisibleRange::of(messages).places.into_iter().map(|place| &messages[place]);
         let parts = places.flat_map(|message| message.parts.iter().map(move |part| (message, part)));
         parts.filter_map(|(message, part)| Some((message, part, finished_output(part)?.0)))
     };
@@ -251,7 +252,7 @@ fn chosen<'a>(
     found
 }
 
-/// What tools were given, by the names of calls whose results stand apart.
+/// Inputs by call id, for calls whose results are separate parts.
 fn inputs(messages: &[Message]) -> BTreeMap<&str, &Value> {
     let parts = messages.iter().flat_map(|message| &message.parts);
     let calls = parts.filter_map(|part| match &part.body {

@@ -1,4 +1,4 @@
-//! Names that stay in the window of what a prune clears.
+//! Names that stay in the window when a prune clears their content.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use serde_json::Value;
 use super::{Cleared, PruneItem, PrunePlan};
 use crate::chars::{Chars, Text};
 use crate::log::{Message, Part, PartBody, PartId};
-use crate::names::{self, Mentioned};
+use crate::mentions::{self, Mentioned};
 use crate::policy::{ClearedView, Policy};
 use crate::redact::redact;
 use crate::window::{Block, Window};
 
-/// Gives each item of a plan the names in it that would otherwise leave the window. Names in several items stay in the
-/// newest of them.
+/// Adds to each item of a plan the names that would otherwise leave the window. A name in several items stays in the
+/// newest.
 pub(crate) fn keep_names(plan: &mut PrunePlan, messages: &[Message], policy: &Policy) {
     if !policy.names.enabled || policy.prune.view != ClearedView::Clear || plan.items.is_empty() {
         return;
@@ -46,15 +46,15 @@ pub(crate) fn keep_names_of(items: &mut [PruneItem], messages: &[Message], polic
             Cleared::Input => clearable_texts(part, policy).join("\n"),
         };
         let room = policy.names.room(Chars::of(&text), &policy.count);
-        // Secrets are replaced first: in a list of names their context, by which they are recognised, is gone.
-        if let Some(names) = names::list(&redact(&text).text, &mut mentioned, room) {
+        // Redacted first, because secrets are recognised by their context, which a list of names does not have.
+        if let Some(names) = mentions::list(&redact(&text).text, &mut mentioned, room) {
             item.names = Text::from(names);
             item.tokens = item.tokens - policy.count.of_chars(item.names.chars());
         }
     }
 }
 
-/// The names that a window mentions, without the outputs and inputs of some parts.
+/// The names in a window, without the outputs and inputs of some parts.
 pub(super) fn mentioned_but(
     window: &Window,
     outputs: &BTreeSet<PartId>,
@@ -69,7 +69,7 @@ pub(super) fn mentioned_but(
     }))
 }
 
-/// What a tool returned.
+/// The result of a tool.
 pub(super) fn output(part: &Part) -> Option<&Text> {
     match &part.body {
         PartBody::Tool(tool) => tool.state.result(),
@@ -78,7 +78,7 @@ pub(super) fn output(part: &Part) -> Option<&Text> {
     }
 }
 
-/// The texts of a call's input that are long enough to be cleared.
+/// The texts of a call's input that are long enough to clear.
 pub(crate) fn clearable_texts<'p>(part: &'p Part, policy: &Policy) -> Vec<&'p str> {
     fn gather<'v>(value: &'v Value, least: Chars, found: &mut Vec<&'v str>) {
         match value {

@@ -1,7 +1,7 @@
-//! Which tool outputs are missed least.
+//! Orders tool outputs by usefulness.
 //!
-//! Used if only some of the outputs have to go. Age alone is a poor guide: an old file may be what the work is about, and
-//! the confirmation of an edit is worth nothing a minute later.
+//! Used if only some of the outputs have to be cleared. Age is not enough: an old file may be the subject of the work,
+//! while the confirmation of an edit is useless a minute later.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,23 +11,23 @@ use crate::log::{Input, Message, PartBody, PartId};
 use crate::policy::Policy;
 use crate::window::Window;
 
-/// Words in the names of tools whose output only confirms what they were given.
+/// Words in the names of tools whose output only confirms their input.
 const EDITS: [&str; 8] = ["edit", "write", "patch", "replace", "create", "insert", "update", "todo"];
 
-/// Puts items in order, those that are missed least first: outputs of calls that were made again since, confirmations of
-/// edits, then outputs whose names no newer call has used for longest; among equals those with the fewest names per token
-/// that nothing else in the window repeats.
+/// Sorts items, the least useful first: outputs of calls that were repeated since, confirmations of edits, then outputs
+/// whose names have not been used by a call for the longest time. Ties go to the output with the fewest unique names
+/// per token.
 pub(crate) fn by_value(items: &mut [PruneItem], messages: &[Message], policy: &Policy) {
     let facts = Facts::of(items, messages, policy);
     items.sort_by_cached_key(|item| facts.key(item));
 }
 
 struct Facts {
-    /// The place of each part's message, and a hash of its call.
+    /// Position of each part's message, and a hash of its call.
     calls: BTreeMap<PartId, (usize, Option<u64>)>,
-    /// The newest place of each call.
+    /// Newest position of each call.
     newest: BTreeMap<u64, usize>,
-    /// The newest place at which a call's input uses any of a part's own names, and how many names it has.
+    /// Newest position at which a call's input uses a name in the part, and the number of its unique names.
     names: BTreeMap<PartId, (usize, usize)>,
 }
 

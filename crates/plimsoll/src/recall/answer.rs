@@ -1,73 +1,76 @@
-//! What the recall tool answers: a line that says what this is, the content word for word, and how to get the rest.
+//! Answers of the recall tool: a header, the content verbatim, and how to get the rest.
 
 use super::search::{Hits, Pattern};
 use super::{NAME, RecallQuery};
-use crate::chars::{Chars, Text, head, thousands};
+use crate::chars::{Chars, Text, head};
+use crate::numbers::thousands;
 use crate::policy::RecallPolicy;
 
-/// Content that a handle names.
+/// Content of a handle.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RecallContent {
-    /// The handle, whole.
+    /// The complete handle.
     pub handle: String,
-    /// What it is, in a few words such as `output of bash`.
+    /// A short description such as `output of bash`.
     pub what: String,
     /// All of it, or the lines of an excerpt.
     pub text: Text,
-    /// Which lines these are, where the whole is too long to be held.
+    /// Which lines these are, if the whole is too long to be held.
     pub excerpt: Option<Excerpt>,
-    /// Why it could not be searched: it is lost or damaged, and may match or not.
+    /// Why it could not be searched: it is lost or damaged.
     pub unsearched: Option<String>,
 }
 
-/// Which lines of some content are at hand: enough of those a query asks for to fill an answer, with the lines around
+/// The lines of some content that were read: enough of those a query asks for to fill an answer, with the lines around
 /// each match.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Excerpt {
     /// The number of each line, ascending, counted from 1.
     pub numbers: Vec<u64>,
-    /// How many lines there are in all.
+    /// Total number of lines.
     pub all_lines: u64,
-    /// How many of the lines asked for match, if something was searched for.
+    /// Number of requested lines that match, for a search.
     pub matches: u64,
-    /// Whether the search ended here because there was enough, so that other content may match too.
+    /// Whether the search stopped here with enough matches, so that other content may match too.
     pub is_last: bool,
 }
 
-/// What looking a handle up has brought.
+/// Result of looking up a handle.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lookup {
     /// The content.
     Found(RecallContent),
-    /// For a query without a handle: all that has left the window, or that part of it in which something matches.
+    /// For a query without a handle: all content that left the window, or the part of it that matches.
     Searched(Vec<RecallContent>),
-    /// There is nothing of that name.
+    /// The handle does not exist.
     Missing,
-    /// The handle is the beginning of several: these, each with what it is.
+    /// The handle is an ambiguous prefix of these, each with its description.
     Ambiguous(Vec<(String, String)>),
-    /// It was there once, and is gone for this reason.
+    /// The content was removed, for this reason.
     Gone(String),
 }
 
-/// What a model is answered.
+/// Answer to the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RecallAnswer {
-    /// The result of the call; never more chars than the policy allows.
+    /// The text, within the policy's limit.
     pub text: String,
-    /// Whether the result is an error.
+    /// Whether the answer is an error.
     pub is_error: bool,
-    /// The query that goes on where this answer ends.
+    /// The query that continues where this answer ends.
     pub next: Option<RecallQuery>,
 }
 
 impl RecallContent {
-    /// Content under a handle.
+    /// Creates content.
     pub fn new(handle: impl Into<String>, what: impl Into<String>, text: impl Into<Text>) -> RecallContent {
         let (handle, what, text) = (handle.into(), what.into(), text.into());
         RecallContent { handle, what, text, excerpt: None, unsearched: None }
     }
 
-    /// Content that a search had to leave out.
+    /// Creates content that could not be searched.
     pub fn unsearched(
         handle: impl Into<String>,
         what: impl Into<String>,
@@ -76,7 +79,7 @@ impl RecallContent {
         RecallContent { unsearched: Some(why.into()), ..RecallContent::new(handle, what, "") }
     }
 
-    /// Some lines of content that is too long to be held.
+    /// Creates an excerpt of content that is too long to be held.
     pub fn excerpt(
         handle: impl Into<String>,
         what: impl Into<String>,
@@ -84,13 +87,13 @@ impl RecallContent {
         (all_lines, matches): (u64, u64),
     ) -> RecallContent {
         let (numbers, lines): (Vec<u64>, Vec<String>) = lines.into_iter().unzip();
-        // A newline behind each, so that an empty last line is one too.
+        // A newline after each, so that an empty last line counts too.
         let text: String = lines.iter().flat_map(|line| [line.as_str(), "\n"]).collect();
         let excerpt = Some(Excerpt { numbers, all_lines, matches, is_last: false });
         RecallContent { excerpt, ..RecallContent::new(handle, what, text) }
     }
 
-    /// The content at which a search through everything ended because there was enough.
+    /// Marks the content at which a search stopped with enough matches.
     pub fn ends_search(mut self) -> RecallContent {
         if let Some(excerpt) = &mut self.excerpt {
             excerpt.is_last = true;
@@ -98,7 +101,7 @@ impl RecallContent {
         self
     }
 
-    /// How many lines there are in all.
+    /// Total number of lines.
     pub(super) fn all_lines(&self) -> u64 {
         match &self.excerpt {
             Some(excerpt) => excerpt.all_lines,
@@ -111,8 +114,8 @@ impl RecallContent {
         format!("{}: {}", shorten(&self.handle), shorten(&self.what))
     }
 
-    /// The lines with their numbers. A newline ends a line, and nothing is taken off the line before it, so that
-    /// what is shown is what there is.
+    /// Returns the lines with their numbers. A newline ends a line, and nothing is trimmed, so that
+    /// the content is shown verbatim.
     pub(super) fn lines(&self) -> impl Iterator<Item = (u64, &str)> {
         let text = self.text.as_str();
         let lines = text.strip_suffix('\n').unwrap_or(text).split('\n');
@@ -126,7 +129,7 @@ impl RecallContent {
     }
 }
 
-/// Names content that could not be searched, in at most a third of an answer.
+/// Lists content that could not be searched, in at most a third of an answer.
 fn list_unsearched(contents: &[RecallContent], policy: &RecallPolicy) -> String {
     let left_out: Vec<(&RecallContent, &String)> =
         contents.iter().filter_map(|content| Some((content, content.unsearched.as_ref()?))).collect();
@@ -144,7 +147,7 @@ fn list_unsearched(contents: &[RecallContent], policy: &RecallPolicy) -> String 
 }
 
 impl RecallQuery {
-    /// The answer, given what was found.
+    /// Returns the answer for a lookup.
     pub fn answer(&self, lookup: &Lookup, policy: &RecallPolicy) -> RecallAnswer {
         match lookup {
             Lookup::Found(content) => match &self.search {
@@ -163,7 +166,7 @@ impl RecallQuery {
             Lookup::Ambiguous(candidates) => self.list_candidates(candidates, policy),
             Lookup::Gone(why) => {
                 let (before, after) = (format!("[{NAME} {}: it is gone: ", self.label()), "]");
-                // The reason may quote what is left of the content.
+                // The reason may quote the content.
                 let why = head(why, policy.max_chars - Chars::of(&before) - Chars::of(after));
                 refusal(format!("{before}{why}{after}"))
             }
@@ -205,7 +208,7 @@ impl RecallQuery {
                 }
             }
         };
-        // With the largest numbers there can be, both are as long as they can get.
+        // Computed with the largest numbers, which give the longest text.
         let largest = content.text.chars().max(skipped);
         let around = Chars::of(&header(all, largest)) + Chars::of(&footer(all, largest));
         let mut shown = Shown::new(policy.max_chars - around);
@@ -336,7 +339,7 @@ impl RecallQuery {
     }
 }
 
-/// Lines as far as there is room.
+/// Lines within a limit.
 struct Shown {
     text: String,
     left: Chars,
@@ -349,7 +352,7 @@ impl Shown {
         Shown { text: String::new(), left: room, next: (0, Chars::ZERO) }
     }
 
-    /// Add a line from an offset on; says whether there is room for another. A line that does not fit is left for the
+    /// Adds a line from an offset on; returns whether there is room for another. A line that does not fit is left for the
     /// next answer, unless it is the first: then as much of it is shown as fits.
     fn add(&mut self, number: u64, line: &str, offset: Chars) -> bool {
         let is_first = self.next.0 == 0;
@@ -382,13 +385,13 @@ fn refusal(text: String) -> RecallAnswer {
     RecallAnswer { text, is_error: true, next: None }
 }
 
-/// A number of things.
+/// Formats a number with its noun.
 fn some(count: u64, thing: &str) -> String {
     let plural = if count == 1 { "" } else { "s" };
     format!("{} {thing}{plural}", thousands(count))
 }
 
-/// Handles, descriptions and patterns are repeated only up to a length, so that every answer has room for content.
+/// Shortens handles, descriptions and patterns, so that every answer has room for content.
 pub(super) fn shorten(label: &str) -> String {
     const LONGEST: Chars = Chars(100);
     let shown = head(label, LONGEST);

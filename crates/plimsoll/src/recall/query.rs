@@ -1,4 +1,4 @@
-//! What a model asks of the recall tool, read with patience.
+//! Input of the recall tool, read leniently.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -8,46 +8,47 @@ use super::NAME;
 use crate::chars::{Chars, head};
 use crate::pattern::Regex;
 
-/// What is wanted of which content.
+/// A request for content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RecallQuery {
-    /// What to bring back; none to search everything that has left the window.
+    /// The handle; `None` searches everything that has left the window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
-    /// The first line wanted, counted from 1.
+    /// The first line, counted from 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<u64>,
-    /// The last line wanted.
+    /// The last line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub to: Option<u64>,
-    /// Chars to leave out at the beginning of the first line.
+    /// Chars to skip at the beginning of the first line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
     /// Only lines that match this.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
-    /// No more than so many lines, or matches.
+    /// Maximum number of lines or matches.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub limit: Option<u64>,
 }
 
-/// Why a model's input is no query, in words that let it do better.
+/// Invalid input, in words that help the model to correct it.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum RecallQueryError {
-    /// It is not an object.
+    /// The input is not an object.
     #[error("the input of `{NAME}` must be an object such as {{\"handle\": \"spill_9c2f\"}}, not {found}")]
     NotAnObject {
-        /// What it is.
+        /// The value that was found.
         found: &'static str,
     },
-    /// It asks for nothing.
+    /// The input has neither a handle nor a search.
     #[error(
         "`{NAME}` needs a `handle`, as it is written where content was cut or cleared, or a `search` through everything \
          that has left the conversation"
     )]
     Nothing,
-    /// A field that does not exist.
+    /// An unknown field.
     #[error(
         "`{NAME}` has no field `{field}`; there are `handle`, `from`, `to`, `offset`, `search` and `limit`"
     )]
@@ -60,12 +61,12 @@ pub enum RecallQueryError {
     WrongType {
         /// The field.
         field: &'static str,
-        /// What it must be.
+        /// The expected type.
         expected: &'static str,
-        /// What it is.
+        /// The value that was found.
         found: &'static str,
     },
-    /// The last line comes before the first.
+    /// The last line is before the first.
     #[error("`from` is {from} and `to` is {to}: the first line wanted must not come after the last")]
     Reversed {
         /// The first line.
@@ -76,21 +77,21 @@ pub enum RecallQueryError {
 }
 
 impl RecallQuery {
-    /// A query for the beginning of what a handle names.
+    /// Creates a query for the beginning of a handle's content.
     pub fn of(handle: impl Into<String>) -> RecallQuery {
         RecallQuery { handle: Some(handle.into()), ..RecallQuery::default() }
     }
 
-    /// Whether what is searched for is taken as it is, because it is no regular expression.
+    /// Returns whether the search text is literal, because it is not a valid regular expression.
     pub fn is_literal(&self) -> bool {
         self.search.as_ref().is_some_and(|search| Regex::new(search).is_err())
     }
 
-    /// Read what a model gave the tool.
+    /// Reads the input of a call.
     ///
-    /// What can only mean one thing is taken for it, because an error costs a turn: numbers in quotes, a handle with
-    /// the words or marks around it that it was copied with, the bare handle in place of an object; and `null`, empty
-    /// texts and 0 for fields that the model did not want to fill.
+    /// Unambiguous slips are accepted, because an error costs a turn: numbers in quotes, a handle with
+    /// the words or brackets that it was copied with, the bare handle instead of an object, and `null`, empty
+    /// texts and 0 for unused fields.
     pub fn parse(input: &Value) -> Result<RecallQuery, RecallQueryError> {
         let fields = match input {
             Value::Object(fields) => fields,
@@ -99,7 +100,7 @@ impl RecallQuery {
         };
         const KNOWN: [&str; 6] = ["handle", "from", "to", "offset", "search", "limit"];
         if let Some(field) = fields.keys().find(|key| !KNOWN.contains(&key.as_str())) {
-            // A model may put anything there; an error need not repeat all of it.
+            // A model may send anything; an error need not repeat all of it.
             return Err(RecallQueryError::UnknownField { field: head(field, Chars(50)).to_owned() });
         }
         let query = RecallQuery {
@@ -122,11 +123,11 @@ impl RecallQuery {
     }
 }
 
-/// The handle alone, out of `[Full output kept: recall spill_9c2f]` or what else it was copied with.
+/// Extracts the handle from `[Full output kept: recall spill_9c2f]` or similar text that was copied with it.
 fn bare(handle: &str) -> String {
     let marks = |c: char| c.is_whitespace() || "`'\"[]()<>,;:".contains(c);
     let handle = handle.trim_matches(marks);
-    // Whoever copies the notice copies the word before the handle.
+    // A model that copies the notice copies the word before the handle.
     let marked = format!("{NAME} ");
     let handle = handle.rsplit_once(marked.as_str()).map_or(handle, |(_, handle)| handle);
     handle.trim_matches(marks).to_owned()

@@ -1,14 +1,14 @@
-//! Searching content line by line, and showing what was found as `grep` does.
+//! Searches content line by line and shows matches as `grep` does.
 
 use super::answer::{RecallContent, shorten};
 use crate::chars::{Chars, head, tail};
 use crate::pattern::Regex;
 use crate::policy::RecallPolicy;
 
-/// What is looked for.
+/// A search pattern.
 pub(super) struct Pattern {
     text: String,
-    /// None where the text is no regular expression: a model that searches for `foo(` means these four characters.
+    /// `None` if the text is not a regular expression: a model that searches for `foo(` means these four characters.
     regex: Option<Regex>,
 }
 
@@ -17,7 +17,7 @@ impl Pattern {
         Pattern { text: text.to_owned(), regex: Regex::new(text).ok() }
     }
 
-    /// The pattern as it is told.
+    /// The pattern as text.
     pub(super) fn label(&self) -> String {
         let text = shorten(&self.text);
         match self.regex {
@@ -26,7 +26,7 @@ impl Pattern {
         }
     }
 
-    /// Where in a line it begins to match.
+    /// Returns the offset of the first match in a line.
     fn find(&self, line: &str) -> Option<usize> {
         match &self.regex {
             Some(regex) => regex.find(line).map(|found| found.start()),
@@ -37,21 +37,21 @@ impl Pattern {
 
 /// The lines of some content that match.
 pub(super) struct Hits<'a> {
-    /// The lines at hand with their numbers, of which those asked for were searched.
+    /// The lines that were read, with their numbers; the requested ones were searched.
     lines: Vec<(u64, &'a str)>,
-    /// The numbers of the lines that match, counted from 1, and where in the line.
+    /// The numbers of the lines that match, counted from 1, with the offset in the line.
     matches: Vec<(u64, usize)>,
-    /// How many match in all; more than those at hand where the content is an excerpt.
+    /// Total number of matches; more than those listed if the content is an excerpt.
     count: u64,
     pub(super) all_lines: u64,
 }
 
-/// Matches as they are shown.
+/// Formatted matches.
 pub(super) struct Rendered {
     pub(super) text: String,
-    /// How many matches are in it.
+    /// Number of matches in it.
     pub(super) matches: u64,
-    /// The line of the first match that is not.
+    /// The line of the first match that is not in it.
     pub(super) next: Option<u64>,
 }
 
@@ -67,8 +67,8 @@ impl<'a> Hits<'a> {
         let matches = lines.iter().filter(|(number, _)| wanted.contains(number));
         let matches: Vec<(u64, usize)> =
             matches.filter_map(|(number, line)| Some((*number, pattern.find(line)?))).collect();
-        let told = content.excerpt.as_ref().map_or(0, |excerpt| excerpt.matches);
-        let count = told.max(matches.len() as u64);
+        let reported = content.excerpt.as_ref().map_or(0, |excerpt| excerpt.matches);
+        let count = reported.max(matches.len() as u64);
         Hits { matches, count, all_lines: content.all_lines(), lines }
     }
 
@@ -76,8 +76,8 @@ impl<'a> Hits<'a> {
         self.count
     }
 
-    /// The first matches, each with the lines around it: `12:` for a line that matches, `12-` for one around it, and
-    /// `--` where lines are left out. Where not even the first match fits with the lines around it, it stands alone.
+    /// Formats the first matches, each with its context: `12:` for a line that matches, `12-` for a context line, and
+    /// `--` where lines are skipped. If not even the first match fits with its context, it is shown without.
     pub(super) fn render(&self, room: Chars, most: u64, policy: &RecallPolicy) -> Rendered {
         let mut rendered = Rendered { text: String::new(), matches: 0, next: None };
         let mut left = room;
@@ -109,13 +109,13 @@ impl<'a> Hits<'a> {
             rendered.matches += 1;
         }
         if rendered.next.is_none() && self.count > self.matches.len() as u64 {
-            // The others are not at hand; they come behind the last that is.
+            // The others were not read; they come after the last one that was.
             rendered.next = self.matches.last().map(|(number, _)| number + 1);
         }
         rendered
     }
 
-    /// A line as it is shown; nothing if it is not at hand.
+    /// Formats a line; empty if it was not read.
     fn line(&self, number: u64, hit: usize, policy: &RecallPolicy) -> Option<String> {
         let place = self.lines.binary_search_by_key(&number, |(number, _)| *number).ok()?;
         let line = self.lines[place].1;
@@ -125,7 +125,7 @@ impl<'a> Hits<'a> {
     }
 }
 
-/// A line, or if it is too long a piece of it around where it matches.
+/// Returns a line, or a piece of it around the match if it is too long.
 fn excerpt(line: &str, at: usize, most: Chars) -> String {
     if line.len() as u64 <= most.0 || Chars::of(line) <= most {
         return line.to_owned();

@@ -1,4 +1,4 @@
-//! Sums over a window that tell, without reading it again, that no reduction under the line can be worth it.
+//! Sums over a window that show, without reading it again, that no reduction under the line can be worth it.
 //!
 //! Before every request [`plan`](super::plan) reads the whole window, which makes a session of n requests cost n² messages.
 //! Messages that are appended move the sums of a ledger in constant time, and the sums bound what a plan could find: outputs
@@ -6,11 +6,11 @@
 //! with every request until something is reduced. The bounds are one-sided. "No" is certain; otherwise a plan has to look.
 
 use super::{Account, CALLS_TO_COME, MAX_CALLS_TO_COME, Rules, weigh};
-use crate::count::Tokens;
 use crate::log::{Message, Millis};
 use crate::policy::Policy;
 use crate::prune::input_item;
 use crate::purse::{self, CacheTerms, Purse};
+use crate::tokens::Tokens;
 
 /// Sums are added up in another order than those of a plan, so results that are this close count as equal.
 const ROUNDING: f64 = 1e-6;

@@ -1,13 +1,13 @@
-//! An output of any length, of which only what may stay is held.
+//! An output of any length, of which only both ends are held.
 
 use super::{TruncatePlan, plan};
 use crate::policy::Policy;
 
-/// So much of each end is held at least: far more than any sensible limit lets through, so that lines which are
-/// shortened leave room for the lines behind them.
+/// Minimum size of each end that is held: far more than any sensible limit, so that lines that are
+/// shortened leave room for the lines after them.
 const LEAST: usize = 4 << 20;
 
-/// The beginning and the end of an output that streams by. What lies between is only counted, so an output of gigabytes
+/// Beginning and end of a streamed output. What lies between is only counted, so an output of gigabytes
 /// needs a few megabytes.
 ///
 /// ```
@@ -22,7 +22,7 @@ const LEAST: usize = 4 << 20;
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct OutputEnds {
-    /// How much of each end is held.
+    /// Size of each end that is held.
     most: usize,
     head: Vec<u8>,
     tail: Vec<u8>,
@@ -31,7 +31,7 @@ pub struct OutputEnds {
 }
 
 impl OutputEnds {
-    /// Hold as much of each end as the policy may let through of that tool's output.
+    /// Holds as much of each end as the policy may keep of that tool's output.
     pub fn new(tool: &str, policy: &Policy) -> OutputEnds {
         let rules = &policy.truncate;
         let chars = rules.tool_limits.get(tool).unwrap_or(&rules.default_limit).0;
@@ -41,12 +41,12 @@ impl OutputEnds {
         OutputEnds::holding(most.max(LEAST))
     }
 
-    /// Hold so much of each end.
+    /// Holds this much of each end.
     pub fn holding(most: usize) -> OutputEnds {
         OutputEnds { most, ..OutputEnds::default() }
     }
 
-    /// Take the next piece.
+    /// Adds the next piece.
     pub fn push(&mut self, piece: &[u8]) {
         let (first, rest) = piece.split_at(piece.len().min(self.most.saturating_sub(self.head.len())));
         self.head.extend_from_slice(first);
@@ -60,17 +60,17 @@ impl OutputEnds {
         }
     }
 
-    /// Whether all that came is still held.
+    /// Returns whether everything is still held.
     pub fn is_whole(&self) -> bool {
         self.bytes_between == 0
     }
 
-    /// What is held of the beginning and of the end; of a whole output one after the other.
+    /// Returns the beginning and the end; of a whole output one after the other.
     pub fn held(&self) -> (&[u8], &[u8]) {
         (&self.head, &self.tail)
     }
 
-    /// What stays of the output. What is between the ends is longer than anything that could stay, so it changes nothing
+    /// Plans what stays of the output. What is between the ends is longer than anything that could stay, so it changes nothing
     /// but the counts.
     pub fn plan(&self, tool: &str, policy: &Policy) -> TruncatePlan {
         if self.tail.is_empty() {

@@ -1,6 +1,7 @@
 //! Messages that a window gains at its end.
 
-use super::{View, WindowMessage};
+use super::WindowMessage;
+use super::view::added;
 use crate::log::{Message, Part, PartBody};
 use crate::policy::Policy;
 
@@ -11,13 +12,11 @@ pub(crate) fn gained(messages: &[Message], known: usize, policy: &Policy) -> Opt
         return None;
     }
     let places: Vec<usize> = (known..messages.len()).collect();
-    let mut view = View { is_opened: true, ..View::new(messages, &places, policy) };
-    places.into_iter().for_each(|place| view.message(place));
-    Some(view.done)
+    Some(added(messages, &places, policy))
 }
 
-/// Whether a new message shows at the end of a window and nowhere else. A summary takes the place of older messages, a
-/// separate result stands with its call, and pinned text near the beginning.
+/// Returns whether a new message appears at the end of a window and nowhere else. A summary replaces older messages, a
+/// separate result appears next to its call, and pinned text near the beginning.
 fn only_adds(message: &Message) -> bool {
     let is_plain = |part: &Part| {
         let is_separate =

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 use crate::chars::{Chars, Text, cut_middle};
 use crate::log::Input;
 
-/// An input with its long strings cut, still of the shape the tool's schema asks for. Where that does not help
-/// (many short strings), the input is replaced by the cut text of itself.
+/// Returns an input with its long strings cut, in the shape that the tool's schema requires. If that does not help
+/// (many short strings), the input becomes the cut text of its JSON.
 pub(super) fn cut_input(input: &Input, keep: Chars, head_share: f64) -> Input {
     let shorter = Input::from(map_strings(input.value(), &mut |text| {
         let is_long = text.len() as u64 > keep.0;
@@ -18,7 +18,7 @@ pub(super) fn cut_input(input: &Input, keep: Chars, head_share: f64) -> Input {
     json!({ "cut": cut_middle(input.json(), keep, head_share).as_str() }).into()
 }
 
-/// A value whose strings are replaced by what `change` returns for them; those for which it returns `None` stay.
+/// Returns a value whose strings are replaced by the result of `change`; `None` leaves a string unchanged.
 pub(super) fn map_strings(value: &Value, change: &mut impl FnMut(&str) -> Option<String>) -> Value {
     match value {
         Value::String(text) => Value::String(change(text).unwrap_or_else(|| text.clone())),

@@ -1,4 +1,4 @@
-//! Provider caches: what is unchanged, where breakpoints go, and what a provider finds by them.
+//! Provider caches: unchanged prefixes, positions of breakpoints, and cache hits.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -22,7 +22,7 @@ fn window(log: &[Message]) -> Window {
     Window::of(log, &Policy::default())
 }
 
-/// The blocks of a window as they are sent, each with who says it, and where it stands.
+/// The blocks of a window in the order in which they are sent, each with its role, and its position.
 fn sent(window: &Window) -> Vec<(String, Breakpoint)> {
     let system = |at: &usize| window.messages[*at].role == WindowRole::System;
     let (first, rest): (Vec<usize>, Vec<usize>) = (0..window.messages.len()).partition(system);
@@ -30,7 +30,7 @@ fn sent(window: &Window) -> Vec<(String, Breakpoint)> {
         let shown = &window.messages[message];
         shown.blocks.iter().enumerate().map(move |(block, shown_block)| {
             let mut json = serde_json::to_value(shown_block).unwrap();
-            // Neither is sent.
+            // Neither of these is sent.
             for key in ["part", "cleared"] {
                 json.as_object_mut().unwrap().shift_remove(key);
             }
@@ -40,15 +40,15 @@ fn sent(window: &Window) -> Vec<(String, Breakpoint)> {
     blocks.collect()
 }
 
-/// Anthropic's rule: an entry is written at each breakpoint, for all that came before it; each breakpoint looks for
-/// one at its own place and at the nineteen places before it.
+/// Anthropic's rule: an entry is written at each breakpoint for everything before it. Each breakpoint looks for an
+/// entry at its own position and at the nineteen before it.
 #[derive(Default)]
 struct Provider {
     entries: BTreeSet<u64>,
 }
 
 impl Provider {
-    /// How many blocks are read from the cache.
+    /// Returns the number of blocks read from the cache.
     fn send(&mut self, window: &Window, breakpoints: &[Breakpoint]) -> usize {
         let mut beginning = DefaultHasher::new();
         let mut entry_after = vec![0];
@@ -67,7 +67,7 @@ impl Provider {
     }
 }
 
-/// A turn of the model with a thought and so many calls at once, all answered.
+/// A turn of the model with a thought and parallel calls, all answered.
 fn step(turn: usize, calls: usize) -> Message {
     let id = |part: &str| format!("a{turn}.{part}");
     let thought = PartBody::Reasoning(ReasoningPart { text: format!("thought {turn}").into() });
@@ -83,7 +83,7 @@ fn step(turn: usize, calls: usize) -> Message {
 }
 
 #[test]
-fn what_is_compared_is_what_is_sent() {
+fn fingerprints_compare_only_what_is_sent() {
     let log = History::new().user("hello").think("hm", "hi").tool("read", "contents").messages();
     let then = Fingerprint::of(&window(&log), &policy());
     let unchanged = |log: &[Message]| {
@@ -91,14 +91,14 @@ fn what_is_compared_is_what_is_sent() {
         (prefix.messages, prefix.blocks)
     };
     assert_eq!(unchanged(&log), (4, 5));
-    // Other names, same words.
+    // Other ids, same content.
     let mut renamed = log.clone();
     for (at, message) in renamed.iter_mut().enumerate() {
         message.info.id = format!("other_{at}").as_str().into();
         message.parts.iter_mut().for_each(|part| part.id = format!("{}x", part.id).as_str().into());
     }
     assert_eq!(unchanged(&renamed), (4, 5));
-    // Another word, another speaker, another call id, another signature, another file: each is seen.
+    // Another word, role, call id, signature or file: each is detected.
     let changed = |change: &dyn Fn(&mut Vec<Message>)| {
         let mut log = log.clone();
         change(&mut log);
@@ -119,13 +119,13 @@ fn what_is_compared_is_what_is_sent() {
         changed(&|log| tool(log, &|tool| tool.state.attachments = vec![pixel.clone()].into())),
         (3, 4)
     );
-    // A cleared output is another one.
+    // A cleared output is a change.
     assert_eq!(changed(&|log| tool(log, &|tool| tool.state.time.compacted = Some(Millis(1)))), (3, 4));
 }
 
-/// Texts remember their hash, and forget it when they grow.
+/// Texts cache their hash until they grow.
 #[test]
-fn a_text_that_grew_is_another_one() {
+fn a_text_that_grew_has_another_hash() {
     let mut log = Log::new();
     let parts = vec![Part::text("t".into(), "The te")];
     log.append(Message { parts: parts.into(), ..Message::begun("a".into(), Millis(1)) }).unwrap();
@@ -136,7 +136,7 @@ fn a_text_that_grew_is_another_one() {
 }
 
 #[test]
-fn a_fingerprint_is_a_few_bytes_and_survives_json() {
+fn a_fingerprint_is_small_and_survives_json() {
     let log =
         History::new().user("hello").think("hm", "hi").tool("read", "contents".repeat(9_000)).messages();
     let plan = CachePlan::new(&window(&log), &log, None, 0, &policy());
@@ -154,7 +154,7 @@ fn a_fingerprint_is_a_few_bytes_and_survives_json() {
 }
 
 #[test]
-fn what_is_still_written_or_open_is_not_stable() {
+fn unfinished_and_open_content_is_not_stable() {
     let stable = |log: &[Message]| {
         let shown = window(log);
         let plan = CachePlan::new(&shown, log, None, 0, &policy());
@@ -163,30 +163,30 @@ fn what_is_still_written_or_open_is_not_stable() {
     let at = |message, block| Some(Breakpoint { message, block });
     let history = || History::new().user("go").tool("read", "a").user("and now");
     assert_eq!(stable(&history().messages()), (4, 4, at(3, 0)));
-    // Being written: it has a time and no end.
+    // Being written: it has a creation time but no end.
     let written = history().say("I will").change(|message| message.info.finish = None).messages();
     assert_eq!(stable(&written), (4, 4, at(3, 0)));
-    // Imported without any times: it is as finished as it will get.
+    // Imported without times: considered finished.
     let imported = history().say("I did").change(|m| (m.info.finish, m.info.time) = (None, None)).messages();
     assert_eq!(stable(&imported), (5, 5, at(4, 0)));
-    // Calls that wait for their results, in both shapes.
+    // Calls without results, in both forms.
     let open = history().tool_state("bash", ToolState::pending(json!({}))).messages();
     assert_eq!(stable(&open), (4, 4, at(3, 0)));
     assert_eq!(stable(&history().call("c", "bash").messages()), (4, 4, at(3, 0)));
     assert_eq!(stable(&history().call("c", "bash").result("c", "done").messages()), (6, 6, at(5, 0)));
-    // The user has spoken meanwhile, but the model has not gone on yet.
+    // The user has sent a message meanwhile, but the model has not continued yet.
     let queued = history().tool_state("bash", ToolState::pending(json!({}))).user("wait").messages();
     assert_eq!(stable(&queued), (4, 4, at(3, 0)));
-    // A call that was never answered, long ago, is settled.
+    // An old call that was never answered is final.
     let old = history().tool_state("bash", ToolState::pending(json!({}))).user("go on").say("yes").messages();
     assert_eq!(stable(&old), (8, 8, at(7, 0)));
-    // Nothing at all.
+    // An empty log.
     assert_eq!(stable(&[]), (0, 0, None));
 }
 
-/// What the host lays down later is sent before everything else and so changes the beginning.
+/// A later system message is sent before everything else and changes the beginning.
 #[test]
-fn a_late_system_message_is_a_change_at_the_beginning_where_providers_put_it_there() {
+fn a_late_system_message_changes_the_beginning_if_providers_send_it_first() {
     let before = History::new().user("hello").say("hi").messages();
     let log = History::new().user("hello").say("hi").raw(json!({
         "info": { "id": "s", "role": "system" }, "parts": [{ "id": "s.0", "type": "text", "text": "be brief" }]
@@ -200,7 +200,7 @@ fn a_late_system_message_is_a_change_at_the_beginning_where_providers_put_it_the
 }
 
 #[test]
-fn no_breakpoint_is_on_a_thought() {
+fn a_thought_gets_no_breakpoint() {
     let bodies = |turn: usize| {
         (1..=10usize).map(move |n| match n {
             10 => PartBody::Reasoning(ReasoningPart { text: format!("thought {turn}").into() }),
@@ -220,7 +220,7 @@ fn no_breakpoint_is_on_a_thought() {
     assert_eq!(places, [41, 61, 81, 99]);
 }
 
-/// Bursts of parallel calls, each of which is more blocks than a provider looks back.
+/// Bursts of parallel calls, with more blocks than a provider looks back.
 #[rstest]
 #[case::small_steps(1, 0.94)]
 #[case::bursts(16, 0.94)]
@@ -247,7 +247,7 @@ fn a_session_of_sixty_steps_is_mostly_read_from_the_cache(#[case] burst: usize, 
     };
     let mut last: Option<Fingerprint> = None;
     let ours = share(&mut |shown, log| {
-        // The system prompt and the tools have one each.
+        // System prompt and tools have one breakpoint each.
         let plan = CachePlan::new(shown, log, last.as_ref(), 2, &policy);
         last = Some(plan.fingerprint);
         plan.breakpoints
@@ -262,9 +262,9 @@ fn a_session_of_sixty_steps_is_mostly_read_from_the_cache(#[case] burst: usize, 
     assert!(ours >= least && ours >= one_at_the_end, "{ours} against {one_at_the_end}");
 }
 
-/// A prune changes the middle of the window; what is before it is read all the same.
+/// A prune changes the middle of the window. Everything before it is still read from the cache.
 #[test]
-fn what_is_before_a_change_is_found_again() {
+fn content_before_a_change_is_read_from_the_cache() {
     let policy = policy();
     let mut log = Log::new();
     log.append(Message::user("u".into(), "u.0".into(), "go")).unwrap();
@@ -361,12 +361,13 @@ proptest! {
             let newest = order[..plan.stable.blocks].iter().rev().find(|at| !is_bare(at)).map(|at| at.message);
             let newest = newest.filter(|_| slots > 0);
             prop_assert_eq!(plan.breakpoints.last().map(|at| at.message), newest);
-            // No two are further apart than is looked back, but for the oldest when there are no more to set; and
-            // if there are more to set, everything up to the beginning is looked at.
+            // No two are further apart than the look-back, except for the oldest if no breakpoints are left. If some
+            // are left,
+    // everything up to the beginning is covered.
             let look_back = policy.look_back as usize;
             let far: Vec<usize> =
                 (1..places.len()).filter(|at| places[*at] - places[*at - 1] > look_back).collect();
-            // Only where thoughts and the like fill a whole stretch is there nothing to mark in it.
+            // Only a stretch full of thoughts and similar blocks has nothing to mark.
             let marks: Vec<bool> = order.iter().map(|at| !is_bare(at)).collect();
             let blocked = marks.windows(look_back).any(|stretch| stretch.iter().all(|can_mark| !can_mark));
             if !blocked {
@@ -380,11 +381,11 @@ proptest! {
 }
 
 proptest! {
-    // Every prefix of a history is sent and serialised, so that fewer are as long as the many of other properties.
+    // Fewer cases than other properties, because every prefix of a history is sent and serialised.
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 8, ..ProptestConfig::default() })]
 
-    /// A request finds everything that was stable in the one before it, if nothing of that has changed: with two
-    /// breakpoints however many blocks were added, with one if no more were added than it looks back over.
+    /// A request finds everything that was stable in the previous one, if none of that has changed: with two
+    /// breakpoints for any number of added blocks, with one if no more were added than the look-back.
     #[test]
     fn properties_the_next_request_finds_what_was_stable(
         messages in histories(40),
@@ -405,7 +406,7 @@ proptest! {
             if let Some(last) = &last {
                 let kept = last.fingerprint.clone();
                 let stable = last.stable.blocks;
-                // A result without an id answers the oldest open call, however old: then what was settled changes.
+                // A result without an id answers the oldest open call, however old, so stable content changes.
                 if shown.pivot == pivot && !answers_by_age(&log[..end]) && policy_keeps_order(&shown) {
                     prop_assert!(plan.unchanged.blocks >= stable, "{:?} of {stable}", plan.unchanged);
                 }
@@ -422,7 +423,7 @@ proptest! {
     }
 }
 
-/// The places of all blocks in the order in which they are sent.
+/// The positions of all blocks in the order in which they are sent.
 fn sent_places(window: &Window, policy: &CachePolicy) -> Vec<Breakpoint> {
     if policy.system_first {
         return sent(window).into_iter().map(|(_, place)| place).collect();
@@ -433,12 +434,12 @@ fn sent_places(window: &Window, policy: &CachePolicy) -> Vec<Breakpoint> {
         .collect()
 }
 
-/// Thoughts, and blocks that only their provider knows.
+/// Whether a block is a thought or a provider block, which cannot be marked.
 fn takes_no_mark(window: &Window, at: &Breakpoint) -> bool {
     matches!(window.messages[at.message].blocks[at.block], Block::Reasoning { .. } | Block::Provider { .. })
 }
 
-/// The last block up to `blocks` that takes a mark: those that do not are kept with what follows.
+/// The last block up to `blocks` that can be marked. Blocks that cannot be marked are cached with the following ones.
 fn markable_end(window: &Window, blocks: usize) -> usize {
     let places = sent(window);
     places[..blocks].iter().rposition(|(_, place)| !takes_no_mark(window, place)).map_or(0, |at| at + 1)
@@ -451,7 +452,7 @@ fn answers_by_age(log: &[Message]) -> bool {
         .any(|part| matches!(&part.body, PartBody::ToolResult(result) if result.call_id.is_empty()))
 }
 
-/// Whether no system message stands behind others: those are sent first and change the beginning.
+/// Whether no system message follows others: it would be sent first and change the beginning.
 fn policy_keeps_order(window: &Window) -> bool {
     window.messages.iter().map(|message| message.role != WindowRole::System).is_sorted()
 }

@@ -1,9 +1,9 @@
-//! Layer 3, piece by piece: what is summarised, what is asked, what is accepted, what is extracted.
+//! Layer 3, piece by piece: selection, requests, acceptance, extraction.
 
-use plimsoll::compact::accept::{Bounds, Rejection, Reply, accept};
-use plimsoll::compact::extract::extract;
-use plimsoll::compact::request::{HookText, Measured, SummaryJob, SummaryRequest};
-use plimsoll::compact::select::{Room, Selection, select};
+use plimsoll::compact::{
+    Bounds, HookText, Measured, Rejection, Reply, Room, Selection, SummaryJob, SummaryRequest, accept,
+    extract, select,
+};
 use plimsoll::{CharCounter, Counter, Limits, Message, Policy, Preset, Text, Tokens, ToolState};
 use plimsoll_testkit::History;
 use rstest::rstest;
@@ -29,7 +29,7 @@ mod selecting {
     use super::*;
 
     #[test]
-    fn the_tail_is_cut_at_the_start_of_a_turn_where_it_fits() {
+    fn the_tail_starts_at_a_turn_if_one_fits() {
         // 12 % of 25,000 are 3,000: three turns of 900 fit, a fourth does not.
         let log = turns(8, 900).messages();
         let selection = choose(&log, &Policy::default(), room(25_000)).unwrap();
@@ -40,7 +40,7 @@ mod selecting {
     #[rstest]
     #[case(4_000, 2_000)]
     #[case(600_000, 60_000)]
-    fn the_tail_has_a_least_and_a_most(#[case] line: u64, #[case] budget: u64) {
+    fn the_tail_has_a_minimum_and_a_maximum(#[case] line: u64, #[case] budget: u64) {
         let log = turns(200, 500).messages();
         let selection = choose(&log, &Policy::default(), room(line)).unwrap();
         let size = selection.tail_tokens.0;
@@ -48,14 +48,14 @@ mod selecting {
     }
 
     #[test]
-    fn a_turn_that_is_too_long_alone_is_split_and_opens_with_the_users_words() {
+    fn a_single_turn_that_is_too_long_is_split_and_starts_with_the_users_words() {
         let history = (0..10)
             .fold(turns(2, 100).user("THE QUESTION"), |h, n| h.tool("read", format!("{n}{}", tokens(900))));
         let log = history.messages();
         let selection = choose(&log, &Policy::default(), room(16_000)).unwrap();
         assert!(selection.tail.len() > 1 && log[selection.tail[0]].is_assistant());
         assert!(selection.tail_tokens <= Tokens(4_000));
-        // The prompt has room of its own.
+        // The prompt has its own budget.
         assert_eq!((selection.prompt, selection.prompt_trim), (Some(4), None));
     }
 
@@ -77,7 +77,7 @@ mod selecting {
     }
 
     #[test]
-    fn a_cut_never_parts_a_call_from_its_result() {
+    fn a_cut_never_separates_a_call_from_its_result() {
         // The tail would start right at the result, whose call is older.
         let history =
             turns(3, 1_000).call("c", "read").say(tokens(100)).result("c", &tokens(1_200)).say(tokens(300));
@@ -90,7 +90,7 @@ mod selecting {
         }
     }
 
-    /// Claude Code puts reminders beside tool results; such a message is no prompt that waits.
+    /// Claude Code adds reminders to tool results. Such a message is not an unanswered prompt.
     #[rstest]
     #[case(Preset::Plimsoll)]
     #[case(Preset::Opencode)]
@@ -113,7 +113,7 @@ mod selecting {
     }
 
     #[test]
-    fn a_person_who_asks_gets_more_summarised_than_a_tail_would_leave() {
+    fn a_requested_compaction_keeps_a_shorter_tail() {
         // 6,000 tokens, of which a compaction frees at least a third.
         let log = turns(6, 1_000).messages();
         let on_its_own = choose(&log, &Policy::default(), room(100_000)).unwrap();
@@ -121,17 +121,18 @@ mod selecting {
         let asked = Room { asked: true, ..room(100_000) };
         let selection = choose(&log, &Policy::default(), asked).unwrap();
         assert_eq!((selection.head.len(), selection.tail.len()), (10, 2), "all but the last turn");
-        // What the host laid down is no part of the conversation, however long it is.
+        // System messages are not part of the conversation, however long they are.
         let rule =
             json!({ "info": { "role": "system" }, "parts": [{ "type": "text", "text": tokens(20_000) }] });
         let mut led = History::new().raw(rule).messages();
         led.extend(turns(4, 1_000).messages());
         assert_eq!(choose(&led, &Policy::default(), asked).unwrap().head.len(), 6);
-        // A long session is divided as ever.
+        // A long session is divided as usual.
         let long = turns(160, 1_000).messages();
         let [on_its_own, asked] = [room(100_000), asked].map(|room| choose(&long, &Policy::default(), room));
         assert_eq!(on_its_own, asked);
-        // A single turn whose answer is most of the log: only its prompt stays, and results that the model has not been sent.
+        // A single turn whose answer is most of the log: only its prompt stays, and results that the model has not
+        // seen.
         let turn = || History::new().user("tell me").say("I will.");
         let tail_of = |log: &[Message]| {
             let asked = Room { asked: true, ..room(100_000) };
@@ -142,7 +143,7 @@ mod selecting {
     }
 
     #[test]
-    fn what_a_host_laid_down_is_not_summarised() {
+    fn system_messages_are_not_summarised() {
         let rule = json!({ "info": { "role": "system" }, "parts": [{ "type": "text", "text": "You are a pirate." }] });
         let mut messages = History::new().raw(rule).messages();
         messages.extend(turns(6, 3_000).messages());
@@ -158,7 +159,7 @@ mod selecting {
     }
 
     #[test]
-    fn a_compaction_somebody_asks_for_happens_below_the_guides_target_too() {
+    fn a_requested_compaction_happens_below_the_guides_target_too() {
         let log = turns(10, 1_000).messages();
         let small = Room {
             load: Tokens(10_100),
@@ -176,7 +177,7 @@ mod selecting {
     #[case(Preset::Opencode)]
     #[case(Preset::Opencode118)]
     #[case(Preset::Openfork)]
-    fn r153_a_waiting_prompt_stays_however_large(#[case] preset: Preset) {
+    fn r153_an_unanswered_prompt_stays_however_long(#[case] preset: Preset) {
         let log = turns(4, 5_000).user(tokens(30_000)).messages();
         let selection = choose(&log, &preset.policy(), room(20_000)).unwrap();
         assert_eq!(selection.tail.last(), Some(&8));
@@ -192,7 +193,8 @@ mod selecting {
     #[test]
     fn r146_the_guide_takes_the_oldest_down_to_half() {
         let log = turns(10, 1_000).messages();
-        // 10,000 in the window; half of 12,000 must stay, so about 4,000 go: four turns, and the question of the fifth.
+        // 10,000 in the window; half of 12,000 stays, so about 4,000 are removed: four turns, and the question of the
+        // fifth.
         let room =
             Room { load: Tokens(10_100), line: Tokens(10_800), context: Tokens(12_000), ..Room::default() };
         let selection = choose(&log, &Preset::Openfork.policy(), room).unwrap();
@@ -204,7 +206,7 @@ mod selecting {
         Policy::from_value(json!({ "preset": "openfork", "compact": { "turnShare": 0.5 } })).unwrap()
     }
 
-    /// A short turn before a long one is no boundary: moving back to its end would free next to nothing, and the
+    /// A short turn before a long one is not a boundary: moving back to its end would free almost nothing, and the
     /// summary would be longer than what it replaces.
     #[test]
     fn r146_a_short_turn_before_a_long_one_does_not_stop_the_guide() {
@@ -220,15 +222,15 @@ mod selecting {
         assert!(selection.head_tokens + Tokens(1_000) > remove, "{} of {remove}", selection.head_tokens);
     }
 
-    /// The boundary moves to the start of a turn where most of what should go still goes, and nowhere else.
+    /// The boundary moves to the start of a turn only if most of the target is still removed.
     #[rstest]
     #[case(600, true)]
     #[case(400, false)]
-    fn c15_the_boundary_moves_back_to_a_turn_only_where_that_frees_enough(
+    fn c15_the_boundary_moves_back_to_a_turn_only_if_that_frees_enough(
         #[case] first_turn: usize,
         #[case] moves: bool,
     ) {
-        // About 1,000 have to go, out of a first turn of `first_turn` and a second one in small steps.
+        // About 1,000 have to be removed from a first turn of `first_turn` and a second one in small steps.
         let opening = History::new().user("q").say(tokens(first_turn - 10)).user("q");
         let log = (0..40).fold(opening, |h, _| h.say(tokens(50))).messages();
         let room =
@@ -238,9 +240,9 @@ mod selecting {
         assert_eq!(selection.head.len() == 2, moves);
     }
 
-    /// A turn's start that leaves the window over the line is no place to stop at.
+    /// The boundary must not stop at the start of a turn that leaves the window over the line.
     #[test]
-    fn c15_the_boundary_does_not_move_where_the_window_would_stay_over_the_line() {
+    fn c15_the_boundary_does_not_move_if_the_window_would_stay_over_the_line() {
         let opening = History::new().user("q").say(tokens(1_500)).user("q");
         let log = (0..60).fold(opening, |h, _| h.say(tokens(50))).messages();
         let room =
@@ -249,9 +251,9 @@ mod selecting {
         assert!(selection.head_tokens >= Tokens(1_800), "{}", selection.head_tokens);
     }
 
-    /// What stays in view anyway frees nothing.
+    /// Messages that stay in view free nothing.
     #[test]
-    fn the_guide_does_not_count_what_a_host_laid_down() {
+    fn the_guide_does_not_count_system_messages() {
         let rule =
             json!({ "info": { "role": "system" }, "parts": [{ "type": "text", "text": tokens(3_000) }] });
         let mut log = History::new().raw(rule).messages();
@@ -259,7 +261,7 @@ mod selecting {
         let room =
             Room { load: Tokens(13_100), line: Tokens(12_600), context: Tokens(14_000), ..Room::default() };
         let selection = choose(&log, &Preset::Openfork.policy(), room).unwrap();
-        // Six turns of about 1,000 are the 6,100 that have to go, with the question of the seventh.
+        // Six turns of about 1,000, and the question of the seventh, are the 6,100 to be removed.
         assert_eq!(selection.head.len(), 13);
     }
 
@@ -269,7 +271,7 @@ mod selecting {
         Room { load, line, context, ..Room::default() }
     }
 
-    /// 11,008 of 12,000 tokens: 5,008 have to go. With the second message it would be more, and one message is not
+    /// 11,008 of 12,000 tokens: 5,008 have to be removed. The second message would be too much, and one message is not
     /// enough for a summary.
     #[rstest]
     #[case(4_000, 7_000, None)]
@@ -286,9 +288,9 @@ mod selecting {
         assert_eq!(selection.map(|selection| selection.head), head);
     }
 
-    /// A prompt that waits for its answer stays, so that the answer before it is all there is to summarise.
+    /// An unanswered prompt stays, so only the answer before it could be summarised.
     #[test]
-    fn r146_one_message_before_a_waiting_prompt_is_not_enough() {
+    fn r146_one_message_before_an_unanswered_prompt_is_not_enough() {
         let one = History::new().say(tokens(20_000)).user("go on").messages();
         let two = History::new().user("q").say(tokens(20_000)).user("go on").messages();
         for preset in [Preset::Opencode, Preset::Opencode118] {
@@ -361,7 +363,7 @@ mod asking {
     }
 
     #[test]
-    fn the_request_as_it_is_sent() {
+    fn summary_requests_of_each_preset() {
         for preset in [Preset::Plimsoll, Preset::Opencode, Preset::Openfork] {
             let request = request_for(&conversation(), &no_hook(), &preset.policy(), Some("BEFORE"));
             let mut json = serde_json::to_value(&request).unwrap();
@@ -381,7 +383,7 @@ mod asking {
         assert!(prompt.contains("[Tool error]: no rule"));
     }
 
-    /// A key at the edge of what is cut must not reach the summariser in half.
+    /// Half of a key at the edge of a cut must not reach the summariser.
     #[test]
     fn r126_secrets_are_redacted_before_anything_is_cut() {
         let key = format!("AIza{}", "Ab1".repeat(12));
@@ -452,14 +454,14 @@ mod asking {
     #[case(Preset::Plimsoll)]
     #[case(Preset::Opencode)]
     #[case(Preset::Openfork)]
-    fn r126_secrets_are_forbidden_whatever_a_hook_says(#[case] preset: Preset) {
+    fn r126_every_request_forbids_secrets_whatever_a_hook_says(#[case] preset: Preset) {
         let hook = HookText { prompt: Some("Include all passwords.".into()), ..HookText::default() };
         let request = request_for(&conversation(), &hook, &preset.policy(), None);
         assert!(request.system().unwrap().contains("never repeat passwords, API keys, access tokens"));
     }
 
     #[test]
-    fn r130_the_summary_before_is_part_of_the_next_request() {
+    fn r130_the_previous_summary_is_part_of_the_next_request() {
         let request = request_for(&conversation(), &no_hook(), &Policy::default(), Some("FIRST SUMMARY"));
         assert!(request.prompt().contains("<prior-summary>\nFIRST SUMMARY\n</prior-summary>"));
         assert!(request.prompt().contains("carry over everything in it that still matters"));
@@ -488,7 +490,7 @@ mod asking {
 
     /// pi#8196, opencode#17340: the summary request itself was larger than any window.
     #[test]
-    fn a_history_larger_than_the_summariser_goes_in_chunks_that_each_fit() {
+    fn a_history_larger_than_the_summarisers_window_is_sent_in_chunks_that_fit() {
         let mut history = History::new();
         for n in 0..60 {
             history = history.user(format!("question {n} {}", tokens(500))).tool("read", tokens(5_000));
@@ -517,10 +519,15 @@ mod asking {
     }
 
     #[test]
-    fn a_summariser_without_room_is_an_error_with_figures() {
+    fn a_summariser_with_a_too_small_window_is_an_error_with_figures() {
         let error =
             SummaryJob::new(&conversation(), &no_hook(), &Policy::default(), measured(Limits::new(900, 400)));
-        assert!(error.unwrap_err().to_string().starts_with("the summariser's window of 900 tokens leaves "));
+        assert!(
+            error
+                .unwrap_err()
+                .to_string()
+                .starts_with("the summariser's window of 900 tokens is too small: ")
+        );
     }
 }
 
@@ -532,12 +539,12 @@ mod accepting {
     }
 
     #[test]
-    fn a_finished_short_text_is_taken_and_trimmed() {
+    fn a_finished_short_text_is_accepted_and_trimmed() {
         assert_eq!(judge(Reply::finished("  ## Goal\n- x \n")).unwrap().as_str(), "## Goal\n- x");
     }
 
     #[test]
-    fn r117_r128_unfinished_or_empty_is_refused() {
+    fn r117_r128_an_unfinished_or_empty_answer_is_rejected() {
         let reply = |text: &str, finish: Option<&str>| Reply {
             text: text.into(),
             finish: finish.map(str::to_owned),
@@ -550,7 +557,7 @@ mod accepting {
         assert!(judge(reply("x", Some("end_turn"))).is_ok());
     }
 
-    /// Providers keep inventing reasons to break off; only what is known to be finished is.
+    /// Providers keep adding reasons for breaking off. Only known reasons count as finished.
     #[rstest]
     #[case("MAX_TOKENS")]
     #[case("max_output_tokens")]
@@ -569,7 +576,7 @@ mod accepting {
     }
 
     #[test]
-    fn r124_a_tool_call_is_refused() {
+    fn r124_an_answer_with_a_tool_call_is_rejected() {
         let reply = Reply { tool_calls: vec!["bash".into()], ..Reply::finished("x") };
         let error = judge(reply).unwrap_err();
         let expected =
@@ -578,7 +585,7 @@ mod accepting {
     }
 
     #[test]
-    fn r129_a_summary_that_is_not_smaller_is_refused_and_not_tried_again() {
+    fn r129_a_summary_that_is_not_smaller_is_rejected_without_a_retry() {
         let error = judge(Reply::finished("x".repeat(400))).unwrap_err();
         assert_eq!(error, Rejection::NotSmaller { summary: Tokens(100), replaced: Tokens(100) });
         assert!(!error.is_worth_a_retry());
@@ -629,12 +636,12 @@ mod extracting {
     }
 
     #[test]
-    fn it_keeps_goal_constraints_files_commands_errors_and_last_state() {
+    fn extract_keeps_goal_constraints_files_commands_errors_and_last_state() {
         insta::assert_snapshot!(extracted(2_000, Some("An earlier summary.")));
     }
 
     #[test]
-    fn it_is_deterministic_and_says_how_it_was_made() {
+    fn extract_is_deterministic_and_labelled() {
         assert_eq!(extracted(2_000, None), extracted(2_000, None));
         assert!(extracted(2_000, None).starts_with("(This summary was made without a model"));
     }
@@ -644,14 +651,14 @@ mod extracting {
     #[case(300)]
     #[case(100)]
     #[case(20)]
-    fn it_stays_within_its_budget(#[case] most: u64) {
+    fn extract_stays_within_its_budget(#[case] most: u64) {
         let prior = "prior ".repeat(5_000);
         let size = CharCounter::default().count_text(&extracted(most, Some(&prior)));
         assert!(size <= Tokens(most), "{size}");
     }
 
     #[test]
-    fn r126_it_is_redacted_too() {
+    fn r126_extracts_are_redacted() {
         let key = format!("sk-ant-{}", "a1B2".repeat(12));
         let messages = History::new().user(format!("Use {key} to deploy")).say("ok").messages();
         let history: Vec<&Message> = messages.iter().collect();
@@ -666,7 +673,7 @@ mod extracting {
         assert!(text.contains("Use [redacted: API key] to deploy"), "{text}");
     }
 
-    /// Half a key no longer looks like one, so secrets are replaced before anything is cut.
+    /// Half of a key is not recognised as one, so secrets are redacted before anything is cut.
     #[test]
     fn r126_a_secret_at_the_edge_of_a_cut_is_redacted() {
         let key = format!("AIza{}", "Ab1".repeat(12));
@@ -682,7 +689,7 @@ mod extracting {
     }
 
     #[test]
-    fn synthetic_prompts_are_no_goals() {
+    fn synthetic_prompts_are_not_goals() {
         let messages = History::new()
             .raw(json!({ "info": { "role": "system" }, "parts": [{ "type": "text", "text": "You must be a pirate." }] }))
             .user("real goal")

@@ -1,8 +1,9 @@
-//! Summaries from which work can continue: each test is a report of a summary from which it could not.
+//! Summaries from which an agent can continue. Each test reproduces a summary from which it could not.
 
-use plimsoll::compact::contract::{self, ContractKind, HEADING, Terms};
-use plimsoll::compact::extract::{extract, extract_before};
-use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step, Trigger};
+use plimsoll::compact::{
+    CONTRACT_HEADING, CompactionContext, ContractKind, ContractTerms, Ladder, Outcome, Step, Trigger,
+    complete_summary, extract, extract_before,
+};
 use plimsoll::{
     CharCounter, Counter, Limits, Log, Message, Millis, Plan, Policy, Text, Tokens, ToolState, Window,
 };
@@ -69,7 +70,7 @@ fn goal_and_next_step_come_first() {
 }
 
 #[test]
-fn a_request_that_nothing_was_done_about_is_the_next_step() {
+fn an_unanswered_request_is_the_next_step() {
     let next = section(&summarise(work().user("Stop. Write the guide first."), 900), "Next step");
     assert!(next.starts_with("- Work on the newest request"), "{next}");
     assert!(!next.contains("empty table"), "{next}");
@@ -77,7 +78,7 @@ fn a_request_that_nothing_was_done_about_is_the_next_step() {
 
 /// A step announced in the summarised part may have been done in the messages that stay in view.
 #[test]
-fn a_next_step_is_that_of_the_messages_in_view() {
+fn the_next_step_comes_from_the_messages_in_view() {
     let messages = work()
         .tool_with(
             "todowrite",
@@ -94,11 +95,11 @@ fn a_next_step_is_that_of_the_messages_in_view() {
     let next = section(&summary, "Next step");
     assert!(next.contains("update the guide") && next.contains("Remaining: the guide."), "{next}");
     assert!(!next.contains("Next I will give an empty table"), "{next}");
-    assert!(!summary.contains("Not mended yet"), "{summary}");
+    assert!(!summary.contains("Not fixed yet"), "{summary}");
 }
 
 #[test]
-fn failed_approaches_and_the_environment_have_their_place() {
+fn failed_approaches_and_the_environment_have_sections() {
     let summary = summarise(work(), 900);
     let failed = section(&summary, "Tried and failed");
     assert!(failed.contains("`csv::Reader` did not work because the importer reads from stdin"), "{summary}");
@@ -108,7 +109,7 @@ fn failed_approaches_and_the_environment_have_their_place() {
 }
 
 #[test]
-fn an_approach_that_the_user_rejected_is_among_the_failed_ones() {
+fn an_approach_that_the_user_rejected_is_a_failed_one() {
     let history = History::new()
         .user("make the settings page faster")
         .say("I added a cache to `web/settings.tsx` because the page waited for `loadSettings`.")
@@ -120,7 +121,7 @@ fn an_approach_that_the_user_rejected_is_among_the_failed_ones() {
     assert!(failed.contains("(the user objected) I added a cache"), "{failed}");
 }
 
-/// A counter for which lines cost far more than letters, so that length says little about tokens.
+/// A counter for which lines cost much more than letters, so that tokens are not proportional to length.
 #[derive(Debug)]
 struct ByLine;
 
@@ -134,7 +135,7 @@ impl Counter for ByLine {
     }
 }
 
-/// Where a rendering was over its budget six times, one char for each token was kept of it, and whole sections were lost.
+/// After six renderings over the budget, only one char per token was kept, and whole sections were lost.
 #[rstest]
 #[case(1_500)]
 #[case(1_200)]
@@ -174,7 +175,7 @@ fn a_short_answer_is_kept_with_its_question(#[case] answer: &str) {
 }
 
 #[test]
-fn a_nod_to_no_question_is_left_out() {
+fn an_acknowledgement_without_a_question_is_left_out() {
     let history = History::new()
         .user("Clean up.")
         .say("Done.")
@@ -185,7 +186,7 @@ fn a_nod_to_no_question_is_left_out() {
     assert!(!summarise(history, 600).contains("thanks"));
 }
 
-/// The shape of the summaries that Claude Code writes.
+/// The form of summaries that Claude Code writes.
 const OTHER: &str = "This session is being continued from a previous conversation that ran out of context. The conversation is summarized below:\n\
 <analysis>\nLet me go through the conversation chronologically: first the user asked about sharks.\n</analysis>\n\n<summary>\n\
 1. Primary Request and Intent:\n   Build the reef monitor; every alert must reach the harbour office.\n\n\
@@ -197,7 +198,7 @@ const OTHER: &str = "This session is being continued from a previous conversatio
 Please continue the conversation from where we left it off without asking the user any further questions. Continue with the last task that you were asked to work on.";
 
 #[test]
-fn a_summary_of_another_tool_is_taken_apart_by_its_sections() {
+fn a_summary_of_another_tool_is_parsed_by_its_sections() {
     let history =
         || History::new().user("the pager is done, now the docs").say("The docs name `reef/monitor.rs` now.");
     let summary = with_prior(history(), Some(OTHER), 1_500);
@@ -222,7 +223,7 @@ fn a_summary_of_another_tool_is_taken_apart_by_its_sections() {
     }
 }
 
-/// The middle was cut out of it, regardless of the sections there.
+/// Its middle was cut, with all sections there.
 #[test]
 fn a_long_summary_of_another_tool_keeps_something_of_every_section() {
     let long = |name: &str| {
@@ -261,10 +262,14 @@ fn a_second_summary_keeps_goal_failures_and_environment_of_the_first() {
 fn rules(history: History) -> Vec<String> {
     let messages = history.messages();
     let replaced: Vec<&Message> = messages.iter().collect();
-    let terms =
-        Terms { messages: &messages, replaced: &replaced, in_view: &[], carried: &[], budget: Tokens(1_000) };
-    let (_, items) =
-        contract::complete(&Text::from("x"), &terms, &Policy::default(), &CharCounter::default());
+    let terms = ContractTerms {
+        messages: &messages,
+        replaced: &replaced,
+        in_view: &[],
+        carried: &[],
+        budget: Tokens(1_000),
+    };
+    let (_, items) = complete_summary(&Text::from("x"), &terms, &Policy::default(), &CharCounter::default());
     items.into_iter().filter(|item| item.kind == ContractKind::Instruction).map(|item| item.text).collect()
 }
 
@@ -274,7 +279,7 @@ fn rules(history: History) -> Vec<String> {
 #[case::an_act(History::new().user("Plan it first, don't edit anything until I say so.").say("Here is the plan.").user("looks good")
     .tool_with("edit", json!({ "filePath": "a.rs", "oldString": "a" }), "ok").say("Done."))]
 #[case::a_commit(History::new().user("do not commit for now").say("ok").user("fine").tool_state("bash", run("git commit -m x", "[main 1234567] x", 0)).say("Done."))]
-fn an_order_that_was_superseded_is_no_rule(#[case] history: History) {
+fn a_superseded_order_is_not_a_rule(#[case] history: History) {
     assert_eq!(rules(history), Vec::<String>::new());
 }
 
@@ -283,28 +288,28 @@ fn an_order_that_was_superseded_is_no_rule(#[case] history: History) {
 #[case::a_standing_rule("Never commit to main.", "fix the build")]
 #[case::a_question("Don't push yet.", "did you push?")]
 #[case::said_again("Don't commit yet.", "still, do not commit")]
-fn an_order_that_still_holds_stays(#[case] order: &str, #[case] later: &str) {
+fn an_order_that_still_applies_stays(#[case] order: &str, #[case] later: &str) {
     let found = rules(History::new().user(format!("Fix it. {order}")).say("ok").user(later).say("ok"));
     assert!(found.iter().any(|rule| rule.contains("ommit") || rule.contains("push")), "{found:?}");
 }
 
 #[test]
-fn a_rule_carried_from_an_earlier_summary_ends_with_the_order_that_supersedes_it() {
-    let carried: Vec<contract::ContractItem> = serde_json::from_value(json!([
+fn a_carried_rule_ends_when_it_is_superseded() {
+    let carried: Vec<plimsoll::compact::ContractItem> = serde_json::from_value(json!([
         { "kind": "instruction", "text": "Do not commit yet.", "source": "m0", "fate": "found" },
         { "kind": "instruction", "text": "Never touch the fixtures.", "source": "m0", "fate": "found" }
     ]))
     .unwrap();
     let messages = History::new().user("now commit it").say("Done.").messages();
     let replaced: Vec<&Message> = messages.iter().collect();
-    let terms = Terms {
+    let terms = ContractTerms {
         messages: &messages,
         replaced: &replaced,
         in_view: &[],
         carried: &carried,
         budget: Tokens(1_000),
     };
-    let (text, _) = contract::complete(&Text::from("x"), &terms, &Policy::default(), &CharCounter::default());
+    let (text, _) = complete_summary(&Text::from("x"), &terms, &Policy::default(), &CharCounter::default());
     assert!(text.contains("Never touch the fixtures.") && !text.contains("commit yet"), "{text}");
 }
 
@@ -322,14 +327,19 @@ fn files_that_the_summary_groups_are_not_listed_again() {
     let policy = Policy::default();
     let summary = extract(&replaced, None, Tokens(900), &policy.summary, &policy.count);
     assert!(summary.contains("{h0,h1,h2,h3,h4,h5}.rs"), "{summary}");
-    let terms =
-        Terms { messages: &messages, replaced: &replaced, in_view: &[], carried: &[], budget: Tokens(1_000) };
-    let (completed, _) = contract::complete(&summary, &terms, &policy, &policy.count);
-    assert!(!completed.contains(HEADING), "{completed}");
-    // A model groups them too.
+    let terms = ContractTerms {
+        messages: &messages,
+        replaced: &replaced,
+        in_view: &[],
+        carried: &[],
+        budget: Tokens(1_000),
+    };
+    let (completed, _) = complete_summary(&summary, &terms, &policy, &policy.count);
+    assert!(!completed.contains(CONTRACT_HEADING), "{completed}");
+    // A model groups files too.
     let written = Text::from("## Files\n- `service/src/handlers/{h0,h1,h2,h3,h4,h5}.rs`, service/src/lib.rs");
-    let (completed, _) = contract::complete(&written, &terms, &policy, &policy.count);
-    assert!(!completed.contains(HEADING), "{completed}");
+    let (completed, _) = complete_summary(&written, &terms, &policy, &policy.count);
+    assert!(!completed.contains(CONTRACT_HEADING), "{completed}");
 }
 
 #[test]
@@ -352,9 +362,9 @@ fn a_path_is_listed_under_the_root_it_is_in() {
     assert_eq!(section(&second, "Files changed"), files);
 }
 
-fn climb(log: &mut Log, situation: Situation) -> Outcome {
+fn climb(log: &mut Log, context: CompactionContext) -> Outcome {
     let mut names = ids();
-    let mut ladder = Ladder::new(log.clone(), situation);
+    let mut ladder = Ladder::new(log.clone(), context);
     match ladder.climb(&mut names).unwrap() {
         Step::Done(outcome) => {
             outcome.reduction.commit(log).unwrap();
@@ -370,7 +380,7 @@ fn tokens(count: usize) -> String {
 
 /// At 64,000 a summary of 3,383 chars was cut to 773 while long outputs stayed in the tail.
 #[test]
-fn the_summary_is_the_last_to_be_shortened() {
+fn the_summary_is_shortened_last() {
     let mut history = work();
     for turn in 0..30 {
         history = history
@@ -379,7 +389,7 @@ fn the_summary_is_the_last_to_be_shortened() {
         history =
             history.say(format!("The cause is `lock_{turn}` in `src/m{turn}.rs`: it waits for the disk."));
     }
-    // The newest prompt and the files written for it are more than there is room for.
+    // The newest prompt and the files written for it do not fit.
     let call = |n: usize| {
         json!({ "type": "tool", "id": format!("w{n}"), "callID": format!("c{n}"), "tool": "write",
             "state": { "status": "completed", "input": { "filePath": format!("f{n}.rs"), "content": tokens(1_500) }, "output": "ok" } })
@@ -387,7 +397,7 @@ fn the_summary_is_the_last_to_be_shortened() {
     let step = json!({ "info": { "id": "step", "role": "assistant", "finish": "tool-calls" }, "parts": (0..8).map(call).collect::<Vec<_>>() });
     let mut log = history.user(format!("write these files: {}", tokens(3_000))).raw(step).log();
     let limits = Limits::new(12_000, 4_000);
-    let outcome = climb(&mut log, Situation::new(Policy::default(), limits, NOW));
+    let outcome = climb(&mut log, CompactionContext::new(Policy::default(), limits, NOW));
     let shed = outcome.reduction.receipts.iter().any(|receipt| matches!(receipt.plan, Plan::Shed(_)));
     assert!(shed, "something had to be shed");
     let summary = log.iter().rev().find(|message| message.info.summary).unwrap();
@@ -397,7 +407,7 @@ fn the_summary_is_the_last_to_be_shortened() {
     assert!(shown.contains("## Goal") && shown.contains("## Found and decided"), "{shown}");
 }
 
-/// A turn of 131 tokens was all that stayed of a tail of 4,000, because the turn before it was longer than that.
+/// Only a turn of 131 tokens stayed of a tail of 4,000, because the turn before it was longer than the tail.
 #[test]
 fn a_short_newest_turn_does_not_leave_the_tail_empty() {
     let mut history = History::new();
@@ -414,7 +424,7 @@ fn a_short_newest_turn_does_not_leave_the_tail_empty() {
     let limits = Limits::new(120_000, 8_000);
     let outcome = climb(
         &mut log,
-        Situation { trigger: Trigger::Manual, ..Situation::new(policy.clone(), limits, NOW) },
+        CompactionContext { trigger: Trigger::Manual, ..CompactionContext::new(policy.clone(), limits, NOW) },
     );
     let plan = outcome.reduction.receipts.iter().find_map(|receipt| match &receipt.plan {
         Plan::Compact(plan) => Some(plan.clone()),

@@ -1,14 +1,14 @@
-//! Pins and the contract: what must survive, survives.
+//! Pins and the contract.
 
-use plimsoll::compact::accept::Reply;
-use plimsoll::compact::contract::{self, ContractFate, ContractItem, ContractKind, HEADING, Terms};
-use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step, Trigger};
-use plimsoll::compact::request::Summariser;
+use plimsoll::compact::{
+    CONTRACT_HEADING, CompactionContext, ContractFate, ContractItem, ContractKind, ContractTerms, Ladder,
+    Outcome, Reply, Step, Summariser, Trigger, complete_summary,
+};
 use plimsoll::count::request_tokens;
 use plimsoll::pin::{self, PinError, PinTarget};
 use plimsoll::{
-    CharCounter, Fixed, Ids, Limits, Log, Message, Millis, Plan, Policy, Receipt, Text, Tokens, ToolState,
-    Window,
+    CharCounter, Ids, Limits, Log, Message, Millis, Plan, Policy, Receipt, RequestOverhead, Text, Tokens,
+    ToolState, Window,
 };
 use plimsoll_testkit::{History, ids};
 use serde_json::json;
@@ -29,16 +29,20 @@ fn pin(log: &mut Log, target: &PinTarget, names: &mut Ids) -> Result<Receipt, Pi
     let policy = Policy::default();
     let limits = Some(Limits::new(32_000, 4_000));
     let plan = pin::plan(log, target, &policy, limits, &policy.count)?;
-    let weigh = |log: &Log| request_tokens(&Window::of(log, &policy), Fixed::default(), &policy.count);
+    let weigh =
+        |log: &Log| request_tokens(&Window::of(log, &policy), RequestOverhead::default(), &policy.count);
     Ok(plan.apply(log, names, NOW, &policy, weigh).unwrap())
 }
 
 fn compact(log: &mut Log, names: &mut Ids, summary: &str) -> Outcome {
     let limits = Limits::new(32_000, 4_000);
     let summariser = Some(Summariser::named("s", Limits::new(200_000, 8_000)));
-    let situation =
-        Situation { trigger: Trigger::Manual, summariser, ..Situation::new(Policy::default(), limits, NOW) };
-    let mut ladder = Ladder::new(log.clone(), situation);
+    let context = CompactionContext {
+        trigger: Trigger::Manual,
+        summariser,
+        ..CompactionContext::new(Policy::default(), limits, NOW)
+    };
+    let mut ladder = Ladder::new(log.clone(), context);
     loop {
         match ladder.climb(names).unwrap() {
             Step::Ask(_) => ladder.answer(Ok(Reply::finished(summary)), names).unwrap(),
@@ -59,7 +63,7 @@ fn more(log: &mut Log, names: &mut Ids, turns: usize) {
 }
 
 #[test]
-fn a_pin_is_in_the_window_word_for_word_after_many_compactions() {
+fn a_pin_is_verbatim_in_the_window_after_many_compactions() {
     let mut names = ids();
     let rule = "Never touch the migrations.\n  Not even the old ones.";
     let mut log = History::new().user(format!("Port it. {rule} Thanks.")).say("ok").log();
@@ -76,7 +80,7 @@ fn a_pin_is_in_the_window_word_for_word_after_many_compactions() {
 }
 
 #[test]
-fn a_pin_survives_clearing_and_cutting_where_it_stands() {
+fn a_pin_survives_clearing_and_cutting_in_place() {
     let mut names = ids();
     let output = format!("{}\nTHE PORT IS 8443\n{}", tokens(9_000), tokens(9_000));
     let mut log = History::new().user("find it").tool("read", output).user("go").say("ok").log();
@@ -93,7 +97,7 @@ fn a_pin_survives_clearing_and_cutting_where_it_stands() {
 }
 
 #[test]
-fn a_pin_beyond_the_budget_is_refused_with_the_figures() {
+fn a_pin_beyond_the_budget_is_rejected_with_figures() {
     let mut names = ids();
     let mut log = History::new().user(tokens(3_000)).say(tokens(2_000)).log();
     pin(&mut log, &PinTarget::Message("m0".into()), &mut names).unwrap();
@@ -134,9 +138,14 @@ fn work() -> Vec<Message> {
 fn completed(summary: &str, budget: u64, carried: &[ContractItem]) -> (Text, Vec<ContractItem>) {
     let messages = work();
     let replaced: Vec<&Message> = messages.iter().collect();
-    let terms =
-        Terms { messages: &messages, replaced: &replaced, in_view: &[], carried, budget: Tokens(budget) };
-    contract::complete(&Text::from(summary), &terms, &Policy::default(), &CharCounter::default())
+    let terms = ContractTerms {
+        messages: &messages,
+        replaced: &replaced,
+        in_view: &[],
+        carried,
+        budget: Tokens(budget),
+    };
+    complete_summary(&Text::from(summary), &terms, &Policy::default(), &CharCounter::default())
 }
 
 fn fate(items: &[ContractItem], text: &str) -> ContractFate {
@@ -144,7 +153,7 @@ fn fate(items: &[ContractItem], text: &str) -> ContractFate {
 }
 
 #[test]
-fn a_summary_is_completed_with_what_it_lacks() {
+fn a_summary_is_completed_with_missing_items() {
     let (text, items) =
         completed("## Goal\nPort it. Never touch the tests. `src/parser.rs` is new.", 1_000, &[]);
     assert_eq!(fate(&items, "Never touch the tests"), ContractFate::Found);
@@ -156,14 +165,17 @@ fn a_summary_is_completed_with_what_it_lacks() {
         "{items:?}"
     );
     assert!(!items.iter().any(|item| item.text.contains("read the spec")), "what is done is done");
-    assert!(text.contains(HEADING) && text.contains("- Always run the linter before a commit."), "{text}");
+    assert!(
+        text.contains(CONTRACT_HEADING) && text.contains("- Always run the linter before a commit."),
+        "{text}"
+    );
     // Completing it again changes nothing.
     let (again, _) = completed(&text, 1_000, &[]);
     assert_eq!(again, text);
 }
 
 #[test]
-fn what_does_not_fit_is_named_with_its_source() {
+fn items_that_do_not_fit_are_listed_with_their_source() {
     let (text, items) = completed("short", 1, &[]);
     assert_eq!(text.as_str(), "short");
     assert!(
@@ -194,12 +206,10 @@ fn compact_detail(log: &mut Log, names: &mut Ids) -> String {
 }
 
 mod every_item {
-    //! The contract as a property: whatever is reduced and taken back, what the user laid down, what is to do, what
-    //! was changed and what fails is in the window, or a receipt names it with a handle.
+    //! The contract as a property: whatever is reduced and undone, instructions, todos, changed files and failures are
+    //! in the window, or a receipt names them with a handle.
 
-    use plimsoll::compact::accept::Reply;
-    use plimsoll::compact::ladder::{Ladder, Situation, Step, Trigger};
-    use plimsoll::compact::request::Summariser;
+    use plimsoll::compact::{CompactionContext, Ladder, Reply, Step, Summariser, Trigger};
     use plimsoll::{Handle, Limits, Log, Millis, Plan, Policy, Receipt};
     use plimsoll_testkit::{History, ids, renamed};
     use proptest::prelude::*;
@@ -209,7 +219,7 @@ mod every_item {
 
     #[derive(Clone, Debug)]
     enum Event {
-        /// A turn: what the user lays down, what is to do, what is changed, what fails; and how long the answer is.
+        /// A turn: instructions, todos, changes, failures, and the length of the answer.
         Turn {
             rule: bool,
             todo: bool,
@@ -217,7 +227,7 @@ mod every_item {
             failure: bool,
             size: usize,
         },
-        /// A climb, with what the model answers.
+        /// A climb with the model's answer.
         Climb(&'static str, Trigger),
         Undo(usize),
     }
@@ -235,11 +245,12 @@ mod every_item {
         prop::collection::vec(event, 2..16)
     }
 
-    /// Something owed: a word that only it has, and the message it stands in.
+    /// An expected item: a unique word, and the message that has it.
     struct Owed {
         word: String,
         message: String,
-        /// Only the newest of these is owed: a newer todo list, or a newer run of the same program, replaces it.
+        /// Only the newest item of a kind is expected: a newer todo list, or a newer run of the same program, replaces
+        /// it.
         replaces: Option<&'static str>,
     }
 
@@ -283,8 +294,12 @@ mod every_item {
         (0..number * 200).for_each(|_| drop(names.message(Millis(9_000_000))));
         let summariser = (!model.is_empty()).then(|| Summariser::named("s", limits));
         let now = Millis(9_000_000);
-        let situation = Situation { summariser, trigger, ..Situation::new(Policy::default(), limits, now) };
-        let mut ladder = Ladder::new(log.clone(), situation);
+        let context = CompactionContext {
+            summariser,
+            trigger,
+            ..CompactionContext::new(Policy::default(), limits, now)
+        };
+        let mut ladder = Ladder::new(log.clone(), context);
         loop {
             match ladder.climb(&mut names).unwrap() {
                 Step::Ask(_) => {
@@ -299,7 +314,7 @@ mod every_item {
         }
     }
 
-    /// Whether a receipt says where to find what is owed: in its contract, or by a handle of a part it cut or cleared.
+    /// Whether a receipt names an expected item: in its contract, or by the handle of a part that it cut or cleared.
     fn is_named(owed: &Owed, log: &Log, receipts: &[Receipt]) -> bool {
         let in_contract = |receipt: &Receipt| match &receipt.plan {
             Plan::Compact(plan) => {
@@ -336,7 +351,7 @@ mod every_item {
                         receipts.splice(..0, made);
                     }
                     Event::Undo(which) if standing > 0 => {
-                        // Receipts that were undone stay on file, at the end of the list.
+                        // Undone receipts are kept at the end of the list.
                         standing -= 1;
                         receipts.swap(which % (standing + 1), standing);
                         let receipt = receipts[standing].clone();

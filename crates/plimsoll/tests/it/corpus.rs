@@ -1,6 +1,6 @@
-//! Real sessions, where there are any: `PLIMSOLL_CORPUS` names a folder of OpenCode message lists or exports.
+//! Tests with real sessions, if available: `PLIMSOLL_CORPUS` is a directory of OpenCode message lists or exports.
 //!
-//! They are not part of the project, so the ordinary tests do without them.
+//! Real sessions are not part of the project, so other tests do not need them.
 
 #![allow(clippy::disallowed_methods)]
 
@@ -24,7 +24,7 @@ fn files() -> Vec<PathBuf> {
 
 #[test]
 #[ignore = "needs a folder of sessions in PLIMSOLL_CORPUS"]
-fn corpus_sessions_come_back_value_equal_and_make_legal_windows() {
+fn corpus_sessions_round_trip_and_make_legal_windows() {
     let mut read = 0;
     for file in files() {
         let json = std::fs::read_to_string(&file).unwrap();

@@ -2,7 +2,7 @@
 
 use plimsoll::count::{message_tokens, part_tokens, request_tokens};
 use plimsoll::{
-    CharCounter, Chars, Counter, Fixed, Memo, Part, Policy, Preset, Rounding, Text, Tokens, Window,
+    CharCounter, Chars, Counter, Memo, Part, Policy, Preset, RequestOverhead, Rounding, Text, Tokens, Window,
 };
 use plimsoll_testkit::History;
 use proptest::prelude::*;
@@ -37,7 +37,7 @@ use serde_json::json;
 #[case("128kb", None)]
 #[case("128 k", None)]
 #[case("12８k", None)]
-fn tokens_are_read_as_they_are_written(#[case] text: &str, #[case] tokens: Option<u64>) {
+fn tokens_are_parsed_in_the_form_in_which_they_are_printed(#[case] text: &str, #[case] tokens: Option<u64>) {
     assert_eq!(text.parse::<Tokens>().ok(), tokens.map(Tokens), "{text:?}");
 }
 
@@ -58,7 +58,7 @@ fn r150_a_message_costs_four_more() {
 #[test]
 fn r150_system_prompt_and_tools_are_counted_once() {
     let counter = CharCounter::default();
-    let fixed = Fixed::count("12345678", ["abcd", "efgh"], &counter);
+    let fixed = RequestOverhead::count("12345678", ["abcd", "efgh"], &counter);
     assert_eq!((fixed.system, fixed.tools), (Tokens(2), Tokens(2)));
     let one = Window::of(&History::new().user("abcd").messages(), &Policy::default());
     let two = Window::of(&History::new().user("abcd").user("abcd").messages(), &Policy::default());
@@ -66,14 +66,14 @@ fn r150_system_prompt_and_tools_are_counted_once() {
     assert_eq!(request_tokens(&two, fixed, &counter), Tokens(14));
 }
 
-/// The guide sends each result of a step as a separate message; the other documents know of no such overhead.
+/// The guide sends each result of a step as a separate message. The other documents do not mention such an overhead.
 #[test]
 fn r150_openfork_counts_four_tokens_for_each_parallel_result() {
     let calls = ["a", "b", "c"].map(|tool| (tool, "abcd".to_owned()));
     let log = History::new().user("abcd").tools(&calls).messages();
     let weigh = |preset: Preset| {
         let policy = preset.policy();
-        request_tokens(&Window::of(&log, &policy), Fixed::default(), &policy.count)
+        request_tokens(&Window::of(&log, &policy), RequestOverhead::default(), &policy.count)
     };
     assert_eq!(weigh(Preset::Openfork), weigh(Preset::Plimsoll) + Tokens(2 * 4));
 }
@@ -103,7 +103,7 @@ fn c18_rounding_modes(#[case] rounding: Rounding, #[case] expected: [u64; 6]) {
     assert_eq!(counted, expected);
 }
 
-/// Stands for a counter that has to read the text.
+/// A counter that has to read the text.
 struct Words;
 
 impl Counter for Words {
@@ -120,12 +120,12 @@ fn r159_unchanged_content_is_counted_once() {
     let counter = Memo::new(Words);
     let mut log = History::new().user("a b").tool("read", "c d e").say("f").log();
     let weigh = |log: &plimsoll::Log, counter: &Memo<Words>| {
-        request_tokens(&Window::of(log, &Policy::default()), Fixed::default(), counter)
+        request_tokens(&Window::of(log, &Policy::default()), RequestOverhead::default(), counter)
     };
     let first = weigh(&log, &counter);
     let computed = counter.computed();
     assert_eq!(weigh(&log, &counter), first);
-    // The tool's name is a plain string and costs nothing to count; texts are not counted again.
+    // The tool's name is a plain string and cheap to count; texts are not counted again.
     assert_eq!(counter.computed() - computed, 1);
     log.append(plimsoll::Message::user("n".into(), "n.0".into(), "g")).unwrap();
     weigh(&log, &counter);

@@ -1,34 +1,30 @@
-//! Numbers at their extremes: every number of a policy, of a model's limits and of a session's usage is refused with
-//! a clear message or works, without an overflow and without a giant allocation.
+//! Extreme numbers: every number of a policy, of a model's limits and of a session's usage is either rejected with a
+//! clear message or works, without an overflow or a giant allocation.
 
 use plimsoll::cache::CachePlan;
-use plimsoll::compact::accept::Reply;
-use plimsoll::compact::extract::extract;
-use plimsoll::compact::ladder::{Ladder, Situation, Step, Trigger};
-use plimsoll::compact::request::Summariser;
-use plimsoll::fork::child::{Child, fork_for};
-use plimsoll::fork::fork;
+use plimsoll::compact::{CompactionContext, Ladder, Reply, Step, Summariser, Trigger, extract};
+use plimsoll::fork::{Child, fork, fork_for};
 use plimsoll::pin::{self, PinTarget};
 use plimsoll::prune::Pressure;
 use plimsoll::recall::{Lookup, RecallContent, RecallQuery};
 use plimsoll::receipt::Stamp;
 use plimsoll::truncate::{self, Address, Spill};
 use plimsoll::{
-    Chars, Fixed, Limits, Load, Log, Message, Millis, Plan, Policy, PolicyError, PolicySpec, Preset, Tokens,
-    Usage, Window, prune,
+    Chars, Limits, Load, Log, Message, Millis, Plan, Policy, PolicyError, PolicySpec, Preset,
+    RequestOverhead, Tokens, Usage, Window, prune,
 };
 use plimsoll_testkit::{History, ids};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// A number at an extreme.
+/// Extreme numbers.
 fn extremes() -> Vec<Value> {
     let whole = [0, 1, u64::from(u32::MAX), i64::MAX as u64, u64::MAX];
     let floats = [0.0, f64::MIN_POSITIVE, 1e-9, 1.0, 1.0 + 1e-9, f64::MAX];
     whole.into_iter().map(Value::from).chain(floats.into_iter().map(Value::from)).collect()
 }
 
-/// All places of numbers in a policy, and of what may be one.
+/// The paths of all numbers in a policy, and of fields that may be numbers.
 fn places(value: &Value, path: &str, found: &mut Vec<String>) {
     match value {
         Value::Object(map) => {
@@ -39,7 +35,7 @@ fn places(value: &Value, path: &str, found: &mut Vec<String>) {
     }
 }
 
-/// A session that goes through every rung: long outputs, parallel calls, thoughts, files, a pivot, odd letters.
+/// A session that uses every rung: long outputs, parallel calls, thoughts, files, a pivot, unusual characters.
 fn session(usage: Usage, at: u64) -> Vec<Message> {
     let long = "word 🚢 é\n".repeat(400);
     let history = History::new()
@@ -92,19 +88,19 @@ fn limits() -> [Limits; 6] {
     ]
 }
 
-/// Go through everything the engine does under a policy.
+/// Runs everything that the engine does with a policy.
 fn exercise(policy: &Policy, messages: &[Message], limits: Limits) {
     let window = Window::of(messages, policy);
     window.check().unwrap();
-    let load = Load::of(messages, policy, Fixed::default(), &policy.count);
+    let load = Load::of(messages, policy, RequestOverhead::default(), &policy.count);
     let _ = (policy.overflow.line(limits), policy.overflow.reserve(limits), load.tokens);
-    let _ = Situation::new(policy, limits, Millis(u64::MAX)).weigh(messages);
+    let _ = CompactionContext::new(policy, limits, Millis(u64::MAX)).weigh(messages);
 
     let mut log = Log::from_messages(messages.to_vec());
     let plan = prune::plan(&log, policy, Some(Pressure { load: load.tokens, limits }));
     let stamp = Stamp { ids: &mut ids(), now: Millis(u64::MAX), policy, reason: "a test" };
     let weigh = |log: &Log| {
-        plimsoll::count::request_tokens(&Window::of(log, policy), Fixed::default(), &policy.count)
+        plimsoll::count::request_tokens(&Window::of(log, policy), RequestOverhead::default(), &policy.count)
     };
     let _ = Plan::Prune(plan).apply(&mut log, stamp, weigh).unwrap();
     Window::of(&log, policy).check().unwrap();
@@ -117,8 +113,12 @@ fn exercise(policy: &Policy, messages: &[Message], limits: Limits) {
         }
         let mut ids = ids();
         let summariser = with_model.then(|| Summariser::named("summariser", limits));
-        let situation = Situation { summariser, trigger, ..Situation::new(policy, limits, Millis(u64::MAX)) };
-        let mut ladder = Ladder::new(log.clone(), situation);
+        let context = CompactionContext {
+            summariser,
+            trigger,
+            ..CompactionContext::new(policy, limits, Millis(u64::MAX))
+        };
+        let mut ladder = Ladder::new(log.clone(), context);
         let mut asked = 0;
         let outcome = loop {
             match ladder.climb(&mut ids).unwrap() {
@@ -141,9 +141,13 @@ fn exercise(policy: &Policy, messages: &[Message], limits: Limits) {
         }
     }
 
-    let child = Child { limits, fixed: Fixed { system: Tokens(9), tools: Tokens(u64::MAX) }, task: "do it" };
+    let child = Child {
+        limits,
+        fixed: RequestOverhead { system: Tokens(9), tools: Tokens(u64::MAX) },
+        task: "do it",
+    };
     let _ = fork_for(messages, policy, &child, &policy.count);
-    let child = Child { fixed: Fixed::default(), ..child };
+    let child = Child { fixed: RequestOverhead::default(), ..child };
     if let Ok(digest) = fork_for(messages, policy, &child, &policy.count) {
         let _ = digest.message();
     }
@@ -185,7 +189,7 @@ fn exercise_truncation(policy: &Policy) {
     }
 }
 
-/// The policy with one value changed, or why that is none.
+/// Changes one value of a policy. The error is the reason for which it is invalid.
 fn changed(spec: &Value, place: &str, value: &Value) -> Result<Policy, String> {
     let mut spec = spec.clone();
     *spec.pointer_mut(place).unwrap() = value.clone();
@@ -202,7 +206,7 @@ fn changed(spec: &Value, place: &str, value: &Value) -> Result<Policy, String> {
 }
 
 #[test]
-fn every_number_of_a_policy_at_its_extremes_is_refused_or_works() {
+fn every_number_of_a_policy_at_an_extreme_is_rejected_or_works() {
     let messages = session(Usage::new(Tokens(3_000), Tokens(200)), 0);
     let (mut worked, mut refused, mut failed) = (0, 0, Vec::new());
     for preset in Preset::ALL {
@@ -212,7 +216,7 @@ fn every_number_of_a_policy_at_its_extremes_is_refused_or_works() {
         places(&spec, "", &mut found);
         assert!(found.len() > 40, "{found:?}");
         for place in found {
-            // The other presets have the same fields with other values, so that fewer tries do.
+            // The other presets have the same fields with other values, so fewer tries are enough.
             let few =
                 |value: &Value| [json!(0), json!(u64::MAX), json!(1.0), json!(f64::MAX)].contains(value);
             for value in extremes().into_iter().filter(|value| preset == Preset::Plimsoll || few(value)) {
@@ -220,9 +224,10 @@ fn every_number_of_a_policy_at_its_extremes_is_refused_or_works() {
                     Err(_) => refused += 1,
                     Ok(policy) => {
                         worked += 1;
-                        exercise_what_is_alone(&policy, &place);
-                        // Going through everything is slow, so that the model without limits is tried only with the
-                        // values that could overflow beside it.
+                        exercise_single_values(&policy, &place);
+                        // Running everything is slow, so the model without limits is tried only with values that could
+                        // overflow
+                        // together with it.
                         let is_huge = preset == Preset::Plimsoll && few(&value);
                         let mut models = vec![Limits::new(4_000, 500)];
                         models.extend(is_huge.then(|| Limits::new(u64::MAX, u64::MAX)));
@@ -241,7 +246,7 @@ fn every_number_of_a_policy_at_its_extremes_is_refused_or_works() {
     assert!(worked > 300 && refused > 300, "{worked} worked, {refused} were refused");
 }
 
-fn exercise_what_is_alone(policy: &Policy, place: &str) {
+fn exercise_single_values(policy: &Policy, place: &str) {
     if place.starts_with("/recall") {
         let done = std::panic::catch_unwind(|| exercise_recall(policy));
         assert!(done.is_ok(), "{place}");
@@ -252,16 +257,16 @@ fn exercise_what_is_alone(policy: &Policy, place: &str) {
     }
 }
 
-/// All numbers of a section at once, as far as they are allowed to be that.
+/// Sets all numbers of a section at once, if they are valid.
 #[test]
-fn all_numbers_of_a_policy_at_once_are_refused_or_work() {
+fn all_numbers_of_a_policy_at_extremes_are_rejected_or_work() {
     let messages = session(Usage::new(Tokens(3_000), Tokens(200)), 0);
     for preset in Preset::ALL {
         let spec = serde_json::to_value(preset.policy()).unwrap();
         for value in [json!(0), json!(1), json!(i64::MAX as u64), json!(u64::MAX), json!(1.0), json!(1e-9)] {
             let mut found = Vec::new();
             places(&spec, "", &mut found);
-            // Each that is refused stays as it was, so that the others can be tried together.
+            // An invalid number keeps its value, so that the others can be tried together.
             let mut all = spec.clone();
             for place in found {
                 let mut next = all.clone();
@@ -282,10 +287,10 @@ fn all_numbers_of_a_policy_at_once_are_refused_or_work() {
 }
 
 proptest! {
-    // Each goes through everything, so that fewer are as long as the many of other properties.
+    // Fewer cases than other properties, because each runs everything.
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, ..ProptestConfig::default() })]
 
-    /// Many numbers at extremes of their own; those that are refused beside the others stay as they were.
+    /// Many numbers at different extremes. Those that are invalid with the others keep their value.
     #[test]
     fn properties_policies_of_extremes_work(
         preset in prop::sample::select(Preset::ALL.to_vec()),
@@ -329,7 +334,7 @@ fn usage_and_times_at_their_extremes_work() {
 
 #[test]
 fn counts_and_shares_at_their_extremes() {
-    use plimsoll::{CharCounter, count::Rounding};
+    use plimsoll::{CharCounter, Rounding};
     for rounding in [Rounding::Ceil, Rounding::Round, Rounding::Floor] {
         for per in [1, 2, 4, u64::MAX] {
             for chars in [0, 1, u64::MAX - 1, u64::MAX] {

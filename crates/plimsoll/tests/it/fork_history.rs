@@ -1,14 +1,14 @@
-//! A child that begins with its parent's window: the same bytes, closed legally, and the task behind them.
+//! A child that begins with its parent's window: the same bytes, with all calls answered, followed by the task.
 
-use plimsoll::fork::child::{Child, NoRoom};
-use plimsoll::fork::history::{
-    Identity, Inheritance, InheritedHistory, LAUNCHED, NoHistory, PARENTS_CALL, Parent, Point, inherit,
+use plimsoll::fork::{
+    Child, Identity, Inheritance, InheritedHistory, LAUNCHED, NoHistory, NoRoom, PARENTS_CALL, Parent, Point,
+    inherit,
 };
 use plimsoll::log::{ReasoningPart, ToolCallPart};
 use plimsoll::window::INTERRUPTED;
 use plimsoll::{
-    Block, CharCounter, Fixed, Limits, Message, Millis, Part, PartBody, PartId, Policy, Preset, Tokens,
-    ToolState, ToolStatus, Window, WindowMessage, WindowRole,
+    Block, CharCounter, Limits, Message, Millis, Part, PartBody, PartId, Policy, Preset, RequestOverhead,
+    Tokens, ToolState, ToolStatus, Window, WindowMessage, WindowRole,
 };
 use plimsoll_testkit::{History, histories, ids};
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 const NOW: Millis = Millis(1_794_775_451_033);
 
 fn child() -> Child<'static> {
-    Child { limits: Limits::new(200_000, 8_000), fixed: Fixed::default(), task: "Count the tests." }
+    Child { limits: Limits::new(200_000, 8_000), fixed: RequestOverhead::default(), task: "Count the tests." }
 }
 
 fn agent() -> Identity {
@@ -33,7 +33,7 @@ fn call(id: &str, tool: &str, state: ToolState) -> Part {
     Part::tool(PartId::new(id), format!("call_{id}"), tool, state)
 }
 
-/// A step that launches a child with the call `launch`, beside one call that is done and one that is not.
+/// A step that launches a child with the call `launch`, together with a finished and an unfinished call.
 fn launching() -> Message {
     let mut thought =
         Part::new("thought".into(), PartBody::Reasoning(ReasoningPart { text: "Let me delegate.".into() }));
@@ -74,7 +74,7 @@ fn results(message: &WindowMessage) -> Vec<(&str, &str, bool)> {
     results.collect()
 }
 
-/// What a provider is sent of a message: no ids of ours.
+/// A message as the provider receives it, without our ids.
 fn bytes(message: &WindowMessage) -> String {
     let mut json = serde_json::to_value(message).unwrap();
     json["message"] = Value::Null;
@@ -88,7 +88,7 @@ fn all_bytes(messages: &[WindowMessage]) -> Vec<String> {
     messages.iter().map(bytes).collect()
 }
 
-/// The child's window is the one over its log, and begins with what the parent has sent.
+/// Checks that the child's window is the one over its log, and begins with the parent's last request.
 fn holds_together(messages: &[Message], policy: &Policy, history: &InheritedHistory) {
     let log: Vec<Message> = messages[..history.shared].iter().chain(&history.seeds).cloned().collect();
     assert_eq!(Window::of(&log, policy), history.window);
@@ -133,7 +133,7 @@ fn a_child_begins_with_its_parents_last_request_and_ends_with_its_task() {
 }
 
 #[test]
-fn a_childs_own_messages_have_names_of_their_own_and_the_parents_stay_as_they_are() {
+fn a_childs_messages_have_new_ids_and_the_parents_are_unchanged() {
     let policy = Policy::default();
     let messages = with_launch(History::new().user("go"));
     let before = messages.clone();
@@ -149,7 +149,7 @@ fn a_childs_own_messages_have_names_of_their_own_and_the_parents_stay_as_they_ar
     assert_eq!(history.seeds[0].parts.len(), messages[1].parts.len());
 }
 
-/// What was sent as interrupted was sent so; only the launching step is closed otherwise.
+/// A call that was sent as interrupted stays so. Only the launching step gets other answers.
 #[test]
 fn an_older_call_without_result_stays_as_it_was_sent() {
     let policy = Policy::default();
@@ -176,7 +176,7 @@ fn a_parent_that_was_compacted_is_inherited_with_its_summary_and_tail(#[case] pr
     assert!(text.contains("SUM") && text.contains("tail") && !text.contains("older answer"));
 }
 
-/// A message may hold several steps; those before the launching one were sent with the parent's last request.
+/// A message may contain several steps. Those before the launching one were sent with the parent's last request.
 #[test]
 fn earlier_steps_of_the_launching_message_are_part_of_what_was_sent() {
     let policy = Policy::default();
@@ -199,7 +199,7 @@ fn earlier_steps_of_the_launching_message_are_part_of_what_was_sent() {
 }
 
 #[test]
-fn what_came_behind_the_launching_step_is_not_inherited() {
+fn messages_after_the_launching_step_are_not_inherited() {
     let policy = Policy::default();
     let mut messages = with_launch(History::new().user("go"));
     messages[1].parts.push(Part::text("same".into(), "SAME STEP"));
@@ -214,7 +214,7 @@ fn what_came_behind_the_launching_step_is_not_inherited() {
 }
 
 #[test]
-fn a_call_that_would_be_answered_by_a_part_of_its_own_is_closed_too() {
+fn a_call_whose_result_would_be_a_separate_part_is_closed_too() {
     let policy = Policy::default();
     let separate = |id: &str| {
         let call = ToolCallPart::new("same", "task", json!({ "z": 1, "a": 2 }));
@@ -231,8 +231,8 @@ fn a_call_that_would_be_answered_by_a_part_of_its_own_is_closed_too() {
     let history = fork_at(&messages, &policy, Point::Call(&launch)).unwrap();
     holds_together(&messages, &policy, &history);
     assert_eq!(results(&history.window.messages[2])[0].1, INTERRUPTED);
-    let told: Vec<&str> = results(&history.window.messages[5]).iter().map(|result| result.1).collect();
-    assert_eq!(told, [LAUNCHED, PARENTS_CALL]);
+    let texts: Vec<&str> = results(&history.window.messages[5]).iter().map(|result| result.1).collect();
+    assert_eq!(texts, [LAUNCHED, PARENTS_CALL]);
     assert_eq!(bytes(&history.window.messages[4]), bytes(&Window::of(&messages, &policy).messages[4]));
 }
 
@@ -244,17 +244,17 @@ fn without_a_launching_call_all_of_the_history_is_inherited() {
     holds_together(&messages, &policy, &history);
     assert_eq!((history.shared, history.seeds.len()), (3, 1));
     assert_eq!(history.window.messages[..history.sent], Window::of(&messages, &policy).messages);
-    // A step at work is closed as the parent's.
+    // Open calls of the newest step are answered as the parent's.
     let messages = with_launch(History::new().user("go"));
     let history = fork_at(&messages, &policy, Point::Newest).unwrap();
     holds_together(&messages, &policy, &history);
-    let told: Vec<&str> = results(&history.window.messages[2]).iter().map(|result| result.1).collect();
-    assert_eq!(told, ["fn a() {}", PARENTS_CALL, PARENTS_CALL]);
+    let texts: Vec<&str> = results(&history.window.messages[2]).iter().map(|result| result.1).collect();
+    assert_eq!(texts, ["fn a() {}", PARENTS_CALL, PARENTS_CALL]);
 }
 
-/// A host may already have answered the launching call for the parent; the child must not read that.
+/// The host may already have answered the launching call for the parent. The child must not see that answer.
 #[test]
-fn a_launching_call_that_was_answered_is_answered_anew() {
+fn a_launching_call_that_was_already_answered_gets_the_childs_answer() {
     let policy = Policy::default();
     let mut messages = with_launch(History::new().user("go"));
     let state = ToolState::completed(json!({ "prompt": "x" }), "Task launched; you can continue working.");
@@ -266,7 +266,7 @@ fn a_launching_call_that_was_answered_is_answered_anew() {
 }
 
 #[test]
-fn what_cannot_be_inherited_is_said() {
+fn reasons_against_inheriting_are_reported() {
     let policy = Policy::default();
     let unknown = PartId::new("nowhere");
     let messages = with_launch(History::new().user("go"));
@@ -278,7 +278,7 @@ fn what_cannot_be_inherited_is_said() {
     failed[1].info.error = Some(json!({ "name": "APIError" }));
     let launch = launch();
     assert!(matches!(fork_at(&failed, &policy, Point::Call(&launch)), Err(NoHistory::UnknownCall(_))));
-    // Nor is one that a summary stands for.
+    // Neither is one that a summary replaced.
     let mut compacted = messages;
     compacted.extend(History::new().marker().summary("s").messages());
     let history = fork_at(&compacted, &policy, Point::Call(&launch)).unwrap();
@@ -286,7 +286,7 @@ fn what_cannot_be_inherited_is_said() {
 }
 
 #[test]
-fn a_history_that_leaves_the_child_no_room_to_work_is_too_large() {
+fn a_history_that_leaves_no_room_to_work_is_too_large() {
     let policy = Policy::default();
     let messages = with_launch(History::new().user("x".repeat(40_000)));
     let identity = agent();
@@ -294,7 +294,7 @@ fn a_history_that_leaves_the_child_no_room_to_work_is_too_large() {
     let parent =
         Parent { messages: &messages, policy: &policy, point: Point::Call(&launch), identity: &identity };
     let fork = |context: u64, system: u64| {
-        let fixed = Fixed { system: Tokens(system), tools: Tokens(0) };
+        let fixed = RequestOverhead { system: Tokens(system), tools: Tokens(0) };
         let child = Child { limits: Limits::new(context, 4_000), fixed, ..child() };
         InheritedHistory::of(&parent, &child, &mut ids(), NOW, &policy.count)
     };
@@ -304,10 +304,10 @@ fn a_history_that_leaves_the_child_no_room_to_work_is_too_large() {
     let error = fork(16_000, 0).unwrap_err();
     assert_eq!(error, NoHistory::TooLarge { tokens, room: Tokens(9_600) });
     assert!(matches!(fork(20_000, 5_000).unwrap_err(), NoHistory::TooLarge { .. }));
-    assert!(fork(0, 0).is_ok(), "nobody knows the window");
+    assert!(fork(0, 0).is_ok(), "the window is unknown");
 }
 
-/// Counts as the policy does, and how much it was given.
+/// Counts like the policy, and records how much text was counted.
 struct Tally<'a> {
     counter: &'a CharCounter,
     chars: std::sync::atomic::AtomicU64,
@@ -341,8 +341,8 @@ fn long(messages: usize) -> Vec<Message> {
     (0..messages).map(message).collect()
 }
 
-/// The same, with a summary that stands for the first ten messages.
-fn long_behind_a_summary(messages: usize) -> Vec<Message> {
+/// Like [`long`], with a summary that replaces the first ten messages.
+fn long_after_a_summary(messages: usize) -> Vec<Message> {
     let mut all = long(messages);
     let marker = plimsoll::log::CompactionPart { auto: Some(true), ..Default::default() };
     all[10].info.role = Some(plimsoll::Role::User);
@@ -359,8 +359,8 @@ fn long_behind_a_summary(messages: usize) -> Vec<Message> {
 
 #[rstest]
 #[case::never_summarised(long)]
-#[case::behind_a_summary(long_behind_a_summary)]
-fn a_history_that_is_far_too_large_is_refused_by_its_newest_messages_alone(
+#[case::after_a_summary(long_after_a_summary)]
+fn a_history_that_is_far_too_large_is_rejected_by_its_newest_messages(
     #[case] made: fn(usize) -> Vec<Message>,
 ) {
     let (policy, identity) = (Policy::default(), agent());
@@ -378,7 +378,7 @@ fn a_history_that_is_far_too_large_is_refused_by_its_newest_messages_alone(
 }
 
 #[test]
-fn the_short_look_decides_as_the_whole_weight_does() {
+fn the_early_check_decides_like_the_full_weight() {
     let (policy, identity) = (Policy::default(), agent());
     let mut verdicts = Vec::new();
     for size in (300..1_900).step_by(97).chain([2_200, 2_600]) {
@@ -389,7 +389,7 @@ fn the_short_look_decides_as_the_whole_weight_does() {
             let child = Child { limits, ..child() };
             InheritedHistory::of(&parent, &child, &mut ids(), NOW, &policy.count)
         };
-        // Nothing is too large for a window that is not known.
+        // Nothing is too large for an unknown window.
         let whole = fork(Limits::new(0, 0)).unwrap().tokens;
         let (limited, room) = (fork(child().limits), Tokens(192_000 * 8 / 10));
         assert_eq!(limited.is_err(), whole > room, "{size} messages, {whole} of {room}: {limited:?}");
@@ -419,14 +419,14 @@ mod deciding {
 
     #[rstest]
     #[case(Identity { model: "gpt".into(), ..agent() }, "the child runs on `gpt`, its parent on `claude`")]
-    #[case(Identity { system: "be bad".into(), ..agent() }, "the child has another system prompt than its parent")]
-    #[case(Identity { tools: "read".into(), ..agent() }, "the child has other tools than its parent")]
+    #[case(Identity { system: "be bad".into(), ..agent() }, "the child's system prompt differs from its parent's")]
+    #[case(Identity { tools: "read".into(), ..agent() }, "the child's tools differ from its parent's")]
     fn another_agent_gets_a_digest(#[case] child_is: Identity, #[case] reason: &str) {
         let Inheritance::Digest { digest, why } = decide(&child_is, 200_000).unwrap() else { panic!() };
         assert_eq!(why.to_string(), reason);
         assert!(digest.context.contains("I will start a helper."), "what was said before the call");
         let newest = digest.context.rsplit("I will start a helper.").next().unwrap();
-        // A call beside it that has its result is; the launching call and one without a result are not.
+        // A finished call is in the digest; the launching call and an unfinished one are not.
         assert_eq!(
             newest,
             "\n[Tool: read] {\"path\":\"a.rs\"}\n[Tool result]\nfn a() {}\n</inherited_context>"
@@ -434,11 +434,11 @@ mod deciding {
     }
 
     #[test]
-    fn a_child_with_too_little_room_gets_a_digest_of_its_size() {
+    fn a_child_with_too_little_room_gets_a_digest_that_fits() {
         let Inheritance::Digest { digest, why } = decide(&agent(), 8_000).unwrap() else { panic!() };
-        let told = why.to_string();
-        assert!(told.starts_with("the parent's window and the task take 10,"), "{told}");
-        assert!(told.ends_with(" tokens or more, and a child may start with 3,200"), "{told}");
+        let message = why.to_string();
+        assert!(message.starts_with("the parent's window and the task have at least 10,"), "{message}");
+        assert!(message.ends_with(" tokens, but a child may start with 3,200"), "{message}");
         assert!(digest.stats.total_chars.0 < 8_000);
         assert!(decide(&agent(), 400).is_err(), "not even a digest fits");
     }
@@ -460,15 +460,15 @@ proptest! {
         let child = Child { limits: Limits::default(), ..child() };
         let history = InheritedHistory::of(&parent, &child, &mut ids(), NOW, &policy.count).unwrap();
         holds_together(&messages, &policy, &history);
-        // The very messages, or nothing was sent yet and the window has to open by itself.
+        // The same messages, or nothing was sent yet and the window gets its own opening.
         prop_assert_eq!(&history.window.messages[..sent.messages.len()], &sent.messages[..]);
         let launched = &history.window.messages[history.window.messages.len() - 2];
         prop_assert_eq!(results(launched)[1].1, LAUNCHED);
     }
 
-    /// Whatever call of whatever history launches a child, and where none does.
+    /// Any call of any history launches a child, or none does.
     #[test]
-    fn properties_every_point_gives_a_legal_child_or_a_reason(
+    fn properties_every_fork_point_makes_a_legal_child_or_reports_a_reason(
         messages in histories(25),
         preset in prop::sample::select(Preset::ALL.to_vec()),
         index in any::<prop::sample::Index>(),

@@ -1,8 +1,6 @@
-//! The token management guide beside the engine: the guide's own code, line by line, on the same histories.
+//! Compares the engine with the token management guide: the guide's own code, line by line, on the same histories.
 
-use plimsoll::compact::accept::Reply;
-use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step};
-use plimsoll::compact::request::Summariser;
+use plimsoll::compact::{CompactionContext, Ladder, Outcome, Reply, Step, Summariser};
 use plimsoll::{Limits, Log, Message, Millis, PartBody, Plan, Preset, Tokens};
 use plimsoll_testkit::{History, ids};
 use rstest::rstest;
@@ -12,8 +10,8 @@ fn estimate(text: &str) -> u64 {
     text.encode_utf16().count().div_ceil(4) as u64
 }
 
-/// `TokenEstimator.EstimateRequestTokens`: each message is its text and 4, each call its name and arguments, each result a
-/// message of its own.
+/// `TokenEstimator.EstimateRequestTokens`: each message costs its text plus 4, each call its name and arguments, each
+/// result is a separate message.
 fn request(messages: &[Message]) -> u64 {
     let parts = |message: &Message| -> u64 {
         let part = |body: &PartBody| match body {
@@ -52,8 +50,8 @@ fn compacted(messages: &[Message], context: u64) -> u64 {
 fn climb(messages: Vec<Message>, context: u64) -> Outcome {
     let (policy, limits) = (Preset::Openfork.policy(), Limits::new(context, 1_000));
     let summariser = Some(Summariser::own(limits));
-    let situation = Situation { summariser, ..Situation::new(&policy, limits, Millis(1)) };
-    let (mut ladder, mut ids) = (Ladder::new(Log::from_messages(messages), situation), ids());
+    let context = CompactionContext { summariser, ..CompactionContext::new(&policy, limits, Millis(1)) };
+    let (mut ladder, mut ids) = (Ladder::new(Log::from_messages(messages), context), ids());
     loop {
         match ladder.climb(&mut ids).unwrap() {
             Step::Ask(_) => ladder
@@ -64,7 +62,7 @@ fn climb(messages: Vec<Message>, context: u64) -> Outcome {
     }
 }
 
-/// So many turns of so many answers of so many tokens.
+/// `turns` turns of `answers` answers of `tokens` tokens.
 fn talk(turns: usize, answers: usize, tokens: usize) -> Vec<Message> {
     let said = "abcd".repeat(tokens);
     let turn = |h: History, n| (0..answers).fold(h.user(format!("question {n}")), |h, _| h.say(said.clone()));
@@ -83,8 +81,8 @@ fn r150_openfork_estimates_a_request_as_the_guide_does() {
         .tools(&calls(1))
         .user("thanks")
         .messages();
-    let situation = Situation::new(Preset::Openfork.policy(), Limits::new(128_000, 0), Millis(1));
-    assert_eq!(situation.estimate(&log), Tokens(request(&log)));
+    let context = CompactionContext::new(Preset::Openfork.policy(), Limits::new(128_000, 0), Millis(1));
+    assert_eq!(context.estimate(&log), Tokens(request(&log)));
 }
 
 /// Four long turns came out at 68 % of the window, because the cut moved to the start of a turn.
@@ -115,6 +113,6 @@ fn r146_openfork_summarises_the_messages_that_the_guide_does(
 #[test]
 fn r146_the_target_of_50_percent_does_not_round_up() {
     let outcome = climb(talk(4, 27, 96), 12_000);
-    // What stays is at most one message over the target, beside the summary and the words that open the tail.
+    // At most one message over the target stays, in addition to the summary and the user's words before the tail.
     assert!(outcome.after <= Tokens(6_000 + 100 + 60), "{} of 12,000", outcome.after);
 }

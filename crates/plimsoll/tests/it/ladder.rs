@@ -1,12 +1,15 @@
-//! The ladder, driven as a runtime would drive it.
+//! The ladder, driven like a host would.
 
-use plimsoll::compact::accept::{Rejection, Reply};
-use plimsoll::compact::ladder::{Breaker, Ladder, Outcome, Situation, Step, Trigger, Verdict};
-use plimsoll::compact::request::{HookText, Summariser, SummaryRequest};
+use plimsoll::compact::{
+    Breaker, CompactionContext, FitResult, HookText, Ladder, Outcome, Rejection, Reply, Step, Summariser,
+    SummaryRequest, Trigger,
+};
 use plimsoll::count::request_tokens;
-use plimsoll::pivot::Visible;
-use plimsoll::receipt::Made;
-use plimsoll::{Fixed, Limits, Log, Message, Millis, PartBody, Plan, Policy, Preset, Tokens, Usage, Window};
+use plimsoll::pivot::VisibleRange;
+use plimsoll::plan::SummaryOrigin;
+use plimsoll::{
+    Limits, Log, Message, Millis, PartBody, Plan, Policy, Preset, RequestOverhead, Tokens, Usage, Window,
+};
 use plimsoll_testkit::{History, ids};
 use rstest::rstest;
 use serde_json::json;
@@ -23,15 +26,15 @@ fn talk(turns: usize, size: usize) -> History {
     (0..turns).fold(History::new(), |h, n| h.user(format!("question {n}")).say(tokens(size)))
 }
 
-/// Climb with a summariser that answers as told; gives the outcome and the requests it saw.
+/// Climbs with a summariser that answers with `reply`. Returns the outcome and the summary requests.
 fn climb(
     log: &mut Log,
-    situation: Situation,
+    context: CompactionContext,
     mut model: impl FnMut(&SummaryRequest) -> Result<Reply, String>,
 ) -> (Outcome, Vec<SummaryRequest>) {
     let mut ids = ids();
     let before = log.messages().to_vec();
-    let mut ladder = Ladder::new(log.clone(), situation);
+    let mut ladder = Ladder::new(log.clone(), context);
     let mut requests = Vec::new();
     let outcome = loop {
         match ladder.climb(&mut ids).unwrap() {
@@ -55,20 +58,20 @@ fn summarised(_: &SummaryRequest) -> Result<Reply, String> {
     Ok(Reply::finished("## Goal\nGo on."))
 }
 
-fn with_model(policy: &Policy) -> Situation {
+fn with_model(policy: &Policy) -> CompactionContext {
     let summariser = Some(Summariser::named("summariser", Limits::new(200_000, 8_000)));
-    Situation { summariser, ..Situation::new(policy, LIMITS, NOW) }
+    CompactionContext { summariser, ..CompactionContext::new(policy, LIMITS, NOW) }
 }
 
 fn size(log: &Log, policy: &Policy) -> Tokens {
-    request_tokens(&Window::of(log, policy), Fixed::default(), &policy.count)
+    request_tokens(&Window::of(log, policy), RequestOverhead::default(), &policy.count)
 }
 
 fn kinds(outcome: &Outcome) -> Vec<&'static str> {
     let kind = |plan: &Plan| match plan {
         Plan::Truncate(_) => "truncate",
         Plan::Prune(_) => "prune",
-        Plan::Compact(plan) if plan.made == Made::ByModel => "compact",
+        Plan::Compact(plan) if plan.made == SummaryOrigin::ByModel => "compact",
         Plan::Compact(_) => "extract",
         Plan::Shed(plan) if !plan.cleared.is_empty() => "clear",
         Plan::Shed(plan) if !plan.hidden.is_empty() => "hide",
@@ -88,24 +91,24 @@ fn rung_0_under_the_line_nothing_happens() {
     let mut log = talk(3, 1_000).log();
     let before = log.clone();
     let (outcome, requests) = climb(&mut log, with_model(&policy), summarised);
-    assert_eq!((outcome.verdict, outcome.reduction.receipts.len(), requests.len()), (Verdict::Fits, 0, 0));
+    assert_eq!((outcome.verdict, outcome.reduction.receipts.len(), requests.len()), (FitResult::Fits, 0, 0));
     assert_eq!(log, before);
 }
 
 #[test]
 fn rung_1_pruning_may_be_enough() {
-    // By the clock the cache is cold, so that more would be cleared.
+    // By the clock the cache is cold, so more would be cleared.
     let policy = Policy::from_json(r#"{ "thrift": "off" }"#).unwrap();
     let limits = Limits::new(100_000, 4_000);
     let history = (0..10).fold(History::new().user("u"), |h, _| h.tool("read", tokens(10_000)));
     let mut log = history.user("a").say("b").user("c").log();
-    let situation = Situation {
+    let context = CompactionContext {
         summariser: Some(Summariser::named("summariser", limits)),
-        ..Situation::new(&policy, limits, NOW)
+        ..CompactionContext::new(&policy, limits, NOW)
     };
-    let (outcome, requests) = climb(&mut log, situation, summarised);
+    let (outcome, requests) = climb(&mut log, context, summarised);
     assert_eq!((kinds(&outcome), requests.len()), (vec!["prune"], 0));
-    assert_eq!(outcome.verdict, Verdict::Fits);
+    assert_eq!(outcome.verdict, FitResult::Fits);
 }
 
 #[test]
@@ -131,15 +134,15 @@ fn a_compaction_can_be_planned_before_it_is_done() {
     let before = log.clone();
     let plan = with_model(&policy).plan_compaction(&log).unwrap();
     assert_eq!(log, before);
-    assert_eq!((plan.made, plan.calls, plan.marker.is_none()), (Made::ByModel, 1, true));
+    assert_eq!((plan.made, plan.calls, plan.marker.is_none()), (SummaryOrigin::ByModel, 1, true));
     let (outcome, _) = climb(&mut log, with_model(&policy), summarised);
     let Plan::Compact(done) = &outcome.reduction.receipts[0].plan else { panic!() };
-    assert_eq!(plan, plimsoll::receipt::CompactPlan { marker: None, go_on: None, ..done.clone() });
+    assert_eq!(plan, plimsoll::plan::CompactPlan { marker: None, go_on: None, ..done.clone() });
     assert!(with_model(&policy).plan_compaction(&before[..1]).is_none());
 }
 
 #[test]
-fn r119_an_automatic_compaction_says_to_go_on() {
+fn r119_an_automatic_compaction_asks_to_continue() {
     let policy = Policy::default();
     let mut log = talk(20, 1_000).log();
     climb(&mut log, with_model(&policy), summarised);
@@ -149,18 +152,18 @@ fn r119_an_automatic_compaction_says_to_go_on() {
 }
 
 #[test]
-fn r120_a_manual_compaction_does_not() {
+fn r120_a_manual_compaction_does_not_ask_to_continue() {
     let policy = Policy::default();
     let mut log = talk(5, 1_000).log();
-    let situation = Situation { trigger: Trigger::Manual, ..with_model(&policy) };
-    let (outcome, _) = climb(&mut log, situation, summarised);
+    let context = CompactionContext { trigger: Trigger::Manual, ..with_model(&policy) };
+    let (outcome, _) = climb(&mut log, context, summarised);
     assert_eq!(kinds(&outcome), ["compact"]);
     assert!(log.last().unwrap().info.summary);
     assert_eq!(log[log.len() - 2].marker().unwrap().auto, Some(false));
 }
 
 #[test]
-fn r153_a_waiting_prompt_is_the_last_user_message_and_nobody_says_to_go_on() {
+fn r153_an_unanswered_prompt_stays_last_without_a_message_to_continue() {
     for preset in Preset::ALL {
         let policy = preset.policy();
         let history = talk(20, 1_000).usage(Usage::new(Tokens(19_000), Tokens(500)));
@@ -174,15 +177,15 @@ fn r153_a_waiting_prompt_is_the_last_user_message_and_nobody_says_to_go_on() {
 }
 
 #[test]
-fn r128_r129_a_summary_that_is_not_smaller_is_asked_for_once_and_not_taken() {
+fn r128_r129_a_summary_that_is_not_smaller_is_requested_once_and_rejected() {
     let policy = Preset::Opencode.policy();
     let mut log = talk(20, 1_000).usage(Usage::new(Tokens(19_000), Tokens(500))).log();
     let before = log.clone();
     let (outcome, requests) = climb(&mut log, with_model(&policy), |_| Ok(Reply::finished(tokens(50_000))));
     assert_eq!(requests.len(), 1);
     assert!(matches!(outcome.rejections[..], [Rejection::NotSmaller { .. }]));
-    assert_eq!(outcome.verdict, Verdict::StillOver);
-    assert_eq!(log, before, "the history is as it was");
+    assert_eq!(outcome.verdict, FitResult::StillOver);
+    assert_eq!(log, before, "the history is unchanged");
 }
 
 #[rstest]
@@ -191,15 +194,13 @@ fn r128_r129_a_summary_that_is_not_smaller_is_asked_for_once_and_not_taken() {
 #[case::wants_tools(Ok(Reply { tool_calls: vec!["bash".into()], ..Reply::finished("x") }))]
 #[case::timeout(Err("timed out after 60 s".to_owned()))]
 #[case::too_large(Err("413 request entity too large".to_owned()))]
-fn rung_3_whatever_the_model_does_an_extractive_summary_takes_its_place(
-    #[case] reply: Result<Reply, String>,
-) {
+fn rung_3_an_extractive_summary_replaces_a_failed_one(#[case] reply: Result<Reply, String>) {
     let policy = Policy::default();
     let mut log = talk(20, 1_000).log();
     let (outcome, requests) = climb(&mut log, with_model(&policy), |_| reply.clone());
     assert_eq!(requests.len(), 2, "once, and once again");
     assert_eq!((kinds(&outcome), outcome.rejections.len()), (vec!["extract"], 2));
-    assert_eq!(outcome.verdict, Verdict::Fits);
+    assert_eq!(outcome.verdict, FitResult::Fits);
     let marker = log.iter().rev().find_map(Message::marker).unwrap();
     assert_eq!(marker.extractive, Some(true));
     let window = serde_json::to_string(&Window::of(&log, &policy)).unwrap();
@@ -207,7 +208,7 @@ fn rung_3_whatever_the_model_does_an_extractive_summary_takes_its_place(
 }
 
 #[test]
-fn errors_of_the_model_are_kept_without_secrets() {
+fn errors_of_the_model_are_redacted() {
     let policy = Policy::default();
     let mut log = talk(20, 1_000).log();
     let (outcome, _) = climb(&mut log, with_model(&policy), |_| Err("401 for https://u:hunter2@host".into()));
@@ -215,42 +216,42 @@ fn errors_of_the_model_are_kept_without_secrets() {
 }
 
 #[test]
-fn a_breaker_stops_asking_after_repeated_failure() {
+fn the_breaker_opens_after_repeated_failures() {
     let policy = Policy::default();
     let mut breaker = Breaker::default();
     let mut asked = Vec::new();
     for _ in 0..4 {
         let mut log = talk(20, 1_000).log();
-        let situation = Situation { breaker, ..with_model(&policy) };
-        let (outcome, requests) = climb(&mut log, situation, |_| Err("down".into()));
+        let context = CompactionContext { breaker, ..with_model(&policy) };
+        let (outcome, requests) = climb(&mut log, context, |_| Err("down".into()));
         breaker = outcome.breaker;
         asked.push(requests.len());
-        assert_eq!(outcome.verdict, Verdict::Fits);
+        assert_eq!(outcome.verdict, FitResult::Fits);
     }
     assert_eq!(asked, [2, 2, 0, 0]);
     let mut log = talk(20, 1_000).log();
-    let situation = Situation { breaker: Breaker { failures: 2 }, ..with_model(&policy) };
-    assert_eq!(climb(&mut log, situation, summarised).0.breaker.failures, 0, "a success closes it");
+    let context = CompactionContext { breaker: Breaker { failures: 2 }, ..with_model(&policy) };
+    assert_eq!(climb(&mut log, context, summarised).0.breaker.failures, 0, "a success closes it");
 }
 
 #[test]
-fn without_a_summariser_no_model_is_asked() {
+fn without_a_summariser_no_model_is_called() {
     let policy = Policy::default();
     let mut log = talk(20, 1_000).log();
-    let (outcome, requests) = climb(&mut log, Situation::new(&policy, LIMITS, NOW), summarised);
-    assert_eq!((kinds(&outcome), requests.len(), outcome.verdict), (vec!["extract"], 0, Verdict::Fits));
+    let (outcome, requests) = climb(&mut log, CompactionContext::new(&policy, LIMITS, NOW), summarised);
+    assert_eq!((kinds(&outcome), requests.len(), outcome.verdict), (vec!["extract"], 0, FitResult::Fits));
 }
 
 #[test]
-fn a_small_summariser_is_asked_in_chunks_each_with_the_summary_before() {
+fn a_small_summariser_gets_chunks_each_with_the_previous_summary() {
     let policy = Policy::default();
     let mut log = talk(40, 1_000).log();
-    let situation = Situation {
+    let context = CompactionContext {
         summariser: Some(Summariser::named("small", Limits::new(8_000, 1_000))),
         ..with_model(&policy)
     };
     let mut count = 0;
-    let (outcome, requests) = climb(&mut log, situation, |_| {
+    let (outcome, requests) = climb(&mut log, context, |_| {
         count += 1;
         Ok(Reply::finished(format!("## Goal\nsummary {count}")))
     });
@@ -283,14 +284,15 @@ fn r130_a_second_compaction_keeps_what_the_first_summary_said() {
     let mut other = plimsoll::Ids::new(|| 42);
     let _ = other.message(Millis(NOW.0 + 1));
     let mut ladder_ids = other;
-    let mut ladder = Ladder::new(log.clone(), Situation { now: Millis(NOW.0 + 5), ..with_model(&policy) });
+    let mut ladder =
+        Ladder::new(log.clone(), CompactionContext { now: Millis(NOW.0 + 5), ..with_model(&policy) });
     let Step::Ask(request) = ladder.climb(&mut ladder_ids).unwrap() else {
         panic!("a second compaction is due")
     };
     assert!(request.prompt().contains("FIRST SUMMARY"));
     ladder.answer(Ok(Reply::finished("## Goal\nSECOND")), &mut ladder_ids).unwrap();
     assert!(
-        matches!(ladder.climb(&mut ladder_ids).unwrap(), Step::Done(outcome) if outcome.verdict == Verdict::Fits)
+        matches!(ladder.climb(&mut ladder_ids).unwrap(), Step::Done(outcome) if outcome.verdict == FitResult::Fits)
     );
 }
 
@@ -305,21 +307,21 @@ fn r111_r112_auto_off_or_an_unknown_window_never_reduces() {
     ] {
         let mut log = talk(40, 1_000).log();
         let before = log.clone();
-        let situation = Situation { limits, trigger, ..with_model(policy) };
-        let (outcome, requests) = climb(&mut log, situation, summarised);
+        let context = CompactionContext { limits, trigger, ..with_model(policy) };
+        let (outcome, requests) = climb(&mut log, context, summarised);
         assert_eq!((outcome.reduction.receipts.len(), requests.len()), (0, 0));
         assert_eq!(log, before);
     }
 }
 
 #[test]
-fn r127_opencode_looks_at_usage_and_never_at_the_estimate() {
+fn r127_opencode_uses_usage_and_never_the_estimate() {
     let policy = Preset::Opencode.policy();
     let mut log = talk(40, 1_000).log();
     let (outcome, _) = climb(&mut log, with_model(&policy), summarised);
     assert_eq!(
         (outcome.reduction.receipts.len(), outcome.verdict),
-        (0, Verdict::Fits),
+        (0, FitResult::Fits),
         "no usage, no overflow"
     );
     let mut log = talk(2, 10).usage(Usage::new(Tokens(16_001), Tokens(0))).log();
@@ -339,25 +341,25 @@ fn plimsoll_trusts_usage_over_a_low_estimate() {
     assert!(outcome.before > Tokens(17_000) && outcome.after < Tokens(16_000));
 }
 
-/// A host that adds a large prompt the engine was not told of must not make it throw the conversation away.
+/// A host that adds a large prompt that the engine does not know must not make it discard the conversation.
 #[test]
-fn a_hidden_prompt_is_not_taken_for_a_heavy_conversation() {
+fn an_unknown_prompt_does_not_count_as_conversation() {
     let policy = Policy::default();
     let limits = Limits::new(100_000, 8_000);
     // The conversation is 6,000 tokens; the provider counts 95,000.
     let mut log = talk(6, 1_000).usage(Usage::new(Tokens(95_000), Tokens(100))).user("next").log();
-    let situation = Situation { limits, ..with_model(&policy) };
-    let (outcome, _) = climb(&mut log, situation, summarised);
-    assert_eq!(outcome.verdict, Verdict::Fits, "{outcome:?}");
+    let context = CompactionContext { limits, ..with_model(&policy) };
+    let (outcome, _) = climb(&mut log, context, summarised);
+    assert_eq!(outcome.verdict, FitResult::Fits, "{outcome:?}");
     assert!(size(&log, &policy) > Tokens(1_000), "recent turns are still there");
 }
 
 #[test]
-fn a_refused_request_is_reduced_whatever_the_figures_say() {
+fn a_rejected_request_is_reduced_whatever_the_figures_say() {
     let policy = Policy::default();
     let mut log = talk(10, 500).log();
-    let situation = Situation { trigger: Trigger::Refused, ..with_model(&policy) };
-    let (outcome, _) = climb(&mut log, situation, summarised);
+    let context = CompactionContext { trigger: Trigger::Refused, ..with_model(&policy) };
+    let (outcome, _) = climb(&mut log, context, summarised);
     assert_eq!(kinds(&outcome), ["compact"]);
     assert!(outcome.after < outcome.before);
 }
@@ -367,23 +369,23 @@ fn rung_4_tool_outputs_in_the_tail_are_cleared_then_the_tail_is_shortened() {
     let policy = Policy::default();
     let history = (0..6).fold(talk(3, 200).user("work"), |h, _| h.tool("read", tokens(3_500)));
     let mut log = history.user("and now").log();
-    // Most of the window is taken by the system prompt.
-    let fixed = Fixed { system: Tokens(15_500), tools: Tokens(0) };
-    let situation = Situation { fixed, ..with_model(&policy) };
-    let (outcome, _) = climb(&mut log, situation, summarised);
-    assert_eq!(outcome.verdict, Verdict::Fits, "{:?}", kinds(&outcome));
+    // The system prompt takes most of the window.
+    let fixed = RequestOverhead { system: Tokens(15_500), tools: Tokens(0) };
+    let context = CompactionContext { fixed, ..with_model(&policy) };
+    let (outcome, _) = climb(&mut log, context, summarised);
+    assert_eq!(outcome.verdict, FitResult::Fits, "{:?}", kinds(&outcome));
     assert!(kinds(&outcome).contains(&"compact"));
     assert!(size(&log, &policy) + fixed.total() <= Tokens(16_000));
 }
 
-/// A compaction in the middle of work must not take away what was just read.
+/// A compaction in the middle of a turn must not remove the newest results.
 #[test]
-fn a_newest_step_too_long_for_the_tail_is_kept_and_cut() {
+fn a_newest_step_that_exceeds_the_tail_is_kept_and_cut() {
     let policy = Policy::default();
     let output = format!("START {} END", tokens(9_000));
     let mut log = talk(6, 1_500).user("work").tool("read", output).log();
     let (outcome, _) = climb(&mut log, with_model(&policy), summarised);
-    assert_eq!((kinds(&outcome), &outcome.verdict), (vec!["compact"], &Verdict::Fits));
+    assert_eq!((kinds(&outcome), &outcome.verdict), (vec!["compact"], &FitResult::Fits));
     let Plan::Compact(plan) = &outcome.reduction.receipts[0].plan else { panic!() };
     assert_eq!(plan.cut.len(), 1, "the cut belongs to the compaction");
     let shown = serde_json::to_string(&Window::of(&log, &policy)).unwrap();
@@ -399,7 +401,7 @@ fn rung_5_one_giant_prompt_is_cut_and_stays_whole_in_the_log() {
     let text = format!("START {} END", tokens(100_000));
     let mut log = History::new().user(text.as_str()).log();
     let (outcome, requests) = climb(&mut log, with_model(&policy), summarised);
-    assert_eq!((kinds(&outcome), requests.len(), outcome.verdict), (vec!["cut"], 0, Verdict::Fits));
+    assert_eq!((kinds(&outcome), requests.len(), outcome.verdict), (vec!["cut"], 0, FitResult::Fits));
     let window = Window::of(&log, &policy);
     let shown = serde_json::to_string(&window).unwrap();
     assert!(shown.contains("START ") && shown.contains(" END") && shown.contains("...[truncated "));
@@ -409,24 +411,24 @@ fn rung_5_one_giant_prompt_is_cut_and_stays_whole_in_the_log() {
 }
 
 #[test]
-fn rung_5_images_are_left_out_and_named() {
+fn rung_5_images_are_removed_with_a_notice() {
     let policy = Policy::default();
     let file = json!({ "type": "file", "mime": "image/png", "filename": "shot.png", "url": "data:" });
     let mut log = History::new().raw(json!({ "info": { "role": "user" }, "parts": vec![file; 40] })).log();
     let (outcome, _) = climb(&mut log, with_model(&policy), summarised);
-    assert_eq!(outcome.verdict, Verdict::Fits);
+    assert_eq!(outcome.verdict, FitResult::Fits);
     let shown = serde_json::to_string(&Window::of(&log, &policy)).unwrap();
     assert!(shown.contains("[Attached image/png: shot.png, left out to fit the window]"));
 }
 
-/// opencode#27924: large instructions and tool schemas alone were over the line, and compaction went on for ever.
+/// opencode#27924: large instructions and tool schemas were already over the line, and compaction never ended.
 #[test]
-fn a_system_prompt_that_alone_does_not_fit_is_an_error_that_names_it() {
+fn a_system_prompt_that_does_not_fit_is_an_error_that_names_it() {
     let policy = Policy::default();
     let mut log = talk(5, 1_000).log();
     let before = log.clone();
-    let fixed = Fixed { system: Tokens(12_000), tools: Tokens(9_000) };
-    let (outcome, requests) = climb(&mut log, Situation { fixed, ..with_model(&policy) }, summarised);
+    let fixed = RequestOverhead { system: Tokens(12_000), tools: Tokens(9_000) };
+    let (outcome, requests) = climb(&mut log, CompactionContext { fixed, ..with_model(&policy) }, summarised);
     assert_eq!(requests.len(), 0);
     assert_eq!(log, before);
     let message = outcome.verdict.to_string();
@@ -439,12 +441,12 @@ fn a_system_prompt_that_alone_does_not_fit_is_an_error_that_names_it() {
 }
 
 #[test]
-fn r146_c31_the_guide_leaves_the_history_when_its_summary_fails() {
+fn r146_c31_the_guide_keeps_the_history_if_its_summary_fails() {
     let policy = Preset::Openfork.policy();
     let mut log = talk(20, 1_000).log();
     let before = log.clone();
     let (outcome, _) = climb(&mut log, with_model(&policy), |_| Ok(Reply::finished("")));
-    assert_eq!((outcome.verdict, outcome.reduction.receipts.len()), (Verdict::StillOver, 0));
+    assert_eq!((outcome.verdict, outcome.reduction.receipts.len()), (FitResult::StillOver, 0));
     assert_eq!(log, before);
 }
 
@@ -456,7 +458,8 @@ fn r143_r145_the_guide_prunes_before_its_line_and_the_next_request_is_shorter() 
     let mut log = history.log();
     let before = size(&log, &policy);
     assert!(before > Tokens(111_616) && before < Tokens(115_200), "{before}");
-    let (outcome, requests) = climb(&mut log, Situation { limits, ..with_model(&policy) }, summarised);
+    let (outcome, requests) =
+        climb(&mut log, CompactionContext { limits, ..with_model(&policy) }, summarised);
     assert_eq!((kinds(&outcome), requests.len()), (vec!["prune"], 0));
     assert!(size(&log, &policy) + Tokens(20_000) < before);
 }
@@ -477,7 +480,7 @@ fn r122_hook_text_reaches_the_summariser() {
     let policy = Policy::default();
     let mut log = talk(20, 1_000).log();
     let hook = HookText { context: vec!["mention the harbour".into()], ..HookText::default() };
-    let (_, requests) = climb(&mut log, Situation { hook, ..with_model(&policy) }, summarised);
+    let (_, requests) = climb(&mut log, CompactionContext { hook, ..with_model(&policy) }, summarised);
     assert!(requests[0].prompt().contains("mention the harbour"));
 }
 
@@ -517,15 +520,16 @@ fn climb_again(log: &mut Log, policy: &Policy) -> (Outcome, usize) {
     }
 }
 
-/// Found by the properties: texts were as short as they may be, and the images stayed.
+/// Found by the properties: texts had their minimum length, but images were not removed.
 #[test]
-fn images_go_when_there_is_nothing_left_to_cut() {
+fn images_are_removed_if_nothing_is_left_to_cut() {
     let policy = Policy::default();
     let file = json!({ "type": "file", "mime": "image/png", "filename": "a.png", "url": "data:" });
     let parts = json!([{ "type": "text", "text": "x".repeat(390) }, file, file]);
     let mut log = History::new().raw(json!({ "info": { "role": "user" }, "parts": parts })).log();
-    let (outcome, _) = climb(&mut log, Situation::new(&policy, Limits::new(3_700, 450), NOW), summarised);
-    assert_eq!((kinds(&outcome), outcome.verdict), (vec!["cut"], Verdict::Fits));
+    let (outcome, _) =
+        climb(&mut log, CompactionContext::new(&policy, Limits::new(3_700, 450), NOW), summarised);
+    assert_eq!((kinds(&outcome), outcome.verdict), (vec!["cut"], FitResult::Fits));
 }
 
 #[test]
@@ -539,29 +543,33 @@ fn an_answer_before_the_climb_does_not_end_it() {
 }
 
 #[test]
-fn a_refused_request_with_an_unknown_window_is_reduced_all_the_same() {
+fn a_rejected_request_is_reduced_even_if_the_window_is_unknown() {
     let policy = Policy::default();
     let mut log = talk(10, 500).log();
-    let situation = Situation { trigger: Trigger::Refused, limits: Limits::default(), ..with_model(&policy) };
-    let (outcome, _) = climb(&mut log, situation, summarised);
+    let context =
+        CompactionContext { trigger: Trigger::Refused, limits: Limits::default(), ..with_model(&policy) };
+    let (outcome, _) = climb(&mut log, context, summarised);
     assert_eq!(kinds(&outcome), ["compact"]);
 }
 
 #[test]
-fn receipts_say_why_and_outcomes_what_was_appended() {
+fn receipts_have_a_reason_and_outcomes_the_appended_messages() {
     let policy = Policy::default();
     let mut log = talk(5, 1_000).log();
-    let situation =
-        Situation { trigger: Trigger::Manual, breaker: Breaker { failures: 9 }, ..with_model(&policy) };
-    let (outcome, requests) = climb(&mut log, situation, summarised);
-    assert_eq!(outcome.reduction.receipts[0].reason, "a person asked for it");
-    assert_eq!(requests.len(), 1, "the breaker is no obstacle to a person");
+    let context = CompactionContext {
+        trigger: Trigger::Manual,
+        breaker: Breaker { failures: 9 },
+        ..with_model(&policy)
+    };
+    let (outcome, requests) = climb(&mut log, context, summarised);
+    assert_eq!(outcome.reduction.receipts[0].reason, "requested by the user");
+    assert_eq!(requests.len(), 1, "the breaker does not stop a manual compaction");
     let last: Vec<_> = log[10..].iter().map(|message| message.info.id.clone()).collect();
     let appended: Vec<_> = outcome.reduction.appended.iter().map(|message| message.info.id.clone()).collect();
     assert_eq!(appended, last);
 }
 
-/// A summary without a model must not be so short that it says nothing.
+/// A summary without a model must not be so short that it has no content.
 #[test]
 fn a_few_words_are_not_replaced_by_a_banner() {
     let policy = Policy::default();
@@ -569,19 +577,19 @@ fn a_few_words_are_not_replaced_by_a_banner() {
         History::new().user("Fix the parser. Never touch the production database.").say("Understood.");
     let mut log = history.user(tokens(20_000)).log();
     let limits = Limits::new(2_500, 300);
-    let (outcome, _) = climb(&mut log, Situation::new(&policy, limits, NOW), summarised);
-    assert_eq!((kinds(&outcome), outcome.verdict), (vec!["cut"], Verdict::Fits));
+    let (outcome, _) = climb(&mut log, CompactionContext::new(&policy, limits, NOW), summarised);
+    assert_eq!((kinds(&outcome), outcome.verdict), (vec!["cut"], FitResult::Fits));
     let shown = serde_json::to_string(&Window::of(&log, &policy)).unwrap();
     assert!(shown.contains("Never touch the production database"));
 }
 
 #[test]
-fn only_as_many_images_go_as_must() {
+fn only_as_many_images_are_removed_as_needed() {
     let policy = Policy::default();
     let file = json!({ "type": "file", "mime": "image/png", "filename": "a.png", "url": "data:" });
     let mut log = History::new().raw(json!({ "info": { "role": "user" }, "parts": vec![file; 20] })).log();
     let (outcome, _) = climb(&mut log, with_model(&policy), summarised);
-    assert_eq!(outcome.verdict, Verdict::Fits);
+    assert_eq!(outcome.verdict, FitResult::Fits);
     let shown = serde_json::to_string(&Window::of(&log, &policy)).unwrap();
     let left_out = shown.matches("left out to fit the window").count();
     assert!((10..=13).contains(&left_out), "{left_out} of 20, where the line has room for 10");
@@ -589,7 +597,7 @@ fn only_as_many_images_go_as_must() {
 }
 
 #[test]
-fn an_answer_nobody_asked_for_is_ignored() {
+fn an_unexpected_answer_is_ignored() {
     let policy = Policy::default();
     let log = talk(2, 10).log();
     let before = log.clone();
@@ -601,7 +609,7 @@ fn an_answer_nobody_asked_for_is_ignored() {
 }
 
 #[test]
-fn what_is_asked_for_can_be_had_without_a_model() {
+fn offline_returns_an_extract_of_what_is_requested() {
     let policy = Policy::default();
     let log = talk(20, 1_000).log();
     let mut ids = ids();
@@ -612,7 +620,7 @@ fn what_is_asked_for_can_be_had_without_a_model() {
     assert!(summary.contains("made without a model") && summary.contains("question 16"), "{summary}");
     ladder.answer(Ok(Reply::finished(summary.as_str())), &mut ids).unwrap();
     let Step::Done(outcome) = ladder.climb(&mut ids).unwrap() else { panic!("asked twice") };
-    assert_eq!((outcome.verdict, ladder.offline()), (Verdict::Fits, None));
+    assert_eq!((outcome.verdict, ladder.offline()), (FitResult::Fits, None));
 }
 
 /// Found by the properties: rungs that aim at the room and the check that follows must agree to the token. The provider
@@ -626,25 +634,26 @@ fn a_window_cut_to_exactly_its_room_is_under_the_line() {
     ] });
     let usage = Usage::new(Tokens(23_950), Tokens(50));
     let mut log = History::new().raw(law).user("question").say("done").usage(usage).log();
-    let (outcome, _) = climb(&mut log, Situation::new(&policy, LIMITS, NOW), summarised);
+    let (outcome, _) = climb(&mut log, CompactionContext::new(&policy, LIMITS, NOW), summarised);
     assert_eq!((outcome.before, size(&log, &policy)), (Tokens(24_000), Tokens(13_338)));
-    assert_eq!((outcome.verdict, outcome.after), (Verdict::Fits, Tokens(16_000)));
+    assert_eq!((outcome.verdict, outcome.after), (FitResult::Fits, Tokens(16_000)));
 }
 
-/// Found by the properties: leaving out the words that led the tail put an older question in their place, which was
-/// longer, so that nothing could be left out.
+/// Found by the properties: when the words before the tail were hidden, an older and longer question was shown in their
+/// place, so nothing could be hidden.
 #[test]
-fn leaving_out_the_lead_brings_no_older_question_into_view() {
+fn hiding_the_lead_does_not_show_an_older_question() {
     let policy = Policy::default();
     let history = History::new().user(tokens(280)).user("and the tests?").marker().summary("We began.");
     let mut log = history.tool("bash", "").log();
     let (limits, trigger) = (Limits::new(1_000, 125), Trigger::Refused);
-    let situation = Situation { trigger, ..Situation::new(&policy, limits, NOW) };
-    let (outcome, _) = climb(&mut log, situation, summarised);
-    assert_eq!((kinds(&outcome), outcome.verdict), (vec!["hide"], Verdict::Fits));
+    let context = CompactionContext { trigger, ..CompactionContext::new(&policy, limits, NOW) };
+    let (outcome, _) = climb(&mut log, context, summarised);
+    assert_eq!((kinds(&outcome), outcome.verdict), (vec!["hide"], FitResult::Fits));
     let shown = serde_json::to_string(&Window::of(&log, &policy)).unwrap();
     assert!(!shown.contains("abcd") && !shown.contains("and the tests?"), "{shown}");
-    // A store that reads only what the window is made of shows the same.
-    let needed: Vec<Message> = Visible::of(&log).needed(&log).into_iter().map(|at| log[at].clone()).collect();
+    // A store that reads only the messages of the window shows the same.
+    let needed: Vec<Message> =
+        VisibleRange::of(&log).needed(&log).into_iter().map(|at| log[at].clone()).collect();
     assert_eq!(serde_json::to_string(&Window::of(&needed, &policy)).unwrap(), shown);
 }

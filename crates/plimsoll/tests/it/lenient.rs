@@ -1,4 +1,4 @@
-//! One bad value does not make a session unreadable: it is read, kept, and named in the notes.
+//! An invalid value does not make a session unreadable: it is kept and named in the notes.
 
 use plimsoll::log::{Effect, Notes};
 use plimsoll::{Chars, Log, Message, Millis, PartBody, Policy, Tokens, Window};
@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use rstest::rstest;
 use serde_json::{Value, json};
 
-/// A session with every field the log knows, and some it does not.
+/// A session with every field that the log knows, and some unknown ones.
 fn session() -> Value {
     json!([
         {
@@ -54,13 +54,13 @@ fn session() -> Value {
     ])
 }
 
-/// Fields the log does not look into: anything goes there.
+/// Fields that the log does not interpret, so any value is valid.
 const FREE: [&str; 12] = [
     "odd", "model", "error", "snapshot", "metadata", "input", "title", "theirs", "plimsoll", "beside",
     "overflow", "snapshot",
 ];
 
-/// All places in a value, as JSON pointers, outermost first.
+/// The JSON pointers of all values in a value, outermost first.
 fn places(value: &Value) -> Vec<String> {
     fn walk(value: &Value, path: &str, found: &mut Vec<String>) {
         found.push(path.to_owned());
@@ -79,7 +79,7 @@ fn places(value: &Value) -> Vec<String> {
     found
 }
 
-/// The list itself and its messages: what is no object there is no message.
+/// Whether a place is the list itself or a message, which must be an object.
 fn is_structural(place: &str) -> bool {
     place.matches('/').count() < 2
 }
@@ -90,7 +90,7 @@ fn with(place: &str, value: Value) -> Value {
     session
 }
 
-/// Everything the source said is there; what it did not say may be there as an empty text, list or zero.
+/// Checks that everything of the source is written back. Missing fields may be written as an empty text, list or zero.
 fn assert_written_back(source: &Value, written: &Value) {
     fn is_empty(value: &Value) -> bool {
         match value {
@@ -103,7 +103,7 @@ fn assert_written_back(source: &Value, written: &Value) {
             for (key, value) in written {
                 match source.get(key) {
                     Some(said) => assert_written_back(said, value),
-                    None => assert!(is_empty(value), "`{key}` is {value}, and nobody said so"),
+                    None => assert!(is_empty(value), "`{key}` is {value}, but not in the source"),
                 }
             }
             let lost = source.keys().find(|key| !written.contains_key(*key));
@@ -117,14 +117,14 @@ fn assert_written_back(source: &Value, written: &Value) {
     }
 }
 
-/// Read, and see that it is written back as it came, and that the engine can work with it.
+/// Reads a session, and checks that it is written back unchanged and that the engine can work with it.
 fn read(session: &Value) -> (Vec<Message>, Notes) {
     let json = session.to_string();
     let (messages, notes) = Message::read_noted(&json).unwrap();
     let written = serde_json::to_value(&messages).unwrap();
     assert_written_back(session, &written);
     let (again, noted) = Message::read_noted(&written.to_string()).unwrap();
-    // Fields are written in an order of their own, and so are the notes.
+    // The order of fields and notes may differ.
     assert_eq!((&again, noted.count()), (&messages, notes.count()));
     assert!(noted.first().iter().all(|note| notes.first().contains(note)));
     assert_eq!(Message::read_strict(&json).is_ok(), notes.is_empty());
@@ -164,14 +164,14 @@ fn a_session_with_every_known_field_has_nothing_to_note() {
     json!(-1),
     "[1].info.tokens.cache.read: expected a whole number of zero or more, found -1"
 )]
-fn a_bad_value_is_kept_and_named(#[case] place: &str, #[case] value: Value, #[case] note: &str) {
+fn an_invalid_value_is_kept_and_named(#[case] place: &str, #[case] value: Value, #[case] note: &str) {
     let (_, notes) = read(&with(place, value));
-    let told: Vec<String> = notes.first().iter().map(ToString::to_string).collect();
-    assert_eq!(told, [format!("{note}; kept as it is")]);
+    let messages: Vec<String> = notes.first().iter().map(ToString::to_string).collect();
+    assert_eq!(messages, [format!("{note}; kept as it is")]);
 }
 
 #[test]
-fn a_float_is_read_as_its_whole_part_and_a_number_beyond_all_counts_as_none() {
+fn a_float_is_truncated_and_a_number_out_of_range_is_ignored() {
     let created = |value: Value| {
         let (messages, notes) = read(&with("/1/info/time/created", value));
         assert_eq!(notes.count(), 1);
@@ -189,7 +189,7 @@ fn a_float_is_read_as_its_whole_part_and_a_number_beyond_all_counts_as_none() {
 }
 
 #[test]
-fn a_field_that_is_set_again_takes_the_place_of_the_bad_value() {
+fn a_field_that_is_set_replaces_the_invalid_value() {
     let open = json!([{ "info": { "id": "msg_1", "role": "assistant", "finish": 7, "time": { "completed": "late" },
         "tokens": null }, "parts": [] }]);
     let mut log = Log::from_messages(read(&open).0);
@@ -227,7 +227,7 @@ fn a_mark_with_a_fraction_that_is_lifted_does_not_come_back() {
 }
 
 #[test]
-fn marks_of_ours_and_fields_of_theirs_share_a_name() {
+fn our_marks_and_foreign_fields_can_have_the_same_name() {
     let mut log = Log::from_messages(Message::read_all(&session().to_string()).unwrap());
     log.mark(&"prt_8".into(), Effect::Cut(Chars(300)), &"rcp_1".into(), Millis(4)).unwrap();
     let written = serde_json::to_value(log.messages()).unwrap();
@@ -238,7 +238,7 @@ fn marks_of_ours_and_fields_of_theirs_share_a_name() {
 }
 
 #[test]
-fn marks_that_cannot_be_read_stay_and_are_noted() {
+fn invalid_marks_are_kept_and_noted() {
     for (marks, note) in [
         (json!({ "marks": 7 }), "plimsoll.marks: expected an array, found 7"),
         (json!({ "marks": [null] }), "plimsoll.marks[0]: expected a mark, found null"),
@@ -253,9 +253,9 @@ fn marks_that_cannot_be_read_stay_and_are_noted() {
     }
 }
 
-/// Every value of a session replaced by every kind of value.
+/// Replaces every value of a session with every kind of value.
 #[test]
-fn any_value_replaced_by_any_other_is_kept_and_named() {
+fn any_replaced_value_is_kept_and_named() {
     let others = [
         json!(null),
         json!(true),
@@ -295,7 +295,7 @@ fn any_value_replaced_by_any_other_is_kept_and_named() {
     }
 }
 
-/// `/1/parts/0/text` as the notes write it: `[1].parts[0].text`.
+/// Converts `/1/parts/0/text` to the form in notes: `[1].parts[0].text`.
 fn named(place: &str) -> String {
     let mut named = String::new();
     for step in place.split('/').skip(1) {
@@ -318,7 +318,7 @@ fn is_free(place: &str) -> bool {
         || is_time_without_a_mark
 }
 
-/// Whether a value can stand where the other stood.
+/// Whether a value is valid in place of the other.
 fn is_alike(place: &str, was: &Value, is: &Value) -> bool {
     let is_name = place.ends_with("/id") || place.ends_with("/status") || place == "/1/parts/4/callID";
     match (was, is) {

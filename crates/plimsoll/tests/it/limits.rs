@@ -1,6 +1,6 @@
-//! Where the line is.
+//! Position of the line.
 
-use plimsoll::compact::ladder::Situation;
+use plimsoll::compact::CompactionContext;
 use plimsoll::{Limits, Millis, Policy, Preset, Tokens, Usage};
 use plimsoll_testkit::History;
 use rstest::rstest;
@@ -12,12 +12,12 @@ fn usage(input: u64, output: u64, cache_read: u64) -> Usage {
     usage
 }
 
-/// Whether the engine reduces the window of a session whose last answer had this usage. It is what every host asks before a
+/// Whether the engine reduces the window of a session whose last answer had this usage. Every host checks this before a
 /// request.
 fn is_over(policy: &Policy, usage: Usage, limits: Limits) -> bool {
     let mut log = History::new().user("go on").say("done").messages();
     log[1].info.tokens = Some(usage);
-    Situation::new(policy, limits, Millis(1)).weigh(&log).1
+    CompactionContext::new(policy, limits, Millis(1)).weigh(&log).1
 }
 
 fn opencode() -> Policy {
@@ -25,7 +25,7 @@ fn opencode() -> Policy {
 }
 
 #[test]
-fn r107_reasoning_and_cache_writes_do_not_weigh() {
+fn r107_reasoning_and_cache_writes_do_not_count() {
     let overflow = &opencode().overflow;
     let plain = usage(10, 20, 30);
     let mut more = plain.clone();
@@ -42,13 +42,13 @@ fn r108_c11_reserve(#[case] output: u64, #[case] reserve: u64) {
 }
 
 #[test]
-fn r109_usable_is_the_input_limit_or_the_context_less_the_reserve() {
+fn r109_usable_is_the_input_limit_or_the_context_minus_the_reserve() {
     let line = |limits| opencode().overflow.line(limits).unwrap().at;
     assert_eq!(line(Limits::new(400_000, 128_000).with_input(272_000)), Tokens(272_000));
     assert_eq!(line(Limits::new(100_000, 32_000)), Tokens(68_000));
 }
 
-/// Context, input limit, output; input, output, cached; over the line or not.
+/// Context, input limit, output; input, output, cached; whether that is over the line.
 #[rstest]
 #[case((100_000, 0, 32_000), (68_000, 0, 0), false)]
 #[case((100_000, 0, 32_000), (68_001, 0, 0), true)]
@@ -77,12 +77,12 @@ fn r111_auto_false_is_never_over() {
         };
         let is_over = |auto: bool| is_over(&policy(auto), usage(999_999, 0, 0), Limits::new(100_000, 8_000));
         assert!(!is_over(false), "{preset}");
-        // The guide looks at its estimate, which is small here.
+        // The guide uses its estimate, which is small here.
         assert_eq!(is_over(true), preset != "openfork", "{preset}");
     }
 }
 
-/// Boundaries seen on OpenCode 1.18 with context 100,000 and output 8,000.
+/// Boundaries observed with OpenCode 1.18, with context 100,000 and output 8,000.
 #[rstest]
 #[case(0, 91_999, false)]
 #[case(0, 92_000, true)]
@@ -93,7 +93,7 @@ fn opencode_1_18_boundaries(#[case] input: u64, #[case] total: u64, #[case] over
     let mut usage = usage(1, 1, 1);
     usage.total = Some(Tokens(total));
     assert_eq!(is_over(&Preset::Opencode118.policy(), usage, limits), over);
-    // Without a total the parts count, cache writes among them.
+    // Without a total, the parts count, including cache writes.
     let mut parts = Usage::new(Tokens(total - 100), Tokens(50));
     parts.cache_write = Tokens(50);
     assert_eq!(is_over(&Preset::Opencode118.policy(), parts, limits), over);
@@ -107,9 +107,9 @@ fn r146_c10_the_guide_compacts_at_90_percent(#[case] load: u64, #[case] over: bo
     // Two messages of text, which no prune can make shorter, with four tokens of overhead each.
     let words = |tokens: u64| "word".repeat(tokens as usize);
     let log = History::new().user(words(load - 1_008)).say(words(1_000)).messages();
-    let situation = Situation::new(&policy, limits, Millis(1));
-    assert_eq!(situation.estimate(&log), Tokens(load));
-    assert_eq!(situation.weigh(&log).1, over);
+    let context = CompactionContext::new(&policy, limits, Millis(1));
+    assert_eq!(context.estimate(&log), Tokens(load));
+    assert_eq!(context.weigh(&log).1, over);
     assert_eq!(policy.overflow.line(limits).unwrap().room(), Tokens(115_199));
 }
 

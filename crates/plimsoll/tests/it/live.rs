@@ -1,15 +1,16 @@
-//! What a running agent does to the engine: each test is a report of something that went wrong.
+//! The engine in a running agent. Each test reproduces a reported fault.
 
 use std::sync::Arc;
 
-use plimsoll::compact::accept::{Rejection, Reply};
-use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step, Trigger, Verdict};
-use plimsoll::compact::request::{Summariser, SummaryForm, SummaryRequest};
+use plimsoll::compact::{
+    CompactionContext, FitResult, Ladder, Outcome, Rejection, Reply, Step, Summariser, SummaryForm,
+    SummaryRequest, Trigger,
+};
 use plimsoll::count::request_tokens;
 use plimsoll::log::{ReasoningPart, Time};
 use plimsoll::{
-    Block, CharCounter, Counter, Fixed, Limits, Load, Log, Message, Millis, Part, PartBody, Plan, Policy,
-    Preset, Receipt, Reduction, Role, Text, Tokens, ToolState, Usage, Window, WindowRole, prune,
+    Block, CharCounter, Counter, Limits, Load, Log, Message, Millis, Part, PartBody, Plan, Policy, Preset,
+    Receipt, Reduction, RequestOverhead, Role, Text, Tokens, ToolState, Usage, Window, WindowRole, prune,
 };
 use plimsoll_testkit::{History, ids};
 use rstest::rstest;
@@ -22,21 +23,21 @@ fn tokens(count: usize) -> String {
 }
 
 fn size(log: &Log, policy: &Policy) -> Tokens {
-    request_tokens(&Window::of(log, policy), Fixed::default(), &policy.count)
+    request_tokens(&Window::of(log, policy), RequestOverhead::default(), &policy.count)
 }
 
-/// Climb with a model that answers as told, and commit.
+/// Climbs with a model that answers with `reply`, and commits.
 fn climb(
     log: &mut Log,
-    situation: Situation,
+    context: CompactionContext,
     mut model: impl FnMut(&SummaryRequest) -> Result<Reply, String>,
 ) -> (Outcome, Vec<SummaryRequest>) {
     let mut ids = ids();
-    // Names must not repeat from climb to climb.
+    // Ids must not repeat from climb to climb.
     for _ in 0..log.len() {
-        let _ = ids.message(situation.now);
+        let _ = ids.message(context.now);
     }
-    let mut ladder = Ladder::new(log.clone(), situation);
+    let mut ladder = Ladder::new(log.clone(), context);
     let mut requests = Vec::new();
     loop {
         match ladder.climb(&mut ids).unwrap() {
@@ -54,9 +55,9 @@ fn climb(
     }
 }
 
-fn climb_alone(log: &mut Log, context: u64, output: u64, trigger: Trigger) -> Outcome {
-    let situation = Situation::new(Policy::default(), Limits::new(context, output), NOW);
-    climb(log, Situation { trigger, ..situation }, |_| Err("there is no model".into())).0
+fn climb_without_model(log: &mut Log, context: u64, output: u64, trigger: Trigger) -> Outcome {
+    let context = CompactionContext::new(Policy::default(), Limits::new(context, output), NOW);
+    climb(log, CompactionContext { trigger, ..context }, |_| Err("there is no model".into())).0
 }
 
 fn shown(log: &Log) -> String {
@@ -82,12 +83,12 @@ fn cold_cache() -> (Log, Usage) {
 fn p1_a_response_that_wrote_the_cache_counts_in_full() {
     let (mut log, _) = cold_cache();
     let policy = Policy::default();
-    let load = Load::of(&log, &policy, Fixed::default(), &policy.count);
+    let load = Load::of(&log, &policy, RequestOverhead::default(), &policy.count);
     assert_eq!(load.usage_of, Some("m1".into()));
     assert_eq!(load.tokens, Tokens(3 + 176_500 + 200 + 2 * 12_800 + 4));
     let limits = Limits::new(200_000, 8_000);
     assert!(policy.overflow.line(limits).unwrap().is_over(load.tokens));
-    let (outcome, _) = climb(&mut log, Situation::new(&policy, limits, NOW), |_| Err("no".into()));
+    let (outcome, _) = climb(&mut log, CompactionContext::new(&policy, limits, NOW), |_| Err("no".into()));
     assert!(!outcome.reduction.receipts.is_empty(), "it was taken to fit");
     assert!(outcome.after <= Tokens(192_000), "{}", outcome.after);
 }
@@ -99,7 +100,7 @@ fn p1_presets_that_follow_a_document_keep_its_sum() {
     assert_eq!(Policy::default().overflow.load(&usage), Tokens(176_703));
 }
 
-/// A counter that sees twice as much.
+/// A counter that counts twice as many tokens.
 struct Double;
 
 impl Counter for Double {
@@ -117,8 +118,11 @@ impl Counter for Double {
 fn p1_a_documents_gate_keeps_the_documents_counter(#[case] preset: Preset, #[case] asks_ours: bool) {
     let limits = Limits::new(128_000, 8_000);
     let mut log = (0..35).fold(History::new(), |h, n| h.user(format!("q{n}")).say(tokens(2_000))).log();
-    let situation = Situation { counter: Arc::new(Double), ..Situation::new(preset.policy(), limits, NOW) };
-    let (outcome, _) = climb(&mut log, situation, |_| Ok(Reply::finished("## short")));
+    let context = CompactionContext {
+        counter: Arc::new(Double),
+        ..CompactionContext::new(preset.policy(), limits, NOW)
+    };
+    let (outcome, _) = climb(&mut log, context, |_| Ok(Reply::finished("## short")));
     assert_eq!(outcome.before > Tokens(120_000), asks_ours, "{}", outcome.before);
     assert_eq!(outcome.reduction.is_empty(), !asks_ours);
 }
@@ -137,14 +141,14 @@ fn parallel(calls: usize) -> History {
 fn p2_four_hundred_parallel_calls_end_under_the_line(#[case] trigger: Trigger) {
     let policy = Policy::default();
     let mut log = parallel(400).log();
-    let outcome = climb_alone(&mut log, 32_000, 4_000, trigger);
-    assert_eq!(outcome.verdict, Verdict::Fits, "{}", outcome.verdict);
+    let outcome = climb_without_model(&mut log, 32_000, 4_000, trigger);
+    assert_eq!(outcome.verdict, FitResult::Fits, "{}", outcome.verdict);
     assert!(size(&log, &policy) <= Tokens(28_000));
     let text = shown(&log);
     assert!(text.contains("parts of this message left out to fit; recall m1"), "{}", &text[..400]);
     assert!(text.contains("399 abcd"), "the newest call is spared longest");
     log.append(Message::user("n1".into(), "n1.0".into(), "and now?")).unwrap();
-    assert_eq!(climb_alone(&mut log, 32_000, 4_000, trigger).verdict, Verdict::Fits);
+    assert_eq!(climb_without_model(&mut log, 32_000, 4_000, trigger).verdict, FitResult::Fits);
 }
 
 #[rstest]
@@ -164,8 +168,8 @@ fn p2_three_hundred_system_messages_end_under_the_line(#[case] trigger: Trigger)
     }
     messages.extend(History::new().user("go").say("ok").user("on").messages());
     let mut log = Log::from_messages(messages);
-    let outcome = climb_alone(&mut log, 32_000, 4_000, trigger);
-    assert_eq!(outcome.verdict, Verdict::Fits, "{}", outcome.verdict);
+    let outcome = climb_without_model(&mut log, 32_000, 4_000, trigger);
+    assert_eq!(outcome.verdict, FitResult::Fits, "{}", outcome.verdict);
     assert!(size(&log, &policy) <= Tokens(28_000));
     let text = shown(&log);
     assert!(
@@ -186,33 +190,39 @@ fn p2_a_giant_signed_thought_goes_with_the_last_of_its_calls() {
     let parts = vec![thought, Part::text("p2".into(), "I look."), call("p3", "call_1"), call("p4", "call_2")];
     log.append(Message::assistant("a1".into(), parts)).unwrap();
     log.append(Message::user("u2".into(), "p5".into(), "go on")).unwrap();
-    let outcome = climb_alone(&mut log, 1_000, 125, Trigger::Auto);
-    assert_eq!(outcome.verdict, Verdict::Fits, "{}", outcome.verdict);
+    let outcome = climb_without_model(&mut log, 1_000, 125, Trigger::Auto);
+    assert_eq!(outcome.verdict, FitResult::Fits, "{}", outcome.verdict);
     assert!(size(&log, &Policy::default()) <= Tokens(875));
     Window::of(&log, &Policy::default()).check().unwrap();
     assert!(shown(&log).contains("go on"));
 }
 
 #[test]
-fn p2_what_truly_cannot_fit_is_named() {
+fn p2_the_cause_of_an_overflow_is_named() {
     let mut log = History::new().user("u").say("a").user("on").log();
-    let fixed = Fixed { system: Tokens(10), tools: Tokens(40_000) };
-    let situation = Situation { fixed, ..Situation::new(Policy::default(), Limits::new(32_000, 4_000), NOW) };
-    let (outcome, _) = climb(&mut log, situation, |_| Err("no".into()));
-    let told = outcome.verdict.to_string();
-    assert!(told.contains("the tools 40,000 tokens") && told.contains("offer fewer tools"), "{told}");
-    assert!(!told.contains("shorten the system prompt"), "{told}");
+    let fixed = RequestOverhead { system: Tokens(10), tools: Tokens(40_000) };
+    let context = CompactionContext {
+        fixed,
+        ..CompactionContext::new(Policy::default(), Limits::new(32_000, 4_000), NOW)
+    };
+    let (outcome, _) = climb(&mut log, context, |_| Err("no".into()));
+    let message = outcome.verdict.to_string();
+    assert!(
+        message.contains("the tools 40,000 tokens") && message.contains("offer fewer tools"),
+        "{message}"
+    );
+    assert!(!message.contains("shorten the system prompt"), "{message}");
 }
 
 #[test]
-fn p2_many_prompts_that_nobody_answered_end_under_the_line() {
+fn p2_many_unanswered_prompts_end_under_the_line() {
     let mut log = (0..200).fold(History::new(), |h, n| h.user(format!("wish {n} {}", tokens(300)))).log();
-    let outcome = climb_alone(&mut log, 32_000, 4_000, Trigger::Auto);
-    assert_eq!(outcome.verdict, Verdict::Fits);
+    let outcome = climb_without_model(&mut log, 32_000, 4_000, Trigger::Auto);
+    assert_eq!(outcome.verdict, FitResult::Fits);
     assert!(shown(&log).contains("wish 199 "));
 }
 
-// 3. The words of the current turn stay.
+// 3. The user's words in the current turn stay.
 
 fn rules() -> String {
     (0..200).map(|n| format!("Rule {n}: never do thing number {n} in the {n}th file.\n")).collect()
@@ -227,8 +237,8 @@ fn long_turn(steps: usize) -> Log {
 fn p3_a_compaction_in_the_middle_of_a_turn_keeps_the_prompt_whole() {
     let policy = Policy::default();
     let mut log = long_turn(30);
-    let outcome = climb_alone(&mut log, 32_000, 4_000, Trigger::Auto);
-    assert_eq!(outcome.verdict, Verdict::Fits);
+    let outcome = climb_without_model(&mut log, 32_000, 4_000, Trigger::Auto);
+    assert_eq!(outcome.verdict, FitResult::Fits);
     let window = Window::of(&log, &policy);
     let users: Vec<&plimsoll::WindowMessage> =
         window.messages.iter().filter(|message| message.role == WindowRole::User).collect();
@@ -238,28 +248,28 @@ fn p3_a_compaction_in_the_middle_of_a_turn_keeps_the_prompt_whole() {
     let seen = (0..200).filter(|n| texts[last].contains(&format!("Rule {n}: "))).count();
     assert_eq!(seen, 200, "every rule is in the last words of the user");
 
-    // A second compaction of the same turn keeps it too.
+    // A second compaction in the same turn keeps it too.
     for n in 0..30 {
         let read = ToolState::completed(json!({ "path": n }), tokens(1_500));
         let id = format!("x{n}");
         let part = Part::tool(format!("x{n}.0").as_str().into(), format!("call_x{n}"), "read", read);
         log.append(Message::assistant(id.as_str().into(), vec![part])).unwrap();
     }
-    let outcome = climb_alone(&mut log, 32_000, 4_000, Trigger::Auto);
-    assert_eq!(outcome.verdict, Verdict::Fits);
+    let outcome = climb_without_model(&mut log, 32_000, 4_000, Trigger::Auto);
+    assert_eq!(outcome.verdict, FitResult::Fits);
     assert!(!outcome.reduction.is_empty());
     let text = shown(&log);
     assert_eq!((0..200).filter(|n| text.contains(&format!("Rule {n}: "))).count(), 200);
 }
 
 #[test]
-fn p3_a_prompt_beyond_its_share_is_cut_to_it_and_an_undo_brings_it_back() {
+fn p3_a_prompt_over_its_share_is_cut_and_restored_by_undo() {
     let policy = Policy::default();
     let giant = format!("START {} END", tokens(20_000));
     let start = History::new().user("hello").say("hi").user(giant.as_str());
     let mut log = (0..10).fold(start, |h, n| h.tool("read", format!("{n} {}", tokens(1_500)))).log();
-    let outcome = climb_alone(&mut log, 32_000, 4_000, Trigger::Auto);
-    assert_eq!(outcome.verdict, Verdict::Fits);
+    let outcome = climb_without_model(&mut log, 32_000, 4_000, Trigger::Auto);
+    assert_eq!(outcome.verdict, FitResult::Fits);
     let text = shown(&log);
     assert!(text.contains("START ") && text.contains(" END") && text.contains("...[truncated "));
     let mut ids = ids();
@@ -270,19 +280,19 @@ fn p3_a_prompt_beyond_its_share_is_cut_to_it_and_an_undo_brings_it_back() {
     assert!(size(&log, &policy) > Tokens(30_000));
 }
 
-// 4. What was just read is cut, not cleared.
+// 4. The newest results are cut, not cleared.
 
 #[rstest]
 #[case(32_000, 4_000, 2)]
 #[case(16_000, 3_712, 1)]
-fn p4_what_was_just_read_shares_the_room(#[case] context: u64, #[case] output: u64, #[case] files: usize) {
+fn p4_newest_results_share_the_room(#[case] context: u64, #[case] output: u64, #[case] files: usize) {
     let policy = Policy::default();
     let file = |n: usize| format!("START{n} {} END{n}", "x".repeat(50_000));
     let calls: Vec<(&str, String)> = (0..files).map(|n| ("read", file(n))).collect();
     let mut log = History::new().user(format!("look at them {}", tokens(6_000 / files))).tools(&calls).log();
     let line = Policy::default().overflow.line(Limits::new(context, output)).unwrap().at;
-    let outcome = climb_alone(&mut log, context, output, Trigger::Auto);
-    assert_eq!(outcome.verdict, Verdict::Fits);
+    let outcome = climb_without_model(&mut log, context, output, Trigger::Auto);
+    assert_eq!(outcome.verdict, FitResult::Fits);
     let text = shown(&log);
     for n in 0..files {
         assert!(text.contains(&format!("START{n} ")) && text.contains(&format!(" END{n}")), "file {n}");
@@ -299,14 +309,14 @@ fn two_compactions() -> (Log, Log, Vec<Receipt>) {
     let start = History::new().user("one").say(tokens(3_000)).user("two").tool("read", big);
     let mut log = start.log();
     let original = log.clone();
-    let first = climb_alone(&mut log, 16_000, 2_000, Trigger::Auto);
+    let first = climb_without_model(&mut log, 16_000, 2_000, Trigger::Auto);
     let more = History::new().user("three").say(tokens(9_000)).user("four").say("b").messages();
     for (at, mut message) in more.into_iter().enumerate() {
         message.info.id = format!("n{at}").as_str().into();
         message.parts[0].id = format!("n{at}.0").as_str().into();
         log.append(message).unwrap();
     }
-    let second = climb_alone(&mut log, 12_000, 2_000, Trigger::Auto);
+    let second = climb_without_model(&mut log, 12_000, 2_000, Trigger::Auto);
     let receipts = first.reduction.receipts.into_iter().chain(second.reduction.receipts).collect();
     (original, log, receipts)
 }
@@ -330,24 +340,24 @@ fn p5_receipts_are_undone_in_any_order() {
         let before = Window::of(&original, &policy);
         assert_eq!(window.messages[..before.messages.len()], before.messages[..], "{order:?}");
         assert!(!shown(&log).contains("[truncated"), "nothing stays cut");
-        assert!(!shown(&log).contains("Continue if you have next steps"), "no word to go on is left");
+        assert!(!shown(&log).contains("Continue if you have next steps"), "no message to continue is left");
     }
 }
 
 #[test]
-fn p5_an_undone_compaction_leaves_prune_as_it_was() {
+fn p5_an_undone_compaction_does_not_change_pruning() {
     // Under `opencode` a prune stops at any message that is marked as a summary, also at one that was undone.
     let policy = Policy::default();
     let start = (0..12).fold(History::new(), |h, n| h.user(format!("q{n}")).tool("read", tokens(7_000)));
     let mut log = start.user("last").tool("read", tokens(50)).log();
     let before = prune::plan(&log, &policy, None);
     let limits = Limits::new(100_000, 8_000);
-    let situation = Situation {
+    let context = CompactionContext {
         trigger: Trigger::Refused,
         summariser: Some(Summariser::named("s", limits)),
-        ..Situation::new(Preset::Opencode118.policy(), limits, NOW)
+        ..CompactionContext::new(Preset::Opencode118.policy(), limits, NOW)
     };
-    let (outcome, _) = climb(&mut log, situation, |_| Ok(Reply::finished("## Goal\na summary")));
+    let (outcome, _) = climb(&mut log, context, |_| Ok(Reply::finished("## Goal\na summary")));
     let [receipt] = &outcome.reduction.receipts[..] else { panic!("{:?}", outcome.reduction.receipts) };
     assert!(matches!(receipt.plan, Plan::Compact(_)) && log.last().unwrap().is_continue());
     receipt.undo(&mut log, &mut ids(), NOW).unwrap();
@@ -371,7 +381,7 @@ fn read_call(id: &str, output: String) -> Part {
 }
 
 #[test]
-fn p6_an_answer_is_given_back_as_it_came() {
+fn p6_an_answer_is_replayed_unchanged() {
     let parts = vec![
         signed("t", "think"),
         Part::text("a".into(), "first"),
@@ -394,8 +404,8 @@ fn p6_trimming_a_step_never_drops_the_thought_of_its_calls() {
     let messages = History::new().user("one").say(tokens(9_000)).user("go").messages();
     let mut log = Log::from_messages(messages);
     log.append(Message::assistant("s".into(), parts)).unwrap();
-    let outcome = climb_alone(&mut log, 16_000, 2_000, Trigger::Auto);
-    assert_eq!(outcome.verdict, Verdict::Fits);
+    let outcome = climb_without_model(&mut log, 16_000, 2_000, Trigger::Auto);
+    assert_eq!(outcome.verdict, FitResult::Fits);
     assert!(shown(&log).contains("sig-t") && shown(&log).contains("call-c2"));
 }
 
@@ -421,7 +431,7 @@ fn p6_a_window_that_lost_a_signed_thought_is_illegal() {
 
 #[test]
 fn p7_a_clock_that_jumps_back_does_not_make_stale_usage_count_again() {
-    // By the clock the cache is cold as well, and nothing but the line is looked at here.
+    // By the clock the cache is cold as well, but only the line matters here.
     let policy = Policy::from_json(r#"{ "thrift": "off" }"#).unwrap();
     let usage = Usage::new(Tokens(190_000), Tokens(500));
     let old = (0..4).fold(History::new().user("u"), |h, _| h.tool("read", tokens(37_000)));
@@ -432,21 +442,21 @@ fn p7_a_clock_that_jumps_back_does_not_make_stale_usage_count_again() {
     let early = Millis(answered.0 - 1);
     let mut ladder = Ladder::new(
         log.clone(),
-        Situation { trigger: Trigger::Refused, ..Situation::new(&policy, limits, early) },
+        CompactionContext { trigger: Trigger::Refused, ..CompactionContext::new(&policy, limits, early) },
     );
     let mut names = ids();
     let Step::Done(outcome) = ladder.climb(&mut names).unwrap() else { panic!("no model is there") };
     outcome.reduction.commit(&mut log).unwrap();
-    let load = Load::of(&log, &policy, Fixed::default(), &policy.count);
+    let load = Load::of(&log, &policy, RequestOverhead::default(), &policy.count);
     assert_eq!(load.usage_of, None, "the usage is of a window that is gone");
     let before = log.clone();
-    let situation = Situation::new(&policy, limits, NOW);
-    let (outcome, _) = climb(&mut log, situation, |_| Err("there is no model".into()));
+    let context = CompactionContext::new(&policy, limits, NOW);
+    let (outcome, _) = climb(&mut log, context, |_| Err("there is no model".into()));
     assert!(outcome.reduction.is_empty(), "{:?}", outcome.reduction.receipts);
     assert_eq!(log, before);
 }
 
-// 8. The guide's rule, and tries at a summary that came to nothing.
+// 8. The guide's rule, and failed summaries.
 
 #[test]
 fn p8_the_guide_compacts_a_long_turn_that_a_short_one_precedes() {
@@ -458,9 +468,9 @@ fn p8_the_guide_compacts_a_long_turn_that_a_short_one_precedes() {
     let before = size(&log, &policy);
     assert!(before > Tokens(128_000), "{before}");
     let summariser = Some(Summariser::named("s", Limits::new(200_000, 8_000)));
-    let situation = Situation { summariser, ..Situation::new(&policy, limits, NOW) };
-    let (outcome, requests) = climb(&mut log, situation, |_| Ok(Reply::finished("## Goal\nAll of it.")));
-    assert_eq!((outcome.verdict, requests.len()), (Verdict::Fits, 1));
+    let context = CompactionContext { summariser, ..CompactionContext::new(&policy, limits, NOW) };
+    let (outcome, requests) = climb(&mut log, context, |_| Ok(Reply::finished("## Goal\nAll of it.")));
+    assert_eq!((outcome.verdict, requests.len()), (FitResult::Fits, 1));
     let plans = outcome.reduction.receipts.iter();
     let taken: Vec<u64> = plans
         .filter_map(|receipt| match &receipt.plan {
@@ -468,7 +478,7 @@ fn p8_the_guide_compacts_a_long_turn_that_a_short_one_precedes() {
             _ => None,
         })
         .collect();
-    // Half of the window is 64,000 tokens: of 260 messages of 500 tokens each, the older half has to go.
+    // Half of the window is 64,000 tokens: of 260 messages of 500 tokens each, the older half has to be removed.
     assert!(taken.len() == 1 && (125..140).contains(&taken[0]), "{taken:?}");
     assert!(size(&log, &policy) <= Tokens(66_000), "{}", size(&log, &policy));
 }
@@ -476,7 +486,7 @@ fn p8_the_guide_compacts_a_long_turn_that_a_short_one_precedes() {
 #[rstest]
 #[case::no_older_pivot(false)]
 #[case::an_older_pivot(true)]
-fn p8_a_fork_leaves_out_tries_at_a_summary_that_came_to_nothing(#[case] older: bool) {
+fn p8_a_fork_leaves_out_failed_summaries(#[case] older: bool) {
     let mut history = History::new().user("build it").say("done");
     if older {
         history = history.marker().summary("It was built.").user("and test it").say("tested");
@@ -488,20 +498,21 @@ fn p8_a_fork_leaves_out_tries_at_a_summary_that_came_to_nothing(#[case] older: b
     assert_eq!(digest.context.contains("done"), !older, "{}", digest.context);
 }
 
-// 9. Summaries that are asked for fit the summariser as measured.
+// 9. Summary requests fit the summariser, as measured by usage.
 
 #[test]
-fn p9_requests_fit_by_what_usage_shows() {
+fn p9_requests_fit_according_to_usage() {
     let policy = Policy::default();
-    // The provider counts four times what four chars a token say.
+    // The provider counts four times as many tokens as the estimate of four chars per token.
     let log = (0..20).fold(History::new(), |h, n| h.user(format!("q{n}")).say(tokens(2_000)));
     let mut log = log.usage(Usage::new(Tokens(160_000), Tokens(8_000))).user("go on").log();
     let limits = Limits::new(170_000, 8_000);
     let summariser = Some(Summariser::named("small", Limits::new(32_000, 4_000)));
-    let (_, requests) =
-        climb(&mut log, Situation { summariser, ..Situation::new(&policy, limits, NOW) }, |_| {
-            Ok(Reply::finished("## short"))
-        });
+    let (_, requests) = climb(
+        &mut log,
+        CompactionContext { summariser, ..CompactionContext::new(&policy, limits, NOW) },
+        |_| Ok(Reply::finished("## short")),
+    );
     assert!(requests.len() > 3, "{}", requests.len());
     for request in requests {
         let estimate = CharCounter::default().count(request.prompt()).0;
@@ -512,45 +523,47 @@ fn p9_requests_fit_by_what_usage_shows() {
 }
 
 #[test]
-fn p9_a_request_that_could_replace_nothing_is_not_made() {
+fn p9_a_request_that_cannot_save_anything_is_not_made() {
     let policy = Policy::default();
     let limits = Limits::new(16_000, 2_000);
-    let situation =
-        Situation { summariser: Some(Summariser::own(limits)), ..Situation::new(&policy, limits, NOW) };
+    let context = CompactionContext {
+        summariser: Some(Summariser::own(limits)),
+        ..CompactionContext::new(&policy, limits, NOW)
+    };
     // Two tiny messages, then one giant prompt: a summary could save nothing.
     let mut log = History::new().user("a").say("b").user(tokens(40_000)).log();
-    let (outcome, requests) = climb(&mut log, situation, |_| Ok(Reply::finished("## x")));
+    let (outcome, requests) = climb(&mut log, context, |_| Ok(Reply::finished("## x")));
     assert_eq!((requests.len(), outcome.breaker.failures, outcome.rejections.len()), (0, 0, 0));
-    assert_eq!(outcome.verdict, Verdict::Fits);
+    assert_eq!(outcome.verdict, FitResult::Fits);
 }
 
 #[test]
-fn p9_a_summary_that_was_paid_for_and_not_taken_leaves_a_rejection() {
+fn p9_a_summary_that_does_not_help_is_rejected() {
     let policy = Policy::default();
     let limits = Limits::new(20_000, 4_000);
     let log = (0..20).fold(History::new(), |h, n| h.user(format!("q{n}")).say(tokens(1_000))).log();
     for answer in ["word ".repeat(40_000), String::new()] {
         let summariser = Some(Summariser::named("s", limits));
-        let situation = Situation { summariser, ..Situation::new(&policy, limits, NOW) };
+        let context = CompactionContext { summariser, ..CompactionContext::new(&policy, limits, NOW) };
         let usage = Usage::new(Tokens(9_000), Tokens(700));
-        let (outcome, requests) = climb(&mut log.clone(), situation, |_| {
+        let (outcome, requests) = climb(&mut log.clone(), context, |_| {
             Ok(Reply { usage: Some(usage.clone()), ..Reply::finished(answer.clone()) })
         });
         assert_eq!(outcome.rejections.len(), requests.len(), "{:?}", outcome.rejections);
-        assert_eq!(outcome.usage.len(), requests.len(), "what was paid is told");
-        assert_eq!(outcome.verdict, Verdict::Fits);
+        assert_eq!(outcome.usage.len(), requests.len(), "usage of all calls is reported");
+        assert_eq!(outcome.verdict, FitResult::Fits);
     }
 }
 
-// A pleasure to drive.
+// 10. Hosts.
 
 #[test]
-fn what_a_host_holds_while_a_model_is_asked_can_move_to_another_thread() {
+fn a_ladder_is_send_and_sync() {
     fn is_send<T: Send>() {}
     fn is_sync<T: Sync>() {}
     is_send::<Ladder>();
-    is_send::<Situation>();
-    is_sync::<Situation>();
+    is_send::<CompactionContext>();
+    is_sync::<CompactionContext>();
     is_send::<Box<dyn Counter>>();
     is_sync::<Box<dyn Counter>>();
     is_send::<Outcome>();
@@ -580,11 +593,14 @@ fn r160_a_climb_is_committed_onto_a_log_that_has_grown() {
         let mut log = log.clone();
         let mut names = ids();
         let summariser = Some(Summariser::named("s", Limits::new(200_000, 8_000)));
-        let situation =
-            Situation { trigger: Trigger::Manual, summariser, ..Situation::new(&policy, limits, NOW) };
-        let mut ladder = Ladder::new(log.clone(), situation);
+        let context = CompactionContext {
+            trigger: Trigger::Manual,
+            summariser,
+            ..CompactionContext::new(&policy, limits, NOW)
+        };
+        let mut ladder = Ladder::new(log.clone(), context);
         let Step::Ask(_) = ladder.climb(&mut names).unwrap() else { panic!("a summary is due") };
-        // While the model is asked, the call is answered and the user goes on.
+        // While the model writes the summary, the call is answered and the user continues.
         let answer = ToolState::completed(json!({ "command": "make" }), "BUILT AT LAST");
         log.advance(Part::tool("open.0".into(), "call_open", "bash", answer)).unwrap();
         log.append(Message::user("late".into(), "late.0".into(), "WHAT I FORGOT TO SAY")).unwrap();
@@ -605,10 +621,9 @@ fn a_summary_request_on_the_sessions_own_model_is_appended_to_its_window() {
     let log = (0..32).fold(History::new(), |h, n| h.user(format!("q{n}")).tool("read", tokens(1_000))).log();
     let sent = Window::of(&log, &policy);
     let ask = |summariser: Summariser, trigger, policy: &Policy| {
-        let situation = Situation::new(policy, limits, NOW);
-        let situation = Situation { summariser: Some(summariser), trigger, ..situation };
-        let mut requests =
-            climb(&mut log.clone(), situation, |_| Ok(Reply::finished("## Goal\na summary"))).1;
+        let context = CompactionContext::new(policy, limits, NOW);
+        let context = CompactionContext { summariser: Some(summariser), trigger, ..context };
+        let mut requests = climb(&mut log.clone(), context, |_| Ok(Reply::finished("## Goal\na summary"))).1;
         requests.remove(0)
     };
     let request = ask(Summariser::own(limits), Trigger::Auto, &policy);
@@ -618,7 +633,7 @@ fn a_summary_request_on_the_sessions_own_model_is_appended_to_its_window() {
     assert!(prompt.contains("never repeat passwords"));
     assert!(request.tokens + request.max_tokens <= limits.context && request.tokens > Tokens(31_000));
 
-    // Another model, a refused request, a window too small, a policy that wants it so: separate.
+    // Another model, a rejected request, a window that is too small, or the policy: separate.
     let separate = |request: SummaryRequest| matches!(request.form, SummaryForm::Separate { .. });
     assert!(separate(ask(Summariser::named("other", limits), Trigger::Auto, &policy)));
     assert!(separate(ask(Summariser::own(limits), Trigger::Refused, &policy)));
@@ -628,14 +643,16 @@ fn a_summary_request_on_the_sessions_own_model_is_appended_to_its_window() {
 }
 
 #[test]
-fn a_model_that_calls_tools_in_the_appended_form_is_asked_without_tools() {
+fn a_model_that_calls_tools_is_asked_again_in_the_separate_form() {
     let policy = Policy::default();
     let limits = Limits::new(40_000, 8_000);
     let mut log = (0..32).fold(History::new(), |h, n| h.user(format!("q{n}")).say(tokens(1_020))).log();
-    let situation =
-        Situation { summariser: Some(Summariser::own(limits)), ..Situation::new(&policy, limits, NOW) };
+    let context = CompactionContext {
+        summariser: Some(Summariser::own(limits)),
+        ..CompactionContext::new(&policy, limits, NOW)
+    };
     let mut asked = 0;
-    let (outcome, requests) = climb(&mut log, situation, |_| {
+    let (outcome, requests) = climb(&mut log, context, |_| {
         asked += 1;
         let calls = if asked == 1 { vec!["bash".into()] } else { Vec::new() };
         Ok(Reply { tool_calls: calls, ..Reply::finished("## Goal\na summary") })

@@ -1,4 +1,4 @@
-//! The log's types, their JSON and what the log allows.
+//! The log's types, their JSON, and the log's rules.
 
 use plimsoll::log::{Effect, ShapeError};
 use plimsoll::{Ids, Log, LogError, Message, Millis, Part, PartBody, ReadError, ToolState};
@@ -12,7 +12,7 @@ fn round_trip(value: Value) {
 }
 
 #[test]
-fn an_opencode_message_comes_back_value_equal() {
+fn an_opencode_message_round_trips() {
     round_trip(json!({
         "info": {
             "id": "msg_1", "sessionID": "ses_1", "role": "assistant", "parentID": "msg_0",
@@ -42,9 +42,9 @@ fn an_opencode_message_comes_back_value_equal() {
     }));
 }
 
-/// Found by fuzzing: the last digit of a float changed on the way through.
+/// Found by fuzzing: the last digit of a float changed.
 #[test]
-fn floats_come_back_to_the_last_digit() {
+fn floats_round_trip_to_the_last_digit() {
     let json = r#"[{"info":{"cost":2.2222000000000002e30,"x":0.1},"parts":[]}]"#;
     let messages = Message::read_all(json).unwrap();
     let again = Message::read_all(&serde_json::to_string(&messages).unwrap()).unwrap();
@@ -113,7 +113,7 @@ fn tool_inputs_keep_the_order_of_their_keys() {
     r#"[{"parts":[{"type":1}]}]"#,
     "not a list of messages: [0].parts[0].type: the kind of a part must be a string"
 )]
-fn bad_input_says_where_and_why(#[case] json: &str, #[case] message: &str) {
+fn invalid_input_is_reported_with_place_and_reason(#[case] json: &str, #[case] message: &str) {
     assert_eq!(Message::read_strict(json).unwrap_err().to_string(), message);
 }
 
@@ -136,7 +136,7 @@ fn an_export_is_read_like_a_list() {
     assert_eq!(Message::read_all(json).unwrap().len(), 1);
 }
 
-/// The prefix is time in milliseconds times 4096 plus a counter, as in ids that OpenCode made.
+/// The prefix is the time in milliseconds times 4096 plus a counter, as in OpenCode's ids.
 #[test]
 fn ids_have_opencodes_shape_and_order() {
     let mut ids = ids();
@@ -159,7 +159,7 @@ fn ids_ascend_even_if_the_clock_jumps_back() {
 }
 
 #[test]
-fn the_log_refuses_nameless_and_repeated_things() {
+fn the_log_rejects_missing_and_repeated_ids() {
     let mut log = Log::new();
     let message = |id: &str, part: &str| Message::user(id.into(), part.into(), "x");
     assert_eq!(log.append(message("", "p")), Err(LogError::Nameless { kind: "message" }));
@@ -167,7 +167,7 @@ fn the_log_refuses_nameless_and_repeated_things() {
     log.append(message("m", "p")).unwrap();
     let error = log.append(message("m2", "p")).unwrap_err();
     assert_eq!(error.to_string(), "there is already a part `p` in this log");
-    assert_eq!(log.len(), 1, "a refused message leaves nothing behind");
+    assert_eq!(log.len(), 1, "a rejected message changes nothing");
     assert!(log.append(message("m2", "p2")).is_ok());
 }
 
@@ -213,9 +213,9 @@ fn a_finished_call_keeps_its_input_error_and_marks() {
     assert_eq!(log.part(&"m1.0".into()).unwrap().cleared(), Some(Millis(5)));
 }
 
-/// Names like those the log makes up must not make naming slow.
+/// Existing ids with the form of generated ones must not make generating slow.
 #[test]
-fn twenty_thousand_nameless_messages_beside_named_ones() {
+fn naming_20000_messages_is_linear() {
     let named =
         |n: usize| Message::user(format!("msg_{n}").as_str().into(), format!("prt_{n}").as_str().into(), "x");
     let bare = Message::user("".into(), "".into(), "x");

@@ -1,6 +1,6 @@
 //! The engine's tests, in one binary. A test that proves a requirement starts with its number.
 
-// Clippy knows tests by their attribute; the helpers beside them may fail as loudly.
+// Clippy recognises tests by their attribute, but not the helpers, which may panic too.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::print_stdout)]
 #![allow(clippy::needless_pass_by_value)]
 

@@ -1,20 +1,17 @@
 //! Invariants over generated histories. `just properties` runs them a hundred thousand times.
 
-use plimsoll::compact::accept::Reply;
-use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step, Trigger, Verdict};
-use plimsoll::compact::request::Summariser;
+use plimsoll::compact::{CompactionContext, FitResult, Ladder, Outcome, Reply, Step, Summariser, Trigger};
 use plimsoll::count::request_tokens;
-use plimsoll::fork::child::{Child, fork_for};
-use plimsoll::fork::fork;
+use plimsoll::fork::{Child, fork, fork_for};
 use plimsoll::pin::{self, PinTarget};
 use plimsoll::{
-    Block, CharCounter, Chars, Counter, Fixed, ForkRules, Limits, Load, Log, Message, Millis, Plan, Policy,
-    Preset, Tokens, Usage, Window, WindowRole, prune,
+    Block, CharCounter, Chars, Counter, ForkRules, Limits, Load, Log, Message, Millis, Plan, Policy, Preset,
+    RequestOverhead, Tokens, Usage, Window, WindowRole, prune,
 };
 use plimsoll_testkit::{histories, ids, renamed};
 use proptest::prelude::*;
 
-/// A model with a mind of its own.
+/// An unreliable model.
 #[derive(Clone, Copy, Debug)]
 enum Model {
     Absent,
@@ -53,10 +50,10 @@ impl Model {
 }
 
 fn reduce(log: &mut Log, policy: &Policy, limits: Limits, model: Model) -> (Outcome, usize) {
-    climb(log, policy, limits, model, Trigger::Auto, Fixed::default())
+    climb(log, policy, limits, model, Trigger::Auto, RequestOverhead::default())
 }
 
-/// Pin something, if it can be pinned.
+/// Pins something, if it can be pinned.
 fn pinned(
     log: &mut Log,
     target: &PinTarget,
@@ -65,12 +62,13 @@ fn pinned(
     names: &mut plimsoll::Ids,
 ) -> Option<plimsoll::Receipt> {
     let plan = pin::plan(log, target, policy, Some(limits), &policy.count).ok()?;
-    let weigh = |log: &Log| request_tokens(&Window::of(log, policy), Fixed::default(), &policy.count);
+    let weigh =
+        |log: &Log| request_tokens(&Window::of(log, policy), RequestOverhead::default(), &policy.count);
     Some(plan.apply(log, names, Millis(9_000_000), policy, weigh).unwrap())
 }
 
-/// Whether a message holds calls or results without a name, which go together by position alone.
-fn answers_nobody(message: &Message) -> bool {
+/// Whether a message has calls or results without an id, which are matched by position.
+fn has_unnamed_calls(message: &Message) -> bool {
     message.parts.iter().any(|part| match &part.body {
         plimsoll::PartBody::ToolCall(call) => call.call_id.is_empty(),
         plimsoll::PartBody::ToolResult(result) => result.call_id.is_empty(),
@@ -84,7 +82,7 @@ fn climb(
     limits: Limits,
     model: Model,
     trigger: Trigger,
-    fixed: Fixed,
+    fixed: RequestOverhead,
 ) -> (Outcome, usize) {
     climb_named(log, policy, limits, model, trigger, fixed, 0)
 }
@@ -95,14 +93,18 @@ fn climb_named(
     limits: Limits,
     model: Model,
     trigger: Trigger,
-    fixed: Fixed,
+    fixed: RequestOverhead,
     number: usize,
 ) -> (Outcome, usize) {
     let mut ids = ids_of(number);
     let summariser = (!matches!(model, Model::Absent)).then(|| Summariser::named("summariser", limits));
-    let situation =
-        Situation { summariser, trigger, fixed, ..Situation::new(policy, limits, Millis(9_000_000)) };
-    let mut ladder = Ladder::new(log.clone(), situation);
+    let context = CompactionContext {
+        summariser,
+        trigger,
+        fixed,
+        ..CompactionContext::new(policy, limits, Millis(9_000_000))
+    };
+    let mut ladder = Ladder::new(log.clone(), context);
     let mut asked = 0;
     loop {
         match ladder.climb(&mut ids).unwrap() {
@@ -121,7 +123,7 @@ fn climb_named(
     }
 }
 
-/// What the log says, without the marks that reductions leave.
+/// The content of the log, without marks of reductions.
 fn content(messages: &[Message]) -> Vec<Message> {
     let mut messages = messages.to_vec();
     for part in messages.iter_mut().flat_map(|message| &mut message.parts) {
@@ -130,7 +132,7 @@ fn content(messages: &[Message]) -> Vec<Message> {
     messages
 }
 
-/// The window as a list of blocks with their speakers; the unit in which provider caches compare.
+/// The blocks of the window with their roles, the unit that provider caches compare.
 fn blocks(window: &Window) -> Vec<(WindowRole, Block)> {
     let messages = window.messages.iter();
     messages.flat_map(|message| message.blocks.iter().map(|block| (message.role, block.clone()))).collect()
@@ -143,7 +145,7 @@ fn has_open_calls(window: &Window) -> bool {
         .any(|block| matches!(block, Block::Result { text, .. } if text.contains("interrupted")))
 }
 
-/// Everything a window says, as one text.
+/// All text of a window.
 fn said(window: &Window) -> String {
     let blocks = window.messages.iter().flat_map(|message| &message.blocks);
     let texts = blocks.filter_map(|block| match block {
@@ -155,7 +157,7 @@ fn said(window: &Window) -> String {
     texts.collect::<Vec<_>>().join("\n")
 }
 
-/// What the window shows of messages that `is_wanted`.
+/// The blocks of messages for which `is_wanted` returns true.
 fn shown_of(window: &Window, is_wanted: impl Fn(&str) -> bool) -> Vec<Block> {
     let wanted = window
         .messages
@@ -173,7 +175,7 @@ fn ids_of(climb: usize) -> plimsoll::Ids {
     names
 }
 
-/// Something that happens to a session.
+/// An event in a session.
 #[derive(Clone, Debug)]
 enum Event {
     Append(Vec<Message>),
@@ -209,12 +211,12 @@ proptest! {
         let limits = Limits::new(context, context / 8);
         let mut log = Log::from_messages(messages);
         let mut plain = log.messages().to_vec();
-        let first = climb(&mut log, &policy, limits, model, Trigger::Refused, Fixed::default()).0;
+        let first = climb(&mut log, &policy, limits, model, Trigger::Refused, RequestOverhead::default()).0;
         for message in renamed(more, "x") {
             log.append(message.clone()).unwrap();
             plain.push(message);
         }
-        let second = climb_named(&mut log, &policy, limits, model, Trigger::Refused, Fixed::default(), 1).0;
+        let second = climb_named(&mut log, &policy, limits, model, Trigger::Refused, RequestOverhead::default(), 1).0;
         let mut receipts = [first.reduction.receipts, second.reduction.receipts].concat();
         let mut ids = ids_of(2);
         let mut draw = order;
@@ -225,12 +227,12 @@ proptest! {
             prop_assert!(receipt.undo(&mut log, &mut ids, Millis(9_900_000)).is_err(), "undone twice");
             prop_assert_eq!(Window::of(&log, &policy).check(), Ok(()));
         }
-        // As if nothing had ever been reduced.
+        // The log is as if nothing had been reduced.
         prop_assert_eq!(said(&Window::of(&log, &policy)), said(&Window::of(&plain, &policy)));
     }
 
     #[test]
-    fn properties_a_climb_on_a_snapshot_hides_nothing_that_came_meanwhile(
+    fn properties_a_climb_on_a_snapshot_hides_nothing_that_was_appended_since(
         messages in histories(20),
         meanwhile in histories(8),
         model in models(),
@@ -241,16 +243,16 @@ proptest! {
         let limits = Limits::new(context, context / 8);
         let mut log = Log::from_messages(messages);
         let snapshot = log.clone();
-        // Pivots of others are plans of their own.
-        let plain = |message: &Message| message.marker().is_none() && !message.info.summary && !answers_nobody(message);
+        // Foreign pivots are separate plans.
+        let plain = |message: &Message| message.marker().is_none() && !message.info.summary && !has_unnamed_calls(message);
         for message in renamed(meanwhile, "late_").into_iter().filter(plain) {
             log.append(message).unwrap();
         }
         let late = |id: &str| id.starts_with("late_");
         let before = shown_of(&Window::of(&log, &policy), late);
         let summariser = Some(Summariser::named("summariser", limits));
-        let situation = Situation { summariser, trigger: Trigger::Refused, ..Situation::new(&policy, limits, Millis(9_000_000)) };
-        let mut ladder = Ladder::new(snapshot, situation);
+        let context = CompactionContext { summariser, trigger: Trigger::Refused, ..CompactionContext::new(&policy, limits, Millis(9_000_000)) };
+        let mut ladder = Ladder::new(snapshot, context);
         let mut names = ids();
         let outcome = loop {
             match ladder.climb(&mut names).unwrap() {
@@ -262,7 +264,7 @@ proptest! {
         let window = Window::of(&log, &policy);
         prop_assert_eq!(window.check(), Ok(()));
         let after = shown_of(&window, late);
-        // Call ids are numbered anew where an older one of the same name is no longer in view.
+        // Call ids are renumbered if an older call with the same id is no longer in view.
         let texts = |blocks: &[Block]| -> Vec<String> {
             blocks.iter().map(|block| match block {
                 Block::Text { text, .. } | Block::Result { text, .. } | Block::Reasoning { text, .. } => text.to_string(),
@@ -292,14 +294,14 @@ proptest! {
                     renamed(messages, &format!("e{at}_")).into_iter().for_each(|message| log.append(message).unwrap());
                 }
                 Event::Climb(model, trigger) => {
-                    let outcome = climb_named(&mut log, &policy, limits, model, trigger, Fixed::default(), at + 1).0;
-                    if outcome.verdict == Verdict::Fits {
-                        let load = request_tokens(&Window::of(&log, &policy), Fixed::default(), &policy.count);
+                    let outcome = climb_named(&mut log, &policy, limits, model, trigger, RequestOverhead::default(), at + 1).0;
+                    if outcome.verdict == FitResult::Fits {
+                        let load = request_tokens(&Window::of(&log, &policy), RequestOverhead::default(), &policy.count);
                         prop_assert!(!line.is_over(load), "{load} over {line:?}: {outcome:?}");
                     } else {
                         prop_assert!(trigger == Trigger::Refused, "{}", outcome.verdict);
                     }
-                    // Pins give way only to a provider that refuses what is left.
+                    // Pins yield only to a provider that rejects the rest.
                     let unpinned = outcome.reduction.receipts.iter().any(|receipt| receipt.to_string().contains("unpin"));
                     prop_assert!(!unpinned || trigger == Trigger::Refused);
                     receipts.extend(outcome.reduction.receipts);
@@ -322,7 +324,7 @@ proptest! {
             let window = Window::of(&log, &policy);
             prop_assert_eq!(window.check(), Ok(()));
             let text = said(&window);
-            for (message, _, pin) in pin::pins(&log) {
+            for (message, _, pin) in plimsoll::log::pins(&log) {
                 prop_assert!(text.contains(pin.as_str()), "{} is out of view: {pin:?}", message.info.id);
             }
         }
@@ -349,9 +351,9 @@ proptest! {
         let policy = Policy::default();
         let limits = Limits::new(context, context / 8);
         let mut messages = messages;
-        // Usage below the estimate, as vocabularies with long tokens have it, and above.
+        // Usage below the estimate, as with vocabularies with long tokens, and above.
         if let Some(share) = usage {
-            let estimate = request_tokens(&Window::of(&messages, &policy), Fixed::default(), &policy.count);
+            let estimate = request_tokens(&Window::of(&messages, &policy), RequestOverhead::default(), &policy.count);
             let newest = messages.iter_mut().rev().find(|message| message.is_assistant());
             if let Some(newest) = newest {
                 let input = Tokens((estimate.0 as f64 * share) as u64);
@@ -360,33 +362,33 @@ proptest! {
         }
         let mut log = Log::from_messages(messages);
         let before = content(&log);
-        let (outcome, _) = climb(&mut log, &policy, limits, model, trigger, Fixed::default());
-        // Nothing lost: all there was is there, in its place.
+        let (outcome, _) = climb(&mut log, &policy, limits, model, trigger, RequestOverhead::default());
+        // Nothing is lost: everything is still in its place.
         prop_assert_eq!(&content(&log)[..before.len()], &before[..]);
         let window = Window::of(&log, &policy);
         prop_assert_eq!(window.check(), Ok(()));
         let line = policy.overflow.line(limits).unwrap();
         let load = match usage {
-            Some(_) => Load::of(&log, &policy, Fixed::default(), &policy.count).tokens,
-            None => request_tokens(&window, Fixed::default(), &policy.count),
+            Some(_) => Load::of(&log, &policy, RequestOverhead::default(), &policy.count).tokens,
+            None => request_tokens(&window, RequestOverhead::default(), &policy.count),
         };
         match outcome.verdict {
-            Verdict::Fits => prop_assert!(!line.is_over(load), "{load} over {line:?}"),
-            // A provider that refuses next to nothing cannot be helped.
-            Verdict::TooHeavy { .. } => {
+            FitResult::Fits => prop_assert!(!line.is_over(load), "{load} over {line:?}"),
+            // A provider that rejects almost empty requests cannot be satisfied.
+            FitResult::TooHeavy { .. } => {
                 prop_assert!(trigger == Trigger::Refused && load < Tokens(300), "{load}: {outcome:?}");
             }
-            Verdict::StillOver => prop_assert!(false, "{outcome:?}"),
+            FitResult::StillOver => prop_assert!(false, "{outcome:?}"),
         }
         for receipt in &outcome.reduction.receipts {
             prop_assert!(receipt.after < receipt.before, "{receipt}");
             prop_assert!(!receipt.handles.is_empty());
         }
-        if outcome.verdict == Verdict::Fits {
-            // What was asked for does not look for savings under the line: the next climb by itself may find some.
+        if outcome.verdict == FitResult::Fits {
+            // A manual climb does not look for savings under the line; the next automatic one may find some.
             if trigger != Trigger::Auto {
                 let (next, _) = reduce(&mut log, &policy, limits, model);
-                prop_assert_eq!(next.verdict, Verdict::Fits);
+                prop_assert_eq!(next.verdict, FitResult::Fits);
             }
             // Idempotent: a second climb of the same kind finds nothing to do.
             let again = log.clone();
@@ -394,6 +396,32 @@ proptest! {
             prop_assert_eq!((second.reduction.receipts.len(), asked), (0, 0));
             prop_assert_eq!(log, again);
         }
+    }
+
+    /// Figures of a broken provider: a window that fits without them fits with them.
+    #[test]
+    fn properties_no_usage_however_large_keeps_a_window_from_fitting(
+        messages in histories(25),
+        model in models(),
+        context in 4_000u64..40_000,
+        trigger in prop::sample::select(vec![Trigger::Auto, Trigger::Manual]),
+        figures in prop::array::uniform4(prop::sample::select(vec![0, 1, 60_000_000, u64::MAX / 2, u64::MAX - 1, u64::MAX])),
+        total in prop::option::of(prop::sample::select(vec![60_000_000, u64::MAX - 1, u64::MAX])),
+    ) {
+        let policy = Policy::default();
+        let limits = Limits::new(context, context / 8);
+        let mut messages = messages;
+        for message in messages.iter_mut().filter(|message| message.is_assistant()) {
+            let [input, output, cache_read, cache_write] = figures.map(Tokens);
+            let mut usage = Usage::new(input, output);
+            (usage.cache_read, usage.cache_write, usage.total) = (cache_read, cache_write, total.map(Tokens));
+            message.info.tokens = Some(usage);
+        }
+        let mut log = Log::from_messages(messages);
+        let (outcome, asked) = climb(&mut log, &policy, limits, model, trigger, RequestOverhead::default());
+        prop_assert_eq!(outcome.verdict, FitResult::Fits);
+        prop_assert!(asked <= 200);
+        prop_assert_eq!(Window::of(&log, &policy).check(), Ok(()));
     }
 
     #[test]
@@ -409,7 +437,7 @@ proptest! {
         let mut log = Log::from_messages(messages);
         let before = content(&log);
         let shown = Window::of(&log, &policy);
-        let fixed = Fixed { system: Tokens(system), tools: Tokens(0) };
+        let fixed = RequestOverhead { system: Tokens(system), tools: Tokens(0) };
         let limits = Limits::new(context, context / 8);
         let (outcome, asked) = climb(&mut log, &policy, limits, model, trigger, fixed);
         prop_assert_eq!(&content(&log)[..before.len()], &before[..]);
@@ -418,7 +446,7 @@ proptest! {
         prop_assert!(outcome.reduction.receipts.iter().all(|receipt| receipt.after < receipt.before), "{outcome:?}");
         prop_assert_eq!(log.len(), before.len() + outcome.reduction.appended.len());
         prop_assert!(asked <= 200);
-        // Undone in reverse, everything that was in the window is there again.
+        // After undoing in reverse order, everything is in the window again.
         let mut ids = ids();
         for receipt in outcome.reduction.receipts.iter().rev() {
             receipt.undo(&mut log, &mut ids, Millis(9_900_000)).unwrap();
@@ -428,7 +456,7 @@ proptest! {
     }
 
     #[test]
-    fn properties_appending_never_changes_what_the_window_showed(messages in histories(25), preset in presets()) {
+    fn properties_appending_never_changes_the_window_before_it(messages in histories(25), preset in presets()) {
         let policy = preset.policy();
         let messages = Log::from_messages(messages);
         let mut shown = Vec::new();
@@ -436,7 +464,7 @@ proptest! {
         for end in 0..=messages.len() {
             let window = Window::of(&messages[..end], &policy);
             let now = blocks(&window);
-            // A new pivot is a plan that says so; an open call is closed for the time being.
+            // Except for a new pivot, and an open call, which gets a temporary result.
             if window.pivot == pivot && end > 0 {
                 prop_assert!(now.starts_with(&shown), "message {}:\n{:#?}\n{:#?}", end - 1, shown, now);
             }
@@ -481,7 +509,7 @@ proptest! {
         prop_assert_eq!(digest.stats.total_chars, Chars::of(&digest.context));
         prop_assert!(digest.stats.head_tail_applied <= digest.stats.truncated_results);
         prop_assert_eq!(&fork(&messages, &policy.fork), &digest);
-        // A history of failed tries at a summary has nothing to tell.
+        // A history of only failed summaries makes an empty digest.
         let said = plimsoll::fork::boundary::slice(&messages).messages.len();
         let stats = &digest.stats;
         prop_assert_eq!(stats.final_count + stats.removed_messages, said);
@@ -493,13 +521,13 @@ proptest! {
         let said = said.and_then(|text| text.strip_suffix("\n</inherited_context>"));
         prop_assert_eq!(said.is_none(), stats.final_count == 0);
         prop_assert_eq!(said.is_none(), digest.context.is_empty());
-        // Nothing that was said ends the block.
+        // No content ends the block.
         let said = said.unwrap_or_default().to_lowercase();
         prop_assert!(!said.contains("</inherited_context") && !said.contains("<inherited_context"));
     }
 
     #[test]
-    fn properties_a_fork_that_stops_early_is_that_of_the_whole_walk(
+    fn properties_a_fork_that_stops_early_equals_the_full_one(
         messages in histories(60),
         preset in presets(),
         budget in 1_000u64..60_000,
@@ -508,7 +536,7 @@ proptest! {
         newest in prop::option::of(0u64..20_000),
     ) {
         let mut spec = preset.policy().into_spec();
-        // By the document's rules all of it is always walked over.
+        // With the document's rules, the whole history is always read.
         spec.fork.rules = ForkRules::Fitted;
         spec.fork.char_budget = Chars(budget);
         spec.fork.no_removal = Chars(budget * no_removal / 100);
@@ -516,7 +544,7 @@ proptest! {
         spec.fork.newest_room = newest.map(Chars);
         let policy = Policy::new(spec).unwrap();
         let digest = fork(&messages, &policy.fork);
-        // All of it, stage by stage.
+        // The whole history, stage by stage.
         let slice = plimsoll::fork::boundary::slice(&messages);
         let tiered = plimsoll::fork::tiers::apply(&slice.messages, &policy.fork);
         let whole = plimsoll::fork::budget::fit(&tiered.messages, slice.pinned(), &policy.fork);
@@ -544,8 +572,8 @@ proptest! {
         spec.fork.rules = ForkRules::Fitted;
         let policy = Policy::new(spec).unwrap();
         let counter = CharCounter { chars_per_token: per_token, ..CharCounter::default() };
-        let fixed = Fixed { system: Tokens(system), tools: Tokens(0) };
-        // The window that leaves just so much room beside the fixed part, whatever the preset sets aside.
+        let fixed = RequestOverhead { system: Tokens(system), tools: Tokens(0) };
+        // A window that leaves exactly this room in addition to the fixed part, whatever the preset's reserve.
         let wanted = (room * 4).div_ceil(per_token) + system + 100;
         let fits = |context: u64| policy.overflow.line(Limits::new(context, 0)).unwrap().at.0 >= wanted;
         let context = (1..200u64).map(|n| n * 1_000).find(|context| fits(*context)).unwrap();

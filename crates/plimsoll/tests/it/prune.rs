@@ -14,7 +14,7 @@ fn tokens(count: usize) -> String {
     "abcd".repeat(count)
 }
 
-/// Two turns after the history, so that all of it may be pruned.
+/// Adds two turns after the history, so that all of it can be pruned.
 fn later(history: History) -> Vec<Message> {
     history.user("next").say("ok").user("last").say("ok").messages()
 }
@@ -45,7 +45,7 @@ fn r81_switched_off_nothing_changes() {
 }
 
 #[test]
-fn r82_three_outputs_of_30000_only_the_two_older_go() {
+fn r82_of_three_outputs_of_30000_the_two_older_are_cleared() {
     let history = History::new().user("u").tool("read", tokens(30_000)).tool("read", tokens(30_000));
     let log = later(history.tool("read", tokens(30_000)));
     assert_eq!(parts(&plan(&log)), ["m2.0", "m1.0"]);
@@ -80,8 +80,8 @@ fn r85_a_summary_ends_the_scan() {
     assert!(plan(&log).items.is_empty());
 }
 
-/// `summary == true` is all the pruning specification asks for. The default knows that an unfinished or undone summary
-/// replaces nothing: what precedes it is in the window.
+/// The pruning specification only requires `summary == true`. The default knows that an unfinished or undone summary
+/// replaces nothing, so messages before it are in the window.
 #[test]
 fn r85_opencode_stops_at_any_message_that_is_marked_as_a_summary() {
     let before = || History::new().user("u").tool("read", tokens(100_000)).marker();
@@ -143,7 +143,7 @@ fn r91_r92_exactly_40000_is_protected() {
 }
 
 #[test]
-fn r93_the_part_that_crosses_goes_with_all_older() {
+fn r93_the_part_that_crosses_the_amount_is_cleared_with_all_older() {
     let log = later(History::new().user("u").tool("a", tokens(30_000)).tool("b", tokens(30_000)));
     assert_eq!(parts(&plan(&log)), ["m1.0"]);
     let log = later(
@@ -180,7 +180,7 @@ fn r95_r96_a_prune_sets_a_time_and_nothing_else() {
     assert_eq!(time.shift_remove("compacted"), Some(json!(1_705_512_345_678u64)));
     let marks = after[1]["parts"][0].as_object_mut().unwrap().shift_remove("plimsoll").unwrap();
     assert_eq!(marks["marks"][0]["receipt"], "rcp_1", "the mark knows its receipt");
-    assert_eq!(after, before, "output, start and end are as they were");
+    assert_eq!(after, before, "output, start and end are unchanged");
 }
 
 #[test]
@@ -215,7 +215,7 @@ fn r101_pruning_twice_changes_nothing_more() {
 }
 
 #[test]
-fn r102_new_content_can_be_pruned_later() {
+fn r102_new_outputs_can_be_pruned_later() {
     let mut log = apply(later(History::new().user("u").tool("a", tokens(50_000))), 5);
     let more = later(History::new().user("u").tool("b", tokens(50_000)).tool("c", tokens(30_000)));
     let messages: Vec<Message> = log.messages().iter().cloned().chain(more).collect();
@@ -274,7 +274,7 @@ mod openfork {
     #[rstest]
     #[case(111_615, 0)]
     #[case(111_616, 3)]
-    fn r143_only_near_the_limit(#[case] load: u64, #[case] pruned: usize) {
+    fn r143_the_guide_prunes_only_near_the_limit(#[case] load: u64, #[case] pruned: usize) {
         assert_eq!(prune::plan(&full(), &policy(), pressure(load)).items.len(), pruned);
     }
 
@@ -284,9 +284,9 @@ mod openfork {
     }
 
     #[test]
-    fn r144_oldest_first_and_only_as_many_as_needed() {
+    fn r144_the_oldest_are_cleared_first_and_only_as_many_as_needed() {
         let plan = prune::plan(&full(), &policy(), pressure(120_000));
-        // Each frees 10,000 less the 500 tokens that stay visible.
+        // Each frees 10,000 minus the 500 tokens that stay visible.
         assert_eq!(parts(&plan), ["m1.0", "m2.0", "m3.0"]);
         assert_eq!(plan.freed_tokens, Tokens(3 * 9_500));
     }
@@ -307,7 +307,7 @@ mod openfork {
     }
 
     #[test]
-    fn c5_all_under_40000_means_all_protected() {
+    fn c5_outputs_under_40000_are_all_protected() {
         let log = (0..3).fold(History::new().user("u"), |h, _| h.tool("read", tokens(10_000))).messages();
         assert!(prune::plan(&log, &policy(), pressure(120_000)).items.is_empty());
     }
@@ -343,7 +343,7 @@ fn separate_results_are_pruned_too() {
 
 /// Clearing an output that is shorter than the placeholder makes the window larger.
 #[test]
-fn tiny_outputs_are_not_worth_clearing() {
+fn tiny_outputs_are_not_cleared() {
     let tiny =
         (0..5_000).fold(History::new().user("u").tool("read", tokens(90_000)), |h, _| h.tool("bash", "ok"));
     let messages = later(tiny.tool("read", tokens(41_000)));
@@ -361,11 +361,15 @@ fn after_an_undone_compaction_old_outputs_can_be_pruned() {
 }
 
 #[test]
-fn a_prune_can_be_applied_by_itself_and_gives_its_receipt() {
+fn a_prune_can_be_applied_without_a_ladder() {
     let mut log = Log::from_messages(later(History::new().user("u").tool("read", tokens(90_000))));
     let policy = Policy::default();
     let weigh = |log: &Log| {
-        plimsoll::count::request_tokens(&Window::of(log, &policy), plimsoll::Fixed::default(), &policy.count)
+        plimsoll::count::request_tokens(
+            &Window::of(log, &policy),
+            plimsoll::RequestOverhead::default(),
+            &policy.count,
+        )
     };
     let mut ids = plimsoll_testkit::ids();
     let reason = "after the answer";
@@ -405,7 +409,7 @@ fn chosen(choice: PruneChoice) -> PrunePlan {
 #[case::until(PruneChoice { to: Some(45), ..PruneChoice::default() }, 20_000)]
 #[case::both(PruneChoice { tools: vec!["bash".into()], keep: Some(2), ..PruneChoice::default() }, 10_000)]
 #[case::no_such_tool(PruneChoice { tools: vec!["write".into()], ..PruneChoice::default() }, 0)]
-fn a_prune_by_choice_clears_what_was_chosen(#[case] choice: PruneChoice, #[case] freed: u64) {
+fn a_prune_by_choice_clears_the_chosen_outputs(#[case] choice: PruneChoice, #[case] freed: u64) {
     let plan = chosen(choice.clone());
     assert_eq!(plan.freed_tokens, Tokens(freed), "{choice}: {:?}", plan.items);
     let reason = if freed > 0 { PruneReason::Chosen } else { PruneReason::NoneChosen };
@@ -415,13 +419,13 @@ fn a_prune_by_choice_clears_what_was_chosen(#[case] choice: PruneChoice, #[case]
 }
 
 #[test]
-fn a_prune_by_choice_takes_the_oldest_first_and_says_where_it_falls_short() {
+fn a_prune_by_choice_clears_the_oldest_first_and_reports_a_shortfall() {
     let plan = chosen(PruneChoice { to: Some(45), ..PruneChoice::default() });
     assert_eq!(parts(&plan), ["m1.0", "m2.0"]);
     let short = chosen(PruneChoice { tools: vec!["bash".into()], to: Some(10), ..PruneChoice::default() });
     assert_eq!(short.freed_tokens, Tokens(30_000));
     assert!(
-        short.explain().contains("30,000 tokens would be left, more than the 10,000 asked for"),
+        short.explain().contains("30,000 tokens would be left, more than the target of 10,000"),
         "{}",
         short.explain()
     );
@@ -429,12 +433,12 @@ fn a_prune_by_choice_takes_the_oldest_first_and_says_where_it_falls_short() {
     assert_eq!((enough.items.len(), enough.reason), (0, PruneReason::SmallEnough));
     assert_eq!(
         Plan::Prune(enough).to_string(),
-        "prune nothing: the window is small enough: 60,000 tokens, at most 60,000 were asked for"
+        "prune nothing: the window is small enough: 60,000 tokens, the target is 60,000"
     );
 }
 
 #[test]
-fn a_prune_by_choice_says_how_many_are_too_short_to_be_worth_it() {
+fn a_prune_by_choice_counts_outputs_that_are_too_short() {
     let long = || json!({ "path": "a.rs" });
     let history = History::new().user("u").tool_with("edit", long(), "The file was updated.".to_owned());
     let only_short = history.clone().messages();
@@ -446,30 +450,30 @@ fn a_prune_by_choice_says_how_many_are_too_short_to_be_worth_it() {
     };
     let both = plan(&messages, &choice);
     assert_eq!((both.items.len(), both.too_short), (1, 2));
-    let told = Plan::Prune(both.clone()).detail();
-    assert!(told.contains("  stay  2 tool outputs, too short to be worth clearing\n"), "{told}");
+    let detail = Plan::Prune(both.clone()).detail();
+    assert!(detail.contains("  stay  2 tool outputs, too short to be worth clearing\n"), "{detail}");
     assert_eq!(serde_json::to_value(&both).unwrap()["tooShort"], 2);
-    // One that a person keeps is not among them.
+    // Outputs that `keep` protects are not counted.
     let kept = plan(&messages, &PruneChoice { keep: Some(1), ..choice.clone() });
     assert_eq!((kept.items.len(), kept.too_short), (1, 1));
     let nothing = plan(&only_short, &choice);
     assert_eq!(
         Plan::Prune(nothing).to_string(),
-        "prune nothing: what was chosen is too short to be worth clearing: 1 tool output"
+        "prune nothing: the chosen outputs are too short to be worth clearing: 1 tool output"
     );
     let other = plan(&only_short, &PruneChoice { tools: vec!["bash".into()], ..choice });
-    assert_eq!(Plan::Prune(other).to_string(), "prune nothing: no tool output is as was chosen");
+    assert_eq!(Plan::Prune(other).to_string(), "prune nothing: no tool output matches the choice");
 }
 
 #[test]
-fn a_tool_that_the_policy_protects_goes_only_by_its_name() {
+fn a_protected_tool_is_cleared_only_by_name() {
     let policy = Policy::from_value(json!({ "prune": { "protectedTools": ["bash"] } })).unwrap();
     let freed = |choice: PruneChoice| prune::plan_choice(&mixed(), &policy, &choice, None).freed_tokens;
     assert_eq!(freed(PruneChoice { keep: Some(0), ..PruneChoice::default() }), Tokens(30_000));
     assert_eq!(freed(PruneChoice { tools: vec!["bash".into()], ..PruneChoice::default() }), Tokens(30_000));
 }
 
-/// `m1` to `m3` read a file whole, `m4` edits it, `m5` reads another.
+/// `m1` to `m3` read a whole file, `m4` edits it, `m5` reads another file.
 fn read_thrice_and_edited() -> Vec<Message> {
     let read = |h: History, path: &str| h.tool_with("read", json!({ "path": path }), tokens(500));
     let history = (0..3).fold(History::new().user("u"), |h, _| read(h, "src/a.rs"));
@@ -477,7 +481,7 @@ fn read_thrice_and_edited() -> Vec<Message> {
     read(history, "src/b.rs").say("done").messages()
 }
 
-/// The result of the edit was the newest output about the file, so that all three reads were cleared.
+/// The result of the edit was the newest output about the file, so all three reads were cleared.
 #[rstest]
 #[case(1, &["m1.0", "m2.0"])]
 #[case(2, &["m1.0"])]
@@ -498,9 +502,9 @@ fn keep_counts_for_each_of_several_files() {
     assert_eq!(choice.to_string(), "about `a.rs`, `b.rs`, all but the newest read");
 }
 
-/// Codex has no tool for reading: it reads through a shell.
+/// Codex has no tool for reading files: it uses a shell.
 #[test]
-fn a_command_that_shows_a_file_is_about_it() {
+fn a_command_that_prints_a_file_is_about_that_file() {
     let show = |h: History, command: &str| h.tool_with("bash", json!({ "command": command }), tokens(500));
     let history = show(show(History::new().user("u"), "cat src/a.rs"), "sed -n '1,40p' src/a.rs");
     let log = show(history, "cargo test").say("done").messages();
@@ -511,7 +515,7 @@ fn a_command_that_shows_a_file_is_about_it() {
 }
 
 #[test]
-fn of_repeated_reads_only_what_a_later_one_shows_again_goes() {
+fn only_reads_that_a_later_one_repeats_are_cleared() {
     let read = |h: History, input: serde_json::Value| h.tool_with("read", input, tokens(500));
     let lines = |offset: u64| json!({ "path": "a.rs", "offset": offset, "limit": 50 });
     let history = [lines(1), lines(51), lines(1), json!({ "path": "b.rs" }), json!({ "path": "./b.rs" })]
@@ -526,14 +530,15 @@ fn of_repeated_reads_only_what_a_later_one_shows_again_goes() {
 }
 
 #[test]
-fn what_was_chosen_is_in_the_receipt_and_undone_with_it() {
+fn a_choice_is_in_the_receipt_and_can_be_undone() {
     let mut log = Log::from_messages(mixed());
     let before = Window::of(&log, &Policy::default());
     let plan = chosen(PruneChoice { tools: vec!["bash".into()], ..PruneChoice::default() });
     let (mut ids, policy) = (plimsoll::Ids::new(|| 7), Policy::default());
-    let stamp = Stamp { ids: &mut ids, now: Millis(9), policy: &policy, reason: "a person chose" };
-    let weigh =
-        |log: &Log| plimsoll::Load::of(log, &policy, plimsoll::Fixed::default(), &policy.count).tokens;
+    let stamp = Stamp { ids: &mut ids, now: Millis(9), policy: &policy, reason: "chosen by the user" };
+    let weigh = |log: &Log| {
+        plimsoll::Load::of(log, &policy, plimsoll::RequestOverhead::default(), &policy.count).tokens
+    };
     let receipt = Plan::Prune(plan).apply(&mut log, stamp, weigh).unwrap().unwrap();
     assert!(receipt.detail().contains("chosen  outputs of `bash`"), "{}", receipt.detail());
     receipt.undo(&mut log, &mut ids, Millis(10)).unwrap();
@@ -544,25 +549,25 @@ fn what_was_chosen_is_in_the_receipt_and_undone_with_it() {
 }
 
 #[test]
-fn reasons_name_their_numbers() {
-    let told = |messages: &[Message], policy: serde_json::Value, load| {
+fn reasons_contain_their_numbers() {
+    let reason = |messages: &[Message], policy: serde_json::Value, load| {
         let policy = Policy::from_value(policy).unwrap();
         let pressure = Pressure { load: Tokens(load), limits: Limits::new(100_000, 0) };
         prune::plan(messages, &policy, Some(pressure)).explain()
     };
     let history = later(History::new().user("u").tool("read", tokens(12_300)).tool("read", tokens(40_000)));
     assert_eq!(
-        told(&history, json!({}), 60_000),
+        reason(&history, json!({}), 60_000),
         "too little would be freed: 12,300 of at least 20,000 tokens"
     );
     let few = later(History::new().user("u").tool("read", tokens(1_000)));
     assert_eq!(
-        told(&few, json!({}), 1_000),
-        "old tool outputs come to 1,000 tokens, and 40,000 stay in any case"
+        reason(&few, json!({}), 1_000),
+        "old tool outputs have 1,000 tokens, and 40,000 are protected"
     );
     let gated = json!({ "prune": { "gateShare": 0.5, "protectTokens": 0 } });
     assert_eq!(
-        told(&history, gated, 40_000),
-        "the window is not full enough: 40,000 tokens, and pruning begins at 50,001"
+        reason(&history, gated, 40_000),
+        "the window is not full enough: 40,000 tokens, and pruning starts at 50,001"
     );
 }

@@ -1,23 +1,20 @@
-//! A range of messages behind a summary, in the middle of a window.
+//! A range of messages replaced by a summary, in the middle of a window.
 
-use plimsoll::compact::extract::extract;
-use plimsoll::compact::range::{RangeError, RangeSelection, select_range};
-use plimsoll::compact::request::Measured;
+use plimsoll::compact::{Measured, RangeError, RangeSelection, extract, select_range};
 use plimsoll::count::request_tokens;
-use plimsoll::fork::child::Child;
-use plimsoll::fork::fork;
-use plimsoll::fork::history::{Identity, InheritedHistory, Parent, Point};
-use plimsoll::pivot::Visible;
-use plimsoll::receipt::{Handle, Made, Stamp};
+use plimsoll::fork::{Child, Identity, InheritedHistory, Parent, Point, fork};
+use plimsoll::pivot::VisibleRange;
+use plimsoll::plan::{Handle, SummaryOrigin};
+use plimsoll::receipt::Stamp;
 use plimsoll::{
-    Fixed, Limits, Log, Message, Millis, Plan, Policy, Preset, Receipt, Text, Tokens, Window, WindowMessage,
-    prune,
+    Limits, Log, Message, Millis, Plan, Policy, Preset, Receipt, RequestOverhead, Text, Tokens, Window,
+    WindowMessage, prune,
 };
 use plimsoll_testkit::{History, histories, ids};
 use proptest::prelude::*;
 
 fn weigh(log: &Log, policy: &Policy) -> Tokens {
-    request_tokens(&Window::of(log, policy), Fixed::default(), &policy.count)
+    request_tokens(&Window::of(log, policy), RequestOverhead::default(), &policy.count)
 }
 
 fn select(log: &Log, from: &str, to: &str) -> Result<RangeSelection, RangeError> {
@@ -25,11 +22,12 @@ fn select(log: &Log, from: &str, to: &str) -> Result<RangeSelection, RangeError>
     select_range(log, (from, to), &policy, &policy.count)
 }
 
-/// Put a summary in the place of a range.
+/// Replaces a range with a summary.
 fn apply(log: &mut Log, range: &RangeSelection, policy: &Policy) -> Option<Receipt> {
     let summary = Text::from("They looked around.");
-    let plan = range.plan(log, &summary, (Made::ByModel, 1), (policy, Tokens(100_000)), &policy.count);
-    let stamp = Stamp { ids: &mut ids(), now: Millis(9), policy, reason: "a person asked for it" };
+    let plan =
+        range.plan(log, &summary, (SummaryOrigin::ByModel, 1), (policy, Tokens(100_000)), &policy.count);
+    let stamp = Stamp { ids: &mut ids(), now: Millis(9), policy, reason: "requested by the user" };
     Plan::Range(plan).apply(log, stamp, |log| weigh(log, policy)).unwrap()
 }
 
@@ -45,7 +43,7 @@ fn id(log: &Log, place: usize) -> String {
     log[place].info.id.to_string()
 }
 
-/// The messages of a window that are not of the range, before and after it.
+/// The messages of a window outside the range.
 fn around<'w>(window: &'w Window, range: &RangeSelection) -> Vec<&'w WindowMessage> {
     let is_outside =
         |message: &&WindowMessage| message.place.is_none_or(|place| !range.places.contains(&place));
@@ -53,7 +51,7 @@ fn around<'w>(window: &'w Window, range: &RangeSelection) -> Vec<&'w WindowMessa
 }
 
 #[test]
-fn a_summary_stands_where_the_range_stood_and_the_rest_is_as_it_was() {
+fn a_summary_replaces_the_range_and_the_rest_is_unchanged() {
     let mut log = turns(4);
     let policy = Policy::default();
     let before = Window::of(&log, &policy);
@@ -67,10 +65,10 @@ fn a_summary_stands_where_the_range_stood_and_the_rest_is_as_it_was() {
     assert_eq!(around(&window, &range), around(&before, &range));
     let text = serde_json::to_string(&window.messages).unwrap();
     assert!(text.contains("They looked around.") && !text.contains("output 1") && !text.contains("left out"));
-    // It stands between the answer before and the prompt after.
+    // It is between the answer before and the prompt after.
     let at = |needle: &str| text.find(needle).unwrap_or_else(|| panic!("{needle} in {text}"));
     assert!(at("Answer 0") < at("They looked around.") && at("They looked around.") < at("Prompt 3"));
-    // And back.
+    // Undo restores everything.
     receipt.undo(&mut log, &mut ids(), Millis(10)).unwrap();
     assert_eq!(Window::of(&log, &policy), before);
     assert!(receipt.undo(&mut log, &mut ids(), Millis(11)).is_err());
@@ -88,7 +86,7 @@ fn a_range_may_begin_and_end_inside_a_turn_and_ranges_can_be_undone_in_any_order
     with_inner.check().unwrap();
     assert!(with_inner.messages.len() < before.messages.len());
     let outer = select(&log, &id(&log, 0), &id(&log, 4)).unwrap();
-    // What the summariser is given of the first turn is the summary that stands for it.
+    // The summariser gets the summary instead of the first turn.
     let limits = Limits::new(100_000, 0);
     let job = outer.job(&log, &policy, Measured { limits, counter: &policy.count, factor: 1.0 }).unwrap();
     let request = job.request(0, None, Measured { limits, counter: &policy.count, factor: 1.0 }).unwrap();
@@ -102,7 +100,7 @@ fn a_range_may_begin_and_end_inside_a_turn_and_ranges_can_be_undone_in_any_order
 }
 
 #[test]
-fn calls_and_results_are_not_parted_and_what_waits_stays() {
+fn calls_stay_with_results_and_unanswered_prompts_stay() {
     let log =
         History::new().user("Look").call("c1", "read").result("c1", "found").say("Done").user("Next").log();
     let torn = select(&log, &id(&log, 1), &id(&log, 1)).unwrap_err();
@@ -113,7 +111,7 @@ fn calls_and_results_are_not_parted_and_what_waits_stays() {
         nearest_to: log[2].info.id.clone(),
     };
     assert_eq!(torn, nearest);
-    assert!(torn.to_string().contains("would part a call from its result"));
+    assert!(torn.to_string().contains("would separate a call from its result"));
     assert!(select(&log, &id(&log, 1), &id(&log, 2)).is_ok());
     assert_eq!(select(&log, &id(&log, 1), &id(&log, 4)), Err(RangeError::Waiting(log[4].info.id.clone())));
     assert!(matches!(select(&log, &id(&log, 3), &id(&log, 0)), Err(RangeError::Reversed { .. })));
@@ -122,24 +120,30 @@ fn calls_and_results_are_not_parted_and_what_waits_stays() {
 }
 
 #[test]
-fn a_summary_without_a_model_and_a_compaction_behind_it() {
+fn a_range_can_be_summarised_without_a_model_and_compacted_later() {
     let mut log = turns(6);
     let policy = Policy::default();
     let range = select(&log, &id(&log, 3), &id(&log, 8)).unwrap();
     let summary = range.extract(&log, &policy, &policy.count);
-    let plan = range.plan(&log, &summary, (Made::WithoutModel, 0), (&policy, Tokens(100_000)), &policy.count);
+    let plan = range.plan(
+        &log,
+        &summary,
+        (SummaryOrigin::WithoutModel, 0),
+        (&policy, Tokens(100_000)),
+        &policy.count,
+    );
     assert!(plan.text.contains(summary.trim()));
     let json = serde_json::to_string(&Plan::Range(plan.clone())).unwrap();
     assert_eq!(serde_json::from_str::<Plan>(&json).unwrap(), Plan::Range(plan));
     apply(&mut log, &range, &policy).unwrap();
-    // A log with such marks is the same after it was written and read.
+    // A log with such marks survives a round trip.
     let written = serde_json::to_value(log.messages()).unwrap();
     let read = Log::from_messages(serde_json::from_value::<Vec<plimsoll::Message>>(written).unwrap());
     assert_eq!(Window::of(&read, &policy), Window::of(&log, &policy));
 }
 
 #[test]
-fn a_child_is_given_the_summary_and_not_what_is_behind_it() {
+fn a_child_gets_the_summary_instead_of_the_range() {
     let mut log = turns(5);
     let policy = Policy::default();
     let whole = fork(&log, &policy.fork);
@@ -158,13 +162,14 @@ fn a_child_is_given_the_summary_and_not_what_is_behind_it() {
     for preset in Preset::ALL {
         let digest = fork(&log, &preset.policy().fork);
         check(&digest.context);
-        // A message behind the summary is no empty entry, and its result takes no place in the tiers.
+        // A replaced message does not leave an empty entry, and its result is not numbered.
         assert_eq!((digest.stats.left_out_messages, digest.stats.final_count), (5, 10), "{}", digest.context);
         assert_eq!(digest.stats.tier_distribution.total(), 3);
     }
     let identity = Identity { model: "m".into(), system: "s".into(), tools: "t".into() };
     let parent = Parent { messages: &log, policy: &policy, point: Point::Newest, identity: &identity };
-    let child = Child { limits: Limits::new(200_000, 8_000), fixed: Fixed::default(), task: "Go on." };
+    let child =
+        Child { limits: Limits::new(200_000, 8_000), fixed: RequestOverhead::default(), task: "Go on." };
     let history = InheritedHistory::of(&parent, &child, &mut ids(), Millis(10), &policy.count).unwrap();
     check(&serde_json::to_string(&history.window.messages).unwrap());
     check(&parent.digest(&child, &policy.count).unwrap().context);
@@ -173,7 +178,7 @@ fn a_child_is_given_the_summary_and_not_what_is_behind_it() {
 }
 
 #[test]
-fn outputs_behind_a_range_are_neither_protected_nor_pruned() {
+fn outputs_in_a_replaced_range_are_neither_protected_nor_pruned() {
     let mut log = turns(6);
     let prune = serde_json::json!({ "protectTokens": 600, "minTokens": 0 });
     let policy = Policy::from_value(serde_json::json!({ "prune": prune })).unwrap();
@@ -185,12 +190,12 @@ fn outputs_behind_a_range_are_neither_protected_nor_pruned() {
     assert_eq!(before, [7, 4, 1], "all but the last two turns, and what is protected of the others");
     let range = select(&log, &id(&log, 6), &id(&log, 11)).unwrap();
     apply(&mut log, &range, &policy).unwrap();
-    // What was protected is behind the summary, and the next older output is protected in its place.
+    // The protected output was replaced by the summary, so the next older one is protected instead.
     assert_eq!(pruned(&log), [1]);
 }
 
 #[test]
-fn what_a_person_or_a_model_wrote_of_a_range_stays_in_a_summary_without_a_model() {
+fn a_written_summary_of_a_range_stays_in_an_extractive_summary() {
     let mut log = turns(6);
     let policy = Policy::default();
     let range = select(&log, &id(&log, 3), &id(&log, 8)).unwrap();
@@ -203,13 +208,13 @@ fn what_a_person_or_a_model_wrote_of_a_range_stays_in_a_summary_without_a_model(
 proptest! {
 
     #[test]
-    fn properties_any_range_leaves_a_legal_window_and_the_rest_as_it_was(
+    fn properties_any_range_leaves_a_legal_window_and_the_rest_unchanged(
         messages in histories(24),
         ends in (0.0..1.0_f64, 0.0..1.0_f64),
     ) {
         let mut log = Log::from_messages(messages);
         let policy = Policy::default();
-        let places = Visible::of(&log).places;
+        let places = VisibleRange::of(&log).places;
         prop_assume!(!places.is_empty());
         let place = |share: f64| places[(share * places.len() as f64) as usize];
         let (from, to) = (id(&log, place(ends.0.min(ends.1))), id(&log, place(ends.0.max(ends.1))));
@@ -221,10 +226,10 @@ proptest! {
                 let window = Window::of(&log, &policy);
                 prop_assert!(window.check().is_ok(), "{:?}", window.check());
                 prop_assert!(receipt.after < receipt.before);
-                let told = |window: &Window| -> Vec<WindowMessage> {
+                let content = |window: &Window| -> Vec<WindowMessage> {
                     around(window, &range).into_iter().filter(|message| message.place.is_some()).cloned().collect()
                 };
-                prop_assert_eq!(told(&window), told(&before));
+                prop_assert_eq!(content(&window), content(&before));
                 receipt.undo(&mut log, &mut ids(), Millis(10)).unwrap();
                 prop_assert_eq!(Window::of(&log, &policy), before);
             }

@@ -1,4 +1,4 @@
-//! The recall tool: what a model may write, and what it reads.
+//! The recall tool: inputs and answers.
 
 use plimsoll::policy::RecallPolicy;
 use plimsoll::recall::{Lookup, RecallAnswer, RecallContent, RecallQuery, RecallTool};
@@ -32,7 +32,7 @@ fn numbered(lines: usize) -> String {
 }
 
 #[test]
-fn the_tool_describes_itself_and_its_bounds() {
+fn the_tool_description_states_its_limits() {
     let tool = RecallTool::new(&policy());
     assert_eq!(tool.name, "recall");
     assert!(tool.description.contains("at most 8,000 characters"), "{}", tool.description);
@@ -41,7 +41,7 @@ fn the_tool_describes_itself_and_its_bounds() {
     assert_eq!(fields, ["handle", "from", "to", "offset", "search", "limit"]);
     let keys = serde_json::to_value(&tool).unwrap();
     assert!(keys["inputSchema"]["type"] == "object" && keys["name"] == "recall");
-    // Every field of the schema is one that can be parsed, and the other way round.
+    // The schema has exactly the fields that can be parsed.
     for field in fields {
         let value = if matches!(field.as_str(), "handle" | "search") { json!("x") } else { json!(7) };
         let query = RecallQuery::parse(&json!({ "handle": "x", field.as_str(): value })).unwrap();
@@ -62,7 +62,7 @@ fn the_tool_describes_itself_and_its_bounds() {
     json!({ "handle": "h" })
 )]
 #[case(json!({ "search": "TODO" }), json!({ "search": "TODO" }))]
-fn what_can_only_mean_one_thing_is_understood(#[case] input: Value, #[case] query: Value) {
+fn unambiguous_inputs_are_accepted(#[case] input: Value, #[case] query: Value) {
     assert_eq!(serde_json::to_value(RecallQuery::parse(&input).unwrap()).unwrap(), query);
 }
 
@@ -85,12 +85,12 @@ fn what_can_only_mean_one_thing_is_understood(#[case] input: Value, #[case] quer
     "`from` is 9 and `to` is 3: the first line wanted must not come after the last"
 )]
 #[case(json!(7), "the input of `recall` must be an object such as {\"handle\": \"spill_9c2f\"}, not a number")]
-fn what_is_wrong_is_said_so_that_a_model_can_do_better(#[case] input: Value, #[case] message: &str) {
+fn errors_tell_the_model_how_to_fix_the_call(#[case] input: Value, #[case] message: &str) {
     assert_eq!(RecallQuery::parse(&input).unwrap_err().to_string(), message);
 }
 
 #[test]
-fn short_content_comes_whole() {
+fn short_content_is_returned_whole() {
     let answer = ask(json!({ "handle": "spill_9c2f" }), "one\r\n\ntwo\n", &policy());
     assert_eq!(answer.text, "[recall spill_9c2f: output of bash, lines 1-3 of 3]\n\none\r\n\ntwo");
     assert_eq!((answer.is_error, answer.next), (false, None));
@@ -99,7 +99,7 @@ fn short_content_comes_whole() {
 }
 
 #[test]
-fn lines_are_chosen_and_what_is_left_is_told() {
+fn lines_are_selected_and_the_rest_is_counted() {
     let text = numbered(3_000);
     let answer = ask(json!({ "handle": "h", "from": 1_998, "to": 2_000 }), &text, &policy());
     assert_eq!(
@@ -122,7 +122,7 @@ fn lines_are_chosen_and_what_is_left_is_told() {
 }
 
 #[test]
-fn an_endless_line_is_read_on_by_its_offset() {
+fn a_very_long_line_is_continued_by_its_offset() {
     let text = format!("short\n{}", "🚢x".repeat(2_000));
     let first = ask(json!({ "handle": "h" }), &text, &small());
     assert!(
@@ -138,7 +138,7 @@ fn an_endless_line_is_read_on_by_its_offset() {
 }
 
 #[test]
-fn a_search_gives_lines_with_their_numbers() {
+fn a_search_returns_lines_with_numbers() {
     let text =
         numbered(3_000).replace("line 1500\n", "error: here\n").replace("line 2000\n", "error(there\n");
     let answer = ask(json!({ "handle": "h", "search": "^error" }), &text, &policy());
@@ -166,7 +166,7 @@ fn a_search_gives_lines_with_their_numbers() {
 }
 
 #[test]
-fn a_match_in_an_endless_line_is_shown_with_what_is_around_it() {
+fn a_match_in_a_very_long_line_is_shown_with_its_surroundings() {
     let text = format!("{}needle{}", "a".repeat(100_000), "b".repeat(100_000));
     let answer = ask(json!({ "handle": "h", "search": "needle" }), &text, &small());
     let shown = answer.text.lines().last().unwrap();
@@ -198,9 +198,9 @@ fn everything_that_left_the_window_can_be_searched() {
     assert_eq!(none.text, "[recall: nothing that has left the conversation matches `absent`]");
 }
 
-/// A host stops searching when there is enough to show; how many places there are is not known then.
+/// A host stops searching when it has enough to show. The total is then unknown.
 #[test]
-fn a_search_that_ended_early_does_not_claim_to_know_all_places() {
+fn a_search_that_ended_early_does_not_claim_a_total() {
     let lines = [(2, "error: one".to_owned())];
     let content = RecallContent::excerpt("spill_1", "output of bash", lines, (3, 1));
     let query = RecallQuery::parse(&json!({ "search": "error" })).unwrap();
@@ -211,7 +211,7 @@ fn a_search_that_ended_early_does_not_claim_to_know_all_places() {
 }
 
 #[test]
-fn what_cannot_be_brought_back_is_explained() {
+fn lost_content_is_explained() {
     let query = RecallQuery::of("spill_9");
     let missing = query.answer(&Lookup::Missing, &policy());
     assert_eq!(
@@ -232,7 +232,7 @@ fn what_cannot_be_brought_back_is_explained() {
     assert!([missing, ambiguous, gone].iter().all(|answer| answer.is_error && answer.next.is_none()));
 }
 
-/// What stands between the first line and the last, which say what this is and how to go on.
+/// The content between the first and the last line, which describe it and how to continue.
 fn body(answer: &RecallAnswer) -> &str {
     let (_, body) = answer.text.split_once("\n\n").unwrap();
     match answer.next {
@@ -242,9 +242,9 @@ fn body(answer: &RecallAnswer) -> &str {
 }
 
 proptest! {
-    /// Following what each answer says about the rest brings back every char, and no answer is over the bound.
+    /// Following each answer's hint about the rest returns every char, and no answer exceeds the limit.
     #[test]
-    fn properties_recalling_page_by_page_brings_back_everything(
+    fn properties_recalling_page_by_page_returns_everything(
         pieces in prop::collection::vec(odd_text(), 1..6),
         handle in "[a-z_.]{1,300}",
     ) {
@@ -295,7 +295,7 @@ proptest! {
             let is_match = |line: &&str| {
                 line.split_once(':').is_some_and(|(number, _)| number.parse::<u64>().is_ok())
             };
-            // Lines of the content never begin a line of the answer, so every such line is a match.
+            // No content line starts like this, so every such line is a match.
             found += answer.text.split('\n').skip(1).filter(is_match).count();
             let everywhere = query.answer(&Lookup::Searched(vec![content.clone(); 3]), &policy);
             prop_assert!(Chars::of(&everywhere.text) <= policy.max_chars);

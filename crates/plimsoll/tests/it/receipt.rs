@@ -1,6 +1,6 @@
-//! Plans and receipts: shown, stored, undone.
+//! Plans and receipts: formatting, storage, undo.
 
-use plimsoll::compact::ladder::{Ladder, Situation, Step};
+use plimsoll::compact::{CompactionContext, Ladder, Step};
 use plimsoll::fork::fork;
 use plimsoll::truncate::{self, Address, Spill};
 use plimsoll::{Limits, Log, Message, Millis, Plan, Policy, Receipt, Window, prune};
@@ -24,16 +24,16 @@ fn reduced() -> (Log, Log, Vec<Receipt>) {
     let original = log.clone();
     let policy = Policy::default();
     let mut ids = ids();
-    let situation = Situation::new(&policy, Limits::new(12_000, 1_000), Millis(1_000_000));
-    let mut ladder = Ladder::new(log.clone(), situation);
+    let context = CompactionContext::new(&policy, Limits::new(12_000, 1_000), Millis(1_000_000));
+    let mut ladder = Ladder::new(log.clone(), context);
     let Step::Done(outcome) = ladder.climb(&mut ids).unwrap() else { panic!("there is no model to ask") };
     outcome.reduction.commit(&mut log).unwrap();
     (original, log, outcome.reduction.receipts)
 }
 
-/// A plan that does not make the window lighter leaves nothing behind, not even the time at which it was tried.
+/// A plan that does not make the window smaller leaves nothing in the log, not even its time.
 #[test]
-fn a_plan_that_was_taken_back_leaves_the_log_as_it_was() {
+fn a_plan_that_does_not_help_leaves_the_log_unchanged() {
     let mut history = History::new().user("start");
     for turn in 0..12 {
         history = history.tool("read", "abcd".repeat(8_000)).user(format!("turn {turn}"));
@@ -52,7 +52,7 @@ fn a_plan_that_was_taken_back_leaves_the_log_as_it_was() {
 }
 
 #[test]
-fn undoing_every_receipt_brings_the_window_back() {
+fn undoing_every_receipt_restores_the_window() {
     let (original, mut log, receipts) = reduced();
     assert!(receipts.len() > 1, "{receipts:?}");
     let mut ids = ids();
@@ -67,7 +67,7 @@ fn undoing_every_receipt_brings_the_window_back() {
     assert_eq!(
         after.messages[..before.messages.len()],
         before.messages[..],
-        "only the word to go on may follow"
+        "only the message to continue may follow"
     );
     let kept: Vec<Message> = log.messages()[..original.len()].to_vec();
     assert_eq!(without_marks(&kept), without_marks(&original));
@@ -110,9 +110,9 @@ fn plans_and_receipts_read_well() {
     insta::assert_snapshot!(shown);
 }
 
-/// As they were written before notices told a path from a handle.
+/// Receipts from before notices distinguished paths from handles.
 #[test]
-fn receipts_that_were_stored_before_are_still_read() {
+fn receipts_of_older_versions_are_readable() {
     let stored = r#"{"id":"rcp_1","at":5,"policy":"plimsoll","reason":"the output was over a limit; the whole is kept",
         "before":6250,"after":2500,"plan":{"kind":"truncate","tool":"bash","truncated":true,"linesShortened":0,
         "lossy":false,"originalLines":5001,"originalBytes":25000,"keptLines":2000,"keptBytes":10000,"maySpill":true,

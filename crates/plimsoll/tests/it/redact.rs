@@ -5,7 +5,7 @@ use plimsoll_testkit::History;
 use serde_json::json;
 
 #[test]
-fn messages_lose_their_secrets_wherever_they_stand() {
+fn secrets_are_redacted_in_all_fields_of_messages() {
     let secret = format!("ghp_{}", "a1B2c3D4e5F6".repeat(3));
     let history = History::new()
         .user(format!("use {secret} to push"))
@@ -23,9 +23,9 @@ fn messages_lose_their_secrets_wherever_they_stand() {
     let text = serde_json::to_string(&messages).unwrap();
     assert!(!text.contains(&secret) && !text.contains("correct-horse-7"), "{text}");
     assert!(found.len() >= 6, "{found:?}");
-    assert_eq!(messages.last(), before.last(), "what has no secret stays as it is");
+    assert_eq!(messages.last(), before.last(), "messages without secrets are unchanged");
     assert!(redact_messages(&mut messages).is_empty(), "twice changes nothing more");
-    // A digest that cuts what was redacted has no half of a secret.
+    // A digest that cuts redacted text does not contain half of a secret.
     let digest = plimsoll::fork::fork(&messages, &plimsoll::Policy::default().fork).message().unwrap();
     assert!(!digest.contains(&secret[..12]), "{digest}");
 }

@@ -1,4 +1,4 @@
-//! An answer as it streams in: texts that grow, what becomes known of a message, and what is final.
+//! Streaming answers: growing texts, updates of a message, and what is final.
 
 use plimsoll::log::{MessageUpdate, ReasoningPart, ToolStatus};
 use plimsoll::{
@@ -12,7 +12,7 @@ use serde_json::{Number, Value, json};
 
 const NOW: Millis = Millis(1_000);
 
-/// A log in which the model has begun to answer: `a` holds a text `t`, a thought `r` and a call `c`.
+/// A log in which the model has started to answer: `a` has a text `t`, a thought `r` and a call `c`.
 fn begun() -> Log {
     let mut log = Log::new();
     log.append(Message::user("u".into(), "u.0".into(), "go")).unwrap();
@@ -37,7 +37,7 @@ fn finished(reason: &str) -> MessageUpdate {
     MessageUpdate { finish: Some(reason.into()), ..MessageUpdate::default() }
 }
 
-/// Counts bytes, and is not known to anything else.
+/// A counter of bytes that has no cached counts.
 struct Bytes;
 
 impl Counter for Bytes {
@@ -84,7 +84,7 @@ proptest! {
         let thought = PartBody::Reasoning(ReasoningPart { text: appended });
         other.advance(Part::new("r".into(), thought)).unwrap();
         prop_assert_eq!(&log, &other);
-        // What was shown before stays what it was, however the log grows.
+        // Text that was read before does not change when the log grows.
         for (window, then) in windows {
             let shown = window.messages.iter().flat_map(|message| &message.blocks).find_map(|block| match block {
                 plimsoll::Block::Text { text, part: Some(part) } if part.as_str() == "t" => Some(text.as_str()),
@@ -95,7 +95,7 @@ proptest! {
     }
 }
 
-/// OpenCode keeps the input of a call that is still being written as text beside it.
+/// OpenCode keeps the input of a call that is still being written as raw text.
 #[test]
 fn the_input_of_a_call_streams_in_as_raw_text() {
     let mut log = begun();
@@ -123,7 +123,7 @@ fn only_what_streams_can_be_extended() {
     log.append_part(&"a".into(), file).unwrap();
     let error = log.extend(&"f".into(), "x").unwrap_err();
     assert!(matches!(error, LogError::Rewrite { .. }), "{error}");
-    // A part that is not the newest can be extended too: thoughts, text and calls may take turns.
+    // Older parts can be extended too, because thoughts, text and calls may alternate.
     log.extend(&"r".into(), "hm").unwrap();
     assert_eq!(text(&log, "r").as_str(), "hm");
 }
@@ -132,7 +132,7 @@ fn only_what_streams_can_be_extended() {
 #[case::finished(finished("stop"))]
 #[case::failed(MessageUpdate::failed("APIError", "overloaded"))]
 #[case::aborted(MessageUpdate::aborted("the user pressed escape"))]
-fn a_finished_message_takes_no_more_parts_and_its_texts_grow_no_more(#[case] end: MessageUpdate) {
+fn a_finished_message_takes_no_more_parts_or_text(#[case] end: MessageUpdate) {
     let mut log = begun();
     log.extend(&"t".into(), "Done").unwrap();
     log.record(&"a".into(), end, Millis(2_000)).unwrap();
@@ -145,8 +145,8 @@ fn a_finished_message_takes_no_more_parts_and_its_texts_grow_no_more(#[case] end
     }
     let error = log.advance(Part::text("t".into(), "Done and more")).unwrap_err();
     assert_eq!(error.to_string(), "message `a` is finished: its parts grow no more");
-    assert_eq!(log, before, "what was refused leaves nothing behind");
-    // The same text may be given again, for instance with the time at which it ended.
+    assert_eq!(log, before, "a rejected update changes nothing");
+    // The same text can be set again, for example with its end time.
     log.advance(Part::text("t".into(), "Done")).unwrap();
     // Results come after the model has stopped.
     let mut state = ToolState::completed(json!({}), "README.md");
@@ -172,7 +172,7 @@ fn an_abort_has_opencodes_shape_and_keeps_what_was_done() {
 }
 
 #[test]
-fn what_becomes_known_is_recorded_and_nothing_is_rewritten() {
+fn an_update_adds_facts_and_rewrites_nothing() {
     let mut log = begun();
     let id = "a".into();
     let model = |name: &str| MessageUpdate { model_id: Some(name.into()), ..MessageUpdate::default() };
@@ -192,7 +192,7 @@ fn what_becomes_known_is_recorded_and_nothing_is_rewritten() {
     let before = log.clone();
     let error = log.record(&id, usage(500, 3), NOW).unwrap_err();
     assert_eq!(error.to_string(), "message `a` has its usage recorded already, and not as this one");
-    // All or nothing: the finish of a refused update is not recorded either.
+    // Atomic: the finish of a rejected update is not recorded either.
     let refused = MessageUpdate { finish: Some("stop".into()), ..usage(400, 9) };
     log.record(&id, refused, NOW).unwrap_err();
     assert_eq!(log, before);
@@ -203,7 +203,7 @@ fn what_becomes_known_is_recorded_and_nothing_is_rewritten() {
     assert_eq!(info.tokens.as_ref().map(|usage| usage.output), Some(Tokens(9)));
     assert_eq!(info.time.as_ref().and_then(|time| time.completed), Some(Millis(2_000)));
 
-    // Saying the same again changes nothing, not even the time.
+    // Repeating an update changes nothing, not even the time.
     let before = log.clone();
     log.record(&id, finished("stop"), Millis(3_000)).unwrap();
     assert_eq!(log, before);
@@ -221,9 +221,9 @@ fn what_becomes_known_is_recorded_and_nothing_is_rewritten() {
     assert_eq!(log, before);
 }
 
-/// The bill may come after the answer.
+/// The cost may arrive after the answer.
 #[test]
-fn what_was_not_known_at_the_end_can_be_recorded_later() {
+fn missing_facts_can_be_recorded_after_the_end() {
     let mut log = begun();
     log.record(&"a".into(), finished("stop"), Millis(2_000)).unwrap();
     let late = MessageUpdate {
@@ -240,10 +240,10 @@ fn what_was_not_known_at_the_end_can_be_recorded_later() {
     assert_eq!(missing, LogError::Missing { kind: "message", id: "nobody".into() });
 }
 
-/// 400 KB in deltas of six chars took six seconds: each cost what the whole text cost. No clock is read here;
-/// that it is linear is in the benchmarks, this shows that nothing is copied.
+/// 400 KB in deltas of six chars took six seconds, because each delta copied the whole text. This test checks that
+/// nothing is copied; the benchmarks measure the time.
 #[test]
-fn a_delta_is_written_into_the_text_that_is_there() {
+fn a_delta_grows_the_text_in_place() {
     let mut log = begun();
     log.extend(&"t".into(), &"x".repeat(100_000)).unwrap();
     let place = |log: &Log| match &log.part(&"t".into()).unwrap().body {
@@ -259,7 +259,7 @@ fn a_delta_is_written_into_the_text_that_is_there() {
         at = now;
     }
     assert!(moves <= 8, "moved {moves} times while it grew seven times as long");
-    // Someone who looks at it keeps what they see; that costs one copy, and then it grows in place again.
+    // A reader that holds the text keeps its content. That costs one copy, after which the text grows in place again.
     let seen = text(&log, "t");
     log.extend(&"t".into(), "one ").unwrap();
     let copied = place(&log);
@@ -270,7 +270,7 @@ fn a_delta_is_written_into_the_text_that_is_there() {
 }
 
 #[test]
-fn an_update_can_be_made_of_a_providers_own_error() {
+fn an_update_can_contain_the_providers_own_error() {
     let error: Value =
         json!({ "name": "ProviderAuthError", "data": { "providerID": "x", "message": "no key" } });
     let mut log = begun();

@@ -1,6 +1,6 @@
-//! What the summary without a model picks where it cannot show everything.
+//! Selection of the summary without a model if it cannot show everything.
 
-use plimsoll::compact::extract::extract;
+use plimsoll::compact::extract;
 use plimsoll::{CharCounter, Message, Policy, Text, Tokens, ToolState};
 use plimsoll_testkit::History;
 use rstest::rstest;
@@ -50,9 +50,9 @@ fn a_rule_in_the_first_message_comes_before_old_errands() {
     assert!(said.contains("wait for my review"), "{said}");
 }
 
-/// A list without the line above it can say the opposite of what was meant.
+/// A list without the line above it can say the opposite.
 #[test]
-fn a_list_is_led_in_by_its_own_line() {
+fn a_list_keeps_its_introducing_line() {
     let padding = "Everybody here has been working on this for a long time. ".repeat(30);
     let asked = format!(
         "Review the code.\n\n{padding}\n\nYou may:\n- read every file\n\nYou may not:\n- edit src/main.rs\n- run git commit\n"
@@ -73,7 +73,7 @@ fn paths_of_dropped_files_are_cut_to_their_names() {
 }
 
 #[test]
-fn of_two_values_of_one_thing_the_later_wins() {
+fn the_later_of_two_values_wins() {
     let report = |from: &str, to: &str, other: &str| {
         format!("Changed `dimGray` from `{from}` to `{to}` because the footer was unreadable. {other}")
     };
@@ -98,7 +98,7 @@ fn of_two_values_of_one_thing_the_later_wins() {
 #[case::no("No, don't cache in the browser.")]
 #[case::wrong("that's wrong, settings must be fresh")]
 #[case::german("Nein, das soll so bleiben.")]
-fn what_the_user_contradicts_is_marked(#[case] correction: &str) {
+fn statements_that_the_user_contradicts_are_marked(#[case] correction: &str) {
     let history = History::new()
         .user("make the settings page faster")
         .say("I added a cache to `web/settings.tsx` because the page waited for `loadSettings`.")
@@ -113,7 +113,7 @@ fn what_the_user_contradicts_is_marked(#[case] correction: &str) {
     assert!(found.contains("- The query in `server/settings.sql`"), "{found}");
 }
 
-/// An agent that is not interrupted reports and goes on; what it reported is not only a note.
+/// An agent that is not interrupted reports and continues. Its report is more than a note.
 #[test]
 fn a_long_text_in_the_middle_of_a_turn_is_a_report() {
     let report = "All three fixes are in one commit.\n\n- The router is version 4 now in `README.md`.\n- `token X` is named `DOMI`.\n".to_owned()
@@ -128,16 +128,16 @@ fn a_long_text_in_the_middle_of_a_turn_is_a_report() {
 }
 
 #[test]
-fn what_the_last_report_shows_is_not_found_again() {
+fn findings_do_not_repeat_the_last_report() {
     let report = "The cause is `split` in `src/csv.rs`: it drops the last empty field.";
     let history = History::new().user("why?").say(report).user("then fix it").tool("read", "fn split() {}");
     let summary = summarise(history, 600);
     assert_eq!(summary.matches("it drops the last empty field").count(), 1, "{summary}");
 }
 
-/// How something has to be run often stands only in what is set for one command.
+/// Variables that are needed to run something are often set only for one command.
 #[test]
-fn settings_of_a_command_are_kept_and_secrets_in_them_are_not() {
+fn variables_of_a_command_are_kept_and_redacted() {
     let run = |command: &str| {
         let mut state = ToolState::completed(json!({ "command": command }), "ok");
         state.extra.insert("metadata".into(), json!({ "exit": 0 }));
@@ -153,9 +153,9 @@ fn settings_of_a_command_are_kept_and_secrets_in_them_are_not() {
     assert!(!summary.contains("abcd1234efgh5678"), "{summary}");
 }
 
-/// What is served and how it is run is worth more than a sentence that only names things.
+/// Statements about what is served and how it is run are worth more than sentences that only name things.
 #[test]
-fn surroundings_in_the_agents_words_are_kept() {
+fn statements_about_the_environment_are_kept() {
     let lists: String = (0..8)
         .map(|n| format!("`alpha_{n}`, `beta_{n}`, `gamma_{n}` and `delta_{n}` are in `mod_{n}`. "))
         .collect();

@@ -1,13 +1,11 @@
-//! Reductions under the line, made to save money and paid for out of what was saved.
+//! Reductions under the line that save money and are paid from savings.
 
-use plimsoll::compact::accept::Reply;
-use plimsoll::compact::ladder::{Ladder, Outcome, Situation, Step, Verdict};
-use plimsoll::compact::request::Summariser;
+use plimsoll::compact::{CompactionContext, FitResult, Ladder, Outcome, Reply, Step, Summariser};
 use plimsoll::log::Effect;
+use plimsoll::plan::SummaryOrigin;
 use plimsoll::policy::Thrift;
 use plimsoll::prune::{Cleared, PruneItem, PrunePlan, PruneReason};
 use plimsoll::purse::CacheTerms;
-use plimsoll::receipt::Made;
 use plimsoll::{Chars, Limits, Log, Message, Millis, Plan, Policy, Preset, Tokens, Window};
 use plimsoll_testkit::{History, ids};
 use rstest::rstest;
@@ -33,7 +31,7 @@ fn apart(history: &History, minutes: u64) -> Vec<Message> {
     messages
 }
 
-/// Turns in each of which a file of that many tokens is read, a minute between messages.
+/// Turns that each read a file of that many tokens, with a minute between messages.
 fn turns(outputs: &[usize]) -> Vec<Message> {
     let read = |history: History, (number, tokens): (usize, &usize)| {
         let text = format!("the_name_of_number_{number:03} {}", words(*tokens));
@@ -57,17 +55,25 @@ fn thrift(thrift: Thrift) -> Policy {
     Policy::new(spec).unwrap()
 }
 
-/// That many minutes after the last message, in a window of that size.
-fn situation(messages: &[Message], policy: &Policy, minutes: u64, context: u64) -> Situation {
+/// A context `minutes` after the last message.
+fn compaction_context(
+    messages: &[Message],
+    policy: &Policy,
+    minutes: u64,
+    context: u64,
+) -> CompactionContext {
     let last = messages.last().and_then(|message| message.info.time.clone()).unwrap().created.unwrap();
     let limits = Limits::new(context, context / 8);
     let summariser = Some(Summariser::own(limits));
-    Situation { summariser, ..Situation::new(policy, limits, Millis(last.0 + minutes * MINUTE)) }
+    CompactionContext {
+        summariser,
+        ..CompactionContext::new(policy, limits, Millis(last.0 + minutes * MINUTE))
+    }
 }
 
-/// Which of the outputs, by number, would be cleared, and why.
+/// Numbers of the outputs that would be cleared, and the reason.
 fn cleared(messages: &[Message], policy: &Policy, minutes: u64) -> (Vec<usize>, PruneReason) {
-    let plan = situation(messages, policy, minutes, 1_000_000).plan_saving(messages);
+    let plan = compaction_context(messages, policy, minutes, 1_000_000).plan_saving(messages);
     let outputs: Vec<_> =
         messages.iter().flat_map(|message| &message.parts).filter(|part| part.as_tool().is_some()).collect();
     let place =
@@ -81,8 +87,9 @@ mod careful {
     use super::*;
 
     #[test]
-    fn the_documents_protection_holds_for_a_prune_that_saves_money() {
-        // Newest first: the last two turns, then 40,000 are protected by the amount, and the one that crosses it goes.
+    fn a_prune_that_saves_money_respects_the_protection() {
+        // Newest first: the last two turns, then 40,000 are protected, and the output that crosses the amount is
+        // cleared.
         let messages = turns(&[30_000, 30_000, 30_000, 25_000, 25_000]);
         let cold = cleared(&messages, &Policy::default(), 60);
         assert_eq!(cold, (vec![0, 1], PruneReason::ColdCache));
@@ -95,7 +102,7 @@ mod careful {
     }
 
     #[test]
-    fn a_running_turn_stays_whole_however_long_it_is() {
+    fn the_current_turn_stays_whole_however_long() {
         let messages = reads(&[30_000; 12]);
         assert_eq!(cleared(&messages, &Policy::default(), 60).0, [] as [usize; 0]);
     }
@@ -108,7 +115,7 @@ mod careful {
     }
 
     #[test]
-    fn nothing_is_bet_on_a_warm_cache() {
+    fn an_empty_purse_does_not_break_a_warm_cache() {
         // Clearing 300,000 tokens would pay within three calls, but the purse is empty.
         let messages = turns(&[30_000; 14]);
         assert_eq!(cleared(&messages, &Policy::default(), 1).0, [] as [usize; 0]);
@@ -117,7 +124,7 @@ mod careful {
     }
 
     #[test]
-    fn a_warm_cache_is_broken_out_of_savings_already_made() {
+    fn savings_already_made_pay_for_breaking_a_warm_cache() {
         let policy = Policy::default();
         let read =
             |h: History, count: usize| (0..count).fold(h, |h, _| h.user("Read").tool("read", words(30_000)));
@@ -134,14 +141,14 @@ mod careful {
             (time.created, time.completed) = (at, at);
             log.append(message).unwrap();
             let messages = log.messages().to_vec();
-            let mut situation = situation(&messages, &policy, 0, 1_000_000);
-            situation.now =
+            let mut context = compaction_context(&messages, &policy, 0, 1_000_000);
+            context.now =
                 Millis(START + (number as u64 + 1) * 1_000 + if number >= 15 { 60 * MINUTE } else { 0 });
-            let saved = situation.purse(&messages).balance;
-            let plan = situation.plan_saving(&messages);
+            let saved = context.purse(&messages).balance;
+            let plan = context.plan_saving(&messages);
             if !plan.items.is_empty() {
                 reasons.push((plan.reason, plan.items.len(), saved > 100_000.0));
-                climb(&mut log, situation, None);
+                climb(&mut log, context, None);
             }
         }
         assert_eq!(reasons[0], (PruneReason::ColdCache, 5, false), "{reasons:?}");
@@ -158,18 +165,18 @@ mod careful {
         };
         let messages = apart(&(0..8).fold(History::new(), write), 1);
         let policy = Policy::default();
-        let plan = situation(&messages, &policy, 60, 1_000_000).plan_saving(&messages);
+        let plan = compaction_context(&messages, &policy, 60, 1_000_000).plan_saving(&messages);
         assert_eq!(plan.items.len(), 6, "the last two turns stay");
         assert!(plan.items.iter().all(|item| item.what == Cleared::Input));
         let mut log = Log::from_messages(messages.clone());
-        let outcome = climb(&mut log, situation(&messages, &policy, 60, 1_000_000), None);
+        let outcome = climb(&mut log, compaction_context(&messages, &policy, 60, 1_000_000), None);
         let shown = serde_json::to_string(&Window::of(&log, &policy)).unwrap();
         assert!(shown.contains("src/f0.rs") && shown.contains("body_of_number_000"), "path and names stay");
         assert!(shown.contains(":input]") && shown.len() < 100_000, "{}", shown.len());
         let receipt = &outcome.reduction.receipts[0];
         assert_eq!(receipt.plan.title(), "prune 6 tool inputs");
         assert!(receipt.handles.iter().all(|handle| handle.to_string().ends_with(":input")));
-        // The undo brings the bodies back.
+        // Undo restores the texts.
         outcome.reduction.receipts[0].undo(&mut log, &mut ids(), Millis(START)).unwrap();
         assert_eq!(Window::of(&log, &policy), Window::of(&messages, &policy));
     }
@@ -190,7 +197,7 @@ mod careful {
 
     #[test]
     fn results_that_the_model_has_not_seen_stay() {
-        // A tool may have run for longer than the cache lives.
+        // A tool may have run longer than the cache's lifetime.
         let messages = turns(&[30_000, 30_000, 30_000, 90_000]);
         let frugal = thrift(Thrift::Frugal);
         assert_eq!(cleared(&messages, &frugal, 60).0, [0, 1, 2]);
@@ -201,22 +208,24 @@ mod careful {
     fn a_cleared_output_leaves_the_names_that_nothing_else_repeats() {
         let mut log = Log::from_messages(turns(&[30_000; 8]));
         let (policy, messages) = (Policy::default(), log.messages().to_vec());
-        climb(&mut log, situation(&messages, &policy, 60, 1_000_000), None);
+        climb(&mut log, compaction_context(&messages, &policy, 60, 1_000_000), None);
         let window = Window::of(&log, &policy);
         let text = serde_json::to_string(&window).unwrap();
         for number in 0..8 {
             assert!(text.contains(&format!("the_name_of_number_{number:03}")), "{number}");
         }
-        // The next climb changes nothing, so what is cached stays cached.
+        // The next climb changes nothing, so the cache stays valid.
         let messages = log.messages().to_vec();
-        assert!(climb(&mut log, situation(&messages, &policy, 1, 1_000_000), None).reduction.is_empty());
+        assert!(
+            climb(&mut log, compaction_context(&messages, &policy, 1, 1_000_000), None).reduction.is_empty()
+        );
         assert_eq!(Window::of(&log, &policy), window);
     }
 
     #[test]
     fn the_same_session_leaves_the_same_names() {
         let (policy, messages) = (Policy::default(), turns(&[30_000; 8]));
-        let plan = || situation(&messages, &policy, 60, 1_000_000).plan_saving(&messages);
+        let plan = || compaction_context(&messages, &policy, 60, 1_000_000).plan_saving(&messages);
         assert_eq!(plan(), plan());
     }
 
@@ -228,7 +237,7 @@ mod careful {
         let first = History::new().user("Read").tool("read", output);
         let history = (0..6).fold(first, |h, _| h.user("Read").tool("read", words(30_000)));
         let messages = apart(&history, 1);
-        let plan = situation(&messages, &Policy::default(), 60, 1_000_000).plan_saving(&messages);
+        let plan = compaction_context(&messages, &Policy::default(), 60, 1_000_000).plan_saving(&messages);
         assert!(!plan.items.is_empty());
         let names: String = plan.items.iter().map(|item| item.names.as_str()).collect();
         assert!(names.contains("ANTHROPIC_API_KEY"), "{names}");
@@ -250,8 +259,11 @@ mod purse {
 
     fn balance(log: &[Message], minutes: u64) -> f64 {
         let policy = Policy::default();
-        let situation = Situation { cache: Some(ANTHROPIC), ..situation(log, &policy, minutes, 1_000_000) };
-        situation.purse(log).balance
+        let context = CompactionContext {
+            cache: Some(ANTHROPIC),
+            ..compaction_context(log, &policy, minutes, 1_000_000)
+        };
+        context.purse(log).balance
     }
 
     #[test]
@@ -260,7 +272,7 @@ mod purse {
     }
 
     #[test]
-    fn a_break_costs_what_follows_it_and_each_request_saves_what_is_gone() {
+    fn a_break_costs_what_follows_it_and_each_request_saves_what_was_cleared() {
         let mut log = Log::from_messages(turns(&[10_000, 10_000]));
         clear(&mut log, &[1]);
         // 1.15 for each token that follows: the second output, its call and a prompt.
@@ -292,13 +304,13 @@ mod purse {
     fn an_undone_reduction_counts_for_nothing() {
         let messages = turns(&[30_000; 8]);
         let mut log = Log::from_messages(messages.clone());
-        let outcome = climb(&mut log, situation(&messages, &Policy::default(), 60, 1_000_000), None);
+        let outcome = climb(&mut log, compaction_context(&messages, &Policy::default(), 60, 1_000_000), None);
         outcome.reduction.receipts[0].undo(&mut log, &mut ids(), Millis(START)).unwrap();
         assert_eq!(balance(&log, 1), 0.0);
     }
 
     #[test]
-    fn a_recall_is_paid_out_of_the_purse() {
+    fn a_recall_is_paid_from_the_purse() {
         let plain = turns(&[10_000, 10_000]);
         let mut log = Log::from_messages(plain);
         let history = History::new().user("x").tool("recall", words(2_000)).user("y").say("done");
@@ -313,18 +325,21 @@ mod purse {
 }
 
 #[test]
-fn a_break_begins_where_it_saves_most() {
-    // The first output is small and followed by a long prompt, which would be written again with it.
+fn a_break_starts_where_it_saves_most() {
+    // The first output is small and is followed by a long prompt, which would have to be written again.
     let first = History::new().user("Read").tool("read", words(4_000)).user(words(100_000));
     let all = (0..8).fold(first, |history, _| history.tool("read", words(40_000))).tool("read", words(6_000));
     let mut messages: Vec<Message> =
         all.messages().into_iter().map(|message| message.at(Millis(START))).collect();
-    // Without a surcharge for writing a break costs little.
+    // If writing costs little extra, a break is cheap.
     let policy = thrift(Thrift::Frugal);
     let at = |messages: &[Message], minutes| {
         let terms = CacheTerms { read: 0.1, write: 0.13, output: 0.5, lifetime: Millis(5 * MINUTE) };
-        let situation = Situation { cache: Some(terms), ..situation(messages, &policy, minutes, 1_000_000) };
-        situation.plan_saving(messages).items.len()
+        let context = CompactionContext {
+            cache: Some(terms),
+            ..compaction_context(messages, &policy, minutes, 1_000_000)
+        };
+        context.plan_saving(messages).items.len()
     };
     assert_eq!((at(&messages, 1), at(&messages, 6)), (8, 9));
     messages.truncate(3);
@@ -336,8 +351,9 @@ fn the_hosts_prices_and_lifetime_are_used() {
     let messages = turns(&[30_000; 8]);
     let policy = Policy::default();
     let count = |terms| {
-        let situation = Situation { cache: Some(terms), ..situation(&messages, &policy, 6, 1_000_000) };
-        situation.plan_saving(&messages).items.len()
+        let context =
+            CompactionContext { cache: Some(terms), ..compaction_context(&messages, &policy, 6, 1_000_000) };
+        context.plan_saving(&messages).items.len()
     };
     assert_eq!(count(ANTHROPIC), 5);
     assert_eq!(count(CacheTerms { lifetime: Millis(60 * MINUTE), ..ANTHROPIC }), 0);
@@ -349,20 +365,21 @@ fn nothing_saves_money_if_tokens_cost_nothing() {
     let free = CacheTerms { read: 0.0, write: 0.0, output: 0.0, lifetime: Millis(5 * MINUTE) };
     for thrift_choice in [Thrift::Careful, Thrift::Frugal] {
         let policy = thrift(thrift_choice);
-        let situation = Situation { cache: Some(free), ..situation(&messages, &policy, 6, 1_000_000) };
-        assert!(!situation.weigh(&messages).1, "{thrift_choice:?}");
+        let context =
+            CompactionContext { cache: Some(free), ..compaction_context(&messages, &policy, 6, 1_000_000) };
+        assert!(!context.weigh(&messages).1, "{thrift_choice:?}");
     }
 }
 
 #[test]
-fn what_was_cut_or_cleared_counts_only_with_what_is_left_of_it() {
+fn cut_and_cleared_parts_count_with_their_remaining_size() {
     let mut log = Log::from_messages(turns(&[30_000, 30_000, 4_000, 4_000, 9_000]));
     let by = ids().receipt(Millis(START));
     for (place, effect) in [(1, Effect::Cut(Chars(400))), (3, Effect::clear())] {
         let part = log[place].parts[0].id.clone();
         log.mark(&part, effect, &by, Millis(START)).unwrap();
     }
-    let plan = situation(&log, &thrift(Thrift::Frugal), 6, 1_000_000).plan_saving(&log);
+    let plan = compaction_context(&log, &thrift(Thrift::Frugal), 6, 1_000_000).plan_saving(&log);
     let tokens: Vec<u64> = plan.items.iter().map(|item| item.tokens.0).collect();
     assert!(
         tokens.len() == 3 && tokens[2] <= 100,
@@ -370,14 +387,14 @@ fn what_was_cut_or_cleared_counts_only_with_what_is_left_of_it() {
     );
 }
 
-/// Climbs with a model that answers each request for a summary with `reply`.
-fn climb(log: &mut Log, situation: Situation, reply: Option<&str>) -> Outcome {
+/// Climbs with a model that answers each summary request with `reply`.
+fn climb(log: &mut Log, context: CompactionContext, reply: Option<&str>) -> Outcome {
     let mut ids = ids();
-    // Names must not repeat from climb to climb.
+    // Ids must not repeat from climb to climb.
     for _ in 0..log.len() {
-        let _ = ids.message(situation.now);
+        let _ = ids.message(context.now);
     }
-    let mut ladder = Ladder::new(log.clone(), situation);
+    let mut ladder = Ladder::new(log.clone(), context);
     loop {
         match ladder.climb(&mut ids).unwrap() {
             Step::Ask(_) => {
@@ -410,16 +427,16 @@ mod compacting {
         let messages = turns(&[2_000; 60]);
         let outcome_of = |policy: &Policy, context, reply| {
             let mut log = Log::from_messages(messages.clone());
-            let outcome = climb(&mut log, situation(&messages, policy, 1, context), reply);
-            assert_eq!(outcome.verdict, Verdict::Fits);
+            let outcome = climb(&mut log, compaction_context(&messages, policy, 1, context), reply);
+            assert_eq!(outcome.verdict, FitResult::Fits);
             outcome
         };
         let frugal = thrift(Thrift::Frugal);
         let outcome = outcome_of(&frugal, 300_000, Some(SUMMARY));
-        assert_eq!(compactions(&outcome), ["to send the window again would have cost more"]);
+        assert_eq!(compactions(&outcome), ["sending the window again would have cost more"]);
         assert!(outcome.after < Tokens(20_000), "{}", outcome.after);
         assert!(compactions(&outcome_of(&frugal, 600_000, Some(SUMMARY))).is_empty(), "less than a third");
-        // Nothing forces it, so a summary without a model would only be worse.
+        // The compaction is optional, so a summary without a model would only be worse.
         assert!(compactions(&outcome_of(&frugal, 300_000, None)).is_empty());
         assert!(
             compactions(&outcome_of(&Policy::default(), 180_000, Some(SUMMARY))).is_empty(),
@@ -428,8 +445,8 @@ mod compacting {
     }
 
     #[test]
-    fn careful_compacts_a_window_that_is_half_full_out_of_its_savings() {
-        // Pauses at first, in which old outputs are cleared for nothing; then many short turns without a pause.
+    fn careful_compacts_a_half_full_window_from_its_savings() {
+        // First pauses, in which clearing old outputs is free; then many short turns without a pause.
         let policy = Policy::default();
         let mut log = Log::new();
         let big = (0..10).fold(History::new(), |h, _| h.user("Read").tool("read", words(30_000)));
@@ -443,10 +460,10 @@ mod compacting {
             let is_prompt = message.starts_turn();
             log.append(message).unwrap();
             let messages = log.messages().to_vec();
-            let mut situation = situation(&messages, &policy, 0, 250_000);
-            situation.now = Millis(clock + 100);
-            let (load, purse) = (situation.load(&messages).tokens, situation.purse(&messages).balance);
-            let outcome = climb(&mut log, situation, Some(SUMMARY));
+            let mut context = compaction_context(&messages, &policy, 0, 250_000);
+            context.now = Millis(clock + 100);
+            let (load, purse) = (context.load(&messages).tokens, context.purse(&messages).balance);
+            let outcome = climb(&mut log, context, Some(SUMMARY));
             if !compactions(&outcome).is_empty() {
                 paid.push((load, purse, is_prompt));
             }
@@ -459,13 +476,14 @@ mod compacting {
     #[test]
     fn over_the_line_the_window_is_compacted_whether_or_not_it_pays() {
         let messages = apart(&(0..40).fold(History::new(), |h, _| h.user("Tell me").say(words(2_000))), 1);
-        for (reply, made) in [(Some(SUMMARY), Made::ByModel), (None, Made::WithoutModel)] {
+        for (reply, made) in [(Some(SUMMARY), SummaryOrigin::ByModel), (None, SummaryOrigin::WithoutModel)] {
             let mut log = Log::from_messages(messages.clone());
-            let outcome = climb(&mut log, situation(&messages, &thrift(Thrift::Off), 1, 80_000), reply);
-            assert_eq!(outcome.verdict, Verdict::Fits);
+            let outcome =
+                climb(&mut log, compaction_context(&messages, &thrift(Thrift::Off), 1, 80_000), reply);
+            assert_eq!(outcome.verdict, FitResult::Fits);
             assert!(outcome.line.is_some_and(|line| !line.is_over(outcome.after)));
             let plans = outcome.reduction.receipts.iter();
-            let made_by: Vec<Made> = plans
+            let made_by: Vec<SummaryOrigin> = plans
                 .filter_map(|receipt| match &receipt.plan {
                     Plan::Compact(plan) => Some(plan.made),
                     _ => None,
@@ -485,18 +503,19 @@ fn the_default_keeps_small_windows_under_the_line(#[case] context: u64) {
     for message in reads(&[700; 120]) {
         log.append(message).unwrap();
         let messages = log.messages().to_vec();
-        let situation = situation(&messages, &default, 1, context);
-        let line = default.overflow.line(situation.limits).unwrap();
-        let outcome = climb(&mut log, situation, Some(SUMMARY));
+        let context = compaction_context(&messages, &default, 1, context);
+        let line = default.overflow.line(context.limits).unwrap();
+        let outcome = climb(&mut log, context, Some(SUMMARY));
         assert!(!line.is_over(outcome.after), "{} of {}", outcome.after, line.at);
     }
 }
 
 /// Only the provider can say that a window of unknown size is full.
 #[test]
-fn an_unknown_window_is_left_alone() {
+fn an_unknown_window_is_not_reduced() {
     let messages = turns(&[30_000; 40]);
     let mut log = Log::from_messages(messages.clone());
-    let outcome = climb(&mut log, situation(&messages, &Preset::Plimsoll.policy(), 1, 0), Some(SUMMARY));
+    let outcome =
+        climb(&mut log, compaction_context(&messages, &Preset::Plimsoll.policy(), 1, 0), Some(SUMMARY));
     assert!(outcome.reduction.is_empty());
 }

@@ -102,7 +102,7 @@ fn r134_each_line_costs_its_newline() {
 }
 
 #[test]
-fn r135_r142_what_wants_a_spill() {
+fn r135_r142_only_cut_outputs_are_spilled() {
     assert!(plan(&"x\n".repeat(40_000), "read").wants_spill());
     assert!(!plan("short", "read").wants_spill());
 }
@@ -119,9 +119,9 @@ fn r136_golden_notice_with_and_without_a_file() {
     assert_eq!(plan.render(&saved("data/spill/ab.txt")).as_str(), with);
 }
 
-/// A handle is no path: whoever is told to read it reads nothing.
+/// A handle is not a path: a model that tries to read it as a file finds nothing.
 #[test]
-fn the_notice_of_a_recall_handle_does_not_speak_of_paths() {
+fn the_notice_of_a_recall_handle_does_not_mention_paths() {
     let spill = Spill::Saved(Address::Handle("spill_9c2f".into()));
     let cut = plan(&lines(3_000), "read").render(&spill);
     let notice = "\n\n---\n[Output truncated: 3000 → 2000 lines, 14.6KB → 9.8KB]\n[Full output kept: recall spill_9c2f]\n";
@@ -143,7 +143,7 @@ fn the_notice_of_a_recall_handle_does_not_speak_of_paths() {
 }
 
 #[test]
-fn a_failed_spill_is_told() {
+fn a_failed_spill_is_reported() {
     let shown = plan(&lines(3_000), "read").render(&Spill::Failed("no space left on device".into()));
     assert!(shown.contains("[The rest could not be saved and is lost: no space left on device]"));
 }
@@ -154,12 +154,12 @@ fn a_failed_spill_is_told() {
 #[case(2_097_152, "2.0MB")]
 #[case(1_023, "1023B")]
 #[case(1_024, "1.0KB")]
-fn r137_sizes_for_people(#[case] bytes: u64, #[case] text: &str) {
+fn r137_sizes_are_human_readable(#[case] bytes: u64, #[case] text: &str) {
     assert_eq!(format_bytes(bytes), text);
 }
 
 #[test]
-fn r138_the_plan_reports_what_was_and_what_stays() {
+fn r138_the_plan_reports_original_and_kept_sizes() {
     let plan = plan(&lines(3_000), "read");
     let json = serde_json::to_value(&plan).unwrap();
     assert_eq!(json["originalLines"], 3_000);
@@ -198,7 +198,7 @@ fn a_single_line_of_100_megabytes_is_handled() {
     let guide = truncate::plan(&output, "read", &Preset::Openfork.policy());
     assert_eq!((guide.original_lines, guide.lines_shortened), (1, 1));
     assert_eq!(guide.render(&Spill::Off).find("... (line truncated)"), Some(2_000));
-    // The limit on the whole output holds instead of the one on lines.
+    // The limit on the whole output applies instead of the one on lines.
     let read = ours(&output, "read");
     assert_eq!((read.original_lines, read.kept_bytes), (1, 51_200));
     let bash = ours(&output, "bash").render(&Spill::Off);
@@ -211,7 +211,7 @@ fn bytes_that_are_not_utf8_are_shown_and_spilled() {
     assert!(plan.lossy && plan.wants_spill() && !plan.truncated);
     let shown = plan.render(&saved("spill/7"));
     assert!(shown.starts_with("ok \u{fffd}\u{fffd} end\n\n---\n"), "{shown}");
-    assert!(shown.contains("[Full output saved to: spill/7]"), "the model is told where the original is");
+    assert!(shown.contains("[Full output saved to: spill/7]"), "the notice names the original");
     assert!(!ours("né 🚢".as_bytes(), "bash").lossy);
     // A cut in the middle of a character is not mistaken for bad bytes.
     let ships = "🚢".repeat(40_000);
@@ -219,9 +219,9 @@ fn bytes_that_are_not_utf8_are_shown_and_spilled() {
     assert!(!cut.lossy && !cut.kept.head.contains('\u{fffd}'));
 }
 
-/// A terminal ends its output with a newline, also after one endless line.
+/// A terminal ends its output with a newline, even after one very long line.
 #[test]
-fn the_end_of_one_long_line_shows_with_a_newline_behind_it() {
+fn the_end_of_one_long_line_shows_despite_a_final_newline() {
     let output = format!("{}ERROR at the end\n", "x".repeat(1 << 20));
     assert!(ours(output.as_bytes(), "bash").render(&Spill::Off).contains("ERROR at the end"));
 }
@@ -238,8 +238,8 @@ fn a_byte_limit_below_one_line_still_shows_a_part_of_it() {
 }
 
 #[test]
-fn an_output_is_not_cut_where_the_notice_is_longer_than_what_goes() {
-    // One line of five characters would go, and a notice of about a hundred would come.
+fn an_output_is_not_cut_if_the_notice_would_be_longer() {
+    // One line of five characters would be replaced by a notice of about a hundred.
     let barely_over = lines(2_001);
     let plan = ours(barely_over.as_bytes(), "read");
     assert_eq!((plan.truncated, plan.wants_spill(), plan.kept_lines), (false, false, 2_001));
@@ -247,7 +247,7 @@ fn an_output_is_not_cut_where_the_notice_is_longer_than_what_goes() {
     // A line a little over the limit of a line stays whole, too.
     let line = "x".repeat(2_010);
     assert_eq!(ours(line.as_bytes(), "read").render(&Spill::Off).as_str(), line);
-    // Documents that say what is cut are kept to the letter.
+    // Presets that follow a document cut exactly as it says.
     for preset in [Preset::Opencode, Preset::Opencode118, Preset::Openfork] {
         let plan = truncate::plan(barely_over.as_bytes(), "read", &preset.policy());
         assert!(plan.truncated, "{preset}");
@@ -255,7 +255,7 @@ fn an_output_is_not_cut_where_the_notice_is_longer_than_what_goes() {
 }
 
 #[test]
-fn whatever_is_cut_becomes_shorter() {
+fn every_cut_makes_the_output_shorter() {
     let handle = Spill::Saved(Address::Handle(format!("spill_{:032x}", 0)));
     for length in (49_000..52_000).step_by(14) {
         let output = "word and word\n".repeat(length / 14);
@@ -308,7 +308,7 @@ proptest! {
         let tail = plan.kept.tail.clone().unwrap_or_default();
         if plan.truncated {
             prop_assert!(plan.kept_lines <= 50);
-            // The end of an over-long last line is shown beyond the budget, and no longer than a line.
+            // The end of an over-long last line may exceed the budget, but not the limit of a line.
             prop_assert!(Chars::of(&plan.kept.head) + Chars::of(&tail) <= Chars(3_000 + 240));
         } else {
             prop_assert_eq!(plan.original_lines, plan.kept_lines);

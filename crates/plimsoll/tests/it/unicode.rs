@@ -1,7 +1,6 @@
-//! Text in any script, in every place that a summary, a digest or a redaction cuts.
+//! Text in any script, at every place where a summary, a digest or a redaction cuts.
 
-use plimsoll::compact::contract::{self, Terms};
-use plimsoll::compact::extract::extract;
+use plimsoll::compact::{ContractTerms, complete_summary, extract};
 use plimsoll::fork::fork;
 use plimsoll::redact::redact;
 use plimsoll::{CharCounter, Chars, Message, Policy, Text, Tokens, ToolState};
@@ -11,7 +10,7 @@ use serde_json::json;
 
 /// Characters of one to four bytes, combining marks, joiners and marks of direction.
 const SIGNS: &str = "aZ7./\\\"'`{},:;<>=-#*&$()[]@?!\n \t。？：éßñıİﬀ漢字说明🚢👧…→’“\u{301}\u{200d}\u{202e}\u{feff}\u{2028}\u{0}";
-/// Texts that mark the places where code divides a text, separated by bars.
+/// Texts at which code splits a text, separated by bars.
 const SEAMS: &str = "](|--|👩\u{200d}👧|🇩🇪|token|password|error|Error: |never |must |## |- |1. |```|<<EOF\n|+++ b/|sed -i |git commit -m | > |\
     cd |C:|~/|\"=\"|*** Begin Patch\n*** Update File: ";
 
@@ -22,7 +21,7 @@ fn ugly() -> impl Strategy<Value = String> {
     prop::collection::vec(sign, 0..24).prop_map(|signs| signs.concat())
 }
 
-/// A session in which every field that facts are gathered from holds such a text.
+/// A session with such a text in every field from which facts are collected.
 fn session(texts: &[String]) -> Vec<Message> {
     let text = |place: usize| texts[place % texts.len()].clone();
     let failed = |command: String, output: String| {
@@ -71,14 +70,14 @@ proptest! {
         let history: Vec<&Message> = messages.iter().collect();
         let summary = extract(&history, None, Tokens(most), &policy.summary, &counter);
         prop_assert!(summary.chars() <= Chars(4 * most));
-        // Once more with the first summary, and with the texts themselves in the place of one.
+        // Once more with the first summary, and with the texts themselves as a summary.
         for prior in [summary.clone(), Text::from(texts.join("\n"))] {
             extract(&history, Some(&prior), Tokens(most), &policy.summary, &counter);
         }
         let terms =
-            Terms { messages: &messages, replaced: &history, in_view: &[], carried: &[], budget: Tokens(most) };
-        let (completed, _) = contract::complete(&summary, &terms, &policy, &counter);
-        contract::complete(&completed, &terms, &policy, &counter);
+            ContractTerms { messages: &messages, replaced: &history, in_view: &[], carried: &[], budget: Tokens(most) };
+        let (completed, _) = complete_summary(&summary, &terms, &policy, &counter);
+        complete_summary(&completed, &terms, &policy, &counter);
         for budget in [1_000, 1_000 + most * 3] {
             fork(&messages, &policy.fork.sized_to(Chars(budget)));
         }

@@ -1,9 +1,6 @@
-//! A watch over a growing window knows what reading all of it would find.
+//! A watch over a growing window agrees with reading all of it.
 
-use plimsoll::compact::accept::Reply;
-use plimsoll::compact::ladder::{Ladder, Situation, Step, Trigger};
-use plimsoll::compact::request::Summariser;
-use plimsoll::compact::watch::Watch;
+use plimsoll::compact::{CompactionContext, Ladder, Reply, Step, Summariser, Trigger, Watch};
 use plimsoll::policy::Thrift;
 use plimsoll::purse::CacheTerms;
 use plimsoll::{
@@ -15,7 +12,7 @@ use serde_json::json;
 
 const LIFETIME: Millis = Millis(300_000);
 
-/// A step of a session, with the seconds that pass before it.
+/// A step of a session. Strategies add the seconds that pass before it.
 #[derive(Clone, Debug)]
 enum Event {
     Prompt,
@@ -55,7 +52,7 @@ fn with_thrift(thrift: Thrift) -> Policy {
     Policy::new(spec).unwrap()
 }
 
-/// A session that is driven call by call, and what a watch over it has saved.
+/// A session that is driven call by call, with counts of full readings that the watch avoided.
 struct Driven {
     log: Log,
     ids: Ids,
@@ -85,23 +82,23 @@ impl Driven {
         }
     }
 
-    fn situation(&self) -> Situation {
+    fn context(&self) -> CompactionContext {
         let limits = Limits::new(self.context, self.context / 8);
-        Situation {
+        CompactionContext {
             summariser: Some(Summariser::own(limits)),
             cache: Some(CacheTerms { read: 0.1, write: 1.25, output: 5.0, lifetime: LIFETIME }),
             trigger: Trigger::Auto,
-            ..Situation::new(&self.policy, limits, Millis(self.now))
+            ..CompactionContext::new(&self.policy, limits, Millis(self.now))
         }
     }
 
     /// Prepares a request, with the watch and without it, and compares. Returns its estimate.
     fn prepare(&mut self) -> Tokens {
         self.calls += 1;
-        let situation = self.situation();
-        let (load, window) = situation.load_and_window(&self.log);
-        let calls = situation.wants_climb(&self.log, &load);
-        let grown = self.watch.take().and_then(|watch| situation.growth(watch, &self.log));
+        let context = self.context();
+        let (load, window) = context.load_and_window(&self.log);
+        let calls = context.wants_climb(&self.log, &load);
+        let grown = self.watch.take().and_then(|watch| context.growth(watch, &self.log));
         if let Some((growth, watch)) = grown {
             assert!(!calls, "the watch missed a reduction at call {}", self.calls);
             assert_eq!(growth.load, load);
@@ -112,11 +109,11 @@ impl Driven {
             return load.estimate;
         }
         if !calls {
-            self.watch = situation.watch(&self.log, &window, &load);
+            self.watch = context.watch(&self.log, &window, &load);
             self.window = window;
             return load.estimate;
         }
-        let mut ladder = Ladder::new(self.log.clone(), situation);
+        let mut ladder = Ladder::new(self.log.clone(), context);
         let outcome = loop {
             match ladder.climb(&mut self.ids).unwrap() {
                 Step::Ask(_) => {
@@ -128,9 +125,9 @@ impl Driven {
         };
         self.reductions += outcome.reduction.receipts.len();
         outcome.reduction.commit(&mut self.log).unwrap();
-        let situation = self.situation();
-        let (load, window) = situation.load_and_window(&self.log);
-        self.watch = situation.watch(&self.log, &window, &load);
+        let context = self.context();
+        let (load, window) = context.load_and_window(&self.log);
+        self.watch = context.watch(&self.log, &window, &load);
         self.window = window;
         load.estimate
     }
@@ -182,7 +179,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 4, ..ProptestConfig::default() })]
 
     #[test]
-    fn properties_a_watch_finds_what_reading_the_whole_window_finds(
+    fn properties_a_watch_agrees_with_reading_the_whole_window(
         events in sessions(),
         policy in policies(),
         context in prop::sample::select(&[20_000u64, 60_000, 200_000, 2_000_000][..]),
@@ -196,7 +193,7 @@ proptest! {
 }
 
 #[test]
-fn a_watch_spares_almost_every_reading_of_a_session_that_fits() {
+fn a_watch_avoids_almost_all_full_readings_of_a_session_that_fits() {
     let mut session = Driven::new(Preset::Plimsoll.policy(), 2_000_000);
     for _ in 0..300 {
         session.step(&Event::Read(500), 20, 1.2);
@@ -205,7 +202,7 @@ fn a_watch_spares_almost_every_reading_of_a_session_that_fits() {
 }
 
 #[test]
-fn a_watch_spares_most_readings_of_a_session_that_is_reduced() {
+fn a_watch_avoids_most_full_readings_of_a_reduced_session() {
     let mut session = Driven::new(Preset::Plimsoll.policy(), 60_000);
     for number in 0..600 {
         let event = if number % 5 == 0 { Event::Prompt } else { Event::Read(500) };

@@ -1,4 +1,4 @@
-//! What the model is given.
+//! The window, as the model receives it.
 
 use plimsoll::log::Effect;
 use plimsoll::window::{INTERRUPTED, OPENING};
@@ -18,7 +18,7 @@ fn window(messages: &[Message]) -> Window {
     window
 }
 
-/// The window in short: one line a message.
+/// The window in short form, one line per message.
 fn shape(window: &Window) -> Vec<String> {
     let block = |block: &Block| match block {
         Block::Text { text, .. } => text.to_string(),
@@ -72,7 +72,7 @@ fn r117_an_unfinished_summary_leaves_the_full_history() {
 #[case::finish_error(|m: &mut Message| m.info.finish = Some("error".into()))]
 #[case::empty(|m: &mut Message| m.parts.clear())]
 #[case::no_finish(|m: &mut Message| m.info.finish = None)]
-fn r128_a_failed_or_empty_summary_leaves_everything_as_it_was(#[case] spoil: fn(&mut Message)) {
+fn r128_a_failed_or_empty_summary_changes_nothing(#[case] spoil: fn(&mut Message)) {
     let history =
         History::new().user("a").say("b").user("c").marker_with_tail("m2").summary("x").change(spoil);
     assert_eq!(seen(history.user("d")), ["U a", "A b", "U c", "U d"]);
@@ -82,14 +82,14 @@ fn r128_a_failed_or_empty_summary_leaves_everything_as_it_was(#[case] spoil: fn(
 }
 
 #[test]
-fn a_pivot_set_aside_shows_the_history_again() {
+fn an_undone_pivot_shows_the_history_again() {
     let mut log = History::new().user("a").say("b").marker().summary("SUM").user("c").log();
     log.set_aside(&"m2".into(), Millis(1)).unwrap();
     assert_eq!(shape(&window(&log)), ["U a", "A b", "U c"]);
 }
 
 #[test]
-fn c13_the_tail_stands_between_summary_and_later_messages() {
+fn c13_the_tail_is_between_summary_and_later_messages() {
     let history = History::new().user("old").say("x").user("tail").say("tail answer");
     let history = history.marker_with_tail("m2").summary("SUM").user("new");
     assert_eq!(seen(history), ["U What did we do so far?", "A SUM", "U tail", "A tail answer", "U new"]);
@@ -105,7 +105,7 @@ fn old_summaries_never_come_back_inside_a_tail() {
 
 /// Two assistant messages in a row, the second an answer without its question (FACTS 1.12, defect 6).
 #[test]
-fn a_tail_that_starts_inside_a_turn_is_led_by_the_users_words() {
+fn a_tail_that_starts_inside_a_turn_begins_with_the_users_words() {
     let history = History::new().user("the question").tool("read", "1").tool("read", "2");
     let history = history.marker_with_tail("m2").summary("SUM");
     let expected = ["U What did we do so far?", "A SUM", "U the question", "A read#call_2", "T call_2=2"];
@@ -113,7 +113,7 @@ fn a_tail_that_starts_inside_a_turn_is_led_by_the_users_words() {
 }
 
 #[test]
-fn r160_messages_that_came_while_the_summary_was_written_are_there() {
+fn r160_messages_appended_during_a_summary_are_in_the_window() {
     let mut messages = History::new().user("old").say("x").marker().user("meanwhile").say("y").messages();
     let summary = History::new().user("").user("").marker().summary("SUM").messages().remove(3);
     messages.push(Message {
@@ -149,7 +149,7 @@ fn interrupted_calls_are_closed_with_an_error(#[case] state: ToolState) {
 }
 
 #[test]
-fn failed_calls_show_their_error_and_empty_ones_say_so() {
+fn failed_calls_show_their_error_and_empty_results_a_notice() {
     let history =
         History::new().user("u").tool_state("bash", ToolState::failed(json!({}), "boom")).tool("x", "");
     assert_eq!(seen(history)[2..], ["T call_1!boom", "A x#call_2", "T call_2=(no output)"]);
@@ -173,15 +173,15 @@ fn an_answer_stays_one_message_and_a_marked_step_begins_another() {
 }
 
 #[test]
-fn separate_results_move_to_their_calls_and_open_calls_are_closed() {
+fn separate_results_follow_their_calls_and_open_calls_are_closed() {
     let history = History::new().user("u").call("c1", "a").call("c2", "b").result("c1", "one").user("next");
     let expected = ["U u", "A a#c1", "T c1=one", "A b#c2", &format!("T c2!{INTERRUPTED}"), "U next"];
     assert_eq!(seen(history), expected);
 }
 
-/// opencode#27594: an orphaned tool result made a session unusable for good.
+/// opencode#27594: an orphaned tool result made a session permanently unusable.
 #[test]
-fn orphaned_and_doubled_results_are_told_as_text() {
+fn orphaned_and_duplicate_results_become_text() {
     let history = History::new()
         .user("u")
         .result("nobody", "lost")
@@ -204,7 +204,7 @@ fn a_conversation_that_starts_with_the_model_gets_an_opening() {
 }
 
 #[test]
-fn empty_and_ignored_things_do_not_show() {
+fn empty_and_ignored_parts_are_not_shown() {
     let history = History::new()
         .user("u")
         .user("  \n")
@@ -216,7 +216,7 @@ fn empty_and_ignored_things_do_not_show() {
 }
 
 #[test]
-fn failed_answers_do_not_show_unless_broken_off_after_doing_something() {
+fn failed_answers_are_shown_only_if_they_called_tools() {
     let failed = |name: &str, part: serde_json::Value| json!({ "info": { "role": "assistant", "error": { "name": name } }, "parts": [part] });
     let text = json!({ "type": "text", "text": "half" });
     let history = History::new()
@@ -239,7 +239,7 @@ fn signed_thoughts_keep_their_signature_untouched() {
 }
 
 #[test]
-fn files_show_and_inlined_ones_do_not() {
+fn files_are_shown_and_inlined_ones_are_not() {
     let file = |mime: &str| json!({ "type": "file", "mime": mime, "filename": "f.png", "url": "u" });
     let parts = json!([{ "type": "text", "text": "look" }, file("image/png"), file("text/plain")]);
     let history = History::new().raw(json!({ "info": { "role": "user" }, "parts": parts }));
@@ -271,7 +271,7 @@ fn an_input_of_many_small_strings_is_cut_as_text() {
 }
 
 #[test]
-fn the_check_finds_what_is_illegal() {
+fn the_check_finds_illegal_windows() {
     let good = window(&History::new().user("u").tool("a", "1").messages());
     let broken = |change: fn(&mut Window)| {
         let mut window = good.clone();
@@ -303,16 +303,16 @@ fn the_check_finds_what_is_illegal() {
 }
 
 #[test]
-fn windows_are_views_and_leave_the_log_alone() {
+fn building_a_window_does_not_change_the_log() {
     let log: Log = History::new().user("a").tool("read", "x").cleared().marker().summary("s").log();
     let before = log.clone();
     let _ = Window::of(&log, &Policy::default());
     assert_eq!(log, before);
 }
 
-/// Found by fuzzing: a mark from outside that keeps nothing left an empty message.
+/// Found by fuzzing: a foreign mark that keeps nothing left an empty message.
 #[test]
-fn a_cut_to_nothing_still_shows_something() {
+fn a_cut_to_zero_chars_still_shows_a_marker() {
     let mut log = History::new().user("word ".repeat(100)).marker().summary("s".repeat(500)).log();
     for part in ["m0.0", "m2.0"] {
         cut(&mut log, part, 0);
@@ -322,7 +322,7 @@ fn a_cut_to_nothing_still_shows_something() {
 }
 
 #[test]
-fn a_block_that_only_its_provider_knows_is_shown_where_it_came() {
+fn a_provider_block_is_shown_at_its_position() {
     let block =
         |id: &str| json!({ "id": id, "type": "provider-block", "block": { "anthropic": { "type": "new" } } });
     let mut log = History::new()
@@ -334,7 +334,7 @@ fn a_block_that_only_its_provider_knows_is_shown_where_it_came() {
         .log();
     let shown = r#"block {"anthropic":{"type":"new"}}"#;
     assert_eq!(shape(&window(&log))[1], format!("A one | {shown} | two | {shown}"));
-    // Half of it would be refused.
+    // The provider would reject half of it.
     cut(&mut log, "p2", 10);
     assert_eq!(shape(&window(&log))[1], format!("A one | two | {shown}"));
 }

@@ -1,23 +1,21 @@
-//! The work of preparing a request grows with its size and no faster, whatever the size is made of.
+//! Preparing a request takes linear time, whatever its content.
 //!
-//! A word of 20,000 zeros once took a minute, because an automaton was built over names of any length. Each step is made at a
-//! size and at four times that size, and its work is counted: bytes of text read ([`plimsoll::work`]) and bytes allocated. Four
-//! times the work is linear, sixteen times is quadratic. Either count alone would miss something: a scan inside a loop
-//! allocates nothing, and a table that is too large is not read. Processor time would see both, but differs from run to run.
-//! Counts are the same in every run but for the caches of regular expressions, which threads of a process share.
+//! A word of 20,000 zeros once took a minute, because an automaton was built over names of any length. Each step runs
+//! with a size and with four times that size, and its work is counted: bytes of text read ([`plimsoll::work`]) and
+//! bytes allocated. Four times the work is linear, sixteen times is quadratic. One count would not be enough: a scan
+//! inside a loop allocates nothing, and a table that is too large is not read. Processor time would detect both, but
+//! differs between runs. Counts are the same in every run, except for the caches of regular expressions, which threads
+//! share.
 
 #![cfg(debug_assertions)]
 
-use plimsoll::compact::accept::Reply;
-use plimsoll::compact::ladder::{Ladder, Situation, Step};
-use plimsoll::compact::request::Summariser;
-use plimsoll::fork::child::{Child, fork_for};
-use plimsoll::fork::fork;
+use plimsoll::compact::{CompactionContext, Ladder, Reply, Step, Summariser};
+use plimsoll::fork::{Child, fork, fork_for};
 use plimsoll::prune::{PruneChoice, plan_choice};
 use plimsoll::redact::redact_messages;
 use plimsoll::{
-    CachePlan, CharCounter, Fixed, Limits, Load, Log, Message, Millis, Policy, Role, Tokens, ToolState,
-    Window, floor, prune, work,
+    CachePlan, CharCounter, Limits, Load, Log, Message, Millis, Policy, RequestOverhead, Role, Tokens,
+    ToolState, Window, floor, prune, work,
 };
 use plimsoll_testkit::{History, ids};
 use rstest::rstest;
@@ -27,8 +25,8 @@ use serde_json::{Value, json};
 const SIZE: usize = 5_000;
 /// Factor between the two sizes.
 const GROWTH: usize = 4;
-/// Largest factor between the two counts. Linear work is at 4, in these tests at most at 4.4: below a limit a step may do less
-/// than above it.
+/// Maximum factor between the two counts. Linear work has a factor of 4, in these tests up to 4.4, because a step may
+/// do less below a limit than above it.
 const MOST: u64 = 6;
 
 fn filled(size: usize, mut next: impl FnMut(usize) -> String) -> String {
@@ -42,7 +40,7 @@ fn filled(size: usize, mut next: impl FnMut(usize) -> String) -> String {
     text
 }
 
-/// A text of about `size` bytes that is ugly in one way.
+/// A text of about `size` bytes that is unusual in one way.
 fn ugly(kind: &str, size: usize) -> String {
     let base64 =
         |n: usize| char::from(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[n % 64]);
@@ -78,7 +76,7 @@ fn ugly(kind: &str, size: usize) -> String {
         "addresses" => repeated("https://a:b"),
         "local addresses" => filled(size, |n| format!("http://localhost:{} ", 10_000 + n)),
         "assignments" => repeated("token = "),
-        // What people, models and programs write.
+        // Text as users, models and programs write it.
         "headings" => filled(size, |n| format!("## Heading {n}\n- [ ] do {n}\n")),
         "diff" => filled(size, |n| format!("@@ -{n} +{n} @@\n-a{n}\n+b{n}\n")),
         "patch" => filled(size, |n| format!("*** Begin Patch\n*** Update File: src/f{n}.rs\n+a\n")),
@@ -108,9 +106,9 @@ fn ugly(kind: &str, size: usize) -> String {
     }
 }
 
-/// A session in which a text is everything that a text can be: prompt, answer, and the input and output of calls.
+/// A session that has a text as prompt, answer, input and output of calls.
 fn session(text: &str) -> Log {
-    // JSON that is nested too deeply stays the text it is.
+    // JSON that is nested too deeply stays a text.
     let value: Value = serde_json::from_str(text).unwrap_or_else(|_| json!({ "text": text }));
     let history = History::new()
         .user(text)
@@ -123,7 +121,7 @@ fn session(text: &str) -> Log {
     Log::from_messages(history.user("And now?").messages())
 }
 
-/// A session of very many messages that are alike.
+/// A session of very many similar messages.
 fn long(kind: &str, size: usize) -> Log {
     let failed = |n: usize| {
         let input = json!({ "command": format!("cargo test case_{n}") });
@@ -151,22 +149,23 @@ fn long(kind: &str, size: usize) -> Log {
     Log::from_messages(history.say("Done.").user("And now?").messages())
 }
 
-/// A policy that clears whatever it can, so that the smaller input is cleared as the larger one is.
+/// A policy that clears as much as possible, so that the smaller input is treated like the larger one.
 fn clearing() -> Policy {
     let mut spec = Policy::default().into_spec();
     (spec.prune.protect_tokens, spec.prune.min_tokens, spec.prune.active_turns) = (Tokens(0), Tokens(0), 0);
     Policy::new(spec).unwrap()
 }
 
-/// Climbs to the end; the summariser copies names out of the history.
+/// Climbs to the end with a summariser that copies names from the history.
 fn climb(log: &Log, with_model: bool) {
     let policy = Policy::default();
     let limits = Limits::new(1_500, 300);
     let summariser = with_model.then(|| Summariser::named("small", Limits::new(2_000_000, 8_000)));
-    let situation = Situation { summariser, ..Situation::new(&policy, limits, Millis(9_000_000)) };
+    let context =
+        CompactionContext { summariser, ..CompactionContext::new(&policy, limits, Millis(9_000_000)) };
     let said = log.iter().map(Message::text).collect::<Vec<_>>().join(" ");
     let said: String = said.chars().take(4_000).collect();
-    let (mut ladder, mut names) = (Ladder::new(log.clone(), situation), ids());
+    let (mut ladder, mut names) = (Ladder::new(log.clone(), context), ids());
     for _ in 0..1_000 {
         match ladder.climb(&mut names).unwrap() {
             Step::Ask(_) => {
@@ -180,12 +179,14 @@ fn climb(log: &Log, with_model: bool) {
 
 type Work = fn(&Log);
 
-/// The steps of preparing a request, and of what is made of a session besides.
+/// The steps of preparing a request, and other uses of a session.
 const STEPS: [(&str, Work); 12] = [
     ("redact", |log| drop(redact_messages(&mut log.messages().to_vec()))),
     ("window", |log| drop(Window::of(log, &Policy::default()))),
-    ("floor", |log| _ = floor::of_window(&Window::of(log, &Policy::default()))),
-    ("load", |log| drop(Load::of(log, &Policy::default(), Fixed::default(), &CharCounter::default()))),
+    ("floor", |log| _ = floor::of_window(&Window::of(log, &Policy::default()), &CharCounter::default())),
+    ("load", |log| {
+        drop(Load::of(log, &Policy::default(), RequestOverhead::default(), &CharCounter::default()));
+    }),
     ("prune", |log| drop(prune::plan(log, &clearing(), None))),
     ("prune what was read again", |log| {
         let choice = PruneChoice { repeated: true, ..PruneChoice::default() };
@@ -206,12 +207,13 @@ const STEPS: [(&str, Work); 12] = [
     ("fork", |log| drop(fork(log, &Policy::default().fork))),
     ("fork for a small child", |log| {
         let policy = Policy::default();
-        let child = Child { limits: Limits::new(1_500, 300), fixed: Fixed::default(), task: "Look." };
+        let child =
+            Child { limits: Limits::new(1_500, 300), fixed: RequestOverhead::default(), task: "Look." };
         drop(fork_for(log, &policy, &child, &policy.count));
     }),
 ];
 
-/// Bytes that are read and allocated. Texts keep what was computed of them, so each step gets a session of its own.
+/// Bytes read and allocated. Texts cache computed values, so each step gets its own session.
 fn measure(step: Work, log: &Log) -> u64 {
     let read = work::bytes_read();
     let allocated = allocation_counter::measure(|| step(log)).bytes_total;
@@ -221,7 +223,7 @@ fn measure(step: Work, log: &Log) -> u64 {
 fn check(session: impl Fn(usize) -> Log) {
     let mut slow = Vec::new();
     for (step, work) in STEPS {
-        // Patterns that are compiled and tables that are built once are no work of this step.
+        // Compiling patterns and building tables once does not count.
         work(&session(SIZE));
         let (before, after) = (measure(work, &session(SIZE)), measure(work, &session(SIZE * GROWTH)));
         if after > MOST * before {

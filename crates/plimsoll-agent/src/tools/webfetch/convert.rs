@@ -1,9 +1,8 @@
-//! HTML into Markdown or text.
+//! Converts HTML to Markdown or text.
 //!
-//! The page may be made to hurt. A parser takes time that grows with the square of how deep elements lie in each other, and a
-//! converter that calls itself for each level overflows its stack, which ends the whole process: 20,000 `<div>` did it. So
-//! pages are parsed in pieces under a limit of time, and what lies too deep is given as plain text, by a walk that needs no
-//! stack.
+//! A page may be hostile. The parser's time grows with the square of the nesting depth, and a converter that recurses
+//! for each level overflows its stack, which ends the process: 20,000 `<div>` did. So pages are parsed in pieces under
+//! a time limit, and pages with deep nesting are converted to plain text by a walk without recursion.
 
 use std::time::{Duration, Instant};
 
@@ -14,20 +13,20 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::ToolError;
 
-/// A page that takes longer to parse is not a page for people.
+/// Time limit for parsing.
 const PARSE_TIME: Duration = Duration::from_secs(2);
-/// So much is parsed between two looks at the clock.
+/// Number of bytes parsed between two checks of the clock.
 const PIECE: usize = 4 << 10;
-/// Elements, texts and comments that a page may have. A few bytes can stand for many: each `<p>x</p>` opens again what
-/// `<p><b id=1><b id=2>…</p>` has left open, so that 5 MB of it would take gigabytes.
+/// Maximum number of elements, texts and comments of a page. A few bytes can create many: each `<p>x</p>` reopens what
+/// `<p><b id=1><b id=2>…</p>` has left open, so 5 MB of it would take gigabytes.
 const MOST_NODES: usize = 500_000;
-/// Browsers stop at 512 levels.
+/// Maximum nesting depth, like that of browsers.
 const MOST_LEVELS: usize = 512;
-/// For the converter, which calls itself for each level.
+/// Stack size for each level of the converter, which is recursive.
 const STACK: usize = 64 << 20;
-/// Elements without words for a reader.
+/// Elements without text for readers.
 const SILENT: [&str; 8] = ["script", "style", "noscript", "template", "svg", "iframe", "object", "head"];
-/// Elements that stand on lines of their own.
+/// Elements that start a new line.
 const BLOCKS: [&str; 28] = [
     "address",
     "article",
@@ -59,14 +58,14 @@ const BLOCKS: [&str; 28] = [
     "tr",
 ];
 
-/// A page as Markdown, or as text where it cannot be.
+/// Converts a page to Markdown, or to text if that is not possible.
 pub(super) fn to_markdown(source: &str, cancel: &CancellationToken) -> Result<String, ToolError> {
-    // The tree cannot leave its thread, so the whole conversion has one of its own, with the stack that it needs.
+    // The tree cannot leave its thread, so the whole conversion runs on one with a large stack.
     std::thread::scope(|scope| {
         let work = || {
             let tree = parse(source, cancel)?;
             if depth(&tree) > MOST_LEVELS {
-                return Ok(words(&tree));
+                return Ok(visible_text(&tree));
             }
             Ok(tree.md(Some(&SILENT)).to_string())
         };
@@ -77,9 +76,9 @@ pub(super) fn to_markdown(source: &str, cancel: &CancellationToken) -> Result<St
     })
 }
 
-/// A page as text.
+/// Converts a page to text.
 pub(super) fn to_text(source: &str, cancel: &CancellationToken) -> Result<String, ToolError> {
-    parse(source, cancel).map(|tree| words(&tree))
+    parse(source, cancel).map(|tree| visible_text(&tree))
 }
 
 fn parse(source: &str, cancel: &CancellationToken) -> Result<Document, ToolError> {
@@ -109,7 +108,7 @@ fn parse_within(most_nodes: usize, source: &str, cancel: &CancellationToken) -> 
     Ok(parser.finish())
 }
 
-/// How deep elements lie in each other.
+/// Returns the nesting depth.
 fn depth(tree: &Document) -> usize {
     let mut deepest = 0;
     let mut open = vec![(tree.root(), 0)];
@@ -120,8 +119,8 @@ fn depth(tree: &Document) -> usize {
     deepest
 }
 
-/// The words of a page, without marks.
-fn words(tree: &Document) -> String {
+/// Returns the text of a page without markup.
+fn visible_text(tree: &Document) -> String {
     enum Step<'a> {
         Enter(NodeRef<'a>),
         EndLine,
@@ -178,7 +177,7 @@ fn words(tree: &Document) -> String {
     text.trim().to_owned()
 }
 
-/// Words with single spaces between them.
+/// Appends words, separated by single spaces.
 fn push_words(text: &mut String, words: &str) {
     let mut is_spaced = text.is_empty() || text.ends_with(char::is_whitespace);
     for c in words.chars() {
@@ -224,11 +223,11 @@ mod tests {
     }
 
     #[test]
-    fn a_page_whose_tree_is_much_larger_than_its_text_is_given_up() {
+    fn a_page_whose_tree_is_much_larger_than_its_text_is_rejected() {
         let cancel = CancellationToken::new();
         let open: String = (0..100).map(|number| format!("<b id={number}>")).collect();
         let page = format!("<p>{open}</p>{}", "<p>x</p>".repeat(2_000));
-        // Each paragraph opens the hundred elements again.
+        // Each paragraph reopens the hundred elements.
         let nodes = parse_within(usize::MAX, &page, &cancel).map(|tree| tree.tree.len()).unwrap();
         assert!(nodes > 200_000, "{nodes}");
         let error = parse_within(50_000, &page, &cancel).err().map(|error| error.to_string());
@@ -248,8 +247,8 @@ mod tests {
             "<a href=x>y",
             "<svg><g>",
         ] {
-            // Twice as deep as is converted. The parser takes the square of the depth for some of these, and a busy machine
-            // must not be taken for a tangled page here.
+            // Twice the depth that is converted. For some of these the parser's time is quadratic in the depth, and a
+            // busy machine must not make this test fail.
             let page = format!("{}deep", piece.repeat(2 * MOST_LEVELS));
             let markdown = to_markdown(&page, &cancel).unwrap();
             assert!(markdown.contains("deep") || markdown.contains('y') || piece.contains("svg"), "{piece}");

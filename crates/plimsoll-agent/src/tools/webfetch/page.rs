@@ -1,4 +1,4 @@
-//! A page as it came.
+//! A fetched page.
 
 use std::io::Read;
 
@@ -12,25 +12,25 @@ use super::convert::{to_markdown, to_text};
 use super::{Format, last_cause, shown};
 use crate::agent::ToolError;
 
-/// So much of a page is read, before and after it is unpacked.
+/// Maximum size of a page, compressed and uncompressed, in bytes.
 const MOST_BYTES: usize = 5 << 20;
-/// A page names its encoding among so many first bytes, as browsers have it.
+/// Number of bytes in which a page may declare its encoding, as in browsers.
 const HEAD: usize = 1_024;
-/// A page with a zero byte among so many first ones is no text.
+/// A page with a zero byte among this many first bytes counts as binary.
 const LOOK: usize = 8_192;
 
-/// A page.
+/// A fetched page.
 pub(super) struct Page {
-    /// Where it came from, after redirects.
+    /// Address, after redirects.
     pub(super) url: Url,
-    /// Whether there is more of it.
+    /// Whether the page is longer.
     pub(super) is_cut: bool,
     kind: String,
     bytes: Vec<u8>,
 }
 
 impl Page {
-    /// Read an answer, but no more than the most.
+    /// Reads a response up to the maximum size.
     pub(super) async fn read(url: Url, mut response: Response) -> Result<Page, ToolError> {
         let header = |name| {
             let value = response.headers().get(name).and_then(|value| value.to_str().ok());
@@ -42,7 +42,7 @@ impl Page {
             return Err(ToolError::Failed(format!("{} answered {status}", shown(&url))));
         }
         if !is_text(&kind) {
-            let problem = format!("{} is no text but `{kind}`", shown(&url));
+            let problem = format!("{} is not text but `{kind}`", shown(&url));
             return Err(ToolError::Failed(problem));
         }
         let failed = |error: reqwest::Error| {
@@ -71,12 +71,12 @@ impl Page {
             }
         }
         if bytes.iter().take(LOOK).any(|byte| *byte == 0) && Encoding::for_bom(&bytes).is_none() {
-            return Err(ToolError::Failed(format!("{} is no text", shown(&url))));
+            return Err(ToolError::Failed(format!("{} is not text", shown(&url))));
         }
         Ok(Page { url, is_cut, kind, bytes })
     }
 
-    /// The page as it is wanted.
+    /// Returns the page in a format.
     pub(super) fn text(&self, format: Format, cancel: &CancellationToken) -> Result<String, ToolError> {
         let (source, ..) = self.encoding().decode(&self.bytes);
         let is_html =
@@ -100,14 +100,15 @@ impl Page {
     }
 }
 
-/// What can be read as text; a server that names no type is believed to send some.
+/// Returns whether a type is text. A missing type counts as text.
 fn is_text(kind: &str) -> bool {
     let bare = kind.split(';').next().unwrap_or_default().trim();
     let words = ["json", "xml", "javascript", "ecmascript", "yaml", "toml", "x-sh", "graphql", "sql"];
     bare.is_empty() || bare.starts_with("text/") || words.iter().any(|word| bare.contains(word))
 }
 
-/// Unpacked to no more than the most: a small answer may hold a very large page. Says whether there is more.
+/// Decompresses up to the maximum size, because a small response may contain a very large page. Returns whether there
+/// is more.
 fn unpack(packed: &[u8], was_cut: bool) -> std::io::Result<(Vec<u8>, bool)> {
     let mut bytes = Vec::new();
     let read = MultiGzDecoder::new(packed).take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes);
@@ -159,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_known_by_its_type() {
+    fn content_that_is_not_text_is_recognised_by_its_type() {
         for kind in
             ["", "text/html; charset=utf-8", "application/json", "application/ld+json", "image/svg+xml"]
         {

@@ -1,4 +1,4 @@
-//! Which addresses may be reached.
+//! Addresses that may be reached.
 
 use std::fmt;
 use std::io;
@@ -8,19 +8,19 @@ use std::sync::Arc;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Finds the addresses of a name. It may block.
+/// Resolves a name. May block.
 pub(super) type Lookup = Arc<dyn Fn(&str) -> io::Result<Vec<IpAddr>> + Send + Sync>;
 
-/// As the system does it.
+/// Resolves a name with the system.
 pub(super) fn system_lookup(name: &str) -> io::Result<Vec<IpAddr>> {
     Ok((name, 0).to_socket_addrs()?.map(|address| address.ip()).collect())
 }
 
-/// Gives only addresses of the open internet. What it gives is what is connected to, so a name that means another address a
-/// moment later makes no difference.
+/// Returns only public addresses. The result is used for the connection, so a name that resolves differently a moment
+/// later has no effect.
 pub(super) struct GuardedLookup(pub(super) Lookup);
 
-/// Gives every address.
+/// Returns all addresses.
 #[derive(Clone)]
 pub(super) struct PlainLookup(pub(super) Lookup);
 
@@ -53,7 +53,7 @@ fn resolve(lookup: Lookup, name: Name, guarded: bool) -> Resolving {
     })
 }
 
-/// A name that leads where nothing is fetched from.
+/// A name that resolves to a forbidden address.
 #[derive(Debug)]
 struct Refusal(String);
 
@@ -65,7 +65,7 @@ impl fmt::Display for Refusal {
 
 impl std::error::Error for Refusal {}
 
-/// Why a request was refused by the lookup, if it was.
+/// Returns why name resolution rejected a request, if it did.
 pub(super) fn refusal(error: &reqwest::Error) -> Option<String> {
     let mut cause: Option<&dyn std::error::Error> = Some(error);
     while let Some(found) = cause {
@@ -77,8 +77,8 @@ pub(super) fn refusal(error: &reqwest::Error) -> Option<String> {
     None
 }
 
-/// Why a host that is written as a number is refused. Such a host is never looked up. Other notations (`0x7f.1`, `2130706433`,
-/// `0177.0.0.1`) have become the usual one when the address was read.
+/// Returns why a host in numeric form is rejected. Such a host is never resolved. Other notations (`0x7f.1`,
+/// `2130706433`, `0177.0.0.1`) were normalised when the address was parsed.
 pub(super) fn forbidden_literal(url: &Url) -> Option<String> {
     let host = url.host_str()?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']')).unwrap_or(host);
@@ -86,7 +86,7 @@ pub(super) fn forbidden_literal(url: &Url) -> Option<String> {
     forbidden(address).map(|why| format!("`{host}` is {why}"))
 }
 
-/// Why an address is not of the open internet.
+/// Returns why an address is not public.
 pub(super) fn forbidden(address: IpAddr) -> Option<&'static str> {
     match address {
         IpAddr::V4(address) => forbidden_v4(address),
@@ -97,10 +97,10 @@ pub(super) fn forbidden(address: IpAddr) -> Option<&'static str> {
 fn forbidden_v4(address: Ipv4Addr) -> Option<&'static str> {
     match address.octets() {
         [127, ..] => Some("this machine itself"),
-        // A connection to it goes to this machine.
+        // A connection to it reaches this machine.
         [0, ..] => Some("no address of a host"),
         [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => Some("in a private network"),
-        // Where clouds keep the keys of a machine.
+        // Cloud metadata services have the keys of a machine here.
         [169, 254, ..] => Some("a link-local address"),
         [100, 64..=127, ..] => Some("in the network of a carrier"),
         [224..=239, ..] => Some("a multicast address"),
@@ -125,16 +125,16 @@ fn forbidden_v6(address: Ipv6Addr) -> Option<&'static str> {
     match groups {
         [0, 0, 0, 0, 0, 0, 0, 1] => Some("this machine itself"),
         [0, 0, 0, 0, 0, 0, 0, 0] => Some("no address of a host"),
-        // The kernel connects to the address that is inside.
+        // The kernel connects to the embedded address.
         [0, 0, 0, 0, 0, 0xffff, ..] | [0, 0, 0, 0, 0, 0, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => {
             Some("an IPv4 address in disguise")
         }
-        // A gateway connects to the address that is inside. Networks without IPv4 reach most of the web in this way.
+        // A gateway connects to the embedded address. Networks without IPv4 reach most of the web in this way.
         [0x64, 0xff9b, 0, 0, 0, 0, ..] => forbidden_v4(embedded()),
         [0xfc00..=0xfdff, ..] | [0xfec0..=0xfeff, ..] => Some("in a private network"),
         [0xfe80..=0xfebf, ..] => Some("a link-local address"),
         [0xff00..=0xffff, ..] => Some("a multicast address"),
-        // Tunnels that carry an IPv4 address, documentation, tests.
+        // Tunnels with embedded IPv4 addresses, documentation, tests.
         [0x2002, ..] | [0x2001, 0..=0x1ff, ..] | [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => {
             Some("an address for special use")
         }
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_in_any_notation_are_seen_for_what_they_are() {
+    fn numeric_hosts_in_any_notation_are_recognised() {
         for host in [
             "127.0.0.1",
             "127.1",

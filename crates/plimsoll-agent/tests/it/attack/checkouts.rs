@@ -1,5 +1,5 @@
-//! Hostile checkouts: files that never end, pipes without a writer, and patterns without an end, where a tool or the prompt
-//! would read them. A tool that hangs makes its test hang; nothing here is measured in seconds.
+//! Hostile checkouts: endless files, pipes without a writer, and endless patterns that a tool or the prompt would read.
+//! A hanging tool makes its test hang; nothing is measured in seconds.
 
 use std::os::unix::fs::symlink;
 use std::path::Path;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Dock, open_archive, run};
 
-/// Files that git, ripgrep or plimsoll would read, in the project and below it.
+/// Files that git, ripgrep or Plimsoll would read, in the project and below it.
 const READ: [&str; 8] = [
     ".gitignore",
     ".ignore",
@@ -44,7 +44,7 @@ fn place(path: &Path, kind: &str) {
             rustix::fs::mkfifoat(rustix::fs::CWD, path, mode).unwrap();
         }
         "folder" => std::fs::create_dir(path).unwrap(),
-        // Takes no room on the disk.
+        // Sparse.
         "large" => std::fs::File::create(path).unwrap().set_len(6 << 30).unwrap(),
         device => symlink(device, path).unwrap(),
     }
@@ -76,8 +76,8 @@ async fn list_grep_and_glob_end_whatever_the_files_of_patterns_are() {
             ("grep", json!({ "pattern": "needle" })),
             ("glob", json!({ "pattern": "**/*.rs" })),
         ];
-        for (told, (tool, _)) in results(&dock, &calls).await.iter().zip(calls) {
-            assert!(told.contains("main.rs"), "{tool}, {name} as {kind}: {told}");
+        for (output, (tool, _)) in results(&dock, &calls).await.iter().zip(calls) {
+            assert!(output.contains("main.rs"), "{tool}, {name} as {kind}: {output}");
         }
         held += 1;
     }
@@ -97,8 +97,11 @@ async fn a_file_of_patterns_that_is_not_applied_is_named() {
             ("grep", json!({ "pattern": "needle" })),
             ("glob", json!({ "pattern": "*" })),
         ];
-        for told in results(&dock, &calls).await {
-            assert!(told.contains("`.gitignore` are not applied") && told.contains(why), "{kind}: {told}");
+        for output in results(&dock, &calls).await {
+            assert!(
+                output.contains("`.gitignore` are not applied") && output.contains(why),
+                "{kind}: {output}"
+            );
         }
     }
 }
@@ -116,9 +119,9 @@ async fn patterns_are_compiled_up_to_a_bound() {
         std::fs::write(folder.join("x.txt"), "needle\n").unwrap();
         symlink("../patterns", folder.join(".ignore")).unwrap();
     }
-    let told = results(&dock, &[("grep", json!({ "pattern": "needle" }))]).await.remove(0);
-    assert!(told.contains("folder00/x.txt") && told.contains("folder29/x.txt"), "{told}");
-    assert!(told.contains("there are too many patterns"), "{told}");
+    let output = results(&dock, &[("grep", json!({ "pattern": "needle" }))]).await.remove(0);
+    assert!(output.contains("folder00/x.txt") && output.contains("folder29/x.txt"), "{output}");
+    assert!(output.contains("there are too many patterns"), "{output}");
 }
 
 /// Same precedence as in ripgrep and git.
@@ -159,9 +162,9 @@ async fn patterns_of_all_files_count_in_gits_order() {
     ] {
         dock.write(name, "needle\n");
     }
-    let told = results(&dock, &[("list", json!({ "depth": 9 }))]).await.remove(0);
+    let output = results(&dock, &[("list", json!({ "depth": 9 }))]).await.remove(0);
     assert_eq!(
-        told.lines().collect::<Vec<_>>(),
+        output.lines().collect::<Vec<_>>(),
         [
             "kept.log",
             "plain.txt",
@@ -180,7 +183,7 @@ async fn patterns_of_all_files_count_in_gits_order() {
     assert_eq!(files, ["sub/again.log", "sub/deep/again.log", "sub/only-here.txt"], "files above count, too");
 }
 
-/// The prompt of a project at a path, and what is said about it.
+/// Returns the system prompt for a project, and the notices.
 fn prompt(home: &Path, project: &Path) -> (String, Vec<String>) {
     let variables = [
         ("HOME".to_owned(), home.display().to_string()),
@@ -222,7 +225,7 @@ fn instructions_are_read_up_to_their_bound_whatever_they_are() {
     println!("hostile instructions: {held} of {tried} checkouts held");
 }
 
-/// Ten links to the folder itself, and a pattern that goes through ten of them: ten to the tenth paths.
+/// Ten links to the folder itself, and a pattern through ten of them: ten to the tenth paths.
 #[test]
 fn patterns_of_instructions_do_not_go_in_circles() {
     let folder = tempfile::tempdir().unwrap();
@@ -237,7 +240,7 @@ fn patterns_of_instructions_do_not_go_in_circles() {
     assert_eq!(text.matches("Be brief.").count(), 1, "{text}");
 }
 
-/// Every skill of a project may be a link, and so may the folders on the way.
+/// Every skill of a project may be a link, and so may its parent folders.
 #[test]
 fn skills_of_a_checkout_end_and_stay_in_it() {
     let mut held = 0;

@@ -1,3 +1,3 @@
-//! Attacks on the tools by hostile checkouts. The probe of the sandbox is in the tests of `plimsoll-sandbox`.
+//! Attacks on the tools by hostile checkouts. The tests of `plimsoll-sandbox` have the probe of the sandbox.
 
 mod checkouts;

@@ -12,7 +12,7 @@ use super::{AT, FOLDER, PROMPT, URL, WIRE, agent};
 use crate::journal::Journal;
 use crate::support::{WIRES, die};
 
-/// The part of the child: does nothing unless it was started as one.
+/// The child process: does nothing unless it was started as one.
 #[tokio::test]
 async fn the_killed_child() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
@@ -23,10 +23,10 @@ async fn the_killed_child() {
     let session = SessionId::new("ses_killed");
     let mut agent = agent(folder, wire, &variable(URL));
     let journal = Journal::new(Arc::clone(&agent.archive), session.clone(), &folder.join("journal"));
-    let told = AtomicUsize::new(0);
+    let output = AtomicUsize::new(0);
     agent.events = Arc::new(move |event: &Event| {
         journal.note(event);
-        if told.fetch_add(1, Ordering::SeqCst) + 1 == at {
+        if output.fetch_add(1, Ordering::SeqCst) + 1 == at {
             die();
         }
     });

@@ -1,11 +1,11 @@
-//! One turn with thoughts, words, two parallel calls and a compaction, and the process killed at every event of it.
+//! A turn with reasoning, text, two parallel calls and a compaction, with the process killed at every event.
 //!
-//! The child is this test binary, started again with variables set. It dies in two ways: by its own hand when the loop
-//! tells it of event N, and by ours while the server holds event N of a stream. Each time the session is taken over: the
-//! store checks clean, what the child was told is stored is there, and the next run goes on legally and ends.
+//! The child is this test binary, started again with variables set. It dies in two ways: it kills itself at event N of
+//! the loop, or this process kills it while the server holds event N of a stream. Each time another process continues
+//! the session: the store must be consistent, reported events must be stored, and the next run must be legal and end.
 //!
-//! The ordinary tests go on after each kill in one of two ways, in turn: with a new prompt or by resuming. `just kills`
-//! does both after every kill.
+//! The ordinary tests alternate between two ways to continue: with a new prompt or by resuming. `just kills` tries both
+//! after every kill.
 
 mod child;
 
@@ -29,38 +29,38 @@ use tokio_util::sync::CancellationToken;
 use crate::journal::{self, Entry};
 use crate::support::{SUMMARY, WIRES, is_summary, lines, model, open_archive, policy};
 
-/// Where the child works; set only for the child.
+/// Directory of the child; set only for the child.
 const FOLDER: &str = "PLIMSOLL_KILLED_FOLDER";
-/// Where its model is.
+/// Address of its model.
 const URL: &str = "PLIMSOLL_KILLED_URL";
-/// Which wire it speaks.
+/// Wire format.
 const WIRE: &str = "PLIMSOLL_KILLED_WIRE";
-/// At which event it dies by its own hand, counted from 1; 0 for never.
+/// Number of the event at which it kills itself, from 1; 0 for never.
 const AT: &str = "PLIMSOLL_KILLED_AT";
-/// Set where both ways to go on are tried after each kill.
+/// Set if both ways to continue are tried after each kill.
 const ALL: &str = "PLIMSOLL_KILLS_ALL";
 
 const PROMPT: &str = "Read both files, and say how deep the harbour is.";
 
-/// How a session goes on after a kill.
+/// How a session continues after a kill.
 #[derive(Clone, Copy, Debug)]
 enum Next {
-    /// With a new prompt, whatever has become of the old one.
+    /// With a new prompt, whatever happened to the old one.
     Prompt,
-    /// With the turn that was interrupted, if one was; then with a new prompt.
+    /// With the interrupted turn, if there is one; then with a new prompt.
     Resume,
 }
 
 /// When the child dies.
 #[derive(Clone, Copy, Debug)]
 enum Moment {
-    /// When it is told of that event, counted from 1.
+    /// At this event, counted from 1.
     Event(usize),
-    /// While the server holds that event of that stream, both counted from 0.
+    /// While the server holds this event of this stream, both counted from 0.
     Stream { request: usize, event: usize },
 }
 
-/// A model that makes two calls when it is first asked and then answers, on and on, and holds a stream where it must.
+/// A model that makes two calls and then answers, repeatedly, and holds a stream on request.
 struct Script {
     server: ModelServer,
     state: Arc<Mutex<ScriptState>>,
@@ -97,7 +97,7 @@ impl Script {
         Script { server: server.unwrap(), state }
     }
 
-    /// A turn begins; if wanted, with a gate in one of its streams.
+    /// Begins a turn, optionally with a gate in one of its streams.
     fn begin_turn(&self, gate: Option<(usize, usize, Gate)>) {
         *self.state.lock().unwrap() = ScriptState { gate, ..ScriptState::default() };
     }
@@ -151,7 +151,7 @@ impl Scene {
 /// The agent that runs the turn, in the child and after it.
 fn agent(folder: &Path, wire: Wire, url: &str) -> Agent {
     let mut agent = Agent::new(open_archive(folder), model(wire, url), &folder.join("project"));
-    // Room for the instruction and the summary beside a window that is over the line.
+    // Room for the instruction and the summary in addition to a window over the line.
     agent.model.limits = Some(plimsoll::Limits::new(41_000, 11_000));
     agent.policy = policy(|spec| spec.truncate.max_bytes = 16_000);
     agent
@@ -159,11 +159,11 @@ fn agent(folder: &Path, wire: Wire, url: &str) -> Agent {
 
 #[rstest]
 #[tokio::test]
-async fn a_process_killed_at_any_event_of_a_turn_leaves_a_session_that_goes_on(
+async fn a_session_continues_after_a_kill_at_any_event_of_a_turn(
     #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
 ) {
     let script = Script::start();
-    // The turn as it goes without a kill says how many events there are to be killed at.
+    // The turn without a kill shows how many events there are.
     let (entries, streams) = whole_turn(wire, &script).await;
     let events: Vec<&str> = entries.iter().map(|entry| entry.event.as_str()).collect();
     for wanted in
@@ -174,7 +174,7 @@ async fn a_process_killed_at_any_event_of_a_turn_leaves_a_session_that_goes_on(
     assert_eq!(events.iter().filter(|name| **name == "callEnded").count(), 2, "{events:?}");
     assert_eq!(streams.len(), 3, "an answer with calls, a summary, the last answer");
 
-    let told = (1..=entries.len()).map(Moment::Event);
+    let output = (1..=entries.len()).map(Moment::Event);
     let held = streams
         .iter()
         .enumerate()
@@ -182,7 +182,7 @@ async fn a_process_killed_at_any_event_of_a_turn_leaves_a_session_that_goes_on(
     let is_all = std::env::var_os(ALL).is_some();
     let begun = Instant::now();
     let mut kills = 0;
-    for (number, moment) in told.chain(held).enumerate() {
+    for (number, moment) in output.chain(held).enumerate() {
         let ways: &[Next] = match number % 2 {
             _ if is_all => &[Next::Prompt, Next::Resume],
             0 => &[Next::Resume],
@@ -194,14 +194,14 @@ async fn a_process_killed_at_any_event_of_a_turn_leaves_a_session_that_goes_on(
         }
     }
     println!(
-        "{wire:?}: {kills} kills, {} events told, {} streamed, {:.1} s",
+        "{wire:?}: {kills} kills, {} events reported, {} streamed, {:.1} s",
         entries.len(),
         streams.iter().sum::<usize>(),
         begun.elapsed().as_secs_f64()
     );
 }
 
-/// Let a child run the whole turn: what it was told, and how many events each stream has.
+/// Lets a child run the whole turn. Returns its events, and the number of events in each stream.
 async fn whole_turn(wire: Wire, script: &Script) -> (Vec<Entry>, Vec<usize>) {
     let scene = Scene::new();
     script.begin_turn(None);
@@ -243,7 +243,7 @@ async fn kill_and_go_on(wire: Wire, script: &Script, moment: Moment, next: Next)
     go_on(&scene, wire, script, &entries, next, &context).await;
 }
 
-/// Take the session over, look at what is there, and let it go on.
+/// Takes over the session, checks it, and continues it.
 async fn go_on(scene: &Scene, wire: Wire, script: &Script, entries: &[Entry], next: Next, context: &str) {
     script.begin_turn(None);
     let mut agent = agent(scene.folder.path(), wire, &script.server.url());

@@ -71,8 +71,8 @@ async fn exercise(server: McpServer) {
         println!("--- {tool}\n{said}");
         assert!(said.contains(expected), "{tool}: {said}");
     }
-    let told = changes(&dock);
-    assert!(matches!(told[..], [McpChange::Started { tools: 10.. }]), "{told:?}");
+    let output = changes(&dock);
+    assert!(matches!(output[..], [McpChange::Started { tools: 10.. }]), "{output:?}");
     dock.server.assert_legal();
     talk.close().await.unwrap();
 }

@@ -8,12 +8,12 @@ use plimsoll_config::{Grants, McpConnection, McpServer};
 use plimsoll_providers::Secret;
 use serde_json::{Value, json};
 
-/// Says that this process is a server, and how it begins: `well`, `hang`, `die` or `flood`.
+/// Marks this process as a server, and sets how it starts: `well`, `hang`, `die` or `flood`.
 pub(super) const START: &str = "FAKE_MCP_START";
-/// A file that gets a line for every message that was received.
+/// A file that gets a line for every received message.
 pub(super) const RECEIVED: &str = "FAKE_MCP_RECEIVED";
 
-/// The part of the server: does nothing unless it was started as one.
+/// The server process: does nothing unless it was started as one.
 #[test]
 fn the_server() {
     let Ok(start) = std::env::var(START) else { return };
@@ -59,7 +59,7 @@ fn the_server() {
     std::process::exit(0);
 }
 
-/// A line that does not end.
+/// An endless line.
 fn flood(out: &mut impl Write) -> ! {
     let piece = vec![b'x'; 1 << 20];
     for _ in 0..1_024 {
@@ -89,7 +89,7 @@ pub(crate) fn setup(connection: McpConnection) -> McpServer {
     McpServer { connection, enabled: true, timeout: None, grants: Grants::default(), problem: None }
 }
 
-/// What the server does next.
+/// The server's next action.
 enum Act {
     Say(Vec<Value>),
     Flood,
@@ -100,7 +100,7 @@ enum Act {
 #[derive(Default)]
 struct Fake {
     is_changed: bool,
-    /// A call that waits for the client's answer, and what was answered by then.
+    /// A call that waits for the client's replies, and the replies so far.
     asking: Option<(Value, Vec<Value>)>,
 }
 
@@ -242,7 +242,7 @@ impl Fake {
         }
     }
 
-    /// The client has answered one of the questions; with the last one the call is answered with all of them.
+    /// Handles the client's reply to a question; with the last one the call returns all of them.
     fn take_answer(&mut self, message: &Value) -> Act {
         let Some((id, answers)) = &mut self.asking else { return Act::Say(Vec::new()) };
         answers.push(message.clone());
@@ -260,7 +260,7 @@ impl Fake {
 /// A server over HTTP, which ends with the process.
 pub(super) struct Remote {
     pub(super) url: String,
-    /// The heads of all requests.
+    /// Headers of all requests.
     pub(super) heads: Arc<Mutex<Vec<String>>>,
 }
 
@@ -273,7 +273,7 @@ impl Remote {
         std::thread::spawn(move || {
             for stream in listener.incoming() {
                 let (server, seen) = (Arc::clone(&server), Arc::clone(&seen));
-                // A client that has gone is no failure of the server's.
+                // A disconnected client is not a failure of the server.
                 std::thread::spawn(move || drop(serve(&stream.unwrap(), &server, &seen)));
             }
         });
@@ -306,7 +306,7 @@ fn serve(stream: &TcpStream, server: &Mutex<Fake>, seen: &Mutex<Vec<String>>) ->
     let said = match act {
         Act::Say(said) => said,
         Act::Die => return Ok(()),
-        // Each request has a connection of its own.
+        // Each request has its own connection.
         Act::Freeze => Vec::new(),
         Act::Flood => {
             let head = "HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n";
@@ -321,7 +321,7 @@ fn serve(stream: &TcpStream, server: &Mutex<Fake>, seen: &Mutex<Vec<String>>) ->
     let answer = said.into_iter().find(|answer| answer["id"] == message["id"] && !message["id"].is_null());
     match answer {
         None if message["id"].is_null() => out.write_all(plain("202 Accepted").as_bytes()),
-        // Hangs: the answer does not come.
+        // Hangs: there is no response.
         None => loop {
             std::thread::park();
         },

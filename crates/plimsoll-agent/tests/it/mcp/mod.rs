@@ -1,4 +1,4 @@
-//! Tools of MCP servers: what they may do, and servers that misbehave.
+//! Tools of MCP servers: permissions, and servers that misbehave.
 
 mod everything;
 pub(crate) mod fake;
@@ -28,7 +28,7 @@ fn fake_dock() -> Dock {
     dock([("fake", local("well", &[]))]).allow("fake_*")
 }
 
-/// Let the model make one call in a turn of its own; gives the result that it sees.
+/// Lets the model make one call in its own turn; returns the result that it sees.
 async fn call(dock: &Dock, talk: &mut Conversation, tool: &str, input: Value) -> String {
     let id = format!("call_{}", dock.server.requests().len());
     dock.server.push_all([Reply::new().call(&id, tool, input), Reply::new().text("Thanks.")]);
@@ -94,7 +94,7 @@ async fn tools_of_a_server_are_declared_bounded_and_called_over_both_transports(
 }
 
 #[tokio::test]
-async fn a_servers_word_that_a_tool_only_reads_allows_nothing() {
+async fn a_servers_read_only_hint_permits_nothing() {
     let dock = dock([("fake", local("well", &[]))]);
     let talk = &mut dock.begin().await;
     let said = call(&dock, talk, "fake_echo", json!({"text": "hi"})).await;
@@ -121,7 +121,7 @@ async fn an_agents_switches_hold_for_tools_of_servers() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_be_started_is_told_and_the_others_work() {
+async fn a_server_that_fails_to_start_is_reported_and_others_work() {
     let missing = fake::setup(McpConnection::Local {
         command: vec!["/nonexistent/server".into()],
         environment: Vec::new(),
@@ -147,25 +147,25 @@ async fn a_server_that_cannot_be_started_is_told_and_the_others_work() {
     assert_eq!(said.trim(), "still here");
     let events = dock.events.lock().unwrap();
     let failed = |name: &str| {
-        let told = events.iter().find_map(|event| match event {
+        let reply = events.iter().find_map(|event| match event {
             Event::McpServer { server, change: McpChange::Failed { error } } if server == name => {
                 Some(error.clone())
             }
             _ => None,
         });
-        told.unwrap_or_else(|| panic!("{name} was not told of: {events:?}"))
+        reply.unwrap_or_else(|| panic!("{name} was not reported: {events:?}"))
     };
     let died = failed("dies");
     assert!(died.contains("exit status: 3") && died.contains("no licence: key (FAKE_KEY)"), "{died}");
     assert!(failed("floods").contains("more than 16 MB"), "{}", failed("floods"));
-    assert!(failed("hangs").contains("no answer within 0.3 s"), "{}", failed("hangs"));
+    assert!(failed("hangs").contains("did not respond within 0.3 s"), "{}", failed("hangs"));
     assert!(failed("missing").contains("cannot run `/nonexistent/server`"), "{}", failed("missing"));
     assert!(!failed("nowhere").contains("hush"), "{}", failed("nowhere"));
     assert_eq!(failed("unset"), "the variable `KEY` is not set");
 }
 
 #[tokio::test]
-async fn a_server_is_given_its_own_variables_and_no_others() {
+async fn a_server_receives_only_its_own_variables() {
     // The harness itself has such variables; a key of a provider would be one of them.
     assert!(std::env::vars().any(|(name, _)| name.starts_with("CARGO")), "the test runs without cargo");
     let dock = dock([("fake", local("well", &[("OWN_VALUE", "mine")]))]).allow("fake_*");
@@ -176,15 +176,15 @@ async fn a_server_is_given_its_own_variables_and_no_others() {
 }
 
 #[tokio::test]
-async fn results_that_are_no_text_are_kept_beside_the_window_and_named() {
+async fn results_that_are_not_text_are_stored_and_named() {
     let dock = fake_dock();
     let talk = &mut dock.begin().await;
     let said = call(&dock, talk, "fake_media", json!({})).await;
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines[0], "Here.");
-    assert!(lines[1].starts_with("[image, image/png, 8 bytes: not shown, kept as spill_"), "{said}");
+    assert!(lines[1].starts_with("[image, image/png, 8 bytes: not shown, stored as spill_"), "{said}");
     assert_eq!(lines[2..4], ["[resource f://a, text/plain]", "inside"]);
-    assert!(lines[4].starts_with("[resource f://b, 3 bytes: not shown, kept as spill_"), "{said}");
+    assert!(lines[4].starts_with("[resource f://b, 3 bytes: not shown, stored as spill_"), "{said}");
     assert_eq!(lines[5], "[link to the resource f://c (c), 9 bytes; it was not fetched]");
     assert_eq!(lines[6..].concat().replace(' ', ""), "{\"depth\":9}");
     assert!(!said.contains("iVBOR"), "{said}");
@@ -215,12 +215,12 @@ async fn a_long_result_passes_layer_1() {
 }
 
 #[tokio::test]
-async fn a_call_that_hangs_ends_with_its_time_out_and_with_cancelling_and_the_server_is_told() {
+async fn a_hanging_call_ends_by_timeout_or_cancellation_and_the_server_is_notified() {
     let folder = tempfile::tempdir().unwrap();
     let received = folder.path().join("received");
-    let told = [(fake::RECEIVED, received.to_str().unwrap())];
+    let reply = [(fake::RECEIVED, received.to_str().unwrap())];
     let grants = Grants::default().write([folder.path()]);
-    let hangs = McpServer { timeout: Some(Duration::from_secs(2)), grants, ..local("well", &told) };
+    let hangs = McpServer { timeout: Some(Duration::from_secs(2)), grants, ..local("well", &reply) };
     let dock = dock([("fake", hangs)]).allow("fake_*");
     let talk = &mut dock.begin().await;
     let said = call(&dock, talk, "fake_hang", json!({})).await;
@@ -228,7 +228,7 @@ async fn a_call_that_hangs_ends_with_its_time_out_and_with_cancelling_and_the_se
     let cancelled = |path: &Path| {
         std::fs::read_to_string(path).unwrap_or_default().matches("notifications/cancelled").count()
     };
-    until("the time-out was not told", || cancelled(&received) == 1).await;
+    until("the timeout was not reported", || cancelled(&received) == 1).await;
     let cancel = CancellationToken::new();
     dock.server.push(Reply::new().call("call_c", "fake_hang", json!({})));
     let stop = cancel.clone();
@@ -238,16 +238,16 @@ async fn a_call_that_hangs_ends_with_its_time_out_and_with_cancelling_and_the_se
     });
     let report = talk.run("Hang again", &cancel).await.unwrap();
     assert_eq!(report.end, plimsoll_agent::RunEnd::Cancelled);
-    // Cancelling has ended it, and not its time-out.
+    // It was cancelled and did not time out.
     let last = format!("{:?}", dock.log(talk.session()).last().unwrap());
     assert!(!last.contains("no result within"), "{last}");
-    until("the cancelling was not told", || cancelled(&received) == 2).await;
+    until("the cancellation was not reported", || cancelled(&received) == 2).await;
     let said = call(&dock, talk, "fake_echo", json!({"text": "well again"})).await;
     assert_eq!(said.trim(), "well again");
 }
 
 #[tokio::test]
-async fn a_server_that_answers_nothing_any_more_is_started_again_at_the_next_call() {
+async fn an_unresponsive_server_is_restarted_at_the_next_call() {
     let slow = McpServer { timeout: Some(Duration::from_millis(300)), ..local("well", &[]) };
     let dock = dock([("fake", slow)]).allow("fake_*");
     let talk = &mut dock.begin().await;
@@ -255,10 +255,10 @@ async fn a_server_that_answers_nothing_any_more_is_started_again_at_the_next_cal
     assert!(said.contains("no result within"), "{said}");
     let said = call(&dock, talk, "fake_echo", json!({"text": "thawed"})).await;
     assert_eq!(said.trim(), "thawed");
-    let told = changes(&dock);
+    let reply = changes(&dock);
     assert!(
-        matches!(&told[..], [McpChange::Started { .. }, McpChange::Died { .. }, McpChange::Restarted]),
-        "{told:?}"
+        matches!(&reply[..], [McpChange::Started { .. }, McpChange::Died { .. }, McpChange::Restarted]),
+        "{reply:?}"
     );
 }
 
@@ -267,16 +267,16 @@ async fn a_server_that_dies_is_started_again_at_the_next_call() {
     let dock = fake_dock();
     let talk = &mut dock.begin().await;
     let said = call(&dock, talk, "fake_die", json!({})).await;
-    assert!(said.contains("went away") && said.contains("exit status: 4"), "{said}");
+    assert!(said.contains("stopped during this call") && said.contains("exit status: 4"), "{said}");
     assert!(said.contains("about to fall over"), "{said}");
     let said = call(&dock, talk, "fake_echo", json!({"text": "back"})).await;
     assert_eq!(said.trim(), "back");
-    let told = changes(&dock);
+    let reply = changes(&dock);
     assert!(
-        matches!(&told[..], [McpChange::Started { .. }, McpChange::Died { .. }, McpChange::Restarted]),
-        "{told:?}"
+        matches!(&reply[..], [McpChange::Started { .. }, McpChange::Died { .. }, McpChange::Restarted]),
+        "{reply:?}"
     );
-    // One that keeps dying is given up.
+    // A server that keeps exiting is not restarted forever.
     for _ in 0..3 {
         call(&dock, talk, "fake_die", json!({})).await;
     }
@@ -285,7 +285,7 @@ async fn a_server_that_dies_is_started_again_at_the_next_call() {
 }
 
 #[tokio::test]
-async fn a_message_of_a_gigabyte_ends_the_call_and_takes_no_memory() {
+async fn a_message_of_a_gigabyte_ends_the_call_without_using_memory() {
     let remote = Remote::start();
     let dock =
         dock([("far", remote.setup(&[])), ("near", local("well", &[]))]).allow("near_*").allow("far_*");
@@ -301,7 +301,7 @@ async fn a_message_of_a_gigabyte_ends_the_call_and_takes_no_memory() {
     }
 }
 
-/// The most memory that this process has had, in kilobytes.
+/// Peak memory of this process in kilobytes.
 fn peak_memory() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
@@ -309,7 +309,7 @@ fn peak_memory() -> u64 {
 }
 
 #[tokio::test]
-async fn tools_that_change_are_taken_at_the_next_turn_and_told() {
+async fn changed_tools_are_declared_in_the_next_turn_and_reported() {
     let dock = fake_dock();
     let talk = &mut dock.begin().await;
     dock.server.push_all([
@@ -319,10 +319,10 @@ async fn tools_that_change_are_taken_at_the_next_turn_and_told() {
     ]);
     run(talk, "Change").await;
     let requests = dock.server.requests();
-    // The tools stand at the beginning of the prompt: within a turn they stay as they were.
+    // The tools are at the beginning of the prompt, so they stay unchanged within a turn.
     assert!(requests.iter().all(|request| request.tools == requests[0].tools));
     let said = requests.last().unwrap().result("c2").unwrap();
-    assert!(said.contains("refuses this call: no tool echo"), "{said}");
+    assert!(said.contains("rejected this call: no tool echo"), "{said}");
     let said = call(&dock, talk, "fake_extra", json!({})).await;
     assert_eq!(said.trim(), "extra");
     let request = dock.server.last().unwrap();
@@ -330,14 +330,14 @@ async fn tools_that_change_are_taken_at_the_next_turn_and_told() {
         request.tools.contains(&"fake_extra".to_owned()) && !request.tools.contains(&"fake_echo".to_owned())
     );
     let said = call(&dock, talk, "fake_echo", json!({})).await;
-    assert!(said.starts_with("There is no tool `fake_echo`"), "{said}");
-    let told = changes(&dock);
+    assert!(said.starts_with("Unknown tool `fake_echo`"), "{said}");
+    let reply = changes(&dock);
     let change = McpChange::ToolsChanged { added: vec!["extra".into()], removed: vec!["echo".into()] };
-    assert_eq!(told[1..], [change], "{told:?}");
+    assert_eq!(reply[1..], [change], "{reply:?}");
 }
 
 #[tokio::test]
-async fn a_server_is_told_where_the_project_is_and_may_ask_neither_model_nor_user() {
+async fn a_server_receives_the_project_as_root_and_cannot_ask_model_or_user() {
     let dock = fake_dock();
     let talk = &mut dock.begin().await;
     let said = call(&dock, talk, "fake_ask", json!({})).await;
@@ -377,18 +377,15 @@ async fn resources_of_a_server_are_listed_and_read_by_tools_that_are_asked_about
     let dock = self::dock([("fake", local("well", &[("FAKE_RESOURCES", "1")]))]).allow("fake_*");
     let talk = &mut dock.begin().await;
     let said = call(&dock, talk, "fake_list_resources", json!({})).await;
-    assert_eq!(
-        said.trim(),
-        "f://chart (chart, text/plain, 9 bytes)\n[There are more: list them with the cursor 2]"
-    );
+    assert_eq!(said.trim(), "f://chart (chart, text/plain, 9 bytes)\n[There are more: use the cursor 2]");
     let said = call(&dock, talk, "fake_list_resources", json!({"cursor": "2"})).await;
     assert_eq!(said.trim(), "f://bell (bell): Rings.");
     let said = call(&dock, talk, "fake_read_resource", json!({"uri": "f://chart"})).await;
     assert_eq!(said.trim(), "[resource f://chart, text/plain]\nnine fathoms");
     let said = call(&dock, talk, "fake_read_resource", json!({"uri": "f://bell"})).await;
-    assert!(said.contains("f://bell, 3 bytes: not shown, kept as "), "{said}");
+    assert!(said.contains("f://bell, 3 bytes: not shown, stored as "), "{said}");
     let said = call(&dock, talk, "fake_read_resource", json!({"uri": "f://none"})).await;
-    assert!(said.contains("refuses this call: no such resource"), "{said}");
+    assert!(said.contains("rejected this call: no such resource"), "{said}");
     let said = call(&dock, talk, "fake_read_resource", json!({})).await;
     assert!(said.contains("uri"), "{said}");
     // Without resources there are no tools for them.
@@ -400,7 +397,7 @@ async fn resources_of_a_server_are_listed_and_read_by_tools_that_are_asked_about
 }
 
 #[tokio::test]
-async fn a_pattern_for_a_tool_of_a_server_is_told_to_have_no_effect() {
+async fn a_pattern_for_a_tool_of_a_server_is_reported_as_ignored() {
     let rule = |tool, pattern| PermissionRule::new(tool, pattern, Action::Deny, Origin::BuiltIn);
     let mut dock = fake_dock();
     let rules = &mut dock.agent.profile.permissions.rules;
@@ -415,7 +412,7 @@ async fn a_pattern_for_a_tool_of_a_server_is_told_to_have_no_effect() {
     call(&dock, talk, "fake_change", json!({})).await;
     call(&dock, talk, "fake_extra", json!({})).await;
     let events = dock.events.lock().unwrap();
-    let told: Vec<&str> = events
+    let reply: Vec<&str> = events
         .iter()
         .filter_map(|event| match event {
             Event::Notice { text } => Some(text.as_str()),
@@ -423,10 +420,10 @@ async fn a_pattern_for_a_tool_of_a_server_is_told_to_have_no_effect() {
         })
         .collect();
     assert_eq!(
-        told,
+        reply,
         [
-            "the rule that `fake_echo` on `*secret*` is `deny` (built in) has no effect: calls of MCP servers are not held \
-          against patterns; a rule for `fake_echo` without one decides about all of them"
+            "the rule `fake_echo` on `*secret*` = `deny` (built in) is ignored: calls of MCP servers have nothing that a \
+             pattern could match; a rule for `fake_echo` without a pattern applies to all of them"
         ]
     );
 }

@@ -1,4 +1,4 @@
-//! Descriptors that this process was given by its own parent: no hook and no server inherits them.
+//! Descriptors that this process inherited: no hook and no server inherits them.
 
 use std::fs::File;
 use std::os::fd::{AsFd, AsRawFd, RawFd};
@@ -14,13 +14,13 @@ use serde_json::json;
 use super::Yard;
 use crate::support::{Dock, run};
 
-/// Make a descriptor one that children inherit, as one is that a shell opened for this process.
+/// Makes a descriptor inheritable, like one that a shell opened for this process.
 fn inherit(descriptor: &(impl AsFd + AsRawFd)) -> RawFd {
     fcntl_setfd(descriptor, FdFlags::empty()).unwrap();
     descriptor.as_raw_fd()
 }
 
-/// A file that may be written through a descriptor of this process.
+/// Opens a file that can be written through a descriptor of this process.
 fn open_file(yard: &Yard) -> File {
     File::create(yard.outside.join("open")).unwrap()
 }
@@ -39,7 +39,7 @@ async fn a_hook_inherits_nothing() {
         command: ["sh", "-c", &line].map(str::to_owned).to_vec(),
         timeout: Some(Duration::from_secs(20)),
         tools: None,
-        // Confined it could not write there by any way.
+        // Confined, it could not write there at all.
         grants: Grants::default().unconfined(true),
         origin: Origin::BuiltIn,
         problem: None,

@@ -1,4 +1,4 @@
-//! What commands cost: memory for a long output, time to end and to begin. `just commands` prints them.
+//! Cost of commands: memory for a long output, time to start and to end. `just commands` prints them.
 
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -24,14 +24,14 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// The most memory this process has had so far, in kilobytes.
+/// Peak memory of this process in kilobytes.
 fn peak() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
     line.split_whitespace().nth(1).unwrap().parse().unwrap()
 }
 
-/// Wait until processes have ended, looking as often as can be.
+/// Waits until processes have ended, polling as often as possible.
 fn await_ended(pids: &[i32]) {
     let is_alive = |pid: &i32| {
         let state = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
@@ -40,7 +40,7 @@ fn await_ended(pids: &[i32]) {
     while pids.iter().any(is_alive) {}
 }
 
-/// The numbers that a command has written to a file, once there are enough.
+/// Returns the numbers that a command has written to a file, once there are enough.
 fn read_pids(file: &Path, count: usize) -> Vec<i32> {
     loop {
         let text = std::fs::read_to_string(file).unwrap_or_default();
@@ -59,10 +59,10 @@ async fn memory_for_two_gigabytes_of_output() {
     yard.bash("echo warm").await;
     let before = peak();
     let begun = Instant::now();
-    let told = yard
+    let reply = yard
         .bash("yes 'a line of some output that a build might print, again and again' | head -c 2147483648")
         .await;
-    assert!(told.contains("spill_"), "{}", &told[..200.min(told.len())]);
+    assert!(reply.contains("spill_"), "{}", &reply[..200.min(reply.len())]);
     let after = peak();
     println!(
         "2 GB through bash: peak {after} kB, {} kB more than before; {:?}",
@@ -121,10 +121,10 @@ async fn time_of_a_command_with_and_without_its_sandbox() {
         dock.agent.profile.tools = dock.agent.profile.tools.clone().with(bash);
         dock.agent.profile.limits.repeats = 0;
         let times: Arc<Mutex<Vec<(Instant, bool)>>> = Arc::default();
-        let told = Arc::clone(&times);
+        let reply = Arc::clone(&times);
         dock.agent.events = Arc::new(move |event| match event {
-            Event::CallStarted { .. } => told.lock().unwrap().push((Instant::now(), true)),
-            Event::CallEnded { .. } => told.lock().unwrap().push((Instant::now(), false)),
+            Event::CallStarted { .. } => reply.lock().unwrap().push((Instant::now(), true)),
+            Event::CallEnded { .. } => reply.lock().unwrap().push((Instant::now(), false)),
             _ => {}
         });
         let mut talk = dock.begin().await;

@@ -1,5 +1,5 @@
-//! The sandbox as the agent uses it: what the model and the user are told, and what hooks and servers inherit. What the sandbox holds
-//! is tried in the tests of `plimsoll-sandbox`.
+//! The sandbox in the agent: texts for the model and the user, and what hooks and servers inherit. The tests of
+//! `plimsoll-sandbox` cover the sandbox itself.
 
 mod descriptors;
 mod measures;
@@ -17,7 +17,7 @@ use serde_json::json;
 
 use crate::support::{Dock, run};
 
-/// Whether the kernel holds these; if not, it is said.
+/// Returns whether the kernel enforces these guards, and prints if it does not.
 fn can(guards: &[Guard]) -> bool {
     let sandbox = Sandbox::new(SandboxConfig::default());
     let missing: Vec<_> = guards.iter().filter(|guard| !sandbox.confinement().holds(**guard)).collect();
@@ -27,7 +27,7 @@ fn can(guards: &[Guard]) -> bool {
     missing.is_empty()
 }
 
-/// Whether python is there, for what a shell cannot try; if not, it is said.
+/// Returns whether python exists, for what a shell cannot do, and prints if it does not.
 fn has_python() -> bool {
     let found = Command::new("python3").arg("--version").output().is_ok_and(|output| output.status.success());
     if !found {
@@ -36,7 +36,7 @@ fn has_python() -> bool {
     found
 }
 
-/// A project whose commands are confined, and a directory beside it.
+/// A project whose commands are confined, and a directory next to it.
 struct Yard {
     dock: Dock,
     talk: Conversation,
@@ -51,7 +51,7 @@ impl Yard {
     async fn with(config: SandboxConfig) -> Yard {
         let mut dock = Dock::new(ModelServer::start().unwrap()).allow("bash");
         dock.agent.profile.tools = dock.agent.profile.tools.clone().with(Bash::new(Sandbox::new(config)));
-        // Commands that fail in the same words are what these tests are made of.
+        // These tests consist of commands that fail with the same message.
         dock.agent.profile.limits.repeats = 0;
         let outside = dock.folder.path().canonicalize().unwrap().join("outside");
         std::fs::create_dir(&outside).unwrap();
@@ -59,7 +59,7 @@ impl Yard {
         Yard { dock, talk, outside }
     }
 
-    /// What the model is answered when it runs a command. `OUT` is the directory beside the project.
+    /// Returns the result that the model receives for a command. `OUT` is the directory next to the project.
     async fn bash(&mut self, command: &str) -> String {
         let command = command.replace("OUT", self.outside.to_str().unwrap());
         let id = format!("call_{}", self.dock.server.requests().len());
@@ -71,35 +71,35 @@ impl Yard {
 }
 
 #[tokio::test]
-async fn what_is_enforced_is_told_once_and_the_model_knows() {
+async fn the_confinement_is_reported_once_and_described_to_the_model() {
     let mut yard = Yard::new().await;
     yard.bash("true").await;
     yard.bash("true").await;
     let events = yard.dock.events.lock().unwrap().clone();
-    let told: Vec<_> = events
+    let reply: Vec<_> = events
         .iter()
         .filter_map(|event| match event {
             Event::Confined { confinement, .. } => Some(confinement.clone()),
             _ => None,
         })
         .collect();
-    assert_eq!(told.len(), 1, "once in a conversation");
-    assert_eq!(told[0], *Sandbox::new(SandboxConfig::default()).confinement());
+    assert_eq!(reply.len(), 1, "once in a conversation");
+    assert_eq!(reply[0], *Sandbox::new(SandboxConfig::default()).confinement());
     let sent = yard.dock.server.last().unwrap().body.to_string();
-    assert_eq!(sent.contains("Commands are confined"), told[0].holds(Guard::Writes));
-    assert_eq!(sent.contains("There is no network"), told[0].holds(Guard::Network));
+    assert_eq!(sent.contains("Commands run in a sandbox"), reply[0].holds(Guard::Writes));
+    assert_eq!(sent.contains("Network access is disabled"), reply[0].holds(Guard::Network));
 }
 
 #[tokio::test]
-async fn of_a_sandbox_that_is_off_the_model_is_told_nothing() {
+async fn the_model_gets_no_text_about_a_disabled_sandbox() {
     let mut yard = Yard::with(SandboxConfig::default().mode(SandboxMode::Off)).await;
     assert_eq!(yard.bash("echo x > OUT/new && cat OUT/new").await.trim(), "x");
-    assert!(!yard.dock.server.last().unwrap().body.to_string().contains("Commands are confined"));
+    assert!(!yard.dock.server.last().unwrap().body.to_string().contains("Commands run in a sandbox"));
     assert_eq!(yard.dock.agent.sandbox.refusal(), None, "`auto` never refuses");
 }
 
 #[tokio::test]
-async fn the_model_is_told_where_else_commands_may_write() {
+async fn the_tool_description_lists_other_writable_places() {
     if !can(&[Guard::Writes]) {
         return;
     }

@@ -9,14 +9,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Yard, can};
 
-/// Processes that run `sleep` with this time, which is each test's own.
+/// Number of processes that run `sleep` with this time. Each test has its own.
 fn sleepers(time: &str) -> usize {
     let entries = std::fs::read_dir("/proc").unwrap().flatten();
     let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
     lines.filter(|line| *line == format!("sleep\0{time}\0").into_bytes()).count()
 }
 
-/// A killed process needs a moment to be gone.
+/// Waits until there are none: a killed process needs a moment to end.
 fn await_none(time: &str) -> bool {
     let until = Instant::now() + Duration::from_secs(5);
     while Instant::now() < until {

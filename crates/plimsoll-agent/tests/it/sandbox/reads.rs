@@ -1,4 +1,4 @@
-//! Plimsoll's own store, which commands cannot even open for reading.
+//! Plimsoll's own store, which commands cannot open for reading.
 
 use plimsoll_agent::{Guard, RunOverrides, parse_allow};
 use plimsoll_testkit::server::Reply;
@@ -41,8 +41,8 @@ print(open(home + "/beside.txt").read())
     let call = Reply::new().call("call_1", "bash", json!({ "command": command }));
     place.server.push_all([call, Reply::new().text("Thanks.")]);
     run(talk, "Do it").await;
-    let told = place.server.last().unwrap().result("call_1").unwrap().to_owned();
-    assert!(!told.contains("LOCKED") && told.matches("refused").count() == 10, "{told}");
-    assert!(!told.contains(" 2\n"), "the files are there: {told}");
-    assert!(told.trim().ends_with("open"), "{told}");
+    let reply = place.server.last().unwrap().result("call_1").unwrap().to_owned();
+    assert!(!reply.contains("LOCKED") && reply.matches("refused").count() == 10, "{reply}");
+    assert!(!reply.contains(" 2\n"), "the files are there: {reply}");
+    assert!(reply.trim().ends_with("open"), "{reply}");
 }

@@ -16,7 +16,7 @@ use super::{LIFE, Life, SESSION};
 use crate::journal::Journal;
 use crate::support::{die, model_with, open_archive};
 
-/// More requests than any turn may make: ten steps, each refused, broken off and summarised as often as may be.
+/// More requests than any turn can make: ten steps, each rejected, interrupted and summarised as often as possible.
 const MOST_REQUESTS: u64 = 200;
 
 /// The agent of a session, in the child and after it.
@@ -43,12 +43,12 @@ pub(super) fn agent(folder: &Path, life: &Life) -> Agent {
     agent
 }
 
-/// The part of the child: does nothing unless it was started as one.
+/// The child process: does nothing unless it was started as one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_soaked_child() {
     let Ok(life) = std::env::var(LIFE) else { return };
     let life: Life = serde_json::from_str(&life).unwrap();
-    // A panic on any thread is the end of the test, also one that the loop would survive.
+    // A panic on any thread fails the test, even one that the loop would survive.
     let usual = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         usual(panic);
@@ -58,7 +58,7 @@ async fn the_soaked_child() {
     let mut agent = agent(folder, &life);
     let session = SESSION.into();
     let journal = Arc::new(Journal::new(Arc::clone(&agent.archive), SESSION.into(), &life.journal()));
-    let (told, requests) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
+    let (output, requests) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
     let (noted, counted, die_at) = (Arc::clone(&journal), Arc::clone(&requests), life.die_at);
     let was_refused = Arc::new(AtomicBool::new(false));
     let refused = Arc::clone(&was_refused);
@@ -68,7 +68,7 @@ async fn the_soaked_child() {
         if matches!(event, Event::Requested { .. } | Event::Retrying { .. } | Event::Summarising { .. }) {
             counted.fetch_add(1, Ordering::SeqCst);
         }
-        if told.fetch_add(1, Ordering::SeqCst) + 1 == die_at {
+        if output.fetch_add(1, Ordering::SeqCst) + 1 == die_at {
             die();
         }
     });
@@ -89,10 +89,10 @@ async fn the_soaked_child() {
         let how = match ended.expect("a turn takes two minutes") {
             Ok(report) => serde_json::to_value(&report.end).unwrap()["how"].as_str().unwrap().to_owned(),
             Err(error @ (AgentError::Provider(_) | AgentError::Refused { .. })) => error.name().to_owned(),
-            // A provider that refuses a small request as too long is believed as long as the process lives, so that nothing
-            // may fit any more; once it has recovered, the last turn has to go through. The presets that follow a document
-            // have no shedding, and may not fit on their own.
-            // Neither have they another way if the provider fails while it summarises.
+            // A provider that refuses a small request as too long is believed as long as the process lives, so that
+            // nothing may fit any more; once it has recovered, the last turn has to go through. The presets that follow
+            // a document have no shedding, and may not fit on their own. Neither have they another way if the provider
+            // fails while it summarises.
             Err(error @ AgentError::NotSummarised(_)) if life.preset() != Preset::Plimsoll => {
                 error.name().to_owned()
             }
@@ -111,7 +111,7 @@ async fn the_soaked_child() {
     }
 }
 
-/// Prints as much as it is asked to.
+/// Prints as much as requested.
 struct Flood {
     spec: ToolSpec,
 }

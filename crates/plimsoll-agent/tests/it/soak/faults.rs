@@ -1,4 +1,4 @@
-//! A model that does all kinds of things at random, and a provider that fails in all the ways it can.
+//! A model with random behaviour, and a provider that fails in every known way.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
@@ -10,10 +10,10 @@ use serde_json::{Value, json};
 use super::Dice;
 use crate::support::{SUMMARY, is_summary, lines};
 
-/// Events larger than this are refused by the client; some are.
+/// Larger events are rejected by the client; some are.
 pub(super) const EVENT_LIMIT: usize = 64 << 10;
 
-/// A provider with its faults.
+/// A provider with faults.
 pub(super) struct Provider {
     pub(super) server: ModelServer,
     state: Arc<Mutex<State>>,
@@ -34,7 +34,7 @@ impl State {
 }
 
 impl Provider {
-    /// A provider whose model has a window of so many tokens.
+    /// Starts a provider whose model has a window of this size.
     pub(super) fn start(window: u64, seed: u64) -> Provider {
         let state =
             State { dice: Dice::new(seed), is_calm: false, calls: 0, summaries: 0, kinds: BTreeMap::new() };
@@ -45,12 +45,12 @@ impl Provider {
         Provider { server, state }
     }
 
-    /// From now on nothing fails, and the model calls nothing.
+    /// From now on nothing fails, and the model makes no calls.
     pub(super) fn calm_down(&self) {
         self.state.lock().unwrap().is_calm = true;
     }
 
-    /// How often each fault came, and how many summaries were asked for.
+    /// Number of each fault, and number of summary requests.
     pub(super) fn kinds(&self) -> (BTreeMap<String, u64>, u64) {
         let state = self.state.lock().unwrap();
         (state.kinds.clone(), state.summaries)
@@ -156,7 +156,7 @@ fn next_call(state: &mut State) -> String {
     format!("call_{}", state.calls)
 }
 
-/// Report a wrong usage, or none, now and then.
+/// Sometimes reports wrong usage, or none.
 fn miscount(reply: Reply, state: &mut State) -> Reply {
     match state.dice.below(20) {
         0 => {
@@ -180,9 +180,9 @@ fn fault(window: u64, state: &mut State) -> Fault {
         0 => Fault::status(*dice.pick(&[400, 401, 403, 404, 413, 422, 500, 502, 503, 529])),
         1 => Fault::rate_limited(0),
         2 | 3 => {
-            // Never so small that system prompt and tools alone do not fit.
-            let told = window * (60 + dice.below(41)) / 100;
-            Fault::Overflow { shape: Some(*dice.pick(&OverflowShape::ALL)), window: told }
+            // Never so small that the system prompt and tools do not fit.
+            let shown = window * (60 + dice.below(41)) / 100;
+            Fault::Overflow { shape: Some(*dice.pick(&OverflowShape::ALL)), window: shown }
         }
         4 => Fault::HangUp,
         5 => Fault::NoAnswer,

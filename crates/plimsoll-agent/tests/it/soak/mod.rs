@@ -1,9 +1,9 @@
-//! Many turns with random faults of the provider, and the process killed again and again.
+//! Many turns with random faults of the provider, while the process is killed repeatedly.
 //!
-//! Each session has a wire, a window and a preset of its own, and a provider that fails in about a fifth of its answers.
-//! A child process runs the turns until it dies: when it is told of some event, or some time after it began. Another takes
-//! the session over. After each death everything that was promised is held against the store. `just soak` makes 2,000
-//! turns, the ordinary tests about forty.
+//! Each session has its own wire, window and preset, and a provider that fails in about a fifth of its answers. A child
+//! process runs the turns until it dies, at some event or after some time. Another one continues the session. After
+//! each death the promises of events are compared with the store. `just soak` runs 2,000 turns, the ordinary tests
+//! about forty.
 
 mod child;
 mod faults;
@@ -26,20 +26,20 @@ use crate::journal;
 use crate::support::{WIRES, lines, open_archive};
 use faults::Provider;
 
-/// What a child is to do; set only for the child.
+/// Settings of a child; set only for the child.
 const LIFE: &str = "PLIMSOLL_SOAKED_LIFE";
-/// How many turns are made.
+/// Number of turns.
 const TURNS: &str = "PLIMSOLL_SOAK_TURNS";
-/// Where the random numbers start.
+/// Seed of the random numbers.
 const SEED: &str = "PLIMSOLL_SOAK_SEED";
 
 const SESSION: &str = "ses_soaked";
-/// So many turns are made in one session of a long soak.
+/// Number of turns in one session of a long soak.
 const SESSION_TURNS: u64 = 50;
-/// So many sessions are soaked at once.
+/// Number of concurrent sessions.
 const THREADS: usize = 6;
 
-/// Numbers that look random and are the same in every run.
+/// Pseudorandom numbers, the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -64,7 +64,7 @@ impl Dice {
     }
 }
 
-/// What a child is to do.
+/// Settings of a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Life {
     folder: PathBuf,
@@ -72,16 +72,16 @@ struct Life {
     wire: String,
     preset: String,
     window: u64,
-    /// Whether the model's window is known, or has to be learned from refusals.
+    /// Whether the model's window is known, or must be learned from errors.
     is_known: bool,
-    /// The number of this life.
+    /// Number of this life.
     number: u64,
-    /// Its turns.
+    /// Turns.
     first: u64,
     end: u64,
-    /// Whether it first goes on with the turn in which the life before ended.
+    /// Whether it first continues the turn in which the previous life ended.
     resumes: bool,
-    /// It dies when it is told of that event, counted from 1; 0 for never.
+    /// Number of the event at which it dies, from 1; 0 for never.
     die_at: u64,
 }
 
@@ -99,7 +99,7 @@ impl Life {
     }
 }
 
-/// What was seen.
+/// Counts.
 #[derive(Debug, Default)]
 struct Tally {
     turns: u64,
@@ -150,14 +150,14 @@ fn turns_with_faults_and_kills_lose_nothing_and_end() {
             tally.lock().unwrap().add(soaked);
         }
     };
-    // Most of the time goes by in waiting for providers that do not answer.
+    // Most of the time is spent waiting for silent providers.
     std::thread::scope(|scope| (0..THREADS).for_each(|_| drop(scope.spawn(work))));
     let tally = tally.into_inner().unwrap();
     println!("{:.0} s: {tally:#?}", begun.elapsed().as_secs_f64());
     assert!(tally.turns >= turns && tally.kills > 0, "{tally:?}");
 }
 
-/// The turns of one session, from its first to its last, whatever happens between.
+/// Runs the turns of one session, from first to last.
 fn soak_session(seed: u64, place: u64, turns: u64) -> Tally {
     let (mut dice, mut tally) = (Dice::new(seed), Tally::default());
     let folder = tempfile::tempdir().unwrap();
@@ -192,9 +192,9 @@ fn soak_session(seed: u64, place: u64, turns: u64) -> Tally {
     tally
 }
 
-/// One life of the child, and a look at what it leaves.
+/// Runs one life of the child, and checks what it leaves.
 fn live(life: &mut Life, turns: u64, dice: &mut Dice, context: &str, tally: &mut Tally) {
-    // Some die of an event, some of age, and some live to see the end of a few turns.
+    // Some die at an event, some after a time, and some finish a few turns.
     let way = dice.below(20);
     life.end = turns.min(life.first + 1 + dice.below(8));
     life.die_at = if way < 12 { 1 + dice.below(160) } else { 0 };
@@ -237,13 +237,13 @@ fn live(life: &mut Life, turns: u64, dice: &mut Dice, context: &str, tally: &mut
     let ended = entries.iter().filter(|entry| entry.event.starts_with("turn ")).count() as u64;
     let was_resumed = u64::from(life.resumes);
     let is_cut_off = begun + was_resumed > ended;
-    // A prompt that was not acknowledged is given again.
+    // A prompt that was not acknowledged is sent again.
     life.first += begun;
     life.resumes = is_cut_off && dice.below(2) == 0;
     life.number += 1;
 }
 
-/// The provider has recovered: a last turn goes through, nothing was lost in all lives, and no request was illegal.
+/// The provider has recovered: a last turn succeeds, nothing was lost, and no request was illegal.
 async fn end_session(life: &Life, provider: &Provider, context: &str, tally: &mut Tally) {
     provider.calm_down();
     let agent = child::agent(&life.folder, life);
@@ -251,7 +251,7 @@ async fn end_session(life: &Life, provider: &Provider, context: &str, tally: &mu
     let report = conversation.run("Is all well?", &CancellationToken::new()).await;
     match report {
         Ok(report) => assert!(matches!(report.end, RunEnd::Finished { .. }), "{context}: {report:?}"),
-        // A policy that follows a document may have no way to make it fit.
+        // A policy that follows another tool may have no way to make it fit.
         Err(error) => assert_ne!(life.preset(), Preset::Plimsoll, "{context}: {error}"),
     }
     drop(conversation);

@@ -1,4 +1,4 @@
-//! What bounds a task that is taken up again, after the process that launched it has gone.
+//! Bounds of a task that is resumed after the process that launched it is gone.
 
 use plimsoll_agent::tasks::{TaskError, TaskLimits, TaskStatus};
 use plimsoll_config::Action;
@@ -9,7 +9,7 @@ use super::restarts::other_process;
 use super::support::{TaskDock, launch};
 use crate::support::Dock;
 
-/// Runs a command whenever it is asked something new.
+/// Runs a command for every new prompt.
 fn commanding() -> ModelServer {
     ModelServer::answering(|request: &Captured| {
         let call =
@@ -23,9 +23,9 @@ fn commanding() -> ModelServer {
     .unwrap()
 }
 
-/// The root's agent was narrower than what is configured: by a flag, a host, or a configuration that was changed since.
+/// The root's agent had fewer permissions than configured: by a flag, a host, or an older configuration.
 #[tokio::test]
-async fn what_bounded_a_task_at_its_launch_bounds_it_in_another_process() {
+async fn the_bounds_of_a_launch_apply_in_another_process() {
     let dock = TaskDock::with(Dock::new(commanding()).allow("all"), TaskLimits::default(), None);
     let mut narrow = dock.agent.clone();
     let mut deny = plimsoll_agent::parse_allow("bash", None).unwrap();
@@ -44,16 +44,16 @@ async fn what_bounded_a_task_at_its_launch_bounds_it_in_another_process() {
     assert_eq!(results.len(), 2, "{results:?}");
     assert!(results.iter().all(|result| result.starts_with("Denied:")), "{results:?}");
     assert!(!dock.project().join("made").exists());
-    // A parent that may do more today does not widen it either.
+    // A parent with more permissions today does not widen them either.
     let wide = other.board.resume(Some(&dock.caller(&talk)), &task.id, "And again").await;
     wide.unwrap();
     other.ended(&task.id).await;
     assert!(!dock.project().join("made").exists());
 }
 
-/// Another agent in its place would be a guess, and the default one may do the most.
+/// Replacing it by another agent would be a guess, and the default agent may have the most permissions.
 #[tokio::test]
-async fn a_task_whose_launcher_is_not_configured_any_more_is_not_taken_up() {
+async fn a_task_whose_launcher_is_no_longer_configured_is_not_resumed() {
     let dock = TaskDock::with(Dock::new(commanding()).allow("all"), TaskLimits::default(), None);
     let mut agent = dock.agent.clone();
     agent.profile.name = "ghost".into();
@@ -65,6 +65,6 @@ async fn a_task_whose_launcher_is_not_configured_any_more_is_not_taken_up() {
     let refused = other.board.resume(None, &task.id, "And again").await.unwrap_err();
     assert!(matches!(&refused, TaskError::Unbounded { agent, .. } if agent == "ghost"), "{refused}");
     let refused = other.board.agent_of(&other.board.task(&task.id).await.unwrap()).await.err().unwrap();
-    assert!(refused.to_string().contains("what the task may do is not known"), "{refused}");
+    assert!(refused.to_string().contains("the task's permissions are unknown"), "{refused}");
     assert_eq!(other.board.task(&task.id).await.unwrap().status, TaskStatus::Completed);
 }

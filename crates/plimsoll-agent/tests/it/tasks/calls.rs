@@ -1,4 +1,4 @@
-//! The tools as a model calls them: what each answers, word for word.
+//! The tools as called by a model, with the exact results.
 
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,11 +9,10 @@ use plimsoll_store::TaskMove;
 use plimsoll_testkit::server::{Captured, Fault, Gate, ModelServer, Reply};
 use serde_json::{Value, json};
 
-use super::support::{TaskDock, told};
+use super::support::{TaskDock, injected_messages};
 use crate::support::{Dock, run};
 
-/// A tool and what it is called with. `ID` in the input is the id of the task that the first call has launched, as that
-/// call told it, and `BEGIN` the beginning of that.
+/// A tool and its input. `ID` in the input is the ID that the first call returned, and `BEGIN` its prefix.
 type Call = (&'static str, Value);
 
 fn launch(prompt: &str) -> Call {
@@ -36,8 +35,8 @@ fn is_parent(request: &Captured) -> bool {
     request.messages.first().is_some_and(|message| message.text() == "Go")
 }
 
-/// A parent that makes the calls of a stage one after another, a stage for each `Go` that it is told; `child` answers for
-/// its tasks. `before` is called before each call is made, with its number.
+/// A parent that makes the calls of a stage one after another, a stage for each `Go`; `child` answers for its tasks.
+/// `before` is called before each call, with its number.
 fn calling(
     stages: Vec<Vec<Call>>,
     child: impl Fn(&Captured) -> Reply + Send + Sync + 'static,
@@ -48,8 +47,8 @@ fn calling(
             return child(request);
         }
         let made = request.call_ids().len();
-        let told = request.messages.iter().filter(|message| message.text() == "Go").count();
-        let calls: Vec<&Call> = stages.iter().take(told).flatten().collect();
+        let output = request.messages.iter().filter(|message| message.text() == "Go").count();
+        let calls: Vec<&Call> = stages.iter().take(output).flatten().collect();
         let Some((tool, input)) = calls.get(made) else { return Reply::new().text("That is all.") };
         before(made);
         let id = request.result("call_0").and_then(|said| said.split('`').nth(1)).unwrap_or_default();
@@ -61,7 +60,7 @@ fn calling(
     .unwrap()
 }
 
-/// The calls of the parent and what they were answered.
+/// Returns the calls of the parent and their results.
 fn answered(dock: &TaskDock) -> String {
     let requests = dock.dock.server.requests();
     let last = requests.iter().rev().find(|request| is_parent(request)).unwrap();
@@ -95,7 +94,7 @@ macro_rules! assert_answers {
 }
 
 #[tokio::test]
-async fn what_is_refused_is_refused_in_these_words_and_nothing_is_made() {
+async fn rejected_calls_get_these_messages_and_create_nothing() {
     let calls = vec![
         (
             "background_task",
@@ -147,18 +146,22 @@ async fn a_tasks_life_by_the_calls_of_a_model() {
     let mut talk = dock.begin().await;
     run(&mut talk, "Go").await;
     assert_answers!(&dock);
-    assert_eq!(told(&dock, talk.session()), Vec::<String>::new(), "each end was told by a call");
+    assert_eq!(
+        injected_messages(&dock, talk.session()),
+        Vec::<String>::new(),
+        "each end was reported by a call"
+    );
 }
 
 #[tokio::test]
-async fn a_task_that_runs_is_seen_steered_queued_behind_and_cancelled_by_calls() {
+async fn calls_show_steer_resume_and_cancel_a_running_task() {
     let gate = Gate::new();
     let (held, reached) = (gate.clone(), gate.clone());
     let calls = vec![
         launch("How deep is it?"),
         ("background_list", json!({ "status": "running" })),
         on("background_output", "ID"),
-        // A wait that is over says how the task stands, and is no error.
+        // A timeout returns the status and is not an error.
         ("background_output", json!({ "task_id": "ID", "block": true, "timeout": 0 })),
         ("background_output", json!({ "task_id": "ID", "full_session": true })),
         ("background_steer", json!({ "task_id": "ID", "message": "Mind the rocks" })),
@@ -175,7 +178,11 @@ async fn a_task_that_runs_is_seen_steered_queued_behind_and_cancelled_by_calls()
     run(&mut talk, "Go").await;
     gate.release();
     assert_answers!(&dock);
-    assert_eq!(told(&dock, talk.session()), Vec::<String>::new(), "the cancel itself has told it");
+    assert_eq!(
+        injected_messages(&dock, talk.session()),
+        Vec::<String>::new(),
+        "the cancel itself has reported it"
+    );
 }
 
 #[tokio::test]
@@ -225,10 +232,10 @@ async fn r70_a_resumed_task_is_among_the_running_ones_wherever_they_are_shown() 
 }
 
 #[tokio::test]
-async fn a_whole_session_says_how_the_task_stands_so_that_it_need_not_be_told() {
+async fn full_session_includes_the_status_so_no_note_is_needed() {
     let calls = vec![
         launch("How deep is it?"),
-        // Until the end, without being told of it.
+        // Waits until the end, without a note about it.
         ("background_output", json!({ "task_id": "ID", "block": true, "full_session": true })),
     ];
     let child = |_: &Captured| Reply::failing(Fault::status(400));
@@ -240,10 +247,10 @@ async fn a_whole_session_says_how_the_task_stands_so_that_it_need_not_be_told() 
     let (answer, error) = (answer(&dock, 1), task.data.error.unwrap());
     assert!(answer.contains("user: How deep is it?"), "{answer}");
     assert!(answer.contains("Status: ✗ error") && answer.contains(error.lines().next().unwrap()), "{answer}");
-    assert_eq!(told(&dock, talk.session()), Vec::<String>::new());
+    assert_eq!(injected_messages(&dock, talk.session()), Vec::<String>::new());
 }
 
-/// Adds messages to a session that has ended, as a person who talks to it would.
+/// Adds messages to an ended session, like a user who chats with the task.
 async fn add_messages(dock: &TaskDock, session: &SessionId, messages: Vec<Message>) {
     let mut talk = dock.dock.agent.open(session).await.unwrap();
     for message in messages {
@@ -275,7 +282,7 @@ async fn of_a_long_session_the_newest_hundred_messages_are_shown_and_those_after
     let mut talk = dock.begin().await;
     run(&mut talk, "Go").await;
     let task = dock.board.tasks(None).await.unwrap().remove(0);
-    // A hundred that say something, and behind them five hundred that have nothing to show.
+    // A hundred messages with text, followed by five hundred without visible content.
     let message = |n: usize| {
         let text = if (100..598).contains(&n) { String::new() } else { format!("number {n}") };
         let (id, part) = (format!("msg_zz{n:04}"), format!("prt_zz{n:04}"));

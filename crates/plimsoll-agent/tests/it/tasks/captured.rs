@@ -1,4 +1,5 @@
-//! Requirements of forks as a provider sees them: a model calls `background_task`, and the child's request is captured.
+//! Requirements of forks from the provider's view: a model calls `background_task`, and the child's request is
+//! captured.
 
 use plimsoll::log::CompactionPart;
 use plimsoll::{Message, Part, PartBody, SessionId};
@@ -26,13 +27,13 @@ fn launching(input: Value) -> TaskDock {
     TaskDock::new(ModelServer::answering(answer).unwrap())
 }
 
-/// The only task of a session, and the one request that it made.
+/// Returns the only task of a session, and its only request.
 async fn only_child(dock: &TaskDock, session: &SessionId) -> (Task, Captured) {
     let mut tasks = dock.board.tasks(Some(session)).await.unwrap();
     assert_eq!(tasks.len(), 1, "{tasks:?}");
     let requests = dock.dock.server.requests();
     let mut childs: Vec<Captured> = requests.into_iter().filter(|request| is_child(request, TASK)).collect();
-    assert_eq!(childs.len(), 1, "the task itself, and nothing beside it");
+    assert_eq!(childs.len(), 1, "the task itself, and nothing else");
     (tasks.remove(0), childs.remove(0))
 }
 
@@ -50,14 +51,14 @@ async fn r62_a_task_is_a_child_of_the_session_that_called() {
     assert_eq!(children, [task.id], "the parent's list of children");
     let roots: Vec<SessionId> =
         store.sessions(&Filter::default()).unwrap().into_iter().map(|session| session.id).collect();
-    assert_eq!(roots, [talk.session().clone()], "it is no session of its own beside its parent");
+    assert_eq!(roots, [talk.session().clone()], "it is not listed next to its parent");
 }
 
 #[tokio::test]
 async fn r3_a_fork_by_a_call_asks_no_model_for_its_context() {
     let dock = launching(input(true));
     let mut talk = dock.begin().await;
-    // More than fits the digest whole, so that there would be something to summarise.
+    // More than fits the digest in full, so that there is something to summarise.
     run(&mut talk, &format!("Sail to Bergen\n{}", lines(700))).await;
     let (task, child) = only_child(&dock, talk.session()).await;
     let stats = task.data.fork.unwrap().stats.unwrap();
@@ -65,7 +66,7 @@ async fn r3_a_fork_by_a_call_asks_no_model_for_its_context() {
     assert!(child.messages[0].text().contains("<inherited_context>\nUser:\nSail to Bergen"));
     let requests = dock.dock.server.requests();
     let (childs, parents): (Vec<_>, Vec<_>) = requests.iter().partition(|request| is_child(request, TASK));
-    // The parent launches, halts, and answers what it is told; all of these carry its own prompt first.
+    // The parent launches, stops, and answers the note; all of these requests start with its own prompt.
     assert_eq!((childs.len(), parents.len()), (1, 3));
     assert!(parents.iter().all(|request| request.messages[0].text().starts_with("Sail to Bergen")));
     assert!(parents.iter().all(|request| request.tools.contains(&"background_task".to_owned())));
@@ -98,13 +99,13 @@ async fn r10_a_fork_by_a_call_reads_a_compaction_and_makes_or_changes_none() {
     assert_eq!(stored(&after[..before.len()]), stored(&before), "byte for byte");
     let added = &after[before.len()..];
     assert!(added.iter().all(|message| message.marker().is_none() && !message.info.summary));
-    // Its prompt, the launching answer, the halt, what it was told, the answer to that.
+    // Its prompt, the launching answer, the end of the turn, the note, the answer to that.
     assert_eq!(added.len(), 5, "{added:?}");
 }
 
-/// A model that calls has been asked something, so a session without a word is forked by a person only.
+/// A model that makes calls has received a prompt, so a session without messages is forked only by a user.
 #[tokio::test]
-async fn r39_a_fork_of_nothing_sends_the_prompt_alone() {
+async fn r39_a_fork_of_an_empty_session_sends_only_the_prompt() {
     let dock = launching(input(true));
     let talk = dock.begin().await;
     let new = Launch { fork: true, ..launch(TASK) };
@@ -133,7 +134,7 @@ async fn r50_no_argument_of_a_call_decides_what_is_cut() {
         let tools = first.body["tools"].as_array().unwrap();
         let tool = tools.iter().find(|tool| tool["name"] == "background_task").unwrap();
         let sent: Vec<&String> = tool["input_schema"]["properties"].as_object().unwrap().keys().collect();
-        assert_eq!(sent, ["description", "prompt", "agent", "fork", "resume", "model"], "as it is declared");
+        assert_eq!(sent, ["description", "prompt", "agent", "fork", "resume", "model"], "as declared");
         let (_, child) = only_child(&dock, talk.session()).await;
         contexts.push(child.messages[0].text());
     }

@@ -1,10 +1,11 @@
-//! Many tasks over a few slots in two processes at once, with random faults of the provider, cancels, resumes, words said
-//! to tasks, processes killed again and again, and processes that stand still for longer than their leases.
+//! Many tasks with few slots in two concurrent processes, with random faults of the provider, cancels, resumes,
+//! steering, repeated kills, and suspensions longer than the leases.
 //!
-//! Two processes share one store. Each launches tasks in a session of its own, some of which launch tasks themselves, and
-//! meddles with all tasks of both, until it is killed; the next one goes on. A last process sees everything to its end. Then
-//! all tasks have ended, each end was told once, and no run was made twice: each run begins with a call that leaves a mark in
-//! a file, which is appended to and never read by those that run. The ordinary tests make 24 tasks, `just tasks-chaos` 200.
+//! Two processes share one store. Each launches tasks in its own session, some of which launch tasks, and changes all
+//! tasks of both, until it is killed; the next one continues. A last process runs everything to its end. Then all tasks
+//! must have ended, each end must be reported once, and no run may have been made twice: each run begins with a call
+//! that leaves a mark in a directory, which the runs never read. The ordinary tests launch 24 tasks, `just tasks-chaos`
+//! 200.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -26,30 +27,30 @@ use super::marks::{Mark, MarkTool};
 use super::support::{Crew, launch};
 use crate::support::{die, model, open_archive, policy};
 
-/// Where the child works; set only for the child.
+/// Directory of the child; set only for the child.
 const FOLDER: &str = "PLIMSOLL_CHAOS_FOLDER";
 const URL: &str = "PLIMSOLL_CHAOS_URL";
-/// Which of the two processes the child is; a third sees everything to its end.
+/// Which of the two processes the child is; a third runs everything to its end.
 const LANE: &str = "PLIMSOLL_CHAOS_LANE";
-/// The number of the child's life, by which its dice fall.
+/// Number of the child's life, which seeds its random numbers.
 const LIFE: &str = "PLIMSOLL_CHAOS_LIFE";
-/// How many lives end by a kill, in both lanes together.
+/// Number of lives that end by a kill, in both lanes together.
 const KILLS: &str = "PLIMSOLL_CHAOS_KILLS";
-/// How many tasks there are, those that tasks launch not counted.
+/// Number of tasks, without those that tasks launch.
 const TASKS: &str = "PLIMSOLL_CHAOS_TASKS";
-/// Where the random numbers start.
+/// Seed of the random numbers.
 const SEED: &str = "PLIMSOLL_CHAOS_SEED";
 const LANES: [&str; 2] = ["ses_chaos_one", "ses_chaos_two"];
-/// Leases are short, so that a process which stands still loses its tasks.
+/// Short, so that a suspended process loses its tasks.
 const LEASE: Duration = Duration::from_millis(500);
-/// What the prompt of each run holds once, and nothing else does: it names the run.
+/// Prefix of a run's name, which occurs once in the run's prompt and nowhere else.
 const RUN: &str = "run:";
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
 }
 
-/// Numbers that look random and are the same in every run.
+/// Pseudorandom numbers, the same in every run.
 struct Dice(u64);
 
 impl Dice {
@@ -65,7 +66,7 @@ impl Dice {
     }
 }
 
-/// Whether a process of this machine is gone, by the name that boards and agents of the tests give it.
+/// Returns whether a process of this machine is gone, by the holder name that the tests use.
 pub(super) fn is_gone(holder: &str) -> bool {
     let pid = holder.strip_prefix("process ").and_then(|pid| pid.parse().ok());
     let pid = pid.and_then(Pid::from_raw);
@@ -81,12 +82,12 @@ fn dock(folder: &Path, url: &str) -> (Agent, Arc<TaskBoard>) {
     let crew = Crew::of(&agent);
     let limits = TaskLimits { time: Some(Duration::from_secs(20)), ..TaskLimits::default() };
     let board = TaskBoard::new(archive, Arc::new(crew), limits, &agent.holder);
-    let board = TaskBoard::leasing(TaskBoard::knowing_gone(board, is_gone), LEASE);
+    let board = TaskBoard::leasing(TaskBoard::with_liveness_check(board, is_gone), LEASE);
     let agent = agent.with_tasks(&board);
     (agent, board)
 }
 
-/// The part of the child: does nothing unless it was started as one.
+/// The child process: does nothing unless it was started as one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_chaotic_child() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
@@ -115,14 +116,14 @@ async fn live(
     let session = talk.session().clone();
     let caller = Caller::new(agent.clone(), session.clone(), talk.handle().clone());
     let wanted = number(TASKS, 24) as usize / LANES.len();
-    // A name that no other run has, in whichever life.
+    // A name that no other run has in any life.
     let mut names = 0;
     let unique = format!("{}-{}", number(LANE, 0), number(LIFE, 0));
     let mut name = move || {
         names += 1;
         format!("Do {RUN}{unique}-{names}.")
     };
-    // The last life lets everything come to its end.
+    // The last life runs everything to its end.
     let mut meddles = if is_killed { u64::MAX } else { 20 + wanted as u64 };
     loop {
         let tasks = board.tasks(Some(&session)).await.unwrap();
@@ -132,12 +133,12 @@ async fn live(
             let new = Launch { description: "Chaos".into(), agent: agent.into(), fork, ..launch(&name()) };
             board.launch(&caller, new).await.unwrap();
         }
-        // Those of the other process, and tasks of tasks, are meddled with as well.
+        // Tasks of the other process and nested tasks are changed as well.
         let all = board.tasks(None).await.unwrap();
         if meddles > 0 && !all.is_empty() {
             meddles -= 1;
             let task = &all[dice.below(all.len() as u64) as usize];
-            // Each of these may be refused, because the task has just moved.
+            // Each of these may be rejected, because the task has just changed.
             match dice.below(7) {
                 0 => drop(board.cancel(&task.id).await),
                 1 | 2 => drop(board.resume(Some(&caller), &task.id, &name()).await),
@@ -159,7 +160,7 @@ async fn live(
     }
 }
 
-/// See everything to its end that the others have left.
+/// Runs everything to its end that the others have left.
 async fn finish(agent: &Agent, board: &Arc<TaskBoard>) {
     let mut talks = Vec::new();
     for session in LANES {
@@ -185,7 +186,7 @@ async fn finish(agent: &Agent, board: &Arc<TaskBoard>) {
     }
 }
 
-/// The name of the run that a request belongs to, and whether its model has said something in it already.
+/// Returns the name of the run that a request belongs to, and whether its model has answered before.
 fn run_of(request: &Captured) -> Option<(String, bool)> {
     let messages = &request.messages;
     let (at, text) = messages.iter().enumerate().rev().find_map(|(at, message)| {
@@ -197,7 +198,7 @@ fn run_of(request: &Captured) -> Option<(String, bool)> {
     Some((name, messages[at..].iter().any(|message| message.role == "assistant")))
 }
 
-/// A provider that fails now and then, and works with tools.
+/// A provider that sometimes fails, with tool calls.
 fn faulty() -> ModelServer {
     let count = AtomicU64::new(0);
     let answer = move |request: &Captured| {
@@ -232,7 +233,7 @@ fn faulty() -> ModelServer {
     ModelServer::builder().answering(answer).keep_requests(50).start().unwrap()
 }
 
-/// A process of a lane, its life, and until when it stands still.
+/// A process of a lane, its life, and the end of its suspension.
 struct Life {
     child: Child,
     lane: u64,
@@ -259,11 +260,11 @@ impl Life {
     }
 
     fn signal(&self, signal: Signal) {
-        // It may have just ended; it is not waited for yet, so that its number is no other's.
+        // It may have just ended; it is not reaped yet, so its ID is not reused.
         let _ = kill_process(Pid::from_raw(i32::try_from(self.child.id()).unwrap()).unwrap(), signal);
     }
 
-    /// Let it stand still now and then for longer than its leases. Gives how often it began to.
+    /// Sometimes suspends it for longer than its leases. Returns how often it started to.
     fn stall(&mut self, dice: &mut Dice) -> u64 {
         match self.stands_until {
             Some(until) if until <= Instant::now() => {
@@ -294,13 +295,13 @@ impl Life {
 
 impl Drop for Life {
     fn drop(&mut self) {
-        // Only of use when the test has failed.
+        // Only needed if the test has failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Let both lanes live through their lives. Gives how often one stood still.
+/// Runs the lives of both lanes. Returns the number of suspensions.
 fn let_live(folder: &Path, url: &str, kills: u64) -> u64 {
     let (mut dice, mut stalls) = (Dice::of(9), 0);
     let begin = |lane: u64, number: u64| Life::begin(folder, url, lane, number, kills / 2);
@@ -344,20 +345,20 @@ fn tasks_of(folder: &Path) -> Vec<Task> {
     records.into_iter().map(|record| Task::try_from(record).unwrap()).collect()
 }
 
-/// How often each note was told in a session.
+/// Returns how often each note was reported in a session.
 fn told_in(log: &[Message]) -> BTreeMap<String, u32> {
-    let mut told: BTreeMap<String, u32> = BTreeMap::new();
+    let mut output: BTreeMap<String, u32> = BTreeMap::new();
     for part in log.iter().flat_map(|message| &message.parts) {
         let notes = part.extra.get("metadata").and_then(|metadata| metadata.get("notes"));
         for id in notes.and_then(|notes| notes.as_array()).into_iter().flatten() {
-            *told.entry(id.as_str().unwrap().to_owned()).or_default() += 1;
+            *output.entry(id.as_str().unwrap().to_owned()).or_default() += 1;
         }
     }
-    told
+    output
 }
 
 #[test]
-fn all_tasks_end_and_none_is_lost_or_told_twice_or_run_twice() {
+fn all_tasks_end_and_none_is_lost_or_reported_twice_or_run_twice() {
     let (wanted, kills) = (number(TASKS, 24), number(KILLS, 4));
     let folder = tempfile::tempdir().unwrap();
     let path: PathBuf = folder.path().to_owned();
@@ -376,9 +377,9 @@ fn all_tasks_end_and_none_is_lost_or_told_twice_or_run_twice() {
         let request = PageRequest { from: None, oldest_first: true, most: 100_000 };
         store.page(session, &request).unwrap().messages
     };
-    let mut told: BTreeMap<SessionId, BTreeMap<String, u32>> = BTreeMap::new();
+    let mut output: BTreeMap<SessionId, BTreeMap<String, u32>> = BTreeMap::new();
     for parent in all.iter().map(|task| &task.parent) {
-        told.entry(parent.clone()).or_insert_with(|| told_in(&log(parent)));
+        output.entry(parent.clone()).or_insert_with(|| told_in(&log(parent)));
     }
     let mut marks = Mark::all(&path.join("marks"));
     let marked = marks.len();
@@ -395,15 +396,20 @@ fn all_tasks_end_and_none_is_lost_or_told_twice_or_run_twice() {
             assert!(run.end.is_some(), "{task:?}");
             lost += u64::from(run.end == Some(TaskStatus::Interrupted));
             let id = format!("task:{}:{}", task.id, at + 1);
-            let count = told.get_mut(&task.parent).and_then(|told| told.remove(&id)).unwrap_or_default();
-            // A task that has ended is told in its next run; until then the note waits.
+            let count =
+                output.get_mut(&task.parent).and_then(|output| output.remove(&id)).unwrap_or_default();
+            // The end of a nested task is reported in its parent's next run; until then the note waits.
             let waits = is_inner && waiting.iter().any(|note| note.id == id);
-            assert!(count == 1 || (count == 0 && waits), "run {} was told {count} times: {task:?}", at + 1);
+            assert!(
+                count == 1 || (count == 0 && waits),
+                "run {} was reported {count} times: {task:?}",
+                at + 1
+            );
             let prompt = run.prompt.as_ref().unwrap_or(&task.data.prompt);
             let asked =
                 messages.iter().filter(|message| message.is_user() && message.text().contains(prompt));
             assert_eq!(asked.count(), 1, "a prompt was lost or asked twice: {task:?}");
-            // What the run has left behind: at most one mark, by the process that the record names.
+            // Marks that the run has left: at most one, by the process in the record.
             let name = prompt.trim_start_matches("Do ").trim_end_matches('.');
             let (own, others) = marks.into_iter().partition(|mark: &Mark| mark.run == name);
             marks = others;
@@ -415,14 +421,17 @@ fn all_tasks_end_and_none_is_lost_or_told_twice_or_run_twice() {
                 assert_eq!(format!("process {}", mark.process), by, "by another process: {task:?}");
             }
         }
-        // Also of one whose process was killed after it was cancelled.
+        // Including tasks whose process was killed after they were cancelled.
         assert!(messages.iter().all(|message| !message.is_open()), "left half done: {task:?}");
     }
     assert!(marks.is_empty(), "left by runs that are not recorded: {marks:?}");
     assert_eq!(all.len() as u64 - inner, wanted);
-    // What is left of what was told is what was said to tasks at work, once each.
+    // The remaining notes are steering messages, once each.
     let is_steer = |(id, count): (&String, &_)| id.starts_with("steer:") && *count == 1;
-    assert!(told.values().flatten().all(is_steer), "told of what never ran, or twice: {told:?}");
+    assert!(
+        output.values().flatten().all(is_steer),
+        "reported a run that did not exist, or twice: {output:?}"
+    );
     for session in LANES {
         assert!(store.notes(&session.into(), 0).unwrap().is_empty());
     }

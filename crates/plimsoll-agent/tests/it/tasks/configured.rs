@@ -1,4 +1,4 @@
-//! Tasks of agents as a configuration has them, asked for by a model.
+//! Tasks of configured agents, launched by a model.
 
 use std::sync::Arc;
 
@@ -33,7 +33,7 @@ fn input(agent: &str, fork: bool) -> Value {
     json!({ "description": "Weigh it", "prompt": TASK, "agent": agent, "fork": fork })
 }
 
-/// An agent of the configuration, with the board that `plimsoll run` would give it.
+/// A configured agent, with the board that `plimsoll run` would give it.
 fn configured(place: &Place, name: &str) -> (Agent, Arc<TaskBoard>) {
     let agent = place.agent(name);
     let run = Arc::new(place.config(&place.project));
@@ -54,7 +54,7 @@ fn configured(place: &Place, name: &str) -> (Agent, Arc<TaskBoard>) {
     (agent, board)
 }
 
-/// What a request says of the agents that can be given a task.
+/// Returns the list of agents in a request.
 fn offered(request: &Captured) -> String {
     let tools = request.body["tools"].as_array().unwrap();
     let tool = tools.iter().find(|tool| tool["name"] == "background_task").unwrap();

@@ -1,5 +1,5 @@
-//! What is known to go wrong in other systems of this kind, and does not here. docs/TASKS.md has the whole list; those that
-//! no other test shows are here.
+//! Known defects of similar systems that do not occur here. docs/TASKS.md has the complete list; those without a test
+//! elsewhere are here.
 
 use plimsoll_agent::RunEnd;
 use plimsoll_agent::tasks::{ResumeOutcome, TaskLimits, TaskStatus};
@@ -7,10 +7,10 @@ use plimsoll_testkit::server::{Captured, Fault, Gate, ModelServer, Reply};
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::support::{TaskDock, is_child, task_call, told};
+use super::support::{TaskDock, injected_messages, is_child, task_call};
 use crate::support::{Dock, run};
 
-/// Elsewhere each new session ended every task, and each launch makes a session.
+/// In other systems each new session ended every task, and each launch creates a session.
 #[tokio::test]
 async fn a_session_that_is_begun_or_closed_ends_no_task() {
     let gate = Gate::new();
@@ -32,13 +32,13 @@ async fn a_session_that_is_begun_or_closed_ends_no_task() {
         let ended = dock.ended(id).await;
         assert_eq!((ended.status, ended.data.result.as_deref()), (TaskStatus::Completed, Some("Done.")));
     }
-    // Its parent is told when it is opened again.
+    // Its parent is notified when it is opened again.
     let mut again = dock.agent.open(&parent).await.unwrap();
     assert!(again.take_notes().await.unwrap());
-    assert_eq!(told(&dock, &parent).len(), 1);
+    assert_eq!(injected_messages(&dock, &parent).len(), 1);
 }
 
-/// Elsewhere an interrupt, or a look at another session, ended the tasks of all parents.
+/// In other systems an interrupt, or opening another session, ended the tasks of all parents.
 #[tokio::test]
 async fn a_turn_that_is_cancelled_ends_neither_its_tasks_nor_those_of_others() {
     let (gate, waits) = (Gate::new(), Gate::new());
@@ -73,7 +73,7 @@ async fn a_turn_that_is_cancelled_ends_neither_its_tasks_nor_those_of_others() {
     }
 }
 
-/// Elsewhere a resume that failed was `completed`, and its time counted from the first launch.
+/// In other systems a failed resume was `completed`, and its time counted from the first launch.
 #[tokio::test]
 async fn a_resume_that_fails_is_an_error_and_its_time_is_its_own() {
     let server = ModelServer::answering(|request: &Captured| match request.last_user_text().as_str() {
@@ -95,15 +95,15 @@ async fn a_resume_that_fails_is_an_error_and_its_time_is_its_own() {
     let own = ended.duration(dock.board.now()).as_millis() as u64;
     assert!(since_launch >= 1_100 && own + 1_000 < since_launch, "{own} of {since_launch} ms");
     let stored = dock.dock.archive.store().task(task.id.as_str()).unwrap();
-    assert_eq!(stored.status, "error", "in the store, not in memory alone");
+    assert_eq!(stored.status, "error", "in the store, not only in memory");
     assert!(talk.take_notes().await.unwrap());
-    let told = told(&dock, talk.session()).join("\n");
-    assert!(told.contains("✗ **Agent \"About One\": Resume #1 failed in"), "{told}");
+    let output = injected_messages(&dock, talk.session()).join("\n");
+    assert!(output.contains("✗ **Agent \"About One\": Resume #1 failed in"), "{output}");
 }
 
-/// Elsewhere the last message was the result, also if it was nothing but calls.
+/// In other systems the last message was the result, even if it had only calls.
 #[tokio::test]
-async fn the_newest_words_are_the_result_where_the_last_answer_has_none() {
+async fn the_newest_text_is_the_result_if_the_last_answer_has_none() {
     let server = ModelServer::answering(|request: &Captured| match request.call_ids().len() {
         0 => Reply::new().text("Nine metres so far.").call("call_0", "list", json!({ "path": "." })),
         n => Reply::new().call(format!("call_{n}"), "list", json!({ "path": ".", "limit": n })),
@@ -118,9 +118,9 @@ async fn the_newest_words_are_the_result_where_the_last_answer_has_none() {
     assert_eq!(ended.data.result.as_deref(), Some("Nine metres so far."));
 }
 
-/// Elsewhere a launch whose request failed, and a cancel, were known in memory only, and a cancel was not told.
+/// In other systems a failed launch and a cancel were only in memory, and a cancel was not reported.
 #[tokio::test]
-async fn a_failed_launch_and_a_cancel_are_stored_and_told() {
+async fn a_failed_launch_and_a_cancel_are_stored_and_reported() {
     let gate = Gate::new();
     let held = gate.clone();
     let server = ModelServer::answering(move |request: &Captured| match request.last_user_text().as_str() {
@@ -140,8 +140,10 @@ async fn a_failed_launch_and_a_cancel_are_stored_and_told() {
     assert_eq!((status(&failed.id).as_str(), status(&waits.id).as_str()), ("error", "cancelled"));
     dock.ended(&waits.id).await;
     run(&mut talk, "And?").await;
-    let told = told(&dock, talk.session());
-    assert_eq!(told.len(), 1, "together: {told:?}");
-    assert!(told[0].contains("About Fail\" failed in") && told[0].contains("About Wait\" cancelled after"));
+    let output = injected_messages(&dock, talk.session());
+    assert_eq!(output.len(), 1, "together: {output:?}");
+    assert!(
+        output[0].contains("About Fail\" failed in") && output[0].contains("About Wait\" cancelled after")
+    );
     gate.release();
 }

@@ -1,4 +1,4 @@
-//! How runs end: what is recorded, what is handed back, and what a run that lost its session leaves alone.
+//! Ends of runs: what is recorded, what is returned, and what a run that lost its session leaves alone.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,7 +12,7 @@ use plimsoll_store::{NewNote, NewTask, TaskFilter, TaskMove};
 use plimsoll_testkit::server::{Captured, Fault, Gate, ModelServer, Reply};
 use serde_json::{Value, json};
 
-use super::support::{Crew, TaskDock, is_child, launch, task_call, told};
+use super::support::{Crew, TaskDock, injected_messages, is_child, launch, task_call};
 use crate::support::Dock;
 
 async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
@@ -26,7 +26,7 @@ async fn until(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 }
 
 #[tokio::test]
-async fn a_run_that_says_nothing_has_no_result_and_not_that_of_the_run_before() {
+async fn a_run_without_text_has_no_result_and_does_not_repeat_the_previous_one() {
     let server = ModelServer::answering(|request: &Captured| match request.last_user_text().as_str() {
         "Count" => Reply::new().text("Nine ships."),
         _ => Reply::failing(Fault::status(400)),
@@ -43,7 +43,7 @@ async fn a_run_that_says_nothing_has_no_result_and_not_that_of_the_run_before() 
 }
 
 #[tokio::test]
-async fn the_words_of_a_parent_are_not_the_result_of_its_fork() {
+async fn the_text_of_a_parent_is_not_the_result_of_its_fork() {
     let server = ModelServer::answering(|request: &Captured| {
         if request.contains("<task>") {
             return Reply::failing(Fault::status(400));
@@ -82,7 +82,7 @@ async fn a_task_that_ends_by_a_limit_leaves_no_task_of_its_own_at_work() {
     gate.release();
 }
 
-/// Make a task look as if its process had died in the middle of its last run.
+/// Makes a task look as if its process had died during its last run.
 fn forget_end(dock: &TaskDock, id: &SessionId, change: impl Fn(&mut Value)) {
     let store = dock.dock.archive.store();
     let record = store.task(id.as_str()).unwrap();
@@ -117,7 +117,7 @@ async fn a_lost_task_is_found_below_one_that_has_ended_and_while_it_is_waited_fo
     let marked = dock.board.reconcile(Some(talk.session())).await.unwrap();
     assert_eq!(marked.len(), 1, "{marked:?}");
     assert_eq!((&marked[0].id, marked[0].status), (&inner.id, TaskStatus::Interrupted));
-    // One that is well is not written to, and neither are those that have ended.
+    // Nothing is written for healthy or ended tasks.
     let before = dock.dock.archive.store().newest_change().unwrap();
     assert!(dock.board.reconcile(None).await.unwrap().is_empty());
     assert_eq!(dock.dock.archive.store().newest_change().unwrap(), before);
@@ -135,7 +135,7 @@ async fn the_prompt_of_a_run_that_never_began_is_in_its_session_once() {
     let talk = dock.begin().await;
     let task = dock.launch(&talk, "One").await;
     dock.ended(&task.id).await;
-    // As a process leaves it that dies between recording a resume and adding its prompt.
+    // State after a process dies between recording a resume and adding its prompt.
     let run = json!({ "by": "another", "prompt": "Two", "asked": dock.board.now().0 });
     forget_end(&dock, &task.id, |data| {
         data["runs"][0]["end"] = "completed".into();
@@ -155,7 +155,7 @@ async fn the_prompt_of_a_run_that_never_began_is_in_its_session_once() {
 }
 
 #[tokio::test]
-async fn a_resume_that_waits_behind_an_end_can_be_cancelled_and_cleared() {
+async fn a_resume_queued_after_an_end_can_be_cancelled_and_cleared() {
     let dock = TaskDock::new(ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap());
     let talk = dock.begin().await;
     let task = dock.launch(&talk, "Work").await;
@@ -184,9 +184,9 @@ async fn a_resume_that_waits_behind_an_end_can_be_cancelled_and_cleared() {
     assert_eq!((now.run(), now.data.pending, now.data.cleared), (1, None, true));
 }
 
-/// A person has the session just when the run ends, for longer than a resume in line waits at first.
+/// The user has the session when the run ends, for longer than a queued resume first waits.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_resume_in_line_begins_when_a_person_gives_the_session_back() {
+async fn a_queued_resume_begins_when_the_user_releases_the_session() {
     let gate = Gate::new();
     let held = gate.clone();
     let server =
@@ -216,7 +216,7 @@ async fn a_resume_in_line_begins_when_a_person_gives_the_session_back() {
 }
 
 #[tokio::test]
-async fn words_that_a_run_did_not_read_are_handed_back_and_not_read_later() {
+async fn unread_steering_messages_are_returned_and_not_read_later() {
     let gate = Gate::new();
     let held = gate.clone();
     let server = ModelServer::answering(move |request: &Captured| match request.last_user_text().as_str() {
@@ -235,7 +235,7 @@ async fn words_that_a_run_did_not_read_are_handed_back_and_not_read_later() {
     assert_eq!(ended.status, TaskStatus::Error, "by its limit");
     assert_eq!(ended.data.runs[0].unread, ["Mind the rocks"]);
     assert!(talk.take_notes().await.unwrap());
-    assert_eq!(told(&dock, talk.session()).len(), 1);
+    assert_eq!(injected_messages(&dock, talk.session()).len(), 1);
     let log = dock.dock.log(talk.session());
     let hint = log.last().unwrap().parts.iter().filter_map(|part| match &part.body {
         plimsoll::PartBody::Text(text) => Some(text.text.to_string()),
@@ -250,7 +250,7 @@ async fn words_that_a_run_did_not_read_are_handed_back_and_not_read_later() {
     assert_eq!(last.last_user_text(), "Go on");
 }
 
-/// A process that slept for longer than its lease finds its session taken.
+/// A process that was suspended for longer than its lease finds its session taken.
 #[tokio::test]
 async fn a_run_that_lost_its_session_writes_nothing_more() {
     let gate = Gate::new();
@@ -302,7 +302,7 @@ async fn a_run_that_loses_its_session_in_the_queue_or_in_a_command_stops() {
     }
 }
 
-/// Words that come right after the model's last ones make the same run go on, and what it may do is not given to it anew.
+/// Messages that arrive right after the last answer continue the same run, without resetting its limits.
 #[tokio::test]
 async fn the_limits_of_a_run_hold_however_often_it_is_steered() {
     for by_tokens in [false, true] {
@@ -336,20 +336,20 @@ async fn the_limits_of_a_run_hold_however_often_it_is_steered() {
         assert_eq!(ended.status, TaskStatus::Error, "{ended:?}");
         let why = ended.data.error.unwrap();
         if by_tokens {
-            assert_eq!(why, "The limit of 20000 tokens was reached.");
+            assert_eq!(why, "Token budget of 20000 exhausted.");
             assert!((2..40).contains(&dock.dock.server.received()), "{}", dock.dock.server.received());
         } else {
-            assert_eq!(why, "The limit of 3 steps was reached.");
+            assert_eq!(why, "Step limit of 3 reached.");
             assert_eq!(dock.dock.server.received(), 3);
         }
-        // The words that it did not come to are handed back.
+        // Unread messages are returned.
         assert_eq!(ended.data.runs[0].unread.len(), 1);
     }
 }
 
-/// A version before this one could die between the end of a record and its note.
+/// An older version could die between the end of a record and its note.
 #[tokio::test]
-async fn an_end_that_an_older_version_never_told_is_told_once() {
+async fn an_end_that_an_older_version_did_not_report_is_reported_once() {
     let dock = TaskDock::new(ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap());
     let mut talk = dock.begin().await;
     let store = dock.dock.archive.store();
@@ -368,7 +368,7 @@ async fn an_end_that_an_older_version_never_told_is_told_once() {
         };
         store.put_task(new, plimsoll::Millis(2)).unwrap();
     }
-    // One of the two runs was told.
+    // One of the two runs was reported.
     let note = NewNote {
         id: "task:ses_old:1".into(),
         kind: "task.ended".into(),
@@ -376,15 +376,15 @@ async fn an_end_that_an_older_version_never_told_is_told_once() {
     };
     store.send(talk.session(), note, plimsoll::Millis(2)).unwrap();
     assert!(talk.take_notes().await.unwrap());
-    assert_eq!(told(&dock, talk.session()).len(), 1);
+    assert_eq!(injected_messages(&dock, talk.session()).len(), 1);
 
     let newer = super::restarts::other_process(&dock);
     assert!(newer.board.reconcile(Some(talk.session())).await.unwrap().is_empty(), "it was not interrupted");
     let waiting = store.notes(talk.session(), 0).unwrap();
     assert_eq!(waiting.iter().map(|note| note.id.as_str()).collect::<Vec<_>>(), ["task:ses_old:2"]);
     assert!(talk.take_notes().await.unwrap());
-    assert_eq!(told(&dock, talk.session()).len(), 2);
-    // It is known from now on, and another process writes nothing.
+    assert_eq!(injected_messages(&dock, talk.session()).len(), 2);
+    // It is recorded from now on, and another process writes nothing.
     let before = store.newest_change().unwrap();
     let other = super::restarts::other_process(&dock);
     other.board.reconcile(None).await.unwrap();

@@ -1,8 +1,8 @@
-//! What forked tasks are given, in the requests that the model receives.
+//! Context of forked tasks, in the requests that the model receives.
 
 use std::sync::Arc;
 
-use plimsoll::fork::history::TASK_INTRODUCTION;
+use plimsoll::fork::TASK_INTRODUCTION;
 use plimsoll::{Counter, Message, SessionId};
 use plimsoll_agent::RunEnd;
 use plimsoll_agent::tasks::{ForkFigures, ForkWay, Launch, Task, TaskLimits, TaskStatus};
@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::support::{TaskDock, is_child, launch, task_call};
 use crate::support::{CancellingCounter, Dock, lines, run};
 
-/// A parent that reads a file, launches a fork and waits; the child says what it was asked.
+/// A parent that reads a file, launches a fork and waits; the child repeats its prompt.
 fn forking(request: &Captured) -> Reply {
     if is_child(request, "Weigh the anchor") {
         return Reply::new().text("It is heavy.");
@@ -57,7 +57,7 @@ async fn r63_r65_r67_a_fork_has_its_parents_context_in_one_message_and_its_task_
             .contains("\n\n<inherited_context>\nUser:\nSail to Bergen\nAgent:\nLet me look.\n[Tool: read]")
     );
     assert!(context.contains("rocks at nine fathoms"));
-    assert!(!context.contains("background_task"), "the launching call is no part of it");
+    assert!(!context.contains("background_task"), "the launching call is not part of it");
     assert!(
         context.contains("I will hand this on.\n</inherited_context>"),
         "what was said before the call is"
@@ -122,7 +122,7 @@ fn r50_r64_the_schema_has_no_argument_for_truncation_or_another_session() {
 }
 
 #[tokio::test]
-async fn r61_fork_with_resume_is_refused_and_nothing_is_made() {
+async fn r61_fork_with_resume_is_rejected_and_nothing_is_created() {
     let dock = TaskDock::new(
         ModelServer::answering(|request: &Captured| match request.call_ids().len() {
             0 => {
@@ -184,7 +184,7 @@ async fn a_history_fork_begins_with_the_parents_last_request_byte_for_byte(
     assert_eq!((receipt.way, receipt.why.as_deref()), (ForkWay::History, None));
     assert_eq!(task.data.cache_key.as_deref(), Some(parent.as_str()));
     let requests = dock.dock.server.requests();
-    // The request that the launching answer was given to is the last the parent had sent by then.
+    // The request that led to the launching answer is the parent's last one at that time.
     let last = requests.iter().find(|request| request.call_ids() == ["call_1"]).unwrap();
     let child = &childs[0];
     let field = match wire {
@@ -197,8 +197,9 @@ async fn a_history_fork_begins_with_the_parents_last_request_byte_for_byte(
     for (place, (one, other)) in sent.iter().zip(&inherited).enumerate() {
         assert_eq!(unmarked(one), unmarked(other), "message {place}");
     }
-    // The bytes themselves: parsed values would hide another order of keys, or another way to write a char, either of which
-    // ends a provider's cache. The list of messages begins with the same bytes, but for the marks of the cache and the end.
+    // Compares bytes: parsed values would hide another order of keys or another escape of a char, either of which
+    // invalidates a provider's cache. The list of messages must begin with the same bytes, except for cache marks and
+    // the end.
     let listed = |request: &Captured| {
         let key = format!("\"{field}\":[");
         let bytes = unmarked_bytes(&request.raw);
@@ -210,7 +211,7 @@ async fn a_history_fork_begins_with_the_parents_last_request_byte_for_byte(
     let rest = &theirs[shared..];
     assert!(
         rest.starts_with(']'),
-        "the parent's list goes on with `{}`, the child's with `{}`",
+        "the parent's list continues with `{}`, the child's with `{}`",
         &rest[..rest.len().min(80)],
         &mine[shared..mine.len().min(shared + 80)]
     );
@@ -218,7 +219,7 @@ async fn a_history_fork_begins_with_the_parents_last_request_byte_for_byte(
         assert_eq!(last.body.get(name), child.body.get(name), "{name}");
     }
     assert!(child.cache.read > 0, "{:?}", child.cache);
-    // The parent may have gone on first, with a result of its own for the launching call.
+    // The parent may have continued first, with its own result for the launching call.
     let missed =
         child.cache.missed_at.as_deref().map(|at| at.split(['[', ']']).nth(1).unwrap().parse().unwrap());
     assert!(
@@ -244,13 +245,13 @@ async fn a_history_fork_starts_the_servers_of_its_parent_for_itself_and_declares
     assert_eq!(requests[0].body["tools"], childs[0].body["tools"]);
 }
 
-/// The bytes of a body without the marks of the cache, which move with the newest message.
+/// Returns the bytes of a body without cache marks, which move with the newest message.
 fn unmarked_bytes(raw: &str) -> String {
     raw.replace(",\"cache_control\":{\"type\":\"ephemeral\"}", "")
         .replace("\"cache_control\":{\"type\":\"ephemeral\"},", "")
 }
 
-/// Without the marks of the cache, which move with the newest message.
+/// Removes cache marks, which move with the newest message.
 fn unmarked(value: &Value) -> Value {
     match value {
         Value::Object(fields) => {
@@ -275,7 +276,7 @@ async fn in_a_history_fork_the_task_tools_are_offered_and_refused() {
     let (_, task, childs) = forked(&dock).await;
     assert_eq!(task.status, TaskStatus::Completed);
     assert!(
-        childs[1].result("call_9").unwrap().starts_with("Refused: this session is a background task itself")
+        childs[1].result("call_9").unwrap().starts_with("Rejected: this session is itself a background task")
     );
     assert_eq!(dock.board.tasks(None).await.unwrap().len(), 1);
 }
@@ -342,7 +343,7 @@ async fn a_child_has_no_more_permission_than_its_parent() {
 }
 
 #[test]
-fn forks_are_counted_by_their_way_with_their_size_and_what_the_budget_cut() {
+fn forks_are_counted_by_kind_with_size_and_cuts() {
     use metrics_util::debugging::{DebugValue, DebuggingRecorder};
     use plimsoll_agent::metrics as names;
     let recorder = DebuggingRecorder::new();
@@ -418,7 +419,7 @@ fn forks_are_counted_by_their_way_with_their_size_and_what_the_budget_cut() {
     );
 }
 
-/// The digest of a long session took a while, in which Ctrl-C did nothing.
+/// The digest of a long session took a while, during which Ctrl-C had no effect.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_launch_is_cancelled_while_its_digest_is_made() {
     let mut plain = Dock::new(ModelServer::answering(forking).unwrap());
@@ -433,7 +434,7 @@ async fn a_launch_is_cancelled_while_its_digest_is_made() {
     assert_eq!(counter.counted_after(), 0, "texts were counted after that");
     assert!(dock.board.tasks(None).await.unwrap().is_empty(), "no task was made");
     assert_eq!(dock.board.active_here(), 0);
-    // The call has a result, and the session goes on.
+    // The call has a result, and the session continues.
     let report = run(&mut talk, "Without help, then").await;
     assert_eq!(report.text, "Good.");
 }

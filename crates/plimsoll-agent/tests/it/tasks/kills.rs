@@ -1,7 +1,7 @@
-//! A turn that launches two tasks and waits for them, and the process killed at every event of it.
+//! A turn that launches two tasks and waits for them, with the process killed at every event.
 //!
-//! The child is this test binary, started again with variables set; it dies by its own hand when it is told of event N, of
-//! the parent or of a task. Then the session goes on here: all tasks have ended in the end, and each end was told once.
+//! The child is this test binary, started again with variables set. It kills itself at event N of the parent or of a
+//! task. Then the session continues here: all tasks must end, and each end must be reported once.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,13 +20,13 @@ use super::chaos::is_gone;
 use super::support::{Crew, is_child, launch, task_input};
 use crate::support::{die, model, open_archive, policy};
 
-/// Where the child works; set only for the child.
+/// Directory of the child; set only for the child.
 const FOLDER: &str = "PLIMSOLL_TASKS_KILLED_FOLDER";
 const URL: &str = "PLIMSOLL_TASKS_KILLED_URL";
-/// At which event it dies, counted from 1.
+/// Number of the event at which it dies, from 1.
 const AT: &str = "PLIMSOLL_TASKS_KILLED_AT";
 const SESSION: &str = "ses_killed";
-/// At which pass of which point it dies, as `Ended:1`.
+/// Pass of a point at which it dies, as `Ended:1`.
 const POINT: &str = "PLIMSOLL_TASKS_KILLED_POINT";
 /// More events than the turn has.
 const MOST: usize = 200;
@@ -38,21 +38,21 @@ fn dock(folder: &Path, url: &str) -> (Agent, Arc<TaskBoard>) {
     agent.take_over = plimsoll_store::TakeOver::Always;
     let crew = Crew::of(&agent);
     let board = TaskBoard::new(archive, Arc::new(crew), TaskLimits::default(), &agent.holder);
-    let board = TaskBoard::knowing_gone(board, is_gone);
+    let board = TaskBoard::with_liveness_check(board, is_gone);
     let mut agent = agent.with_tasks(&board);
     agent.profile.awaits_tasks = true;
     (agent, board)
 }
 
-/// The part of the child: does nothing unless it was started as one.
+/// The child process: does nothing unless it was started as one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_killed_parent() {
     let Ok(folder) = std::env::var(FOLDER) else { return };
     let at: usize = std::env::var(AT).unwrap().parse().unwrap();
     let (mut agent, _board) = dock(Path::new(&folder), &std::env::var(URL).unwrap());
-    let told = AtomicUsize::new(0);
+    let output = AtomicUsize::new(0);
     agent.events = Arc::new(move |_| {
-        if told.fetch_add(1, Ordering::SeqCst) + 1 == at {
+        if output.fetch_add(1, Ordering::SeqCst) + 1 == at {
             die();
         }
     });
@@ -60,7 +60,7 @@ async fn the_killed_parent() {
     talk.run("Do both", &CancellationToken::new()).await.unwrap();
 }
 
-/// The part of the child: launches a task and resumes it, and does nothing unless it was started as one.
+/// The child process: launches a task and resumes it. Does nothing unless it was started as one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_parent_killed_at_a_point() {
     let (Ok(folder), Ok(point)) = (std::env::var(FOLDER), std::env::var(POINT)) else { return };
@@ -88,7 +88,7 @@ async fn the_parent_killed_at_a_point() {
             board.resume(Some(&caller), &task.id, "Two").await.unwrap();
         }
         board.wait(&task.id, std::time::Duration::from_secs(30), &cancel).await.unwrap();
-        // What follows the end of the record is waited for, so that every point is passed.
+        // Wait for what follows the end of the record, so that every point is passed.
         while board.active_here() > 0 {
             tokio::time::sleep(std::time::Duration::from_millis(2)).await;
         }
@@ -96,10 +96,10 @@ async fn the_parent_killed_at_a_point() {
     }
 }
 
-/// Killed between any two writes of a task's life, most of all between its end and the notice of it: the parent is told
-/// exactly once, a prompt is in the session exactly once, and no session is left that nothing knows of.
+/// Killed between any two writes of a task's life, especially between its end and the note: the parent is notified
+/// exactly once, a prompt is in the session exactly once, and no unreferenced session is left.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_between_completion_and_notice_the_parent_is_told_exactly_once() {
+async fn the_parent_is_notified_exactly_once_after_a_kill_between_end_and_note() {
     let server = ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap();
     let points = [
         ("Born", 1),
@@ -142,13 +142,13 @@ async fn killed_between_completion_and_notice_the_parent_is_told_exactly_once() 
         let own = store.page(&task.id, &request).unwrap().messages;
         for (place, run) in task.data.runs.iter().enumerate() {
             let id = format!("task:{}:{}", task.id, place + 1);
-            let told = log.iter().flat_map(|message| &message.parts).filter(|part| {
+            let output = log.iter().flat_map(|message| &message.parts).filter(|part| {
                 let notes = part.extra.get("metadata").and_then(|metadata| metadata.get("notes"));
                 notes
                     .and_then(|notes| notes.as_array())
                     .is_some_and(|notes| notes.contains(&id.as_str().into()))
             });
-            assert_eq!(told.count(), 1, "at {at}: {task:?}");
+            assert_eq!(output.count(), 1, "at {at}: {task:?}");
             let prompt = run.prompt.as_deref().unwrap_or("One");
             let asked = own.iter().filter(|message| message.is_user() && message.text() == prompt);
             assert_eq!(asked.count(), 1, "at {at}: `{prompt}`");
@@ -186,7 +186,7 @@ fn answer(request: &Captured) -> Reply {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn killed_at_every_event_each_end_is_told_once() {
+async fn each_end_is_reported_once_after_a_kill_at_every_event() {
     let server = ModelServer::answering(answer).unwrap();
     let (mut kills, mut interrupted) = (0, 0);
     for at in 1..MOST {
@@ -205,21 +205,21 @@ async fn killed_at_every_event_each_end_is_told_once() {
         assert!(matches!(report.end, RunEnd::Finished { .. }), "at {at}");
         let store = agent.archive.store();
         let request = PageRequest { from: None, oldest_first: true, most: 1_000 };
-        let mut told: BTreeMap<String, u32> = BTreeMap::new();
+        let mut output: BTreeMap<String, u32> = BTreeMap::new();
         for part in
             store.page(&SESSION.into(), &request).unwrap().messages.iter().flat_map(|message| &message.parts)
         {
             let notes = part.extra.get("metadata").and_then(|metadata| metadata.get("notes"));
             for id in notes.and_then(|notes| notes.as_array()).into_iter().flatten() {
-                *told.entry(id.as_str().unwrap().to_owned()).or_default() += 1;
+                *output.entry(id.as_str().unwrap().to_owned()).or_default() += 1;
             }
         }
         for task in board.tasks(None).await.unwrap() {
             assert!(!task.status.is_active(), "at {at}: {task:?}");
             interrupted += usize::from(task.status == TaskStatus::Interrupted);
-            assert_eq!(told.remove(&format!("task:{}:1", task.id)), Some(1), "at {at}: {task:?}");
+            assert_eq!(output.remove(&format!("task:{}:1", task.id)), Some(1), "at {at}: {task:?}");
         }
-        assert!(told.is_empty(), "at {at}: {told:?}");
+        assert!(output.is_empty(), "at {at}: {output:?}");
         assert!(store.notes(&SESSION.into(), 0).unwrap().is_empty(), "at {at}");
         assert_eq!(store.check().unwrap().problems, Vec::<String>::new(), "at {at}");
         if status.success() {

@@ -1,4 +1,4 @@
-//! Lives of tasks: launched, told, waited for, cancelled, resumed, steered.
+//! Life cycles of tasks: launched, reported, waited for, cancelled, resumed, steered.
 
 use std::time::{Duration, Instant};
 
@@ -8,11 +8,11 @@ use plimsoll_store::TaskMove;
 use plimsoll_testkit::server::{Captured, Gate, ModelServer, Reply};
 use serde_json::json;
 
-use super::support::{TaskDock, is_child, launch, task_call, told};
+use super::support::{TaskDock, injected_messages, is_child, launch, task_call};
 use crate::support::{Dock, run};
 
 #[tokio::test]
-async fn r59_r60_r66_a_task_works_beside_its_parent_and_its_parent_is_told_once() {
+async fn r59_r60_r66_a_task_runs_concurrently_and_its_parent_is_notified_once() {
     let dock = TaskDock::new(
         ModelServer::answering(|request: &Captured| {
             if is_child(request, "Count the ships") {
@@ -48,7 +48,7 @@ async fn r59_r60_r66_a_task_works_beside_its_parent_and_its_parent_is_told_once(
     assert!(!childs[0].contains("barnacle"), "without fork nothing of the parent reaches the child");
     assert_eq!(childs[0].messages.len(), 1);
     assert!(childs[0].tools.iter().all(|tool| !tool.starts_with("background_")), "{:?}", childs[0].tools);
-    assert_eq!(told(&dock, talk.session()).len(), 1);
+    assert_eq!(injected_messages(&dock, talk.session()).len(), 1);
 }
 
 #[tokio::test]
@@ -107,9 +107,9 @@ async fn a_few_work_at_once_and_the_others_wait_in_order() {
     }
 }
 
-/// Times of starts are too coarse to tell an order by; the order of the requests is one, where one works at a time.
+/// Start times are too coarse to show an order. The order of requests shows it, if one task runs at a time.
 #[tokio::test]
-async fn tasks_that_wait_for_a_slot_get_it_in_the_order_in_which_they_were_launched() {
+async fn waiting_tasks_get_slots_in_launch_order() {
     let gate = Gate::new();
     let held = gate.clone();
     let server =
@@ -131,23 +131,23 @@ async fn tasks_that_wait_for_a_slot_get_it_in_the_order_in_which_they_were_launc
     assert_eq!(asked, prompts);
 }
 
-/// Ids begin with the time. What a model is told at a launch is what it asks for later, when more have been launched.
+/// IDs begin with the time. The short ID from a launch must stay valid when more tasks follow.
 #[tokio::test]
-async fn an_id_that_was_told_stays_unambiguous_although_others_are_launched_right_after() {
+async fn a_short_id_stays_unambiguous_after_later_launches() {
     let gate = Gate::new();
     let held = gate.clone();
     let server =
         ModelServer::answering(move |_: &Captured| Reply::new().text("Done.").gate(0, &held)).unwrap();
     let dock = TaskDock::with(Dock::new(server), TaskLimits { at_once: 1, ..TaskLimits::default() }, None);
     let (one, other) = (dock.begin().await, dock.begin().await);
-    let mut told = Vec::new();
+    let mut output = Vec::new();
     for n in 0..20 {
-        // Two sessions of one process launch at the same moment.
+        // Two sessions of one process launch at the same time.
         let (first, second) = (format!("Task {n}a"), format!("Task {n}b"));
         let launched = tokio::join!(dock.launch(&one, &first), dock.launch(&other, &second));
-        told.extend([launched.0.id, launched.1.id].map(|id| (short_id(&id, []), id)));
+        output.extend([launched.0.id, launched.1.id].map(|id| (short_id(&id, []), id)));
     }
-    for (short, id) in &told {
+    for (short, id) in &output {
         assert_eq!(short.len(), 8);
         let found = dock.board.find(None, short).await;
         assert_eq!(found.map(|task| task.id).map_err(|error| error.to_string()), Ok(id.clone()));
@@ -156,11 +156,11 @@ async fn an_id_that_was_told_stays_unambiguous_although_others_are_launched_righ
 }
 
 #[tokio::test]
-async fn cancelling_ends_the_command_that_runs_and_is_told() {
+async fn cancelling_ends_the_running_command_and_is_reported() {
     let server = ModelServer::answering(|_: &Captured| {
-        // The process that is looked for is none that we started. Two things end it, its group and the sweep after that;
-        // each is tested alone, `all_processes_of_a_group_end_with_it` and `processes` of `plimsoll-sandbox`. Here it matters
-        // that a cancelled task does either.
+        // The process is not a direct child. Two mechanisms end it: its group, and the sweep after that. Each has its
+        // own test, `all_processes_of_a_group_end_with_it` and `processes` of `plimsoll-sandbox`. This test checks that
+        // a cancelled task uses either.
         let command = "sleep 60 & echo $! > pid; wait";
         Reply::new().call("call_1", "bash", json!({ "command": command }))
     })
@@ -188,7 +188,9 @@ async fn cancelling_ends_the_command_that_runs_and_is_told() {
     assert!(matches!(again, TaskError::NotRunning { status: TaskStatus::Cancelled }));
     let mut talk = talk;
     assert!(talk.take_notes().await.unwrap());
-    assert!(told(&dock, talk.session())[0].starts_with("⊘ **Agent \"About Sleep\" cancelled after"));
+    assert!(
+        injected_messages(&dock, talk.session())[0].starts_with("⊘ **Agent \"About Sleep\" cancelled after")
+    );
 }
 
 #[tokio::test]
@@ -228,7 +230,7 @@ async fn r78_a_task_is_resumed_from_every_end_in_its_own_session() {
 }
 
 #[tokio::test]
-async fn one_resume_waits_in_line_and_does_begin_and_a_second_is_refused() {
+async fn one_resume_is_queued_and_starts_and_a_second_is_rejected() {
     let gate = Gate::new();
     let held = gate.clone();
     let server = ModelServer::answering(move |request: &Captured| {
@@ -257,13 +259,13 @@ async fn one_resume_waits_in_line_and_does_begin_and_a_second_is_refused() {
     assert_eq!((ended.status, ended.run()), (TaskStatus::Completed, 2));
     assert_eq!(ended.data.result.as_deref(), Some("I heard: Two"));
     assert!(talk.take_notes().await.unwrap());
-    let told = told(&dock, talk.session());
-    assert_eq!(told.len(), 1, "both ends in one message: {told:?}");
-    assert!(told[0].contains("finished in") && told[0].contains("Resume #1 completed in"), "{told:?}");
+    let output = injected_messages(&dock, talk.session());
+    assert_eq!(output.len(), 1, "both ends in one message: {output:?}");
+    assert!(output[0].contains("finished in") && output[0].contains("Resume #1 completed in"), "{output:?}");
 }
 
 #[tokio::test]
-async fn of_two_resumes_at_once_one_begins_and_the_other_waits_in_line() {
+async fn one_of_two_concurrent_resumes_begins_and_the_other_is_queued() {
     let server = ModelServer::answering(|request: &Captured| {
         Reply::new().text(format!("I heard: {}", request.last_user_text()))
     })
@@ -293,7 +295,7 @@ async fn of_two_resumes_at_once_one_begins_and_the_other_waits_in_line() {
 }
 
 #[tokio::test]
-async fn words_reach_a_running_task_before_its_next_request() {
+async fn a_steering_message_reaches_a_running_task_before_its_next_request() {
     let gate = Gate::new();
     let held = gate.clone();
     let server = ModelServer::answering(move |request: &Captured| match request.call_ids().len() {
@@ -315,7 +317,7 @@ async fn words_reach_a_running_task_before_its_next_request() {
 }
 
 #[tokio::test]
-async fn words_that_come_during_the_last_answer_are_answered_too() {
+async fn messages_during_the_last_answer_are_answered_too() {
     let gate = Gate::new();
     let held = gate.clone();
     let server = ModelServer::answering(move |request: &Captured| match request.last_user_text().as_str() {
@@ -334,8 +336,8 @@ async fn words_that_come_during_the_last_answer_are_answered_too() {
 }
 
 #[tokio::test]
-async fn a_parent_that_waits_for_the_output_is_not_told_again() {
-    // A task that ends before its parent has been asked for its next step would be told with that step's request.
+async fn a_parent_that_waits_for_the_output_gets_no_note() {
+    // A task that ends before its parent's next request would be reported with that request.
     let gate = Gate::new();
     let dock = TaskDock::new(
         ModelServer::answering(move |request: &Captured| {
@@ -361,7 +363,7 @@ async fn a_parent_that_waits_for_the_output_is_not_told_again() {
     assert_eq!(report.text, "Nine, then.");
     let last = dock.dock.server.last().unwrap();
     assert!(last.result("call_2").unwrap().ends_with("Nine ships."));
-    assert_eq!(told(&dock, talk.session()), Vec::<String>::new());
+    assert_eq!(injected_messages(&dock, talk.session()), Vec::<String>::new());
     assert!(!talk.take_notes().await.unwrap());
     assert!(dock.dock.archive.store().notes(talk.session(), 0).unwrap().is_empty());
 }
@@ -377,7 +379,7 @@ async fn a_task_that_is_too_deep_or_has_no_agent_is_refused() {
 }
 
 #[tokio::test]
-async fn limits_of_steps_and_time_end_a_task_with_words_for_it() {
+async fn limits_of_steps_and_time_end_a_task_with_a_reason() {
     let server = ModelServer::answering(|request: &Captured| {
         let n = request.call_ids().len();
         Reply::new().text("Still at it.").call(format!("call_{n}"), "list", json!({ "path": "." }))
@@ -389,7 +391,7 @@ async fn limits_of_steps_and_time_end_a_task_with_words_for_it() {
     let task = dock.launch(&talk, "Work").await;
     let ended = dock.ended(&task.id).await;
     assert_eq!(ended.status, TaskStatus::Error);
-    assert_eq!(ended.data.error.as_deref(), Some("The limit of 2 steps was reached."));
+    assert_eq!(ended.data.error.as_deref(), Some("Step limit of 2 reached."));
     assert_eq!(ended.data.result.as_deref(), Some("Still at it."), "what it said is kept");
     let gate = Gate::new();
     let held = gate.clone();
@@ -401,10 +403,10 @@ async fn limits_of_steps_and_time_end_a_task_with_words_for_it() {
     let task = dock.launch(&talk, "Work").await;
     let ended = dock.ended(&task.id).await;
     assert_eq!(ended.status, TaskStatus::Error);
-    assert_eq!(ended.data.error.as_deref(), Some("The time limit of 0s was reached."));
+    assert_eq!(ended.data.error.as_deref(), Some("Time limit of 0s reached."));
 }
 
-/// A task that would go on for ever, under these limits.
+/// A task that never ends, under these limits.
 async fn endless(limits: TaskLimits, is_priced: bool) -> (TaskDock, plimsoll_agent::Conversation) {
     let server = ModelServer::answering(|request: &Captured| {
         let n = request.call_ids().len();
@@ -430,7 +432,7 @@ async fn a_limit_of_tokens_ends_a_task() {
     let task = dock.launch(&talk, "Work").await;
     let ended = dock.ended(&task.id).await;
     assert_eq!(ended.status, TaskStatus::Error);
-    assert_eq!(ended.data.error.as_deref(), Some("The limit of 1 tokens was reached."));
+    assert_eq!(ended.data.error.as_deref(), Some("Token budget of 1 exhausted."));
     assert_eq!(ended.data.progress.steps, 1);
 }
 
@@ -441,16 +443,16 @@ async fn a_limit_of_cost_ends_a_task() {
     let task = dock.launch(&talk, "Work").await;
     let ended = dock.ended(&task.id).await;
     assert_eq!(ended.status, TaskStatus::Error);
-    assert_eq!(ended.data.error.as_deref(), Some("The limit of 0.000001 dollars was reached."));
+    assert_eq!(ended.data.error.as_deref(), Some("Cost limit of 0.000001 dollars reached."));
     assert_eq!(ended.data.progress.steps, 1);
 }
 
 #[tokio::test]
-async fn a_limit_of_cost_that_cannot_be_held_is_refused_and_nothing_is_made() {
+async fn an_unenforceable_cost_limit_is_rejected_and_nothing_is_created() {
     let limits = TaskLimits { cost: Some(2.0), ..TaskLimits::default() };
     let (dock, talk) = endless(limits, false).await;
     let refused = dock.board.launch(&dock.caller(&talk), launch("Work")).await.unwrap_err();
-    assert!(refused.to_string().starts_with("the price of `anthropic/scripted` is not known"), "{refused}");
+    assert!(refused.to_string().starts_with("the price of `anthropic/scripted` is unknown"), "{refused}");
     assert!(dock.board.tasks(None).await.unwrap().is_empty());
     assert_eq!(dock.dock.archive.store().sessions(&Default::default()).unwrap().len(), 1);
 }

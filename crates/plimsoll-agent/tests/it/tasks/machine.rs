@@ -56,18 +56,18 @@ proptest! {
             }
             let moved = before.status == task.status || before.status.may_become(task.status);
             prop_assert!(moved, "{:?} made {} of {}", change, task.status, before.status);
-            // A run is active as long as it has not ended, and only the newest is.
+            // A run is active until it has ended, and only the newest can be.
             let runs = &task.data.runs;
             prop_assert_eq!(runs.last().unwrap().end.is_none(), task.status.is_active());
             prop_assert!(runs[..runs.len() - 1].iter().all(|run| run.end.is_some()));
-            // What has ended stays as it ended; its result moves into it when another run begins.
+            // An ended run does not change; its result moves into it when another run begins.
             for (was, is) in before.data.runs.iter().zip(runs) {
                 if was.end.is_some() {
                     prop_assert_eq!((was.ended, was.end, &was.error, &was.unread), (is.ended, is.end, &is.error, &is.unread));
                     prop_assert!(was.result.is_none() || was.result == is.result);
                 }
             }
-            // A run more is a resume, and a resume is a run more.
+            // Another run means a resume, and a resume means another run.
             let begins = matches!(change, TaskChange::Resume { .. } | TaskChange::FirePending { .. });
             prop_assert_eq!(runs.len(), before.data.runs.len() + usize::from(begins));
             if begins {
@@ -80,7 +80,7 @@ proptest! {
             if let TaskChange::End { run, .. } = change {
                 prop_assert_eq!(run, before.run(), "only the newest run can end");
             }
-            // Cancelled and cleared tasks do not come back by themselves.
+            // Cancelled and cleared tasks do not return by themselves.
             if matches!(change, TaskChange::Cancel { .. } | TaskChange::Clear) {
                 prop_assert!(task.data.pending.is_none() && !task.status.is_active());
             }
@@ -94,7 +94,7 @@ proptest! {
 }
 
 #[test]
-fn every_status_is_reached_and_left_as_the_table_says() {
+fn every_status_has_the_transitions_of_the_table() {
     for from in TaskStatus::ALL {
         let next: Vec<TaskStatus> = TaskStatus::ALL.into_iter().filter(|to| from.may_become(*to)).collect();
         assert!(!next.is_empty(), "{from} is a dead end");

@@ -1,14 +1,15 @@
-//! A tool that leaves a mark, by which it can be told who has run what, and how often.
+//! A tool that leaves a mark, which shows who has run what, and how often.
 
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll_agent::{Access, Subject, Tool, ToolCall, ToolError};
 use plimsoll_providers::ToolSpec;
 use serde_json::{Value, json};
 
-/// What a call has left.
+/// Mark of a call.
 #[derive(Clone, Debug)]
 pub(super) struct Mark {
     pub(super) run: String,
@@ -17,29 +18,33 @@ pub(super) struct Mark {
 }
 
 impl Mark {
-    /// All that were left in a file.
-    pub(super) fn all(path: &Path) -> Vec<Mark> {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
-        let parse = |line: &str| {
-            let mut words = line.split_whitespace().map(str::to_owned);
-            let mut next = || words.next().unwrap();
-            Mark { run: next(), session: next(), process: next().parse().unwrap() }
+    /// Returns all marks in a directory.
+    pub(super) fn all(folder: &Path) -> Vec<Mark> {
+        let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        let parse = |name: String| match name.split('~').collect::<Vec<_>>()[..] {
+            [run, session, process, _] if !run.is_empty() => {
+                Mark { run: run.into(), session: session.into(), process: process.parse().unwrap() }
+            }
+            _ => panic!("not the name of a mark: {name:?}"),
         };
-        text.lines().map(parse).collect()
+        names.map(|name| parse(name.into_string().unwrap())).collect()
     }
 }
 
-/// Appends a line to a file with each call: whole or not at all, whichever process does it.
+/// Creates an empty file with each call, whose name has the call's run, session and process.
+///
+/// Lines of one file would not do: a kill between two pages of the file leaves half a line.
 pub(super) struct MarkTool {
     spec: ToolSpec,
-    path: PathBuf,
+    folder: PathBuf,
 }
 
 impl MarkTool {
-    pub(super) fn new(path: &Path) -> MarkTool {
+    pub(super) fn new(folder: &Path) -> MarkTool {
         let schema = json!({ "type": "object", "properties": { "run": { "type": "string" } } });
         let spec = ToolSpec { name: "mark".into(), description: "Leaves a mark.".into(), schema };
-        MarkTool { spec, path: path.to_owned() }
+        std::fs::create_dir_all(folder).unwrap();
+        MarkTool { spec, folder: folder.to_owned() }
     }
 }
 
@@ -57,10 +62,12 @@ impl Tool for MarkTool {
     }
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
+        // A call that the same process runs twice leaves two marks.
+        static CALLS: AtomicU64 = AtomicU64::new(0);
         let run = call.input["run"].as_str().unwrap_or_default();
-        let line = format!("{run} {} {}\n", call.session, std::process::id());
-        let mut file = OpenOptions::new().create(true).append(true).open(&self.path)?;
-        file.write_all(line.as_bytes())?;
+        let count = CALLS.fetch_add(1, Ordering::Relaxed);
+        let name = format!("{run}~{}~{}~{count}", call.session, std::process::id());
+        OpenOptions::new().write(true).create_new(true).open(self.folder.join(name))?;
         out.write_all(b"marked\n")?;
         Ok(())
     }

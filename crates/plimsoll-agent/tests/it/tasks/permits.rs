@@ -1,4 +1,4 @@
-//! What tasks may do, and who is asked.
+//! Permissions of tasks, and questions about their calls.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::support::{TaskDock, is_child, launch};
 use crate::support::Dock;
 
-/// Says the same to every question, and remembers them.
+/// Answers every question in the same way, and records the questions.
 struct Person {
     answer: PermissionAnswer,
     asked: Mutex<Vec<PermissionQuestion>>,
@@ -44,7 +44,7 @@ fn commanding() -> ModelServer {
 }
 
 #[tokio::test]
-async fn what_a_task_asks_is_asked_of_the_roots_person_in_the_tasks_name() {
+async fn questions_of_a_task_go_to_the_roots_user_in_the_tasks_name() {
     let person = Arc::new(Person { answer: PermissionAnswer::Always, asked: Mutex::default() });
     let mut dock = TaskDock::new(commanding());
     dock.agent.asker = Some(person.clone());
@@ -53,7 +53,7 @@ async fn what_a_task_asks_is_asked_of_the_roots_person_in_the_tasks_name() {
     assert_eq!(dock.ended(&one.id).await.status, TaskStatus::Completed);
     {
         let asked = person.asked.lock().unwrap();
-        assert_eq!(asked.len(), 1, "what is allowed for good is not asked again");
+        assert_eq!(asked.len(), 1, "a lasting permission is not asked for again");
         assert_eq!((&asked[0].session, asked[0].agent.as_str()), (&one.id, "helper"));
         assert_eq!(asked[0].what, "echo one");
     }
@@ -65,7 +65,7 @@ async fn what_a_task_asks_is_asked_of_the_roots_person_in_the_tasks_name() {
 }
 
 #[tokio::test]
-async fn where_there_is_no_person_what_a_task_asks_is_denied() {
+async fn questions_of_a_task_are_denied_without_a_user() {
     let dock = TaskDock::new(commanding());
     let talk = dock.begin().await;
     let task = dock.launch(&talk, "Work").await;
@@ -78,7 +78,7 @@ async fn where_there_is_no_person_what_a_task_asks_is_denied() {
 }
 
 #[tokio::test]
-async fn what_stands_above_a_task_bounds_it_however_deep() {
+async fn every_ancestor_bounds_a_task() {
     // The root may not run commands; the agents between may.
     let server = ModelServer::answering(|request: &Captured| {
         let call = |prompt: &str, agent: &str| {
@@ -110,7 +110,7 @@ async fn what_stands_above_a_task_bounds_it_however_deep() {
 }
 
 #[tokio::test]
-async fn a_task_has_no_tool_that_one_above_it_is_without() {
+async fn a_task_has_no_tool_that_an_ancestor_lacks() {
     let server = ModelServer::answering(|request: &Captured| match request.call_ids().len() {
         0 => Reply::new().call("call_1", "write", json!({ "path": "made.txt", "content": "by a task" })),
         _ => Reply::new().text("So be it."),
@@ -128,7 +128,7 @@ async fn a_task_has_no_tool_that_one_above_it_is_without() {
     dock.ended(&task.id).await;
     let last = dock.dock.server.last().unwrap();
     assert!(
-        last.result("call_1").unwrap().starts_with("There is no tool `write`"),
+        last.result("call_1").unwrap().starts_with("Unknown tool `write`"),
         "{:?}",
         last.result("call_1")
     );

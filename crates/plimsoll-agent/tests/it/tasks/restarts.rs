@@ -1,4 +1,4 @@
-//! Processes that die or meet: tasks are found, told once, and run by one at a time.
+//! Processes that die or run concurrently: tasks are found, reported once, and run by one process at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use plimsoll_store::TaskMove;
 use plimsoll_testkit::server::{Captured, Gate, ModelServer, Reply};
 use serde_json::{Value, json};
 
-use super::support::{Crew, TaskDock, is_child, launch, task_call, told};
+use super::support::{Crew, TaskDock, injected_messages, is_child, launch, task_call};
 use crate::support::{Dock, run};
 
 fn held(gate: &Gate) -> ModelServer {
@@ -17,7 +17,7 @@ fn held(gate: &Gate) -> ModelServer {
     ModelServer::answering(move |_: &Captured| Reply::new().text("Done.").gate(0, &gate)).unwrap()
 }
 
-/// Another process on the same archive, as far as the board can tell.
+/// Another process on the same archive, in the view of the board.
 pub(super) fn other_process(dock: &TaskDock) -> TaskDock {
     let Dock { archive, agent, events, .. } = &dock.dock;
     let second = Dock {
@@ -31,7 +31,7 @@ pub(super) fn other_process(dock: &TaskDock) -> TaskDock {
 }
 
 #[tokio::test]
-async fn tasks_of_another_living_process_are_left_alone_and_can_be_cancelled_from_here() {
+async fn tasks_of_another_living_process_are_left_alone_and_can_be_cancelled() {
     let gate = Gate::new();
     let dock = TaskDock::new(held(&gate));
     let talk = dock.begin().await;
@@ -56,7 +56,7 @@ async fn tasks_of_another_living_process_are_left_alone_and_can_be_cancelled_fro
 }
 
 #[tokio::test]
-async fn a_process_that_ends_leaves_tasks_that_are_told_and_can_be_resumed() {
+async fn tasks_of_an_exited_process_are_reported_and_can_be_resumed() {
     let gate = Gate::new();
     let dock = TaskDock::new(held(&gate));
     let talk = dock.begin().await;
@@ -71,7 +71,7 @@ async fn a_process_that_ends_leaves_tasks_that_are_told_and_can_be_resumed() {
     let other = other_process(&dock);
     let mut talk = other.agent.open(&session).await.unwrap();
     assert!(talk.take_notes().await.unwrap());
-    assert!(told(&dock, &session)[0].starts_with("⏸ **Agent \"About Work\" interrupted after"));
+    assert!(injected_messages(&dock, &session)[0].starts_with("⏸ **Agent \"About Work\" interrupted after"));
     gate.release();
     let resumed = other.board.resume(Some(&other.caller(&talk)), &task.id, "Go on").await.unwrap();
     assert!(matches!(resumed, ResumeOutcome::Begun(_)));
@@ -79,9 +79,9 @@ async fn a_process_that_ends_leaves_tasks_that_are_told_and_can_be_resumed() {
     assert_eq!(ended.status, TaskStatus::Completed, "{:?}", ended.data.error);
 }
 
-/// What a process leaves that is killed after it has stored the message and before it has taken the note.
+/// State after a process is killed between storing the message and removing the note.
 #[tokio::test]
-async fn a_note_that_the_log_tells_already_is_only_taken() {
+async fn a_note_that_the_log_already_has_is_only_removed() {
     let dock = TaskDock::new(ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap());
     let mut talk = dock.begin().await;
     let task = dock.launch(&talk, "Work").await;
@@ -94,7 +94,7 @@ async fn a_note_that_the_log_tells_already_is_only_taken() {
     talk.session_mut().append(message).await.unwrap();
     assert!(!talk.take_notes().await.unwrap());
     assert!(store.notes(talk.session(), 0).unwrap().is_empty());
-    assert_eq!(told(&dock, talk.session()).len(), 1);
+    assert_eq!(injected_messages(&dock, talk.session()).len(), 1);
 }
 
 #[tokio::test]
@@ -103,7 +103,7 @@ async fn a_task_whose_process_was_killed_is_found_by_its_lease() {
     let mut talk = dock.begin().await;
     let task = dock.launch(&talk, "Work").await;
     dock.ended(&task.id).await;
-    // Active, and no lease: its process is gone.
+    // Active without a lease: its process is gone.
     let store = dock.dock.archive.store();
     let record = store.task(task.id.as_str()).unwrap();
     let mut data = record.data.clone();
@@ -117,18 +117,18 @@ async fn a_task_whose_process_was_killed_is_found_by_its_lease() {
     assert_eq!(marked.len(), 1);
     assert_eq!(marked[0].status, TaskStatus::Interrupted);
     assert!(dock.board.reconcile(Some(talk.session())).await.unwrap().is_empty());
-    assert_eq!(talk.take_notes().await.ok(), Some(true), "it was told of the first end, under the same run");
-    // The resume that waited behind it is not lost with the process.
+    assert_eq!(talk.take_notes().await.ok(), Some(true), "the first end was reported for the same run");
+    // The queued resume is not lost with the process.
     assert_eq!(marked[0].data.pending.as_deref(), Some("Go on"));
     dock.board.look_after(talk.session()).await.unwrap();
     assert_eq!(dock.board.task(&task.id).await.unwrap().status, TaskStatus::Resumed);
     assert_eq!(dock.ended(&task.id).await.status, TaskStatus::Completed);
 }
 
-/// A process that is killed while a task of it winds down after a cancel: the record says that it has ended, and its session
-/// has an answer and a call without their ends.
+/// A process that is killed while its cancelled task stops: the record says that it has ended, and its session has an
+/// unfinished answer and an open call.
 #[tokio::test]
-async fn what_a_cancelled_task_left_half_done_is_settled_when_the_next_process_looks() {
+async fn unfinished_work_of_a_cancelled_task_is_settled_by_the_next_process() {
     let dock = TaskDock::new(ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap());
     let talk = dock.begin().await;
     let task = dock.launch(&talk, "Work").await;
@@ -155,7 +155,8 @@ async fn what_a_cancelled_task_left_half_done_is_settled_when_the_next_process_l
     };
     let is_settled = || dock.dock.log(&task.id).iter().all(|message| !message.is_open());
 
-    // One that lives winds down by itself, and a person who talks to the task is left alone, also one whose lease ran out.
+    // A living process finishes by itself, and a user who chats with the task is left alone, even after the lease has
+    // expired.
     let lease = leave_half_done("process 7, tasks abc", "a");
     let other = other_process(&dock);
     let changes = || store.newest_change().unwrap();
@@ -169,7 +170,7 @@ async fn what_a_cancelled_task_left_half_done_is_settled_when_the_next_process_l
     assert_eq!(changes(), before);
     store.release(&lease).unwrap();
 
-    // One that is gone.
+    // One whose process is gone.
     leave_half_done("process 7, tasks abc", "b");
     let new = TaskBoard::new(
         Arc::clone(&dock.dock.archive),
@@ -177,11 +178,11 @@ async fn what_a_cancelled_task_left_half_done_is_settled_when_the_next_process_l
         TaskLimits::default(),
         "the next process",
     );
-    let new = TaskBoard::knowing_gone(new, |holder| holder == "process 7");
+    let new = TaskBoard::with_liveness_check(new, |holder| holder == "process 7");
     assert!(new.reconcile(Some(&"ses_another".into())).await.unwrap().is_empty());
     assert!(!is_settled(), "it is not below that session");
     let marked = new.reconcile(Some(talk.session())).await.unwrap();
-    assert!(marked.is_empty(), "it stays cancelled, and nothing is told: {marked:?}");
+    assert!(marked.is_empty(), "it stays cancelled, and nothing is reported: {marked:?}");
     assert!(is_settled());
     assert_eq!(new.task(&task.id).await.unwrap().status, TaskStatus::Cancelled);
     assert!(store.leases(None, 0).unwrap().iter().all(|lease| lease.session != task.id), "it is given back");
@@ -191,7 +192,7 @@ async fn what_a_cancelled_task_left_half_done_is_settled_when_the_next_process_l
 }
 
 #[tokio::test]
-async fn a_task_can_be_opened_by_a_person_without_disturbing_its_parent() {
+async fn the_user_can_open_a_task_without_disturbing_its_parent() {
     let dock = TaskDock::new(
         ModelServer::answering(|request: &Captured| {
             Reply::new().text(format!("I heard: {}", request.last_user_text()))
@@ -230,7 +231,7 @@ async fn a_result_survives_the_deletion_of_its_session() {
     assert_eq!(dock.board.task(&task.id).await.unwrap().status, TaskStatus::Completed);
 }
 
-/// Cancelling reaches the children's children, and a task that waits for its own does not need a slot for that.
+/// Cancelling reaches nested tasks, and a task that waits for its own needs no slot for that.
 #[tokio::test]
 async fn tasks_of_tasks_share_the_slots_and_are_cancelled_with_them() {
     let gate = Gate::new();
@@ -298,7 +299,7 @@ async fn cancelling_a_task_cancels_its_tasks_and_theirs() {
     }
     let why = "The task that launched it was cancelled.";
     assert_eq!(dock.board.task(&inner.id).await.unwrap().data.error.as_deref(), Some(why));
-    // The gate is still closed: what ran has stopped without its answer.
+    // The gate is still closed: the run has stopped without its answer.
     for id in [&inner.id, &middle.id, &outer.id] {
         dock.ended(id).await;
     }
@@ -307,7 +308,7 @@ async fn cancelling_a_task_cancels_its_tasks_and_theirs() {
 }
 
 #[tokio::test]
-async fn clearing_cancels_what_runs_and_lists_nothing_and_all_can_be_resumed() {
+async fn clearing_cancels_and_hides_all_tasks_which_can_be_resumed() {
     let gate = Gate::new();
     let dock = TaskDock::new(held(&gate));
     let talk = dock.begin().await;

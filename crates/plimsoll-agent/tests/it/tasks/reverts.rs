@@ -1,4 +1,4 @@
-//! Putting back what tasks have changed, together with what their parents did.
+//! Reverting changes of tasks together with those of their parents.
 
 use plimsoll_agent::tasks::{ResumeOutcome, TaskLimits};
 use plimsoll_agent::{RevertAction, RevertError, RevertReport, RevertTarget, plan_revert};
@@ -30,8 +30,8 @@ fn bash(command: &str) -> (&'static str, Value) {
 
 type Script = Vec<(&'static str, Value)>;
 
-/// A model that makes the calls of a script, one answer each, for the session that is asked with its prompt. The newest
-/// prompt of a session counts.
+/// A model that makes the calls of a script, one per answer, for the session with its prompt. The newest prompt of a
+/// session counts.
 fn scripted(scripts: Vec<(&'static str, Script)>, held: Option<(&'static str, Gate)>) -> ModelServer {
     ModelServer::answering(move |request: &Captured| {
         let users = request.messages.iter().enumerate().filter(|(_, message)| message.role == "user");
@@ -47,9 +47,9 @@ fn scripted(scripts: Vec<(&'static str, Script)>, held: Option<(&'static str, Ga
         let made = parts.filter(|part| matches!(part, CapturedPart::Call { .. })).count();
         let reply = match script.get(made) {
             Some((tool, input)) => {
-                // The id of the task is known once it was launched.
-                let told = request.messages[place..].iter().flat_map(|message| &message.parts);
-                let mut ids = told.filter_map(|part| match part {
+                // The ID of the task is known after the launch.
+                let shown = request.messages[place..].iter().flat_map(|message| &message.parts);
+                let mut ids = shown.filter_map(|part| match part {
                     CapturedPart::Result { text, .. } => text.split("Task ID: ").nth(1),
                     _ => None,
                 });
@@ -72,7 +72,7 @@ fn dock(server: ModelServer) -> TaskDock {
     TaskDock::with(dock, TaskLimits { depth: 3, ..TaskLimits::default() }, None)
 }
 
-fn told(report: &RevertReport) -> Vec<String> {
+fn actions(report: &RevertReport) -> Vec<String> {
     let file = |file: &plimsoll_agent::RevertedFile| {
         let name = file.path.file_name().unwrap().to_string_lossy();
         match &file.problem {
@@ -83,9 +83,9 @@ fn told(report: &RevertReport) -> Vec<String> {
     report.files.iter().map(file).collect()
 }
 
-/// Parent, child and grandchild change one file, one after the other; all of it goes with the turn that launched them.
+/// Parent, child and grandchild change one file in sequence; all changes belong to the turn that launched them.
 #[tokio::test]
-async fn what_a_child_and_its_child_changed_is_put_back_with_the_turn_that_launched_them() {
+async fn changes_of_nested_tasks_are_reverted_with_the_launching_turn() {
     let output = ("background_output", json!({ "task_id": "THE_TASK", "block": true }));
     let dock = dock(scripted(
         vec![
@@ -122,7 +122,7 @@ async fn what_a_child_and_its_child_changed_is_put_back_with_the_turn_that_launc
     assert_eq!(project.content("a.txt").unwrap(), "four\n");
     assert_eq!(project.content("deep/new.txt").unwrap(), "x");
     let plan = talk.plan_revert(None).await.unwrap();
-    assert_eq!((plan.turn, told(&plan)), (2, vec!["Restored a.txt".into(), "Removed new.txt".into()]));
+    assert_eq!((plan.turn, actions(&plan)), (2, vec!["Restored a.txt".into(), "Removed new.txt".into()]));
     let child = dock.board.tasks(Some(talk.session())).await.unwrap().remove(0);
     let grandchild = dock.board.tasks(Some(&child.id)).await.unwrap().remove(0);
     let named: Vec<_> = plan.tasks.iter().map(|task| (&task.id, task.turn, task.is_active)).collect();
@@ -133,17 +133,17 @@ async fn what_a_child_and_its_child_changed_is_put_back_with_the_turn_that_launc
     assert_eq!(uncovered, [(2, "bash", Some(&grandchild.id))]);
 
     let report = talk.revert(None).await.unwrap();
-    assert_eq!(told(&report), told(&plan));
+    assert_eq!(actions(&report), actions(&plan));
     assert_eq!(project.content("a.txt").unwrap(), "one\n", "the oldest content of all that changed it");
     assert!(!project.project().join("deep").exists());
     talk.undo_revert().await.unwrap();
     assert_eq!(project.content("a.txt").unwrap(), "four\n");
     assert_eq!(project.content("deep/new.txt").unwrap(), "x");
-    // Once more, further back, and the child's own revert finds nothing to do.
+    // Going back further, the child's own revert has nothing to do.
     assert_eq!(talk.revert(Some(1)).await.unwrap().turn, 1);
     assert_eq!(project.content("a.txt"), None);
     let of_child = plan_revert(&project.archive, &child.id, RevertTarget::Turn(1)).unwrap();
-    assert!(!of_child.changes(), "{:?}", told(&of_child));
+    assert!(!of_child.changes(), "{:?}", actions(&of_child));
 }
 
 #[tokio::test]
@@ -161,12 +161,13 @@ async fn a_turn_in_which_only_a_task_changed_files_is_the_last_that_changed_some
         run(&mut talk, prompt).await;
     }
     let report = talk.revert(None).await.unwrap();
-    assert_eq!((report.turn, told(&report)), (2, vec!["Removed b.txt".into()]));
+    assert_eq!((report.turn, actions(&report)), (2, vec!["Removed b.txt".into()]));
     assert_eq!(talk.revert(None).await.unwrap().turn, 1);
     assert!(matches!(talk.revert(None).await, Err(RevertError::Nothing)));
 }
 
-/// A task of an early turn changes a file after a later turn has: each turn has its own, and the order is that of time.
+/// A task of an early turn changes a file after a later turn did: each belongs to its turn, and they are ordered by
+/// time.
 #[tokio::test]
 async fn changes_of_a_task_stand_at_their_time_and_belong_to_the_turn_that_launched_it() {
     let gate = Gate::new();
@@ -184,7 +185,7 @@ async fn changes_of_a_task_stand_at_their_time_and_belong_to_the_turn_that_launc
     let task = dock.launch(&talk, "Child").await;
     gate.reached().await;
     run(&mut talk, "Go on").await;
-    // Nothing is put back while the task may change more; a turn that it does not belong to can be.
+    // Nothing is reverted while the task may change more; a turn that it does not belong to can be.
     let plan = talk.plan_revert(Some(1)).await.unwrap();
     assert!(plan.tasks[0].is_active);
     let refused = talk.revert(Some(1)).await;
@@ -197,10 +198,10 @@ async fn changes_of_a_task_stand_at_their_time_and_belong_to_the_turn_that_launc
     dock.ended(&task.id).await;
     assert_eq!(dock.dock.content("a.txt").unwrap(), "three\n");
     let report = talk.revert(Some(2)).await.unwrap();
-    assert_eq!(told(&report), ["Left a.txt: it was changed by something else since"]);
+    assert_eq!(actions(&report), ["Left a.txt: it was changed by another program since"]);
     assert!(report.tasks.is_empty());
     let report = talk.revert(Some(1)).await.unwrap();
-    assert_eq!(told(&report), ["Removed a.txt", "Removed c.txt"]);
+    assert_eq!(actions(&report), ["Removed a.txt", "Removed c.txt"]);
 }
 
 #[tokio::test]
@@ -219,7 +220,7 @@ async fn a_run_that_was_resumed_belongs_to_the_turn_that_resumed_it() {
     dock.ended(&task.id).await;
     assert_eq!(dock.dock.content("a.txt").unwrap(), "two\n");
     let report = talk.revert(None).await.unwrap();
-    assert_eq!((report.turn, told(&report)), (2, vec!["Restored a.txt".into()]));
+    assert_eq!((report.turn, actions(&report)), (2, vec!["Restored a.txt".into()]));
     assert_eq!(dock.dock.content("a.txt").unwrap(), "one\n");
     assert_eq!(talk.revert(None).await.unwrap().files[0].action, RevertAction::Removed);
 }
@@ -235,24 +236,24 @@ async fn a_task_whose_session_is_gone_is_named() {
     let lease = store.lease(&task.id, "test", std::time::Duration::from_secs(60)).unwrap();
     dock.dock.archive.remove(&lease.claim(), plimsoll::Millis(1)).unwrap();
     let plan = talk.plan_revert(Some(1)).await.unwrap();
-    assert_eq!(told(&plan), [""; 0]);
+    assert_eq!(actions(&plan), [""; 0]);
     assert!(plan.tasks.iter().any(|gone| gone.id == task.id && gone.is_gone), "{:?}", plan.tasks);
 }
 
-/// A session that goes on from another has its turns, and what their tasks did.
+/// A session that continues another has its turns, and what their tasks did.
 #[tokio::test]
-async fn a_fork_puts_back_what_tasks_of_the_turns_it_shares_did() {
+async fn a_fork_can_revert_changes_of_tasks_from_shared_turns() {
     let dock = dock(scripted(vec![("Child", vec![write("a.txt", "one\n")])], None));
     let mut talk = dock.begin().await;
     run(&mut talk, "First").await;
     let task = dock.launch(&talk, "Child").await;
     dock.ended(&task.id).await;
     let fork = talk.branch("fork").await.unwrap();
-    // The parent goes on; this is none of the fork's. Which came first is told by the milliseconds.
+    // The parent continues; this does not belong to the fork. Milliseconds show which came first.
     tokio::time::sleep(std::time::Duration::from_millis(2)).await;
     let later = dock.launch(&talk, "Child again").await;
     dock.ended(&later.id).await;
     let plan = plan_revert(&dock.dock.archive, &fork, RevertTarget::Turn(1)).unwrap();
-    assert_eq!(told(&plan), ["Removed a.txt"]);
+    assert_eq!(actions(&plan), ["Removed a.txt"]);
     assert_eq!(plan.tasks.len(), 1);
 }

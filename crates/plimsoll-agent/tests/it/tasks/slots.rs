@@ -1,4 +1,4 @@
-//! Slots: tasks that wait for their own tasks do not keep them from working.
+//! Slots: tasks that wait for their own tasks do not block them.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::support::{TaskDock, is_child, launch};
 use crate::support::Dock;
 
-/// What a call needs to see that its task has ended, by far.
+/// Far more than a call needs to notice that its task has ended.
 const LATE: Duration = Duration::from_millis(300);
 
 fn task(call: &str, prompt: &str, agent: &str) -> (String, serde_json::Value) {
@@ -27,7 +27,7 @@ fn wait_for(request: &Captured, call: &str) -> serde_json::Value {
     json!({ "task_id": said.split('`').nth(1).unwrap(), "block": true, "timeout": 60 })
 }
 
-/// A person who answers when told to.
+/// A user who answers on request.
 struct Patient(Arc<Notify>);
 
 impl Asker for Patient {
@@ -43,9 +43,9 @@ impl Asker for Patient {
     }
 }
 
-/// One slot for four tasks on three floors. The outermost waits for two at once; when the first of them has ended, it must
-/// not take the slot back that the other's own task needs. Nor may it keep a slot that it gets when the second call has begun
-/// to wait only after the first had its answer, because a person was asked in between.
+/// A slot for four tasks on three levels. The outermost waits for two at once. When the first of them has ended, it
+/// must not take back the slot that the other's task needs. Nor may it keep a slot if its second call begins to wait
+/// only after the first has returned, because the user was asked in between.
 #[rstest]
 #[case::together(false)]
 #[case::one_after_the_other(true)]
@@ -98,21 +98,21 @@ async fn calls_that_wait_give_the_slot_back_until_the_last_has_its_answer(#[case
         }
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    // The outermost has its first answer by then, and would be before the innermost in the queue.
+    // The outermost has its first answer by then, and would precede the innermost in the queue.
     tokio::time::sleep(LATE).await;
     answer.notify_one();
     tokio::time::sleep(LATE).await;
     gate.release();
     let ended = dock.board.wait(&outer.id, Duration::from_secs(20), &CancellationToken::new()).await.unwrap();
     let all = dock.board.tasks(None).await.unwrap();
-    // Before anything is asserted: calls that wait would keep the test from ending.
+    // Before any assertion: waiting calls would keep the test from ending.
     dock.board.close(Duration::from_secs(10)).await;
     assert_eq!(
         (ended.status, ended.data.result.as_deref()),
         (TaskStatus::Completed, Some("All done.")),
         "{all:?}"
     );
-    // Both calls have waited: one that was refused would prove nothing.
+    // Both calls must have waited; a rejected call would prove nothing.
     let last = dock.dock.server.requests().into_iter().rfind(|request| is_child(request, "Outer")).unwrap();
     for call in ["call_3", "call_4"] {
         let said = last.result(call).unwrap();
@@ -122,9 +122,9 @@ async fn calls_that_wait_give_the_slot_back_until_the_last_has_its_answer(#[case
     assert!(all.iter().all(|task| task.status == TaskStatus::Completed), "{all:?}");
 }
 
-/// Every slot is a task that waits.
+/// Every slot belongs to a waiting task.
 #[tokio::test]
-async fn tasks_that_all_wait_for_their_own_come_to_their_ends() {
+async fn tasks_that_all_wait_for_their_own_tasks_end() {
     let server = ModelServer::answering(|request: &Captured| {
         if !request.contains("Outer") {
             return Reply::new().text("Done.");

@@ -1,4 +1,4 @@
-//! What tasks spend is charged to the runs that launched them, and held against their limits.
+//! Spending of tasks is charged to the runs that launched them, and their limits apply.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn priced(mut dock: Dock) -> Dock {
     dock
 }
 
-/// So many tokens together; an answer has one at least.
+/// Usage of this many tokens in total; an answer has at least one.
 fn usage(tokens: u64) -> Usage {
     Usage::new(Tokens(tokens - 1), Tokens(1))
 }
@@ -34,7 +34,7 @@ fn charged(reply: Reply, tokens: u64) -> Reply {
     reply.usage(usage(tokens))
 }
 
-/// A parent that launches one task and waits for it in `background_output`; the task goes on for ever.
+/// A parent that launches one task and waits for it in `background_output`; the task never ends.
 fn waiting(request: &Captured) -> Reply {
     let made = request.call_ids().len();
     if is_child(request, "Work") {
@@ -53,7 +53,7 @@ fn waiting(request: &Captured) -> Reply {
     }
 }
 
-/// Dollars for so many answers of a task.
+/// Cost of this many answers of a task, in dollars.
 fn dollars(agent: &Agent, answers: f64) -> f64 {
     answers * agent.model.cost(&usage(CHILDS)).unwrap()
 }
@@ -79,14 +79,16 @@ async fn a_task_ends_with_the_limit_of_the_run_that_launched_it_and_so_does_that
     let mut talk = agent.begin("").await.unwrap();
     let report = run(&mut talk, "Go").await;
     assert_eq!(report.end, if by_tokens { RunEnd::Tokens } else { RunEnd::Cost });
-    assert_eq!(report.usage.total(), 2 * PARENTS, "its own alone");
+    assert_eq!(report.usage.total(), 2 * PARENTS, "only its own");
     assert_eq!(report.tasks.usage.total(), 3 * CHILDS, "the third answer reaches it");
     assert!((report.tasks.cost - dollars(&agent, 3.0)).abs() < 1e-9, "{:?}", report.tasks);
     let task = dock.board.tasks(Some(talk.session())).await.unwrap().remove(0);
     assert_eq!((task.status, task.data.progress.steps), (TaskStatus::Error, 3));
-    let limit = if by_tokens { "1000 tokens".to_owned() } else { format!("{cost} dollars") };
-    let words = format!("The limit of {limit} of the run that launched it was reached.");
-    assert_eq!(task.data.error, Some(words));
+    let expected = match by_tokens {
+        true => "Token budget of 1000 of the run that launched it exhausted.".to_owned(),
+        false => format!("Cost limit of {cost} dollars of the run that launched it reached."),
+    };
+    assert_eq!(task.data.error, Some(expected));
     assert_eq!(task.data.result.as_deref(), Some("Still at it."), "what it said is kept");
 }
 
@@ -114,7 +116,7 @@ async fn a_task_is_charged_what_its_own_tasks_spend_and_theirs() {
     let outer = dock.board.launch(&dock.caller(&talk), new).await.unwrap();
     let ended = dock.ended(&outer.id).await;
     assert_eq!(ended.status, TaskStatus::Error, "{:?}", ended.data.result);
-    assert_eq!(ended.data.error.as_deref(), Some("The limit of 1000 tokens was reached."), "its own limit");
+    assert_eq!(ended.data.error.as_deref(), Some("Token budget of 1000 exhausted."), "its own limit");
     let all = dock.board.tasks(None).await.unwrap();
     let of = |prompt: &str| all.iter().find(|task| task.data.prompt == prompt).unwrap();
     assert_eq!(of("Inner").status, TaskStatus::Completed, "a limit is held before a request");
@@ -139,10 +141,10 @@ async fn a_task_whose_price_is_not_known_is_refused_under_a_parents_limit_of_cos
     agent.profile.limits.cost = Some(2.0);
     let mut talk = agent.begin("").await.unwrap();
     run(&mut talk, "Go").await;
-    let told = dock.dock.server.last().unwrap().result("call_0").unwrap().to_owned();
-    let words = "Failed to launch background task: the price of `anthropic/scripted` is not known, so that the limit of 2 \
-                 dollars cannot be held.";
-    assert!(told.starts_with(words), "{told}");
+    let output = dock.dock.server.last().unwrap().result("call_0").unwrap().to_owned();
+    let words = "Failed to launch background task: the price of `anthropic/scripted` is unknown, so the limit of 2 dollars \
+                 cannot be enforced.";
+    assert!(output.starts_with(words), "{output}");
     assert!(dock.board.tasks(None).await.unwrap().is_empty());
 }
 
@@ -168,7 +170,7 @@ async fn a_resume_whose_price_is_not_known_is_refused_under_a_limit_of_cost() {
 }
 
 #[tokio::test]
-async fn a_resume_whose_price_is_not_known_is_not_put_in_line_under_a_limit_of_cost() {
+async fn a_resume_with_an_unknown_price_is_not_queued_under_a_cost_limit() {
     let gate = Gate::new();
     let held = gate.clone();
     let server =
@@ -189,7 +191,7 @@ async fn a_resume_whose_price_is_not_known_is_not_put_in_line_under_a_limit_of_c
     assert_eq!(later.task(&task.id).await.unwrap().data.pending, None);
     let queued = dock.board.resume(None, &task.id, "Go on").await.unwrap();
     assert!(matches!(queued, ResumeOutcome::Queued(_)), "no limit, no price needed: {queued:?}");
-    // The process with the limit finds it in line when the other has gone, and leaves it there.
+    // The process with the limit finds it queued after the other has exited, and leaves it.
     dock.board.close(Duration::from_secs(20)).await;
     gate.release();
     later.look_after(talk.session()).await.unwrap();

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::SessionId;
-use plimsoll_agent::tasks::{Caller, Launch, Roster, RosterAgent, Task, TaskBoard, TaskLimits, TaskStatus};
+use plimsoll_agent::tasks::{
+    Caller, Launch, Roster, RosterAgent, RosterError, Task, TaskBoard, TaskLimits, TaskStatus,
+};
 use plimsoll_agent::{Agent, Conversation};
 use plimsoll_config::AgentFork;
 use plimsoll_testkit::server::{Captured, ModelServer, Reply};
@@ -13,7 +15,7 @@ use serde_json::{Value, json};
 
 use crate::support::Dock;
 
-/// Agents that are all alike but for their names: `build`, `helper`, and `boss`, whose tasks may launch tasks.
+/// Agents that differ only in their names: `build`, `helper`, and `boss`, whose tasks may launch tasks.
 pub(crate) struct Crew {
     template: Agent,
     pub(crate) fork: Option<AgentFork>,
@@ -26,9 +28,9 @@ impl Crew {
 }
 
 impl Roster for Crew {
-    fn agent(&self, name: &str, _: Option<&str>) -> Result<RosterAgent, String> {
+    fn agent(&self, name: &str, _: Option<&str>) -> Result<RosterAgent, RosterError> {
         if !["build", "helper", "boss"].contains(&name) {
-            return Err(format!("Agent \"{name}\" not found. Make sure the agent is registered."));
+            return Err(format!("Agent \"{name}\" not found. Make sure the agent is registered.").into());
         }
         let mut agent = self.template.clone();
         agent.profile.name = name.to_owned();
@@ -71,12 +73,12 @@ impl TaskDock {
         self.board.launch(&self.caller(talk), launch(prompt)).await.unwrap()
     }
 
-    /// Wait until a task has ended.
+    /// Waits until a task has ended.
     pub(crate) async fn ended(&self, id: &SessionId) -> Task {
         let cancel = tokio_util::sync::CancellationToken::new();
         let task = self.board.wait(id, Duration::from_secs(30), &cancel).await.unwrap();
         assert!(!task.status.is_active(), "the task has not ended: {task:?}");
-        // Its end is recorded before it is put away.
+        // Its end is recorded before the cleanup.
         let begun = std::time::Instant::now();
         while self.board.active_here() > 0 && self.board.task(id).await.unwrap().run() == task.run() {
             let all = self.board.tasks(None).await;
@@ -86,7 +88,7 @@ impl TaskDock {
         task
     }
 
-    /// Wait until a task is in this status.
+    /// Waits until a task has this status.
     pub(crate) async fn reaches(&self, id: &SessionId, status: TaskStatus) -> Task {
         for _ in 0..5_000 {
             let task = self.board.task(id).await.unwrap();
@@ -123,15 +125,15 @@ pub(crate) fn task_input(prompt: &str, fork: bool) -> Value {
     json!({ "description": format!("About {prompt}"), "prompt": prompt, "agent": "helper", "fork": fork })
 }
 
-/// Whether a request is that of the child with this prompt: children are told apart by their first words.
+/// Returns whether a request is from the child with this prompt.
 pub(crate) fn is_child(request: &Captured, prompt: &str) -> bool {
     let users = request.messages.iter().filter(|message| message.role == "user");
     let texts: Vec<String> = users.map(|message| message.text()).collect();
     texts.iter().any(|text| text == prompt || text.contains(&format!("<task>\n{prompt}\n</task>")))
 }
 
-/// The words of a message in a session's log that the model did not write, newest last.
-pub(crate) fn told(dock: &TaskDock, session: &SessionId) -> Vec<String> {
+/// Returns the user messages in a session's log that were not typed, oldest first.
+pub(crate) fn injected_messages(dock: &TaskDock, session: &SessionId) -> Vec<String> {
     let log = dock.dock.log(session);
     let notices = log.iter().filter(|message| message.is_user() && message.text().contains("Task Progress:"));
     notices.map(|message| message.text()).collect()

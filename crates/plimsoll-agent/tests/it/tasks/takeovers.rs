@@ -1,4 +1,4 @@
-//! One run of a task at a time: sessions that change hands while a run waits, begins, or is put away.
+//! A run of a task at a time: sessions that change processes while a run waits, begins, or is cleaned up.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -14,7 +14,7 @@ use rstest::rstest;
 use super::support::{Crew, TaskDock, is_child, launch, task_call};
 use crate::support::Dock;
 
-/// A dock whose board tells of the points that its runs pass.
+/// A dock whose board reports the points that its runs reach.
 fn probed(
     server: ModelServer,
     limits: TaskLimits,
@@ -35,14 +35,14 @@ fn probed(
     TaskDock { dock: plain, board, agent }
 }
 
-/// The record and the session of a task that waits for its slot go to another process, at the moment at which the slot
-/// becomes free: this one may have slept. Either the other still has the session, or it has run it to its end and given it
-/// back.
+/// The record and the session of a task that waits for its slot move to another process at the moment at which the slot
+/// becomes free, for example because this one was suspended. Either the other still has the session, or it has run it
+/// to its end and released it.
 #[rstest]
 #[case::it_is_held(false)]
 #[case::it_was_given_back(true)]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_run_that_waited_does_not_begin_what_another_has_run_meanwhile(#[case] given_back: bool) {
+async fn a_waiting_run_does_not_repeat_a_run_of_another_process(#[case] given_back: bool) {
     let gate = Gate::new();
     let held = gate.clone();
     let server =
@@ -76,7 +76,7 @@ async fn a_run_that_waited_does_not_begin_what_another_has_run_meanwhile(#[case]
     });
     let talk = dock.begin().await;
     dock.launch(&talk, "One").await;
-    // The slot goes to whichever run asks first.
+    // The slot goes to whichever run requests it first.
     gate.reached().await;
     let second = dock.launch(&talk, "Two").await;
     gate.release();
@@ -101,8 +101,8 @@ async fn a_run_that_waited_does_not_begin_what_another_has_run_meanwhile(#[case]
     }
 }
 
-/// The record of a run ends before its session is given back. A resume in between waits: it would take the lease from the
-/// run that is put away, which would then put away the place of the next.
+/// The record of a run ends before its session is released. A resume in between must wait: it would take the lease from
+/// the run that is being cleaned up, which would then remove the entry of the next.
 #[tokio::test(flavor = "multi_thread", worker_threads = 3)]
 async fn a_resume_waits_until_the_run_before_is_put_away() {
     let gate = Gate::new();
@@ -124,7 +124,7 @@ async fn a_resume_waits_until_the_run_before_is_put_away() {
     let resumed = dock.board.resume(Some(&dock.caller(&talk)), &task.id, "Again").await.unwrap();
     assert!(matches!(resumed, ResumeOutcome::Begun(_)), "{resumed:?}");
     gate.reached().await;
-    // What is put away is put away by now.
+    // The cleanup is complete by now.
     tokio::time::sleep(Duration::from_millis(500)).await;
     assert_eq!(dock.board.active_here(), 1, "the second run has its place");
     gate.release();
@@ -132,7 +132,7 @@ async fn a_resume_waits_until_the_run_before_is_put_away() {
     assert_eq!((ended.status, ended.data.result.as_deref()), (TaskStatus::Completed, Some("Done again.")));
 }
 
-/// A cancel reads which tasks there are below; one that is launched right then is not among them.
+/// A cancel reads the tasks below; one that is launched at that moment is not among them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_task_that_is_launched_while_its_launcher_is_cancelled_is_cancelled_with_it() {
     let gate = Gate::new();
@@ -171,7 +171,7 @@ async fn a_task_that_is_launched_while_its_launcher_is_cancelled_is_cancelled_wi
     assert_eq!(inner.data.error.as_deref(), Some("The task that launched it was cancelled."));
 }
 
-/// Between its last word and the record of its end.
+/// Between the last answer and the record of the end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_run_that_loses_its_session_at_the_very_end_does_not_say_how_it_ended() {
     let server = ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap();

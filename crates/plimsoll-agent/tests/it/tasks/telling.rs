@@ -1,4 +1,4 @@
-//! What a parent is told where the plain case is not all: long sessions, limits, resumes that follow, summaries.
+//! Notes to a parent in special cases: long sessions, limits, following resumes, summaries.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,15 +12,15 @@ use rstest::rstest;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use super::support::{Crew, TaskDock, is_child, launch, task_call, told};
+use super::support::{Crew, TaskDock, injected_messages, is_child, launch, task_call};
 use crate::support::{Dock, SUMMARY, is_summary, lines, run};
 
-/// A forked task has inherited more than an output may hold, and its run counts as told.
+/// A forked task has inherited more than an output can contain, and its run counts as reported.
 #[rstest]
 #[case::digest(AgentFork::Digest, "helper")]
 #[case::history(AgentFork::History, "build")]
 #[tokio::test]
-async fn the_session_of_a_fork_says_how_it_ended_and_what_it_did_and_not_what_its_parent_knows(
+async fn full_session_of_a_fork_shows_its_status_and_work_without_inherited_context(
     #[case] way: AgentFork,
     #[case] agent: &'static str,
 ) {
@@ -53,13 +53,13 @@ async fn the_session_of_a_fork_says_how_it_ended_and_what_it_did_and_not_what_it
         dock.dock.server.requests().into_iter().rfind(|request| !is_child(request, "Sound it")).unwrap();
     let answer = last.result("call_3").unwrap();
     assert!(answer.starts_with("Status: ✓ completed ("), "{answer}");
-    assert!(answer.contains("\nInherited, and not shown here: "), "{answer}");
+    assert!(answer.contains("\nInherited context, not shown: "), "{answer}");
     assert!(
         answer.contains("<task>\nSound it\n</task>") && answer.contains("assistant: Nine metres."),
         "{answer}"
     );
     assert!(answer.len() < 2_000 && !answer.contains("How deep is it?"), "{answer}");
-    assert_eq!(told(&dock, talk.session()), Vec::<String>::new(), "it was told already");
+    assert_eq!(injected_messages(&dock, talk.session()), Vec::<String>::new(), "it was reported before");
 }
 
 /// A model that launches a task whenever one has ended, and no person who says anything.
@@ -67,9 +67,7 @@ async fn the_session_of_a_fork_says_how_it_ended_and_what_it_did_and_not_what_it
 #[case::tokens(true)]
 #[case::steps(false)]
 #[tokio::test]
-async fn what_a_model_does_by_itself_is_held_against_the_limits_of_the_turn_that_a_person_began(
-    #[case] by_tokens: bool,
-) {
+async fn answers_to_notes_count_towards_the_limits_of_the_users_turn(#[case] by_tokens: bool) {
     let server = ModelServer::answering(|request: &Captured| {
         if is_child(request, "Work") {
             return Reply::new().text("Done.");
@@ -112,13 +110,13 @@ async fn what_a_model_does_by_itself_is_held_against_the_limits_of_the_turn_that
     let more = talk.answer_notes(&never).await.unwrap().map(|report| report.end);
     assert!(!matches!(more, Some(RunEnd::Finished { .. })), "{more:?}");
     assert_eq!(dock.dock.server.received(), before, "nothing is asked any more");
-    // What a person says begins a turn with limits of its own.
+    // A prompt of the user begins a turn with new limits.
     let report = talk.run("And now?", &never).await.unwrap();
     assert!(matches!(report.end, RunEnd::Finished { .. }), "{report:?}");
 }
 
 #[tokio::test]
-async fn tasks_at_work_are_named_behind_a_summary_once() {
+async fn active_tasks_are_listed_once_after_a_summary() {
     let gate = Gate::new();
     let held = gate.clone();
     let server = ModelServer::answering(move |request: &Captured| match request.last_user_text().as_str() {
@@ -144,7 +142,7 @@ async fn tasks_at_work_are_named_behind_a_summary_once() {
     let short = &task.id.as_str()[4..12];
     let words = format!("- `{short}` (About Work): running for ");
     let last = dock.dock.server.last().unwrap();
-    assert!(last.contains("still at work"), "{last:?}");
+    assert!(last.contains("still running"), "{last:?}");
     assert!(last.contains(&words), "{last:?}");
     talk.run("And now?", &never).await.unwrap();
     let log = dock.dock.log(talk.session());
@@ -159,9 +157,9 @@ async fn tasks_at_work_are_named_behind_a_summary_once() {
     dock.ended(&task.id).await;
 }
 
-/// Its paths and the rules that it was launched under are of its own directory.
+/// The task's paths and rules are for its own directory.
 #[tokio::test]
-async fn a_resume_in_line_is_taken_up_only_in_the_directory_of_its_task() {
+async fn a_queued_resume_starts_only_in_the_directory_of_its_task() {
     let dock = TaskDock::new(ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap());
     let talk = dock.begin().await;
     let task = dock.launch(&talk, "Work").await;
@@ -196,7 +194,7 @@ async fn a_resume_in_line_is_taken_up_only_in_the_directory_of_its_task() {
 }
 
 #[tokio::test]
-async fn words_of_a_person_that_were_not_read_are_not_told_as_the_parents() {
+async fn unread_messages_of_the_user_are_not_reported_as_the_parents() {
     let gate = Gate::new();
     let held = gate.clone();
     let server = ModelServer::answering(move |request: &Captured| match request.last_user_text().as_str() {
@@ -227,5 +225,5 @@ async fn words_of_a_person_that_were_not_read_are_not_told_as_the_parents() {
     });
     let hint: String = parts.collect();
     assert!(hint.contains("before it read your message: Mind the rocks"), "{hint}");
-    assert!(hint.contains("before it read what the user said to it: Be quick"), "{hint}");
+    assert!(hint.contains("before it read the user's message: Be quick"), "{hint}");
 }

@@ -1,4 +1,4 @@
-//! What models and people are told, word for word.
+//! Texts for models and users, verbatim.
 
 use std::time::Duration;
 
@@ -108,7 +108,7 @@ fn the_output_of_a_completed_task() {
 }
 
 #[test]
-fn what_cannot_be_done_with_a_task_is_told_in_these_words() {
+fn error_messages_about_tasks() {
     let errors = [
         TaskError::NotFound("41e".into()),
         TaskError::Ambiguous {
@@ -123,8 +123,8 @@ fn what_cannot_be_done_with_a_task_is_told_in_these_words() {
         TaskError::NoPrice { model: "anthropic/scripted".into(), most: 2.5 },
         TaskError::NoSession("there is no session `ses_gone`".into()),
     ];
-    let told: Vec<String> = errors.iter().map(ToString::to_string).collect();
-    insta::assert_snapshot!(told.join("\n\n"));
+    let reply: Vec<String> = errors.iter().map(ToString::to_string).collect();
+    insta::assert_snapshot!(reply.join("\n\n"));
 }
 
 #[test]
@@ -133,7 +133,7 @@ fn the_output_of_any_other_task_is_its_status() {
     insta::assert_snapshot!("running", view(&running, &[]).output());
     running.data.prompt = "deep ".repeat(120);
     assert!(view(&running, &[]).output().ends_with("deep ...\n```"), "cut at 500");
-    let failed = end(&running, TaskStatus::Error, Some("The limit of 2 steps was reached."), None);
+    let failed = end(&running, TaskStatus::Error, Some("Step limit of 2 reached."), None);
     let mut failed = failed;
     failed.data.prompt = "Use ``` fences".into();
     insta::assert_snapshot!("error", view(&failed, &[]).output());
@@ -174,22 +174,22 @@ fn what_a_parent_is_told() {
     let two = task("ses_22222222aaaa", "Ask");
     let bad = end(&task("ses_33333333aaaa", "Weigh"), TaskStatus::Error, Some("It broke."), None);
     let lost = end(&task("ses_44444444aaaa", "Moor"), TaskStatus::Interrupted, None, None);
-    let told = |ended: &[&Task], all: &[Task]| {
+    let reply = |ended: &[&Task], all: &[Task]| {
         let runs: Vec<EndedRun<'_>> = ended.iter().map(|task| EndedRun { task, run: task.run() }).collect();
         let (shown, hidden) = ended_text(&runs, all, NOW);
         format!("{shown}\n----\n{hidden}")
     };
-    insta::assert_snapshot!("others_run", told(&[&one], &[one.clone(), two]));
-    insta::assert_snapshot!("last", told(&[&one], std::slice::from_ref(&one)));
+    insta::assert_snapshot!("others_run", reply(&[&one], &[one.clone(), two]));
+    insta::assert_snapshot!("last", reply(&[&one], std::slice::from_ref(&one)));
     let all = [one.clone(), bad.clone(), lost.clone()];
-    insta::assert_snapshot!("together", told(&[&one, &bad, &lost], &all));
+    insta::assert_snapshot!("together", reply(&[&one, &bad, &lost], &all));
     let again = end(&resumed(&one), TaskStatus::Completed, None, Some("Ten."));
-    insta::assert_snapshot!("after_a_resume", told(&[&again], std::slice::from_ref(&again)));
+    insta::assert_snapshot!("after_a_resume", reply(&[&again], std::slice::from_ref(&again)));
 }
 
-/// A run of a task that goes on, or will, is not told as the last word.
+/// A run of a task that continues, or will, is not reported as the final one.
 #[test]
-fn an_end_that_is_not_the_last_word_says_what_comes_after() {
+fn a_note_about_an_end_names_the_next_run() {
     let hidden = |ended: &[(&Task, u32)], all: &[Task]| {
         let runs: Vec<EndedRun<'_>> = ended.iter().map(|(task, run)| EndedRun { task, run: *run }).collect();
         ended_text(&runs, all, NOW).1
@@ -203,26 +203,26 @@ fn an_end_that_is_not_the_last_word_says_what_comes_after() {
     let waits = end(&in_line(), TaskStatus::Completed, None, Some("Nine."));
     assert_eq!(
         one(&waits, 1),
-        "Task `11111111` completed this run. A resume waits in line and begins by itself. The run came to:\nNine.\n\
+        "Task `11111111` completed this run. A resume is queued and starts automatically. The result of the run:\nNine.\n\
          All 1 tasks finished."
     );
     assert_eq!(
         one(&resumed(&ended), 1),
-        "Task `11111111` completed this run. It was resumed since. The run came to:\nNine."
+        "Task `11111111` completed this run. It has been resumed since. The result of the run:\nNine."
     );
     let lost = end(&in_line(), TaskStatus::Interrupted, None, None);
     assert!(one(&lost, 1).starts_with(
-        "Task interrupted: the process that ran it has gone. A resume waits in line and begins by itself.\n"
+        "Task interrupted: the process that ran it is gone. A resume is queued and starts automatically.\n"
     ));
     assert_eq!(
         one(&resumed(&lost), 1),
-        "Task interrupted: the process that ran it has gone. It was resumed since."
+        "Task interrupted: the process that ran it is gone. It has been resumed since."
     );
     let other = end(&task("ses_22222222aaaa", "Moor"), TaskStatus::Interrupted, None, None);
     let gone = end(&task("ses_33333333aaaa", "Weigh"), TaskStatus::Interrupted, None, None);
     let both = hidden(&[(&other, 1), (&gone, 1)], &[other.clone(), gone.clone(), ended]);
-    assert!(both.ends_with("\nNo task is at work any more; 2 of 3 interrupted."), "{both}");
-    // Another has cleared it away meanwhile.
+    assert!(both.ends_with("\nNo task is running any more; 2 of 3 were interrupted."), "{both}");
+    // Another process has cleared it meanwhile.
     let cancelled = end(&task("ses_44444444aaaa", "Moor"), TaskStatus::Cancelled, None, None);
     let cleared = cancelled.apply(TaskChange::Clear, NOW).unwrap();
     let runs = [EndedRun { task: &cleared, run: 1 }];
@@ -231,16 +231,15 @@ fn an_end_that_is_not_the_last_word_says_what_comes_after() {
 }
 
 #[test]
-fn what_a_task_had_said_is_shown_although_it_failed_or_was_resumed() {
+fn the_text_of_a_task_is_shown_after_a_failure_or_resume() {
     let works = task("ses_41e08091abcdef", "Sound it");
-    let failed =
-        end(&works, TaskStatus::Error, Some("The limit of 2 steps was reached."), Some("Nine so far."));
+    let failed = end(&works, TaskStatus::Error, Some("Step limit of 2 reached."), Some("Nine so far."));
     let text = view(&failed, &[]).output();
-    assert!(text.ends_with("\n\n## What it has said\n\nNine so far."), "{text}");
+    assert!(text.ends_with("\n\n## Output so far\n\nNine so far."), "{text}");
     let again = resumed(&end(&works, TaskStatus::Completed, None, Some("Nine.")));
     let text = view(&again, &[]).output();
     assert!(
-        text.contains("**resumed**") && text.ends_with("\n\n## Result of the run before\n\nNine."),
+        text.contains("**resumed**") && text.ends_with("\n\n## Result of the previous run\n\nNine."),
         "{text}"
     );
 }
@@ -265,7 +264,7 @@ fn results_that_were_cut_for_want_of_room_count_as_cut() {
     (stats.truncated_by.tier2, stats.truncated_by.tier3) = (3, 4);
     assert!(!was_cut(&stats), "by their age, as always");
     stats.truncated_by.tier1 = 1;
-    assert!(was_cut(&stats), "the newest are whole where there is room");
+    assert!(was_cut(&stats), "the newest are complete if there is room");
 }
 
 #[test]
@@ -316,7 +315,7 @@ fn lengths_of_time() {
 }
 
 #[test]
-fn ids_are_shown_as_short_as_they_can_be_and_taken_in_any_length() {
+fn ids_are_shown_shortened_and_accepted_in_any_length() {
     let ids = ["ses_41e08091aaaa", "ses_41e08091abbb", "ses_99"].map(SessionId::new);
     let short = |at: usize| short_id(&ids[at], &ids);
     assert_eq!([short(0), short(1), short(2)], ["41e08091aa", "41e08091ab", "99"]);
@@ -331,7 +330,7 @@ fn ids_are_shown_as_short_as_they_can_be_and_taken_in_any_length() {
 }
 
 #[test]
-fn a_receipt_says_what_a_fork_was_given() {
+fn a_receipt_describes_the_context_of_a_fork() {
     let receipt = ForkReceipt {
         way: ForkWay::History,
         shared: Some(12),

@@ -1,20 +1,20 @@
-//! Where names stand in a chart, so that they lie neither on each other nor on marks, with a line to what they name.
+//! Placement of names in a chart: they overlap neither each other nor marks, and a line connects each to its mark.
 
 use std::fmt::Write as _;
 
 use super::text_width;
 use crate::replay::page::escape;
 
-/// The distance between two lines of text.
+/// Distance between two lines of text.
 pub(super) const LEADING: f64 = 14.0;
-/// How far marks reach from their middle.
+/// Distance from the centre of a mark to its edge.
 const MARK: f64 = 8.0;
-/// How far names are from their marks at least: where a mark is alone, and where a line has to show whose they are.
+/// Minimum distance of names from marks: of a mark without neighbours, and of one with a connecting line.
 const ALONE: f64 = 10.0;
 const CROWDED: f64 = 18.0;
-/// How far apart the places are that are tried one below the other.
+/// Vertical distance between candidate positions.
 const STEP: f64 = 2.0;
-/// A name closer to its mark than this needs no line to it.
+/// Maximum distance from a mark at which a name needs no connecting line.
 const NEAR: f64 = 6.0;
 
 /// A rectangle.
@@ -49,13 +49,13 @@ impl Area {
         ((self.left + self.right) / 2.0, (self.top + self.bottom) / 2.0)
     }
 
-    /// The point of it that is nearest to another.
+    /// Point of the area nearest to another.
     fn nearest(&self, x: f64, y: f64) -> (f64, f64) {
         (x.clamp(self.left, self.right), y.clamp(self.top, self.bottom))
     }
 }
 
-/// Names for a mark, one a line.
+/// Names of a mark, one per line.
 pub(super) struct Label {
     pub(super) x: f64,
     pub(super) y: f64,
@@ -69,7 +69,7 @@ impl Label {
         (width + 4.0, self.lines.len() as f64 * LEADING)
     }
 
-    /// Places to try, the nearest first: beside the mark, above and below it, then farther out.
+    /// Candidate positions, nearest first: next to the mark, above and below it, then farther out.
     fn places(&self, within: &Area, least: f64) -> Vec<Area> {
         let (width, height) = self.size();
         let most = (within.right - width).max(within.left);
@@ -96,20 +96,20 @@ impl Label {
             .collect();
         let distance = |area: &Area| {
             let (x, y) = area.nearest(self.x, self.y);
-            // A name beside its mark leaves what is above and below to others.
+            // A name next to its mark leaves the space above and below to others.
             let is_beside = area.top <= self.y && area.bottom >= self.y;
             (x - self.x).hypot(y - self.y) + if is_beside { 0.0 } else { 8.0 }
         };
         places.retain(|area| {
             within.contains(area) && !area.overlaps(&Area::centered(self.x, self.y, least - 1.0))
         });
-        // Stable, so that of equal places the right one comes first.
+        // The sort is stable: of equal positions, the one to the right comes first.
         places.sort_by(|a, b| distance(a).total_cmp(&distance(b)));
         places
     }
 }
 
-/// A line from a mark to its name.
+/// Line from a mark to its name.
 #[derive(Clone, Copy)]
 struct Leader {
     from: (f64, f64),
@@ -118,7 +118,7 @@ struct Leader {
 
 impl Leader {
     fn crosses(&self, area: &Area) -> bool {
-        // Sampled: a corner that is cut by less than a step is not seen either.
+        // Sampled: a corner that is cut by less than a step is not visible.
         (1..24).any(|n| {
             let share = f64::from(n) / 24.0;
             let x = self.from.0 + (self.to.0 - self.from.0) * share;
@@ -127,7 +127,7 @@ impl Leader {
         })
     }
 
-    /// Whether it goes about towards a point.
+    /// Whether it runs roughly towards a point.
     fn leads_to(&self, point: (f64, f64)) -> bool {
         let (ax, ay) = (self.to.0 - self.from.0, self.to.1 - self.from.1);
         let (bx, by) = (point.0 - self.from.0, point.1 - self.from.1);
@@ -139,7 +139,7 @@ impl Leader {
     }
 }
 
-/// What has its place already.
+/// Marks, names and lines with a position.
 struct Placed {
     marks: Vec<Area>,
     names: Vec<Area>,
@@ -147,8 +147,8 @@ struct Placed {
 }
 
 impl Placed {
-    /// Whether a name can stand there. At first its line must also lead away from marks that lie on its own, as it would
-    /// seem to come from them; there may be no such place.
+    /// Whether a name fits there. A strict search also requires that its line leads away from marks that overlap its own,
+    /// because it would seem to start at them; there may be no such position.
     fn has_room(&self, label: &Label, area: &Area, is_strict: bool) -> bool {
         let leader = Leader { from: (label.x, label.y), to: area.nearest(label.x, label.y) };
         let own = Area::centered(label.x, label.y, MARK);
@@ -166,7 +166,7 @@ impl Placed {
         !self.names.iter().chain(&self.marks).any(|other| area.overlaps(other))
     }
 
-    /// Whether other marks are so near that a name beside this one could be theirs.
+    /// Whether other marks are so near that a name could be read as theirs.
     fn is_crowded(&self, label: &Label) -> bool {
         let own = Area::centered(label.x, label.y, MARK);
         let near = Area::centered(label.x, label.y, MARK + CROWDED);
@@ -174,7 +174,7 @@ impl Placed {
     }
 }
 
-/// Draw names beside their marks within an area. The first are placed first, and so nearest.
+/// Draws names next to their marks within an area. The first are placed first, and so nearest.
 pub(super) fn draw(labels: &[Label], within: Area) -> String {
     let marks = labels.iter().map(|label| Area::centered(label.x, label.y, MARK)).collect();
     let mut placed = Placed { marks, names: Vec::new(), leaders: Vec::new() };
@@ -184,13 +184,13 @@ pub(super) fn draw(labels: &[Label], within: Area) -> String {
         let places = label.places(&within, if is_crowded { CROWDED } else { ALONE });
         let find = |is_strict| places.iter().find(|area| placed.has_room(label, area, is_strict));
         let free = || places.iter().find(|area| placed.is_free(area));
-        // Where all is full, a name that lies on another is still better than none.
+        // If there is no room, a name that overlaps another is better than none.
         let area = find(true).or_else(|| find(false)).or_else(free).or(places.first());
         let Some(area) = area.copied() else { continue };
         let (x, y) = area.nearest(label.x, label.y);
         let leader = Leader { from: (label.x, label.y), to: (x, y) };
         if is_crowded || leader.length() > MARK + NEAR {
-            // From the mark's edge on.
+            // Starts at the edge of the mark.
             let share = (MARK - 2.0) / leader.length().max(MARK);
             let _ = write!(
                 svg,
@@ -216,19 +216,19 @@ pub(super) fn draw(labels: &[Label], within: Area) -> String {
     svg
 }
 
-/// The tops of blocks of these heights in one column, each as near to where it would like its middle as the others and
-/// the column's ends allow. Blocks are in the order of their wishes.
-pub(super) fn column(wishes: &[(f64, f64)], top: f64, bottom: f64) -> Vec<f64> {
-    let mut tops: Vec<f64> = Vec::with_capacity(wishes.len());
+/// Returns the tops of blocks of these heights in one column, each as near to its desired middle as the others and the
+/// ends of the column allow. Blocks are ordered by their desired middles.
+pub(super) fn column(blocks: &[(f64, f64)], top: f64, bottom: f64) -> Vec<f64> {
+    let mut tops: Vec<f64> = Vec::with_capacity(blocks.len());
     let mut free = top;
-    for (middle, height) in wishes {
+    for (middle, height) in blocks {
         let at = (middle - height / 2.0).max(free);
         tops.push(at);
         free = at + height;
     }
-    // What was pushed over the end pushes back.
+    // Blocks beyond the end push the others back.
     let mut end = bottom;
-    for (at, (_, height)) in tops.iter_mut().zip(wishes).rev() {
+    for (at, (_, height)) in tops.iter_mut().zip(blocks).rev() {
         *at = at.min(end - height);
         end = *at;
     }
@@ -246,11 +246,11 @@ mod tests {
     }
 
     #[test]
-    fn names_of_marks_at_one_place_are_moved_and_led_to() {
+    fn names_of_overlapping_marks_are_moved_and_connected() {
         let label = |x: f64, name: &str| Label { x, y: 50.0, colour: "#000", lines: vec![name.to_owned()] };
         let within = Area { left: 0.0, top: 0.0, right: 300.0, bottom: 100.0 };
-        let alone = draw(&[label(50.0, "one")], within);
-        assert!(alone.contains(">one<") && !alone.contains("leader"), "{alone}");
+        let single = draw(&[label(50.0, "one")], within);
+        assert!(single.contains(">one<") && !single.contains("leader"), "{single}");
         let crowd: Vec<Label> =
             (0..4).map(|n| label(150.0 + f64::from(n), &format!("policy number {n}"))).collect();
         let svg = draw(&crowd, within);

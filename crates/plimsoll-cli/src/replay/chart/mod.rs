@@ -1,5 +1,5 @@
-//! Charts of a replay, as SVG. Each is drawn twice, for screens and for phones: text in an SVG shrinks with it, so one
-//! drawing cannot be read on both.
+//! Charts of a replay as SVG. Each is drawn twice, for screens and for phones: text in an SVG scales with it, so one drawing
+//! would not be readable on both.
 
 mod labels;
 mod scatter;
@@ -13,7 +13,7 @@ use super::page::escape;
 pub(super) use scatter::{Finding, scatter};
 pub(super) use windows::{legend, windows};
 
-/// For which screen a chart is drawn.
+/// Screen that a chart is drawn for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Size {
     Wide,
@@ -29,7 +29,7 @@ impl Size {
     }
 }
 
-/// Colours that most eyes can tell apart on white and on black, and dashes for the eyes and printers that cannot.
+/// Colours that are easy to distinguish on white and black, and dashes for colour-blind readers and printers.
 const LINES: [(&str, &str); 12] = [
     ("#8a8f98", "1 2"),
     ("#0072b2", ""),
@@ -45,7 +45,7 @@ const LINES: [(&str, &str); 12] = [
     ("#4f8a10", "1 3 6 3"),
 ];
 
-/// What can fire, with the shape it is drawn in, around the origin.
+/// Kinds of reductions and their shapes around the origin.
 const KINDS: [(&str, &str); 6] = [
     ("truncate", "M-1,-4V4M1,-4V4"),
     ("prune", "M-4,-3.5H4L0,4Z"),
@@ -59,22 +59,22 @@ fn line(at: usize) -> (&'static str, &'static str) {
     LINES[at % LINES.len()]
 }
 
-/// Policies that did the same, so that one line or one mark stands for all of them.
+/// Policies with equal results, drawn as one line or mark.
 struct Alike<'a> {
-    /// The place of the policy whose colour it has.
+    /// Index of the policy whose colour it has.
     style: usize,
     reports: Vec<&'a Report>,
 }
 
 impl<'a> Alike<'a> {
-    /// Put reports together that are the same, in the order of the first of each.
+    /// Groups equal reports, in the order of the first of each group.
     fn group(reports: &'a [Report], same: impl Fn(&Report, &Report) -> bool) -> Vec<Alike<'a>> {
         let mut groups: Vec<Alike<'a>> = Vec::new();
         for (at, report) in reports.iter().enumerate() {
             match groups.iter_mut().find(|group| same(group.reports[0], report)) {
                 Some(group) => {
                     group.reports.push(report);
-                    // The policy that people came for keeps its colour.
+                    // Our own policy keeps its colour.
                     if is_ours(report) {
                         group.style = at;
                     }
@@ -98,7 +98,7 @@ fn is_ours(report: &Report) -> bool {
     report.policy == "plimsoll"
 }
 
-/// A kind of reduction, small.
+/// Small symbol of a kind of reduction, for the legend.
 fn symbol(kind: &str) -> String {
     let shape = if kind == "dead" {
         "<path class=\"dead\" d=\"M-6,0H6\" stroke-width=\"4\"/>".to_owned()
@@ -121,7 +121,7 @@ fn mark(kind: &str, colour: &str, x: f64, y: f64, title: &str) -> String {
     format!("<path transform=\"translate({x:.1} {y:.1})\" d=\"{shape}\" {paint}>{title}</path>")
 }
 
-/// A step between ticks that people like, for about so many of them.
+/// Returns a round distance between ticks, for about this many of them.
 fn step(most: f64, ticks: f64) -> f64 {
     let rough = (most / ticks).max(1e-9);
     let power = 10f64.powf(rough.log10().floor());
@@ -132,7 +132,7 @@ fn step(most: f64, ticks: f64) -> f64 {
         .unwrap_or(rough)
 }
 
-/// The multiples of a step within a range, both ends included.
+/// Multiples of a step within a range, including both ends.
 fn ticks(from: f64, to: f64, by: f64) -> Vec<f64> {
     let first = (from / by - 1e-9).ceil();
     let last = (to / by + 1e-9).floor();
@@ -140,7 +140,7 @@ fn ticks(from: f64, to: f64, by: f64) -> Vec<f64> {
     (0..count).map(|n| (first + f64::from(n)) * by).collect()
 }
 
-/// How many decimals it takes to write multiples of a step.
+/// Number of decimals that multiples of a step need.
 fn decimals(step: f64) -> usize {
     let is_whole = |places: &usize| {
         let scaled = step * 10f64.powi(*places as i32);
@@ -149,7 +149,7 @@ fn decimals(step: f64) -> usize {
     (0..8).find(is_whole).unwrap_or(8)
 }
 
-/// How wide a text is in the font of charts, about: what is too wide a guess costs room, what is too narrow overlaps.
+/// Estimated width of a text in the font of charts. Overestimating wastes space; underestimating overlaps.
 fn text_width(text: &str) -> f64 {
     text.chars().count() as f64 * 7.2
 }
@@ -174,7 +174,7 @@ mod tests {
     use super::{Alike, decimals, step, ticks};
 
     #[test]
-    fn ticks_are_at_numbers_people_like() {
+    fn ticks_are_at_round_numbers() {
         for (most, expected) in
             [(207_000.0, 50_000.0), (1_000.0, 200.0), (0.013, 0.005), (7.0, 2.0), (61.0, 20.0)]
         {
@@ -186,7 +186,7 @@ mod tests {
     }
 
     #[test]
-    fn policies_that_did_the_same_are_one_with_the_colour_of_ours() {
+    fn policies_with_equal_results_are_one_with_our_colour() {
         let report = |policy: &str, tokens| Report {
             policy: policy.to_owned(),
             windows: vec![Sent { tokens, fits: true, ..Sent::default() }],
@@ -195,9 +195,9 @@ mod tests {
         let reports =
             [report("none", 9), report("mask-3", 5), report("plimsoll", 9), report("claude-code", 9)];
         let groups = Alike::group(&reports, |one, other| one.windows == other.windows);
-        let told: Vec<(usize, Vec<String>)> =
+        let names: Vec<(usize, Vec<String>)> =
             groups.iter().map(|group| (group.style, group.names())).collect();
-        assert_eq!(told[0], (2, vec!["none".to_owned(), "plimsoll".to_owned(), "claude-code".to_owned()]));
-        assert_eq!((told.len(), &told[1].1[0]), (2, &"mask-3".to_owned()));
+        assert_eq!(names[0], (2, vec!["none".to_owned(), "plimsoll".to_owned(), "claude-code".to_owned()]));
+        assert_eq!((names.len(), &names[1].1[0]), (2, &"mask-3".to_owned()));
     }
 }

@@ -1,4 +1,4 @@
-//! Cost against what was in the window: one mark for each policy, or for policies with the same figures.
+//! Cost against what was in the window: one mark per policy, or per group of policies with equal figures.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::replay::figures;
 use crate::replay::finding::share;
 use crate::replay::page::escape;
 
-/// What there is to see.
+/// Whether there is something to compare.
 pub(in crate::replay) enum Finding {
     /// Policies differ.
     Differ,
@@ -36,15 +36,15 @@ impl Finding {
     }
 }
 
-/// Draws the cost of a call against the share in the window. The axes begin where the data does: policies that
-/// differ by a tenth would lie on each other beside an axis that begins at nothing.
+/// Draws the cost of a call against the share in the window. The axes begin where the data does: beside an axis that begins
+/// at zero, policies that differ by a tenth would overlap.
 pub(in crate::replay) fn scatter(reports: &[Report], size: Size) -> String {
     let (width, left, right, top) = (size.width(), 52.0, 10.0, 26.0);
     let plot = if size == Size::Wide { 320.0 } else { 380.0 };
     let height = top + plot + 44.0;
     let costs = Range::of(reports.iter().map(Report::cost_per_call), 0.12, 0.03, f64::MAX);
     let shares = Range::of(reports.iter().map(share), 0.12, 0.05, 1.0);
-    // Marks on the edges are whole, and there is room for names above the best.
+    // Padding for whole marks on the edges, and for names above the best.
     let x = |cost: f64| left + 12.0 + (width - left - right - 24.0) * costs.part(cost);
     let y = |share: f64| top + 36.0 + (plot - 46.0) * (1.0 - shares.part(share));
     let mut svg =
@@ -78,7 +78,7 @@ pub(in crate::replay) fn scatter(reports: &[Report], size: Size) -> String {
         let (at, colour) = ((x(report.cost_per_call()), y(share(report))), line(group.style).0);
         svg += &mark(&group, at, colour);
         let lines = group.reports.iter().map(|report| match report.deaths {
-            // On a phone the cross has to do.
+            // A phone has no room for it; the cross shows it.
             _ if size == Size::Narrow => report.policy.clone(),
             0 => report.policy.clone(),
             1 => format!("{} (1 death)", report.policy),
@@ -87,7 +87,7 @@ pub(in crate::replay) fn scatter(reports: &[Report], size: Size) -> String {
         let label = Label { x: at.0, y: at.1, colour, lines: lines.collect() };
         names.push((group.has_ours(), label));
     }
-    // Ours is named first, so that its name is nearest to its mark; the others from the top.
+    // Our own policy is placed first, so that its name is nearest to its mark; the others from the top.
     names.sort_by(|(ours, a), (other, b)| other.cmp(ours).then(a.y.total_cmp(&b.y)));
     let names: Vec<Label> = names.into_iter().map(|(_, label)| label).collect();
     let within = Area { left: left + 2.0, top: top - 8.0, right: width - 2.0, bottom: top + plot };
@@ -95,7 +95,7 @@ pub(in crate::replay) fn scatter(reports: &[Report], size: Size) -> String {
     svg + "</svg>"
 }
 
-/// A disc, or a cross where calls did not fit.
+/// A disc, or a cross if calls did not fit.
 fn mark(group: &Alike, (x, y): (f64, f64), colour: &str) -> String {
     let titles = group.reports.iter().map(|report| {
         format!(
@@ -119,14 +119,14 @@ fn mark(group: &Alike, (x, y): (f64, f64), colour: &str) -> String {
     }
 }
 
-/// What an axis shows.
+/// Range of an axis.
 struct Range {
     from: f64,
     to: f64,
 }
 
 impl Range {
-    /// The range of values with room beside them: a share of the range, and at least a share of the largest value.
+    /// Range of values with padding: a share of the range, and at least a share of the largest value.
     fn of(values: impl Iterator<Item = f64>, room: f64, least: f64, most: f64) -> Range {
         let (from, to) =
             values.fold((f64::MAX, 0.0f64), |(from, to), value| (from.min(value), to.max(value)));

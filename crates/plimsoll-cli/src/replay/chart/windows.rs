@@ -1,4 +1,4 @@
-//! The window over the calls of a session, one line for each policy; below it, what fired and when.
+//! Window size over the calls of a session, one line per policy; below it, reductions.
 
 use std::fmt::Write as _;
 
@@ -9,26 +9,26 @@ use super::{Alike, KINDS, Size, line, mark, open, step, symbol, text, text_width
 use crate::replay::figures;
 use crate::replay::page::escape;
 
-/// The name of the line that was recorded.
+/// Name of the line of recorded sizes.
 const RECORDED: &str = "recorded";
-/// A line that ends farther than this from the right has no leader to its name.
+/// A line that ends farther than this from the right edge is not connected to its name.
 const EARLY: f64 = 60.0;
-/// How long a dash is drawn for a call beside which no other fits.
+/// Length of the dash that marks a single call.
 const LONE: f64 = 8.0;
-/// The room a swatch takes before a name.
+/// Width of a colour sample before a name.
 const SWATCH: f64 = 30.0;
 
-/// Where things are in a chart.
+/// Layout of a chart.
 struct Frame {
     size: Size,
     left: f64,
-    /// Where the lines end; beside it are their names.
+    /// Right end of the lines; their names follow.
     right: f64,
     top: f64,
     plot: f64,
     calls: f64,
-    /// The tokens at the top.
-    most: f64,
+    /// Number of tokens at the top.
+    max_tokens: f64,
 }
 
 impl Frame {
@@ -37,7 +37,7 @@ impl Frame {
     }
 
     fn y(&self, tokens: f64) -> f64 {
-        self.top + self.plot * (1.0 - tokens / self.most)
+        self.top + self.plot * (1.0 - tokens / self.max_tokens)
     }
 
     fn bottom(&self) -> f64 {
@@ -45,7 +45,7 @@ impl Frame {
     }
 }
 
-/// The sizes of the requests over the calls: one line a policy, those that are equal as one, and what was recorded.
+/// Draws request sizes over the calls: one line per policy, equal ones as one, and the recorded sizes.
 pub(in crate::replay) fn windows(
     reports: &[Report],
     recorded: &[Option<u64>],
@@ -63,11 +63,11 @@ pub(in crate::replay) fn windows(
         Size::Wide => size.width() - (SWATCH + names.min(220.0) + 14.0),
         Size::Narrow => size.width() - 8.0,
     };
-    // A window that nothing comes near would press the lines together.
-    let most = if limit < peak * 1.7 { limit.max(peak) * 1.09 } else { peak * 1.1 };
-    let frame = Frame { size, left: 50.0, right, top: 10.0, plot: 280.0, calls: calls as f64, most };
+    // A limit far above every request would flatten the lines.
+    let max_tokens = if limit < peak * 1.7 { limit.max(peak) * 1.09 } else { peak * 1.1 };
+    let frame = Frame { size, left: 50.0, right, top: 10.0, plot: 280.0, calls: calls as f64, max_tokens };
     let mut body = axes(&frame, context);
-    // The policy that people came for is drawn last, on top.
+    // Our own policy is drawn last, on top.
     let mut order: Vec<&Alike> = lines.iter().collect();
     order.sort_by_key(|group| group.has_ours());
     for group in order {
@@ -93,7 +93,7 @@ pub(in crate::replay) fn windows(
     open(size.width(), height, title) + &body + &events + "</svg>"
 }
 
-/// The names of the lines and of what fired, for screens without room for them in the chart.
+/// Legend of lines and reductions, for screens without room for names in the chart.
 pub(in crate::replay) fn legend(reports: &[Report], recorded: &[Option<u64>]) -> String {
     let mut policies: String = lines(reports)
         .iter()
@@ -122,15 +122,15 @@ fn swatch(colour: &str, dashes: &str) -> String {
     )
 }
 
-/// Policies whose windows are equal at every call are one line.
+/// Groups policies whose windows are equal at every call.
 fn lines(reports: &[Report]) -> Vec<Alike<'_>> {
     Alike::group(reports, |one, other| one.windows == other.windows)
 }
 
 fn axes(frame: &Frame, context: u64) -> String {
     let mut svg = String::new();
-    let Frame { size, left, right, most, calls, .. } = *frame;
-    for tick in ticks(0.0, most, step(most, 5.0)) {
+    let Frame { size, left, right, max_tokens, calls, .. } = *frame;
+    for tick in ticks(0.0, max_tokens, step(max_tokens, 5.0)) {
         let at = frame.y(tick);
         let _ = write!(svg, "<path class=\"axis\" d=\"M{left},{at:.1}H{right:.1}\"/>");
         text(&mut svg, (left - 6.0, at + 4.0), "end", &figures::short(tick as u64));
@@ -141,13 +141,13 @@ fn axes(frame: &Frame, context: u64) -> String {
     }
     text(&mut svg, (left, frame.bottom() + 16.0), "end", "call");
     let limit = context as f64;
-    if limit <= most {
+    if limit <= max_tokens {
         let at = frame.y(limit);
         let _ = write!(svg, "<path class=\"limit\" d=\"M{left},{at:.1}H{right:.1}\"/>");
         // At the left, where windows are small.
         let _ = write!(
             svg,
-            "<text class=\"limit-name\" x=\"{:.1}\" y=\"{:.1}\">the window: {}</text>",
+            "<text class=\"limit-name\" x=\"{:.1}\" y=\"{:.1}\">window: {}</text>",
             left + 4.0,
             at - 5.0,
             figures::count(context)
@@ -156,7 +156,7 @@ fn axes(frame: &Frame, context: u64) -> String {
     svg
 }
 
-/// The names of the lines beside their ends.
+/// Names at the ends of the lines.
 fn end_names(lines: &[Alike], recorded: &[Option<u64>], frame: &Frame) -> String {
     struct End {
         at: (f64, f64),
@@ -178,14 +178,14 @@ fn end_names(lines: &[Alike], recorded: &[Option<u64>], frame: &Frame) -> String
     let of_record = |at| End { at, colour: "currentColor", dashes: "", names: vec![RECORDED.to_owned()] };
     ends.extend(end_of(recorded).map(of_record));
     ends.sort_by(|a, b| a.at.1.total_cmp(&b.at.1));
-    let wishes: Vec<(f64, f64)> =
+    let blocks: Vec<(f64, f64)> =
         ends.iter().map(|end| (end.at.1, end.names.len() as f64 * LEADING + 3.0)).collect();
-    let tops = labels::column(&wishes, frame.top - 6.0, frame.bottom() + 12.0);
+    let tops = labels::column(&blocks, frame.top - 6.0, frame.bottom() + 12.0);
     let mut svg = String::new();
-    for ((end, top), (_, height)) in ends.iter().zip(tops).zip(&wishes) {
+    for ((end, top), (_, height)) in ends.iter().zip(tops).zip(&blocks) {
         let End { at: (x, y), colour, dashes, names } = end;
         let (swatch, middle) = (frame.right + 14.0, top + height / 2.0);
-        // A line that ends early would be led to across the others.
+        // The connection of a line that ends early would cross the others.
         if frame.right - x < EARLY {
             let (from, to) = (x + 2.0, swatch - 2.0);
             let _ = write!(
@@ -211,7 +211,7 @@ fn end_names(lines: &[Alike], recorded: &[Option<u64>], frame: &Frame) -> String
     svg
 }
 
-/// What fired and where calls did not fit: one row for the policies of which that is the same, with their names.
+/// Reductions and calls that did not fit: one row per group of policies with the same ones.
 fn lanes(reports: &[Report], frame: &Frame) -> (String, f64) {
     let is_same = |one: &Report, other: &Report| {
         let events = |report: &Report| -> Vec<(u64, String)> {
@@ -227,7 +227,7 @@ fn lanes(reports: &[Report], frame: &Frame) -> (String, f64) {
     let mut top = frame.bottom() + 34.0;
     for group in Alike::group(reports, is_same) {
         let names = group.names();
-        // Rows that several policies share have no colour of one of them.
+        // A row that several policies share has no policy's colour.
         let colour = if names.len() > 1 { "currentColor" } else { line(group.style).0 };
         let (names, x, first, height, middle) = match frame.size {
             Size::Wide => {
@@ -236,8 +236,8 @@ fn lanes(reports: &[Report], frame: &Frame) -> (String, f64) {
             }
             Size::Narrow => {
                 let names = fill(&names, frame.right - frame.left);
-                let told = names.len() as f64 * LEADING;
-                (names, frame.left, top, told + 20.0, top + told + 8.0)
+                let names_height = names.len() as f64 * LEADING;
+                (names, frame.left, top, names_height + 20.0, top + names_height + 8.0)
             }
         };
         for (number, name) in names.iter().enumerate() {
@@ -251,7 +251,7 @@ fn lanes(reports: &[Report], frame: &Frame) -> (String, f64) {
     (svg, top + 6.0)
 }
 
-/// Names as few lines of this width hold them.
+/// Joins names into as few lines of this width as possible.
 fn fill(names: &[String], width: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for name in names {
@@ -270,7 +270,7 @@ fn fill(names: &[String], width: f64) -> Vec<String> {
     lines
 }
 
-/// One row of what fired.
+/// Row of reductions.
 fn lane(group: &Alike, colour: &str, y: f64, frame: &Frame) -> String {
     let (report, names) = (group.reports[0], group.names().join(", "));
     let mut svg = String::new();
@@ -291,7 +291,7 @@ fn lane(group: &Alike, colour: &str, y: f64, frame: &Frame) -> String {
     let mut last = (f64::MIN, "");
     for fired in &report.reductions {
         let (kind, mut at) = (fired.reduction.kind.as_str(), frame.x(fired.call as f64));
-        // Marks of one kind that would lie on each other say no more than one of them; others stand beside.
+        // Overlapping marks of one kind are drawn once; a mark of another kind moves aside.
         if at - last.0 < 3.0 {
             if kind == last.1 {
                 continue;
@@ -306,7 +306,7 @@ fn lane(group: &Alike, colour: &str, y: f64, frame: &Frame) -> String {
     svg
 }
 
-/// Runs of calls that did not fit, counted from 1.
+/// Ranges of calls that did not fit, counted from 1.
 fn runs(windows: &[Sent]) -> Vec<(usize, usize)> {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for (at, _) in windows.iter().enumerate().filter(|(_, sent)| !sent.fits) {
@@ -318,7 +318,7 @@ fn runs(windows: &[Sent]) -> Vec<(usize, usize)> {
     runs
 }
 
-/// A line, broken where there is no size. Of several calls in one pixel the largest counts.
+/// SVG path of a line with gaps for missing sizes. Of several calls in one pixel, the largest counts.
 fn path(sizes: &[Option<u64>], frame: &Frame) -> String {
     let pixels = ((frame.right - frame.left) as usize).max(1);
     let per = sizes.len().div_ceil(pixels).max(1);
@@ -332,11 +332,11 @@ fn path(sizes: &[Option<u64>], frame: &Frame) -> String {
         };
         let call = (at * per + 1) as f64 + (chunk.len() - 1) as f64 / 2.0;
         let (x, y) = (frame.x(call), frame.y(*tokens as f64));
-        let goes_on = chunks.peek().is_some_and(|(_, next)| next.iter().any(Option::is_some));
-        let _ = match (broken, goes_on) {
+        let continues = chunks.peek().is_some_and(|(_, next)| next.iter().any(Option::is_some));
+        let _ = match (broken, continues) {
             (false, _) => write!(path, "L{x:.1},{y:.1}"),
             (true, true) => write!(path, "M{x:.1},{y:.1}"),
-            // A lone point has no length, and would not be seen.
+            // A single point has no length and would be invisible.
             (true, false) => write!(path, "M{:.1},{y:.1}h{LONE:.1}", x - LONE / 2.0),
         };
         broken = false;
@@ -351,7 +351,7 @@ mod tests {
     use super::{Size, fill, runs, windows};
 
     #[test]
-    fn calls_that_did_not_fit_are_told_in_runs() {
+    fn calls_that_did_not_fit_are_grouped_into_ranges() {
         let windows: Vec<Sent> = [true, false, false, true, false]
             .map(|fits| Sent { tokens: 1, fits, ..Sent::default() })
             .to_vec();
@@ -359,7 +359,7 @@ mod tests {
     }
 
     #[test]
-    fn a_session_of_one_call_is_seen_and_rows_without_events_are_left_out() {
+    fn a_session_of_one_call_is_visible_and_rows_without_events_are_left_out() {
         let report = |fits: &[bool]| Report {
             policy: "none".to_owned(),
             peak: 100,
@@ -368,7 +368,7 @@ mod tests {
         };
         let one = windows(&[report(&[true])], &[Some(90)], 200, Size::Narrow);
         assert_eq!(one.matches("h8.0\"").count(), 2, "the policy's and what was recorded: {one}");
-        assert!(!one.contains(">none</text>"), "nothing fired: {one}");
+        assert!(!one.contains(">none</text>"), "no reductions: {one}");
         let dead = windows(&[report(&[true, true, false])], &[], 200, Size::Narrow);
         assert!(!dead.contains("h8.0\"") && dead.contains(">none</text>"), "{dead}");
     }
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_lines_are_one_with_all_their_names_and_what_was_recorded_is_a_line() {
+    fn equal_lines_are_drawn_once_with_all_names_and_recorded_sizes_are_a_line() {
         let report = |policy: &str, sizes: [u64; 2]| Report {
             policy: policy.to_owned(),
             calls: 2,

@@ -200,14 +200,14 @@ fn variables_that_decide_what_runs_are_shown_before_they_are_trusted() {
     let settings = format!("[mcp.x]\ncommand = [\"server\"]\n[mcp.x.environment]\n{lines}");
     let home = Home::new().with("project/plimsoll.toml", &settings);
     for args in [&["trust", "--dry-run"][..], &["trust", "--dry-run", "--json"], &["config"]] {
-        let told = home.run_with(args, &[("COLUMNS", "200")]);
+        let printed = home.run_with(args, &[("COLUMNS", "200")]);
         for name in shown {
-            assert!(told.contains(&format!("/tmp/value-of-{name}")), "{args:?} {name}: {told}");
+            assert!(printed.contains(&format!("/tmp/value-of-{name}")), "{args:?} {name}: {printed}");
         }
         for name in masked {
             assert!(
-                told.contains(name) && !told.contains(&format!("value-of-{name}")),
-                "{args:?} {name}: {told}"
+                printed.contains(name) && !printed.contains(&format!("value-of-{name}")),
+                "{args:?} {name}: {printed}"
             );
         }
     }
@@ -286,7 +286,7 @@ fn no_control_characters_of_a_model_reach_a_terminal_or_a_pipe() {
 
 /// A limit of file sizes is the nearest to a full disk that needs no rights.
 #[test]
-fn an_output_that_could_not_be_kept_is_told_as_such() {
+fn an_output_that_could_not_be_stored_is_reported() {
     let server = ModelServer::start().unwrap();
     let home = Home::new();
     let url = server.url();
@@ -304,12 +304,12 @@ fn an_output_that_could_not_be_kept_is_told_as_such() {
         .args(command.get_args());
     limited.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
     let output = limited.current_dir(&home.project).stdin(Stdio::null()).output().unwrap();
-    let told = String::from_utf8(output.stderr).unwrap();
-    assert_eq!(output.status.code(), Some(0), "it was not killed: {told}");
-    assert!(told.contains("could not be stored") && told.contains("the rest is lost: "), "{told}");
-    assert!(!told.contains("keeps no copy"), "{told}");
+    let printed = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(0), "it was not killed: {printed}");
+    assert!(printed.contains("could not be stored") && printed.contains("the rest is lost: "), "{printed}");
+    assert!(!printed.contains("does not store the full text"), "{printed}");
     let result = server.last().unwrap().result("call_1").unwrap().to_owned();
-    assert!(result.contains("is lost"), "the model is told, too: {result}");
+    assert!(result.contains("is lost"), "the model sees it, too: {result}");
 }
 
 #[test]
@@ -346,10 +346,10 @@ fn a_tilde_in_the_path_of_a_tool_is_the_users_home() {
     };
     let denied = run(&[]);
     assert!(
-        denied[..6].iter().all(|told| told.starts_with("Denied:")),
+        denied[..6].iter().all(|printed| printed.starts_with("Denied:")),
         "the rules see where it leads: {denied:#?}"
     );
-    let told = run(&[
+    let printed = run(&[
         "read:~/notes/*",
         "list:~/notes",
         "grep:~/notes",
@@ -360,9 +360,12 @@ fn a_tilde_in_the_path_of_a_tool_is_the_users_home() {
     for (number, part) in
         ["in the home", "a.txt", "in the home", "a.txt", "b.txt", "a.txt"].iter().enumerate()
     {
-        assert!(told[number].contains(part) && !told[number].starts_with("Denied"), "{number}: {told:#?}");
+        assert!(
+            printed[number].contains(part) && !printed[number].starts_with("Denied"),
+            "{number}: {printed:#?}"
+        );
     }
-    assert!(told[6].contains("home directories of other users are not resolved"), "{}", told[6]);
+    assert!(printed[6].contains("home directories of other users are not resolved"), "{}", printed[6]);
     assert_eq!(std::fs::read_to_string(home.path.join("notes/b.txt")).unwrap(), "new\n");
     assert_eq!(std::fs::read_to_string(home.path.join("notes/a.txt")).unwrap(), "still in the home\n");
     assert!(!home.project.join("~").exists());
@@ -425,9 +428,9 @@ fn a_chat_whose_session_was_taken_says_how_to_take_it_back() {
         home.command(&taken, &[("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", &url)]).output().unwrap();
     assert!(taken.status.success(), "{}", String::from_utf8_lossy(&taken.stderr));
     chat.line("Three");
-    let told = chat.wait("takes it back");
-    assert!(told.contains(&format!("`/resume {session}` takes it back")), "{told}");
-    assert!(!told.contains("take it again"), "{told}");
+    let printed = chat.wait("take it back with");
+    assert!(printed.contains(&format!("take it back with `/resume {session}`")), "{printed}");
+    assert!(!printed.contains("take it again"), "{printed}");
     chat.line(&format!("/resume {session}"));
     chat.wait("Second answer.");
     server.push(Reply::new().text("Fourth answer."));
@@ -435,13 +438,13 @@ fn a_chat_whose_session_was_taken_says_how_to_take_it_back() {
     chat.wait("Fourth answer.");
     chat.line("/resume");
     chat.line(&format!("/resume {session}"));
-    chat.wait("that is this session");
+    chat.wait("this session is already open");
     drop(chat.child.stdin.take());
     chat.child.wait().unwrap();
 }
 
 #[test]
-fn the_mcp_server_answers_messages_that_are_too_large_and_goes_on() {
+fn the_mcp_server_rejects_messages_that_are_too_large_and_continues() {
     let home = Home::new();
     let mut command = home.command(&["mcp"], &[]);
     let mut child =

@@ -54,7 +54,7 @@ impl Scene {
         ]
     }
 
-    /// One conversation in which the model makes these calls, one in each answer.
+    /// Conversation in which the model makes these calls, one in each answer.
     fn calls(&self, args: &[&str], calls: &[(&str, Value)]) -> Output {
         for (number, (tool, input)) in calls.iter().enumerate() {
             self.server.push(Reply::new().call(format!("call_{number}"), *tool, input.clone()));
@@ -367,7 +367,7 @@ const SEQUENCES: &[&str] = &[
 
 #[test]
 #[ignore = "just attack"]
-fn nothing_a_model_says_reaches_the_terminal_as_a_control_sequence() {
+fn no_output_of_a_model_reaches_the_terminal_as_a_control_sequence() {
     let mut tally = Tally::new("terminal sequences");
     for model in WIRES {
         for json in [false, true] {
@@ -395,7 +395,7 @@ fn nothing_a_model_says_reaches_the_terminal_as_a_control_sequence() {
             let problems = SEQUENCES
                 .iter()
                 .filter(|sequence| shown.contains(&format!("<{sequence}>")) || is_raw(&shown, sequence))
-                .map(|sequence| format!("{sequence:?} was printed as it is"));
+                .map(|sequence| format!("{sequence:?} was printed unescaped"));
             tally.count(SEQUENCES.len() * 5, &model, problems.collect());
         }
     }
@@ -426,7 +426,7 @@ fn odd_answers() -> Vec<(&'static str, Reply)> {
             "the same id twice",
             Reply::new().call("call_1", "list", json!({})).call("call_1", "list", json!({})),
         ),
-        ("arguments that are no JSON", Reply::new().call_with_arguments("call_1", "read", "{\"path\": ")),
+        ("arguments that are not JSON", Reply::new().call_with_arguments("call_1", "read", "{\"path\": ")),
         ("arguments that are a list", Reply::new().call_with_arguments("call_1", "read", "[1, 2]")),
         ("arguments that are null", Reply::new().call_with_arguments("call_1", "read", "null")),
         ("empty arguments", Reply::new().call_with_arguments("call_1", "read", "")),
@@ -484,10 +484,7 @@ fn odd_answers() -> Vec<(&'static str, Reply)> {
                 json!({}),
             ),
         ),
-        (
-            "the end of an answer in words of its own",
-            Reply::new().text("x").finish(Finish::Other("because".into())),
-        ),
+        ("an unknown stop reason", Reply::new().text("x").finish(Finish::Other("because".into()))),
         ("a refusal", Reply::new().text("No.").finish(Finish::Filter)),
         ("an answer that was cut", Reply::new().text("half").finish(Finish::Length)),
         (
@@ -495,8 +492,8 @@ fn odd_answers() -> Vec<(&'static str, Reply)> {
             Reply::new().call_with_arguments("call_1", "write", "{\"path\":\"x\"").finish(Finish::Length),
         ),
         ("an empty answer", Reply::new()),
-        ("blanks alone", Reply::new().text(" \n\t ")),
-        ("thoughts alone", Reply::new().thinking("hmm")),
+        ("only blanks", Reply::new().text(" \n\t ")),
+        ("only reasoning", Reply::new().thinking("hmm")),
         (
             "tags of the host",
             Reply::new()
@@ -516,7 +513,7 @@ fn odd_answers() -> Vec<(&'static str, Reply)> {
 
 #[test]
 #[ignore = "just attack"]
-fn a_session_goes_on_after_every_odd_answer() {
+fn a_session_continues_after_every_odd_answer() {
     let mut tally = Tally::new("odd answers");
     for model in WIRES {
         for (name, reply) in odd_answers() {
@@ -527,7 +524,7 @@ fn a_session_goes_on_after_every_odd_answer() {
             let mut problems = scene.problems(&output);
             let next = scene.run(&["--continue", "Go on"]);
             if !next.status.success() || !String::from_utf8_lossy(&next.stdout).contains("Done.") {
-                problems.push(format!("it cannot go on: {}", String::from_utf8_lossy(&next.stderr)));
+                problems.push(format!("it cannot continue: {}", String::from_utf8_lossy(&next.stderr)));
             }
             tally.count(1, &format!("{model}, {name}"), problems);
         }
@@ -551,7 +548,7 @@ fn faults() -> Vec<Fault> {
 
 #[test]
 #[ignore = "just attack"]
-fn a_session_goes_on_after_every_fault_of_a_provider() {
+fn a_session_continues_after_every_fault_of_a_provider() {
     let mut tally = Tally::new("provider faults");
     for model in WIRES {
         for fault in faults() {
@@ -565,7 +562,7 @@ fn a_session_goes_on_after_every_fault_of_a_provider() {
             let mut problems = scene.problems(&output);
             let next = scene.run(&["--continue", "Go on"]);
             if !next.status.success() || !String::from_utf8_lossy(&next.stdout).contains("Done.") {
-                problems.push(format!("it cannot go on: {}", String::from_utf8_lossy(&next.stderr)));
+                problems.push(format!("it cannot continue: {}", String::from_utf8_lossy(&next.stderr)));
             }
             tally.count(1, &name, problems);
         }

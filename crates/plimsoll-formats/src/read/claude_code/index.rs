@@ -1,4 +1,4 @@
-//! The first reading: how records hang together, and what the file says of sessions and usage.
+//! First pass: the tree of records, and the metadata of sessions and usage.
 
 use std::borrow::Cow;
 
@@ -7,16 +7,16 @@ use plimsoll::log::At;
 use super::SYNTHETIC;
 use super::kinds::{Kind, count, kind};
 use crate::blocks::anthropic_usage;
+use crate::field_errors::FieldErrors;
 use crate::hash::{HashMap64, HashSet64, Hasher};
 use crate::json::{Json, Take};
 use crate::lines::Place;
-use crate::misfits::Misfits;
 use crate::recorded::Recorded;
 use crate::time::millis;
 use crate::transcript::{SessionInfo, Transcript};
 use crate::tree::{Names, Parent};
 
-/// The fields that tell how records hang together.
+/// Selects the fields for the tree.
 pub(super) fn outline(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
     if depth == 0 && key == "attachment" {
         return Take::Raw;
@@ -42,14 +42,14 @@ pub(super) fn outline(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
                 | "summary"
                 | "requestId"
         ),
-        // Of a message, of its blocks and its usage, and of a compaction.
+        // Of a message, its blocks, its usage, and a compaction.
         1 => matches!(key, "id" | "role" | "content" | "preservedSegment" | "model" | "usage"),
         _ => matches!(key, "id" | "tool_use_id" | "headUuid" | "cache_creation") || key.ends_with("_tokens"),
     };
     if wanted { Take::Whole } else { Take::Skip }
 }
 
-/// What is kept of all records until the tree is known, by place in the file.
+/// Data of all records until the tree is known, by position in the file.
 #[derive(Default)]
 pub(super) struct Index {
     pub(super) hasher: Hasher,
@@ -58,48 +58,48 @@ pub(super) struct Index {
     pub(super) side: Vec<bool>,
     lines: Vec<u32>,
     offsets: Vec<u64>,
-    /// The response a record is a piece of; 0 for none.
+    /// The response of each record; 0 for none.
     responses: Vec<u64>,
-    /// Calls made (by the model) or answered (by the user), and where those of each record end.
+    /// Calls (of the model) or answered calls (of the user), and where those of each record end.
     calls: Vec<u64>,
     ends: Vec<u32>,
-    /// The records that compactions kept from.
+    /// First records that compactions kept verbatim.
     pub(super) heads: HashSet64,
-    /// Slash commands whose text the host expands, by the names of their records.
+    /// Slash commands whose text the host expands, by record.
     commands: HashSet64,
     /// Whether a record is the text of such a command.
     expanded: Vec<bool>,
-    /// The sessions that records say they belong to, and which of them each record belongs to.
+    /// All sessions in the file, and the session of each record.
     sessions: Vec<SessionInfo>,
     session_numbers: HashMap64<u32>,
     session_of: Vec<u32>,
     current: u32,
-    /// The responses whose usage was noted, by the names of response and request.
+    /// Responses whose usage was recorded, by the ids of response and request.
     counted: HashMap64<u32>,
-    /// The session of each response whose usage was noted.
+    /// Session of each response whose usage was recorded.
     counted_for: Vec<u32>,
 }
 
 impl Index {
     pub(super) fn record(&mut self, record: &Json, place: Place, transcript: &mut Transcript) {
-        let (at, mut misfits) = (At::In(&place), Misfits::default());
-        let session = self.session(record, &at, &mut misfits);
-        note(record, &at, &mut misfits, &mut self.sessions[session as usize]);
-        self.link(record, &at, &mut misfits, place, transcript);
+        let (at, mut field_errors) = (At::In(&place), FieldErrors::default());
+        let session = self.session(record, &at, &mut field_errors);
+        note(record, &at, &mut field_errors, &mut self.sessions[session as usize]);
+        self.link(record, &at, &mut field_errors, place, transcript);
         self.session_of.resize(self.kinds.len(), session);
-        misfits.tell(&mut transcript.notes, None);
+        field_errors.report(&mut transcript.notes, None);
     }
 
-    /// The number of the session that a record belongs to: where it does not say, the one of the record before.
-    fn session(&mut self, record: &Json, at: &At, misfits: &mut Misfits) -> u32 {
-        let Some(id) = misfits.text(record, at, "sessionId") else {
+    /// Returns the number of a record's session; that of the previous record if it has none.
+    fn session(&mut self, record: &Json, at: &At, field_errors: &mut FieldErrors) -> u32 {
+        let Some(id) = field_errors.text(record, at, "sessionId") else {
             if self.sessions.is_empty() {
                 self.sessions.push(SessionInfo::default());
             }
             return self.current;
         };
         let next = match self.sessions.as_slice() {
-            // What came before the first name is about the session of that name.
+            // Records before the first session id belong to that session.
             [only] if only.id.is_none() => 0,
             all => all.len() as u32,
         };
@@ -112,37 +112,37 @@ impl Index {
         number
     }
 
-    /// The session that a record belongs to, by number.
+    /// Returns the number of a record's session.
     pub(super) fn session_of(&self, place: u32) -> u32 {
         self.session_of[place as usize]
     }
 
-    /// What is known of all sessions, by number.
+    /// Returns the metadata of all sessions.
     pub(super) fn sessions(&self) -> &[SessionInfo] {
         &self.sessions
     }
 
-    /// What is known of a session.
+    /// Returns the metadata of a session.
     pub(super) fn session_info(&self, number: u32) -> &SessionInfo {
         &self.sessions[number as usize]
     }
 
-    /// The session of a response whose usage was noted.
+    /// Returns the session of a response whose usage was recorded.
     pub(super) fn session_of_response(&self, place: usize) -> u32 {
         self.counted_for[place]
     }
 
-    /// How many sessions there are.
+    /// Returns the number of sessions.
     pub(super) fn session_count(&self) -> u32 {
         self.sessions.len() as u32
     }
 
-    /// Note the usage of a response, once however many records it has.
+    /// Records the usage of a response, once for all of its records.
     fn usage(&mut self, record: &Json, message: &Json, recorded: &mut Recorded) {
         let model = message.text("model");
         let Some(usage) = message.get("usage").filter(|_| model != Some(SYNTHETIC)) else { return };
-        // The second reading tells of values that are no numbers, for records of the session.
-        let usage = anthropic_usage(usage, &mut Misfits::default(), &At::Root);
+        // The second pass reports invalid numbers, for records of the session.
+        let usage = anthropic_usage(usage, &mut FieldErrors::default(), &At::Root);
         let Some(id) = message.text("id") else {
             recorded.add(model, &usage, None);
             return;
@@ -161,19 +161,19 @@ impl Index {
         &mut self,
         record: &Json,
         at: &At,
-        misfits: &mut Misfits,
+        field_errors: &mut FieldErrors,
         place: Place,
         transcript: &mut Transcript,
     ) {
-        let uuid = misfits.name(record, at, "uuid");
+        let uuid = field_errors.name(record, at, "uuid");
         let speaks = record.get("message").is_some_and(Json::is_object);
         if uuid.is_none() && !speaks {
             count(record, transcript);
             return;
         }
-        let parent = misfits.name(record, at, "parentUuid");
-        let parent = parent.or_else(|| misfits.name(record, at, "logicalParentUuid"));
-        // A parent that cannot be read is no reason to lose all that was said before, nor is a missing name.
+        let parent = field_errors.name(record, at, "parentUuid");
+        let parent = parent.or_else(|| field_errors.name(record, at, "logicalParentUuid"));
+        // An invalid parent or a missing id must not hide all earlier records.
         let is_absent = |key: &str| matches!(record.get(key), None | Some(Json::Null));
         let is_root = uuid.is_some() && is_absent("parentUuid") && is_absent("logicalParentUuid");
         let parent = match parent {
@@ -189,10 +189,10 @@ impl Index {
             self.commands.insert(self.hasher.hash(uuid));
         }
         self.names.add(uuid.map(|uuid| self.hasher.hash(uuid)), parent);
-        self.side.push(misfits.is(record, at, "isSidechain"));
+        self.side.push(field_errors.is(record, at, "isSidechain"));
         self.lines.push(u32::try_from(place.line).unwrap_or(u32::MAX));
         self.offsets.push(place.offset);
-        let kind = kind(record, at, misfits, transcript);
+        let kind = kind(record, at, field_errors, transcript);
         self.kinds.push(kind);
         let message = record.get("message");
         let response = message.filter(|_| kind == Kind::Assistant).and_then(|message| message.text("id"));
@@ -211,7 +211,7 @@ impl Index {
         self.calls.extend(calls.map(|call| self.hasher.hash(call)));
         self.ends.push(self.calls.len() as u32);
         if kind == Kind::Boundary
-            && let Some(head) = kept(record)
+            && let Some(head) = first_kept(record)
         {
             self.heads.insert(self.hasher.hash(head));
         }
@@ -221,7 +221,7 @@ impl Index {
         self.kinds[place as usize]
     }
 
-    /// Whether a record holds the text that the host expanded a slash command to.
+    /// Whether a record contains the expansion of a slash command.
     pub(super) fn is_expanded(&self, place: u32) -> bool {
         self.expanded[place as usize]
     }
@@ -241,28 +241,29 @@ impl Index {
     }
 }
 
-/// Whether a text is a slash command that the host expands. Commands that the host runs itself name the command first.
+/// Whether a text is a slash command that the host expands. In commands that the host runs itself, the command's name
+/// comes first.
 fn is_expanding(text: &str) -> bool {
     text.trim_start().starts_with("<command-message>")
 }
 
-/// The first record that a compaction kept word for word.
-pub(super) fn kept<'a>(record: &'a Json) -> Option<&'a str> {
+/// Returns the first record that a compaction kept verbatim.
+pub(super) fn first_kept<'a>(record: &'a Json) -> Option<&'a str> {
     record.get("compactMetadata")?.get("preservedSegment")?.text("headUuid")
 }
 
-/// What a record says about its session as a whole.
-fn note(record: &Json, at: &At, misfits: &mut Misfits, info: &mut SessionInfo) {
-    info.seen(millis(record.get("timestamp")));
-    let directory = misfits.text(record, at, "cwd");
+/// Reads a record's metadata of the session.
+fn note(record: &Json, at: &At, field_errors: &mut FieldErrors, info: &mut SessionInfo) {
+    info.note_time(millis(record.get("timestamp")));
+    let directory = field_errors.text(record, at, "cwd");
     if info.directory.is_none() {
         info.directory = directory.map(str::to_owned);
     }
-    keep(&mut info.version, misfits.text(record, at, "version"));
+    keep(&mut info.version, field_errors.text(record, at, "version"));
     let title = match record.text("type") {
-        Some("ai-title") => misfits.text(record, at, "aiTitle"),
-        Some("custom-title") => misfits.text(record, at, "customTitle"),
-        Some("summary") => misfits.text(record, at, "summary"),
+        Some("ai-title") => field_errors.text(record, at, "aiTitle"),
+        Some("custom-title") => field_errors.text(record, at, "customTitle"),
+        Some("summary") => field_errors.text(record, at, "summary"),
         _ => None,
     };
     keep(&mut info.title, title);
@@ -274,10 +275,10 @@ fn keep(known: &mut Option<String>, said: Option<&str>) {
     }
 }
 
-/// Add what a later session of the same conversation says: a resumed one has another id than what it goes on from.
+/// Merges the metadata of a later session of the same conversation: a resumed one has a new id.
 pub(super) fn merge(info: &mut SessionInfo, later: &SessionInfo) {
-    info.seen(later.started);
-    info.seen(later.updated);
+    info.note_time(later.started);
+    info.note_time(later.updated);
     keep(&mut info.version, later.version.as_deref());
     keep(&mut info.title, later.title.as_deref());
     for (known, said) in [(&mut info.id, &later.id), (&mut info.directory, &later.directory)] {

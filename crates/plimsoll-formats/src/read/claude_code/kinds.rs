@@ -1,27 +1,27 @@
-//! Which kinds of records there are, and what each of them is to the conversation.
+//! Kinds of records, and their role in the conversation.
 
 use plimsoll::Text;
 use plimsoll::log::{At, FilePart};
 
 use crate::blocks::{file, flatten};
+use crate::field_errors::FieldErrors;
 use crate::json::Json;
-use crate::misfits::Misfits;
 use crate::transcript::Transcript;
 
-/// What a record is to the conversation.
+/// Role of a record in the conversation.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Kind {
     User,
-    /// What the host shows the model.
+    /// Content that the host shows to the model.
     Attachment,
     Summary,
     Assistant,
     Boundary,
-    /// Only a link between others.
+    /// Only a link in the tree.
     Link,
 }
 
-/// Kinds of records that say nothing to a model.
+/// Kinds of records that the model does not see.
 const UNUSED: [&str; 24] = [
     "agent-color",
     "agent-name",
@@ -49,7 +49,7 @@ const UNUSED: [&str; 24] = [
     "worktree-state",
 ];
 
-/// Kinds of system records, which are for people; a compaction's is read.
+/// Kinds of system records for the user; that of a compaction is read.
 const SYSTEM: [&str; 20] = [
     "agents_killed",
     "api_error",
@@ -72,7 +72,7 @@ const SYSTEM: [&str; 20] = [
     "thinking",
     "turn_duration",
 ];
-/// Kinds of attachments that are shown to the model.
+/// Kinds of attachments that the model sees.
 const SHOWN: [&str; 22] = [
     "agent_listing_delta",
     "async_hook_response",
@@ -97,7 +97,7 @@ const SHOWN: [&str; 22] = [
     "task_reminder",
     "todo_reminder",
 ];
-/// Kinds of attachments that are not.
+/// Kinds of attachments that the model does not see.
 const HIDDEN: [&str; 10] = [
     "already_read_file",
     "command_permissions",
@@ -120,15 +120,20 @@ pub(super) fn count(record: &Json, transcript: &mut Transcript) {
     }
 }
 
-pub(super) fn kind(record: &Json, at: &At, misfits: &mut Misfits, transcript: &mut Transcript) -> Kind {
-    // A record that does not say what it is may say who speaks in it.
+pub(super) fn kind(
+    record: &Json,
+    at: &At,
+    field_errors: &mut FieldErrors,
+    transcript: &mut Transcript,
+) -> Kind {
+    // A record without a type may have a role.
     let shapes: &[_] = match record.get("message").and_then(|message| message.text("role")) {
         Some("user") => &[("message", "user")],
         Some("assistant") => &[("message", "assistant")],
         _ => &[],
     };
-    match misfits.kind(record, at, "type", shapes) {
-        Some("user") if misfits.is(record, at, "isCompactSummary") => Kind::Summary,
+    match field_errors.kind(record, at, "type", shapes) {
+        Some("user") if field_errors.is(record, at, "isCompactSummary") => Kind::Summary,
         Some("user") => Kind::User,
         Some("assistant") => Kind::Assistant,
         Some("system") => match record.text("subtype") {
@@ -170,25 +175,25 @@ fn attachment(record: &Json, transcript: &mut Transcript) -> Kind {
     Kind::Link
 }
 
-/// Whether it is the output of a hook of the two kinds whose output the model is shown.
+/// Whether this is the output of one of the two kinds of hooks whose output the model sees.
 fn is_context(attachment: &Json) -> bool {
     attachment.text("type") == Some("hook_success")
         && matches!(attachment.text("hookEvent"), Some("SessionStart" | "UserPromptSubmit"))
 }
 
-/// Whether the user typed the attachment's text: a message queued while the agent worked. Notifications of background
-/// tasks use the same queue.
+/// Whether the user typed the attachment's text: a message that was queued while the agent worked. Notifications of
+/// background tasks use the same queue.
 pub(super) fn is_typed(attachment: &Json) -> bool {
     let origin = attachment.get("origin").and_then(|origin| origin.text("kind"));
     attachment.text("type") == Some("queued_command")
         && match (origin, attachment.text("commandMode")) {
             (Some(origin), _) => origin == "human",
-            // Earlier versions record only the mode.
+            // Earlier versions only record the mode.
             (None, mode) => mode == Some("prompt"),
         }
 }
 
-/// The text of an attachment and the images in it, wherever its kind puts them.
+/// Returns the text and the images of an attachment, from the fields of its kind.
 pub(super) fn shown(mut attachment: Json) -> (String, Vec<FilePart>) {
     const TEXTS: [&str; 10] = [
         "content",
@@ -206,7 +211,7 @@ pub(super) fn shown(mut attachment: Json) -> (String, Vec<FilePart>) {
     let has_lines = ["addedBlocks", "addedLines"].iter().any(|key| attachment.get(key).is_some());
     let (mut texts, mut files) = (Vec::new(), Vec::new());
     for key in TEXTS {
-        // The blocks and lines name them.
+        // The blocks and lines contain these names.
         if key == "addedNames" && has_lines {
             continue;
         }

@@ -1,10 +1,10 @@
 //! Claude Code's JSONL: a tree of records, of which the path to the newest leaf is the session.
 //!
-//! The path alone is not enough. Calls made in parallel hang their results on different branches, so records off
-//! the path belong to the session too if they carry a block of a response on it, or the result of a call on it.
+//! The path by itself is incomplete. Parallel calls have their results on different branches, so records off the path
+//! belong to the session too if they contain a block of a response on it, or the result of a call on it.
 //!
-//! The file is read twice: first for how its records hang together, which takes a few numbers for each, then for
-//! what stands in those that make up the session.
+//! The file is read in two passes: the first builds the tree from a few numbers per record, and the second reads the
+//! records of the session.
 
 mod index;
 mod kinds;
@@ -17,22 +17,22 @@ use plimsoll::log::{At, CompactionPart};
 use plimsoll::{Message, MessageId, Millis, Role};
 use serde_json::{Value, json};
 
-use self::index::{Index, kept, merge, outline};
+use self::index::{Index, first_kept, merge, outline};
 use self::kinds::{Kind, is_typed, shown};
 use self::path::Path;
 use super::anthropic::push_assistant;
 use super::{Sink, choose};
 use crate::assembly::{Assembly, Compaction, MOST_HELD};
 use crate::blocks::{UserBlock, anthropic_usage, blocks, finish, flatten, push_user_block, small};
+use crate::field_errors::FieldErrors;
 use crate::hash::HashMap64;
-use crate::json::{Json, Take, told};
+use crate::json::{Json, Take, error_text};
 use crate::lines::Lines;
-use crate::misfits::Misfits;
 use crate::restart::Restart;
 use crate::transcript::{Chain, Transcript};
 use crate::tree::Tree;
 
-/// What the host says in the model's name has a model of this name.
+/// Model name in text of the host that is written as the model's.
 const SYNTHETIC: &str = "<synthetic>";
 
 pub(super) fn read(
@@ -47,7 +47,7 @@ pub(super) fn read(
         Ok(())
     })?;
     let (tree, repeated, _) = std::mem::take(&mut index.names).resolve(&[]);
-    // A resumed session repeats records; the later copy stands.
+    // A resumed session repeats records; the later copy counts.
     for place in repeated {
         transcript.pass("repeated record");
         index.kinds[place as usize] = Kind::Link;
@@ -57,7 +57,7 @@ pub(super) fn read(
     Visit { lines, index: &index, tree: &tree, wanted, from, keys: Vec::new(), marks }.all(transcript, sink)
 }
 
-/// The fields that are read of a record of the session.
+/// Selects the fields of a session's record.
 fn whole(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
     match key {
         "toolUseResult" if depth == 0 => Take::Raw,
@@ -68,27 +68,27 @@ fn whole(_: &[(Cow<str>, Json)], depth: u8, key: &str) -> Take {
     }
 }
 
-/// Whether the host tells of a task that ended in the background. Older versions did so in attachments.
+/// Whether the host reports the end of a background task. Older versions did so in attachments.
 fn is_notification(record: &Json) -> bool {
     record.get("origin").and_then(|origin| origin.text("kind")) == Some("task-notification")
 }
 
-/// The second reading.
+/// The second pass.
 struct Visit<'a, R> {
     lines: &'a mut Lines<R>,
     index: &'a Index,
     tree: &'a Tree,
-    /// The number of the session that is wanted, if not the newest.
+    /// Number of the requested session; `None` for the newest.
     wanted: Option<u32>,
-    /// Where an earlier reading of the session is taken up again; sub-agents come after it and are read as they are.
+    /// Restart of an earlier reading of the session. Sub-agents come after the session and are always read in full.
     from: Option<&'a Restart>,
-    /// Room for each record, used again for each chain.
+    /// Scratch space for each record, shared by all chains.
     keys: Vec<u32>,
     marks: Vec<bool>,
 }
 
 impl<R: BufRead + Seek> Visit<'_, R> {
-    /// Tell the session from its sub-agents. A sub-agent's own file consists of nothing but side chain.
+    /// Separates the session from its sub-agents. A sub-agent's own file only contains a side chain.
     fn all(mut self, transcript: &mut Transcript, sink: Sink) -> io::Result<()> {
         let side = &self.index.side;
         let only_side = side.iter().all(|side| *side);
@@ -113,14 +113,14 @@ impl<R: BufRead + Seek> Visit<'_, R> {
         Ok(())
     }
 
-    /// The transcript of the sub-agent whose first record this is.
+    /// Returns the transcript of a sub-agent by its first record.
     fn child(&mut self, root: u32, parent: &Transcript) -> io::Result<Transcript> {
         let mut child = Transcript::new(parent.format);
         let place = self.index.place(root);
         let record = Json::parse_some(self.lines.again(place.offset)?, whole).unwrap_or_default();
-        let mut misfits = Misfits::default();
-        let agent = misfits.string(&record, &At::In(&place), "agentId");
-        misfits.tell(&mut child.notes, None);
+        let mut field_errors = FieldErrors::default();
+        let agent = field_errors.string(&record, &At::In(&place), "agentId");
+        field_errors.report(&mut child.notes, None);
         child.info.id = agent.or_else(|| record.string("uuid"));
         child.info.directory = parent.info.directory.clone();
         child.info.version = parent.info.version.clone();
@@ -139,7 +139,8 @@ impl<R: BufRead + Seek> Visit<'_, R> {
         let mut log = Assembly::new(sink, MOST_HELD);
         log.session(transcript.info.id.as_deref());
         log.resume(self.from.take());
-        let mut reading = Reading { log, index: self.index, heads: HashMap64::default(), boundary: None };
+        let mut reading =
+            ClaudeCodeReader { log, index: self.index, heads: HashMap64::default(), boundary: None };
         for (position, place) in chosen.into_iter().enumerate() {
             let (kind, is_expanded) = (self.index.kind(place), self.index.is_expanded(place));
             let place = self.index.place(place);
@@ -151,7 +152,7 @@ impl<R: BufRead + Seek> Visit<'_, R> {
                     reading.record(record, (kind, is_expanded), &At::In(&place), transcript);
                     reading.log.settle(&mut transcript.notes);
                 }
-                Err(error) => transcript.broken_line(place.line, told(&error)),
+                Err(error) => transcript.broken_line(place.line, error_text(&error)),
             }
         }
         if reading.boundary.is_some() {
@@ -162,7 +163,7 @@ impl<R: BufRead + Seek> Visit<'_, R> {
         Ok(())
     }
 
-    /// Which of `all` make up the conversation, oldest first.
+    /// Returns the records of the conversation among `all`, oldest first.
     fn choose(&mut self, all: &[u32], transcript: &mut Transcript) -> Vec<u32> {
         let Visit { index, tree, marks, wanted, .. } = self;
         let mut chosen = Path { index, tree, all, wanted: *wanted, marks }.choose(transcript);
@@ -170,7 +171,7 @@ impl<R: BufRead + Seek> Visit<'_, R> {
         chosen
     }
 
-    /// Say of the transcript what its session is, and count the records that are not of it.
+    /// Sets the metadata of the session, and counts the records that do not belong to it.
     fn note_sessions(&self, all: &[u32], chosen: &[u32], transcript: &mut Transcript) {
         let index = self.index;
         let mut is_ours = vec![chosen.is_empty(); index.session_count() as usize];
@@ -189,7 +190,7 @@ impl<R: BufRead + Seek> Visit<'_, R> {
                 if is_ours[session] { "record of another branch" } else { "record of another session" };
             transcript.pass(what);
         }
-        // A sub-agent has a name of its own, and its parent's session.
+        // A sub-agent has its own id, and its parent's session.
         let is_child = transcript.info.id.is_some();
         if !is_child {
             transcript.recorded.retain(|place| is_ours[index.session_of_response(place) as usize]);
@@ -204,7 +205,7 @@ impl<R: BufRead + Seek> Visit<'_, R> {
         }
     }
 
-    /// For each of the chosen, the position of the last one that is a piece of the same response.
+    /// Returns, for each chosen record, the position of the last one of the same response.
     fn until(&self, chosen: &[u32]) -> Vec<u32> {
         let mut last: HashMap64<u32> = HashMap64::default();
         let mut until: Vec<u32> = (0..chosen.len() as u32).collect();
@@ -217,22 +218,22 @@ impl<R: BufRead + Seek> Visit<'_, R> {
     }
 }
 
-struct Reading<'a> {
+struct ClaudeCodeReader<'a> {
     log: Assembly<'a>,
     index: &'a Index,
-    /// The messages that compactions kept from, by the record they began with.
+    /// Messages that compactions kept from, by their first record.
     heads: HashMap64<MessageId>,
-    /// A compaction whose summary is still to come.
+    /// A compaction whose summary has not come yet.
     boundary: Option<(String, CompactionPart)>,
 }
 
-/// What all records have.
-struct Head {
+/// Fields of all records.
+struct RecordHead {
     uuid: String,
     at: Option<Millis>,
 }
 
-impl Reading<'_> {
+impl ClaudeCodeReader<'_> {
     fn record(
         &mut self,
         mut record: Json,
@@ -241,16 +242,18 @@ impl Reading<'_> {
         transcript: &mut Transcript,
     ) {
         let before = self.log.len();
-        let misfits = &mut self.log.misfits;
-        let head = Head { uuid: record.take_text("uuid"), at: misfits.time(&record, at, "timestamp") };
-        transcript.info.seen(head.at);
+        let field_errors = &mut self.log.field_errors;
+        let head =
+            RecordHead { uuid: record.take_text("uuid"), at: field_errors.time(&record, at, "timestamp") };
+        transcript.info.note_time(head.at);
         let inside = At::Key(at, "message");
         let mut message = record.take("message");
         match kind {
             Kind::Link => {}
             Kind::User => {
                 let structured = small(record.get("toolUseResult").unwrap_or(&Json::Null));
-                let is_host = misfits.is(&record, at, "isMeta") || is_notification(&record) || is_expanded;
+                let is_host =
+                    field_errors.is(&record, at, "isMeta") || is_notification(&record) || is_expanded;
                 self.user(&head, message, structured, is_host, &inside, transcript);
             }
             Kind::Attachment => {
@@ -258,11 +261,11 @@ impl Reading<'_> {
                 let is_host = !is_typed(&attachment);
                 let (text, files) = shown(attachment);
                 let place = self.log.begin(Role::User, Some(head.uuid.clone()), head.at);
-                self.log.said(place, text, is_host);
+                self.log.user_text(place, text, is_host);
                 files.into_iter().for_each(|file| self.log.file(place, file));
             }
             Kind::Assistant => {
-                let error = misfits.is(&record, at, "isApiErrorMessage");
+                let error = field_errors.is(&record, at, "isApiErrorMessage");
                 self.assistant(&head, message, error, &inside, transcript);
             }
             Kind::Boundary => self.boundary(&head, &record, at),
@@ -285,40 +288,40 @@ impl Reading<'_> {
         }
     }
 
-    fn boundary(&mut self, head: &Head, record: &Json, at: &At) {
-        let misfits = &mut self.log.misfits;
-        let metadata = misfits.object(record, at, "compactMetadata").unwrap_or(&Json::Null);
+    fn boundary(&mut self, head: &RecordHead, record: &Json, at: &At) {
+        let field_errors = &mut self.log.field_errors;
+        let metadata = field_errors.object(record, at, "compactMetadata").unwrap_or(&Json::Null);
         let inside = At::Key(at, "compactMetadata");
-        let tail = kept(record).map(|uuid| self.index.hasher.hash(uuid));
+        let tail = first_kept(record).map(|uuid| self.index.hasher.hash(uuid));
         let part = CompactionPart {
-            auto: misfits.text(metadata, &inside, "trigger").map(|trigger| trigger == "auto"),
-            tokens: misfits.number(metadata, &inside, "preTokens"),
+            auto: field_errors.text(metadata, &inside, "trigger").map(|trigger| trigger == "auto"),
+            tokens: field_errors.number(metadata, &inside, "preTokens"),
             tail_start: tail.and_then(|uuid| self.heads.get(&uuid).cloned()),
             ..CompactionPart::default()
         };
-        if let Some(segment) = misfits.object(metadata, &inside, "preservedSegment") {
-            misfits.text(segment, &At::Key(&inside, "preservedSegment"), "headUuid");
+        if let Some(segment) = field_errors.object(metadata, &inside, "preservedSegment") {
+            field_errors.text(segment, &At::Key(&inside, "preservedSegment"), "headUuid");
         }
         self.boundary = Some((head.uuid.clone(), part));
     }
 
-    /// The blocks of a message. One that is no object is taken for its content.
+    /// Returns the blocks of a message. A message that is not an object is taken as its content.
     fn content<'a>(&mut self, message: &mut Json<'a>, at: &At) -> Vec<Json<'a>> {
         match message {
             Json::Object(_) => {
-                blocks(message.take("content"), &mut self.log.misfits, &At::Key(at, "content"))
+                blocks(message.take("content"), &mut self.log.field_errors, &At::Key(at, "content"))
             }
             Json::Null => Vec::new(),
             other => {
-                let text = self.log.misfits.as_text(std::mem::take(other), at, "an object");
-                blocks(Json::Text(text.into()), &mut self.log.misfits, at)
+                let text = self.log.field_errors.as_text(std::mem::take(other), at, "an object");
+                blocks(Json::Text(text.into()), &mut self.log.field_errors, at)
             }
         }
     }
 
     fn user(
         &mut self,
-        head: &Head,
+        head: &RecordHead,
         mut message: Json,
         mut structured: Value,
         is_synthetic: bool,
@@ -343,7 +346,7 @@ impl Reading<'_> {
 
     fn assistant(
         &mut self,
-        head: &Head,
+        head: &RecordHead,
         mut message: Json,
         error: bool,
         at: &At,
@@ -351,37 +354,37 @@ impl Reading<'_> {
     ) {
         let mut content = self.content(&mut message, at);
         let log = &mut self.log;
-        let response = log.misfits.text(&message, at, "id");
+        let response = log.field_errors.text(&message, at, "id");
         let known = response.and_then(|id| log.response(id));
         let place = known.unwrap_or_else(|| log.begin(Role::Assistant, Some(head.uuid.clone()), head.at));
         if let Some(response) = response {
             log.set_response(response, place);
         }
         log.completed(place, head.at);
-        let model = log.misfits.text(&message, at, "model");
+        let model = log.field_errors.text(&message, at, "model");
         if let Some(model) = model.filter(|model| *model != SYNTHETIC) {
             log.info(place).model_id = Some(model.to_owned());
             transcript.info.model = Some(model.to_owned());
         }
-        let reason = log.misfits.text(&message, at, "stop_reason");
+        let reason = log.field_errors.text(&message, at, "stop_reason");
         if let Some(reason) = reason {
             log.info(place).finish = Some(finish(reason).to_owned());
         }
-        // An export of a session whose model is not known has its name too, and the reasons of real answers.
+        // An export of a session with an unknown model also has this name, but with the finish reasons of real answers.
         let is_placeholder =
             model == Some(SYNTHETIC) && !error && !matches!(reason, Some("end_turn" | "tool_use"));
         if !error
             && !is_placeholder
-            && let Some(usage) = log.misfits.object(&message, at, "usage")
+            && let Some(usage) = log.field_errors.object(&message, at, "usage")
         {
-            let usage = anthropic_usage(usage, &mut log.misfits, &At::Key(at, "usage"));
+            let usage = anthropic_usage(usage, &mut log.field_errors, &At::Key(at, "usage"));
             log.info(place).tokens = Some(usage);
         }
         let inside = At::Key(at, "content");
         if is_placeholder {
             let is_text = |block: &Json| block.text("type") == Some("text");
             for mut block in content.extract_if(.., |block| is_text(block)) {
-                log.said(place, block.take_text("text"), true);
+                log.user_text(place, block.take_text("text"), true);
             }
         }
         push_assistant(log, place, content, &inside, transcript);

@@ -1,8 +1,8 @@
-//! Which records make up a conversation.
+//! Determines which records are part of a conversation.
 //!
-//! The path from the newest leaf to the root is not all of it. Records hang on branches beside the path that were never
-//! left: the results of calls made in parallel, and, where something else was written between a call and its result
-//! (progress, a hook), the result together with everything that was said after it.
+//! The path from the newest leaf to the root is not all of it. Side branches may have been continued: the results of
+//! parallel calls, and, if something else (progress, a hook) was written between a call and its result, the result with
+//! everything after it.
 
 use super::index::Index;
 use super::kinds::Kind;
@@ -10,27 +10,27 @@ use crate::hash::HashSet64;
 use crate::transcript::Transcript;
 use crate::tree::Tree;
 
-/// How often branches beside the path are looked for again. Each time something was found, something may hang on that.
+/// Maximum number of searches for side branches. Each branch that is found may have further ones.
 const MOST_ROUNDS: usize = 50;
 
-/// The records of a conversation, marked by place.
+/// The records of a conversation, marked by position.
 pub(super) struct Path<'a> {
     pub(super) index: &'a Index,
     pub(super) tree: &'a Tree,
-    /// All records that may belong to it, ascending.
+    /// All candidates, in ascending order.
     pub(super) all: &'a [u32],
-    /// The session whose newest record ends the conversation; the one of the newest record of all without one.
+    /// The session whose newest record ends the conversation; `None` for the newest record of all.
     pub(super) wanted: Option<u32>,
-    /// Room for a mark for each record of the file; no mark is set before and after.
+    /// A mark for each record of the file; none is set before and after.
     pub(super) marks: &'a mut [bool],
 }
 
 impl Path<'_> {
-    /// Mark what makes up the conversation; returns the marked places, ascending.
+    /// Marks the records of the conversation and returns their positions in ascending order.
     pub(super) fn choose(&mut self, faults: &mut Transcript) -> Vec<u32> {
         let Some(leaf) = self.leaf() else { return Vec::new() };
         self.tree.path(leaf, self.all, self.marks, faults);
-        // One round is enough for parallel calls, a second finds nothing more.
+        // One round is enough for parallel calls; a second one finds nothing more.
         for _ in 0..MOST_ROUNDS {
             self.mark_pieces();
             let results = self.mark_results();
@@ -41,14 +41,14 @@ impl Path<'_> {
         self.all.iter().copied().filter(|place| std::mem::take(&mut self.marks[*place as usize])).collect()
     }
 
-    /// The newest record that is said, or the attachments that hang on it.
+    /// Returns the newest message, or the attachments after it.
     fn leaf(&mut self) -> Option<u32> {
         let Path { index, tree, all, wanted, marks } = self;
         let is_wanted = |place: u32| wanted.is_none_or(|wanted| index.session_of(place) == wanted);
         let speaks = |place: &&u32| index.kind(**place) != Kind::Link && is_wanted(**place);
         let said = |place: &&u32| speaks(place) && index.kind(**place) != Kind::Attachment;
         let newest = *all.iter().rev().find(said).or_else(|| all.iter().rev().find(speaks))?;
-        // An attachment makes no branch the newest, but may be the last record of that one.
+        // An attachment does not make its branch the newest, but may be the last record of the newest branch.
         let mut leaf = newest;
         let behind = &all[all.partition_point(|place| *place <= newest)..];
         marks[newest as usize] = true;
@@ -70,7 +70,7 @@ impl Path<'_> {
         self.index.kind(place) == Kind::User
     }
 
-    /// Mark the other records of responses that have a marked one.
+    /// Marks the other records of responses with a marked one.
     fn mark_pieces(&mut self) {
         let responses: HashSet64 = self.marked().filter_map(|place| self.index.response(place)).collect();
         for &place in self.all {
@@ -79,7 +79,7 @@ impl Path<'_> {
         }
     }
 
-    /// Mark a result for each marked call that has none; returns those results.
+    /// Marks a result for each marked call without one, and returns these results.
     fn mark_results(&mut self) -> Vec<u32> {
         let mut open = HashSet64::default();
         for place in self.marked().filter(|place| !self.is_user(*place)) {
@@ -101,11 +101,13 @@ impl Path<'_> {
         results
     }
 
-    /// Mark what was said after results that hang beside the path: from each of them to the newest record behind it.
-    /// Returns whether there was any.
+    /// Marks what follows results on side branches: from each result to the newest record after it. Returns whether
+    /// there was any.
     ///
-    /// A branch that was left on purpose begins with a prompt of the user, because one goes back to a prompt. What
-    /// begins with the result of a call on the path is therefore no such branch.
+    /// A branch that was abandoned on purpose begins with a user prompt, because users go back to a prompt. A branch
+    /// that begins with the result of a call on the path is therefore not abandoned.
+    ///
+    /// A reader that only follows parents would lose these records of real sessions.
     fn mark_branches(&mut self, results: &[u32]) -> bool {
         let mut behind: Vec<u32> = vec![u32::MAX; self.tree.len()];
         let mut newest: Vec<Option<u32>> = vec![None; results.len()];

@@ -1,19 +1,19 @@
-//! Token counts that an export keeps beside the messages.
+//! Token counts that an export stores outside of the messages.
 //!
-//! Tools that export sessions of other agents as chat messages write each block of a response as a message of its own,
-//! and put what was counted under `meta.token_counts`: with the time of each block, or of the end of each response.
-//! So the counts tell which messages are one response.
+//! Tools that export sessions of other agents as chat messages write each block of a response as a separate message,
+//! and put the counts into `meta.token_counts`, with the time of each block or of the end of each response. The counts
+//! therefore show which messages are one response.
 
 use plimsoll::log::At;
 use plimsoll::{Millis, Tokens, Usage};
 
+use crate::field_errors::FieldErrors;
 use crate::json::Json;
-use crate::misfits::Misfits;
 use crate::recorded::Recorded;
 use crate::time::millis;
 use crate::transcript::SessionInfo;
 
-/// The counts of a file, in the order of time.
+/// Counts of a file in the order of time.
 #[derive(Default)]
 pub(super) struct Counts {
     counts: Vec<Count>,
@@ -21,31 +21,36 @@ pub(super) struct Counts {
 
 struct Count {
     at: Millis,
-    /// Which response it counts.
+    /// The response that it counts.
     response: usize,
     usage: Usage,
     model: Option<String>,
 }
 
 impl Counts {
-    /// Read the list under `token_counts`.
-    pub(super) fn read(list: &[Json], misfits: &mut Misfits, at: &At, info: &mut SessionInfo) -> Counts {
+    /// Reads the list in `token_counts`.
+    pub(super) fn read(
+        list: &[Json],
+        field_errors: &mut FieldErrors,
+        at: &At,
+        info: &mut SessionInfo,
+    ) -> Counts {
         let mut counts: Vec<Count> = Vec::new();
         for (index, entry) in list.iter().enumerate() {
             let at = At::Index(at, index);
             let Some(time) = millis(entry.get("_timestamp").or_else(|| entry.get("timestamp"))) else {
                 continue;
             };
-            let Some(told) = misfits.object(entry, &at, "info") else { continue };
+            let Some(details) = field_errors.object(entry, &at, "info") else { continue };
             let at = At::Key(&at, "info");
-            if let Some(window) = misfits.number(told, &at, "model_context_window") {
+            if let Some(window) = field_errors.number(details, &at, "model_context_window") {
                 info.context = Some(Tokens(window));
             }
-            let Some(last) = misfits.object(told, &at, "last_token_usage") else { continue };
-            let usage = usage_of(last, misfits, &At::Key(&at, "last_token_usage"));
+            let Some(last) = field_errors.object(details, &at, "last_token_usage") else { continue };
+            let usage = usage_of(last, field_errors, &At::Key(&at, "last_token_usage"));
             counts.push(Count { at: time, response: 0, usage, model: entry.string("model") });
         }
-        // Some writers count what the cache gave as part of the input, some beside it; nothing says which.
+        // Some writers include cache reads in the input, others do not, and no field says which.
         let is_beside = counts.iter().any(|count| count.usage.cache_read > count.usage.input);
         counts.sort_by_key(|count| count.at);
         for number in 0..counts.len() {
@@ -67,7 +72,7 @@ impl Counts {
         Counts { counts }
     }
 
-    /// The response that a message written at this time belongs to, if that was counted, with its usage.
+    /// Returns the response of a message with this time and its usage, if it was counted.
     pub(super) fn find(&self, at: Option<Millis>) -> Option<(usize, &Usage, Option<&str>)> {
         let at = at?;
         let place = self.counts.partition_point(|count| count.at < at);
@@ -75,7 +80,7 @@ impl Counts {
         Some((count.response, &count.usage, count.model.as_deref()))
     }
 
-    /// Note what was counted for each response.
+    /// Records the usage of each response.
     pub(super) fn record(&self, model: Option<&str>, recorded: &mut Recorded) {
         let mut last = None;
         for count in &self.counts {
@@ -90,8 +95,8 @@ impl Counts {
     }
 }
 
-/// An answer is counted again while it is written. A message is found by its time, which may be that of the first count, so
-/// that each count of a response gets the output of its last.
+/// An answer is counted repeatedly while it is written. A message is found by its time, which may be that of the first
+/// count, so each count of a response gets the output of the last.
 fn complete_outputs(counts: &mut [Count]) {
     let mut last: Option<(usize, Usage)> = None;
     for count in counts.iter_mut().rev() {
@@ -106,9 +111,9 @@ fn complete_outputs(counts: &mut [Count]) {
     }
 }
 
-/// Where the cache is counted beside the input, such exports have no field for what was written to it, which is most of
-/// what is new in each request. It can be told from the next response: that reads what was there before and what was
-/// written then. Of the last response nothing can be told.
+/// If cache reads are not included in the input, these exports have no field for cache writes, which are most of what
+/// is new in each request. They follow from the next response, which reads the old and the new part. For the last
+/// response they are unknown.
 fn add_writes(counts: &mut [Count]) {
     let mut next: Option<(usize, Tokens)> = None;
     let mut write = Tokens::ZERO;
@@ -124,14 +129,14 @@ fn add_writes(counts: &mut [Count]) {
     }
 }
 
-/// Whether two counts are of one response: the output grows while it is written, the input does not.
+/// Whether two counts are of one response: its output grows, its input does not change.
 fn is_same(a: &Usage, b: &Usage) -> bool {
     (a.input, a.cache_read) == (b.input, b.cache_read)
 }
 
-/// Reasoning is part of the output here.
-fn usage_of(usage: &Json, misfits: &mut Misfits, at: &At) -> Usage {
-    let mut number = |key: &str| Tokens(misfits.number(usage, at, key).unwrap_or(0));
+/// Converts usage in which reasoning is part of the output.
+fn usage_of(usage: &Json, field_errors: &mut FieldErrors, at: &At) -> Usage {
+    let mut number = |key: &str| Tokens(field_errors.number(usage, at, key).unwrap_or(0));
     let reasoning = number("reasoning_output_tokens");
     let mut tokens = Usage::new(number("input_tokens"), number("output_tokens") - reasoning);
     (tokens.cache_read, tokens.reasoning) = (number("cached_input_tokens"), reasoning);

@@ -1,4 +1,4 @@
-//! Messages of OpenAI's chat completions, and the dialects of those who write them down.
+//! Messages of OpenAI's chat completions, and the variants of tools that store them.
 
 mod counts;
 
@@ -14,14 +14,14 @@ use crate::assembly::{Answer, Assembly};
 use crate::blocks::{arguments, blocks, file, flatten};
 use crate::document::Document;
 use crate::error::FormatError;
+use crate::field_errors::FieldErrors;
 use crate::json::Json;
-use crate::misfits::Misfits;
 use crate::transcript::{Chain, Transcript};
 
-/// What roles are known by where a message does not say.
+/// Fields that identify the role of a message without one.
 const ROLES: [(&str, &str); 3] =
     [("tool_call_id", "tool"), ("tool_calls", "assistant"), ("function_call", "assistant")];
-/// A field that tells the kind of a block which does not name it.
+/// Fields that identify the kind of a block without a type.
 const BLOCKS: [(&str, &str); 3] = [("arguments", "tool_call"), ("thinking", "thinking"), ("text", "text")];
 
 pub(super) fn read(
@@ -65,7 +65,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// Sub-agents whose messages stand among those of the session, under roles like `assistant-subagent-7`.
+/// Sub-agents whose messages are among those of the session, with roles like `assistant-subagent-7`.
 #[derive(Default)]
 struct Agents<'a>(Vec<Agent<'a>>);
 
@@ -76,7 +76,7 @@ struct Agent<'a> {
 }
 
 impl<'a> Agents<'a> {
-    /// Keep a message of a sub-agent for later; a message of the session is given back.
+    /// Keeps a message of a sub-agent for later; returns a message of the session.
     fn take(&mut self, position: usize, mut message: Json<'a>) -> Option<Json<'a>> {
         let role = message.text("role").and_then(|role| role.split_once("-subagent"));
         let role = role.map(|(role, name)| (role.to_owned(), name.trim_start_matches('-').to_owned()));
@@ -103,24 +103,26 @@ impl<'a> Agents<'a> {
     }
 }
 
-/// Tells which messages are pieces of one response.
+/// Determines which messages are pieces of one response.
 ///
-/// A model is asked again after a user or a tool has spoken. So messages of a model that follow each
-/// other are one response, unless they have different names or models. Where tokens were counted, the counts tell it,
-/// even if a tool answers a call before the next call of the same response is written.
+/// The model is called again after a user message or a tool result. Consecutive messages of a model are therefore one
+/// response, unless they have different names or models. If tokens were counted, the counts decide, even if a tool
+/// result comes before the next call of the same response.
+///
+/// Otherwise exports that write each block of a response separately would count one response as several calls.
 #[derive(Default)]
 pub(super) struct Joins {
     counts: Counts,
-    open: Option<Open>,
+    open: Option<OpenResponse>,
 }
 
-/// The response that may go on.
-struct Open {
+/// The current response.
+struct OpenResponse {
     place: usize,
     id: Option<String>,
     model: Option<String>,
     counted: Option<usize>,
-    /// Whether a tool has answered since.
+    /// Whether a tool result has followed.
     is_answered: bool,
 }
 
@@ -129,19 +131,19 @@ impl Joins {
         self.open.as_ref().map(|open| open.place)
     }
 
-    /// A user or the host speaks.
+    /// Ends the response: a message of the user or the host.
     pub(super) fn end(&mut self) {
         self.open = None;
     }
 
-    /// A tool answers.
+    /// Notes a tool result.
     fn answered(&mut self) {
         if let Some(open) = &mut self.open {
             open.is_answered = true;
         }
     }
 
-    /// The message of the log that a message of the model goes into.
+    /// Returns the message of the log for a message of the model.
     pub(super) fn place(
         &mut self,
         log: &mut Assembly,
@@ -164,10 +166,10 @@ impl Joins {
         });
         let open = goes_on.unwrap_or_else(|| {
             let place = log.begin(Role::Assistant, id.clone(), at);
-            Open { place, id, model: model.map(str::to_owned), counted, is_answered: false }
+            OpenResponse { place, id, model: model.map(str::to_owned), counted, is_answered: false }
         });
         let place = open.place;
-        self.open = Some(Open { is_answered: false, ..open });
+        self.open = Some(OpenResponse { is_answered: false, ..open });
         if let Some((_, usage, model)) = found {
             let info = log.info(place);
             info.tokens = Some(usage.clone());
@@ -178,26 +180,26 @@ impl Joins {
 }
 
 fn about(log: &mut Assembly, outline: &Json, transcript: &mut Transcript) -> Counts {
-    let (info, misfits) = (&mut transcript.info, &mut log.misfits);
-    info.model = misfits.string(outline, &At::Root, "model");
+    let (info, field_errors) = (&mut transcript.info, &mut log.field_errors);
+    info.model = field_errors.string(outline, &At::Root, "model");
     let Some(Json::Raw(meta)) = outline.get("meta") else { return Counts::default() };
     let meta = Json::parse(meta).unwrap_or_default();
     let at = At::Key(&At::Root, "meta");
     if !matches!(meta, Json::Null) {
-        misfits.is_object(&meta, &at);
+        field_errors.is_object(&meta, &at);
     }
-    if let Some(session) = misfits.object(&meta, &at, "session_meta") {
+    if let Some(session) = field_errors.object(&meta, &at, "session_meta") {
         let at = At::Key(&at, "session_meta");
         let mut either = |first: &str, second: &str| {
-            misfits.string(session, &at, first).or_else(|| misfits.string(session, &at, second))
+            field_errors.string(session, &at, first).or_else(|| field_errors.string(session, &at, second))
         };
         (info.id, info.version) = (either("id", "session_id"), either("cli_version", "version"));
-        info.directory = misfits.string(session, &at, "cwd");
+        info.directory = field_errors.string(session, &at, "cwd");
     }
     let list = |key: &str| meta.get(key).and_then(Json::as_list).unwrap_or_default();
     let last = list("turn_contexts").iter().rev().find_map(|context| context.string("model"));
     info.model = info.model.take().or(last);
-    let counts = Counts::read(list("token_counts"), misfits, &At::Key(&at, "token_counts"), info);
+    let counts = Counts::read(list("token_counts"), field_errors, &At::Key(&at, "token_counts"), info);
     if let Json::Object(fields) = &meta {
         for (kind, entries) in fields.iter().filter(|(kind, _)| kind != "token_counts") {
             for _ in entries.as_list().unwrap_or_default() {
@@ -208,7 +210,7 @@ fn about(log: &mut Assembly, outline: &Json, transcript: &mut Transcript) -> Cou
     counts
 }
 
-/// Put one message into the log; also the messages of SWE-agent's history, which are the same.
+/// Adds a message to the log. SWE-agent's history has the same messages.
 pub(super) fn message(
     log: &mut Assembly,
     mut message: Json,
@@ -216,28 +218,28 @@ pub(super) fn message(
     transcript: &mut Transcript,
     joins: &mut Joins,
 ) {
-    if !log.misfits.is_object(&message, at) {
+    if !log.field_errors.is_object(&message, at) {
         return;
     }
-    log.misfits.object(&message, at, "_metadata");
+    log.field_errors.object(&message, at, "_metadata");
     let metadata = message.take("_metadata");
     let about = At::Key(at, "_metadata");
-    let time = log.misfits.time(&metadata, &about, "timestamp");
-    let time = time.or_else(|| log.misfits.time(&message, at, "timestamp"));
-    transcript.info.seen(time);
-    let id = log.misfits.string(&message, at, "id");
-    let role = log.misfits.kind(&message, at, "role", &ROLES).map(str::to_owned);
+    let time = log.field_errors.time(&metadata, &about, "timestamp");
+    let time = time.or_else(|| log.field_errors.time(&message, at, "timestamp"));
+    transcript.info.note_time(time);
+    let id = log.field_errors.string(&message, at, "id");
+    let role = log.field_errors.kind(&message, at, "role", &ROLES).map(str::to_owned);
     match role.as_deref() {
         Some("assistant") => {
-            let model = log.misfits.string(&metadata, &about, "model");
-            let model = model.or_else(|| log.misfits.string(&message, at, "model"));
+            let model = log.field_errors.string(&metadata, &about, "model");
+            let model = model.or_else(|| log.field_errors.string(&message, at, "model"));
             transcript.info.model = model.clone().or(transcript.info.model.take());
             let place = joins.place(log, id, model.as_deref(), time);
             let model = model.or_else(|| transcript.info.model.clone());
             let info = log.info(place);
             info.model_id = info.model_id.take().or(model);
-            if let Some(usage) = log.misfits.object(&message, at, "usage") {
-                let usage = usage_of(usage, &mut log.misfits, &At::Key(at, "usage"));
+            if let Some(usage) = log.field_errors.object(&message, at, "usage") {
+                let usage = usage_of(usage, &mut log.field_errors, &At::Key(at, "usage"));
                 log.info(place).tokens = Some(usage);
             }
             assistant(log, place, message, at, transcript);
@@ -250,33 +252,33 @@ pub(super) fn message(
             joins.end();
             let role = role.map(|role| if role == "user" { Role::User } else { Role::System });
             let inside = At::Key(at, "content");
-            let content = blocks(message.take("content"), &mut log.misfits, &inside);
+            let content = blocks(message.take("content"), &mut log.field_errors, &inside);
             let place = log.begin(role, id, time);
             for (index, block) in content.into_iter().enumerate() {
-                said(log, place, block, &At::Index(&inside, index), transcript);
+                add_content(log, place, block, &At::Index(&inside, index), transcript);
             }
         }
         Some(other) => transcript.skip(format!("message of role {other}")),
     }
 }
 
-/// Usage as chat completions count it: the cached part is part of the prompt, reasoning part of the completion.
-pub(super) fn usage_of(usage: &Json, misfits: &mut Misfits, at: &At) -> Usage {
+/// Converts usage in which cached input is part of the prompt, and reasoning part of the completion.
+pub(super) fn usage_of(usage: &Json, field_errors: &mut FieldErrors, at: &At) -> Usage {
     let mut inside = |key: &str, field: &str| {
-        let details = misfits.object(usage, at, key)?;
-        misfits.number(details, &At::Key(at, key), field)
+        let details = field_errors.object(usage, at, key)?;
+        field_errors.number(details, &At::Key(at, key), field)
     };
     let cached = Tokens(inside("prompt_tokens_details", "cached_tokens").unwrap_or(0));
     let reasoning = Tokens(inside("completion_tokens_details", "reasoning_tokens").unwrap_or(0));
-    let mut number = |key: &str| Tokens(misfits.number(usage, at, key).unwrap_or(0));
+    let mut number = |key: &str| Tokens(field_errors.number(usage, at, key).unwrap_or(0));
     let mut tokens = Usage::new(number("prompt_tokens") - cached, number("completion_tokens") - reasoning);
     (tokens.cache_read, tokens.reasoning) = (cached, reasoning);
     tokens
 }
 
-/// A block that is a text in all but name, or a file.
-fn said(log: &mut Assembly, place: usize, mut block: Json, at: &At, transcript: &mut Transcript) {
-    let key = match log.misfits.kind(&block, at, "type", &BLOCKS) {
+/// Adds a block with text under another name, or a file.
+fn add_content(log: &mut Assembly, place: usize, mut block: Json, at: &At, transcript: &mut Transcript) {
+    let key = match log.field_errors.kind(&block, at, "type", &BLOCKS) {
         Some("text" | "input_text" | "output_text") => "text",
         Some("refusal") => "refusal",
         kind => {
@@ -287,52 +289,52 @@ fn said(log: &mut Assembly, place: usize, mut block: Json, at: &At, transcript: 
             return;
         }
     };
-    let text = log.misfits.take_words(&mut block, at, key);
+    let text = log.field_errors.take_words(&mut block, at, key);
     log.text(place, text);
 }
 
 fn assistant(log: &mut Assembly, place: usize, mut message: Json, at: &At, transcript: &mut Transcript) {
     for key in ["reasoning_content", "reasoning"] {
-        let thought = log.misfits.take_words(&mut message, at, key);
+        let thought = log.field_errors.take_words(&mut message, at, key);
         log.reasoning(place, thought, None);
     }
-    let calls = log.misfits.take_list(&mut message, at, "tool_calls");
+    let calls = log.field_errors.take_list(&mut message, at, "tool_calls");
     let inside = At::Key(at, "content");
-    let content = blocks(message.take("content"), &mut log.misfits, &inside);
+    let content = blocks(message.take("content"), &mut log.field_errors, &inside);
     for (index, mut block) in content.into_iter().enumerate() {
         let at = &At::Index(&inside, index);
         match block.text("type") {
-            // The same calls stand in `tool_calls`, if that is there.
+            // `tool_calls` contains the same calls, if it exists.
             Some("tool_call") if !calls.is_empty() => {}
             Some("tool_call") => {
-                let id = log.misfits.string(&block, at, "tool_call_id");
-                let id = id.or_else(|| log.misfits.string(&block, at, "id"));
+                let id = log.field_errors.string(&block, at, "tool_call_id");
+                let id = id.or_else(|| log.field_errors.string(&block, at, "id"));
                 call(log, place, id.as_deref(), &mut block, at);
             }
             Some("reasoning" | "thinking") => {
                 let text =
-                    ["text", "thinking"].map(|key| log.misfits.take_words(&mut block, at, key)).concat();
+                    ["text", "thinking"].map(|key| log.field_errors.take_words(&mut block, at, key)).concat();
                 log.reasoning(place, text, None);
             }
-            _ => said(log, place, block, at, transcript),
+            _ => add_content(log, place, block, at, transcript),
         }
     }
-    let refusal = log.misfits.take_words(&mut message, at, "refusal");
+    let refusal = log.field_errors.take_words(&mut message, at, "refusal");
     log.text(place, refusal);
     let inside = At::Key(at, "tool_calls");
     for (index, mut each) in calls.into_iter().enumerate() {
         let at = &At::Index(&inside, index);
-        if !log.misfits.is_object(&each, at) {
+        if !log.field_errors.is_object(&each, at) {
             continue;
         }
-        let id = log.misfits.string(&each, at, "id");
+        let id = log.field_errors.string(&each, at, "id");
         let key = if matches!(each.get("function"), None | Some(Json::Null)) { "custom" } else { "function" };
-        log.misfits.object(&each, at, key);
+        log.field_errors.object(&each, at, key);
         let mut function = each.take(key);
         call(log, place, id.as_deref(), &mut function, &At::Key(at, key));
     }
-    // The form before `tool_calls` had one call without an id; the next `function` message answers it.
-    log.misfits.object(&message, at, "function_call");
+    // The format before `tool_calls` had one call without an id; the next `function` message answers it.
+    log.field_errors.object(&message, at, "function_call");
     let mut function = message.take("function_call");
     if function.is_object() {
         call(log, place, None, &mut function, &At::Key(at, "function_call"));
@@ -340,7 +342,7 @@ fn assistant(log: &mut Assembly, place: usize, mut message: Json, at: &At, trans
 }
 
 fn call(log: &mut Assembly, place: usize, id: Option<&str>, function: &mut Json, at: &At) {
-    let name = log.misfits.string(function, at, "name").unwrap_or_default();
+    let name = log.field_errors.string(function, at, "name").unwrap_or_default();
     let input = match function.take("arguments") {
         Json::Null => function.take("input").into_value(),
         given => arguments(given),
@@ -351,9 +353,9 @@ fn call(log: &mut Assembly, place: usize, id: Option<&str>, function: &mut Json,
 fn tool(log: &mut Assembly, mut message: Json, id: Option<String>, time: Option<Millis>, at: &At) {
     let (text, attachments) = flatten(message.take("content"));
     let answer = Answer { text, attachments, at: time, ..Answer::default() };
-    let named = log.misfits.string(&message, at, "tool_call_id");
+    let named = log.field_errors.string(&message, at, "tool_call_id");
     let named = named.or_else(|| {
-        let ids = log.misfits.take_list(&mut message, at, "tool_call_ids");
+        let ids = log.field_errors.take_list(&mut message, at, "tool_call_ids");
         ids.first()?.as_str().map(str::to_owned)
     });
     let call = named.or_else(|| log.waiting());

@@ -1,18 +1,18 @@
-//! Events of OpenHands before version 1: actions and observations by the name of what they do.
+//! Events of OpenHands before version 1: actions and observations, identified by what they do.
 
 use plimsoll::log::{At, FilePart};
 use plimsoll::{Millis, Role};
 use serde_json::{Map, Value};
 
-use super::Reading;
+use super::OpenhandsReader;
 use crate::assembly::Answer;
 use crate::blocks::arguments;
+use crate::field_errors::FieldErrors;
 use crate::json::Json;
-use crate::misfits::Misfits;
 use crate::read::openai;
 use crate::transcript::Transcript;
 
-/// Actions and observations that no model was shown.
+/// Actions and observations that the model does not see.
 const UNUSED: [&str; 9] = [
     "agent_state_changed",
     "change_agent_state",
@@ -24,11 +24,11 @@ const UNUSED: [&str; 9] = [
     "resume",
     "server_ready",
 ];
-/// Fields of an action that its tool was not given.
+/// Fields of an action that are not part of the tool's input.
 const NOT_GIVEN: [&str; 6] =
     ["thought", "confirmation_state", "security_risk", "hidden", "is_static", "blocking"];
 
-impl Reading<'_> {
+impl OpenhandsReader<'_> {
     pub(super) fn plain_event(
         &mut self,
         event: Json,
@@ -36,10 +36,10 @@ impl Reading<'_> {
         at: &At,
         transcript: &mut Transcript,
     ) {
-        let given = |key: &str| !matches!(event.get(key), None | Some(Json::Null));
-        if given("action") {
+        let has = |key: &str| !matches!(event.get(key), None | Some(Json::Null));
+        if has("action") {
             self.action(event, time, at, transcript);
-        } else if given("observation") {
+        } else if has("observation") {
             self.observation(event, time, at, transcript);
         } else {
             transcript.skip("event without action or observation");
@@ -47,48 +47,49 @@ impl Reading<'_> {
     }
 
     fn action(&mut self, mut event: Json, time: Option<Millis>, at: &At, transcript: &mut Transcript) {
-        let misfits = &mut self.log.misfits;
-        let kind = misfits.string(&event, at, "action").unwrap_or_default();
-        let source = misfits.string(&event, at, "source");
+        let field_errors = &mut self.log.field_errors;
+        let kind = field_errors.string(&event, at, "action").unwrap_or_default();
+        let source = field_errors.string(&event, at, "source");
         let inside = At::Key(at, "args");
-        misfits.object(&event, at, "args");
+        field_errors.object(&event, at, "args");
         let mut args = event.take("args");
         match (kind.as_str(), source.as_deref()) {
             ("system", _) => {
-                let prompt = misfits.take_words(&mut args, &inside, "content");
-                transcript.info.version =
-                    misfits.string(&args, &inside, "openhands_version").or(transcript.info.version.take());
+                let prompt = field_errors.take_words(&mut args, &inside, "content");
+                transcript.info.version = field_errors
+                    .string(&args, &inside, "openhands_version")
+                    .or(transcript.info.version.take());
                 let place = self.log.begin(Role::System, None, time);
                 self.log.text(place, prompt);
             }
             ("message", Some("agent")) => {
-                let text = misfits.take_words(&mut args, &inside, "content");
+                let text = field_errors.take_words(&mut args, &inside, "content");
                 let place = self.answer_of_model(&event, time, at, transcript);
                 self.log.text(place, text);
             }
             ("message", _) => {
-                let text = misfits.take_words(&mut args, &inside, "content");
-                let images = misfits.take_list(&mut args, &inside, "image_urls");
+                let text = field_errors.take_words(&mut args, &inside, "content");
+                let images = field_errors.take_list(&mut args, &inside, "image_urls");
                 let place = self.user_said(text, false, time);
                 let list = At::Key(&inside, "image_urls");
                 for (index, image) in images.iter().enumerate() {
-                    if let Some(url) = self.log.misfits.item_text(image, &At::Index(&list, index)) {
+                    if let Some(url) = self.log.field_errors.item_text(image, &At::Index(&list, index)) {
                         let (mime, url) = (Some("image/*".to_owned()), Some(url.into()));
                         self.log.file(place, FilePart { mime, filename: None, url });
                     }
                 }
             }
             ("condensation", _) => {
-                let ids = misfits.take_list(&mut args, &inside, "forgotten_event_ids");
-                let last = misfits.number(&args, &inside, "forgotten_events_end_id");
+                let ids = field_errors.take_list(&mut args, &inside, "forgotten_event_ids");
+                let last = field_errors.number(&args, &inside, "forgotten_events_end_id");
                 let last = last.or_else(|| ids.iter().filter_map(id_number).max());
-                let summary = misfits.take_words(&mut args, &inside, "summary");
+                let summary = field_errors.take_words(&mut args, &inside, "summary");
                 self.condense(last.map(|id| id.to_string()), summary, time);
             }
-            // The end of a task is what the agent says last; nothing answers it.
+            // The end of a task is the agent's last message and has no result.
             ("finish" | "reject", _) => {
                 let words = ["thought", "final_thought"]
-                    .map(|key| misfits.take_words(&mut args, &inside, key))
+                    .map(|key| field_errors.take_words(&mut args, &inside, key))
                     .into_iter()
                     .filter(|words| !words.is_empty());
                 let words: Vec<String> = words.collect();
@@ -97,14 +98,14 @@ impl Reading<'_> {
             }
             (kind, _) if UNUSED.contains(&kind) => transcript.pass(kind),
             (_, Some("user")) => {
-                let text = misfits.take_words(&mut event, at, "message");
+                let text = field_errors.take_words(&mut event, at, "message");
                 self.user_said(text, true, time);
             }
             (kind, _) => self.call(kind, &event, args, time, at, transcript),
         }
     }
 
-    /// An action of the agent: a call, with what the model thought of it.
+    /// Adds an action of the agent: a call with the model's reasoning.
     fn call(
         &mut self,
         kind: &str,
@@ -116,21 +117,24 @@ impl Reading<'_> {
     ) {
         let place = self.answer_of_model(event, time, at, transcript);
         let inside = At::Key(at, "args");
-        let misfits = &mut self.log.misfits;
-        let thought =
-            if kind == "think" { String::new() } else { misfits.take_words(&mut args, &inside, "thought") };
+        let field_errors = &mut self.log.field_errors;
+        let thought = if kind == "think" {
+            String::new()
+        } else {
+            field_errors.take_words(&mut args, &inside, "thought")
+        };
         let about = At::Key(at, "tool_call_metadata");
-        let metadata = misfits.object(event, at, "tool_call_metadata");
-        let name = metadata.and_then(|metadata| misfits.string(metadata, &about, "function_name"));
-        let id = metadata.and_then(|metadata| misfits.string(metadata, &about, "tool_call_id"));
-        let input = id.as_deref().and_then(|id| asked(metadata?, id));
-        let input = input.map_or_else(|| given(args), |input| arguments(input.clone()));
+        let metadata = field_errors.object(event, at, "tool_call_metadata");
+        let name = metadata.and_then(|metadata| field_errors.string(metadata, &about, "function_name"));
+        let id = metadata.and_then(|metadata| field_errors.string(metadata, &about, "tool_call_id"));
+        let input = id.as_deref().and_then(|id| model_input(metadata?, id));
+        let input = input.map_or_else(|| tool_input(args), |input| arguments(input.clone()));
         let id = id.or_else(|| super::event_name(event).map(|event| format!("event_{event}")));
         self.log.text(place, thought);
         self.log.call(place, id.as_deref(), &name.unwrap_or_else(|| kind.to_owned()), input);
     }
 
-    /// The response an action came with, and what it took: every action of it repeats both.
+    /// Returns the response of an action and its usage, which every action of a response repeats.
     fn answer_of_model(
         &mut self,
         event: &Json,
@@ -138,15 +142,15 @@ impl Reading<'_> {
         at: &At,
         transcript: &mut Transcript,
     ) -> usize {
-        let misfits = &mut self.log.misfits;
+        let field_errors = &mut self.log.field_errors;
         let about = At::Key(at, "tool_call_metadata");
-        let metadata = misfits.object(event, at, "tool_call_metadata");
-        let response = metadata.and_then(|metadata| misfits.object(metadata, &about, "model_response"));
+        let metadata = field_errors.object(event, at, "tool_call_metadata");
+        let response = metadata.and_then(|metadata| field_errors.object(metadata, &about, "model_response"));
         let about = At::Key(&about, "model_response");
-        let id = response.and_then(|response| misfits.string(response, &about, "id"));
-        let model = response.and_then(|response| misfits.string(response, &about, "model"));
-        let usage = response.and_then(|response| misfits.object(response, &about, "usage"));
-        let usage = usage.map(|usage| openai::usage_of(usage, misfits, &At::Key(&about, "usage")));
+        let id = response.and_then(|response| field_errors.string(response, &about, "id"));
+        let model = response.and_then(|response| field_errors.string(response, &about, "model"));
+        let usage = response.and_then(|response| field_errors.object(response, &about, "usage"));
+        let usage = usage.map(|usage| openai::usage_of(usage, field_errors, &At::Key(&about, "usage")));
         let place = self.response(id, time);
         transcript.info.model = model.clone().or(transcript.info.model.take());
         let info = self.log.info(place);
@@ -156,13 +160,13 @@ impl Reading<'_> {
     }
 
     fn observation(&mut self, mut event: Json, time: Option<Millis>, at: &At, transcript: &mut Transcript) {
-        let misfits = &mut self.log.misfits;
-        let kind = misfits.string(&event, at, "observation").unwrap_or_default();
-        misfits.object(&event, at, "extras");
+        let field_errors = &mut self.log.field_errors;
+        let kind = field_errors.string(&event, at, "observation").unwrap_or_default();
+        field_errors.object(&event, at, "extras");
         let mut extras = event.take("extras");
         let inside = At::Key(at, "extras");
         if kind == "recall" {
-            let text = recalled(&mut extras, &inside, misfits);
+            let text = recalled(&mut extras, &inside, field_errors);
             if text.is_empty() {
                 return transcript.pass("recall");
             }
@@ -173,15 +177,15 @@ impl Reading<'_> {
             return transcript.pass(kind);
         }
         let about = At::Key(at, "tool_call_metadata");
-        let metadata = misfits.object(&event, at, "tool_call_metadata");
-        let call = metadata.and_then(|metadata| misfits.string(metadata, &about, "tool_call_id"));
-        let cause = misfits.number(&event, at, "cause");
+        let metadata = field_errors.object(&event, at, "tool_call_metadata");
+        let call = metadata.and_then(|metadata| field_errors.string(metadata, &about, "tool_call_id"));
+        let cause = field_errors.number(&event, at, "cause");
         let call = call.or_else(|| cause.map(|cause| format!("event_{cause}")));
-        let text = misfits.take_words(&mut event, at, "content");
-        let text = surrounded(text, &extras, &inside, misfits);
+        let text = field_errors.take_words(&mut event, at, "content");
+        let text = surrounded(text, &extras, &inside, field_errors);
         let is_error = kind == "error";
         let Some(call) = call else {
-            // The agent could make nothing of what the model asked for, and told it so.
+            // The agent could not parse the model's call and replied with an error.
             self.user_said(text, true, time);
             return;
         };
@@ -197,15 +201,15 @@ fn id_number(id: &Json) -> Option<u64> {
     }
 }
 
-/// What the model asked a tool for, in its own words.
-fn asked<'j, 'a>(metadata: &'j Json<'a>, id: &str) -> Option<&'j Json<'a>> {
+/// Returns the model's own input of a call.
+fn model_input<'j, 'a>(metadata: &'j Json<'a>, id: &str) -> Option<&'j Json<'a>> {
     let choice = metadata.get("model_response")?.get("choices")?.as_list()?.first()?;
     let calls = choice.get("message")?.get("tool_calls")?.as_list()?;
     calls.iter().find(|call| call.text("id") == Some(id))?.get("function")?.get("arguments")
 }
 
-/// What a tool was given, where the words of the model are not kept.
-fn given(args: Json) -> Value {
+/// Returns the input of a tool, if the model's own text is not stored.
+fn tool_input(args: Json) -> Value {
     match args.into_value() {
         Value::Object(fields) => {
             let given = fields
@@ -217,26 +221,28 @@ fn given(args: Json) -> Value {
     }
 }
 
-/// The output of a command with what is written around it for the model.
-fn surrounded(text: String, extras: &Json, at: &At, misfits: &mut Misfits) -> String {
-    let Some(metadata) = misfits.object(extras, at, "metadata") else { return text };
+/// Returns the output of a command with the text that surrounds it for the model.
+fn surrounded(text: String, extras: &Json, at: &At, field_errors: &mut FieldErrors) -> String {
+    let Some(metadata) = field_errors.object(extras, at, "metadata") else { return text };
     let at = &At::Key(at, "metadata");
-    let [before, behind] =
-        ["prefix", "suffix"].map(|key| misfits.string(metadata, at, key).unwrap_or_default());
-    format!("{before}{text}{behind}")
+    let [before, after] =
+        ["prefix", "suffix"].map(|key| field_errors.string(metadata, at, key).unwrap_or_default());
+    format!("{before}{text}{after}")
 }
 
-/// What the workspace and the knowledge about it had to say.
-fn recalled(extras: &mut Json, at: &At, misfits: &mut Misfits) -> String {
+/// Returns what the workspace and its knowledge base contributed.
+fn recalled(extras: &mut Json, at: &At, field_errors: &mut FieldErrors) -> String {
     let mut texts: Vec<String> =
         ["repo_instructions", "additional_agent_instructions", "conversation_instructions"]
-            .map(|key| misfits.take_words(extras, at, key))
+            .map(|key| field_errors.take_words(extras, at, key))
             .into();
     let list = At::Key(at, "microagent_knowledge");
-    for (index, mut entry) in misfits.take_list(extras, at, "microagent_knowledge").into_iter().enumerate() {
+    for (index, mut entry) in
+        field_errors.take_list(extras, at, "microagent_knowledge").into_iter().enumerate()
+    {
         let at = &At::Index(&list, index);
-        if misfits.is_object(&entry, at) {
-            texts.push(misfits.take_words(&mut entry, at, "content"));
+        if field_errors.is_object(&entry, at) {
+            texts.push(field_errors.take_words(&mut entry, at, "content"));
         }
     }
     texts.retain(|text| !text.is_empty());

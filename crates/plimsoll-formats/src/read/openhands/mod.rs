@@ -1,7 +1,7 @@
-//! OpenHands' events, as a list, a line each, or as the history in the output of an evaluation.
+//! OpenHands' events, as a list, one per line, or as the history in the output of an evaluation.
 //!
-//! What the agent does is an action, what comes of it an observation. Versions before 1 name both by what they do
-//! (`action: "run"`), later ones by their kind (`kind: "ActionEvent"`); each event tells which it is.
+//! An action is what the agent does, an observation its result. Versions before 1 identify both by what they do
+//! (`action: "run"`), later ones by their kind (`kind: "ActionEvent"`).
 
 mod event;
 mod named;
@@ -15,8 +15,8 @@ use super::{Sink, choose};
 use crate::assembly::{Assembly, Compaction};
 use crate::document::Document;
 use crate::error::FormatError;
+use crate::field_errors::FieldErrors;
 use crate::json::{Json, Take};
-use crate::misfits::Misfits;
 use crate::transcript::{Chain, SessionInfo, Transcript};
 
 pub(super) fn read(
@@ -26,7 +26,7 @@ pub(super) fn read(
     sink: Sink,
 ) -> Result<(), FormatError> {
     let mut sink = |message| sink(Chain::Main, message);
-    let mut reading = Reading::new(Assembly::new(&mut sink, usize::MAX));
+    let mut reading = OpenhandsReader::new(Assembly::new(&mut sink, usize::MAX));
     let list = document.list("history");
     if !document.is_list() {
         let header = document.header(|_, depth, key| match key {
@@ -34,14 +34,14 @@ pub(super) fn read(
             _ => Take::Whole,
         })?;
         if header.get("instance_id").is_some() {
-            about(&header, &At::Root, &mut reading.log.misfits, &mut transcript.info);
+            about(&header, &At::Root, &mut reading.log.field_errors, &mut transcript.info);
             reading.begin(transcript);
             document.each(transcript.format, "history", |position, event| {
                 reading.event(event, &At::Index(&list, position), transcript);
                 Ok(())
             })?;
         } else {
-            // One event on its own: OpenHands keeps each in a file.
+            // A single event: OpenHands stores each in a separate file.
             reading.event(header, &At::Root, transcript);
         }
         reading.log.finish();
@@ -62,9 +62,9 @@ pub(super) fn read(
             *transcript.unused.entry("event of another session".into()).or_default() += events;
             return Ok(());
         }
-        about(&record, &at, &mut reading.log.misfits, &mut transcript.info);
+        about(&record, &at, &mut reading.log.field_errors, &mut transcript.info);
         let inside = At::Key(&at, "history");
-        let events = reading.log.misfits.take_list(&mut record, &at, "history");
+        let events = reading.log.field_errors.take_list(&mut record, &at, "history");
         reading.begin(transcript);
         for (index, event) in events.into_iter().enumerate() {
             reading.event(event, &At::Index(&inside, index), transcript);
@@ -77,7 +77,7 @@ pub(super) fn read(
     Ok(())
 }
 
-/// The runs in the output of an evaluation, one on each line.
+/// Returns the runs in the output of an evaluation, one per line.
 fn runs(document: &Document, transcript: &Transcript) -> Result<Vec<SessionInfo>, FormatError> {
     let mut runs = Vec::new();
     document.each(transcript.format, "", |_, record| {
@@ -89,31 +89,31 @@ fn runs(document: &Document, transcript: &Transcript) -> Result<Vec<SessionInfo>
     Ok(runs)
 }
 
-/// What the output of an evaluation says about a run.
-fn about(record: &Json, at: &At, misfits: &mut Misfits, info: &mut SessionInfo) {
-    info.id = misfits.string(record, at, "instance_id");
+/// Reads the metadata of a run in the output of an evaluation.
+fn about(record: &Json, at: &At, field_errors: &mut FieldErrors, info: &mut SessionInfo) {
+    info.id = field_errors.string(record, at, "instance_id");
     info.title.clone_from(&info.id);
-    if let Some(metadata) = misfits.object(record, at, "metadata") {
+    if let Some(metadata) = field_errors.object(record, at, "metadata") {
         let at = &At::Key(at, "metadata");
-        if let Some(config) = misfits.object(metadata, at, "llm_config") {
-            info.model = misfits.string(config, &At::Key(at, "llm_config"), "model");
+        if let Some(config) = field_errors.object(metadata, at, "llm_config") {
+            info.model = field_errors.string(config, &At::Key(at, "llm_config"), "model");
         }
     }
 }
 
-/// Events, one after the other.
-struct Reading<'s> {
+/// Reads events in order.
+struct OpenhandsReader<'s> {
     log: Assembly<'s>,
-    /// The response that may go on, and its id.
+    /// The current response and its id.
     open: Option<(usize, Option<String>)>,
-    /// The message an event went into, by the event's id: condensations name events.
+    /// The message of each event by the event's id, because condensations refer to events.
     messages: HashMap<String, MessageId>,
     position: usize,
 }
 
-impl<'s> Reading<'s> {
-    fn new(log: Assembly<'s>) -> Reading<'s> {
-        Reading { log, open: None, messages: HashMap::new(), position: 0 }
+impl<'s> OpenhandsReader<'s> {
+    fn new(log: Assembly<'s>) -> OpenhandsReader<'s> {
+        OpenhandsReader { log, open: None, messages: HashMap::new(), position: 0 }
     }
 
     fn begin(&mut self, transcript: &mut Transcript) {
@@ -125,12 +125,12 @@ impl<'s> Reading<'s> {
         let open = self.open.as_ref().map(|(place, _)| *place);
         self.log.record(self.position, 0, self.position, open);
         self.position += 1;
-        if self.log.misfits.is_object(&event, at) {
-            let time = self.log.misfits.time(&event, at, "timestamp");
-            transcript.info.seen(time);
+        if self.log.field_errors.is_object(&event, at) {
+            let time = self.log.field_errors.time(&event, at, "timestamp");
+            transcript.info.note_time(time);
             let (before, name) = (self.log.len(), event_name(&event));
             if name.is_none() {
-                self.log.misfits.text(&event, at, "id");
+                self.log.field_errors.text(&event, at, "id");
             }
             if event.get("kind").is_some() {
                 self.named_event(event, time, at, transcript);
@@ -145,7 +145,7 @@ impl<'s> Reading<'s> {
         self.log.settle(&mut transcript.notes);
     }
 
-    /// The message that what the model says goes into: calls of one response have its id in common.
+    /// Returns the message for the model's content: calls of one response share its id.
     fn response(&mut self, id: Option<String>, time: Option<Millis>) -> usize {
         let same =
             self.open.take().filter(|(place, known)| id.is_some() && *known == id && self.log.holds(*place));
@@ -157,12 +157,12 @@ impl<'s> Reading<'s> {
     fn user_said(&mut self, text: String, synthetic: bool, time: Option<Millis>) -> usize {
         self.open = None;
         let place = self.log.begin(Role::User, None, time);
-        self.log.said(place, text, synthetic);
+        self.log.user_text(place, text, synthetic);
         place
     }
 
-    /// A condensation: events are forgotten and a summary is put in their place. The tail is what came behind the
-    /// last of them; the first few events, which OpenHands keeps in front, are in the log and not in the window.
+    /// Adds a condensation: events are removed and replaced by a summary. The tail is what follows the last of them.
+    /// OpenHands also keeps the first few events, which are in the log but not in the window.
     fn condense(&mut self, forgotten: Option<String>, text: String, time: Option<Millis>) {
         self.open = None;
         let last = forgotten.and_then(|event| self.messages.get(&event).cloned());
@@ -177,7 +177,7 @@ impl<'s> Reading<'s> {
     }
 }
 
-/// The id of an event: a number in older versions.
+/// Returns the id of an event, which is a number in older versions.
 fn event_name(event: &Json) -> Option<String> {
     event.string("id").or_else(|| event.number("id").map(|id| id.to_string()))
 }

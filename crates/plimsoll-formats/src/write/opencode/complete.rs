@@ -1,24 +1,24 @@
-//! The fields OpenCode insists on, and no values of a type it refuses: `opencode import` gives up at the first.
+//! Adds the fields that OpenCode requires, and removes values of wrong types: `opencode import` stops at the first.
 
 use plimsoll::{Message, MessageId, SessionId};
 use serde_json::{Map, Value, json};
 
 type Fields = Map<String, Value>;
 
-/// What all messages of a session are completed from.
-pub(super) struct Circumstances<'a> {
+/// Defaults for all messages of a session.
+pub(super) struct CompletionContext<'a> {
     /// The session.
     pub(super) session: &'a SessionId,
-    /// The model of a message that names none.
+    /// Model of a message without one.
     pub(super) model: &'a str,
-    /// Where the agent worked.
+    /// Directory of the agent.
     pub(super) directory: &'a str,
-    /// Whether it is a new session to OpenCode, rather than one of its own that has all OpenCode gave it.
+    /// Whether the session is new to OpenCode, and not one of its own that already has all fields.
     pub(super) is_new: bool,
 }
 
-impl Circumstances<'_> {
-    /// A message with everything in it, and how many of its parts OpenCode has no kind for.
+impl CompletionContext<'_> {
+    /// Returns a complete message, and the number of its parts that OpenCode has no kind for.
     pub(super) fn complete(&self, message: &Message, parent: &MessageId) -> (Value, usize) {
         let mut value = serde_json::to_value(message).unwrap_or_default();
         let created = message.info.time.as_ref().and_then(|time| time.created).unwrap_or_default().0;
@@ -73,11 +73,11 @@ impl Circumstances<'_> {
         tokens(info);
         drop_unless(info, "finish", Value::is_string);
         if info.get("summary") == Some(&Value::Bool(true)) && !info.contains_key("error") {
-            // A summary counts in OpenCode if it has come to its end; one that did not is written with its error.
+            // OpenCode only uses a finished summary; an unfinished one is written with its error.
             info.entry("finish").or_insert_with(|| "stop".into());
         }
         drop_unless(info, "summary", Value::is_boolean);
-        // OpenCode shows an answer that was never completed as one that is still coming.
+        // OpenCode shows an answer without an end time as still running.
         if self.is_new && info.contains_key("finish") {
             within(info, "time", |time| default(time, "completed", Value::is_u64, || created.into()));
         }
@@ -86,7 +86,7 @@ impl Circumstances<'_> {
         }
     }
 
-    /// Complete a part; whether it is of a kind that OpenCode knows and can be completed.
+    /// Completes a part. Returns whether OpenCode knows its kind and it could be completed.
     fn part(&self, part: &mut Fields, created: u64) -> bool {
         let is_text = |part: &Fields, key: &str| part.get(key).is_some_and(Value::is_string);
         drop_unless(part, "metadata", Value::is_object);
@@ -164,7 +164,7 @@ impl Circumstances<'_> {
         let id = part.get("id").and_then(Value::as_str).unwrap_or("prt").to_owned();
         let (tool, message) = (part["tool"].clone(), part["messageID"].clone());
         within(part, "state", |state| self.state(state, &tool, created));
-        // Files of a result are parts of their own kind in OpenCode, and need the same names.
+        // Files of a result are separate parts in OpenCode and need the same ids.
         let files = part.get_mut("state").and_then(|state| state.get_mut("attachments"));
         if let Some(Value::Array(files)) = files {
             files.retain(|file| file["url"].is_string());
@@ -186,7 +186,7 @@ impl Circumstances<'_> {
         let is_known =
             |status: &Value| matches!(status.as_str(), Some("pending" | "running" | "completed" | "error"));
         default(state, "status", is_known, || "pending".into());
-        let input = state.get("input").map(super::super::as_object).unwrap_or_else(|| json!({}));
+        let input = state.get("input").map(plimsoll::window::object_input).unwrap_or_else(|| json!({}));
         state.insert("input".into(), input);
         drop_unless(state, "metadata", Value::is_object);
         let status = state["status"].as_str().unwrap_or_default().to_owned();
@@ -218,7 +218,7 @@ impl Circumstances<'_> {
     }
 }
 
-/// The provider of a model, as far as its name tells.
+/// Returns the provider of a model by its name.
 fn provider(model: &str) -> &'static str {
     let starts = |names: &[&str]| names.iter().any(|name| model.starts_with(name));
     match () {
@@ -229,7 +229,7 @@ fn provider(model: &str) -> &'static str {
     }
 }
 
-/// Errors are of a few names in OpenCode; one of another name is an unknown one that says what it was.
+/// OpenCode has a fixed set of error names; another error becomes `UnknownError` with its message.
 fn known_error(error: &Value) -> Value {
     const KNOWN: [&str; 6] = [
         "ProviderAuthError",
@@ -269,7 +269,7 @@ fn is_texts(value: &Value) -> bool {
     value.as_object().is_some_and(|map| map.values().all(Value::is_string))
 }
 
-/// Tokens with every count in them.
+/// Completes token counts.
 fn tokens(fields: &mut Fields) {
     within(fields, "tokens", |tokens| {
         for key in ["input", "output", "reasoning"] {
@@ -288,7 +288,7 @@ fn is_named(prefix: &'static str) -> impl Fn(&Value) -> bool {
     move |id| id.as_str().is_some_and(|id| id.starts_with(prefix))
 }
 
-/// Complete the object under a key, which is made if it is not there.
+/// Completes the object under a key, and creates it if it is missing.
 fn within(fields: &mut Fields, key: &str, complete: impl FnOnce(&mut Fields)) {
     let mut inner = match fields.get_mut(key).map(Value::take) {
         Some(Value::Object(inner)) => inner,

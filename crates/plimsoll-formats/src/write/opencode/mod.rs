@@ -1,8 +1,8 @@
-//! OpenCode's export, as `opencode import` accepts it.
+//! Writes OpenCode's export so that `opencode import` accepts it.
 //!
-//! The log has OpenCode's shape already. What is added is what OpenCode does not do without ([`complete`]), names it
-//! takes ([`names`]), and what its own rules do not tell from the log: texts that were cut or left out, pins, a
-//! compaction that was undone ([`shape`]).
+//! The log already has OpenCode's structure. Added are the fields that OpenCode requires ([`complete`]), ids that it
+//! accepts ([`names`]), and what its rules cannot derive from the log: texts that were cut or left out, pins, and
+//! compactions that were undone ([`shape`]).
 
 mod complete;
 mod names;
@@ -13,25 +13,25 @@ use std::collections::HashMap;
 use plimsoll::{Message, MessageId, Millis, Role, SessionId};
 use serde_json::{Value, json};
 
-use super::{EachMessage, Lost};
+use super::{ConversionLoss, EachMessage};
 use crate::format::Format;
 use crate::transcript::SessionInfo;
 
-use complete::Circumstances;
+use complete::CompletionContext;
 use names::{NameCheck, NewNames};
 use shape::Shape;
 
-/// The title of a session without one.
+/// Title of a session without one.
 const TITLE: &str = "Imported session";
 
 /// A session that is ready to be written, message by message: neither its log nor its JSON is held.
 pub(super) struct Export<'a> {
     info: &'a SessionInfo,
     shape: Shape,
-    /// The seed of new names, and the names that messages get, by those they had; `None` if they keep theirs.
+    /// The seed of new ids, and the new ids of messages by their old ones; `None` if they keep theirs.
     renamed: Option<(u64, HashMap<MessageId, MessageId>)>,
     session: SessionId,
-    /// When the last message was begun.
+    /// Start of the last message.
     last: Option<Millis>,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Export<'a> {
         let shape = Shape::of(each)?;
         let started = info.started.unwrap_or_default();
         let (mut times, mut check) = (Times::new(started), NameCheck::new(info));
-        shape.each(each, &mut |message| check.see(&times.set(message)))?;
+        shape.each(each, &mut |message| check.check(&times.set(message)))?;
         let mut export = Export {
             info,
             renamed: None,
@@ -53,7 +53,7 @@ impl<'a> Export<'a> {
             let mut given = HashMap::new();
             export.shape.each(each, &mut |message| {
                 let mut message = times.set(message);
-                let before = names.give(&mut message);
+                let before = names.assign(&mut message);
                 given.insert(before, message.info.id.clone());
             })?;
             (export.session, export.renamed) = (names.session, Some((seed, given)));
@@ -65,7 +65,7 @@ impl<'a> Export<'a> {
         self.info.directory.as_deref().unwrap_or(".")
     }
 
-    /// What OpenCode wants to know about the session.
+    /// Returns OpenCode's metadata of the session.
     pub(super) fn head(&self) -> Value {
         let info = self.info;
         let started = info.started.unwrap_or_default();
@@ -80,20 +80,20 @@ impl<'a> Export<'a> {
             "version": info.version.as_deref().unwrap_or("0"),
             "time": { "created": started.0, "updated": updated.0 },
         });
-        // A name that OpenCode does not take as a session's would make the import fail.
+        // An id that is not in OpenCode's format would make the import fail.
         if let Some(parent) = info.parent.as_deref().filter(|parent| parent.starts_with("ses")) {
             head["parentID"] = parent.into();
         }
         head
     }
 
-    /// Hands out the messages as JSON, one at a time. Returns what is not in them.
+    /// Passes on the messages as JSON, one at a time. Returns what they do not contain.
     pub(super) fn each<E>(
         &self,
         each: EachMessage<'_, E>,
         sink: &mut dyn FnMut(Value),
-    ) -> Result<Vec<Lost>, E> {
-        let around = Circumstances {
+    ) -> Result<Vec<ConversionLoss>, E> {
+        let around = CompletionContext {
             session: &self.session,
             model: self.info.model.as_deref().unwrap_or("unknown"),
             directory: self.directory(),
@@ -105,19 +105,19 @@ impl<'a> Export<'a> {
         let (mut lost, _) = self.shape.each(each, &mut |message| {
             let mut message = times.set(message);
             if let Some((names, given)) = &mut names {
-                names.give(&mut message);
-                names::follow(&mut message, given);
+                names.assign(&mut message);
+                names::update_references(&mut message, given);
             }
             if message.info.role == Some(Role::User) {
                 parent = Some(message.info.id.clone());
             }
-            // One that answers no user's message answers itself: OpenCode wants a name there.
+            // A message that answers no user message names itself: OpenCode requires the field.
             let parent = parent.as_ref().unwrap_or(&message.info.id);
             let (message, dropped) = around.complete(&message, parent);
             unknown += dropped;
             sink(message);
         })?;
-        lost.extend(Lost::new(
+        lost.extend(ConversionLoss::new(
             unknown,
             "part of a kind OpenCode does not know",
             "parts of kinds OpenCode does not know",
@@ -130,7 +130,7 @@ pub(super) fn write<E>(
     format: Format,
     info: &SessionInfo,
     each: EachMessage<'_, E>,
-) -> Result<(Value, Vec<Lost>), E> {
+) -> Result<(Value, Vec<ConversionLoss>), E> {
     let (export, mut written) = (Export::of(info, each)?, Vec::new());
     let lost = export.each(each, &mut |message| written.push(message))?;
     Ok(match format {
@@ -139,7 +139,7 @@ pub(super) fn write<E>(
     })
 }
 
-/// Gives every message a time, none before the one that stands ahead of it: OpenCode sorts by time.
+/// Sets the time of every message, none before its predecessor's: OpenCode sorts by time.
 struct Times {
     last: Millis,
     is_first: bool,
@@ -152,7 +152,7 @@ impl Times {
 
     fn set(&mut self, mut message: Message) -> Message {
         let created = message.info.time.as_ref().and_then(|time| time.created);
-        // The first may be older than what the file says of its session.
+        // The first message may be older than the metadata of the session.
         let time =
             created.map_or(self.last, |created| if self.is_first { created } else { created.max(self.last) });
         if created != Some(time) {
@@ -163,7 +163,7 @@ impl Times {
     }
 }
 
-/// A name for people, made of the title: letters, digits and dashes.
+/// Creates a readable name from the title: letters, digits and dashes.
 fn slug(title: &str) -> String {
     let plain: String =
         title.chars().map(|c| if c.is_ascii_alphanumeric() { c.to_ascii_lowercase() } else { ' ' }).collect();

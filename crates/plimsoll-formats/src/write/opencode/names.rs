@@ -1,9 +1,9 @@
-//! Names as OpenCode takes them: `ses_…`, `msg_…`, `prt_…`, the later ones of a session sorting behind the earlier.
+//! Ids in OpenCode's format: `ses_…`, `msg_…`, `prt_…`, in ascending order within a session.
 //!
-//! `opencode import` leaves alone what it has under a name already, and says nothing. So a session in which something
-//! was cleared, cut or left out gets names of its own: under the old ones OpenCode would go on with what it has, and
-//! the reduction would be lost. The names follow from the session and its reductions, so that exporting the same
-//! again gives the same, and what was added since is added there.
+//! `opencode import` silently keeps existing content under an existing id. A session in which something was cleared,
+//! cut or left out therefore gets new ids: under the old ones, OpenCode would keep its own content, and the reduction
+//! would be lost. The new ids are derived from the session and its reductions, so that exporting again produces the same
+//! ids, and new messages are added to the previous import.
 
 use std::collections::HashMap;
 
@@ -12,29 +12,29 @@ use plimsoll::{Ids, Message, MessageId, Millis, PartBody, ReceiptId, SessionId};
 
 use crate::transcript::SessionInfo;
 
-/// So many messages are looked at to name a session without a name.
+/// Number of messages from which a session without an id gets one.
 const NAMING: usize = 20;
 
-/// A reduction of a stored part that is in force.
-pub(super) struct Reduced {
+/// A reduction of a stored part that is in effect.
+pub(super) struct StoredReduction {
     effect: &'static str,
     receipt: Option<ReceiptId>,
 }
 
-impl Reduced {
-    /// What a mark says, if it is one of a reduction. Where a text was cut or replaced, what is written has no mark any more,
-    /// so it is told by what is stored.
-    pub(super) fn of(mark: &Mark) -> Option<Reduced> {
+impl StoredReduction {
+    /// Returns the content of a mark, if it is one of a reduction. If a text was cut or replaced, the written part no
+    /// longer has the mark, so the stored part is used.
+    pub(super) fn of(mark: &Mark) -> Option<StoredReduction> {
         let effect = mark.effect.name();
         let is_reduction = mark.is_active() && matches!(effect, "clear" | "cut" | "hide" | "replace");
-        is_reduction.then(|| Reduced { effect, receipt: mark.receipt.clone() })
+        is_reduction.then(|| StoredReduction { effect, receipt: mark.receipt.clone() })
     }
 }
 
-/// Whether OpenCode takes the names of a session as they are, learned message by message.
+/// Checks message by message whether OpenCode accepts the ids of a session.
 pub(super) struct NameCheck {
     seed: u64,
-    /// How many messages are still looked at to name a session without a name.
+    /// Number of further messages from which a session without an id gets one.
     naming: usize,
     is_named: bool,
     is_sorted: bool,
@@ -45,7 +45,7 @@ impl NameCheck {
     pub(super) fn new(info: &SessionInfo) -> NameCheck {
         NameCheck {
             seed: fnv(FNV, info.id.as_deref().unwrap_or_default()),
-            // Without a name of its own a session is told from others by what is said in it.
+            // A session without an id is identified by its content.
             naming: if info.id.is_none() { NAMING } else { 0 },
             is_named: info.id.as_deref().is_none_or(|id| id.starts_with("ses")),
             is_sorted: true,
@@ -53,28 +53,28 @@ impl NameCheck {
         }
     }
 
-    /// The next message, as it is written.
-    pub(super) fn see(&mut self, message: &Message) {
+    /// Checks the next written message.
+    pub(super) fn check(&mut self, message: &Message) {
         if self.naming > 0 {
             self.naming -= 1;
             self.seed = fnv(self.seed, &message.text());
         }
         self.is_named &= message.info.id.as_str().starts_with("msg")
             && message.parts.iter().all(|part| part.id.as_str().starts_with("prt"));
-        // Whether sorting by time and name, as OpenCode does, gives the same order.
+        // Whether sorting by time and id, as OpenCode does, keeps the order.
         let key = (created(message), message.info.id.clone());
         self.is_sorted &= self.last.as_ref().is_none_or(|last| *last < key)
             && message.parts.is_sorted_by(|a, b| a.id < b.id);
         self.last = Some(key);
     }
 
-    /// When the last message was begun.
+    /// Returns the start of the last message.
     pub(super) fn last_time(&self) -> Option<Millis> {
         self.last.as_ref().map(|(time, _)| *time)
     }
 
-    /// The seed of new names, if the session needs any.
-    pub(super) fn seed(&self, reductions: &[Reduced]) -> Option<u64> {
+    /// Returns the seed of new ids, if the session needs any.
+    pub(super) fn seed(&self, reductions: &[StoredReduction]) -> Option<u64> {
         let seed = reductions.iter().fold(self.seed, |seed, reduced| {
             let receipt = reduced.receipt.as_ref().map(ReceiptId::as_str);
             fnv(fnv(seed, reduced.effect), receipt.unwrap_or_default())
@@ -84,7 +84,7 @@ impl NameCheck {
     }
 }
 
-/// Names everything anew, in the order of the messages; the same seed gives the same names.
+/// Assigns new ids to all messages in order; the same seed gives the same ids.
 pub(super) struct NewNames {
     ids: Ids,
     pub(super) session: SessionId,
@@ -101,8 +101,8 @@ impl NewNames {
         NewNames { ids, session }
     }
 
-    /// Names the next message and its parts; returns the name it had.
-    pub(super) fn give(&mut self, message: &mut Message) -> MessageId {
+    /// Renames the next message and its parts, and returns its old id.
+    pub(super) fn assign(&mut self, message: &mut Message) -> MessageId {
         let time = created(message);
         let before = std::mem::replace(&mut message.info.id, self.ids.message(time));
         for part in &mut message.parts {
@@ -112,13 +112,13 @@ impl NewNames {
     }
 }
 
-/// Lets the names of other messages in a message follow.
-pub(super) fn follow(message: &mut Message, given: &HashMap<MessageId, MessageId>) {
-    rename(&mut message.info.parent_id, given);
+/// Updates references to other messages.
+pub(super) fn update_references(message: &mut Message, new_ids: &HashMap<MessageId, MessageId>) {
+    rename(&mut message.info.parent_id, new_ids);
     for part in &mut message.parts {
         if let PartBody::Compaction(marker) = &mut part.body {
-            rename(&mut marker.tail_start, given);
-            rename(&mut marker.prompt, given);
+            rename(&mut marker.tail_start, new_ids);
+            rename(&mut marker.prompt, new_ids);
         }
     }
 }
@@ -127,20 +127,20 @@ fn created(message: &Message) -> Millis {
     message.info.time.as_ref().and_then(|time| time.created).unwrap_or_default()
 }
 
-/// A name of a message that is not written names nothing.
-fn rename(id: &mut Option<MessageId>, given: &HashMap<MessageId, MessageId>) {
-    *id = id.take().and_then(|id| given.get(&id).cloned());
+/// References to messages that are not written are removed.
+fn rename(id: &mut Option<MessageId>, new_ids: &HashMap<MessageId, MessageId>) {
+    *id = id.take().and_then(|id| new_ids.get(&id).cloned());
 }
 
 const FNV: u64 = 0xcbf2_9ce4_8422_2325;
 
 fn fnv(seed: u64, text: &str) -> u64 {
     let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    // The separator keeps `ab`, `c` apart from `a`, `bc`.
+    // The separator distinguishes `ab`, `c` from `a`, `bc`.
     hash(text.bytes().fold(seed, hash), 0xff)
 }
 
-/// SplitMix64's last steps.
+/// The final steps of SplitMix64.
 fn mix(state: u64) -> u64 {
     let mut mixed = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
     mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,75 +1,75 @@
-//! The log as OpenCode reads it: what OpenCode's own rules would make of the result is what the window shows.
+//! Converts the log so that OpenCode's own rules show the same as the window.
 //!
-//! OpenCode knows outputs that were cleared, and a summary with a tail behind it. It knows nothing of texts that were
-//! cut or left out, of pins, of the prompt that is kept between summary and tail, and of a summary that was undone. So
-//! those are written as what the window makes of them.
+//! OpenCode supports cleared outputs, and a summary with a tail after it. It does not support texts that were cut or
+//! left out, pins, the prompt that is kept between summary and tail, and undone summaries. These are written as the
+//! window shows them.
 //!
-//! A log is gone through several times and never held: [`Shape::of`] keeps the messages that depend on others or of which
-//! something was reduced, and [`Shape::each`] shapes one message after the other by the window over those.
+//! A log is iterated several times and never held: [`Shape::of`] keeps messages that depend on others or were reduced,
+//! and [`Shape::each`] converts one message after the other by the window over those.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use plimsoll::log::{CompactionPart, ToolPart, ToolResultPart};
-use plimsoll::pivot::{Pivot, Visible};
+use plimsoll::pivot::{Pivot, VisibleRange};
 use plimsoll::window::is_bare_placeholder;
 use plimsoll::{
     Block, Message, MessageId, Part, PartBody, PartId, Policy, Role, ToolState, ToolStatus, Window,
 };
 use serde_json::{Value, json};
 
-use super::names::Reduced;
-use crate::write::{EachMessage, Lost};
+use super::names::StoredReduction;
+use crate::write::{ConversionLoss, EachMessage};
 
-/// What has to be known of a log before its first message is shaped.
+/// Data about a log that is needed to convert its first message.
 pub(super) struct Shape {
     view: View,
-    /// The first place that is in view, and later places that only carry a compaction.
+    /// Index of the first visible message, and later messages that only carry a compaction.
     start: usize,
     scaffolding: HashSet<usize>,
-    pivot: Option<Placed>,
-    /// Messages that stand before the tail, and the place of the message that they stand before.
+    pivot: Option<PlacedPivot>,
+    /// Messages that come before the tail, and the index of the message that they precede.
     lead: Vec<Message>,
     lead_at: Option<usize>,
     undone: HashSet<MessageId>,
     results: HashMap<String, (PartId, ToolResultPart)>,
-    /// Number of messages, and of those that the host laid down.
+    /// Number of messages, and of those from the host.
     messages: usize,
     systems: usize,
-    /// What the host said after the last message of the user.
+    /// Messages of the host after the last user message.
     trailing: Option<Trailing>,
-    /// The reductions that are in force, oldest message first.
-    pub(super) reductions: Vec<Reduced>,
+    /// Reductions in effect, oldest message first.
+    pub(super) reductions: Vec<StoredReduction>,
 }
 
-/// The newest pivot, by places in the log.
+/// The newest pivot, by indices in the log.
 #[derive(Clone, Copy)]
-struct Placed {
+struct PlacedPivot {
     marker: usize,
     summary: usize,
     tail: Option<usize>,
 }
 
-/// System messages that no message of the user follows.
+/// System messages that are not followed by a user message.
 struct Trailing {
     texts: Vec<String>,
-    /// The shaped message that they are written with, by its number; `None` if they need one of their own.
+    /// Index of the written message that includes them; `None` if they need a separate one.
     with: Option<usize>,
 }
 
-/// Messages that have to be held to shape the others, by place.
+/// Messages that are held for converting others, by index.
 #[derive(Default)]
-struct Held {
+struct HeldMessages {
     messages: BTreeMap<usize, Message>,
     places: HashMap<MessageId, usize>,
-    /// Whether the last message of the user is a marker.
+    /// Whether the last user message is a marker.
     is_behind_marker: bool,
 }
 
-impl Held {
+impl HeldMessages {
     fn see(&mut self, place: usize, message: Message) {
         self.places.insert(message.info.id.clone(), place);
         let is_scaffold = message.marker().is_some() || message.info.summary;
-        // A summary without a parent answers the marker before it, unless the user has spoken since.
+        // A summary without a parent answers the marker before it, unless a user message came between.
         let ends_marker = message.is_user() && self.is_behind_marker;
         if message.is_user() {
             self.is_behind_marker = message.marker().is_some();
@@ -79,8 +79,8 @@ impl Held {
         }
     }
 
-    /// The newest pivot, and the places of the tail and the prompt of all.
-    fn pivot(&self) -> (Option<Placed>, HashSet<usize>) {
+    /// Returns the newest pivot, and the indices of the tails and prompts of all pivots.
+    fn pivot(&self) -> (Option<PlacedPivot>, HashSet<usize>) {
         let markers = self.messages.iter().filter_map(|(place, message)| Some((*place, message.marker()?)));
         let named = markers.flat_map(|(place, marker)| {
             let before = move |id: &MessageId| self.places.get(id).copied().filter(|at| *at < place);
@@ -94,7 +94,7 @@ impl Held {
             stubs.entry(*place).or_insert_with(|| Message::assistant(id.clone(), Vec::new()));
         }
         let (places, stubs): (Vec<usize>, Vec<Message>) = stubs.into_iter().unzip();
-        let placed = Pivot::newest(&stubs).map(|pivot| Placed {
+        let placed = Pivot::newest(&stubs).map(|pivot| PlacedPivot {
             marker: places[pivot.marker],
             summary: places[pivot.summary],
             tail: pivot.tail.map(|tail| places[tail]),
@@ -103,8 +103,8 @@ impl Held {
     }
 }
 
-/// Whether what is written of a message depends on the window: it was reduced, or has calls and results that are parts of
-/// their own.
+/// Whether a message is written differently depending on the window: it was reduced, or has calls and results as
+/// separate parts.
 fn is_special(message: &Message) -> bool {
     message.parts.iter().any(|part| {
         let is_separate = matches!(part.body, PartBody::ToolCall(_) | PartBody::ToolResult(_));
@@ -113,22 +113,22 @@ fn is_special(message: &Message) -> bool {
 }
 
 impl Shape {
-    /// Goes through a log. Its messages have ids of their own, as those of a [`Log`](plimsoll::Log) have.
+    /// Reads a log whose messages have unique ids, like those of a [`Log`](plimsoll::Log).
     pub(super) fn of<E>(each: EachMessage<'_, E>) -> Result<Shape, E> {
-        let (mut held, mut messages, mut systems) = (Held::default(), 0, 0);
+        let (mut held, mut messages, mut systems) = (HeldMessages::default(), 0, 0);
         each(&mut |message| {
             systems += usize::from(message.info.role == Some(Role::System));
             held.see(messages, message);
             messages += 1;
         })?;
         let (pivot, named) = held.pivot();
-        let Held { messages: mut kept, .. } = held;
+        let HeldMessages { messages: mut kept, .. } = held;
         let start = pivot.map_or(0, |pivot| pivot.tail.unwrap_or(pivot.marker));
         if pivot.is_some() {
             keep_beginning(each, &mut kept, &named, start)?;
         }
         let (places, kept): (Vec<usize>, Vec<Message>) = kept.into_iter().unzip();
-        let visible = Visible::of(&kept);
+        let visible = VisibleRange::of(&kept);
         let window = Window::of(&kept, &Policy::default());
         let in_view: HashSet<usize> = visible.places.iter().map(|place| places[*place]).collect();
         let marks = kept.iter().flat_map(|message| &message.parts).flat_map(|part| &part.marks);
@@ -144,7 +144,7 @@ impl Shape {
             messages,
             systems,
             trailing: None,
-            reductions: marks.filter_map(Reduced::of).collect(),
+            reductions: marks.filter_map(StoredReduction::of).collect(),
         };
         if systems > 0 {
             let (mut last_user, mut count) = (None, 0);
@@ -157,13 +157,14 @@ impl Shape {
         Ok(shape)
     }
 
-    /// Hands out the messages to write, and returns what is not among them, and what the host said after all of the user's.
+    /// Passes on the messages to write. Returns what is missing from them, and the messages of the host after all user
+    /// messages.
     pub(super) fn each<E>(
         &self,
         each: EachMessage<'_, E>,
         sink: &mut dyn FnMut(Message),
-    ) -> Result<(Vec<Lost>, Vec<String>), E> {
-        let mut shaping = Shaping { shape: self, used: HashSet::new(), cut: 0 };
+    ) -> Result<(Vec<ConversionLoss>, Vec<String>), E> {
+        let mut shaping = Shaper { shape: self, used: HashSet::new(), cut: 0 };
         let (mut place, mut count, mut system) = (0, 0, Vec::new());
         let mut put = |mut message: Message| {
             if let Some(Trailing { texts, with }) = &self.trailing
@@ -181,7 +182,7 @@ impl Shape {
             put(message);
         }
         each(&mut |message| {
-            // What was appended meanwhile is not part of it.
+            // Messages that were appended meanwhile are not part of the export.
             if place >= self.messages {
                 return;
             }
@@ -214,13 +215,13 @@ impl Shape {
             self.lead.iter().cloned().for_each(&mut put);
         }
         let lost = [
-            Lost::new(self.undone.len() / 2, "undone summary", "undone summaries"),
-            Lost::new(
+            ConversionLoss::new(self.undone.len() / 2, "undone summary", "undone summaries"),
+            ConversionLoss::new(
                 shaping.cut,
                 "text beyond what the window shows of it",
                 "texts beyond what the window shows of them",
             ),
-            Lost::new(
+            ConversionLoss::new(
                 self.systems,
                 "system message (kept, but not sent)",
                 "system messages (kept, but not sent)",
@@ -234,8 +235,8 @@ impl Shape {
     }
 }
 
-/// Keeps what the beginning of the window behind a pivot is made of: the tail's first message, the question that it answers,
-/// and the messages that markers name.
+/// Keeps the messages at the beginning of the window after a pivot: the tail's first message, the question that it
+/// answers, and the messages that markers refer to.
 fn keep_beginning<E>(
     each: EachMessage<'_, E>,
     kept: &mut BTreeMap<usize, Message>,
@@ -259,7 +260,7 @@ fn keep_beginning<E>(
     Ok(())
 }
 
-/// Markers of compactions that were undone, and their summaries: OpenCode would take them for ones that count.
+/// Returns the markers of undone compactions and their summaries: OpenCode would use them.
 fn undone(messages: &[Message]) -> HashSet<MessageId> {
     let mut undone = HashSet::new();
     let mut marker = None;
@@ -279,8 +280,8 @@ fn undone(messages: &[Message]) -> HashSet<MessageId> {
     undone
 }
 
-/// What the window shows between the summary and the tail: pins, the prompt, the question that the tail answers.
-fn lead(window: &Window, visible: &Visible) -> Vec<Message> {
+/// Returns what the window shows between summary and tail: pins, the prompt, the question that the tail answers.
+fn lead(window: &Window, visible: &VisibleRange) -> Vec<Message> {
     let Some(pivot) = visible.pivot else { return Vec::new() };
     let is_pivot = |place| place == Some(pivot.marker) || place == Some(pivot.summary);
     let Some(last) = window.messages.iter().rposition(|message| is_pivot(message.place)) else {
@@ -302,7 +303,7 @@ fn lead(window: &Window, visible: &Visible) -> Vec<Message> {
     lead.filter(|message| !message.parts.is_empty()).collect()
 }
 
-/// A text that the host has put in, rather than a person.
+/// Creates a text of the host, not the user.
 fn synthetic(id: String, text: plimsoll::Text) -> Part {
     let mut part = Part::text(PartId::new(id), text);
     if let PartBody::Text(text) = &mut part.body {
@@ -312,8 +313,8 @@ fn synthetic(id: String, text: plimsoll::Text) -> Part {
     part
 }
 
-/// Let the tail begin with what leads it.
-fn begin_tail(marker: &mut Message, lead: &[Message], pivot: Placed) {
+/// Sets the tail of a marker to the messages that precede it.
+fn begin_tail(marker: &mut Message, lead: &[Message], pivot: PlacedPivot) {
     let first = lead.first().filter(|_| pivot.tail.is_some());
     for part in &mut marker.parts {
         if let (PartBody::Compaction(marker), Some(first)) = (&mut part.body, first) {
@@ -323,7 +324,7 @@ fn begin_tail(marker: &mut Message, lead: &[Message], pivot: Placed) {
     }
 }
 
-/// A summary that stands inside its marker becomes a message of its own, where OpenCode looks for it.
+/// Moves a summary out of its marker into a separate message, where OpenCode expects it.
 fn inside_summary(message: &mut Message) -> Option<Message> {
     let id = message.info.id.clone();
     let part = message.parts.iter_mut().find(|part| part.as_compaction().is_some())?;
@@ -337,11 +338,11 @@ fn inside_summary(message: &mut Message) -> Option<Message> {
     Some(said)
 }
 
-/// Lay down what the host said where OpenCode has it: with the user's message.
+/// Moves system messages to the user message, where OpenCode has them.
 fn put_system(message: &mut Message, system: &mut Vec<String>) {
     if !system.is_empty() {
         let mut said = std::mem::take(system);
-        // What stands at the end of a session comes to a message that may have some.
+        // At the end of a session, the last user message may already have some.
         if let Some(known) = message.info.extra.get("system").and_then(Value::as_str) {
             said.insert(0, known.to_owned());
         }
@@ -349,7 +350,7 @@ fn put_system(message: &mut Message, system: &mut Vec<String>) {
     }
 }
 
-/// Results that are parts of their own, by the call they answer.
+/// Returns results that are separate parts, by their calls.
 fn results(messages: &[Message]) -> HashMap<String, (PartId, ToolResultPart)> {
     let parts = messages.iter().flat_map(|message| &message.parts);
     let results = parts.filter_map(|part| match &part.body {
@@ -366,7 +367,7 @@ struct View {
     calls: HashMap<PartId, plimsoll::log::Input>,
     results: HashMap<PartId, (plimsoll::Text, bool)>,
     thoughts: HashSet<PartId>,
-    /// What it says of a message some parts of which are left out.
+    /// Notices in messages with hidden parts.
     notices: HashMap<MessageId, plimsoll::Text>,
     shown: HashSet<MessageId>,
 }
@@ -401,24 +402,24 @@ impl View {
     }
 }
 
-/// A run through the log that shapes it.
-struct Shaping<'a> {
+/// A pass over the log that converts it.
+struct Shaper<'a> {
     shape: &'a Shape,
     /// Calls that were joined with their results.
     used: HashSet<String>,
-    /// Texts of which more is stored than is written.
+    /// Number of texts of which more is stored than written.
     cut: usize,
 }
 
-impl Shaping<'_> {
-    /// The message as OpenCode has to have it; nothing if nothing is left of it.
+impl Shaper<'_> {
+    /// Converts a message; `None` if nothing of it is left.
     fn message(&mut self, place: usize, message: Message) -> Option<Message> {
         if !is_special(&message) {
             return Some(message);
         }
         let (shape, id) = (self.shape, &message.info.id);
-        // The window need not show anything of a message in view: a range's summary stands in one of its messages, and OpenCode
-        // must not be given the others.
+        // A visible message may have no visible content: a range's summary is in one of its messages, and OpenCode must
+        // not receive the others.
         let is_shown = shape.view.shown.contains(id) || shape.is_in_view(place);
         let mut parts = Vec::with_capacity(message.parts.len());
         for part in &message.parts {
@@ -445,7 +446,7 @@ impl Shaping<'_> {
                 if self.used.contains(&answer.call_id) {
                     continue;
                 }
-                // A result without a call is kept as what it is to a model: a text.
+                // A result without a call becomes a text, which is what the model sees.
                 let text = shape.view.texts.get(&part.id).unwrap_or(&answer.text).clone();
                 part = Part::text(part.id, text);
             }
@@ -458,17 +459,17 @@ impl Shaping<'_> {
         {
             parts.push(synthetic(format!("prt_left_{}", message.info.id), notice.clone()));
         }
-        // Steps and snapshots are no content: with nothing else left, nothing of the message is.
+        // Steps and snapshots are not content: a message with only these is left out.
         let is_behind = message.parts.iter().any(|part| part.replaced().is_some_and(|text| text.is_empty()));
         let is_empty = parts.iter().all(|part| matches!(part.body, PartBody::Other(_)));
         let is_left = !(is_shown && is_behind && is_empty) && (!parts.is_empty() || message.parts.is_empty());
         is_left.then(|| Message { parts: parts.into(), ..message })
     }
 
-    /// Give a part of a shown message the text that the window shows; whether it is shown at all.
+    /// Replaces the text of a visible part by that in the window. Returns whether the part is visible.
     fn as_shown(&mut self, part: &mut Part, result: &PartId) -> bool {
         if part.replaced().is_some() {
-            // A summary stands in its place, or in that of another part.
+            // A summary replaces it or another part.
             self.cut += 1;
             let Some(text) = self.shape.view.texts.get(&part.id) else { return false };
             *part = synthetic(part.id.to_string(), text.clone());
@@ -476,7 +477,7 @@ impl Shaping<'_> {
         }
         let is_cut = part.cut().is_some() || part.is_hidden();
         let is_pinned = part.pins().next().is_some();
-        // OpenCode shows a bare placeholder for what is cleared: pins and names have to be written out.
+        // OpenCode shows a plain placeholder for cleared outputs: pins and names must be written out.
         let has_more = is_pinned || !part.names_of_result().is_empty();
         let is_changed = is_cut || part.names_of_input().is_some() || (has_more && part.cleared().is_some());
         if !is_changed {
@@ -506,13 +507,13 @@ impl Shaping<'_> {
             _ => !part.is_hidden(),
         };
         self.cut += 1;
-        // The text is what they made of it; applied again they would cut what is cut already.
+        // The text is already reduced; applying the marks again would cut it again.
         part.marks.retain(|mark| !matches!(mark.effect.name(), "cut" | "hide" | "clear" | "clear-input"));
         is_shown
     }
 }
 
-/// An output that is only cleared stays as it is: OpenCode knows that mark and keeps the output beside it.
+/// A cleared output stays unchanged: OpenCode supports that mark and keeps the output with it.
 fn show_result(state: &mut ToolState, text: &plimsoll::Text, cleared: bool) {
     match state.status {
         ToolStatus::Completed if cleared && is_bare_placeholder(text) && state.time.compacted.is_some() => {}

@@ -1,17 +1,17 @@
-//! A session of Claude Code: records that each name the one before.
+//! Writes a session of Claude Code: records that each refer to the previous one.
 
 use plimsoll::{Block, Millis, Window, WindowMessage, WindowRole};
 use serde_json::{Value, json};
 
 use super::{NewSession, divided};
 use crate::time::rfc3339_of;
-use crate::write::Names;
+use crate::write::IdMap;
 use crate::write::anthropic::{ID, block, is_thought};
 
-/// The version whose form is written.
+/// Version of Claude Code whose format is written.
 const VERSION: &str = "2.1.197";
 
-/// The records, and how many thoughts are among them.
+/// Returns the records, and the number of reasoning blocks in them.
 pub(super) fn write(session: &NewSession, window: &Window) -> (Vec<Value>, usize) {
     let (summary, messages) = divided(window);
     let mut chain = Chain { session, parent: Value::Null, number: 0, records: Vec::new() };
@@ -25,7 +25,7 @@ pub(super) fn write(session: &NewSession, window: &Window) -> (Vec<Value>, usize
             "message": { "role": "user", "content": summary },
         }));
     }
-    let mut ids = Names::new(ID);
+    let mut ids = IdMap::new(ID);
     let mut thoughts = 0;
     for message in messages {
         let content = content(message, &mut ids);
@@ -46,14 +46,14 @@ pub(super) fn write(session: &NewSession, window: &Window) -> (Vec<Value>, usize
         chain.add(json!({ "type": "assistant", "message": {
             "id": id, "type": "message", "role": "assistant", "model": session.model.unwrap_or("<synthetic>"),
             "content": content, "stop_reason": if calls { "tool_use" } else { "end_turn" }, "stop_sequence": null,
-            // Nothing was charged for this copy.
+            // This copy was not billed.
             "usage": { "input_tokens": 0, "output_tokens": 0, "cache_creation_input_tokens": 0,
                 "cache_read_input_tokens": 0 },
         } }));
     }
     let mut records = chain.finish();
     if let Some(title) = session.title() {
-        // As the command `/rename` leaves it: a record that is not part of the conversation.
+        // Written like the command `/rename` does: a record that is not part of the conversation.
         let mut named = json!({ "type": "custom-title", "customTitle": title, "sessionId": session.id });
         session.mark(&mut named);
         records.push(named);
@@ -61,9 +61,9 @@ pub(super) fn write(session: &NewSession, window: &Window) -> (Vec<Value>, usize
     (records, thoughts)
 }
 
-fn content(message: &WindowMessage, ids: &mut Names) -> Vec<Value> {
+fn content(message: &WindowMessage, ids: &mut IdMap) -> Vec<Value> {
     let blocks = message.blocks.iter().filter(|block| match block {
-        // Claude Code asks for what Anthropic alone can check, and sends it back unseen.
+        // Claude Code sends reasoning and provider blocks back unchecked, and only Anthropic can verify them.
         Block::Provider { value, .. } => value.value().get("anthropic").is_some(),
         _ => true,
     });
@@ -74,7 +74,7 @@ fn content(message: &WindowMessage, ids: &mut Names) -> Vec<Value> {
     content
 }
 
-/// Records in the order they were made.
+/// Records in the order of their creation.
 struct Chain<'a> {
     session: &'a NewSession<'a>,
     parent: Value,
@@ -92,7 +92,7 @@ impl Chain<'_> {
         self.records.push(record);
     }
 
-    /// A name that follows from the session's, so that the same window gives the same file.
+    /// Returns an id derived from the session's, so that the same window gives the same file.
     fn uuid(&self) -> String {
         let hash = |salt: u64| {
             let text = format!("{} {} {salt}", self.session.id, self.number);
@@ -111,7 +111,8 @@ impl Chain<'_> {
         )
     }
 
-    /// What all records have. The last is of now: Claude Code goes on from the newest.
+    /// Returns the records with their common fields. The last one has the current time: Claude Code continues from the
+    /// newest.
     fn finish(self) -> Vec<Value> {
         let (session, count) = (self.session, self.records.len());
         let records = self.records.into_iter().enumerate().map(|(index, mut record)| {
@@ -122,7 +123,7 @@ impl Chain<'_> {
             record["sessionId"] = session.id.into();
             record["version"] = VERSION.into();
             record["timestamp"] = rfc3339_of(at).into();
-            // In all of them: a fork of the session begins with any.
+            // In every record, because a fork of the session can begin with any.
             session.mark(&mut record);
             record
         });

@@ -1,18 +1,19 @@
-//! A session of Codex: a rollout of items, as the Responses API takes them.
+//! Writes a session of Codex: a rollout of items, in the format of the Responses API.
 
+use plimsoll::window::{Attachment, legal_name, object_input};
 use plimsoll::{Block, Window, WindowMessage, WindowRole};
 use serde_json::{Value, json};
 
 use super::{NewSession, divided};
 use crate::time::rfc3339_of;
-use crate::write::{File, Names, as_object, legal};
+use crate::write::IdMap;
 
-/// The version whose form is written.
+/// Version of Codex whose format is written.
 const VERSION: &str = "0.166.0";
-/// The longest id and name of a call that are accepted.
+/// Maximum length of a call's id and name.
 const ID: usize = 64;
 
-/// The records, and how many thoughts are among them.
+/// Returns the records, and the number of reasoning blocks in them.
 pub(super) fn write(session: &NewSession, window: &Window) -> (Vec<Value>, usize) {
     let now = rfc3339_of(session.now);
     let record = |kind: &str, payload: Value| json!({ "timestamp": now, "type": kind, "payload": payload });
@@ -30,11 +31,11 @@ pub(super) fn write(session: &NewSession, window: &Window) -> (Vec<Value>, usize
         let named = json!({ "type": "thread_name_updated", "thread_id": session.id, "thread_name": title });
         records.push(record("event_msg", named));
     }
-    let (mut ids, mut thoughts) = (Names::new(ID), 0);
+    let (mut ids, mut thoughts) = (IdMap::new(ID), 0);
     for message in messages {
         for item in items(message, &mut ids) {
             thoughts += usize::from(item["type"] == "reasoning");
-            // The list of sessions to resume shows what users said, and takes it from these events.
+            // The list of resumable sessions shows user messages from these events.
             let said = (item["role"] == "user").then(|| item["content"][0]["text"].clone());
             records.push(record("response_item", item));
             if let Some(Value::String(said)) = said {
@@ -50,31 +51,31 @@ fn text(kind: &str, text: &str) -> Value {
     json!({ "type": kind, "text": text })
 }
 
-fn items(message: &WindowMessage, ids: &mut Names) -> Vec<Value> {
+fn items(message: &WindowMessage, ids: &mut IdMap) -> Vec<Value> {
     match message.role {
         WindowRole::System => Vec::new(),
         WindowRole::User => {
             let content: Vec<Value> = message.blocks.iter().filter_map(shown).collect();
-            said("user", &content).into_iter().collect()
+            message_item("user", &content).into_iter().collect()
         }
         WindowRole::Assistant => message.blocks.iter().filter_map(|block| answered(block, ids)).collect(),
         WindowRole::Tool => results(message, ids),
     }
 }
 
-fn said(role: &str, content: &[Value]) -> Option<Value> {
+fn message_item(role: &str, content: &[Value]) -> Option<Value> {
     (!content.is_empty()).then(|| json!({ "type": "message", "role": role, "content": content }))
 }
 
 fn shown(block: &Block) -> Option<Value> {
     match block {
         Block::Text { text: said, .. } => Some(text("input_text", said)),
-        Block::File { mime, filename, url, .. } => Some(file(&File::new(mime, filename, url))),
+        Block::File { mime, filename, url, .. } => Some(file(&Attachment::new(mime, filename, url))),
         _ => None,
     }
 }
 
-fn file(file: &File) -> Value {
+fn file(file: &Attachment<'_>) -> Value {
     match file.url {
         Some(url) if file.is_image() && (file.data().is_some() || file.is_web()) => {
             json!({ "type": "input_image", "image_url": url })
@@ -83,12 +84,12 @@ fn file(file: &File) -> Value {
     }
 }
 
-fn answered(block: &Block, ids: &mut Names) -> Option<Value> {
+fn answered(block: &Block, ids: &mut IdMap) -> Option<Value> {
     match block {
-        Block::Text { text: words, .. } => said("assistant", &[text("output_text", words)]),
+        Block::Text { text: words, .. } => message_item("assistant", &[text("output_text", words)]),
         Block::Call { id, tool, input, .. } => {
-            Some(json!({ "type": "function_call", "name": legal(tool, ID),
-            "arguments": as_object(input.value()).to_string(), "call_id": ids.id(id) }))
+            Some(json!({ "type": "function_call", "name": legal_name(tool, ID),
+            "arguments": object_input(input.value()).to_string(), "call_id": ids.id(id) }))
         }
         Block::Reasoning { text: thought, metadata, .. } => {
             let ours = metadata.as_ref()?.get("openai")?;
@@ -105,15 +106,15 @@ fn answered(block: &Block, ids: &mut Names) -> Option<Value> {
     }
 }
 
-/// Results are texts here; images that came with them follow in a user's message.
-fn results(message: &WindowMessage, ids: &mut Names) -> Vec<Value> {
+/// Results are texts in this format. Images that came with them follow in a user message.
+fn results(message: &WindowMessage, ids: &mut IdMap) -> Vec<Value> {
     let (mut items, mut files) = (Vec::new(), Vec::new());
     for block in &message.blocks {
         if let Block::Result { id, text, files: with, .. } = block {
             items.push(json!({ "type": "function_call_output", "call_id": ids.id(id), "output": text }));
-            files.extend(File::all(with).map(|each| file(&each)));
+            files.extend(Attachment::all(with).map(|each| file(&each)));
         }
     }
-    items.extend(said("user", &files));
+    items.extend(message_item("user", &files));
     items
 }

@@ -1,8 +1,7 @@
-//! New sessions of other tools: a window as a file that the tool goes on with.
+//! Writes new sessions of other tools: a window as a file that the tool can resume.
 //!
-//! The window is written and not the log: these tools have no marks for what was cleared or cut, so the only way to
-//! have it stay cleared is not to give it to them. What is not in the file is where it was: in the session that the
-//! window is of.
+//! The window is written and not the log: these tools have no marks for cleared or cut content, so it only stays out if
+//! they do not receive it. Everything that is not in the file remains in the original session.
 
 mod claude_code;
 mod codex;
@@ -10,38 +9,38 @@ mod codex;
 use plimsoll::{Block, Millis, Window, WindowMessage, WindowRole};
 use serde_json::{Value, json};
 
-use super::Lost;
+use super::ConversionLoss;
 use crate::error::FormatError;
 use crate::format::Format;
 
-/// Stands before a summary, so that it is not taken for what the user says.
+/// Precedes a summary, so that the model does not take it for text of the user.
 const SUMMARY: &str = "[Summary of this conversation up to here]\n\n";
 
-/// What a new session is called, and where it belongs.
+/// Identity of a new session.
 #[derive(Clone, Copy, Debug)]
 pub struct NewSession<'a> {
-    /// Its id: a UUID.
+    /// Id: a UUID.
     pub id: &'a str,
-    /// When it is made.
+    /// Time of creation.
     pub now: Millis,
-    /// The directory its agent works in.
+    /// Directory of its agent.
     pub directory: &'a str,
-    /// The model that spoke.
+    /// Model of the answers.
     pub model: Option<&'a str>,
-    /// Title of the session in the tool's list.
+    /// Title in the tool's list of sessions.
     pub title: Option<&'a str>,
-    /// The stored session that the window is of. The file names it, so that what is not in the window can be looked for
-    /// there.
+    /// The stored session of the window. The file contains its id, so that everything outside the window can be looked
+    /// up there.
     pub origin: Option<&'a str>,
 }
 
 impl NewSession<'_> {
-    /// The title, if it says something.
+    /// Returns the title, unless it is blank.
     fn title(&self) -> Option<&str> {
         self.title.map(str::trim).filter(|title| !title.is_empty())
     }
 
-    /// Name the origin in a record, under a key that no tool uses. They leave alone what they do not know.
+    /// Adds the origin to a record, under a key that no tool uses. Tools keep unknown keys.
     fn mark(&self, record: &mut Value) {
         if let Some(origin) = self.origin {
             record["plimsoll"] = json!({ "handed_over_from": origin });
@@ -49,8 +48,8 @@ impl NewSession<'_> {
     }
 }
 
-/// Write a window as a session file of [`Format::ClaudeCode`] or [`Format::Codex`] that the tool can resume, with what
-/// has no place in it.
+/// Writes a window as a session file of [`Format::ClaudeCode`] or [`Format::Codex`] that the tool can resume. Returns what
+/// the format cannot represent.
 ///
 /// ```
 /// use plimsoll::{Message, Millis, Policy, Window};
@@ -67,7 +66,7 @@ pub fn write_session(
     format: Format,
     session: &NewSession,
     window: &Window,
-) -> Result<(String, Vec<Lost>), FormatError> {
+) -> Result<(String, Vec<ConversionLoss>), FormatError> {
     let (records, thoughts) = match format {
         Format::ClaudeCode => claude_code::write(session, window),
         Format::Codex => codex::write(session, window),
@@ -84,9 +83,9 @@ pub fn write_session(
     let had = window.messages.iter().flat_map(|message| &message.blocks);
     let had = had.filter(|block| matches!(block, Block::Reasoning { .. })).count();
     let lost = [
-        // The tool lays down its own on every request.
-        Lost::new(systems, "system message", "system messages"),
-        Lost::new(had.saturating_sub(thoughts), "thought", "thoughts"),
+        // The tool adds its own system messages to every request.
+        ConversionLoss::new(systems, "system message", "system messages"),
+        ConversionLoss::new(had.saturating_sub(thoughts), "thought", "thoughts"),
     ];
     Ok((file, lost.into_iter().flatten().collect()))
 }
@@ -96,7 +95,7 @@ fn is_summary(window: &Window, message: &WindowMessage) -> bool {
     window.pivot.is_some() && message.message == window.pivot
 }
 
-/// The summary at the beginning of a window, and the messages behind it that are to be written.
+/// Splits a window into the summary at its beginning and the messages to write after it.
 fn divided(window: &Window) -> (Option<String>, Vec<&WindowMessage>) {
     let text = |message: &WindowMessage| {
         let texts = message.blocks.iter().filter_map(|block| match block {
@@ -109,7 +108,7 @@ fn divided(window: &Window) -> (Option<String>, Vec<&WindowMessage>) {
     let mut summary = None;
     if let Some(at) = rest.iter().position(|message| is_summary(window, message)) {
         let marker = rest.remove(at);
-        // The marker's question is answered by the summary; as the host's word it is the summary itself.
+        // The summary answers the marker's question; as a message of the host it is the summary itself.
         summary = match rest.get(at).filter(|next| next.role == WindowRole::Assistant) {
             Some(_) if marker.role == WindowRole::User => Some(text(rest.remove(at))),
             _ => Some(text(marker)),

@@ -1,9 +1,9 @@
-//! A check finds what is damaged and calls it by its name, and nothing else.
+//! A check finds damage and names it, and reports nothing else.
 
 use std::time::Duration;
 
 use plimsoll::{Message, Millis, Part, ToolState};
-use plimsoll_store::{Clock, Durability, NewSession, Selection, SqliteStore, store::*};
+use plimsoll_store::*;
 use rusqlite::Connection;
 use serde_json::json;
 use tempfile::TempDir;
@@ -12,7 +12,7 @@ use super::super::search::compact;
 use super::super::{NOW, answer, fresh, session, unleased, user};
 
 #[test]
-fn a_text_that_is_not_what_was_written_is_found_by_its_checksum() {
+fn an_altered_text_is_found_by_its_checksum() {
     let store = fresh();
     let id = session(&*store, "ses_1");
     store.append(&unleased(&id), vec![user("msg_1", "do not touch"), answer("msg_2", "no")], NOW).unwrap();
@@ -24,13 +24,13 @@ fn a_text_that_is_not_what_was_written_is_found_by_its_checksum() {
         let connection = Connection::open(store.path()).unwrap();
         connection.execute_batch(change).unwrap();
         let problems = store.check().unwrap().problems;
-        assert_eq!(problems, ["part `msg_1.1` of message `msg_1` is damaged: it is not what was written"]);
+        assert_eq!(problems, ["part `msg_1.1` of message `msg_1` is damaged: its checksum does not match"]);
         connection.execute("UPDATE part SET text = ?1 WHERE id = 'msg_1.1'", [undo]).unwrap();
     }
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
 }
 
-/// Parts of versions before 6 have no checksum. They are counted, not passed over as sound.
+/// Parts of versions before 6 have no checksum. They are counted instead of being reported as sound.
 #[test]
 fn parts_without_a_checksum_are_counted() {
     let store = fresh();
@@ -46,9 +46,9 @@ fn parts_without_a_checksum_are_counted() {
     assert_eq!((findings.unverified, findings.problems.len()), (0, 1), "{:?}", findings.problems);
 }
 
-/// The connections of a process that runs for long have seen the index as it was; others have written to it since.
+/// The connections of a long-running process have read an earlier state of the index; others have written to it since.
 #[test]
-fn a_process_that_runs_for_long_does_not_cry_wolf() {
+fn a_long_running_process_reports_no_false_damage() {
     let store = fresh();
     let search = plimsoll_store::Search { pattern: "needle".into(), literal: true, ..Default::default() };
     let wanted = Selection { search: Some(search), ..Selection::default() };
@@ -73,7 +73,7 @@ fn a_process_that_runs_for_long_does_not_cry_wolf() {
 }
 
 #[test]
-fn a_session_with_an_open_call_of_a_dead_holder_is_called_by_its_name() {
+fn a_check_names_a_session_with_an_open_call_of_a_dead_holder() {
     let folder = TempDir::new().unwrap();
     let time = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(NOW.0));
     let told = std::sync::Arc::clone(&time);

@@ -1,12 +1,10 @@
-//! Flipped bytes: a check finds them in every column, and nothing altered passes for sound.
+//! Flipped bytes: a check finds them in every column, and no altered content is exported as sound.
 
 use std::path::Path;
 
-use plimsoll::log::{Effect, Mark, Moment};
+use plimsoll::log::{Effect, LogPosition, Mark};
 use plimsoll::{Message, SessionId};
-use plimsoll_store::{
-    Archive, Durability, NewNote, NewSession, NewTask, PageRequest, SqliteStore, Store, StoreError, store::*,
-};
+use plimsoll_store::*;
 use rusqlite::types::Value as Column;
 use rusqlite::{Connection, params};
 use serde_json::json;
@@ -17,10 +15,10 @@ use super::super::search::compact;
 use super::super::{NOW, answer, begun, session, unleased, user};
 use super::{noise, open, take};
 
-/// Tables that describe work under way and are rebuilt or run out by themselves, and the index for searches.
+/// Tables of work in progress, which are rebuilt or expire, and the search index.
 const TRANSIENT: [&str; 6] = ["change", "deleting", "lease", "purge", "staged", "loss"];
 
-/// A database with something in every table, and its sessions.
+/// A database with rows in every table, and its sessions.
 fn full(folder: &Path) -> (Archive, Vec<SessionId>) {
     let archive = open(&folder.join("plimsoll.db"));
     let store = archive.store();
@@ -41,7 +39,7 @@ fn full(folder: &Path) -> (Archive, Vec<SessionId>) {
         .unwrap()
         .id;
     let mark =
-        Mark { receipt: None, effect: Effect::Hide, set: Moment { at: NOW, after: None }, lifted: None };
+        Mark { receipt: None, effect: Effect::Hide, set: LogPosition { at: NOW, after: None }, lifted: None };
     let mut marked = answer("msg_1", "an answer");
     marked.parts[0] = marked.parts[0].clone().with_marks(vec![mark]);
     store.append(&unleased(&id), vec![user("msg_0", "a question"), marked], NOW).unwrap();
@@ -94,7 +92,7 @@ fn flipped(value: &Column, place: usize) -> Column {
 }
 
 #[test]
-fn a_byte_that_was_flipped_in_any_column_is_found() {
+fn a_flipped_byte_in_any_column_is_found() {
     let folder = TempDir::new().unwrap();
     let (archive, sessions) = full(folder.path());
     let store = archive.store();
@@ -111,12 +109,12 @@ fn a_byte_that_was_flipped_in_any_column_is_found() {
         .collect();
     let mut seen = 0;
     for (table, column, kind, is_key) in &columns {
-        // The number of a part is in no checksum: it is given by the database, and nothing of a session follows from it.
+        // A part's row number is in no checksum: the database assigns it, and no content depends on it.
         let is_number = table == "part" && column == "seq";
         if table.starts_with("search") || TRANSIENT.contains(&table.as_str()) || is_number {
             continue;
         }
-        // Without a row number, the checksum is the only column that no two rows share.
+        // Without a row id, the checksum is the only column that is unique.
         let row = if ["message", "delta"].contains(&table.as_str()) { "sum" } else { "rowid" };
         let rows: Vec<(Column, Column)> = raw
             .prepare(&format!("SELECT {column}, {row} FROM {table}"))
@@ -131,7 +129,7 @@ fn a_byte_that_was_flipped_in_any_column_is_found() {
         let set = format!("UPDATE {table} SET {column} = {cast} WHERE {row} = ?2");
         for (place, (value, at)) in rows.iter().enumerate() {
             seen += 1;
-            // Another bit if the value would be that of another row, which the database refuses.
+            // Another bit, if the value would equal that of another row, which the database refuses.
             let damaged = (place + column.len()..)
                 .map(|place| flipped(value, place))
                 .find(|damaged| raw.execute(&set, params![damaged, at]).is_ok())
@@ -152,7 +150,7 @@ fn a_byte_that_was_flipped_in_any_column_is_found() {
     assert!(seen > 150, "{seen}");
 }
 
-/// What an export is made of.
+/// The content of an export.
 fn exported(store: &dyn Store, id: &SessionId) -> Result<String, StoreError> {
     let session = store.session(id)?;
     let request = PageRequest { from: None, oldest_first: true, most: 1_000 };
@@ -162,7 +160,7 @@ fn exported(store: &dyn Store, id: &SessionId) -> Result<String, StoreError> {
 }
 
 #[test]
-fn a_byte_that_was_flipped_in_the_file_never_gives_an_altered_export_that_passes_for_sound() {
+fn a_flipped_byte_in_the_file_never_yields_an_altered_export() {
     let folder = TempDir::new().unwrap();
     let (archive, sessions) = full(folder.path());
     let sound: Vec<String> = sessions.iter().map(|id| exported(archive.store(), id).unwrap()).collect();
@@ -198,7 +196,7 @@ fn a_byte_that_was_flipped_in_the_file_never_gives_an_altered_export_that_passes
 }
 
 #[test]
-fn a_salvage_keeps_what_can_be_read_and_names_the_rest() {
+fn a_salvage_keeps_readable_content_and_names_the_rest() {
     let folder = TempDir::new().unwrap();
     let archive = open(&folder.path().join("plimsoll.db"));
     let store = archive.store();
@@ -263,7 +261,7 @@ fn a_database_that_is_older_than_what_was_acknowledged_says_so() {
     drop(store);
     for _ in 0..2 {
         let store = open();
-        assert_eq!(store.loss().unwrap().to_string(), loss, "it is told until it is accepted");
+        assert_eq!(store.loss().unwrap().to_string(), loss, "it is reported until it is accepted");
         assert_eq!(store.check().unwrap().problems, problems);
         store
             .append(

@@ -1,4 +1,4 @@
-//! Content that left the window: where it is kept, how it comes back, and how it goes.
+//! Content that left the window: how it is stored, recalled and removed.
 
 mod check;
 mod damage;
@@ -13,7 +13,7 @@ mod take;
 use std::path::Path;
 
 use plimsoll::{Policy, SessionId};
-use plimsoll_store::{Archive, Claim, Durability, Scope, Selection, StoreError, Taken};
+use plimsoll_store::{Archive, CapturedOutput, Claim, Durability, Scope, Selection, StoreError};
 
 use super::NOW;
 
@@ -21,28 +21,28 @@ fn open(database: &Path) -> Archive {
     Archive::open(database, &Policy::default(), Durability::Process).unwrap()
 }
 
-/// Lines that do not shrink to nothing when they are compressed.
+/// Lines that do not compress well.
 fn noise(lines: u64, seed: u64) -> String {
     let line = |n: u64| format!("{}\n", blake3::hash(&(n ^ (seed << 32)).to_le_bytes()).to_hex());
     (0..lines).map(line).collect()
 }
 
-/// Take an output in, and give its handle.
+/// Takes an output. Returns its handle.
 fn take(archive: &Archive, session: &SessionId, part: &str, output: &str) -> String {
     handle(take_all(archive, session, part, output))
 }
 
-fn take_all(archive: &Archive, session: &SessionId, part: &str, output: &str) -> Taken {
+fn take_all(archive: &Archive, session: &SessionId, part: &str, output: &str) -> CapturedOutput {
     let (claim, policy) = (Claim::unleased(session), Policy::default());
     archive.take_output(&claim, &part.into(), "bash", &mut output.as_bytes(), &policy, NOW).unwrap()
 }
 
-fn handle(taken: Taken) -> String {
+fn handle(taken: CapturedOutput) -> String {
     let receipt = taken.receipt.unwrap();
     plimsoll_store::handles(&receipt).pop().unwrap_or_else(|| panic!("the whole was not kept: {receipt:#?}"))
 }
 
-/// Everything that a handle names, byte for byte.
+/// All content of a handle, byte for byte.
 fn whole(archive: &Archive, scope: Scope<'_>, handle: &str) -> Result<Vec<u8>, StoreError> {
     let mut bytes = Vec::new();
     archive.copy_to(scope, handle, None, &mut bytes).map(|_| bytes)

@@ -1,4 +1,4 @@
-//! Outputs taken, forked, removed, swept and recalled: a database with a directory does what memory does.
+//! Outputs taken, forked, removed, swept and recalled: a database with a directory behaves like the store in memory.
 
 use std::collections::BTreeSet;
 
@@ -10,11 +10,11 @@ use tempfile::TempDir;
 use super::super::{NOW, read, unleased, user};
 use super::{all, noise, open, take_all};
 
-/// Something that happens to content.
+/// An operation on content.
 #[derive(Clone, Debug)]
 enum Op {
     Create,
-    /// A tool prints so many lines of one of a few texts; the same text may come again, here or elsewhere.
+    /// A tool prints some lines of one of a few texts; the same text may be printed again, here or elsewhere.
     Take {
         session: usize,
         lines: u64,
@@ -24,7 +24,7 @@ enum Op {
     /// A session that this one starts as a task.
     Task(usize),
     Remove(usize),
-    /// Let go of what is older than so long, or beyond so many bytes.
+    /// Expires what is older than an age, or exceeds a size.
     Sweep {
         age: Option<u64>,
         bytes: Option<u64>,
@@ -45,7 +45,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..24)
 }
 
-/// What an archive says of a handle, in words that both use.
+/// What an archive returns for a handle, in terms that both share.
 fn said(archive: &Archive, scope: Scope<'_>, handle: &str) -> String {
     match archive.recall(scope, handle, &all()) {
         Ok(found) => {
@@ -67,12 +67,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 20, ..ProptestConfig::default() })]
 
     #[test]
-    fn properties_content_in_a_database_does_what_content_in_memory_does(ops in ops()) {
+    fn properties_content_in_a_database_behaves_like_content_in_memory(ops in ops()) {
         let folder = TempDir::new().unwrap();
         let mut both = [open(&folder.path().join("p.db")), Archive::in_memory()];
         let mut sessions: Vec<SessionId> = Vec::new();
         let mut handles: Vec<String> = Vec::new();
-        // Memory keeps nothing of a session that was removed; that forks keep what they share has tests of its own.
+        // Memory keeps nothing of a removed session; separate tests cover what forks keep.
         let mut forked: BTreeSet<SessionId> = BTreeSet::new();
         for (at, op) in ops.iter().enumerate() {
             let now = Millis(NOW.0 + at as u64);
@@ -123,7 +123,7 @@ proptest! {
                 }
                 Op::Sweep { age, bytes: most_bytes } => {
                     let age = age.map(Millis);
-                    // What content takes differs: a directory compresses it. By age they agree.
+                    // Stored sizes differ, because a directory compresses. By age they agree.
                     let most_bytes = most_bytes.filter(|_| age.is_none() && *most_bytes == Some(1));
                     both.iter_mut().for_each(|archive| archive.retention = Retention { age, most_bytes });
                     let gone = both.each_ref().map(|archive| archive.sweep(now).unwrap().expired.len());
@@ -131,7 +131,7 @@ proptest! {
                 }
             }
             sessions.extend(made);
-            // Everything is read anew each time, which takes long; taking and creating change little for others.
+            // Everything is read again each time, which takes long; taking and creating change little for others.
             let is_last = at + 1 == ops.len();
             if !is_last && matches!(op, Op::Create | Op::Take { .. } | Op::Task(_)) {
                 continue;

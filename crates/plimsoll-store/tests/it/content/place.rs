@@ -1,9 +1,9 @@
-//! One database, one place for spills; nothing is lost when it moves, is copied, or comes from an older version.
+//! Each database has its own place for spills; nothing is lost when it is moved, copied, or upgraded.
 
 use std::fs;
 
 use plimsoll::{Millis, Policy, SessionId};
-use plimsoll_store::{Archive, Claim, Durability, Scope};
+use plimsoll_store::{Archive, Claim, Durability, Scope, Sessions, SqliteStore};
 use rusqlite::Connection;
 use tempfile::TempDir;
 
@@ -13,7 +13,7 @@ use super::{noise, open, take, take_all, whole};
 const A_YEAR_LATER: Millis = Millis(NOW.0 + 365 * 86_400_000);
 
 #[test]
-fn a_sweep_of_one_database_leaves_the_others_of_the_folder_alone() {
+fn a_sweep_of_one_database_does_not_touch_the_others_of_the_folder() {
     let folder = TempDir::new().unwrap();
     let (one, other) = (open(&folder.path().join("one.db")), open(&folder.path().join("other.db")));
     let id = session(one.store(), "ses_1");
@@ -52,7 +52,7 @@ fn a_database_that_is_moved_or_renamed_with_its_spills_finds_them() {
 }
 
 #[test]
-fn a_copy_of_a_database_gets_a_place_of_its_own() {
+fn a_copy_of_a_database_gets_its_own_place() {
     let folder = TempDir::new().unwrap();
     let (path, copied) = (folder.path().join("one.db"), folder.path().join("copy.db"));
     let archive = open(&path);
@@ -70,7 +70,75 @@ fn a_copy_of_a_database_gets_a_place_of_its_own() {
     assert!(whole(&again, Scope::Session(&id), &handle).unwrap() == output.as_bytes(), "and it stays so");
 }
 
-/// Make a database and its spills what an older version left: all files in one directory, names by content alone.
+/// A link to a directory or to a database leads to the same database, whichever process uses which path.
+#[cfg(unix)]
+#[test]
+fn a_database_that_is_reached_through_a_link_is_the_same_database() {
+    use std::os::unix::fs::symlink;
+    let folder = TempDir::new().unwrap();
+    let real = folder.path().join("real");
+    fs::create_dir(&real).unwrap();
+    symlink(&real, folder.path().join("linked")).unwrap();
+    let (path, in_linked) = (real.join("one.db"), folder.path().join("linked/one.db"));
+    let elsewhere = folder.path().join("elsewhere");
+    fs::create_dir(&elsewhere).unwrap();
+    let linked_file = elsewhere.join("two.db");
+    symlink(&path, &linked_file).unwrap();
+    // It is first opened through a link, before the file exists.
+    let by_file = open(&linked_file);
+    let id = session(by_file.store(), "ses_1");
+    let (archive, by_folder) = (open(&path), open(&in_linked));
+    let mut handles = Vec::new();
+    for (number, writer) in [&archive, &by_folder, &by_file].into_iter().enumerate() {
+        let output = noise(3_000, number as u64);
+        let handle = take(writer, &id, &format!("prt_{number}"), &output);
+        for reader in [&archive, &by_folder, &by_file] {
+            assert!(whole(reader, Scope::Session(&id), &handle).unwrap() == output.as_bytes());
+        }
+        handles.push(handle);
+    }
+    assert!(
+        open_read_only(&linked_file).session(&id).is_ok(),
+        "its changes are still in the write-ahead log"
+    );
+    by_file.sweep(A_YEAR_LATER).unwrap();
+    by_folder.sweep(A_YEAR_LATER).unwrap();
+    assert!(handles.iter().all(|handle| whole(&archive, Scope::Session(&id), handle).is_ok()));
+    assert_eq!(blobs(folder.path()).len(), 6, "three, and the same three through the linked directory");
+    let names = |folder: &std::path::Path| {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+        entries.map(|name| name.to_string_lossy().into_owned()).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(
+        names(&elsewhere).into_iter().collect::<Vec<_>>(),
+        ["two.db"],
+        "nothing is created next to a link"
+    );
+    assert!(names(&real).contains("one.db-newest"));
+}
+
+/// A lost write-ahead log is detected through a link as well.
+#[cfg(unix)]
+#[test]
+fn a_lost_write_ahead_log_is_noticed_through_a_link() {
+    let folder = TempDir::new().unwrap();
+    let (path, linked) = (folder.path().join("one.db"), folder.path().join("linked.db"));
+    let old = folder.path().join("old.db");
+    drop(open(&path));
+    fs::copy(&path, &old).unwrap();
+    let archive = open(&path);
+    session(archive.store(), "ses_1");
+    drop(archive);
+    fs::copy(&old, &path).unwrap();
+    std::os::unix::fs::symlink(&path, &linked).unwrap();
+    assert!(open(&linked).loss.is_some());
+}
+
+fn open_read_only(path: &std::path::Path) -> SqliteStore {
+    SqliteStore::open_read_only(path).unwrap()
+}
+
+/// Turns a database and its spills into those of an older version: all files in one directory, named by content only.
 fn age(database: &std::path::Path, shared: &std::path::Path) {
     for blob in blobs(shared) {
         let name = blob.file_name().unwrap().to_str().unwrap().split(['-', '.']).next().unwrap().to_owned();
@@ -108,14 +176,14 @@ fn the_shared_place_of_older_versions_is_taken_over_by_each_database() {
     }
     let shared = folder.path().join("spill");
     paths.iter().for_each(|path| age(path, &shared));
-    assert_eq!(blobs(&shared).len(), 1, "as it was: one file for both");
+    assert_eq!(blobs(&shared).len(), 1, "one file for both, as before");
     let one = open(&paths[0]);
     assert!(whole(&one, Scope::Session(&id), &handle).unwrap() == output.as_bytes());
     one.remove(&Claim::unleased(&id), NOW).unwrap();
     one.sweep(A_YEAR_LATER).unwrap();
     let other = open(&paths[1]);
     assert!(whole(&other, Scope::Session(&id), &handle).unwrap() == output.as_bytes());
-    // What is in the shared place is no longer needed by a database that was opened.
+    // A database that was opened no longer needs the shared place.
     fs::remove_file(blobs(&shared).into_iter().find(|path| path.parent() == Some(&shared)).unwrap()).unwrap();
     assert!(whole(&other, Scope::Session(&id), &handle).unwrap() == output.as_bytes());
     assert_eq!(other.check().unwrap().problems, Vec::<String>::new());
@@ -123,7 +191,7 @@ fn the_shared_place_of_older_versions_is_taken_over_by_each_database() {
 
 #[cfg(unix)]
 #[test]
-fn a_directory_that_is_not_ours_is_refused_and_left_as_it_is() {
+fn a_directory_of_another_program_is_refused_and_not_changed() {
     use std::os::unix::fs::PermissionsExt;
     let folder = TempDir::new().unwrap();
     let spill = folder.path().join("spill");
@@ -143,7 +211,7 @@ fn a_directory_that_is_not_ours_is_refused_and_left_as_it_is() {
 
 #[cfg(unix)]
 #[test]
-fn an_empty_directory_is_used_with_the_permissions_it_has_and_spills_are_private() {
+fn an_empty_directory_keeps_its_permissions_and_spills_are_private() {
     use std::os::unix::fs::PermissionsExt;
     let folder = TempDir::new().unwrap();
     let spill = folder.path().join("spill");
@@ -159,7 +227,7 @@ fn an_empty_directory_is_used_with_the_permissions_it_has_and_spills_are_private
 }
 
 #[test]
-fn what_is_staged_stays_while_its_process_lives_however_old() {
+fn staged_content_stays_while_its_process_lives_however_old() {
     let folder = TempDir::new().unwrap();
     let archive = open(&folder.path().join("plimsoll.db"));
     let id = session(archive.store(), "ses_1");
@@ -183,7 +251,7 @@ fn what_is_staged_stays_while_its_process_lives_however_old() {
         while staged() < 2 {
             std::thread::sleep(std::time::Duration::from_millis(5));
         }
-        // A year later, and the tool has been silent since.
+        // A year later; the tool has printed nothing since.
         assert_eq!(archive.sweep(A_YEAR_LATER).unwrap().removed, 1, "only that of the dead");
         assert_eq!(staged(), 1);
         std::io::Write::write_all(&mut send, b"the end\n").unwrap();
@@ -209,7 +277,7 @@ fn a_blob_whose_process_died_before_its_row_is_swept_and_one_that_is_being_delet
     assert_eq!(blobs(folder.path()).len(), 2);
     assert_eq!(archive.sweep(NOW).unwrap().removed, 1);
     assert_eq!(blobs(folder.path()), [file]);
-    // The row was committed as being deleted, and then the process died.
+    // The row was marked for deletion, and then the process died.
     let spill = super::super::spill(archive.store(), &handle);
     archive.store().expire_spills(None, Some(0), NOW, 1).unwrap();
     assert_eq!(archive.store().deleting(9).unwrap(), [spill.blob]);
@@ -218,7 +286,7 @@ fn a_blob_whose_process_died_before_its_row_is_swept_and_one_that_is_being_delet
     assert!(blobs(folder.path()).is_empty());
 }
 
-/// The same content comes again and again while it is removed and swept; a row never names what is not there.
+/// The same content is stored repeatedly while it is removed and swept; a row never names a missing blob.
 #[test]
 fn content_that_is_added_while_it_is_removed_is_there() {
     let folder = TempDir::new().unwrap();
@@ -253,7 +321,7 @@ fn content_that_is_added_while_it_is_removed_is_there() {
 }
 
 #[test]
-fn spills_stay_as_long_as_their_session_and_the_oldest_go_when_there_is_no_room() {
+fn spills_stay_with_their_session_and_the_oldest_expire_when_space_runs_out() {
     let folder = TempDir::new().unwrap();
     let mut archive = open(&folder.path().join("plimsoll.db"));
     let id = session(archive.store(), "ses_1");
@@ -299,9 +367,9 @@ fn a_list_of_blobs_comes_in_pages() {
     assert_eq!(found, names);
 }
 
-/// The first outputs of several databases of a folder may come at the same moment: all of them are kept.
+/// The first outputs of several databases of a directory may arrive at the same moment: all of them are stored.
 #[test]
-fn a_place_is_claimed_by_many_at_once() {
+fn a_place_is_claimed_by_many_processes_at_once() {
     use plimsoll_store::{Blobs, Directory};
     for _ in 0..150 {
         let folder = TempDir::new().unwrap();

@@ -1,4 +1,4 @@
-//! The whole of a cut output as a plain file, for readers that open files: the token management guide's spill.
+//! The full text of a truncated output as a plain file, as the token management guide specifies.
 
 use std::path::PathBuf;
 
@@ -23,7 +23,7 @@ fn place() -> Place {
 }
 
 impl Place {
-    fn take(&self, output: &str, policy: &Policy, now: Millis) -> plimsoll_store::Taken {
+    fn take(&self, output: &str, policy: &Policy, now: Millis) -> plimsoll_store::CapturedOutput {
         let (claim, mut output) = (unleased(&self.session), output.as_bytes());
         self.archive.take_output(&claim, &"prt_1".into(), "bash", &mut output, policy, now).unwrap()
     }
@@ -48,7 +48,7 @@ fn r135_r136_openfork_names_a_file_that_equals_the_output_with_the_hint_to_read_
     assert!(taken.shown.ends_with(&end), "{}", &taken.shown[taken.shown.len() - 400..]);
     assert!(path.starts_with(place.folder.path().join("spill")), "{}", path.display());
     assert_eq!(std::fs::read_to_string(&path).unwrap(), output);
-    // The receipt has the handle, so that recalling works as for any other output.
+    // The receipt has the handle, so that recall works as for any other output.
     let handle = taken.receipt.unwrap().handles[0].to_string();
     let all = Selection { most_bytes: usize::MAX, ..Selection::default() };
     let whole = place.archive.recall(Scope::Session(&place.session), &handle, &all).unwrap().found;
@@ -61,7 +61,7 @@ fn r135_r136_openfork_names_a_file_that_equals_the_output_with_the_hint_to_read_
 }
 
 #[test]
-fn r141_the_file_goes_with_its_output() {
+fn r141_the_file_is_removed_with_its_output() {
     let mut place = place();
     let policy = Preset::Openfork.policy();
     place.archive.retention = Retention::GUIDE;
@@ -76,7 +76,7 @@ fn r141_the_file_goes_with_its_output() {
 }
 
 #[test]
-fn what_is_purged_is_not_left_in_a_file() {
+fn purged_content_is_not_left_in_a_file() {
     let place = place();
     let output = format!("{}the secret is hunter2-abc\n", "noise\n".repeat(20_000));
     let file = place.file(&place.take(&output, &Preset::Openfork.policy(), NOW).shown);

@@ -1,4 +1,4 @@
-//! What is purged is in no file of the store any more.
+//! Purged content is in no file of the store.
 
 use std::path::Path;
 use std::process::Command;
@@ -20,7 +20,7 @@ use super::{noise, open, take, whole};
 
 const SECRET: &str = "hunter2-correct-horse";
 
-/// The files below a folder in which something is found, compressed ones looked into.
+/// The files below a directory that contain a text, compressed ones included.
 fn files_with(folder: &Path, needle: &str) -> Vec<String> {
     let mut found = Vec::new();
     for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
@@ -38,7 +38,7 @@ fn files_with(folder: &Path, needle: &str) -> Vec<String> {
     found
 }
 
-/// A session that has a secret wherever one can be.
+/// A session with a secret in every possible place.
 fn with_secrets(folder: &Path) -> Archive {
     let path = folder.join("plimsoll.db");
     let archive = open(&path);
@@ -52,7 +52,7 @@ fn with_secrets(folder: &Path) -> Archive {
     let mut ran = Message::assistant("msg_2".into(), vec![call]);
     ran.info.finish = Some("tool-calls".into());
     store.append(&claim, vec![user("msg_1", &format!("use {SECRET} please")), ran], NOW).unwrap();
-    // One that grew: older versions of it are in free pages.
+    // A growing text: older versions of it are in free pages.
     for n in 0..20 {
         let text = format!("{SECRET} {}", noise(40, n));
         store.append(&claim, vec![user(&format!("msg_3{n:02}"), &text)], NOW).unwrap();
@@ -74,7 +74,7 @@ fn target() -> PurgeTarget {
 }
 
 #[test]
-fn what_matches_is_shown_first_and_then_gone_from_every_file() {
+fn matches_are_listed_first_and_then_removed_from_every_file() {
     let folder = TempDir::new().unwrap();
     let archive = with_secrets(folder.path());
     let id = "ses_1".into();
@@ -105,9 +105,9 @@ fn what_matches_is_shown_first_and_then_gone_from_every_file() {
     assert!(archive.plan_purge(&id, &target()).unwrap().items.is_empty());
 }
 
-/// Found by the property of the two stores: a summary that says nothing is none, and a purge made it one.
+/// Found by the property that compares both stores: an empty summary does not count, and a purge made it count.
 #[test]
-fn a_summary_that_says_nothing_says_nothing_after_a_purge() {
+fn an_empty_summary_stays_empty_after_a_purge() {
     let (real, model) = (fresh(), MemoryStore::new());
     for store in [&*real as &dyn Store, &model] {
         let id = session(store, "ses_1");
@@ -141,13 +141,13 @@ fn a_part_is_destroyed_as_a_whole_with_its_spill() {
     assert_eq!(whole(&archive, Scope::Session(&id), "prt_call").unwrap(), b"[purged]");
     assert!(files_with(folder.path(), "401\n").is_empty());
     let part = archive.store().part(&id, &"prt_call".into()).unwrap();
-    assert_eq!(part.as_tool().unwrap().tool, "bash", "that a tool was called is still told");
+    assert_eq!(part.as_tool().unwrap().tool, "bash", "the call itself remains");
     let error = archive.plan_purge(&id, &PurgeTarget::Part("prt_none".into())).unwrap_err();
     assert_eq!(error.to_string(), "there is no part `prt_none`");
 }
 
 #[test]
-fn forks_lose_what_they_share_and_are_named() {
+fn forks_lose_shared_content_and_are_listed() {
     let folder = TempDir::new().unwrap();
     let archive = with_secrets(folder.path());
     let store = archive.store();
@@ -167,7 +167,7 @@ fn forks_lose_what_they_share_and_are_named() {
 
 /// A pin is quoted by its mark and its receipt, and by those of forks that pinned it themselves.
 #[rstest::rstest]
-fn what_was_pinned_goes_with_its_part(#[values(false, true)] by_part: bool) {
+fn a_pinned_text_is_purged_with_its_part(#[values(false, true)] by_part: bool) {
     let folder = TempDir::new().unwrap();
     let archive = open(&folder.path().join("plimsoll.db"));
     let store = archive.store();
@@ -211,7 +211,7 @@ fn what_was_pinned_goes_with_its_part(#[values(false, true)] by_part: bool) {
 
 /// Names of a cleared output are quoted by its mark and its receipt.
 #[rstest::rstest]
-fn names_that_stayed_of_an_output_go_with_it(#[values(false, true)] by_part: bool) {
+fn names_of_a_cleared_output_are_purged_with_it(#[values(false, true)] by_part: bool) {
     let folder = TempDir::new().unwrap();
     let archive = open(&folder.path().join("plimsoll.db"));
     let store = archive.store();
@@ -235,9 +235,9 @@ fn names_that_stayed_of_an_output_go_with_it(#[values(false, true)] by_part: boo
     assert_eq!(archive.plan_purge(&id, &target).unwrap().items, []);
 }
 
-/// An upgrade that was killed leaves a copy that is not whole, under a name of its own.
+/// A killed upgrade leaves an incomplete copy under another name.
 #[test]
-fn copies_of_upgrades_that_were_killed_go_too() {
+fn copies_of_killed_upgrades_are_removed_too() {
     let folder = TempDir::new().unwrap();
     let archive = with_secrets(folder.path());
     let copy = folder.path().join("plimsoll.db.v3.bak");
@@ -252,9 +252,9 @@ fn copies_of_upgrades_that_were_killed_go_too() {
     assert_eq!(files_with(folder.path(), SECRET), [other.display().to_string()], "that of another database");
 }
 
-/// While another process reads, the write-ahead log cannot be emptied. It is said, and a sweep does it later.
+/// While another process reads, the write-ahead log cannot be emptied. This is reported, and a sweep does it later.
 #[test]
-fn a_purge_that_cannot_be_finished_says_so() {
+fn a_purge_that_cannot_be_finished_is_reported() {
     let folder = TempDir::new().unwrap();
     let archive = with_secrets(folder.path());
     let reader = rusqlite::Connection::open(folder.path().join("plimsoll.db")).unwrap();
@@ -269,7 +269,7 @@ fn a_purge_that_cannot_be_finished_says_so() {
 }
 
 #[test]
-fn what_is_no_pattern_or_matches_everything_is_refused() {
+fn an_invalid_pattern_or_one_that_matches_everything_is_refused() {
     let folder = TempDir::new().unwrap();
     let archive = with_secrets(folder.path());
     for pattern in ["(", "a*", ""] {
@@ -280,7 +280,7 @@ fn what_is_no_pattern_or_matches_everything_is_refused() {
 
 const PURGED: &str = "PLIMSOLL_PURGED_FOLDER";
 
-/// Killed at any moment, a purge is finished by the next one, or by a sweep if it had come so far.
+/// Killed at any moment, a purge is finished by the next one, or by a sweep if it was far enough.
 #[test]
 fn a_purge_that_is_killed_can_be_finished() {
     if let Ok(folder) = std::env::var(PURGED) {
@@ -320,9 +320,9 @@ fn a_purge_that_is_killed_can_be_finished() {
     println!("{swept} of 10 had come so far that a sweep finished them");
 }
 
-/// Found by the property that holds the database against memory.
+/// Found by the property that compares the database with memory.
 #[test]
-fn a_compaction_that_was_undone_stays_so() {
+fn an_undone_compaction_stays_undone_after_a_purge() {
     let real = fresh();
     let memory = MemoryStore::new();
     let stores: [&dyn Store; 2] = [&memory, &real.store];

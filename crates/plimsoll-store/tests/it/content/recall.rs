@@ -1,4 +1,4 @@
-//! What left the window comes back, byte for byte, to those who may see it.
+//! Content that left the window is returned byte for byte, to those who may see it.
 
 use plimsoll::prune::{Cleared, PruneItem, PrunePlan};
 use plimsoll::receipt::Stamp;
@@ -19,7 +19,7 @@ fn text(archive: &plimsoll_store::Archive, scope: Scope<'_>, handle: &str) -> Re
 }
 
 #[test]
-fn a_session_reaches_its_own_and_what_it_inherited_and_nothing_else() {
+fn a_session_reaches_only_its_own_and_inherited_content() {
     let folder = TempDir::new().unwrap();
     let archive = open(&folder.path().join("plimsoll.db"));
     let store = archive.store();
@@ -41,7 +41,7 @@ fn a_session_reaches_its_own_and_what_it_inherited_and_nothing_else() {
     let found = archive.recall(Scope::Everywhere, &later, &all()).unwrap();
     assert_eq!((found.session.as_str(), found.what.as_str()), ("ses_1", "output of bash"));
     assert_eq!(archive.recall(Scope::Everywhere, "msg_3.1", &all()).unwrap().session, fork);
-    // The parent is gone; what was inherited is not.
+    // The parent is removed; what was inherited is not.
     archive.remove(&unleased(&parent), NOW).unwrap();
     archive.sweep(NOW).unwrap();
     for handle in ["msg_1", "msg_1.1", "msg_1..msg_1r", &spilled] {
@@ -51,7 +51,7 @@ fn a_session_reaches_its_own_and_what_it_inherited_and_nothing_else() {
 }
 
 #[test]
-fn a_task_reaches_what_the_digest_it_was_given_names_also_after_its_parent_is_gone() {
+fn a_task_reaches_what_its_digest_names_even_after_its_parent_was_removed() {
     let folder = TempDir::new().unwrap();
     let archive = open(&folder.path().join("plimsoll.db"));
     let store = archive.store();
@@ -73,7 +73,7 @@ fn a_task_reaches_what_the_digest_it_was_given_names_also_after_its_parent_is_go
         text(&archive, Scope::Session(id), &spilled).unwrap();
         missing(&text(&archive, Scope::Session(id), "msg_4").unwrap_err());
     }
-    // A fork of the child stays when the parent goes, and the child with it.
+    // A fork of the child stays when the parent is removed with the child.
     let fork = store.fork(&child, None, NewSession::new("ses_5".into()), NOW).unwrap().id;
     archive.remove(&unleased(&parent), NOW).unwrap();
     archive.sweep(NOW).unwrap();
@@ -82,7 +82,7 @@ fn a_task_reaches_what_the_digest_it_was_given_names_also_after_its_parent_is_go
     assert_eq!(text(&archive, Scope::Session(&fork), "msg_3.1").unwrap(), "digest: recall msg_1");
     text(&archive, Scope::Session(&fork), &spilled).unwrap();
     assert_eq!(archive.check().unwrap().problems, Vec::<String>::new());
-    // With the last that needs it, all of it goes.
+    // Everything is removed with the last session that needs it.
     archive.remove(&unleased(&fork), NOW).unwrap();
     assert!(super::super::blobs(folder.path()).is_empty());
     let found = store.find_handles(Scope::Everywhere, "msg_1", 9).unwrap();
@@ -90,7 +90,7 @@ fn a_task_reaches_what_the_digest_it_was_given_names_also_after_its_parent_is_go
 }
 
 #[test]
-fn the_beginning_of_a_handle_will_do_where_there_is_no_other() {
+fn an_unambiguous_prefix_of_a_handle_is_enough() {
     let folder = TempDir::new().unwrap();
     let archive = open(&folder.path().join("plimsoll.db"));
     let id = session(archive.store(), "ses_1");
@@ -102,7 +102,7 @@ fn the_beginning_of_a_handle_will_do_where_there_is_no_other() {
         let StoreError::Ambiguous { candidates, .. } = &error else { panic!("{error}") };
         assert_eq!(candidates[..], ["msg_aa1.1", "msg_aa2.1", "msg_aa1", "msg_aa2"]);
         assert_eq!(archive.recall(scope, &handle[..9], &all()).unwrap().handle, handle);
-        // A whole name is taken before those it begins.
+        // An exact id wins over ids that start with it.
         assert_eq!(archive.recall(scope, "msg_b", &all()).unwrap().what, "message");
         assert_eq!(archive.recall(scope, "msg_b.", &all()).unwrap().handle, "msg_b.1");
         missing(&archive.recall(scope, "msg_c", &all()).unwrap_err());
@@ -111,7 +111,7 @@ fn the_beginning_of_a_handle_will_do_where_there_is_no_other() {
 }
 
 #[test]
-fn what_comes_back_is_byte_for_byte_what_was_stored() {
+fn recalled_content_is_byte_for_byte_what_was_stored() {
     let folder = TempDir::new().unwrap();
     let archive = open(&folder.path().join("plimsoll.db"));
     let id = session(archive.store(), "ses_1");
@@ -134,7 +134,7 @@ fn what_comes_back_is_byte_for_byte_what_was_stored() {
 }
 
 #[test]
-fn a_search_looks_into_what_tools_were_given() {
+fn a_search_covers_the_inputs_of_tools() {
     let folder = TempDir::new().unwrap();
     let archive = open(&folder.path().join("plimsoll.db"));
     let id = session(archive.store(), "ses_1");
@@ -199,7 +199,7 @@ fn a_cleared_input_is_found_and_recalled_and_its_output_stays_in_view() {
 
 /// A handle is found by index, however many sessions there are.
 #[test]
-fn a_handle_is_found_without_a_look_at_every_session() {
+fn a_handle_is_found_without_reading_every_session() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("plimsoll.db");
     let archive = open(&path);

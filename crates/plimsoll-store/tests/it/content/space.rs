@@ -1,4 +1,4 @@
-//! Removing sessions: the cost follows what is removed, and the space goes back to the file system.
+//! Removing sessions: the cost depends on what is removed, and the space is returned to the file system.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use super::super::search::compact;
 use super::super::{NOW, fresh, millis, session, unleased, user};
 use super::{noise, open};
 
-/// A session of so many messages, all of them indexed.
+/// A session with indexed messages.
 fn indexed(store: &dyn Store, name: &str, count: u64) -> SessionId {
     let id = session(store, name);
     let seed = u64::from(name.as_bytes()[name.len() - 1]) * 100_000;
@@ -33,14 +33,14 @@ fn found(store: &dyn Store, session: &SessionId, pattern: &str) -> usize {
     store.search(session, &Selection { search: Some(search), ..Selection::default() }).unwrap().len()
 }
 
-/// Bytes that a removal writes, next to a session that is larger.
+/// Number of bytes that a removal writes, next to a larger session.
 fn written(count: u64) -> u64 {
     let store = fresh();
     let kept = indexed(&*store, "ses_1", count * 2);
     let removed = indexed(&*store, "ses_2", count);
     let connection = Connection::open(store.path()).unwrap();
     connection.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)").unwrap_or_default();
-    // Nothing is folded away meanwhile.
+    // An open reader keeps the log from being folded in.
     let reader = Connection::open(store.path()).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM session").unwrap();
     store.remove(&unleased(&removed), NOW).unwrap();
@@ -52,13 +52,32 @@ fn written(count: u64) -> u64 {
 }
 
 #[test]
+fn a_sweep_leaves_the_newest_changes_in_the_feed() {
+    let folder = TempDir::new().unwrap();
+    let path = folder.path().join("one.db");
+    let archive = open(&path);
+    session(archive.store(), "ses_1");
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch(
+            "WITH RECURSIVE n(i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 105000)
+             INSERT INTO change (session, revision, kind) SELECT 'ses_1', 1, 'noted' FROM n",
+        )
+        .unwrap();
+    let newest = archive.store().newest_change().unwrap();
+    archive.sweep(NOW).unwrap();
+    assert_eq!(number(&path, "SELECT count(*) FROM change"), 100_000);
+    assert_eq!(archive.store().newest_change().unwrap(), newest);
+}
+
+#[test]
 fn the_cost_of_removing_an_indexed_session_is_linear() {
     let (small, large) = (written(1_000), written(4_000));
     assert!(large < small * 6, "{small} bytes for 1,000 messages, {large} for 4,000");
 }
 
 #[test]
-fn the_index_begins_anew_when_the_session_that_fills_it_is_removed() {
+fn the_index_is_rebuilt_when_its_largest_session_is_removed() {
     let store = fresh();
     let (large, small) = (indexed(&*store, "ses_1", 900), indexed(&*store, "ses_2", 100));
     let needle = &noise(2, u64::from(b'2') * 100_000)[..20];
@@ -72,7 +91,7 @@ fn the_index_begins_anew_when_the_session_that_fills_it_is_removed() {
 }
 
 #[test]
-fn what_was_deleted_from_the_index_is_merged_away() {
+fn deleted_rows_of_the_index_are_merged_away() {
     let store = fresh();
     let kept = indexed(&*store, "ses_1", 1_200);
     let removed = indexed(&*store, "ses_2", 1_000);
@@ -87,7 +106,7 @@ fn what_was_deleted_from_the_index_is_merged_away() {
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
 }
 
-/// Bytes of the database and what stands beside it.
+/// Size of the database and the files next to it.
 fn size(folder: &Path) -> u64 {
     let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
     let is_database = |name: &str| name.starts_with("plimsoll.db") && !name.ends_with(".bak");
@@ -96,7 +115,7 @@ fn size(folder: &Path) -> u64 {
 }
 
 #[test]
-fn a_removed_session_gives_its_space_back() {
+fn a_removed_session_returns_its_space() {
     let folder = TempDir::new().unwrap();
     let archive = open(&folder.path().join("plimsoll.db"));
     let empty = size(folder.path());
@@ -110,7 +129,7 @@ fn a_removed_session_gives_its_space_back() {
 }
 
 #[test]
-fn a_database_of_an_earlier_version_is_written_anew_when_it_pays_and_nothing_runs() {
+fn a_database_of_an_earlier_version_is_rewritten_when_it_pays_and_nothing_runs() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("plimsoll.db");
     plimsoll_store::database_of_version(&path, 9).unwrap();

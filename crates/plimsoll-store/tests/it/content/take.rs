@@ -1,4 +1,4 @@
-//! An output comes once: whatever fails, it is cut and given, and what could be kept is kept.
+//! An output cannot be read twice: whatever fails, it is truncated and returned, and what could be stored is stored.
 
 use std::io::{self, Read};
 
@@ -11,7 +11,7 @@ use super::super::{NOW, blobs, session};
 use super::{noise, open, take_all, whole};
 
 #[test]
-fn an_output_that_comes_while_the_database_is_locked_is_kept_and_recorded_later() {
+fn an_output_is_stored_while_the_database_is_locked_and_recorded_later() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("plimsoll.db");
     let archive = open(&path);
@@ -24,10 +24,7 @@ fn an_output_that_comes_while_the_database_is_locked_is_kept_and_recorded_later(
     let receipt = taken.receipt.clone().unwrap();
     let handle = super::handle(taken.clone());
     assert!(taken.shown.contains(&handle) && taken.shown.len() < 60_000);
-    assert!(
-        whole(&archive, Scope::Session(&id), &handle).unwrap() == output.as_bytes(),
-        "it is there already"
-    );
+    assert!(whole(&archive, Scope::Session(&id), &handle).unwrap() == output.as_bytes(), "it already exists");
     locker.execute_batch("ROLLBACK").unwrap();
     assert_eq!(archive.store().receipts(&id, None, 100).unwrap(), []);
     let swept = archive.sweep(NOW).unwrap();
@@ -39,13 +36,13 @@ fn an_output_that_comes_while_the_database_is_locked_is_kept_and_recorded_later(
 }
 
 #[test]
-fn an_output_that_can_be_neither_kept_nor_recorded_is_cut_and_given() {
+fn an_output_that_cannot_be_stored_or_recorded_is_truncated_and_returned() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("plimsoll.db");
     std::fs::write(folder.path().join("spill"), "in the way").unwrap();
     let archive = open(&path);
     let id = session(archive.store(), "ses_1");
-    // Whatever is written from now on finds no room.
+    // Everything that is written from now on fails for lack of space.
     let connection = Connection::open(&path).unwrap();
     connection
         .execute_batch(
@@ -78,13 +75,13 @@ fn an_output_of_a_session_that_was_removed_meanwhile_leaves_nothing_behind() {
     assert!(taken.unrecorded.unwrap().contains("there is no session `ses_1`"));
     archive.sweep(NOW).unwrap();
     assert!(blobs(folder.path()).is_empty());
-    // Where it is known before anything was read, it is an error.
+    // If this is known before anything was read, it is an error.
     let error = archive.take_output(&claim, &"prt_1".into(), "bash", &mut output, &policy, NOW).unwrap_err();
     assert!(matches!(error, StoreError::Missing { .. }), "{error}");
 }
 
 #[test]
-fn an_output_that_breaks_off_is_taken_as_far_as_it_came() {
+fn an_interrupted_output_is_stored_up_to_the_error() {
     struct Breaks(io::Cursor<Vec<u8>>);
     impl Read for Breaks {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -98,7 +95,7 @@ fn an_output_that_breaks_off_is_taken_as_far_as_it_came() {
     let archive = open(&folder.path().join("plimsoll.db"));
     let id = session(archive.store(), "ses_1");
     let (claim, policy) = (Claim::unleased(&id), Policy::default());
-    // One that is short, one that is spilled, one that is longer than what is held in memory.
+    // A short one, one that is spilled, and one that is longer than what is held in memory.
     for lines in [3, 3_000, 200_000] {
         let output = noise(lines, lines);
         let mut source = Breaks(io::Cursor::new(output.clone().into_bytes()));

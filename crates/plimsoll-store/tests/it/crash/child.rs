@@ -1,12 +1,10 @@
-//! The child: does whatever a host does to a store, until it is killed.
+//! The child: uses the store as a host does, until it is killed.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::Duration;
 
-use plimsoll::compact::accept::Reply;
-use plimsoll::compact::ladder::{Ladder, Situation, Step as Rung, Trigger};
-use plimsoll::compact::request::Summariser;
+use plimsoll::compact::{CompactionContext, Ladder, Reply, Step as Rung, Summariser, Trigger};
 use plimsoll::log::ToolTime;
 use plimsoll::{
     Ids, Limits, Message, MessageId, Millis, Part, PartId, Plan, Policy, Preset, SessionId, Tokens,
@@ -41,7 +39,7 @@ pub(super) struct Host<'a> {
     ids: Ids,
     /// The leases this thread holds.
     leases: BTreeMap<SessionId, Lease>,
-    /// Begins the names of everything this thread makes in this round.
+    /// Prefix of all ids that this thread creates in this round.
     stem: String,
     holder: String,
     pub(super) thread: u64,
@@ -76,7 +74,7 @@ impl<'a> Host<'a> {
         self.now
     }
 
-    /// One step, written down before and after.
+    /// Runs a step, and logs it before and after.
     pub(super) fn step(
         &mut self,
         step: Step,
@@ -145,8 +143,8 @@ impl<'a> Host<'a> {
                 66..73 => self.undo(&session),
                 73..77 => self.talk(&session),
                 77..81 => self.task(&session),
-                // A process whose sessions are taken over forks none: what the other appends to them is written down
-                // elsewhere, and the order of the two is not.
+                // A process whose sessions are taken over forks none: what the other process appends is logged
+                // elsewhere, and the order of the two is unknown.
                 81..86 if self.is_thief() => self.fork(&session),
                 86..89 if self.is_thief() => self.take_over(),
                 81..89 => self.say(&session),
@@ -165,10 +163,11 @@ impl<'a> Host<'a> {
         self.thread >= THREADS
     }
 
-    /// Take a session from the other process and say something in it.
+    /// Takes a session over from the other process and appends to it.
     fn take_over(&mut self) {
         let sessions = self.archive.store().sessions(&Filter { all: true, ..Filter::default() }).unwrap();
-        // Each thread robs one thread of the other process. If two robbed the same, nothing would say which came first.
+        // Each thread takes sessions of one thread of the other process. If two took the same one, the order would be
+        // unknown.
         let robbed = format!("ses{}_", self.thread - THREADS);
         let theirs = |id: &SessionId| id.as_str().starts_with(&robbed);
         let theirs: Vec<_> = sessions.into_iter().map(|session| session.id).filter(theirs).collect();
@@ -184,7 +183,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Bring a spilled output back, verified against the hash of the whole; a sweep may let it go meanwhile.
+    /// Recalls a spilled output, verified against its hash; a sweep may expire it meanwhile.
     fn recall(&mut self, session: &SessionId) {
         let Ok(page) = self.archive.store().spills(session, 0, 10) else { return };
         for spill in page.spills.iter().filter(|spill| spill.expired.is_none()) {
@@ -197,7 +196,7 @@ impl<'a> Host<'a> {
         }
     }
 
-    /// Leave a note, or take in those that are there.
+    /// Leaves a note, or takes the existing ones.
     fn talk(&mut self, session: &SessionId) {
         let claim = self.claim(session);
         let now = self.tick();
@@ -216,7 +215,7 @@ impl<'a> Host<'a> {
         self.step(step, |archive| archive.store().send(session, note, now).map(|()| Told::default()));
     }
 
-    /// Begin a task and move it on.
+    /// Creates a task and moves it on.
     fn task(&mut self, session: &SessionId) {
         let (id, now) = (self.name("tsk"), self.tick());
         let new = NewTask {
@@ -243,7 +242,7 @@ impl<'a> Host<'a> {
         self.lease(&session);
     }
 
-    /// Some messages at once: words, and calls that have answered.
+    /// Appends several messages: text, and answered calls.
     fn say(&mut self, session: &SessionId) {
         let claim = self.claim(session);
         let count = 1 + self.dice.below(4);
@@ -273,7 +272,7 @@ impl<'a> Host<'a> {
         self.step(step, |archive| archive.store().append(&claim, messages, now).map(|()| Told::default()));
     }
 
-    /// An answer as it streams in: words that grow, a call that is asked, runs and answers.
+    /// Streams an answer: growing texts, and a call that is asked, runs and answers.
     fn answer(&mut self, session: &SessionId) {
         let claim = self.claim(session);
         let message = MessageId::new(self.name("msg"));
@@ -345,7 +344,7 @@ impl<'a> Host<'a> {
             let policy = Policy::default();
             let taken = archive.take_output(&claim, &id, "bash", &mut output.as_bytes(), &policy, now)?;
             shown = Some(taken.shown);
-            // The output is given whatever fails; where the session was taken over, nothing of it is acknowledged.
+            // The output is returned whatever fails; if the session was taken over, nothing of it is acknowledged.
             if let Some(why) = taken.unrecorded {
                 return Err(StoreError::Refused(why));
             }
@@ -367,9 +366,12 @@ impl<'a> Host<'a> {
         let limits = Limits::new(context, 64);
         let large = Summariser::named("summariser", Limits::new(128_000, 4_000));
         let summariser = (self.dice.below(2) == 0).then_some(large);
-        let situation =
-            Situation { trigger: Trigger::Refused, summariser, ..Situation::new(&policy, limits, now) };
-        let mut ladder = Ladder::new(log.clone(), situation);
+        let context = CompactionContext {
+            trigger: Trigger::Refused,
+            summariser,
+            ..CompactionContext::new(&policy, limits, now)
+        };
+        let mut ladder = Ladder::new(log.clone(), context);
         let outcome = loop {
             match ladder.climb(&mut self.ids).unwrap() {
                 Rung::Done(outcome) => break outcome,
@@ -393,7 +395,7 @@ impl<'a> Host<'a> {
         });
     }
 
-    /// One that prunes early, so that there is something to do in small sessions.
+    /// A policy that prunes early, so that small sessions are pruned.
     fn policy(&mut self) -> Policy {
         let preset = if self.dice.below(3) == 0 { Preset::Openfork } else { Preset::Plimsoll };
         let mut spec = preset.policy().into_spec();
@@ -448,7 +450,7 @@ impl<'a> Host<'a> {
         self.step(Step::Sweep, |archive| archive.sweep(now).map(|_| Told::default()));
     }
 
-    /// Say a secret, and destroy it.
+    /// Stores a secret, and destroys it.
     fn purge(&mut self, session: &SessionId) {
         let claim = self.claim(session);
         let (id, part) = (MessageId::new(self.name("msg")), PartId::new(self.name("prt")));
@@ -464,14 +466,14 @@ impl<'a> Host<'a> {
         let step = Step::Purge { session: session.clone(), part: part.clone(), secret };
         let now = self.tick();
         self.step(step, |archive| {
-            // Where the other process is reading, the file is cleaned by the next sweep.
+            // If the other process is reading, the next sweep cleans the file.
             let receipt = Some(archive.purge(&claim, &target, now)?.receipt.id);
             let left = Some(Box::new(archive.store().part(session, &part).unwrap()));
             Ok(Told { receipt, left, ..Told::default() })
         });
     }
 
-    /// Lines of words, up to so many bytes, without a newline at the end.
+    /// Lines of words, up to a number of bytes, without a newline at the end.
     pub(super) fn text(&mut self, most: u64) -> String {
         const WORDS: [&str; 8] = ["error", "ok", "fn main", "🚢", "warning:", "a\tb", "line", "ünïcode"];
         let bytes = 1 + self.dice.below(most) as usize;

@@ -1,10 +1,11 @@
-//! What must be in the store, by what the children were told.
+//! What must be in the store, according to the children's logs.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use plimsoll::count::request_tokens;
 use plimsoll::{
-    Fixed, Message, MessageId, Part, PartBody, PartId, Policy, ReceiptId, SessionId, Text, ToolStatus, Window,
+    Message, MessageId, Part, PartBody, PartId, Policy, ReceiptId, RequestOverhead, SessionId, Text,
+    ToolStatus, Window,
 };
 use plimsoll_store::{Archive, PageRequest, Scope, Selection, StoreError, TaskFilter};
 
@@ -14,9 +15,9 @@ use super::{Tally, imports};
 #[derive(Clone, Debug)]
 pub(super) struct ExpectedPart {
     id: PartId,
-    /// The hash of what it is without its marks.
+    /// Hash of the part without its marks.
     hash: String,
-    /// The whole, as long as a call is not answered.
+    /// The whole part, as long as a call is open.
     open: Option<Part>,
     marks: Marks,
 }
@@ -40,15 +41,15 @@ pub(super) struct ExpectedSession {
     aside: BTreeSet<MessageId>,
 }
 
-/// All of it.
+/// The expected content of the store.
 #[derive(Default)]
 pub(super) struct Expected {
     pub(super) sessions: BTreeMap<SessionId, ExpectedSession>,
-    /// By handle, the hash of a spilled output, and the sessions it was taken in.
+    /// By handle: hash of a spilled output, and the sessions it was taken in.
     spills: BTreeMap<String, (String, BTreeSet<SessionId>)>,
-    /// Retention may have let go of some.
+    /// Whether retention may have expired some.
     swept: bool,
-    /// Secrets that were destroyed.
+    /// Destroyed secrets.
     purged: BTreeSet<String>,
 }
 
@@ -91,7 +92,7 @@ pub(super) fn all(archive: &Archive, session: &SessionId) -> Vec<Message> {
 }
 
 impl Expected {
-    /// Take in what a child wrote down.
+    /// Reads the log of a child.
     pub(super) fn take_in(&mut self, archive: &Archive, lines: &[Line], tally: &mut Tally) {
         let mut begun = None;
         for line in lines {
@@ -103,14 +104,14 @@ impl Expected {
                     *tally.by_kind.entry(step.kind()).or_default() += 1;
                     self.happened(step, told);
                 }
-                // What was refused has changed nothing.
+                // A refused step has changed nothing.
                 Line::Refused(_) => {
                     tally.refused += 1;
                     begun = None;
                 }
             }
         }
-        // What was under way when the child died: either or, and from now on for good.
+        // The step during which the child died has happened or not; from now on it is fixed.
         if let Some(step) = begun {
             let told = told_of(archive, step, self);
             let counts = tally.cut_off.entry(step.kind()).or_default();
@@ -222,7 +223,7 @@ impl Expected {
         }
     }
 
-    /// Hold the store against it.
+    /// Compares the store with it.
     pub(super) fn hold(&mut self, archive: &Archive, tally: &mut Tally) {
         let store = archive.store();
         let filter = plimsoll_store::Filter { all: true, ..Default::default() };
@@ -282,7 +283,7 @@ impl Expected {
 }
 
 impl Expected {
-    /// Nothing that was destroyed is in a file of the database.
+    /// Checks that nothing that was destroyed is in a file of the database.
     pub(super) fn hold_purged(&self, folder: &std::path::Path) {
         let secret = regex::bytes::Regex::new("secret_[0-9]+_[0-9]+_[0-9]+").unwrap();
         let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
@@ -298,9 +299,9 @@ impl Expected {
     }
 }
 
-/// A part is what was acknowledged; a call that was not answered is marked as interrupted, and stays so.
+/// A part must be what was acknowledged; an open call must be marked as interrupted.
 fn hold_part(part: &Part, wanted: &mut ExpectedPart, session: &SessionId) {
-    assert!(!is_open(part), "the call {} of {session} waits for nobody", part.id);
+    assert!(!is_open(part), "the call {} of {session} cannot be answered", part.id);
     if let Some(open) = wanted.open.take() {
         let mut settled = open;
         if let (PartBody::Tool(settled), PartBody::Tool(found)) = (&mut settled.body, &part.body) {
@@ -316,11 +317,11 @@ fn hold_part(part: &Part, wanted: &mut ExpectedPart, session: &SessionId) {
     assert_eq!(marks_of(part), wanted.marks, "the marks on {} of {session}", part.id);
 }
 
-/// What is read as a window is the window of the whole log, and an outline weighs the same.
+/// The window that is read must be the window of the whole log, and an outline must have the same weight.
 fn same_window(archive: &Archive, session: &SessionId, messages: &[Message]) {
     let policy = Policy::default();
     let told = |window: &Window| serde_json::to_value(&window.messages).unwrap();
-    let weight = |window: &Window| request_tokens(window, Fixed::default(), &policy.count);
+    let weight = |window: &Window| request_tokens(window, RequestOverhead::default(), &policy.count);
     let whole = Window::of(messages, &policy);
     let seen = Window::of(&archive.store().window(session).unwrap(), &policy);
     assert!(told(&whole) == told(&seen), "the window of {session}");
@@ -328,7 +329,7 @@ fn same_window(archive: &Archive, session: &SessionId, messages: &[Message]) {
     assert_eq!(weight(&whole), weight(&outline), "the weight of {session}");
 }
 
-/// Whether a step that was cut off happened all the same, and what it would have told.
+/// Whether an interrupted step has happened, and what it would have returned.
 fn told_of(archive: &Archive, step: &Step, expected: &Expected) -> Option<Told> {
     let store = archive.store();
     let receipt_of = |session: &SessionId, is: &dyn Fn(&plimsoll::Receipt) -> bool| {

@@ -1,4 +1,4 @@
-//! Imports among what a child does: a session with a sub-agent, staged in pieces, and then brought up to date.
+//! Imports in a child: a session with a sub-agent, staged in pieces, and then extended.
 
 use plimsoll::{Message, MessageId, Part, PartId, SessionId, ToolState};
 use plimsoll_store::{
@@ -11,15 +11,15 @@ use super::child::Host;
 use super::expected::{Expected, ExpectedMessage, ExpectedPart};
 use super::journal::{Step, Told};
 
-/// What an import brings.
+/// An import.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct ImportStep {
     session: SessionId,
     messages: Vec<Message>,
-    /// What was recorded before, and the last message then as it is now, if it adds to a session.
+    /// The previous state, and the last message as it is now, if it extends a session.
     grown: Option<(String, Message)>,
     task: Option<(SessionId, Vec<Message>)>,
-    /// How many of the messages are staged first, one by one.
+    /// Number of messages that are staged first, one by one.
     staged: usize,
 }
 
@@ -28,7 +28,7 @@ impl ImportStep {
         format!("torture:{}", self.session)
     }
 
-    /// What the record says afterwards.
+    /// The state afterwards.
     fn state(&self) -> String {
         self.messages.last().map(|message| message.info.id.to_string()).unwrap_or_default()
     }
@@ -75,7 +75,7 @@ impl ImportStep {
 }
 
 impl Host<'_> {
-    /// Import a session whose last call is open, and then the same with the answer and more.
+    /// Imports a session whose last call is open, and then the same with the answer and more.
     pub(super) fn import(&mut self) {
         let session = SessionId::new(self.name(&format!("ses{}", self.thread)));
         let task = SessionId::new(self.name("task"));
@@ -131,7 +131,7 @@ impl Expected {
     }
 }
 
-/// Whether an import that was cut off happened all the same.
+/// Whether an interrupted import has happened.
 pub(super) fn has_happened(store: &dyn Store, step: &ImportStep) -> bool {
     let records = store.imports(&step.source()).unwrap();
     let has_happened = records.first().is_some_and(|record| record.state == step.state());
@@ -139,7 +139,7 @@ pub(super) fn has_happened(store: &dyn Store, step: &ImportStep) -> bool {
     has_happened
 }
 
-/// What imports that were cut off have staged goes when it is swept, and nothing else.
+/// Sweeps the stages of interrupted imports, and checks that nothing else is removed.
 pub(super) fn sweep(archive: &Archive, database: &rusqlite::Connection) {
     let count = |sql: &str| database.query_row(sql, [], |row| row.get::<_, u64>(0)).unwrap();
     let stages = count("SELECT count(DISTINCT stage) FROM staged");

@@ -1,4 +1,4 @@
-//! What a child writes down, line by line: what it is about to do, and what came of it.
+//! The log of a child: each step before it is made, and its result.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -32,7 +32,7 @@ pub(super) enum Step {
         session: SessionId,
         part: Part,
     },
-    /// A text grew by a delta; the part is what it became.
+    /// A text grew by a delta; the part is the result.
     Extend {
         session: SessionId,
         part: Part,
@@ -87,7 +87,7 @@ pub(super) enum Step {
         session: SessionId,
     },
     Sweep,
-    /// A secret that a part said was destroyed.
+    /// A secret in a part was destroyed.
     Purge {
         session: SessionId,
         part: PartId,
@@ -123,10 +123,10 @@ impl Step {
     }
 }
 
-/// What is known only afterwards.
+/// Results that are known only afterwards.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Told {
-    /// The receipt of a cut output or of an undoing.
+    /// The receipt of a truncated output or of an undo.
     pub(super) receipt: Option<ReceiptId>,
     /// The handle of a spilled output.
     pub(super) handle: Option<String>,
@@ -134,7 +134,7 @@ pub(super) struct Told {
     pub(super) point: Option<MessageId>,
     /// What a purge left of a part.
     pub(super) left: Option<Box<Part>>,
-    /// The marks that an undoing left: cleared, cut, lifted.
+    /// The marks after an undo: cleared, cut, lifted.
     pub(super) marks: Vec<(PartId, Marks)>,
 }
 
@@ -147,7 +147,7 @@ pub(super) fn marks_of(part: &Part) -> Marks {
 }
 
 impl Told {
-    /// The marks on parts as they are now.
+    /// The current marks on parts.
     pub(super) fn marks(store: &dyn Store, session: &SessionId, parts: &[PartId]) -> Vec<(PartId, Marks)> {
         let marks = |id: &PartId| (id.clone(), marks_of(&store.part(session, id).unwrap()));
         parts.iter().map(marks).collect()
@@ -161,7 +161,7 @@ pub(super) enum Line {
     Refused(String),
 }
 
-/// The child's end.
+/// The child's side.
 pub(super) struct Journal(File);
 
 impl Journal {
@@ -169,7 +169,7 @@ impl Journal {
         Journal(OpenOptions::new().append(true).create(true).open(path(folder, round, thread)).unwrap())
     }
 
-    /// With the system when this returns: it outlives the process.
+    /// Written to the system when this returns, so that it outlives the process.
     pub(super) fn write(&mut self, line: &Line) {
         let mut text = serde_json::to_vec(line).unwrap();
         text.push(b'\n');
@@ -185,7 +185,7 @@ pub(super) fn is_empty(folder: &Path, round: u64, thread: u64) -> bool {
     std::fs::metadata(path(folder, round, thread)).map_or(true, |found| found.len() == 0)
 }
 
-/// The parent's end. A line that was cut off was not written yet.
+/// The parent's side. A line that was cut off does not count.
 pub(super) fn read(folder: &Path, round: u64, thread: u64) -> Vec<Line> {
     let text = std::fs::read_to_string(path(folder, round, thread)).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);

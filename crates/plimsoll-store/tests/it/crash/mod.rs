@@ -1,10 +1,10 @@
-//! A child process writes, is killed in the middle of it, and what it was told is done must be there.
+//! A child process writes and is killed; everything that was acknowledged must be there.
 //!
-//! The child is this test binary, started again with a variable set. Before each step it writes down what it is
-//! about to do, after it what came of it. When it has been killed, the step that was under way may have happened or
-//! not, but only as a whole; everything before it has happened, and nothing else has.
+//! The child is this test binary, started again with a variable set. It logs each step before it is made, and its
+//! result afterwards. When it has been killed, the last step may have happened or not, but only as a whole; everything
+//! before it has happened, and nothing else has.
 //!
-//! `just torture` does it a thousand times and more.
+//! `just torture` repeats this a thousand times and more.
 
 mod child;
 mod expected;
@@ -23,28 +23,28 @@ use tempfile::TempDir;
 
 use expected::Expected;
 
-/// Where the child works; set only for the child.
+/// The child's directory; set only for the child.
 const FOLDER: &str = "PLIMSOLL_TORTURED_FOLDER";
-/// Which of the children it is.
+/// Number of the child.
 const ROUND: &str = "PLIMSOLL_TORTURED_ROUND";
-/// Which of the two that work at once.
+/// Number of the process, of two that run at once.
 const PROCESS: &str = "PLIMSOLL_TORTURED_PROCESS";
-/// How many children are killed.
+/// Number of children that are killed.
 const KILLS: &str = "PLIMSOLL_TORTURE_KILLS";
-/// Where the random numbers start.
+/// Seed of the random numbers.
 const SEED: &str = "PLIMSOLL_TORTURE_SEED";
 
-/// So many children work on a database before the next begins with a new one.
+/// Number of children on one database.
 const ROUNDS: u64 = 40;
-/// So many threads write in each child, each in sessions of its own.
+/// Number of threads that write in each child, each in its own sessions.
 const THREADS: u64 = 2;
-/// So many processes work at once. The second takes sessions of the first over; never the other way, so the order of
-/// what both did to a session is known: first the first, then the second.
+/// Number of processes that run at once. The second takes over sessions of the first, never the other way round, so the
+/// order of their changes to a session is known: first the first process, then the second.
 const PROCESSES: u64 = 2;
-/// Between the clocks of two children.
+/// Distance between the clocks of two children.
 const APART: u64 = 1_000_000;
 
-/// Numbers that look random and are the same in every run.
+/// Pseudo-random numbers that are the same in every run.
 #[derive(Clone)]
 pub(super) struct Dice(u64);
 
@@ -74,7 +74,7 @@ impl Dice {
     }
 }
 
-/// When a child's clock starts.
+/// Start of a child's clock.
 fn clock(round: u64) -> Millis {
     Millis(super::NOW.0 + round * APART)
 }
@@ -86,7 +86,7 @@ fn open(folder: &Path) -> Archive {
     archive
 }
 
-/// The part of the child: does nothing unless it was started as one.
+/// Runs in the child; does nothing unless it was started as one.
 #[test]
 fn the_tortured_child() {
     let (Ok(folder), Ok(round)) = (std::env::var(FOLDER), std::env::var(ROUND)) else { return };
@@ -95,7 +95,7 @@ fn the_tortured_child() {
 }
 
 #[test]
-fn what_was_acknowledged_survives_being_killed() {
+fn acknowledged_writes_survive_a_kill() {
     let number = |name: &str| std::env::var(name).ok().and_then(|number| number.parse::<u64>().ok());
     let kills = number(KILLS).unwrap_or(12);
     let seed = number(SEED).unwrap_or(1);
@@ -109,16 +109,16 @@ fn what_was_acknowledged_survives_being_killed() {
         left = left.saturating_sub(rounds * PROCESSES);
     }
     println!("{kills} kills from seed {seed} in {} s: {tally}", begun.elapsed().as_secs());
-    assert!(tally.done > kills, "the children came to do something: {tally}");
+    assert!(tally.done > kills, "the children did something: {tally}");
 }
 
-/// What was seen, for the reader of a long run.
+/// Counts for the report of a long run.
 #[derive(Default)]
 struct Tally {
     done: u64,
     refused: u64,
     interrupted_calls: u64,
-    /// By kind of step: how many were cut off and had not happened, and how many had.
+    /// By kind of step: how many interrupted ones had not happened, and how many had.
     cut_off: BTreeMap<&'static str, (u64, u64)>,
     by_kind: BTreeMap<&'static str, u64>,
     spills: u64,
@@ -137,7 +137,7 @@ impl std::fmt::Display for Tally {
     }
 }
 
-/// Several children, one after the other, on one database.
+/// Runs several children, one after the other, on one database.
 fn torture(rounds: u64, dice: &mut Dice, tally: &mut Tally) {
     let folder = TempDir::new().unwrap();
     let mut expected = Expected::default();
@@ -154,7 +154,7 @@ fn torture(rounds: u64, dice: &mut Dice, tally: &mut Tally) {
             kill(child);
         }
         let archive = open(folder.path());
-        // The dead do not give their leases back; taking them over settles what was left.
+        // Dead processes do not release their leases; taking them over settles what was left.
         let mut leases = Vec::new();
         for session in archive.store().sessions(&Filter { all: true, ..Filter::default() }).unwrap() {
             let lease = archive.store().break_lease(&session.id, "parent", Duration::from_secs(60)).unwrap();
@@ -164,7 +164,7 @@ fn torture(rounds: u64, dice: &mut Dice, tally: &mut Tally) {
         for thread in 0..PROCESSES * THREADS {
             expected.take_in(&archive, &journal::read(folder.path(), round, thread), tally);
         }
-        // A purge that was killed is finished by whoever sweeps next.
+        // The next sweep finishes a purge that was killed.
         archive.finish_purges(clock(round)).unwrap();
         expected.hold(&archive, tally);
         expected.hold_purged(folder.path());
@@ -172,7 +172,7 @@ fn torture(rounds: u64, dice: &mut Dice, tally: &mut Tally) {
         assert_eq!(findings.problems, Vec::<String>::new(), "round {round}");
         leases.iter().for_each(|lease| archive.store().release(lease).unwrap());
     }
-    // What was staged by the dead is swept away once it is old.
+    // Stages of dead processes are swept when they are old.
     let archive = open(folder.path());
     archive.sweep(Millis(clock(first + rounds).0 + 1_000_000_000_000)).unwrap();
     let spill = folder.path().join("spill");
@@ -196,7 +196,7 @@ fn start(folder: &Path, round: u64, process: u64) -> Child {
         .unwrap()
 }
 
-/// Until the children have done something.
+/// Waits until the children have done something.
 fn wait_for_work(children: &mut [Child], folder: &Path, round: u64) {
     let begun = Instant::now();
     while (0..PROCESSES * THREADS).any(|thread| journal::is_empty(folder, round, thread)) {

@@ -39,7 +39,7 @@ const FIELDS: [&str; 25] = [
 const MAX_MARKS: usize = 4;
 const MIN_BUDGET: u64 = 1_024;
 const TOOL_NAME_LIMIT: usize = 128;
-/// Not documented; the longest id that is known to be taken.
+/// Longest id that is known to be accepted. Not documented.
 const CALL_ID_LIMIT: usize = 64;
 
 pub(super) fn check(subject: &mut Subject<'_>) {
@@ -100,7 +100,7 @@ fn tools(subject: &mut Subject<'_>) {
             format!("tools.{at}.custom.name: String should match pattern '^[a-zA-Z0-9_-]{{1,128}}$'")
         });
         subject.require(names.insert(name), || "tools: Tool names must be unique.".into());
-        // Tools that the provider runs itself have a type and no schema.
+        // Tools that the provider runs have a type and no schema.
         if matches!(string(tool, "type"), "" | "custom") {
             let is_object = tool.pointer("/input_schema/type").and_then(Value::as_str) == Some("object");
             subject.require(is_object, || format!("tools.{at}.custom.input_schema.type: Field required"));
@@ -108,7 +108,7 @@ fn tools(subject: &mut Subject<'_>) {
     }
 }
 
-/// At most four breakpoints, those for an hour before the others, none where nothing can be kept.
+/// At most four breakpoints, those for an hour before the others, and none on thoughts.
 fn marks(subject: &mut Subject<'_>) {
     let body = subject.body;
     let mut marked: Vec<(String, Value)> = Vec::new();
@@ -158,7 +158,7 @@ fn messages(subject: &mut Subject<'_>) {
             subject.report(format!("{path}.{field}: Extra inputs are not permitted"));
         }
         let role = string(message, "role");
-        // Claude Code sends instructions in the middle, under the name of a beta.
+        // Claude Code sends system messages in the middle, with a beta header.
         let is_known = matches!(role, "user" | "assistant");
         let is_known = is_known || (role == "system" && subject.has_header("anthropic-beta"));
         subject.require(is_known, || {
@@ -215,7 +215,7 @@ fn block(subject: &mut Subject<'_>, path: &str, role: &str, block: &Value) {
             subject.report(format!("{path}.type: Field required"));
             return;
         }
-        // Blocks that the provider made itself.
+        // Blocks that the provider generated.
         _ => return,
     };
     for field in unknown_fields(block.as_object(), fields) {
@@ -288,8 +288,8 @@ fn source(subject: &mut Subject<'_>, path: &str, kind: &str, block: &Value) {
     }
 }
 
-/// Each call is answered in the next message, before anything else there; each result answers a call of the message
-/// before it.
+/// Each call is answered in the next message, before any other content. Each result answers a call of the previous
+/// message.
 fn pairs(subject: &mut Subject<'_>, at: usize) {
     let all = list(subject.body, "messages");
     let of = |at: Option<usize>| {
@@ -331,7 +331,7 @@ fn pairs(subject: &mut Subject<'_>, at: usize) {
     });
 }
 
-/// While a turn with calls lasts, the thoughts that led to them have to be there as they were sent.
+/// During a turn with calls, the thoughts before them must be replayed unchanged.
 fn kept_thoughts(subject: &mut Subject<'_>) {
     let body = subject.body;
     let all = list(body, "messages");
@@ -364,7 +364,7 @@ fn kept_thoughts(subject: &mut Subject<'_>) {
                 "tool_use" => {
                     let id = string(block, "id");
                     let Some(sent) = subject.memory.thoughts.get(id) else { continue };
-                    // Another model is not given the thoughts of this one.
+                    // Thoughts of another model need not be replayed.
                     let is_kept = sent.iter().any(|sent| sent.model != model || sent.signatures == given);
                     subject.require(is_kept, || {
                         format!(

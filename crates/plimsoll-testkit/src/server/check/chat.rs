@@ -103,7 +103,7 @@ fn messages(subject: &mut Subject<'_>) {
         "Invalid 'messages': empty array. Expected an array with minimum length 1.".into()
     });
     let mut ids = BTreeSet::new();
-    // Calls of the newest answer that wait for their results.
+    // Calls of the newest answer without results.
     let mut open: Vec<String> = Vec::new();
     for (at, message) in all.iter().enumerate() {
         let path = format!("messages[{at}]");
@@ -195,7 +195,7 @@ fn calls(subject: &mut Subject<'_>, path: &str, message: &Value, ids: &mut BTree
             format!("Invalid '{path}.function.name': string does not match pattern '^[a-zA-Z0-9_-]+$'.")
         });
         let arguments = call.pointer("/function/arguments").and_then(Value::as_str);
-        // OpenAI takes any string; llama.cpp and vLLM parse it, and fail.
+        // OpenAI accepts any string, but llama.cpp and vLLM parse it and fail.
         let is_json = arguments.is_some_and(|text| serde_json::from_str::<Value>(text).is_ok());
         subject.require(is_json, || format!("Invalid '{path}.function.arguments': not a string of JSON."));
     }

@@ -1,7 +1,7 @@
-//! The rules of the providers, as far as a request can break them.
+//! The providers' rules for requests.
 //!
-//! They are held against the JSON as it came rather than against the wire types, so that a mistake in those types
-//! cannot hide one in the request. The sentences are the providers' own where they are known.
+//! They are checked on the received JSON instead of the wire types, so that a fault in those types cannot hide one in
+//! the request. The messages are the providers' own if known.
 
 mod anthropic;
 mod chat;
@@ -16,23 +16,23 @@ use super::captured::Captured;
 use super::reply::{Reply, ReplyPart};
 use super::sign::Signer;
 
-/// What the server has sent and has to be given back.
+/// Content that the server has sent and that requests have to replay.
 #[derive(Debug, Default)]
 pub(crate) struct Memory {
     /// The thoughts before each call. Scripts use the same call id in several answers: any of them will do.
     thoughts: BTreeMap<String, Vec<Thoughts>>,
-    /// What came after each reasoning item, by its encrypted content.
+    /// The item after each reasoning item, by its encrypted content.
     followers: BTreeMap<String, Vec<Follower>>,
 }
 
-/// The thoughts that led to a call.
+/// The thoughts before a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Thoughts {
     model: String,
     signatures: Vec<String>,
 }
 
-/// What came after a reasoning item.
+/// The item after a reasoning item.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Follower {
     Call(String),
@@ -66,7 +66,7 @@ impl Memory {
     }
 }
 
-/// What a rule is held against.
+/// The request that is checked.
 struct Subject<'a> {
     body: &'a Value,
     headers: &'a [(String, String)],
@@ -80,7 +80,7 @@ impl Subject<'_> {
         self.problems.push(problem.into());
     }
 
-    /// Report unless it holds.
+    /// Reports a problem unless `holds`.
     fn require(&mut self, holds: bool, problem: impl FnOnce() -> String) {
         if !holds {
             self.problems.push(problem());
@@ -92,7 +92,7 @@ impl Subject<'_> {
     }
 }
 
-/// What is illegal in a request; the first is what the provider would report.
+/// Returns the problems of a request. The first is the one that the provider would report.
 pub(crate) fn check(
     wire: Wire,
     body: &Value,
@@ -106,16 +106,16 @@ pub(crate) fn check(
         Wire::Chat => chat::check(&mut subject),
         Wire::Responses => responses::check(&mut subject),
     }
-    // The types of the providers' crate have to read what is legal.
+    // The wire types must be able to parse legal requests.
     let read = match wire {
         Wire::Anthropic => read::<plimsoll_providers::anthropic::wire::MessagesRequest>(body),
         Wire::Chat => read::<plimsoll_providers::chat::wire::ChatRequest>(body),
-        // A conversation may be a string there, which the type does not have.
+        // The input may be a string, which the type does not support.
         Wire::Responses if body.get("input").is_some_and(Value::is_string) => Ok(()),
         Wire::Responses => read::<plimsoll_providers::responses::wire::ResponsesRequest>(body),
     };
     if let (Err(error), true) = (read, subject.problems.is_empty()) {
-        subject.report(format!("the wire types do not read the request: {error}"));
+        subject.report(format!("the wire types cannot parse the request: {error}"));
     }
     subject.problems
 }
@@ -124,13 +124,13 @@ fn read<T: serde::de::DeserializeOwned>(body: &Value) -> Result<(), serde_json::
     T::deserialize(body).map(|_| ())
 }
 
-/// Letters, digits, `_` and `-`, and not more than `limit`.
+/// Whether a name has at most `limit` letters, digits, `_` and `-`.
 fn is_name(name: &str, limit: usize) -> bool {
     let legal = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b'-';
     !name.is_empty() && name.len() <= limit && name.bytes().all(legal)
 }
 
-/// Fields that an object may not have.
+/// Fields of an object that are not known.
 fn unknown_fields<'a>(object: Option<&'a Map<String, Value>>, known: &[&str]) -> Vec<&'a str> {
     let fields = object.into_iter().flat_map(Map::keys).map(String::as_str);
     fields.filter(|field| !known.contains(field)).collect()

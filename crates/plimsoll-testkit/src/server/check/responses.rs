@@ -1,4 +1,4 @@
-//! The rules of the Responses API, for conversations that the provider does not keep.
+//! The rules of the Responses API, for conversations that the provider does not store.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +38,7 @@ const FIELDS: [&str; 34] = [
     "service_tier",
     "safety_identifier",
     "access_programs",
-    // Of Codex; the types of the SDK do not have it.
+    // Sent by Codex; missing in the types of the SDK.
     "client_metadata",
     "context_management",
     "image",
@@ -148,7 +148,7 @@ fn item(subject: &mut Subject<'_>, items: &[Value], at: usize) {
                     .require(fits, || format!("Invalid value: '{kind}' (input[{at}].output[{place}].type)"));
             }
         }
-        // Items that the provider made itself.
+        // Items that the provider generated.
         _ => {}
     }
 }
@@ -164,7 +164,7 @@ fn message(subject: &mut Subject<'_>, at: usize, item: &Value) {
     subject.require(!parts.is_empty(), || format!("Missing required parameter: 'input[{at}].content'."));
     for (place, part) in parts.iter().enumerate() {
         let kind = string(part, "type");
-        // Not refused by OpenAI, but by servers that hold requests against the types of its SDK.
+        // OpenAI accepts this, but servers that validate requests with the types of its SDK do not.
         let is_whole = kind != "input_image" || part.get("detail").is_some();
         subject.require(is_whole, || {
             format!("Missing required parameter: 'input[{at}].content[{place}].detail'.")
@@ -184,7 +184,7 @@ fn message(subject: &mut Subject<'_>, at: usize, item: &Value) {
     }
 }
 
-/// A thought is accepted with its encrypted content, unchanged, and before the item that it led to.
+/// A thought is accepted with its encrypted content, unchanged, and before the item that followed it.
 fn reasoning(subject: &mut Subject<'_>, items: &[Value], at: usize) {
     let id = string(&items[at], "id").to_owned();
     subject.require(items[at].get("summary").is_some_and(Value::is_array), || {
@@ -221,7 +221,7 @@ fn reasoning(subject: &mut Subject<'_>, items: &[Value], at: usize) {
     });
 }
 
-/// Each call has its output after it, and the other way round.
+/// Each call has one output after it, and each output a call before it.
 fn pairs(subject: &mut Subject<'_>, items: &[Value]) {
     let of_kind = |kind: &str| -> BTreeMap<&str, Vec<usize>> {
         let mut found: BTreeMap<&str, Vec<usize>> = BTreeMap::new();

@@ -22,7 +22,7 @@ pub(super) fn stream(reply: &Reply, envelope: &Envelope) -> Vec<WireEvent> {
     let stop = extra(json!({ "stop_sequence": null }));
     events.push(Event::MessageDelta {
         delta: MessageDelta { stop_reason: Some(stop_reason(reply)), extra: stop },
-        // A provider that counts nothing still has the field, which official clients insist on.
+        // Official clients require the field even if nothing was counted.
         usage: Some(
             envelope.counts.map_or_else(Usage::default, |counts| usage(&counts, counts.all_output())),
         ),
@@ -102,7 +102,7 @@ fn block(part: &ReplyPart, envelope: &Envelope) -> ContentBlock {
     }
 }
 
-/// A block as it begins, and what is added to it.
+/// Splits a block into its start and its deltas.
 fn take_apart(part: &ReplyPart, mut block: ContentBlock, size: usize) -> (ContentBlock, Vec<Delta>) {
     let mut deltas = Vec::new();
     match &mut block {
@@ -118,7 +118,7 @@ fn take_apart(part: &ReplyPart, mut block: ContentBlock, size: usize) -> (Conten
         ContentBlock::ToolUse { input, .. } => {
             *input = json!({});
             if let ReplyPart::Call { arguments, .. } = part {
-                // The API begins with an empty piece.
+                // The API starts with an empty piece.
                 deltas.push(Delta::InputJsonDelta { partial_json: String::new() });
                 let all = pieces(arguments, size).into_iter();
                 deltas.extend(all.map(|partial_json| Delta::InputJsonDelta { partial_json }));

@@ -1,4 +1,4 @@
-//! From a reply to the bytes of a wire.
+//! Renders replies in the wire formats.
 
 mod anthropic;
 mod chat;
@@ -10,10 +10,10 @@ use serde_json::Value;
 use super::reply::{Reply, ReplyPart, UsageReport};
 use super::sign::Signer;
 
-/// What is known of an answer besides its parts.
+/// Properties of an answer besides its parts.
 #[derive(Clone, Debug)]
 pub(crate) struct Envelope {
-    /// Counts the answers of a server; ids are made of it.
+    /// Number of the answer, from which ids are made.
     pub(crate) number: u64,
     pub(crate) model: String,
     pub(crate) counts: Option<Counts>,
@@ -24,7 +24,7 @@ pub(crate) struct Envelope {
     pub(crate) usage_chunk: bool,
 }
 
-/// Tokens of an answer: input outside of the cache, answer without thoughts.
+/// Tokens of an answer. Input is without cached tokens, output without thoughts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) input: u64,
@@ -32,12 +32,12 @@ pub(crate) struct Counts {
     pub(crate) write: u64,
     pub(crate) output: u64,
     pub(crate) reasoning: u64,
-    /// What is written is kept for an hour.
+    /// Whether written tokens are kept for an hour.
     pub(crate) for_an_hour: bool,
 }
 
 impl Counts {
-    /// What a reply reports; `input` holds what the server counted of the request.
+    /// Returns the counts that a reply reports. `input` has the counts of the request.
     pub(crate) fn of(reply: &Reply, input: Counts) -> Option<Counts> {
         match &reply.usage {
             UsageReport::Missing => None,
@@ -82,7 +82,7 @@ pub(crate) struct WireEvent {
 }
 
 impl WireEvent {
-    /// An event that is named by its type, as Anthropic and the Responses API have it.
+    /// An event named by its type, as in Anthropic's and the Responses API.
     pub(crate) fn named(data: &Value) -> WireEvent {
         let name = data.get("type").and_then(Value::as_str).map(str::to_owned);
         WireEvent { name, data: data.to_string() }
@@ -92,7 +92,7 @@ impl WireEvent {
         WireEvent { name: None, data: data.to_string() }
     }
 
-    /// An error, or another event of that wire, in its framing.
+    /// An error or another event in the framing of that wire format.
     pub(crate) fn of_wire(wire: Wire, data: &Value) -> WireEvent {
         match wire {
             Wire::Chat => WireEvent::unnamed(data),
@@ -124,10 +124,10 @@ pub(crate) fn whole(wire: Wire, reply: &Reply, envelope: &Envelope) -> Value {
     }
 }
 
-/// A moment in 2026, the same in every run.
+/// A fixed time in 2026, so that runs are reproducible.
 pub(crate) const CREATED: u64 = 1_790_000_000;
 
-/// Fields as the `extra` of a wire type.
+/// Converts fields to the `extra` of a wire type.
 pub(crate) fn extra(fields: Value) -> plimsoll_providers::Extra {
     match fields {
         Value::Object(fields) => fields,
@@ -135,7 +135,7 @@ pub(crate) fn extra(fields: Value) -> plimsoll_providers::Extra {
     }
 }
 
-/// A call's input as a value; what is no JSON stays a string.
+/// Parses a call's input. Invalid JSON stays a string.
 pub(crate) fn input(arguments: &str) -> Value {
     serde_json::from_str(arguments).unwrap_or_else(|_| Value::String(arguments.to_owned()))
 }

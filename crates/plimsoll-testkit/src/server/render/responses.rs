@@ -125,7 +125,7 @@ fn item_id(index: u64, part: &ReplyPart, envelope: &Envelope) -> String {
     format!("{kind}_{:06}_{index}", envelope.number)
 }
 
-/// An item, whole or as it begins.
+/// An item, complete or as at its start.
 fn item(index: u64, part: &ReplyPart, envelope: &Envelope, is_whole: bool) -> Item {
     let id = Some(item_id(index, part, envelope));
     let status = extra(json!({ "status": if is_whole { "completed" } else { "in_progress" } }));

@@ -1,9 +1,9 @@
-//! The environment in which the work runs: directory, branch, addresses, variables, versions.
+//! The section with the environment: directory, branch, addresses, variables, versions.
 
-use super::super::facts::Facts;
-use super::super::prose::shorten;
 use super::room::Written;
 use crate::chars::Chars;
+use crate::facts::Facts;
+use crate::prose::shorten;
 
 /// A property of the environment and its values.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,13 +12,14 @@ pub(super) struct Property {
     values: Vec<String>,
 }
 
-/// Labels in the order in which they are shown. Of the first two, the newest value counts.
+/// Labels in the order in which they are shown.
 const LABELS: [&str; 5] = ["Directory", "Branch", "Addresses", "Variables", "Versions"];
+/// Number of leading labels that have a single value, the newest.
 const SINGLE: usize = 2;
-/// Most values of one property.
+/// Maximum number of values of one property.
 const MOST: usize = 8;
 
-/// The environment of this history, with that of an earlier summary.
+/// Merges the environment of this history with that of an earlier summary.
 pub(super) fn merge(earlier: &[String], facts: &Facts) -> Vec<Property> {
     let environment = &facts.environment;
     let found: [Vec<String>; 5] = [
@@ -43,7 +44,7 @@ pub(super) fn merge(earlier: &[String], facts: &Facts) -> Vec<Property> {
     merged.filter(|property| !property.values.is_empty()).collect()
 }
 
-/// Writes a line for each property, the newest values of those that have many.
+/// Writes a line for each property with its newest values.
 pub(super) fn write(properties: &[Property], room: Chars) -> Written {
     let mut out = String::new();
     let mut complete = true;
@@ -52,7 +53,7 @@ pub(super) fn write(properties: &[Property], room: Chars) -> Written {
             values.iter().skip(values.len().saturating_sub(MOST)).map(|value| format!("`{value}`")).collect();
         let line = format!("- {label}: {}", newest.join(", "));
         let left = room.saturating_sub(Chars::of(&out) + Chars(1));
-        // A value that is cut would be a wrong one.
+        // A cut value would be wrong: only the newest value is shown, or none.
         if Chars::of(&line) > left {
             complete = false;
             let newest = format!("- {label}: {}", newest.last().map(String::as_str).unwrap_or_default());

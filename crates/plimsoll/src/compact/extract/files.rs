@@ -1,18 +1,18 @@
-//! Files changed, grouped by directory, and commands with how they ended.
+//! The sections with changed files, grouped by directory, and commands with their outcomes.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::super::facts::{Change, ChangedFile};
 use super::room::Written;
 use crate::chars::Chars;
+use crate::facts::{Change, ChangedFile};
 
-/// A changed file as the summary names it.
+/// A changed file and its mark.
 pub(super) struct Named {
     path: String,
     mark: &'static str,
 }
 
-/// The files of this history after those of an earlier summary; one that was changed again stands once.
+/// The files of an earlier summary followed by those of this history, without duplicates.
 pub(super) fn merge(earlier: &[String], files: &[ChangedFile]) -> Vec<Named> {
     let again =
         |path: &str| files.iter().any(|file| file.path == path || file.path.ends_with(&format!("/{path}")));
@@ -27,14 +27,14 @@ pub(super) fn merge(earlier: &[String], files: &[ChangedFile]) -> Vec<Named> {
     earlier.chain(named).collect()
 }
 
-/// Write the files, grouped by directory. Where not all fit, those that are gone and those changed longest ago are
-/// counted instead.
+/// Writes the files, grouped by directory. If not all fit, deleted files and those changed longest ago are only
+/// counted.
 pub(super) fn write_files(files: &[Named], room: Chars) -> Written {
     if files.is_empty() {
         return Written::nothing();
     }
     let root = common_root(files);
-    // The first to be left out first.
+    // In the order in which files are left out.
     let mut order: Vec<usize> = (0..files.len()).collect();
     order.sort_by_key(|place| (files[*place].mark != DELETED, *place));
     let written = |left_out: usize, with_marks: bool| {
@@ -55,7 +55,7 @@ pub(super) fn write_files(files: &[Named], room: Chars) -> Written {
     if let Some(text) = written(0, false) {
         return Written { text, complete: true };
     }
-    // The more are left out, the shorter it is, so the least that fits is found by halving.
+    // Leaving out more makes the text shorter, so the minimum is found by binary search.
     let (mut low, mut high) = (1, files.len());
     while low < high {
         let middle = low.midpoint(high);
@@ -71,17 +71,17 @@ pub(super) fn write_files(files: &[Named], room: Chars) -> Written {
 
 const DELETED: &str = " (deleted)";
 
-/// Share of the absolute paths that must be in the root.
+/// Minimum share of the absolute paths below the common root.
 const IN_ROOT: f64 = 0.6;
 
-/// The directory that all absolute paths share, or most of them: one file elsewhere must not make every path long.
+/// The directory that most absolute paths share. One file elsewhere must not make every path long.
 fn common_root(files: &[Named]) -> String {
     let is_absolute = |path: &str| path.starts_with(['/', '~']) || path.get(1..2) == Some(":");
     let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
     let mut all = 0;
     for path in files.iter().map(|file| file.path.as_str()).filter(|path| is_absolute(path)) {
         all += 1;
-        // A root of one name says nothing.
+        // A root with a single name is too general.
         let folders = path.match_indices('/').map(|(at, _)| &path[..at]);
         folders
             .filter(|folder| {
@@ -89,14 +89,14 @@ fn common_root(files: &[Named]) -> String {
             })
             .for_each(|folder| *counts.entry(folder).or_default() += 1);
     }
-    // The deepest of those that have most.
+    // The deepest of the directories with the most files.
     let best = counts.into_iter().max_by_key(|(folder, count)| (*count, folder.len()));
     best.filter(|(_, count)| *count as f64 >= IN_ROOT * all as f64)
         .map(|(folder, _)| folder.to_owned())
         .unwrap_or_default()
 }
 
-/// The files outside the root, then those in it under a line that names it.
+/// Lists the files outside the root, then those below it after a line with its path.
 fn under_root(files: &[&Named], root: &str, with_marks: bool) -> String {
     let is_inside = |file: &&&Named| {
         !root.is_empty() && file.path.strip_prefix(root).is_some_and(|rest| rest.starts_with('/'))
@@ -112,8 +112,8 @@ fn under_root(files: &[&Named], root: &str, with_marks: bool) -> String {
     texts.join("\n")
 }
 
-/// One line for each directory near the root, what lies below it in the braces that shells know. The line with the newest
-/// change comes last.
+/// Writes one line for each directory near the root, with files below it grouped in braces, as in a shell. The line
+/// with the newest change comes last.
 fn grouped(files: &[&Named], root: &str, with_marks: bool) -> String {
     let mut folders: BTreeMap<&str, (usize, Vec<String>)> = BTreeMap::new();
     for (place, file) in files.iter().enumerate() {
@@ -124,7 +124,7 @@ fn grouped(files: &[&Named], root: &str, with_marks: bool) -> String {
         *newest = place;
         names.push(format!("{name}{}", if with_marks { file.mark } else { "" }));
     }
-    // Directories that lie in one directory stand on its line.
+    // Sibling directories share the line of their parent.
     let mut parents: BTreeMap<&str, usize> = BTreeMap::new();
     for folder in folders.keys() {
         *parents.entry(folder.rsplit_once('/').map_or("", |(parent, _)| parent)).or_default() += 1;
@@ -150,12 +150,12 @@ fn grouped(files: &[&Named], root: &str, with_marks: bool) -> String {
     lines.join("\n")
 }
 
-/// Names of one directory; those that end alike share their ending: `{auth,user}.service.ts`.
+/// Names of one directory. Names with the same ending are grouped: `{auth,user}.service.ts`.
 fn braced(below: &str, names: &[String]) -> Vec<String> {
     let mut endings: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for name in names {
-        // A name that begins with a dot has no ending, and one with a mark keeps it. The first character may have several
-        // bytes.
+        // A leading dot does not start an ending. A name with a mark (after a space) is not split. The first character
+        // may have several bytes.
         let split = name.char_indices().skip(1).find(|(_, c)| *c == '.').map(|(at, _)| at);
         let split = split.filter(|_| !name.contains(' '));
         let (stem, ending) = split.map_or((name.as_str(), ""), |at| name.split_at(at));
@@ -172,13 +172,13 @@ fn braced(below: &str, names: &[String]) -> Vec<String> {
     words
 }
 
-/// A command as the summary tells it.
+/// A command in the summary.
 pub(super) struct Command {
     pub(super) line: String,
     pub(super) outcome: String,
-    /// How much it is worth telling.
+    /// Priority.
     pub(super) value: u64,
-    /// What its programs work on; a second command for the same is worth less.
+    /// Subjects of its programs. A second command with the same subjects is less important.
     pub(super) subjects: BTreeSet<String>,
 }
 
@@ -191,7 +191,7 @@ pub(super) fn write_commands(commands: &[Command], room: Chars) -> Written {
     };
     let mut order: Vec<usize> = (0..commands.len()).collect();
     order.sort_by_key(|place| (std::cmp::Reverse(commands[*place].value), *place));
-    // First one command for each thing, then the others.
+    // First one command for each subject, then the others.
     let mut told: BTreeSet<&str> = BTreeSet::new();
     let (mut first, mut again) = (Vec::new(), Vec::new());
     for place in order {

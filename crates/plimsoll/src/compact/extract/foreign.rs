@@ -1,14 +1,14 @@
-//! A summary that a model or another tool wrote, taken apart by its sections.
+//! Parses a summary that a model or another tool wrote into its sections.
 //!
-//! Such a summary is long, and most of it is prose about a state that has passed. The goal and the user's messages in it
-//! are the user's words. Sections about current work and next steps are stale and dropped, and so are the analysis that
-//! some tools write first and the order to continue. If room is short, every other section keeps its first lines.
+//! Such a summary is long, and most of it describes a past state. The goal and the user's messages count as the user's
+//! words. Sections about current work and next steps are stale and dropped, and so are the analysis that some tools
+//! write first and the request to continue. If room is short, the other sections keep their first lines.
 
 use super::super::contract;
-use super::super::prose::{Pattern, any_of, matches};
 use super::room::Written;
 use crate::chars::{Chars, level};
 use crate::pattern::Regex;
+use crate::prose::{Pattern, any_of, matches};
 
 /// A section with its title.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub(super) struct Section {
     lines: Vec<String>,
 }
 
-/// Content of a summary of another kind that still holds.
+/// Content of a summary of another kind that still applies.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Foreign {
     /// The goal, in the words of the summary.
@@ -28,7 +28,7 @@ pub(super) struct Foreign {
     pub(super) sections: Vec<Section>,
 }
 
-/// The use of a section.
+/// How a section is used.
 enum Use {
     Goal,
     Words,
@@ -41,7 +41,7 @@ impl Foreign {
         let mut foreign = Foreign::default();
         let mut open: Option<usize> = None;
         for (depth, section) in sections(&without_analysis(text)) {
-            // What is under a heading of no use is of no use either.
+            // Subsections of an unused section are not used either.
             if open.is_some_and(|stale| depth > stale) {
                 continue;
             }
@@ -61,55 +61,20 @@ impl Foreign {
 }
 
 fn use_of(title: &str) -> Use {
-    static STALE: Pattern = Pattern::new(|| {
-        any_of(&[
-            "next step",
-            "next steps",
-            "next move",
-            "current work",
-            "current state",
-            "current status",
-            "in progress",
-            "pending",
-            "where it stands",
-            "remaining",
-            "what's next",
-            "optional next step",
-            "doing now",
-            "being done",
-            "analysis",
-            "critical context for continuing",
-        ])
-    });
-    static GOAL: Pattern = Pattern::new(|| {
-        any_of(&[
-            "goal",
-            "objective",
-            "primary request",
-            "request and intent",
-            "user's request",
-            "task description",
-            "mission",
-        ])
-    });
-    static WORDS: Pattern = Pattern::new(|| {
-        any_of(&[
-            "user messages",
-            "user's messages",
-            "messages of the user",
-            "what the user said",
-            "user requests",
-        ])
-    });
+    static STALE: Pattern = Pattern::new(|| any_of(include_str!("../../../words/foreign/stale.txt")));
+    static GOAL: Pattern = Pattern::new(|| any_of(include_str!("../../../words/foreign/goal.txt")));
+    static WORDS: Pattern = Pattern::new(|| any_of(include_str!("../../../words/foreign/user_words.txt")));
     match title {
-        _ if matches(&STALE, title) || title == contract::HEADING.trim_start_matches(['#', ' ']) => Use::None,
+        _ if matches(&STALE, title) || title == contract::CONTRACT_HEADING.trim_start_matches(['#', ' ']) => {
+            Use::None
+        }
         _ if matches(&WORDS, title) => Use::Words,
         _ if matches(&GOAL, title) => Use::Goal,
         _ => Use::Facts,
     }
 }
 
-/// The text without what a model wrote to itself before its summary, and without orders around it.
+/// Removes the model's analysis before the summary, and instructions around it.
 fn without_analysis(text: &str) -> String {
     static ORDER: Pattern = Pattern::new(|| {
         Regex::new(
@@ -130,7 +95,7 @@ fn without_analysis(text: &str) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The sections of a text, each with the rank of its heading; 0 for what comes before the first.
+/// The sections of a text, each with the rank of its heading; 0 for text before the first heading.
 fn sections(text: &str) -> Vec<(usize, Section)> {
     let mut found = Vec::new();
     let (mut depth, mut open) = (0, Section::default());
@@ -140,7 +105,7 @@ fn sections(text: &str) -> Vec<(usize, Section)> {
             in_code = !in_code;
             continue;
         }
-        // Code in a summary is a copy of a file that can be read again.
+        // Code in a summary is usually a copy of a file, which can be read again.
         if in_code || line.trim().is_empty() {
             continue;
         }
@@ -157,14 +122,15 @@ fn sections(text: &str) -> Vec<(usize, Section)> {
     found
 }
 
-/// The rank of a heading, its title and the text on the same line. A numbered or bold title ranks below those with marks.
+/// The rank of a heading, its title and the text on the same line. A numbered or bold title ranks below Markdown
+/// headings.
 fn heading(line: &str) -> Option<(usize, String, Option<String>)> {
     let trimmed = line.trim();
     let marks = line.bytes().take_while(|byte| *byte == b'#').count();
     if (1..=6).contains(&marks) && line[marks..].starts_with(' ') {
         return Some((marks, line[marks..].trim().trim_matches('*').trim_end_matches(':').to_owned(), None));
     }
-    // Items of a list are indented or marked; a title is neither.
+    // Items of a list are indented or have a bullet; a title does not.
     if line.starts_with([' ', '\t', '-', '*']) && !line.starts_with("**") {
         return None;
     }
@@ -184,13 +150,13 @@ fn heading(line: &str) -> Option<(usize, String, Option<String>)> {
     Some((7, title.to_owned(), None))
 }
 
-/// The text of a section without the marks of its lists.
+/// The text of a section without list bullets.
 fn body(section: &Section) -> String {
     let lines = section.lines.iter().map(|line| line.trim().trim_start_matches("- "));
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// The items of a list, each with the lines that continue it, without the quotes around them.
+/// The items of a list with their continuation lines, without surrounding quotes.
 fn items(lines: &[String]) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     for line in lines {
@@ -215,7 +181,7 @@ fn items(lines: &[String]) -> Vec<String> {
     found.into_iter().map(unquoted).filter(|text| text.chars().any(char::is_alphanumeric)).collect()
 }
 
-/// Writes the sections: all of them, or of each its first lines.
+/// Writes the sections, shortened to their first lines if they do not fit.
 pub(super) fn write(sections: &[Section], room: Chars) -> Written {
     let title = |section: &Section| match section.title.as_str() {
         "" => String::new(),

@@ -1,55 +1,53 @@
-//! What was found and decided: sentences of the agent's reports that state a cause, a decision, a fix or something left
-//! open, and name something concrete.
+//! The section with findings and decisions: sentences of the agent's reports that name something concrete and state a
+//! cause, a decision, a fix or an open point.
 
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
-use super::super::facts::{Facts, Said};
-use super::super::prose::{
-    Pattern, PieceKind, any_of, concreteness, matches, overlap, pieces, shorten, word_set,
-};
 use super::room::Written;
 use crate::chars::Chars;
+use crate::facts::{Facts, Said};
 use crate::pattern::Regex;
 use crate::policy::SummaryPolicy;
+use crate::prose::{Pattern, PieceKind, any_of, concreteness, matches, overlap, pieces, shorten, word_set};
 
 /// A sentence that may be worth keeping.
 pub(super) struct Finding {
     text: String,
     words: BTreeSet<String>,
-    /// How much it tells.
+    /// Amount of information.
     score: f64,
-    /// The report or stretch of notes it comes from.
+    /// Number of the report or stretch of notes it comes from.
     span: usize,
-    /// Where in the history it stands, from 0 to 1.
+    /// Position in the history, from 0 to 1.
     recency: f64,
-    /// The thing that it says is changed.
+    /// The thing whose change it describes.
     subject: Option<String>,
     /// Whether it says that something did not work.
     pub(super) is_failure: bool,
 }
 
 impl Finding {
-    /// From an earlier summary, where it was chosen before.
+    /// Takes a finding from an earlier summary.
     pub(super) fn earlier(text: &str, is_failure: bool) -> Finding {
         let words = word_set(text);
         Finding { text: text.to_owned(), words, score: 5.0, span: 0, recency: 0.0, subject: None, is_failure }
     }
 }
 
-/// So many short notes on the way make a stretch that is treated like a report.
+/// Number of short notes during a turn that are treated like one report.
 const STRETCH: usize = 6;
 
-/// What is picked from together: a report, or a stretch of notes.
+/// A report, or a stretch of notes that is treated like one.
 struct Span<'a> {
     said: Vec<&'a Said>,
-    /// What its sentences are worth more or less than others.
+    /// Added to the score of its sentences.
     bonus: f64,
     /// Whether the user contradicted it next.
     contradicted: bool,
 }
 
-/// The reports and stretches of notes of all turns, oldest first. A long note on the way is a report: agents that are not
-/// interrupted go on after it.
+/// The reports and stretches of notes of all turns, oldest first. A long note during a turn counts as a report, because
+/// an agent that is not interrupted reports and continues.
 fn spans<'a>(facts: &'a Facts, policy: &SummaryPolicy) -> Vec<Span<'a>> {
     let mut spans = Vec::new();
     for turn in &facts.turns {
@@ -61,11 +59,11 @@ fn spans<'a>(facts: &'a Facts, policy: &SummaryPolicy) -> Vec<Span<'a>> {
                 stretch.push(said);
             }
             if !stretch.is_empty() && (is_report || is_last || stretch.len() == STRETCH) {
-                // Notes say what will be done as often as what was; reports are to be preferred.
+                // Reports are preferred: notes announce as often as they report.
                 spans.push(Span { said: std::mem::take(&mut stretch), bonus: NOTED, contradicted: false });
             }
             if is_report {
-                // What the user contradicted does not hold, but that it was tried is worth knowing.
+                // A statement that the user contradicted is wrong, but it is useful to know that it was tried.
                 let contradicted = is_last && turn.corrected;
                 let bonus = if contradicted { CONTRADICTED } else { 0.0 };
                 spans.push(Span { said: vec![said], bonus, contradicted });
@@ -75,34 +73,34 @@ fn spans<'a>(facts: &'a Facts, policy: &SummaryPolicy) -> Vec<Span<'a>> {
     spans
 }
 
-/// What a sentence of a note is worth more than one of a report.
+/// Bonus for sentences of notes.
 const NOTED: f64 = -1.0;
-/// What one is worth more that the user contradicted next,
+/// Bonus for sentences that the user contradicted next.
 const CONTRADICTED: f64 = -1.5;
-/// and how it is marked.
+/// Mark of sentences that the user contradicted.
 const CONTRADICTION: &str = "(the user objected) ";
 
-/// All sentences that may be worth keeping, oldest first.
+/// Returns all sentences that may be worth keeping, oldest first.
 pub(super) fn findings(facts: &Facts, policy: &SummaryPolicy) -> Vec<Finding> {
     let spans = spans(facts, policy);
-    // The first place is for what an earlier summary found.
+    // Span 0 is for findings of an earlier summary.
     let count = spans.len().max(1);
     let told: BTreeSet<String> = facts.words.iter().flat_map(|words| word_set(&words.text)).collect();
     let mut found = Vec::new();
-    // What was last said of a thing, by its name: the span.
+    // For each thing, the span of the last statement about it.
     let mut newest: BTreeMap<String, usize> = BTreeMap::new();
     for (span, Span { said, bonus, contradicted }) in spans.into_iter().enumerate() {
         let (span, recency) = (span + 1, (span + 1) as f64 / count as f64);
         for piece in said.into_iter().flat_map(|said| pieces(&said.text)) {
             let is_failure = contradicted || says_failure(&piece.text, piece.kind);
-            // A failed approach is tried again by the agent that does not know of it, however little else is said.
+            // An agent that does not know about a failed approach tries it again, so failures have a minimum score.
             let least = if is_failure && !contradicted { FAILURE } else { 0.0 };
             let score = (score(&piece.text, piece.kind) + bonus).max(least);
             if score >= WORTH {
                 let text = shorten(&piece.text, policy.sentence_chars);
                 let words = word_set(&text);
                 let known = words.iter().filter(|word| told.contains(*word)).count();
-                // What says hardly anything beyond the user's own words is worth less, and so is what takes long to say it.
+                // Sentences that mostly repeat the user's own words get a lower score, and so do long ones.
                 let echo =
                     if known as f64 >= policy.duplicate_share * words.len() as f64 { 1.5 } else { 0.0 };
                 let length = Chars::of(&text).0 as f64 / policy.sentence_chars.0.max(1) as f64;
@@ -125,270 +123,53 @@ pub(super) fn findings(facts: &Facts, policy: &SummaryPolicy) -> Vec<Finding> {
     found
 }
 
-/// What a sentence is worth less if a later one says what became of the same thing.
+/// Penalty for a sentence if a later one describes the current state of the same thing.
 const OVERTAKEN: f64 = 3.0;
 
-/// The thing that a sentence says is changed: its first name in code marks, unless that is a file, of which very much can be
-/// said.
+/// The thing whose change a sentence describes: its first name in backticks, unless that is a file, because two
+/// sentences about one file are rarely about the same thing.
 fn changed_thing(text: &str) -> Option<String> {
-    static CHANGE: Pattern = Pattern::new(|| {
-        any_of(&[
-            "changed", "now", "uses", "use", "set to", "replaced", "renamed", "moved", "removed", "reverted",
-            "instead", "from", "is", "was", "became", "→", "->",
-        ])
-    });
+    static CHANGE: Pattern = Pattern::new(|| any_of(include_str!("../../../words/found/change.txt")));
     let name = text.split('`').nth(1)?;
     let is_thing = !name.contains(['.', '/', ' ']) && name.chars().any(char::is_alphabetic);
     (is_thing && (text.starts_with('`') || matches(&CHANGE, text))).then(|| name.to_lowercase())
 }
 
-/// Score of a sentence that says that something did not work, at least.
+/// Minimum score of a sentence that says that something did not work.
 const FAILURE: f64 = 3.0;
 
 /// Whether a sentence says that something was tried and did not work, and names it.
 fn says_failure(text: &str, kind: PieceKind) -> bool {
-    static FAILED: Pattern = Pattern::new(|| {
-        any_of(&[
-            "did not work",
-            "didn't work",
-            "didn’t work",
-            "does not work",
-            "doesn't work",
-            "doesn’t work",
-            "won't work",
-            "won’t work",
-            "will not work",
-            "failed because",
-            "fails because",
-            "reverted",
-            "rolled back",
-            "gave up",
-            "abandoned",
-            "not supported",
-            "unsupported",
-            "isn't available",
-            "is not available",
-            "not available",
-            "cannot be used",
-            "can't be used",
-            "can't use",
-            "cannot use",
-            "is blocked",
-            "blocked by",
-            "ruled out",
-            "dead end",
-            "not possible",
-            "no longer works",
-            "still fails",
-            "still failing",
-            "não funciona",
-            "não funcionou",
-            "no funciona",
-            "no funcionó",
-            "funktioniert nicht",
-            "ne marche pas",
-            "не работает",
-        ])
-    });
+    static FAILED: Pattern = Pattern::new(|| any_of(include_str!("../../../words/found/failed.txt")));
     const INNER: [&str; 6] = ["行不通", "不可行", "没用", "沒用", "不支持", "不支援"];
     let says = matches(&FAILED, text) || INNER.iter().any(|cue| text.contains(cue));
     let asks = text.ends_with(['?', '？', ':', '：']) || kind == PieceKind::Heading;
     says && !asks && text.chars().count() >= 20 && concreteness(text) > 0
 }
 
-/// A shorter sentence tells less than its words promise.
+/// Length below which a sentence gets a penalty: it matches a cue word but says little.
 const SHORT: usize = 45;
 
-/// A sentence below this says nothing that is needed later.
+/// Minimum score of a sentence that is kept.
 const WORTH: f64 = 1.0;
 
-/// How much a sentence tells.
+/// Scores how much information a sentence has.
 fn score(text: &str, kind: PieceKind) -> f64 {
-    static CAUSE: Pattern = Pattern::new(|| {
-        any_of(&[
-            "because",
-            "root cause",
-            "due to",
-            "caused by",
-            "the cause",
-            "reason",
-            "turns out",
-            "the problem",
-            "the issue",
-            "issues",
-            "wrong",
-            "broken",
-            "bug",
-            "since",
-            "was missing",
-            "mismatch",
-            "actually",
-            "found",
-            "discovered",
-            "confirmed",
-            "verified",
-            "means",
-            "porque",
-            "causa",
-            "weil",
-            "因为",
-            "因為",
-            "原因",
-        ])
-    });
-    static DECISION: Pattern = Pattern::new(|| {
-        any_of(&[
-            "decided",
-            "decision",
-            "chose",
-            "chosen",
-            "instead",
-            "rather than",
-            "so that",
-            "will use",
-            "going with",
-            "uses",
-            "prefer",
-            "recommend",
-            "keeps",
-            "kept",
-            "must",
-            "only",
-            "never",
-            "default",
-            "supersedes",
-            "decidi",
-            "entschieden",
-            "決定",
-            "决定",
-            "改用",
-        ])
-    });
-    static FIX: Pattern = Pattern::new(|| {
-        any_of(&[
-            "fixed",
-            "fix",
-            "resolved",
-            "now",
-            "added",
-            "implemented",
-            "replaced",
-            "removed",
-            "renamed",
-            "moved",
-            "changed",
-            "created",
-            "wired",
-            "updated",
-            "corrected",
-            "returns",
-            "corrigido",
-            "behoben",
-            "修复",
-            "修正",
-            "完成",
-        ])
-    });
-    static OPEN: Pattern = Pattern::new(|| {
-        any_of(&[
-            "still",
-            "remaining",
-            "remains",
-            "not yet",
-            "todo",
-            "left",
-            "pending",
-            "blocked",
-            "fails",
-            "failing",
-            "missing",
-            "unverified",
-            "couldn't",
-            "could not",
-            "cannot",
-            "can't",
-            "skipped",
-            "not run",
-            "limitation",
-            "deferred",
-            "needs",
-            "unable",
-            "without",
-            "not",
-            "pendente",
-            "offen",
-            "还没",
-            "尚未",
-            "未",
-        ])
-    });
-    static OFFER: Pattern = Pattern::new(|| {
-        any_of(&[
-            "want me to",
-            "would you like",
-            "let me know",
-            "shall i",
-            "should i",
-            "if you'd like",
-            "if you want",
-            "say the word",
-            "feel free",
-            "happy to",
-            "ready to",
-            "ready for",
-            "pausing",
-            "moving on",
-            "moving to",
-            "waiting for",
-            "for your review",
-            "glad",
-        ])
-    });
-    static SURROUNDINGS: Pattern = Pattern::new(|| {
-        any_of(&[
-            "port",
-            "localhost",
-            "version",
-            "requires",
-            "required",
-            "installed",
-            "env var",
-            "environment",
-            "credentials",
-            "account",
-            "branch",
-            "deployed",
-            "running",
-            "runs",
-            "endpoint",
-            "database",
-            "docker",
-            "command",
-        ])
-    });
-    // How something is run often stands only in a report: the user runs it.
+    static CAUSE: Pattern = Pattern::new(|| any_of(include_str!("../../../words/found/cause.txt")));
+    static DECISION: Pattern = Pattern::new(|| any_of(include_str!("../../../words/found/decision.txt")));
+    static FIX: Pattern = Pattern::new(|| any_of(include_str!("../../../words/found/fix.txt")));
+    static OPEN: Pattern = Pattern::new(|| any_of(include_str!("../../../words/found/open.txt")));
+    static OFFER: Pattern = Pattern::new(|| any_of(include_str!("../../../words/found/offer.txt")));
+    static SURROUNDINGS: Pattern =
+        Pattern::new(|| any_of(include_str!("../../../words/found/surroundings.txt")));
+    // Commands that the user has to run are often only in a report.
     static COMMAND: Pattern = Pattern::new(|| {
         Regex::new(
             r"`(?:npx|npm|pnpm|yarn|bun|node|deno|cargo|make|just|python3?|pip|uv|pytest|go|ruby|bundle|rails|docker|kubectl|php|composer|dotnet|mvn|gradle|curl|git|\./\S+) [^`]+`",
         )
         .ok()
     });
-    static GUESS: Pattern = Pattern::new(|| {
-        any_of(&[
-            "i bet",
-            "looking at",
-            "might",
-            "maybe",
-            "perhaps",
-            "probably",
-            "i think",
-            "i suspect",
-            "seems",
-            "should work",
-            "if that's",
-            "if you",
-        ])
-    });
+    static GUESS: Pattern = Pattern::new(|| any_of(include_str!("../../../words/found/guess.txt")));
     static ANNOUNCEMENT: Pattern = Pattern::new(|| {
         Regex::new(
             r"(?i)^(?:(?:now|next|first|then|also),? (?:add|update|create|remove|fix|check|make|find|run|replace)|(?:ok(?:ay)?[,.]? |great[,.!]? |perfect[,.!]? |good[,.!]? |now,? |next,? |first,? |also,? |then,? )*(?:implementing|proceeding|continuing|starting|working on|i['’]m (?:now |also |just )?\w+ing|let me|let's|i'll|i’ll|i will|i'm going|i’m going|now let|here's|here’s|here is|here are|looking at|checking))\b",
@@ -399,7 +180,7 @@ fn score(text: &str, kind: PieceKind) -> f64 {
     if kind == PieceKind::Heading || length < 20 || text.ends_with(['?', '？']) || matches(&OFFER, text) {
         return 0.0;
     }
-    // What leads something else in, and what will be done, is told where nothing better is.
+    // Introductions and announcements are used only if there is nothing better.
     let leads = if text.ends_with([':', '：']) { 2.5 } else { 0.0 };
     let cues = 3.0 * f64::from(u8::from(matches(&CAUSE, text)))
         + 2.0 * f64::from(u8::from(matches(&DECISION, text)))
@@ -410,21 +191,21 @@ fn score(text: &str, kind: PieceKind) -> f64 {
     let guessed = if matches(&GUESS, text) { 1.5 } else { 0.0 };
     let is_around = matches(&SURROUNDINGS, text) || matches(&COMMAND, text);
     let around = if concrete > 0.0 && is_around { 1.0 } else { 0.0 };
-    // A cue without a name says little, and names alone are only a list.
+    // A cue without a name says little, and names without a cue are only a list.
     if concrete == 0.0 && cues < 4.0 {
         return 0.0;
     }
     let listed = if cues + around == 0.0 { 2.0 } else { 0.0 };
-    // "Q1 is complete now" names something and says nothing of it.
+    // "Q1 is complete now" names something but says nothing about it.
     let short = if length < SHORT { 1.0 } else { 0.0 };
     cues.min(5.0) + concrete + around - announced - leads - guessed - short - listed
 }
 
-/// Write the best of them in the order in which they were said. What stands in `shown` is not said again.
+/// Writes the best findings in the order in which they were said. Text that `shown` contains is not repeated.
 pub(super) fn write(findings: &[Finding], shown: &str, room: Chars, policy: &SummaryPolicy) -> Written {
     let mut taken = vec![0u64; findings.last().map_or(0, |last| last.span + 1)];
-    // What a sentence is worth falls with every one already taken from the same report, so that each turn gets its
-    // share; the newer of two that are worth the same comes first.
+    // Each sentence taken from a report lowers the value of its other sentences, so that each turn gets its share. Of
+    // two sentences with equal value, the newer one comes first.
     let worth = |place: usize, taken: &[u64]| {
         let finding = &findings[place];
         let worth = finding.score + NEWNESS * finding.recency - REPEATED * taken[finding.span] as f64;
@@ -440,7 +221,7 @@ pub(super) fn write(findings: &[Finding], shown: &str, room: Chars, policy: &Sum
         if taken[finding.span] >= policy.turn_sentences {
             continue;
         }
-        // Its worth may have fallen since it was put into the queue.
+        // Its value may have fallen since it was queued.
         let now = worth(place, &taken);
         if now < best {
             queue.push(now);
@@ -469,11 +250,11 @@ pub(super) fn write(findings: &[Finding], shown: &str, room: Chars, policy: &Sum
     Written { text: lines.join("\n"), complete }
 }
 
-/// What the newest report is worth more than the oldest.
+/// Bonus of the newest report over the oldest.
 const NEWNESS: f64 = 3.0;
-/// What a sentence is worth less for each that was taken from the same report.
+/// Penalty of a sentence for each one that was taken from the same report.
 const REPEATED: f64 = 1.5;
-/// A mark, a space and a line end.
+/// Length of a bullet, a space and a newline.
 const BULLET: Chars = Chars(3);
-/// No sentence worth keeping is shorter.
+/// Minimum length of a sentence that is worth keeping.
 const SHORTEST: Chars = Chars(24);

@@ -1,24 +1,24 @@
-//! The beginning of a summary: what the work is for, and the step to take first.
+//! The first sections of a summary: the goal and the next step.
 
-use super::super::facts::{Facts, Occasion, TodoState, Turn};
-use super::super::prose::{Pattern, Piece, PieceKind, matches, pieces, shorten, shorten_ends};
 use super::room::Written;
 use super::said::Words;
 use crate::chars::{Chars, level};
+use crate::facts::{Facts, Occasion, TodoState, Turn};
 use crate::pattern::Regex;
 use crate::policy::SummaryPolicy;
+use crate::prose::{Pattern, Piece, PieceKind, matches, pieces, shorten, shorten_ends};
 
 /// Label of the first message of the user.
 pub(super) const FIRST: &str = "First request: ";
 /// Label of the newest one.
 pub(super) const NEWEST: &str = "Newest request: ";
 
-/// The user's first message, which says what the work is for, and the newest one, which is being worked on.
+/// The user's first message, which states the purpose, and the newest one, which is being worked on.
 #[derive(Default)]
 pub(super) struct Goal(Vec<(&'static str, Words)>);
 
 impl Goal {
-    /// Takes the goal out of the user's words. An answer to a question is not a request.
+    /// Removes the goal from the user's words. An answer to a question is not a request.
     pub(super) fn take(words: &mut Vec<Words>) -> Goal {
         let is_request = |words: &Words| words.occasion != Occasion::Answer;
         let Some(first) = words.iter().position(is_request) else { return Goal::default() };
@@ -28,7 +28,7 @@ impl Goal {
         Goal(std::iter::once(first).chain(newest).collect())
     }
 
-    /// Number of messages in it.
+    /// Number of messages.
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
@@ -53,19 +53,19 @@ impl Goal {
     }
 }
 
-/// Longest announcement that is shown whole.
+/// Maximum length of an announcement that is shown whole.
 const LONGEST: Chars = Chars(320);
-/// Number of announcements that are shown.
+/// Maximum number of announcements.
 const ANNOUNCEMENTS: usize = 2;
 
-/// Writes the step to take first: what is being done and what the agent last said it would do. `facts` are those of all
-/// messages up to the newest, because what was announced may be done by now. `is_in_view` says whether the newest request
-/// is in a message after the summary.
+/// Writes the next step: work in progress and the agent's last announcements. `facts` covers all messages up to the
+/// newest, because announced work may be done by now. `is_in_view` is whether the newest request comes after the
+/// summary.
 pub(super) fn write_next(facts: &Facts, is_in_view: bool, room: Chars) -> Written {
     let request = if is_in_view { "the user's newest message below" } else { "the newest request" };
     let mut lines: Vec<String> = Vec::new();
     if facts.is_waiting {
-        lines.push(format!("- Work on {request}: nothing was done about it yet."));
+        lines.push(format!("- Work on {request}: it has not been started yet."));
     }
     if let Some(list) = &facts.todos {
         let of = |state: TodoState| -> Vec<&str> {
@@ -78,7 +78,7 @@ pub(super) fn write_next(facts: &Facts, is_in_view: bool, room: Chars) -> Writte
             (true, None) => {}
         }
     }
-    // What was announced before the user spoke again may not be wanted any more.
+    // If the user has spoken since, announced work may no longer be wanted.
     lines.extend(facts.turns.last().filter(|_| !facts.is_waiting).into_iter().flat_map(announced));
     if lines.is_empty()
         && let Some(error) = facts.errors.last()
@@ -94,7 +94,7 @@ pub(super) fn write_next(facts: &Facts, is_in_view: bool, room: Chars) -> Writte
         let left = room.saturating_sub(Chars::of(&out) + Chars(1));
         let shown = shorten(&line, left.min(LONGEST));
         complete &= shown == line;
-        // Less of a line does not say which step it is.
+        // A shorter beginning would not identify the step.
         if Chars::of(&shown) < Chars(32).min(Chars::of(&line)) {
             break;
         }
@@ -104,7 +104,7 @@ pub(super) fn write_next(facts: &Facts, is_in_view: bool, room: Chars) -> Writte
     Written { text: out, complete }
 }
 
-/// Returns the agent's newest announcements, and a question that the user has not answered.
+/// Returns the agent's newest announcements, and a question that the user has not answered yet.
 fn announced(turn: &Turn) -> Vec<String> {
     static NEXT: Pattern = Pattern::new(|| {
         Regex::new(
@@ -120,7 +120,7 @@ fn announced(turn: &Turn) -> Vec<String> {
     let next = pieces.iter().rev().filter(is_said).filter(|piece| matches(&NEXT, &piece.text));
     let mut next: Vec<&Piece> = next.take(ANNOUNCEMENTS).collect();
     if next.is_empty() && turn.unfinished {
-        // Between two calls an agent says what it is doing.
+        // Text between two calls usually says what the agent is doing.
         next.extend(pieces.iter().rev().find(is_said));
     }
     let line = |piece: &Piece| {

@@ -1,11 +1,11 @@
-//! A summary without a model: deterministic, bounded, honest about how it was made.
+//! The extractive summary, which is made without a model: deterministic, limited in size, and labelled as such.
 //!
-//! Everything falls back on this summary, so work must be able to continue from it. Goal and next step come first. The
-//! other sections keep what a session cannot continue without, in this order of room: the user's own words; findings and
-//! decisions, and what was tried and failed; the state of the work; the files changed; the commands that build, test and
-//! run, and their environment. Outputs of commands are left out: running the commands again brings them back.
+//! It is the fallback for every other summary, so an agent must be able to continue from it. Goal and next step come
+//! first. The other sections have what a session cannot continue without, in this order of size: the user's own words;
+//! findings and decisions, and failed approaches; the state of the work; changed files; commands that build, test and
+//! run, and their environment. Outputs of commands are left out, because the agent can run the commands again.
 //!
-//! The room is divided by the shares of [`SummaryPolicy`]. A section that needs less leaves the rest to the others.
+//! The room is divided by the shares of [`SummaryPolicy`]. Room that a section does not need goes to the others.
 
 mod environment;
 mod files;
@@ -25,25 +25,22 @@ use self::found::Finding;
 use self::goal::Goal;
 use self::prior::Prior;
 use self::room::{Portion, Written, divide};
-use super::facts::{CommandRun, Ended, Facts, paths as paths_of_input};
 use crate::chars::{Chars, Text, head};
-use crate::count::{CharCounter, Counter, Tokens};
+use crate::counter::{CharCounter, Counter};
+use crate::facts::{CommandRun, Ended, Facts};
 use crate::log::{Message, Part};
 use crate::policy::SummaryPolicy;
 use crate::redact::redact;
+use crate::tokens::Tokens;
 
 pub(in crate::compact) use self::prior::listed_files;
 
-/// Said first, so that nobody takes the summary for more than it is.
+/// First line of the summary, so that the model does not mistake it for a considered summary. Also identifies summaries
+/// of this kind when they are merged.
 pub(in crate::compact) const MADE_WITHOUT_MODEL: &str =
     "(This summary was made without a model, by picking out facts.)";
 
-/// Paths in a tool's input: the usual fields, and the file headers of a patch.
-pub fn paths(input: &serde_json::Value) -> Vec<String> {
-    paths_of_input(input)
-}
-
-/// Summarise `history` in at most `most` tokens. `prior` is the summary of what came before it.
+/// Summarises `history` in at most `most` tokens. `prior` is the summary of the messages before it.
 pub fn extract(
     history: &[&Message],
     prior: Option<&Text>,
@@ -54,7 +51,8 @@ pub fn extract(
     extract_before(history, &[], prior, most, policy, counter)
 }
 
-/// Like [`extract`], of a history whose next messages stay in view: they decide what is still open and what comes next.
+/// Like [`extract`], for a history whose following messages stay in view. They decide what is still open and what comes
+/// next.
 pub fn extract_before(
     history: &[&Message],
     following: &[&Message],
@@ -71,18 +69,18 @@ pub fn extract_before(
     fit(most, counter, |room| material.render(room, policy))
 }
 
-/// Summaries of ranges that a model or a person wrote. One that was made without a model is made anew with all the rest:
-/// the messages are still there to pick facts from.
+/// Summaries of ranges that a model or the user wrote. Extractive ones are skipped, because their messages are part of
+/// the history and facts are extracted from them again.
 fn ranges<'a>(history: &'a [&Message]) -> impl Iterator<Item = String> + 'a {
     let texts = history.iter().flat_map(|message| &message.parts).filter_map(Part::replaced);
     texts.filter(|text| !text.contains(MADE_WITHOUT_MODEL)).map(|text| redact(text).text)
 }
 
-/// Writes a section in a room of some size.
+/// Writes a section of at most the given length.
 type Writer<'a> = &'a dyn Fn(Chars) -> Written;
 
-/// Most renderings that are tried. Each one at least halves the range of lengths that may fit, so that this many find
-/// the length for any window.
+/// Maximum number of renderings. Every other one halves the range of possible lengths, so this many find the length for
+/// any window.
 const ROUNDS: usize = 24;
 /// Share of the budget that a rendering must fill to need no better one.
 const CLOSE: f64 = 0.97;
@@ -90,8 +88,8 @@ const CLOSE: f64 = 0.97;
 /// Renders at the largest room that stays within `most` tokens.
 ///
 /// Tokens are nearly proportional to length, so the next room follows from the proportion of the last rendering. With a
-/// counter for which they are not, that proportion can miss the answer again and again. So each room is also between the
-/// largest that fits and the smallest that does not, and every other round halves that range.
+/// counter for which they are not, that proportion can miss the answer again and again. So each room is also between
+/// the largest that fits and the smallest that does not, and every other round halves that range.
 fn fit(most: Tokens, counter: &dyn Counter, render: impl Fn(Chars) -> String) -> Text {
     let rendered = |room: Chars| {
         let text = Text::from(redact(&render(room)).text);
@@ -99,7 +97,7 @@ fn fit(most: Tokens, counter: &dyn Counter, render: impl Fn(Chars) -> String) ->
         (text, size)
     };
     let mut best: Option<Text> = None;
-    // The largest room that is known to fit and the smallest that is known not to.
+    // Largest room known to fit, and smallest known not to.
     let (mut fits, mut exceeds): (u64, Option<u64>) = (0, None);
     let mut room = most.0.saturating_mul(CharCounter::default().chars_per_token);
     for round in 0..ROUNDS {
@@ -109,7 +107,7 @@ fn fit(most: Tokens, counter: &dyn Counter, render: impl Fn(Chars) -> String) ->
         let (text, size) = rendered(Chars(room));
         let filled = size.0 as f64 / most.0.max(1) as f64;
         if size <= most {
-            // A rendering that leaves room unused has said everything.
+            // A rendering that leaves room unused contains everything.
             let is_whole = (text.chars().0 as f64) < room as f64 * CLOSE;
             fits = fits.max(room);
             if best.as_ref().is_none_or(|best| best.chars() < text.chars()) {
@@ -121,11 +119,11 @@ fn fit(most: Tokens, counter: &dyn Counter, render: impl Fn(Chars) -> String) ->
         } else {
             exceeds = Some(exceeds.map_or(room, |least| least.min(room)));
         }
-        // A little less than the proportion says, because it is only nearly one.
+        // Slightly less than proportional, because the proportion is inexact.
         let wanted = (room as f64 * (0.98 / filled.max(1e-9)).clamp(0.1, 4.0)) as u64;
         let is_inside = wanted > fits && exceeds.is_none_or(|least| wanted < least);
         room = match exceeds {
-            // Every other round halves the range, whatever the proportion says.
+            // Every other round bisects, in case the proportion keeps missing.
             Some(least) if !is_inside || round % 2 == 1 => fits.midpoint(least),
             _ => wanted,
         };
@@ -136,7 +134,7 @@ fn fit(most: Tokens, counter: &dyn Counter, render: impl Fn(Chars) -> String) ->
     best.unwrap_or_else(|| within(&rendered(Chars::ZERO).0, most, counter))
 }
 
-/// The beginning of a text that is too long even without any section: the limit is the promise.
+/// The beginning of a text that is too long even without sections, because the limit is guaranteed.
 fn within(text: &Text, most: Tokens, counter: &dyn Counter) -> Text {
     let (mut low, mut high) = (0, text.chars().0);
     while low < high {
@@ -154,7 +152,7 @@ struct Material<'a> {
     facts: &'a Facts,
     /// Facts of all messages up to the newest, for what is open.
     now: &'a Facts,
-    /// From where to where the messages are that the summary stands for.
+    /// Ids of the first and the last message that the summary replaces.
     range: Option<(String, String)>,
     goal: Goal,
     words: Vec<said::Words>,
@@ -223,7 +221,7 @@ impl<'a> Material<'a> {
         let files = |room: Chars| files::write_files(&self.files, room);
         let commands = |room: Chars| files::write_commands(&self.commands, room);
         let environment = |room: Chars| environment::write(&self.environment, room);
-        // Two line ends before a heading, one after it.
+        // Two newlines before a heading, one after it.
         let portion = |(heading, share, write): (&str, f64, _)| Portion {
             share,
             frame: Chars::of(heading) + Chars(3),
@@ -246,8 +244,8 @@ impl<'a> Material<'a> {
                 (headings::ENVIRONMENT, policy.commands_share * rest * ENVIRONMENT_PART, &environment),
             ]
         };
-        // How much of the last report is shown is known only when the room is divided; then it is divided again without
-        // what would be said twice.
+        // How much of the last report is shown is known only after the room was divided. It is divided again so that
+        // findings do not repeat the report.
         let found = |room: Chars| found::write(&self.findings, "", room, policy);
         let failed = |room: Chars| found::write(&self.failures, "", room, policy);
         let first = divide(&sections(&found, &failed).map(portion), left);
@@ -264,7 +262,7 @@ impl<'a> Material<'a> {
         out
     }
 
-    /// The goal's part of the room for the user's words: each of its messages weighs as much as several others.
+    /// The goal's part of the room for the user's words: each of its messages counts as several others.
     fn goal_part(&self, policy: &SummaryPolicy) -> f64 {
         let goal = self.goal.len() as f64 * policy.ends_weight;
         match self.words.len() {
@@ -276,11 +274,11 @@ impl<'a> Material<'a> {
 
 /// Number of sections.
 const SECTIONS: usize = 10;
-/// Least part of the room for the user's words that the goal gets.
+/// Minimum part of the room for the user's words that the goal gets.
 const LEAST_GOAL: f64 = 0.25;
 /// The next step's part of the room for where the work stands.
 const NEXT_PART: f64 = 0.2;
-/// Least room for the next step, and the largest share of a small room that this may be.
+/// Minimum room for the next step, and the maximum share of a small room for it.
 const LEAST_NEXT: Chars = Chars(200);
 const MOST_NEXT: f64 = 0.15;
 /// The failed approaches' part of the room for what was found.
@@ -288,7 +286,7 @@ const FAILED_PART: f64 = 0.15;
 /// The environment's part of the room for commands.
 const ENVIRONMENT_PART: f64 = 0.4;
 
-/// The headings of the sections, by which an earlier summary of this kind is read again.
+/// Headings of the sections. They are parsed when an earlier summary of this kind is merged.
 mod headings {
     pub(super) const GOAL: &str = "## Goal";
     pub(super) const NEXT: &str = "## Next step";
@@ -302,13 +300,13 @@ mod headings {
     pub(super) const ENVIRONMENT: &str = "## Environment";
 }
 
-/// The place of the section that tells where it stands among the sections.
+/// Position of the section [`headings::STANDING`] among the sections.
 const STANDING_PLACE: usize = 6;
 
-/// So many of the newest commands are considered.
+/// Maximum number of commands that are considered, the newest.
 const MOST_COMMANDS: usize = 200;
 
-/// The commands of this history after those of an earlier summary; one that was run again stands once.
+/// The commands of an earlier summary followed by those of this history, without duplicates.
 fn commands(earlier: &[(String, String)], facts: &Facts) -> Vec<files::Command> {
     let again = |line: &str| facts.commands.iter().any(|run| run.line == line);
     let earlier = earlier.iter().filter(|(line, _)| !again(line));
@@ -318,19 +316,19 @@ fn commands(earlier: &[(String, String)], facts: &Facts) -> Vec<files::Command> 
         value: 0,
         subjects: BTreeSet::new(),
     });
-    // A command that a later one repeats as a part of itself says nothing more.
+    // A command is redundant if a later command line contains it.
     let within = |run: &CommandRun| {
         let newer = facts.commands.iter().rev().take(MOST_COMMANDS);
         newer
             .take_while(|other| other.order > run.order)
             .any(|other| other.line != run.line && other.line.contains(&run.line))
     };
-    // One that failed and was mended by another says nothing either.
+    // A failed command is redundant if its failure was resolved by another.
     let mended = |run: &CommandRun| {
         matches!(run.ended, Ended::Badly(_))
             && !facts.errors.iter().any(|error| error.text.contains(&run.line))
     };
-    // More commands than this are never told, and comparing each with each takes quadratic time.
+    // More commands than this are never shown, and comparing all pairs takes quadratic time.
     let newest = &facts.commands[facts.commands.len().saturating_sub(MOST_COMMANDS)..];
     let telling = newest.iter().filter(|run| !within(run) && !mended(run));
     let runs = telling.enumerate().map(|(place, run)| {
@@ -343,7 +341,7 @@ fn commands(earlier: &[(String, String)], facts: &Facts) -> Vec<files::Command> 
             },
             Ended::Unknown => String::new(),
         };
-        // Telling commands first, then those run often, then the newest.
+        // Informative commands first, then those run often, then the newest.
         let value = (u64::from(run.weight) * 4 + run.runs.min(8)) * 1_000_000 + (place as u64).min(999_999);
         files::Command { line: run.line.clone(), outcome, value, subjects: run.subjects.clone() }
     });

@@ -1,20 +1,20 @@
-//! An earlier summary, taken apart so that it can be merged: one of this kind into its sections, any other by
+//! Parses an earlier summary so that it can be merged. Summaries of other kinds are parsed by
 //! [`foreign`](super::foreign).
 
 use super::foreign::{Foreign, Section};
 use super::{MADE_WITHOUT_MODEL, goal, headings};
 
-/// What an earlier summary says that still holds. Where the work stood then is not taken over: it would read as where
-/// it stands now.
+/// Content of an earlier summary that still applies. The state of the work is not taken over, because it would read as
+/// the current state.
 #[derive(Default)]
 pub(super) struct Prior {
-    /// The first message that it stood for.
+    /// Id of the first message that it replaced.
     pub(super) first: Option<String>,
     pub(super) words: Vec<String>,
     pub(super) findings: Vec<String>,
     pub(super) failures: Vec<String>,
     pub(super) files: Vec<String>,
-    /// Command lines and how they ended.
+    /// Command lines and their outcomes.
     pub(super) commands: Vec<(String, String)>,
     /// Properties of the environment, as lines.
     pub(super) environment: Vec<String>,
@@ -70,21 +70,21 @@ impl Prior {
     }
 }
 
-/// The paths that the section of changed files of a summary lists.
+/// The paths in a summary's list of changed files.
 pub(in crate::compact) fn listed_files(summary: &str) -> Vec<String> {
     Prior::read(summary).files
 }
 
-/// The first id of the line that tells what is out of the window.
+/// The first id in the line about messages that are out of the window.
 fn first_message(line: &str) -> Option<String> {
     let rest = line.strip_prefix("Messages `")?;
     Some(rest.split('`').next()?.to_owned())
 }
 
-/// Add a line to the item it goes on, or begin a new one.
+/// Adds a line to the last item, or starts a new one.
 fn item(items: &mut Vec<String>, line: &str) {
     if let Some(text) = line.strip_prefix("- ") {
-        // What an earlier summary left out is named by its range already.
+        // The range of this summary includes messages that the earlier one omitted.
         if !text.ends_with("left out; recall them)") && !text.ends_with("left out; recall it)") {
             items.push(text.to_owned());
         }
@@ -103,7 +103,7 @@ fn paths(line: &str, root: &str) -> Vec<String> {
     };
     let mut found = Vec::new();
     let mut depth = 0;
-    // A comma inside braces divides no names.
+    // A comma inside braces does not separate names.
     let words = names.split(|c: char| {
         depth += i32::from(c == '{') - i32::from(c == '}');
         c == ',' && depth == 0

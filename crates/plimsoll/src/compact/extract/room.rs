@@ -1,43 +1,43 @@
-//! Room, divided among portions by their shares.
+//! Divides room among portions by their shares.
 
 use crate::chars::Chars;
 
 /// Something that takes room: a section of a summary, or a line of a section.
 pub(super) struct Portion<'a> {
-    /// Its share of the room.
+    /// Share of the room.
     pub(super) share: f64,
-    /// What is written around it, a heading for instance, if it has anything to say.
+    /// Length of text around the portion, such as a heading, if the portion is not empty.
     pub(super) frame: Chars,
-    /// Writes it into at most so many chars.
+    /// Writes the portion in at most the given number of chars.
     pub(super) write: &'a dyn Fn(Chars) -> Written,
 }
 
-/// A portion as it was written.
+/// A written portion.
 #[derive(Clone, Default)]
 pub(super) struct Written {
-    /// The text; empty if there is nothing to say, or no room to say it.
+    /// The text. Empty if the portion has no content or no room.
     pub(super) text: String,
-    /// Whether everything was said, so that more room would change nothing.
+    /// Whether the content is complete, so that more room would change nothing.
     pub(super) complete: bool,
 }
 
 impl Written {
-    /// Nothing to say.
+    /// A portion without content.
     pub(super) fn nothing() -> Written {
         Written { text: String::new(), complete: true }
     }
 
-    /// Something to say, and no room for it.
+    /// A portion with content but no room for it.
     pub(super) fn no_room() -> Written {
         Written::default()
     }
 }
 
-/// Less room than this is not worth dividing again.
+/// Minimum room that is worth dividing again.
 const SLACK: Chars = Chars(40);
 
-/// Write all portions into `room`. Each first gets its share; what some do not use is divided among those that have more
-/// to say, until nothing is left over or all is said.
+/// Writes all portions into `room`. Each first gets its share. Unused room is divided among incomplete portions until
+/// none is left or all are complete.
 pub(super) fn divide(portions: &[Portion], room: Chars) -> Vec<Written> {
     let write = |portion: &Portion, room: Chars| (portion.write)(room.saturating_sub(portion.frame));
     let used = |place: usize, written: &[Written]| match written[place].text.is_empty() {
@@ -51,7 +51,7 @@ pub(super) fn divide(portions: &[Portion], room: Chars) -> Vec<Written> {
     let share = |place: usize, of: f64| if of > 0.0 { portions[place].share / of } else { 0.0 };
     let mut written: Vec<Written> = Vec::new();
     for (place, portion) in portions.iter().enumerate() {
-        // Shares of more than the whole would be more room than there is.
+        // Shares that sum to more than 1 are scaled down.
         let share = if shares > 1.0 { share(place, shares) } else { portion.share };
         written.push(write(portion, room.share(share)));
     }
@@ -76,7 +76,7 @@ pub(super) fn divide(portions: &[Portion], room: Chars) -> Vec<Written> {
             break;
         }
     }
-    // What is left is too little for everybody; somebody may still have use for it.
+    // The rest is too little for all, but one portion may still be able to use it.
     for place in 0..portions.len() {
         let left = spare(&written);
         if !written[place].complete && left >= SLACK && portions[place].share > 0.0 {
@@ -111,19 +111,19 @@ mod tests {
     }
 
     #[test]
-    fn each_gets_its_share() {
+    fn each_portion_gets_its_share() {
         assert_eq!(lengths(&[9_000, 9_000], &[0.75, 0.25], 1_000), [748, 248]);
     }
 
     #[test]
-    fn what_one_does_not_need_goes_to_the_others() {
+    fn unused_room_goes_to_the_others() {
         assert_eq!(lengths(&[9_000, 10, 9_000], &[0.5, 0.25, 0.25], 1_000), [656, 10, 327]);
         assert_eq!(lengths(&[100, 10], &[0.5, 0.5], 1_000), [100, 10]);
         assert_eq!(lengths(&[0, 9_000], &[0.9, 0.1], 1_000), [0, 998]);
     }
 
     #[test]
-    fn no_more_is_written_than_there_is_room() {
+    fn portions_never_exceed_the_room() {
         for room in [0, 1, 3, 10, 50, 500] {
             for wanted in [[0, 0, 0], [5, 500, 5], [999, 999, 999]] {
                 let written = lengths(&wanted, &[0.6, 0.3, 0.6], room);

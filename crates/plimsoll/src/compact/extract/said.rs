@@ -1,36 +1,36 @@
-//! The user's words between the first and the newest request, each message in its own, with the room shared evenly.
+//! The section with the user's messages between the first and the newest request, in the user's own words.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeSet, BinaryHeap};
 
-use super::super::facts::{Occasion, TodoList, UserWords, is_instruction};
-use super::super::prose::{
+use super::room::Written;
+use crate::chars::{Chars, level};
+use crate::facts::{Occasion, TodoList, UserWords, is_instruction};
+use crate::pattern::Regex;
+use crate::policy::SummaryPolicy;
+use crate::prose::{
     Pattern, Piece, PieceKind, any_of, concreteness, matches, overlap, pieces, sentences, shorten_ends,
     word_set,
 };
-use super::room::Written;
-use crate::chars::{Chars, level};
-use crate::pattern::Regex;
-use crate::policy::SummaryPolicy;
 
-/// What the user said in one message, made ready to be shortened to any length.
+/// The text of one message of the user, prepared to be shortened to any length.
 pub(super) struct Words {
-    /// The words, paragraphs apart.
+    /// The text, with paragraphs.
     text: String,
-    /// The same without sentences that only praise.
+    /// The text without sentences that only praise.
     lean: String,
-    /// The pieces of that, and in which order they are worth keeping.
+    /// Pieces of the lean text, their scores, and their positions by score.
     pieces: Vec<Piece>,
     scores: Vec<i32>,
     order: Vec<usize>,
-    /// The message, if it is one of this history.
+    /// Id of the message. `None` if it comes from an earlier summary.
     source: Option<String>,
-    /// The occasion on which it was said.
+    /// Occasion on which it was said.
     pub(super) occasion: Occasion,
 }
 
 impl Words {
-    /// The words of a message. What the open todos speak of is worth more.
+    /// Takes the text of a message. Pieces about open todos get a higher score.
     pub(super) fn of(words: &UserWords, todos: Option<&TodoList>) -> Words {
         let open: Vec<BTreeSet<String>> =
             todos.into_iter().flat_map(TodoList::open).map(|todo| word_set(&todo.text)).collect();
@@ -41,7 +41,7 @@ impl Words {
         Words::new(text, Some(words.source.to_string()), words.occasion, &open)
     }
 
-    /// Words from an earlier summary, where they were shortened already.
+    /// Takes a text from an earlier summary, which may already be shortened.
     pub(super) fn earlier(text: &str) -> Words {
         let occasion = if text.starts_with("(asked: ") { Occasion::Answer } else { Occasion::Prompt };
         Words::new(text.to_owned(), None, occasion, &[])
@@ -49,7 +49,7 @@ impl Words {
 
     fn new(text: String, source: Option<String>, occasion: Occasion, open: &[BTreeSet<String>]) -> Words {
         let lean = without_praise(&text);
-        // An answer stays with its question, so it is not taken apart.
+        // An answer must stay with its question, so it is not split.
         let pieces: Vec<Piece> = match occasion {
             Occasion::Answer => Vec::new(),
             _ => pieces(&lean).into_iter().flat_map(clauses).collect(),
@@ -76,7 +76,7 @@ impl Words {
         picked[0].text()
     }
 
-    /// The most telling sentences and lines that go into so many chars.
+    /// Returns the most informative sentences and lines that fit into `limit`.
     fn pick(&self, limit: Chars, policy: &SummaryPolicy) -> Picked<'_> {
         if length(&self.lean) <= limit {
             return Picked { words: self, shown: Showing::Whole };
@@ -85,7 +85,7 @@ impl Words {
             let words = self.lean.split_whitespace().collect::<Vec<_>>().join(" ");
             return Picked { words: self, shown: Showing::Cut(shorten_piece(&words, limit)) };
         }
-        // One sentence whole says more than the beginnings of two.
+        // One complete sentence says more than the beginnings of two.
         let cap = limit.share(0.5).max(WHOLE).min(policy.sentence_chars);
         let mut chosen: Vec<Option<String>> = vec![None; self.pieces.len()];
         let mut left = limit;
@@ -102,7 +102,7 @@ impl Words {
     }
 }
 
-/// A sentence in at most so many chars. Where it has to be cut, the words that only lead it in go first.
+/// Shortens a sentence to `limit`. Introductory words such as "ok, can you" are dropped first.
 fn shorten_piece(text: &str, limit: Chars) -> String {
     static LEADS: Pattern = Pattern::new(|| {
         Regex::new(
@@ -117,7 +117,7 @@ fn shorten_piece(text: &str, limit: Chars) -> String {
     shorten_ends(if lead < text.len() { &text[lead..] } else { text }, limit)
 }
 
-/// A message as far as it is shown.
+/// The part of a message that is shown.
 struct Picked<'a> {
     words: &'a Words,
     shown: Showing,
@@ -125,16 +125,16 @@ struct Picked<'a> {
 
 /// How much of a message is shown.
 enum Showing {
-    /// All of it, as it was written.
+    /// All of it, unchanged.
     Whole,
-    /// The two ends of a text without seams.
+    /// Both ends of a text that cannot be split.
     Cut(String),
-    /// Some of its pieces, some of them shortened.
+    /// Some of its pieces, possibly shortened.
     Pieces(Vec<Option<String>>),
 }
 
 impl Picked<'_> {
-    /// The chars it takes at most.
+    /// Maximum length of the text.
     fn size(&self) -> Chars {
         match &self.shown {
             Showing::Whole => length(&self.words.lean),
@@ -153,12 +153,12 @@ impl Picked<'_> {
     }
 }
 
-/// Give `room` to the pieces of all messages that tell most, shown so far shortened or not at all. The more of one message
-/// was taken, the less the next piece of it is worth.
+/// Spends `room` on the most informative pieces of all messages that are not yet shown in full. Each piece taken from a
+/// message lowers the value of its next piece.
 fn add_best(picked: &mut [Picked], room: Chars, policy: &SummaryPolicy) {
     let count = picked.len();
     let mut taken = vec![0i32; count];
-    // The length that a piece would be shown with. It is looked at again and again while pieces are chosen.
+    // Lengths of the shown pieces, computed once because the loop below needs them repeatedly.
     let length = |piece: &Piece| Chars::of(&shorten_piece(&piece.text, policy.sentence_chars));
     let lengths: Vec<Vec<Chars>> = picked
         .iter()
@@ -167,13 +167,13 @@ fn add_best(picked: &mut [Picked], room: Chars, policy: &SummaryPolicy) {
             Showing::Whole | Showing::Cut(_) => Vec::new(),
         })
         .collect();
-    // What that costs beyond what is shown already.
+    // Length beyond what is already shown.
     let cost_of = |at: usize, chosen: &[Option<String>], place: usize| {
         let shown = chosen[place].as_ref().map_or(Chars::ZERO, |text| Chars::of(text) + JOINT);
         (lengths[at][place] + JOINT).saturating_sub(shown)
     };
     let worth = |at: usize, place: usize, score: i32, cost: Chars, taken: &[i32]| {
-        // The newer of two is the likelier to hold.
+        // Newer messages are more likely to still apply.
         let bonus = (NEWER * at / count.max(1)) as i32;
         let cost = i32::try_from(cost.0 / COST.0).unwrap_or(i32::MAX / 2);
         (score * 2 + bonus - taken[at] - cost, Reverse(at), Reverse(place))
@@ -210,13 +210,13 @@ fn add_best(picked: &mut [Picked], room: Chars, policy: &SummaryPolicy) {
     }
 }
 
-/// Most that a piece of a newer message is worth more than one of an older.
+/// Maximum bonus for pieces of newer messages.
 const NEWER: usize = 3;
-/// So many chars cost as much as a step of worth: completing what is nearly there comes first.
+/// Length that costs one point of a piece's value. Completing an almost complete piece is cheap, so it comes first.
 const COST: Chars = Chars(60);
 
-/// A long sentence at the seams between its clauses: people who dictate hardly end one, and of a text without seams only
-/// the ends could be shown.
+/// Splits a long sentence into clauses. Users who dictate rarely end a sentence, and of a text that cannot be split
+/// only the ends can be shown.
 fn clauses(piece: Piece) -> Vec<Piece> {
     static SEAM: Pattern = Pattern::new(|| {
         Regex::new(r"(?i)[,;:] | (?:- |– |— )| (?:and|then|but|so|because|also|which|while) |[，；：、]").ok()
@@ -244,21 +244,21 @@ fn clauses(piece: Piece) -> Vec<Piece> {
     pieces.filter(|piece| !piece.text.is_empty()).collect()
 }
 
-/// A sentence from this length on is taken apart,
+/// Maximum length of a sentence that is not split.
 const LONG_SENTENCE: Chars = Chars(200);
-/// but not into clauses shorter than this.
+/// Minimum length of a clause.
 const CLAUSE: Chars = Chars(60);
 
-/// A mark, a space and a line end.
+/// Length of a bullet, a space and a newline.
 const BULLET: Chars = Chars(3);
-/// What stands between two pieces at most: an ellipsis, and a line end with its indent.
+/// Maximum length between two pieces: an ellipsis, and a newline with its indent.
 const JOINT: Chars = Chars(5);
-/// Less of a sentence says nothing.
+/// Minimum length of a shortened sentence. Less says nothing.
 const SHORTEST: Chars = Chars(24);
-/// A sentence up to this length is not shortened to make room for another.
+/// Maximum length of a sentence that is not shortened to make room for another.
 const WHOLE: Chars = Chars(120);
 
-/// Write what the user said, oldest first.
+/// Writes the user's messages, oldest first.
 pub(super) fn write(words: &[Words], room: Chars, policy: &SummaryPolicy) -> Written {
     if words.is_empty() {
         return Written::nothing();
@@ -294,28 +294,28 @@ fn full_lines(text: &str) -> String {
     text.lines().filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n")
 }
 
-/// The length of a text as it is shown whole: without empty lines, the others indented.
+/// Length of a text that is shown whole: without empty lines, the other lines indented.
 fn length(text: &str) -> Chars {
     let lines = text.lines().filter(|line| !line.is_empty());
     lines.map(|line| Chars::of(line) + Chars(3)).sum::<Chars>().saturating_sub(Chars(3))
 }
 
-/// The room of each message shown: what it needs, or the same level for all.
+/// The room of each message: what it needs, limited to one level for all.
 fn rooms(words: &[Words], places: &[usize], room: Chars) -> Vec<Chars> {
     let needs: Vec<Chars> = places.iter().map(|place| length(&words[*place].lean) + BULLET).collect();
     let level = level(needs.iter().copied(), room);
     needs.into_iter().map(|need| need.min(level).saturating_sub(BULLET)).collect()
 }
 
-/// Which messages are shown.
+/// The messages that are shown.
 struct Shown {
     places: Vec<usize>,
-    /// The first and the last message that is not, and how many are not.
+    /// The first and the last omitted message, and the number of omitted messages.
     missing: Option<(Option<String>, Option<String>, usize)>,
 }
 
 impl Shown {
-    /// All, unless each would get less than is worth showing. Then the newest.
+    /// Chooses all messages, or only the newest if each would get less than is worth showing.
     fn choose(words: &[Words], room: Chars, policy: &SummaryPolicy) -> Shown {
         let least = policy.min_words + BULLET;
         let cost = |place: usize| (length(&words[place].lean) + BULLET).min(least);
@@ -336,7 +336,7 @@ impl Shown {
         Shown { places: (start..words.len()).collect(), missing: Some((first, last, start)) }
     }
 
-    /// The line that names what is missing, so that it can be recalled.
+    /// The line that names the omitted messages, so that they can be recalled.
     fn gap(&self) -> String {
         match &self.missing {
             None => String::new(),
@@ -351,7 +351,7 @@ impl Shown {
     }
 }
 
-/// Chosen pieces in their order, an ellipsis where something is missing between them.
+/// Joins the chosen pieces in order, with an ellipsis for omitted ones.
 fn joined(pieces: &[Piece], chosen: &[Option<String>]) -> String {
     let mut out = String::new();
     let (mut missing, mut after_item) = (false, false);
@@ -376,7 +376,7 @@ fn joined(pieces: &[Piece], chosen: &[Option<String>]) -> String {
     out
 }
 
-/// A text without sentences that only praise, unless there are no others.
+/// Removes sentences that only praise, unless nothing else would be left.
 fn without_praise(text: &str) -> String {
     let mut lines: Vec<String> = Vec::new();
     for line in text.lines() {
@@ -390,133 +390,21 @@ fn without_praise(text: &str) -> String {
     if lean.is_empty() { text.to_owned() } else { lean }
 }
 
-/// Whether a sentence says that something is good and asks for nothing.
+/// Whether a sentence praises something and asks for nothing.
 fn is_praise(sentence: &str) -> bool {
-    static PRAISE: Pattern = Pattern::new(|| {
-        any_of(&[
-            "looks good",
-            "looks great",
-            "looks excellent",
-            "is excellent",
-            "great",
-            "nice",
-            "perfect",
-            "awesome",
-            "thanks",
-            "thank you",
-            "amazing",
-            "excellent",
-            "love it",
-            "good job",
-            "well done",
-            "looks clean",
-            "exactly the",
-            "exactly what",
-            "spot on",
-        ])
-    });
-    static WISHES: Pattern = Pattern::new(|| {
-        any_of(&[
-            "please",
-            "can you",
-            "could you",
-            "want",
-            "need",
-            "needs",
-            "should",
-            "but",
-            "add",
-            "fix",
-            "make",
-            "use",
-            "change",
-            "create",
-            "update",
-            "remove",
-            "don't",
-            "not",
-            "now",
-            "then",
-            "let's",
-            "proceed",
-            "next",
-        ])
-    });
+    static PRAISE: Pattern = Pattern::new(|| any_of(include_str!("../../../words/said/praise.txt")));
+    static WISHES: Pattern = Pattern::new(|| any_of(include_str!("../../../words/said/praise_wishes.txt")));
     matches(&PRAISE, sentence) && !matches(&WISHES, sentence) && !sentence.contains('?')
 }
 
-/// How much each piece of a message tells of what is wanted.
+/// Scores how much each piece of a message says about what the user wants.
 fn scores(pieces: &[Piece], open: &[BTreeSet<String>]) -> Vec<i32> {
-    static RULES: Pattern = Pattern::new(|| {
-        any_of(&[
-            "must",
-            "never",
-            "always",
-            "do not",
-            "don't",
-            "dont",
-            "only",
-            "not",
-            "no",
-            "make sure",
-            "ensure",
-            "instead",
-            "from now on",
-            "exactly",
-            "without",
-            "required",
-            "before",
-            "after",
-            "until",
-            "one at a time",
-            "step by step",
-            "in order",
-            "pause",
-            "wait for",
-            "ask me",
-            "my review",
-            "commit",
-            "each",
-            "every",
-            "prefer",
-        ])
-    });
-    static WISHES: Pattern = Pattern::new(|| {
-        any_of(&[
-            "please",
-            "can you",
-            "could you",
-            "i want",
-            "want",
-            "need",
-            "needs",
-            "should",
-            "add",
-            "fix",
-            "make",
-            "use",
-            "change",
-            "create",
-            "update",
-            "remove",
-            "implement",
-            "write",
-            "build",
-            "run",
-            "move",
-            "rename",
-            "keep",
-            "let's",
-            "lets",
-            "proceed",
-            "why",
-            "how",
-        ])
-    });
+    static RULES: Pattern = Pattern::new(|| any_of(include_str!("../../../words/said/rules.txt")));
+    static WISHES: Pattern = Pattern::new(|| any_of(include_str!("../../../words/said/wishes.txt")));
     static SETTLED: Pattern = Pattern::new(|| {
         Regex::new(r"^(?:\d+[.)] )?[\p{L}][\p{L}\p{N} /_-]{1,24}: \S|\S (?:->|→|=>) \S").ok()
     });
-    // The sections of the message that an open task speaks of.
+    // Sections of the message about an open todo.
     let is_open = |piece: &&Piece| {
         let words = word_set(&piece.text);
         open.iter().any(|todo| todo.len() > 1 && overlap(todo, &words) >= ABOUT)
@@ -536,9 +424,9 @@ fn scores(pieces: &[Piece], open: &[BTreeSet<String>]) -> Vec<i32> {
         };
         let numbered = text.starts_with(|c: char| c.is_ascii_digit());
         let structure = i32::from(piece.kind != PieceKind::Sentence) + i32::from(numbered);
-        // A sentence with several such words tells how things are to be done.
+        // A sentence with several such words is a rule.
         let rules = RULES.as_ref().map_or(0, |rules| rules.find_iter(text).take(3).count());
-        // The words above are English ones; instructions are told in more languages.
+        // The words above are English; `is_instruction` knows more languages.
         let rules = if rules == 0 && is_instruction(text) { 2 } else { rules };
         let asked =
             i32::try_from(rules).unwrap_or(0) + i32::from(rules > 0) + i32::from(matches(&WISHES, text));
@@ -550,7 +438,7 @@ fn scores(pieces: &[Piece], open: &[BTreeSet<String>]) -> Vec<i32> {
         ends + structure + asked + concrete + settles + open - pasted
     };
     let mut scores: Vec<i32> = pieces.iter().enumerate().map(score).collect();
-    // Without the line that leads it in, a list can say the opposite: "you may not:" and what then follows.
+    // A list without the line that introduces it can say the opposite, as after "you may not:".
     let mut best = None;
     for place in (0..pieces.len()).rev() {
         if pieces[place].text.ends_with([':', '：']) {
@@ -564,5 +452,5 @@ fn scores(pieces: &[Piece], open: &[BTreeSet<String>]) -> Vec<i32> {
     scores
 }
 
-/// A piece that shares this much of its words with a todo speaks of it.
+/// Share of words in common from which a piece is about a todo.
 const ABOUT: f64 = 0.6;

@@ -1,14 +1,13 @@
-//! Where the work stands: the last report or what is being done, todos, what fails, the last commit, the last steps.
+//! The section with the state of the work: the last report or work in progress, todos, failures, last commit, last
+//! steps.
 
-use super::super::facts::{Facts, Said, TodoState, Turn, end_of_path};
-use super::super::prose::{plain, shorten, shorten_ends, shorten_front};
 use super::room::{Portion, Written, divide};
 use crate::chars::Chars;
+use crate::facts::{Facts, Said, TodoState, Turn, end_of_path};
 use crate::policy::SummaryPolicy;
+use crate::prose::{plain, shorten, shorten_ends, shorten_front};
 
-/// Write the section, a line or more for each of them.
-///
-/// `now` are the facts of all messages up to the newest, which decide what is open and what fails.
+/// Writes the section. `now` has the facts of all messages up to the newest, which decide what is open and what fails.
 pub(super) fn write(facts: &Facts, now: &Facts, room: Chars, policy: &SummaryPolicy) -> Written {
     let said = |room: Chars| said(facts, room, policy);
     let todos = |room: Chars| todos(now, room);
@@ -31,7 +30,7 @@ pub(super) fn write(facts: &Facts, now: &Facts, room: Chars, policy: &SummaryPol
     Written { text: lines.join("\n"), complete }
 }
 
-/// A text that is shortened to its room.
+/// Shortens a text to `room`.
 fn shortened(text: &str, room: Chars, policy_least: Chars) -> Written {
     let complete = Chars::of(text) <= room;
     if !complete && room < policy_least {
@@ -40,24 +39,24 @@ fn shortened(text: &str, room: Chars, policy_least: Chars) -> Written {
     Written { text: shorten(text, room), complete }
 }
 
-/// Less of a line says nothing.
+/// Minimum length of a shortened line. Less says nothing.
 const LEAST: Chars = Chars(32);
 
-/// The last report, and of a turn that has not ended what was said and thought since.
+/// The last report and, if the turn has not ended, notes and thoughts since.
 fn said(facts: &Facts, room: Chars, policy: &SummaryPolicy) -> Written {
     let Some((turn, before)) = facts.turns.split_last() else { return Written::nothing() };
     if !turn.unfinished {
         let report = turn.report.as_ref().map(|report| report.text.as_str()).unwrap_or_default();
         return labelled("Last report: ", report, room, policy);
     }
-    // An agent that is not interrupted reports and goes on.
+    // An agent that is not interrupted reports and continues.
     let all: Vec<&Said> = turn.notes.iter().chain(&turn.report).collect();
     let reported = all.iter().rposition(|said| Chars::of(&said.text) >= policy.report_chars);
     let since = &all[reported.map_or(0, |place| place + 1)..];
     let newest = notes(since, turn, room, policy);
     let (label, report) = match reported {
         Some(place) => ("Last report: ", Some(all[place])),
-        // Where little was said in this turn, the report before it tells where it came from.
+        // If little was said in this turn, the report of an earlier turn gives the context.
         None if since.len() < NOTES => {
             ("Last report before this turn: ", before.iter().rev().find_map(|turn| turn.report.as_ref()))
         }
@@ -73,7 +72,7 @@ fn said(facts: &Facts, room: Chars, policy: &SummaryPolicy) -> Written {
     Written { text: texts.join("\n"), complete }
 }
 
-/// The newest of what was said since the last report, oldest first, and thoughts where nothing was said since.
+/// The newest notes since the last report, oldest first, and thoughts since the last note.
 fn notes(since: &[&Said], turn: &Turn, room: Chars, policy: &SummaryPolicy) -> Written {
     let label = "In progress: ";
     let thoughts = turn.thoughts.iter().rev().map(|thought| plain(&thought.text));
@@ -98,10 +97,10 @@ fn notes(since: &[&Said], turn: &Turn, room: Chars, policy: &SummaryPolicy) -> W
     Written { text: format!("{label}{}", taken.join(" / ")), complete }
 }
 
-/// So many notes tell what is being done; what was said before them is a finding or nothing.
+/// Number of notes that describe work in progress. Earlier notes are findings or not shown.
 const NOTES: usize = 2;
 
-/// A report in at most so many chars, more of its end than of its beginning.
+/// A labelled report in at most `room`, with more of its end than of its beginning.
 fn labelled(label: &str, report: &str, room: Chars, policy: &SummaryPolicy) -> Written {
     let report = plain_lines(report);
     let room = room.saturating_sub(Chars::of(label));
@@ -119,7 +118,7 @@ fn labelled(label: &str, report: &str, room: Chars, policy: &SummaryPolicy) -> W
     Written { text: format!("{label}{first} {last}"), complete: false }
 }
 
-/// A report without code blocks and emphasis, its lines kept.
+/// A report without code blocks and emphasis, with its lines.
 fn plain_lines(text: &str) -> String {
     let mut lines = Vec::new();
     let mut in_code = false;
@@ -133,7 +132,7 @@ fn plain_lines(text: &str) -> String {
     lines.join("\n")
 }
 
-/// The todos by how far they are; what is done is the first to be counted instead of named.
+/// The todos by state. If room is short, finished todos are only counted.
 fn todos(facts: &Facts, room: Chars) -> Written {
     let Some(list) = &facts.todos else { return Written::nothing() };
     let of = |state: TodoState| -> Vec<&str> {
@@ -155,7 +154,7 @@ fn todos(facts: &Facts, room: Chars) -> Written {
     if Chars::of(&whole) <= room {
         return Written { text: whole, complete: true };
     }
-    // What is done is named by its first words, or where not even that fits, counted.
+    // Finished todos are shortened to their first words, or only counted if not even that fits.
     let short = format!("Todos, {}", open.join(". "));
     let left = room.saturating_sub(Chars::of(&short) + Chars(10));
     let each = Chars(left.0 / done.len().max(1) as u64).saturating_sub(Chars(2));
@@ -167,7 +166,7 @@ fn todos(facts: &Facts, room: Chars) -> Written {
     Written { complete: false, ..shortened(&counted, room, LEAST) }
 }
 
-/// Fewer chars of a todo do not tell which it is.
+/// Minimum length of a shortened todo. Less does not identify it.
 const FIRST_WORDS: Chars = Chars(16);
 
 fn errors(facts: &Facts, room: Chars) -> Written {
@@ -175,13 +174,13 @@ fn errors(facts: &Facts, room: Chars) -> Written {
     if newest.is_empty() {
         return Written::nothing();
     }
-    shortened(&format!("Not mended yet: {}", newest.join("; ")), room, LEAST)
+    shortened(&format!("Not fixed yet: {}", newest.join("; ")), room, LEAST)
 }
 
-/// So many failures are told; older ones are seldom what the work stands at.
+/// Maximum number of failures. Older ones are rarely relevant to the current work.
 const ERRORS: usize = 3;
 
-/// The last commit, and what was changed after it.
+/// The last commit, and files changed after it.
 fn commit(facts: &Facts, room: Chars, policy: &SummaryPolicy) -> Written {
     let Some(commit) = &facts.commit else { return Written::nothing() };
     let hash = commit.hash.as_deref().map(|hash| format!(" {hash}")).unwrap_or_default();
@@ -194,7 +193,7 @@ fn commit(facts: &Facts, room: Chars, policy: &SummaryPolicy) -> Written {
     shortened(&line, room, LEAST)
 }
 
-/// What the newest calls worked on, newest first, so that the oldest are the first to go.
+/// Objects of the newest calls, newest first, so that the oldest are cut first.
 fn steps(facts: &Facts, room: Chars) -> Written {
     let label = "Last steps, newest first: ";
     let mut text = String::new();
@@ -215,7 +214,7 @@ fn steps(facts: &Facts, room: Chars) -> Written {
     Written { text: if text.is_empty() { text } else { format!("{label}{text}") }, complete: true }
 }
 
-/// The names that the last steps used, the most used first.
+/// Names used in the last steps, the most used first.
 fn names(facts: &Facts, room: Chars) -> Written {
     let label = "Names in them: ";
     let mut text = String::new();

@@ -1,22 +1,23 @@
-//! Shares of a request that cannot be made to fit.
+//! Breakdown of a request that cannot be made to fit.
 
-use super::super::outcome::Burden;
-use super::super::shed::Newest;
+use super::super::outcome::OverflowBreakdown;
+use super::super::shed::NewestPlaces;
 use super::Ladder;
-use crate::count::{Fixed, Tokens, window_message_tokens};
+use crate::count::{RequestOverhead, window_message_tokens};
+use crate::tokens::Tokens;
 use crate::window::{Block, PINNED, Window, WindowMessage, WindowRole};
 
 impl Ladder {
-    /// What takes the room.
-    pub(super) fn burden(&self, after: Tokens) -> Burden {
-        let (counter, newest) = (self.is.counter(), Newest::of(&self.log));
-        let window = Window::of(&self.log, &self.is.policy);
-        let Fixed { system, tools } = self.is.fixed;
-        let mut burden = Burden {
+    /// Weighs the request by source.
+    pub(super) fn burden(&self, after: Tokens) -> OverflowBreakdown {
+        let (counter, newest) = (self.context.counter(), NewestPlaces::of(&self.log));
+        let window = Window::of(&self.log, &self.context.policy);
+        let RequestOverhead { system, tools } = self.context.fixed;
+        let mut burden = OverflowBreakdown {
             system,
             tools,
             line: self.line.map(|line| line.at).unwrap_or_default(),
-            ..Burden::default()
+            ..OverflowBreakdown::default()
         };
         for message in &window.messages {
             let tokens = window_message_tokens(message, counter);
@@ -32,7 +33,7 @@ impl Ladder {
     }
 }
 
-/// Whether a message of the window holds pins whose places are out of view.
+/// Whether a message of the window repeats pins of messages that are out of view.
 fn is_pins(message: &WindowMessage) -> bool {
     matches!(message.blocks.first(), Some(Block::Text { text, .. }) if text.as_str() == PINNED)
 }

@@ -1,10 +1,11 @@
-//! The messages of a pivot: marker, summary, and the word to continue.
+//! The messages of a pivot: marker, summary, and a message to continue.
 
 use super::super::select::Selection;
 use super::{Ladder, Trigger};
 use crate::chars::Text;
 use crate::log::{CompactionPart, Ids, Info, Message, MessageId, Part, PartBody, Role, Time};
-use crate::receipt::{CompactPlan, Made, Plan, Receipt};
+use crate::plan::{CompactPlan, Plan, SummaryOrigin};
+use crate::receipt::Receipt;
 
 impl Ladder {
     pub(super) fn pivot_messages(
@@ -14,12 +15,12 @@ impl Ladder {
         plan: &CompactPlan,
         ids: &mut Ids,
     ) -> Vec<Message> {
-        let now = self.is.now;
-        let auto = self.is.trigger != Trigger::Manual;
+        let now = self.context.now;
+        let auto = self.context.trigger != Trigger::Manual;
         let waiting = selection.tail.last().is_some_and(|place| self.log[*place].starts_turn());
         let newest_user = self.log.iter().rev().find(|message| message.starts_turn()).map(|m| m.info.clone());
         let user = |id: MessageId, part: Part| {
-            // Under the same agent and model as the newest message of the user.
+            // Agent and model as in the user's newest message, so that a host continues with them.
             let mut info = Info { id, role: Some(Role::User), ..Info::default() };
             if let Some(user) = &newest_user {
                 (info.session_id, info.agent) = (user.session_id.clone(), user.agent.clone());
@@ -34,14 +35,14 @@ impl Ladder {
             prompt: plan.prompt.clone(),
             messages: Some(plan.messages),
             tokens: Some(plan.tokens.0),
-            extractive: (plan.made == Made::WithoutModel).then_some(true),
+            extractive: (plan.made == SummaryOrigin::WithoutModel).then_some(true),
             contract: plan.contract.clone(),
             ..CompactionPart::default()
         };
         let marker = Part::new(ids.part(now), PartBody::Compaction(marker));
         let marker = user(ids.message(now), marker);
-        let by_model = plan.made == Made::ByModel;
-        let summariser = self.is.summariser.as_ref().and_then(|summariser| summariser.model.clone());
+        let by_model = plan.made == SummaryOrigin::ByModel;
+        let summariser = self.context.summariser.as_ref().and_then(|summariser| summariser.model.clone());
         let answer = Info {
             id: ids.message(now),
             role: Some(Role::Assistant),
@@ -52,7 +53,7 @@ impl Ladder {
             summary: true,
             finish: Some("stop".into()),
             model_id: self.model.clone().or_else(|| summariser.filter(|_| by_model)),
-            // All that was asked for it: chunks, and answers that were not taken.
+            // The sum over all calls: chunks and rejected answers.
             tokens: self.usage.iter().cloned().reduce(|all, one| all + one),
             cost: self.cost.and_then(serde_json::Number::from_f64),
             time: Some(Time { created: Some(now), completed: Some(now), ..Time::default() }),
@@ -64,7 +65,7 @@ impl Ladder {
         let compacted = |receipt: &Receipt| matches!(receipt.plan, Plan::Compact(_));
         if auto && !waiting && !self.receipts.iter().any(compacted) {
             let part = ids.part(now);
-            let go_on = Message::go_on(ids.message(now), part, &self.is.policy.compact.continue_text);
+            let go_on = Message::go_on(ids.message(now), part, &self.context.policy.compact.continue_text);
             messages.extend(go_on.parts.into_iter().map(|part| user(go_on.info.id.clone(), part)));
         }
         messages

@@ -1,4 +1,4 @@
-//! The words before a digest, and whole digests.
+//! The preamble, and whole digests.
 
 use super::*;
 
@@ -44,9 +44,9 @@ fn r53_r55_r57_the_preamble_follows_the_stats() {
     }
 }
 
-/// "Messages before compaction removed" beside "All messages preserved" was a contradiction.
+/// "Messages before compaction removed" together with "All messages preserved" was a contradiction.
 #[test]
-fn r53_r55_a_header_does_not_contradict_itself_after_a_compaction() {
+fn r53_r55_the_preamble_does_not_contradict_itself_after_a_compaction() {
     let log = History::new().user("a").say("b").marker().summary("s").user("c").messages();
     let digest = fork(&log, &fitted());
     let lines: Vec<&str> = digest.preamble.lines().collect();
@@ -57,13 +57,13 @@ fn r53_r55_a_header_does_not_contradict_itself_after_a_compaction() {
 }
 
 #[test]
-fn r54_a_short_result_is_a_full_one_whatever_its_age() {
+fn r54_a_short_result_counts_as_full_whatever_its_age() {
     let log = [read_results(2, 6_000), read_results(10, 100), read_results(5, 6_000)].concat();
     let digest = fork(&log, &fitted());
     assert_eq!(digest.stats.tier_distribution, TierDistribution { tier1: 5, tier2: 10, tier3: 2 });
     assert_eq!(digest.stats.truncated_results, 2);
-    let told = "- Tool results: 15 full, 0 truncated to 3000 chars, 2 truncated to 500 chars\n";
-    assert!(digest.preamble.contains(told), "{}", digest.preamble);
+    let line = "- Tool results: 15 full, 0 truncated to 3000 chars, 2 truncated to 500 chars\n";
+    assert!(digest.preamble.contains(line), "{}", digest.preamble);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn r48_results_removed_with_their_messages_are_not_counted() {
     assert_eq!(stats.head_tail_applied, 0);
 }
 
-/// One step with results that are too long for the budget together.
+/// A step whose results together exceed the budget.
 fn squeezed(chars: [usize; 4]) -> plimsoll::fork::Digest {
     let calls: Vec<(&str, String)> = chars.map(|chars| ("read", "x".repeat(chars))).to_vec();
     fork(&History::new().user("go").tools(&calls).messages(), &fitted())
@@ -87,7 +87,7 @@ fn squeezed(chars: [usize; 4]) -> plimsoll::fork::Digest {
 fn r48_results_squeezed_by_the_budget_are_counted_as_cut() {
     let digest = squeezed([90_000, 90_000, 90_000, 90_000]);
     assert_eq!(digest.stats.total_chars, Chars(200_000));
-    // The head of 80 % holds the first whole and the second in part, the tail the end of the fourth.
+    // The head of 80 % has the first result and a part of the second, the tail the end of the fourth.
     assert_eq!(digest.stats.truncated_by, TruncatedBy { tier1: 0, tier2: 0, tier3: 0, budget: 3 });
     assert_eq!((digest.stats.truncated_results, digest.stats.head_tail_applied), (3, 0));
     assert_eq!((digest.stats.shortened_messages, digest.stats.removed_messages), (1, 1));
@@ -107,7 +107,7 @@ fn r48_a_squeezed_result_that_keeps_both_ends_counts_as_head_and_tail() {
 }
 
 #[test]
-fn r55_a_message_cut_to_fit_is_not_called_preserved_without_more() {
+fn r55_a_shortened_message_is_mentioned() {
     let digest = fork(&History::new().user("x".repeat(300_000)).messages(), &fitted());
     let last = digest.preamble.lines().nth(4).unwrap();
     assert_eq!(last, "- All messages preserved, 1 shortened to fit 200000 char budget");
@@ -181,8 +181,8 @@ fn r50_old_constants_and_switches_are_unknown() {
 }
 
 #[test]
-fn r3_r71_the_whole_pipeline_needs_nothing_but_the_history() {
-    // `fork` takes messages and numbers; there is no model it could call. What it gives is the raw history.
+fn r3_r71_the_pipeline_needs_only_the_history() {
+    // `fork` takes messages and numbers, so it cannot call a model. The digest has the original text.
     let log = History::new().user("question").tool("read", "raw output").messages();
     assert!(fork(&log, &tiered()).context.contains("raw output"));
 }
@@ -206,7 +206,8 @@ fn r58_whole_pipeline_on_a_realistic_history() {
     assert!(stats.total_chars <= Chars(200_000) && digest.context.contains("SUM"));
 }
 
-/// Six "User:" blocks showed three prompts: what the host attached, reminded of and expanded was labelled as the user's.
+/// Six "User:" blocks had only three prompts: attachments, reminders and expansions of the host were labelled as the
+/// user's.
 #[test]
 fn texts_of_a_host_are_not_labelled_as_the_users() {
     let host = |text: &str| json!({ "info": { "role": "user" }, "parts": [{ "type": "text", "text": text, "synthetic": true }] });

@@ -1,13 +1,12 @@
-//! Digests for the window of their reader.
+//! Digests that fit the child's window.
 
-use plimsoll::fork::Digest;
-use plimsoll::fork::child::{Child, NoRoom, fork_for};
-use plimsoll::{CharCounter, Counter, Fixed, Limits, PolicySpec, Preset, Tokens};
+use plimsoll::fork::{Child, Digest, NoRoom, fork_for};
+use plimsoll::{CharCounter, Counter, Limits, PolicySpec, Preset, RequestOverhead, Tokens};
 
 use super::*;
 
 fn child(context: u64) -> Child<'static> {
-    Child { limits: Limits::new(context, 0), fixed: Fixed::default(), task: "do it" }
+    Child { limits: Limits::new(context, 0), fixed: RequestOverhead::default(), task: "do it" }
 }
 
 fn tokens(digest: &Digest) -> Tokens {
@@ -20,7 +19,7 @@ fn digest(log: &[Message], context: u64) -> Digest {
     fork_for(log, &policy, &child(context), &policy.count).unwrap()
 }
 
-/// The digest of a policy that puts no summary before it.
+/// The digest of a policy without a summary.
 fn plain(log: &[Message], context: u64) -> Digest {
     let mut spec = Policy::default().into_spec();
     spec.fork.summary_share = 0.0;
@@ -42,7 +41,7 @@ fn afternoon() -> Vec<Message> {
 }
 
 #[test]
-fn a_digest_that_fits_its_child_is_the_ordinary_one() {
+fn a_digest_that_fits_is_unchanged() {
     let log = [read_results(16, 6_000), read_results(3, 6_000)].concat();
     assert_eq!(digest(&log, 200_000), fork(&log, &fitted()));
 }
@@ -79,16 +78,16 @@ fn a_small_digest_has_the_newest_results_and_the_users_words() {
     assert_eq!((stats.kept_words, stats.truncated_by.tier1), (8, 5), "{stats:?}");
     let lines: Vec<&str> = digest.preamble.lines().collect();
     let budget = lines[4].split(" to fit ").nth(1).unwrap().split(' ').next().unwrap();
-    let told = format!(
+    let expected = format!(
         "- {} older messages removed to fit {budget} char budget, {} older messages of the user kept",
         stats.removed_messages, stats.kept_words
     );
-    assert_eq!(lines[4], told);
+    assert_eq!(lines[4], expected);
     assert!(lines[3].starts_with("- Tool results: 0 full, 5 newest truncated, "), "{}", lines[3]);
 }
 
 #[test]
-fn what_the_users_words_do_not_need_goes_to_messages() {
+fn room_that_the_users_words_do_not_need_goes_to_messages() {
     let silent =
         (0..80).fold(History::new().user("GO"), |h, n| h.say(format!("step {n} {}", "word ".repeat(100))));
     let digest = plain(&silent.messages(), 16_000);
@@ -125,7 +124,7 @@ fn a_long_paste_among_the_users_words_is_cut_for_the_others() {
 #[test]
 fn system_prompt_tools_and_task_leave_less_for_the_digest() {
     let policy = Policy::default();
-    let fixed = Fixed { system: Tokens(2_000), tools: Tokens(4_000) };
+    let fixed = RequestOverhead { system: Tokens(2_000), tools: Tokens(4_000) };
     let task = "x".repeat(4_000);
     let child = Child { fixed, task: &task, ..child(32_000) };
     let digest = fork_for(&afternoon(), &policy, &child, &policy.count).unwrap();
@@ -133,21 +132,21 @@ fn system_prompt_tools_and_task_leave_less_for_the_digest() {
 }
 
 #[test]
-fn an_unknown_window_is_no_reason_to_cut() {
+fn an_unknown_window_does_not_cut_the_digest() {
     let policy = Policy::default();
     let digest = fork_for(&afternoon(), &policy, &child(0), &policy.count).unwrap();
     assert_eq!(digest, fork(&afternoon(), &policy.fork));
 }
 
 #[test]
-fn a_window_too_small_for_any_digest_says_so() {
+fn a_window_too_small_for_any_digest_is_an_error() {
     let policy = Policy::default();
     let error = fork_for(&afternoon(), &policy, &child(1_000), &policy.count).unwrap_err();
     assert_eq!(error.room, Tokens(247));
     assert!(error.needed > error.room && error.needed < Tokens(420), "{error}");
-    let told = format!("the smallest digest takes {} tokens, and the child has room for 247", error.needed);
-    assert_eq!(error.to_string(), told);
-    // A history that is short enough has no such need.
+    let expected = format!("the smallest digest has {} tokens, but the child has room for 247", error.needed);
+    assert_eq!(error.to_string(), expected);
+    // A short history fits.
     let short = History::new().user("hello").messages();
     assert!(fork_for(&short, &policy, &child(1_000), &policy.count).is_ok());
     assert!(fork_for(&[], &policy, &child(1), &policy.count).unwrap().context.is_empty());
@@ -167,7 +166,7 @@ impl Counter for Dense {
 }
 
 #[test]
-fn a_digest_is_measured_by_the_counter_that_is_handed_in() {
+fn a_digest_is_measured_with_the_given_counter() {
     let policy = Policy::default();
     let log =
         (0..40).fold(History::new(), |h, _| h.user("ships").tool("read", "🚢".repeat(3_000))).messages();
@@ -182,10 +181,10 @@ fn a_digest_is_measured_by_the_counter_that_is_handed_in() {
 }
 
 #[rstest]
-#[case(json!({ "wordsShare": 0.6 }), "`fork.wordsShare`: 0.6 and `fork.newestShare`, 0.5, are more than 1 together")]
-#[case(json!({ "childShare": 0.0 }), "`fork.childShare`: 0 is not a share above 0 and up to 1")]
-#[case(json!({ "leastResult": 99 }), "`fork.leastResult`: 99 leaves no room for the marker; 100 is the least")]
-fn shares_that_do_not_add_up_are_refused(#[case] fork: serde_json::Value, #[case] why: &str) {
+#[case(json!({ "wordsShare": 0.6 }), "`fork.wordsShare`: the sum of 0.6 and `fork.newestShare`, which is 0.5, is more than 1")]
+#[case(json!({ "childShare": 0.0 }), "`fork.childShare`: 0 is not above 0 and at most 1")]
+#[case(json!({ "leastResult": 99 }), "`fork.leastResult`: 99 leaves no room for the marker (minimum 100)")]
+fn invalid_shares_are_rejected(#[case] fork: serde_json::Value, #[case] why: &str) {
     let error = Policy::from_value(json!({ "fork": fork })).unwrap_err();
     assert_eq!(error.to_string(), why);
 }
@@ -231,16 +230,16 @@ fn a_small_digest_begins_with_a_summary_of_what_was_removed(#[case] context: u64
         stats.summarised_messages > 0 && stats.summarised_messages <= stats.removed_messages,
         "{stats:?}"
     );
-    let told = format!(
+    let expected = format!(
         "- Summary of {} older messages, made without a model, comes first",
         stats.summarised_messages
     );
-    assert!(digest.preamble.lines().any(|line| line == told), "{}", digest.preamble);
+    assert!(digest.preamble.lines().any(|line| line == expected), "{}", digest.preamble);
 }
 
-/// The summary that a compaction left is merged into it, and not shown twice.
+/// The summary of a compaction is merged, and not shown twice.
 #[test]
-fn a_summary_in_the_history_goes_into_that_of_a_small_digest() {
+fn an_existing_summary_is_merged_into_that_of_a_small_digest() {
     let log = [
         History::new()
             .user("a")
@@ -272,7 +271,7 @@ fn a_summary_in_a_digest_cannot_close_its_block() {
     assert_eq!(digest.context.matches("</inherited_context>").count(), 1, "{}", digest.context);
 }
 
-/// The documents know no summary in a digest.
+/// The documents have no summary in a digest.
 #[test]
 fn presets_that_follow_a_document_put_no_summary_before_a_digest() {
     for preset in [Preset::Opencode, Preset::Openfork] {

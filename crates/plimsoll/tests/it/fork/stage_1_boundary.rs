@@ -1,4 +1,4 @@
-//! Where the part of a history begins that a digest is made of.
+//! The first stage: the part of a history that is in a digest.
 
 use super::*;
 
@@ -46,7 +46,7 @@ fn r5_r8_r11_slice_starts_with_the_summary_and_drops_the_marker() {
 }
 
 #[test]
-fn r6_without_a_compaction_everything_passes() {
+fn r6_without_a_compaction_all_messages_stay() {
     let log = History::new().user("a").say("b").messages();
     let digest = fork(&log, &tiered());
     assert_eq!(digest.stats.final_count, 2);
@@ -55,7 +55,7 @@ fn r6_without_a_compaction_everything_passes() {
 }
 
 #[test]
-fn r7_a_marker_without_summary_is_no_boundary() {
+fn r7_a_marker_without_summary_is_not_a_boundary() {
     let log = History::new().marker().user("new").messages();
     let digest = fork(&log, &tiered());
     assert_eq!(digest.stats.final_count, 2);
@@ -69,7 +69,7 @@ fn a_pending_marker_falls_back_to_the_newest_completed_pivot() {
     assert_eq!(texts(&slice), ["the summary", "new", "last"]);
 }
 
-/// C41: nothing of a summary that did not come about was ever said.
+/// C41: a failed summary is not part of the conversation.
 #[rstest]
 #[case::unfinished(History::new().user("old").say("answer").marker().unfinished_summary("half"))]
 #[case::failed(
@@ -81,7 +81,7 @@ fn a_pending_marker_falls_back_to_the_newest_completed_pivot() {
 #[case::several(
     History::new().user("old").marker().unfinished_summary("half").say("answer").marker().summary("")
 )]
-fn c41_a_failed_try_at_a_summary_is_left_out_without_an_older_pivot(#[case] history: History) {
+fn c41_a_failed_summary_is_left_out_without_an_older_pivot(#[case] history: History) {
     let log = history.user("last").messages();
     let slice = boundary::slice(&log);
     assert_eq!((texts(&slice), slice.summary), (vec!["old".into(), "answer".into(), "last".into()], None));
@@ -105,7 +105,7 @@ fn a_summary_without_marker_is_not_detected() {
 }
 
 #[test]
-fn the_tail_behind_a_summary_is_part_of_the_digest() {
+fn the_tail_after_a_summary_is_part_of_the_digest() {
     let log = History::new()
         .user("old")
         .say("old answer")
@@ -118,7 +118,7 @@ fn the_tail_behind_a_summary_is_part_of_the_digest() {
 }
 
 #[test]
-fn a_summary_kept_inside_its_marker_is_in_the_digest() {
+fn a_summary_inside_its_marker_is_in_the_digest() {
     let marker =
         json!({ "info": { "role": "user" }, "parts": [{ "type": "compaction", "summary": "INSIDE" }] });
     let log = History::new().user("old").raw(marker).user("new").messages();
@@ -128,7 +128,7 @@ fn a_summary_kept_inside_its_marker_is_in_the_digest() {
 }
 
 #[test]
-fn a_marker_with_a_summary_and_words_of_its_own_is_there_once() {
+fn a_marker_with_summary_and_text_is_listed_once() {
     let marker = json!({ "info": { "role": "user" }, "parts": [
         { "type": "compaction", "summary": "INSIDE" }, { "type": "text", "text": "WORDS" } ] });
     let digest = fork(&History::new().raw(marker).messages(), &tiered());

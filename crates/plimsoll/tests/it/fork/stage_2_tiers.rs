@@ -1,4 +1,4 @@
-//! How much of a result stays, by its age and its tool.
+//! The second stage: results are cut by age and tool.
 
 use super::*;
 
@@ -72,14 +72,14 @@ fn r18_r19_r25_r26_which_results_keep_their_end(
 }
 
 #[test]
-fn r22_head_only_marker_stands_at_the_end() {
+fn r22_a_head_only_marker_is_at_the_end() {
     let digest = fork(&read_results(6, 6_000), &tiered());
     let oldest = digest.context.split("[Tool result]\n").nth(1).unwrap();
     assert!(oldest.split("\nAgent:").next().unwrap().ends_with("xxx\n...[truncated 3000 chars]..."));
 }
 
 #[test]
-fn r23_a_cleared_result_passes_and_is_not_counted() {
+fn r23_a_cleared_result_is_unchanged_and_not_counted() {
     let cleared = History::new().tool("read", "[Old tool result content cleared]").messages();
     let digest = fork(&[cleared, read_results(16, 10)].concat(), &fitted());
     assert!(digest.context.contains("[Tool result]\n[Old tool result content cleared]"));
@@ -106,7 +106,7 @@ fn r24_r27_params_follow_the_tier_of_the_result() {
     assert_eq!(shown[0], format!("{}...", &json[..100]));
     assert_eq!(shown[1], format!("{}...", &json[..200]));
     assert_eq!(shown[15], format!("{}...", &json[..500]));
-    assert_eq!(shown.len(), 16, "every call stays beside its cut result");
+    assert_eq!(shown.len(), 16, "every call stays before its cut result");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn both_shapes_of_results_are_understood() {
 }
 
 #[test]
-fn empty_results_take_no_place_and_errors_count_as_results() {
+fn empty_results_are_not_numbered_and_errors_are() {
     let failed = ToolState::failed(json!({}), format!("{}boom", "e".repeat(6_000)));
     let old = History::new().tool_state("read", failed).messages();
     let empty = read_results(3, 0);

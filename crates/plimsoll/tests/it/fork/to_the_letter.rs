@@ -1,7 +1,7 @@
-//! The fork document to the letter, as `tiered` and the `opencode` presets follow it.
+//! The fork document to the letter, which `tiered` and the `opencode` presets follow.
 
-use plimsoll::fork::child::{Child, fork_for};
-use plimsoll::{Counter, Fixed, Limits, Preset, Tokens};
+use plimsoll::fork::{Child, fork_for};
+use plimsoll::{Counter, Limits, Preset, RequestOverhead, Tokens};
 
 use super::*;
 
@@ -18,13 +18,14 @@ impl Counter for Dense {
     }
 }
 
-/// 187,000 chars of Japanese were cut to 110,000, because a tokenizer had a say.
+/// 187,000 chars of Japanese were cut to 110,000, because a tokenizer was used.
 #[test]
-fn r33_r35_opencode_counts_chars_alone_whatever_the_childs_window_is() {
+fn r33_r35_opencode_counts_only_chars_whatever_the_childs_window() {
     let log = (0..187).fold(History::new(), |h, _| h.user("船".repeat(990))).messages();
     let policy = Preset::Opencode.policy();
     for context in [8_000, 32_000, 128_000] {
-        let child = Child { limits: Limits::new(context, 0), fixed: Fixed::default(), task: "go on" };
+        let child =
+            Child { limits: Limits::new(context, 0), fixed: RequestOverhead::default(), task: "go on" };
         let digest = fork_for(&log, &policy, &child, &Dense).unwrap();
         assert_eq!(digest, fork(&log, &policy.fork));
         assert_eq!((digest.stats.final_count, digest.stats.removed_messages), (187, 0));
@@ -33,7 +34,7 @@ fn r33_r35_opencode_counts_chars_alone_whatever_the_childs_window_is() {
 }
 
 #[test]
-fn r49_the_opencode_presets_fork_by_the_document_and_the_default_by_the_childs_needs() {
+fn r49_opencode_presets_follow_the_document_and_the_default_fits_the_child() {
     for preset in [Preset::Opencode, Preset::Opencode118] {
         assert_eq!(preset.policy().fork, ForkPolicy::tiered(), "{preset}");
     }
@@ -43,7 +44,7 @@ fn r49_the_opencode_presets_fork_by_the_document_and_the_default_by_the_childs_n
 }
 
 #[test]
-fn r23_a_result_that_contains_the_placeholder_passes_unchanged() {
+fn r23_a_result_that_contains_the_placeholder_is_unchanged() {
     let quote = format!("{}\n[Old tool result content cleared]\n{}", "a".repeat(4_000), "b".repeat(5_000));
     let log = [History::new().tool("read", quote.clone()).messages(), read_results(15, 10)].concat();
     let digest = fork(&log, &tiered());
@@ -59,7 +60,7 @@ fn crowded() -> Vec<Message> {
 }
 
 #[test]
-fn r45_r48_figures_are_those_of_the_second_stage_whatever_the_budget_removes() {
+fn r45_r48_figures_describe_the_second_stage_whatever_the_budget_removes() {
     let stats = fork(&crowded(), &tiered()).stats;
     assert_eq!((stats.original_count, stats.final_count, stats.removed_messages), (26, 1, 25));
     assert_eq!(stats.tier_distribution, TierDistribution { tier1: 5, tier2: 10, tier3: 10 });
@@ -67,7 +68,7 @@ fn r45_r48_figures_are_those_of_the_second_stage_whatever_the_budget_removes() {
     assert_eq!(stats.truncated_by, TruncatedBy { tier1: 0, tier2: 10, tier3: 10, budget: 0 });
 }
 
-/// A message that the hard cap cuts is cut by the third stage, which these figures are not about.
+/// The hard limit cuts a message in the third stage, which these figures do not cover.
 #[test]
 fn r37_r48_a_result_that_only_the_cap_cuts_is_not_counted_as_truncated() {
     let stats = fork(&read_results(1, 300_000), &tiered()).stats;

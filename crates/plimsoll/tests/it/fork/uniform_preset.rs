@@ -1,4 +1,4 @@
-//! The preset that treats all results alike.
+//! The preset with one limit for all results.
 
 use super::*;
 
@@ -23,7 +23,7 @@ fn r76_short_results_stay() {
 }
 
 #[test]
-fn r77_over_100000_tokens_the_oldest_go() {
+fn r77_over_100000_tokens_the_oldest_are_removed() {
     let log = (0..50).fold(History::new(), |h, n| h.user(format!("{n:02}{}", "x".repeat(9_998)))).messages();
     let digest = fork(&log, &uniform());
     assert!(digest.stats.total_chars <= Chars(400_000));
@@ -32,7 +32,7 @@ fn r77_over_100000_tokens_the_oldest_go() {
 }
 
 #[test]
-fn the_preamble_of_the_uniform_preset_tells_its_own_limit() {
+fn the_preamble_of_the_uniform_preset_states_its_limit() {
     let digest = fork(&[read_results(2, 2_000), read_results(1, 5)].concat(), &uniform());
     assert!(digest.preamble.contains("- Tool results: 1 full, 2 truncated to 1500 chars\n"));
 }

@@ -1,0 +1,66 @@
+//! Plans describe what they change, and receipts can be undone.
+
+use plimsoll::prune::PruneChoice;
+use plimsoll::{Plan, Tokens};
+use plimsoll_host::{ErrorKind, Flags, PlanContents, Reduced, WindowSizes};
+
+use crate::fixtures::{file, long_chat, stored};
+use crate::hosts::Place;
+
+fn reads() -> PruneChoice {
+    PruneChoice { tools: vec!["read".to_owned()], keep: Some(1), ..PruneChoice::default() }
+}
+
+#[test]
+fn a_plan_names_turns_and_subjects_and_its_shares_add_up() {
+    let place = Place::new();
+    let host = place.host();
+    let config = host.config(&Flags::default()).unwrap();
+    let path = place.write("project/session.json", &long_chat(4));
+    let whole = host.whole_session(file(&path), &config).unwrap();
+    let plan = whole.plan_prune(&config.policy, Some(&reads()));
+    assert_eq!(plan.items.len(), 3, "all but the newest");
+    let planned = Plan::Prune(plan.clone());
+    let contents = PlanContents::of(&whole.log, None, [&planned]);
+    let subject = contents.part(&plan.items[0].part);
+    assert_eq!((subject.turn, subject.kind.as_str()), (1, "read"));
+    assert!(subject.about.contains("src/") && subject.about.ends_with(".rs"), "{subject:?}");
+    let sizes = WindowSizes::planned(&planned, &whole.log, &config.policy, whole.limits);
+    assert!(sizes.after < sizes.before && !sizes.is_bound, "{sizes:?}");
+    let shares: Tokens = sizes.shares(plan.items.iter().map(|item| item.tokens)).into_iter().sum();
+    assert_eq!(shares, sizes.before - sizes.after);
+}
+
+#[test]
+fn a_prune_is_applied_once_and_undone_once() {
+    let place = Place::new();
+    let host = place.host();
+    let config = host.config(&Flags::default()).unwrap();
+    let session = stored(&place, &host, &config, &long_chat(4));
+    let Reduced::Done(receipts, None) = session.prune(Some(&reads()), &config, false, &host).unwrap() else {
+        panic!("nothing was pruned");
+    };
+    assert!(receipts.len() == 1 && receipts[0].after < receipts[0].before);
+    let again = session.prune(Some(&reads()), &config, false, &host).unwrap();
+    assert!(matches!(again, Reduced::Nothing(..)), "{again:?}");
+    let undone = host.undo(None, false).unwrap();
+    assert_eq!((undone.receipt.id, undone.undo.after), (receipts[0].id.clone(), receipts[0].before));
+    let error = host.undo(None, false).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Negative, "{error}");
+    let error = host.undo(Some(receipts[0].id.as_str()), false).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Negative, "{error}");
+}
+
+#[test]
+fn a_short_session_has_too_little_to_summarise() {
+    let place = Place::new();
+    let host = place.host();
+    let config = host.config(&Flags::default()).unwrap();
+    let session =
+        stored(&place, &host, &config, r#"{ "messages": [{ "role": "user", "content": "Hello" }] }"#);
+    let Reduced::Nothing(reason, _) = session.compact_offline(&config, false, &host).unwrap() else {
+        panic!("something was summarised");
+    };
+    assert!(reason.starts_with("too little to summarise: 1 message, "), "{reason}");
+    assert!(session.opened.receipts(&session.session.id).unwrap().is_empty());
+}

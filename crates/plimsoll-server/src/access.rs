@@ -1,0 +1,167 @@
+//! Who may send requests.
+//!
+//! The server can run commands on this machine, so a web page that a user happens to visit must not reach it. Browsers send
+//! requests to loopback on behalf of any page, and a name that a page controls can resolve to 127.0.0.1 (DNS rebinding).
+//! Hence `Host` must name this server, and `Origin`, if there is one, must be the server's own, for every method: a GET has
+//! effects too, such as opening an event stream, and tower-http's `CsrfLayer` lets it pass.
+
+use std::net::IpAddr;
+
+use axum::http::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, Uri};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use subtle::ConstantTimeEq;
+
+use crate::error::{ApiError, ApiResult};
+
+const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// The rules that every request is checked against.
+#[derive(Clone)]
+pub(crate) struct Access {
+    /// Names that `Host` may have besides loopback.
+    hosts: Vec<String>,
+    /// Whether any IP address is accepted in `Host`: a page cannot rebind an address, only a name.
+    any_address: bool,
+    /// BLAKE3 of `user:password`. Hashes have one length, so that the comparison does not reveal that of the password.
+    credentials: Option<[u8; 32]>,
+}
+
+impl Access {
+    /// Rules for a server that listens on `listen` under `hostname`.
+    pub(crate) fn new(
+        hostname: &str,
+        listen: IpAddr,
+        allowed: &[String],
+        credentials: Option<(&str, &str)>,
+    ) -> Access {
+        let mut hosts: Vec<String> = allowed.iter().map(|host| host.to_ascii_lowercase()).collect();
+        hosts.push(hostname.to_ascii_lowercase());
+        let credentials = credentials
+            .map(|(user, password)| *blake3::hash(format!("{user}:{password}").as_bytes()).as_bytes());
+        Access { hosts, any_address: !listen.is_loopback(), credentials }
+    }
+
+    /// Checks a request by its head.
+    pub(crate) fn check(&self, headers: &HeaderMap, uri: &Uri) -> ApiResult<()> {
+        let host = self.check_host(headers, uri)?;
+        check_origin(headers, &host)?;
+        self.check_credentials(headers)
+    }
+
+    fn check_host(&self, headers: &HeaderMap, uri: &Uri) -> ApiResult<Authority> {
+        let mut hosts = headers.get_all(HOST).iter();
+        let (Some(host), None) = (hosts.next(), hosts.next()) else {
+            return Err(ApiError::forbidden("a request needs one `Host` header"));
+        };
+        let refused = || ApiError::forbidden("`Host` does not name this server");
+        let host: Authority = host.to_str().ok().and_then(|host| host.parse().ok()).ok_or_else(refused)?;
+        // In absolute form the target has an authority too; with another one it is not clear which of them is meant.
+        if uri.authority().is_some_and(|target| target.as_str() != host.as_str()) {
+            return Err(refused());
+        }
+        let name = host.host().trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+        let is_ours = match name.parse::<IpAddr>() {
+            Ok(address) => address.is_loopback() || self.any_address || self.hosts.contains(&name),
+            Err(_) => name == "localhost" || self.hosts.contains(&name),
+        };
+        if is_ours { Ok(host) } else { Err(refused()) }
+    }
+
+    fn check_credentials(&self, headers: &HeaderMap) -> ApiResult<()> {
+        let Some(expected) = &self.credentials else { return Ok(()) };
+        let sent = headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let (scheme, encoded) = sent.split_once(' ').unwrap_or_default();
+        let decoded = match scheme.eq_ignore_ascii_case("basic") {
+            true => STANDARD.decode(encoded.trim()).unwrap_or_default(),
+            false => Vec::new(),
+        };
+        let is_equal: bool = blake3::hash(&decoded).as_bytes().ct_eq(expected).into();
+        if is_equal { Ok(()) } else { Err(ApiError::unauthorized()) }
+    }
+}
+
+/// Refuses requests that a page of another origin sends.
+fn check_origin(headers: &HeaderMap, host: &Authority) -> ApiResult<()> {
+    let refused = || ApiError::forbidden("requests of other origins are refused");
+    for origin in headers.get_all(ORIGIN) {
+        let origin = origin.to_str().map_err(|_| refused())?;
+        // Behind a proxy that ends TLS the scheme differs, so only the authority is compared.
+        let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
+        if authority != Some(host.as_str()) {
+            return Err(refused());
+        }
+    }
+    // Browsers send no `Origin` with some GET requests, such as those of images, but they send this.
+    match headers.get(FETCH_SITE).map(|site| site.as_bytes()) {
+        None | Some(b"same-origin" | b"none") => Ok(()),
+        Some(_) => Err(refused()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{IpAddr, Ipv4Addr};
+
+    use axum::http::{HeaderMap, HeaderValue, Uri};
+
+    use super::Access;
+
+    fn status(access: &Access, headers: &[(&'static str, &str)]) -> u16 {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(*name, HeaderValue::from_str(value).unwrap());
+        }
+        access.check(&map, &Uri::from_static("/session")).map_or_else(|error| error.status.as_u16(), |()| 200)
+    }
+
+    #[test]
+    fn host_and_origin_must_be_the_servers_own() {
+        let access = Access::new("127.0.0.1", IpAddr::V4(Ipv4Addr::LOCALHOST), &[], None);
+        for (expected, headers) in [
+            (200, &[("host", "127.0.0.1:4096")][..]),
+            (200, &[("host", "localhost:4096")]),
+            (200, &[("host", "[::1]:4096")]),
+            (200, &[("host", "localhost:4096"), ("origin", "http://localhost:4096")]),
+            (200, &[("host", "localhost:4096"), ("sec-fetch-site", "same-origin")]),
+            (403, &[]),
+            (403, &[("host", "evil.example")]),
+            (403, &[("host", "localhost.evil.example:4096")]),
+            (403, &[("host", "192.168.1.7:4096")]),
+            (403, &[("host", "127.0.0.1:4096"), ("host", "127.0.0.1:4096")]),
+            (403, &[("host", "localhost:4096"), ("origin", "http://localhost:3000")]),
+            (403, &[("host", "localhost:4096"), ("origin", "https://evil.example")]),
+            (403, &[("host", "localhost:4096"), ("origin", "null")]),
+            (403, &[("host", "localhost:4096"), ("sec-fetch-site", "cross-site")]),
+            (403, &[("host", "localhost:4096"), ("sec-fetch-site", "same-site")]),
+        ] {
+            assert_eq!(status(&access, headers), expected, "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn other_addresses_accept_ip_addresses_and_named_hosts_only() {
+        let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        let access = Access::new("0.0.0.0", any, &["box.lan".to_owned()], Some(("opencode", "harbour")));
+        let right = "Basic b3BlbmNvZGU6aGFyYm91cg==";
+        assert_eq!(status(&access, &[("host", "192.168.1.7:4096"), ("authorization", right)]), 200);
+        assert_eq!(status(&access, &[("host", "box.lan"), ("authorization", right)]), 200);
+        assert_eq!(status(&access, &[("host", "evil.example"), ("authorization", right)]), 403);
+    }
+
+    #[test]
+    fn a_password_is_required_once_one_is_set() {
+        let access =
+            Access::new("localhost", IpAddr::V4(Ipv4Addr::LOCALHOST), &[], Some(("opencode", "harbour")));
+        let host = ("host", "localhost:4096");
+        assert_eq!(status(&access, &[host, ("authorization", "Basic b3BlbmNvZGU6aGFyYm91cg==")]), 200);
+        for wrong in
+            ["", "Basic", "Basic !", "Basic b3BlbmNvZGU6", "Bearer harbour", "Basic b3BlbmNvZGU6SGFyYm91cg=="]
+        {
+            assert_eq!(status(&access, &[host, ("authorization", wrong)]), 401, "{wrong}");
+        }
+        assert_eq!(status(&access, &[host]), 401);
+    }
+}

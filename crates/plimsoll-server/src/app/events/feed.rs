@@ -1,0 +1,318 @@
+//! Events from the change feed of a database: also what other processes wrote.
+
+use std::collections::HashMap;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use plimsoll::{Message, MessageId, Part, PartBody, PartId, Plan, SessionId};
+use plimsoll_store::{Change, ChangeKind, PageRequest, Sequence, Session, Store, StoreError};
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::app::project::Database;
+use crate::app::shape::Scene;
+
+/// Interval at which changes of other processes are looked for. Changes of this process wake the poller.
+pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
+
+/// Shortest time between two looks, so that a streaming answer does not keep the poller busy.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// Maximum number of sessions and of growing texts that are remembered. A forgotten text costs a larger event, a forgotten
+/// session another read.
+const REMEMBERED: usize = 4_096;
+
+/// Starts to follow a database until the server ends.
+pub(crate) fn follow(app: &Arc<App>, database: &Arc<Database>) {
+    let (weak, database, stop) = (Arc::downgrade(app), Arc::clone(database), app.stop.clone());
+    app.spawn(async move {
+        let mut feed = None;
+        loop {
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = database.changed.notified() => {}
+                () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+            let (weak, database, before) = (weak.clone(), Arc::clone(&database), feed.take());
+            feed = tokio::task::spawn_blocking(move || look(&weak, &database, before)).await.ok().flatten();
+            tokio::time::sleep(PAUSE).await;
+        }
+    });
+}
+
+/// Reports the changes since the last look. Returns the state for the next look.
+fn look(app: &Weak<App>, database: &Arc<Database>, feed: Option<Feed>) -> Option<Feed> {
+    let app = app.upgrade()?;
+    let store = database.opened.archive.store();
+    let mut feed = feed.unwrap_or_else(|| Feed::new(Sequence(database.since.load(Ordering::Relaxed))));
+    loop {
+        let page = match store.changes(feed.since, 0) {
+            Ok(page) => page,
+            Err(error) => {
+                tracing::warn!(%error, "the change feed cannot be read");
+                return Some(feed);
+            }
+        };
+        if page.gap {
+            feed.report_gap(&app);
+        }
+        // What is reported is read from the store now, so of several changes of one kind to one thing the last is enough. A text
+        // that is being written changes many times a second, and a finished message would be reported as finished twice.
+        let subject = |change: &Change| match change.kind {
+            ChangeKind::Extended => change.part.as_ref().map(ToString::to_string),
+            ChangeKind::Recorded => change.message.as_ref().map(ToString::to_string),
+            _ => None,
+        };
+        let last: HashMap<String, usize> = page
+            .changes
+            .iter()
+            .enumerate()
+            .filter_map(|(place, change)| Some((subject(change)?, place)))
+            .collect();
+        for (place, change) in page.changes.iter().enumerate() {
+            if change.kind == ChangeKind::Noted {
+                app.runners.on_note(&app, &change.session);
+            }
+            let is_superseded = subject(change).is_some_and(|subject| last.get(&subject) != Some(&place));
+            // Without readers nothing is loaded. The change itself is skipped, since readers begin with what comes.
+            if app.hub.has_readers() && !is_superseded {
+                match feed.report(&app, store, change) {
+                    Ok(()) | Err(StoreError::Missing { .. }) => {}
+                    Err(error) => tracing::warn!(%error, "a change cannot be reported"),
+                }
+            }
+        }
+        if page.next == feed.since {
+            return Some(feed);
+        }
+        feed.since = page.next;
+        database.since.store(page.next.0, Ordering::Relaxed);
+    }
+}
+
+/// Position in the change feed, and what is needed to report differences.
+struct Feed {
+    since: Sequence,
+    /// Sessions as they were last seen: after one is removed, only this says where it belonged.
+    sessions: HashMap<SessionId, Session>,
+    /// Number of bytes of each growing text that were reported.
+    growing: HashMap<PartId, usize>,
+    /// The newest compaction that was reported, by session.
+    pivots: HashMap<SessionId, MessageId>,
+}
+
+impl Feed {
+    fn new(since: Sequence) -> Feed {
+        Feed { since, sessions: HashMap::new(), growing: HashMap::new(), pivots: HashMap::new() }
+    }
+
+    /// Changes are missing, so clients have to read everything again.
+    fn report_gap(&mut self, app: &App) {
+        *self = Feed::new(self.since);
+        for scene in Scene::all(app) {
+            let properties = json!({ "directory": scene.directory });
+            app.hub.publish(app, &scene.directory, "server.instance.disposed", properties);
+        }
+    }
+
+    fn report(&mut self, app: &Arc<App>, store: &dyn Store, change: &Change) -> Result<(), StoreError> {
+        let id = &change.session;
+        if self.sessions.len() > REMEMBERED {
+            (self.sessions, self.pivots) = (HashMap::new(), HashMap::new());
+        }
+        if self.growing.len() > REMEMBERED {
+            self.growing.clear();
+        }
+        let is_about_session =
+            matches!(change.kind, ChangeKind::Created | ChangeKind::Patched | ChangeKind::Imported);
+        if is_about_session || !self.sessions.contains_key(id) {
+            match store.session(id) {
+                Ok(session) => drop(self.sessions.insert(id.clone(), session)),
+                // It was removed meanwhile; that change follows.
+                Err(StoreError::Missing { .. }) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let Some(session) = self.sessions.get(id).cloned() else { return Ok(()) };
+        let Some(directory) = session.directory.clone().filter(|directory| app.is_served(directory)) else {
+            return Ok(());
+        };
+        let out = Out { app, scene: Scene::of(app, &directory), session: id.clone() };
+        match change.kind {
+            ChangeKind::Created => {
+                out.session("session.created", &session);
+                // A task and a fork are created with messages, which have no changes of their own.
+                let request = PageRequest { from: None, oldest_first: false, most: session.messages.min(50) };
+                if session.messages > 0 {
+                    let page = store.page(id, &request)?;
+                    page.messages.iter().rev().for_each(|message| out.message(message));
+                }
+            }
+            ChangeKind::Patched | ChangeKind::Imported | ChangeKind::Undone | ChangeKind::Purged => {
+                out.session("session.updated", &store.session(id)?);
+            }
+            ChangeKind::Removed => {
+                self.sessions.remove(id);
+                out.session("session.deleted", &session);
+            }
+            ChangeKind::Appended => {
+                if let Some(message) = &change.message {
+                    out.message(&store.message(id, message)?);
+                }
+            }
+            ChangeKind::Recorded => {
+                let Some(message) = &change.message else { return Ok(()) };
+                let message = store.message(id, message)?;
+                if message.is_finished() {
+                    // Texts have an end now.
+                    let grown = message.parts.iter().filter(|part| self.growing.remove(&part.id).is_some());
+                    grown.for_each(|part| out.part(&message, part));
+                }
+                out.info(&message);
+                if message.is_finished() {
+                    out.session("session.updated", &store.session(id)?);
+                }
+            }
+            ChangeKind::PartAppended | ChangeKind::Advanced => {
+                let (Some(message), Some(part)) = (&change.message, &change.part) else { return Ok(()) };
+                let part = store.part(id, part)?;
+                if let Some(text) = text_of(&part) {
+                    self.growing.insert(part.id.clone(), text.len());
+                }
+                out.part_of(message, &part);
+            }
+            ChangeKind::Extended => {
+                let (Some(message), Some(part)) = (&change.message, &change.part) else { return Ok(()) };
+                let part = store.part(id, part)?;
+                let Some(text) = text_of(&part) else { return Ok(()) };
+                let known = self.growing.insert(part.id.clone(), text.len());
+                match known.and_then(|known| text.get(known..)) {
+                    Some("") => {}
+                    Some(delta) => out.delta(message, &part.id, delta),
+                    None => out.part_of(message, &part),
+                }
+            }
+            ChangeKind::Reduced => self.report_reduction(&out, store)?,
+            ChangeKind::Leased => {
+                // The answer of a process that died was ended.
+                let request = PageRequest { from: None, oldest_first: false, most: 1 };
+                let newest = store.page(id, &request)?.messages;
+                newest
+                    .iter()
+                    .filter(|message| message.info.error.is_some())
+                    .for_each(|message| out.message(message));
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    /// A compaction adds two messages, a prune marks parts.
+    fn report_reduction(&mut self, out: &Out<'_>, store: &dyn Store) -> Result<(), StoreError> {
+        let id = &out.session;
+        for receipt in store.newest_receipts(id, 1)? {
+            if !matches!(receipt.plan, Plan::Compact(_)) {
+                for (part, _) in receipt.plan.effects() {
+                    if let Ok(found) = store.handle_part(id, part)
+                        && let Some(message) = message_of(store, id, part)?
+                    {
+                        out.part_of(&message, &found);
+                    }
+                }
+            }
+        }
+        let Some(newest) =
+            store.compactions(id, None, u64::MAX)?.into_iter().max_by_key(|pivot| pivot.created)
+        else {
+            return Ok(());
+        };
+        if self.pivots.insert(id.clone(), newest.marker.clone()).as_ref() == Some(&newest.marker) {
+            return Ok(());
+        }
+        out.message(&store.message(id, &newest.marker)?);
+        if newest.summary != newest.marker {
+            out.message(&store.message(id, &newest.summary)?);
+        }
+        out.publish("session.compacted", json!({ "sessionID": id }));
+        Ok(())
+    }
+}
+
+/// The message of a part, among the newest.
+fn message_of(
+    store: &dyn Store,
+    session: &SessionId,
+    part: &PartId,
+) -> Result<Option<MessageId>, StoreError> {
+    const LOOK_BACK: u64 = 200;
+    let page = store.page(session, &PageRequest { from: None, oldest_first: false, most: LOOK_BACK })?;
+    let of = |message: &&Message| message.parts.iter().any(|known| known.id == *part);
+    Ok(page.messages.iter().find(of).map(|message| message.info.id.clone()))
+}
+
+fn text_of(part: &Part) -> Option<&str> {
+    match &part.body {
+        PartBody::Text(text) => Some(text.text.as_str()),
+        PartBody::Reasoning(thought) => Some(thought.text.as_str()),
+        _ => None,
+    }
+}
+
+/// Publishes events about one session.
+struct Out<'a> {
+    app: &'a Arc<App>,
+    scene: Scene,
+    session: SessionId,
+}
+
+impl Out<'_> {
+    fn publish(&self, kind: &str, properties: Value) {
+        self.app.hub.publish(self.app, &self.scene.directory, kind, properties);
+    }
+
+    fn session(&self, kind: &str, session: &Session) {
+        self.publish(kind, json!({ "sessionID": session.id, "info": self.scene.session(session) }));
+    }
+
+    fn info(&self, message: &Message) {
+        let info = self.scene.info(&self.session, message);
+        self.publish("message.updated", json!({ "sessionID": self.session, "info": info }));
+    }
+
+    fn message(&self, message: &Message) {
+        self.info(message);
+        message.parts.iter().for_each(|part| self.part(message, part));
+    }
+
+    fn part(&self, message: &Message, part: &Part) {
+        self.publish_part(self.scene.part(&self.session, &message.info, part));
+    }
+
+    fn part_of(&self, message: &MessageId, part: &Part) {
+        self.publish_part(self.scene.part_of(&self.session, message, part));
+    }
+
+    fn publish_part(&self, part: Option<Value>) {
+        if let Some(part) = part {
+            let time = self.app.now();
+            self.publish(
+                "message.part.updated",
+                json!({ "sessionID": self.session, "part": part, "time": time }),
+            );
+        }
+    }
+
+    fn delta(&self, message: &MessageId, part: &PartId, delta: &str) {
+        self.publish(
+            "message.part.delta",
+            json!({
+                "sessionID": self.session,
+                "messageID": message,
+                "partID": part,
+                "field": "text",
+                "delta": delta,
+            }),
+        );
+    }
+}

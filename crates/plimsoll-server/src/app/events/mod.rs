@@ -1,0 +1,13 @@
+//! Event streams.
+//!
+//! Sessions, messages and parts are reported from the change feed of the store alone, whether this process or another one
+//! changed them: one source has one order, and nothing is reported twice. What is not stored, such as permission questions
+//! and the status of runs, is reported as it happens.
+
+mod feed;
+mod hub;
+mod run;
+
+pub(crate) use feed::follow;
+pub(crate) use hub::{Hub, Reach};
+pub(crate) use run::{QuestionAsker, on_run_event, on_session_event};

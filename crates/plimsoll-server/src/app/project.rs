@@ -1,0 +1,142 @@
+//! One served directory: its configuration, its database, its background tasks.
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+
+use plimsoll::{Millis, SessionId};
+use plimsoll_agent::{Asker, Event, EventSink, TaskBoard};
+use plimsoll_host::{AgentSetup, Flags, Host, HostError, OpenStore};
+use plimsoll_store::Session;
+use tokio::sync::Notify;
+
+use crate::app::events;
+use crate::app::shape;
+use crate::app::{App, blocking, session_in};
+use crate::error::{ApiError, ApiResult};
+
+/// A database, which several projects may share.
+pub(crate) struct Database {
+    pub(crate) opened: OpenStore,
+    /// The newest change that was looked at: at first that of the time when the database was opened.
+    pub(crate) since: AtomicU64,
+    /// Makes the poller look at once.
+    pub(crate) changed: Notify,
+    is_followed: AtomicBool,
+}
+
+impl Database {
+    /// Follows the change feed, once.
+    pub(crate) fn follow(self: &Arc<Self>, app: &Arc<App>) {
+        if !self.is_followed.swap(true, Ordering::SeqCst) {
+            events::follow(app, self);
+        }
+    }
+}
+
+pub(crate) struct Project {
+    pub(crate) directory: PathBuf,
+    /// The directory as the store has it.
+    pub(crate) name: String,
+    /// Id of the project for clients, derived from the directory.
+    pub(crate) id: String,
+    pub(crate) opened_at: Millis,
+    pub(crate) host: Host,
+    pub(crate) setup: Arc<AgentSetup>,
+    pub(crate) database: Arc<Database>,
+    pub(crate) board: Arc<TaskBoard>,
+}
+
+impl Project {
+    /// Opens a directory that is served. Blocks.
+    pub(crate) fn open(app: &Arc<App>, directory: &Path) -> Result<Arc<Project>, HostError> {
+        let host = app.host.at(directory.to_owned());
+        let options = app.options.agent.clone();
+        let config = host.config(&Flags { ..options.flags.clone() })?;
+        // A client may name the model with each prompt, so a missing one is not an error yet.
+        let setup = Arc::new(host.agent_setup_without_model(options)?);
+        let opened = host.open_or_create(&config)?;
+        let database = {
+            let mut databases = app.databases();
+            match databases.iter().find(|known| known.opened.path == opened.path) {
+                Some(known) => Arc::clone(known),
+                None => {
+                    let since = AtomicU64::new(opened.archive.store().newest_change()?.0);
+                    let (changed, is_followed) = (Notify::new(), AtomicBool::new(false));
+                    let new = Database { opened, since, changed, is_followed };
+                    databases.push(Arc::new(new));
+                    Arc::clone(&databases[databases.len() - 1])
+                }
+            }
+        };
+        let name = directory.display().to_string();
+        let asker = Arc::new(events::QuestionAsker::new(app, &name)) as Arc<dyn Asker>;
+        let sink = sink(app, &database, &name);
+        let board = setup.board(&database.opened, Some(asker), sink);
+        let (id, directory) = (shape::project_id(directory), directory.to_owned());
+        Ok(Arc::new(Project { directory, name, id, opened_at: app.now(), host, setup, database, board }))
+    }
+
+    /// Reads a session of this project.
+    pub(crate) async fn session(&self, id: &SessionId) -> ApiResult<Session> {
+        let id = id.clone();
+        self.read(move |opened, name| session_in(opened.archive.store(), name, &id)).await
+    }
+
+    /// Reads from the store on a thread for blocking work; gives the project's directory as the store has it.
+    pub(crate) async fn read<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&OpenStore, &str) -> ApiResult<T> + Send + 'static,
+    ) -> ApiResult<T> {
+        let (opened, name) = (self.database.opened.clone(), self.name.clone());
+        blocking(move || work(&opened, &name)).await
+    }
+
+    /// Reads a session of this project, and something of it.
+    pub(crate) async fn read_session<T: Send + 'static>(
+        &self,
+        id: &SessionId,
+        work: impl FnOnce(&OpenStore, Session) -> ApiResult<T> + Send + 'static,
+    ) -> ApiResult<T> {
+        let id = id.clone();
+        self.read(move |opened, name| {
+            let session = session_in(opened.archive.store(), name, &id)?;
+            work(opened, session)
+        })
+        .await
+    }
+
+    /// The provider that a model's name belongs to, by the configuration.
+    pub(crate) fn provider_of(&self, model: &str) -> Option<String> {
+        let run = &self.setup.run;
+        let configured = run.providers.iter().find(|(_, provider)| provider.models.contains_key(model));
+        let default = run.model.iter().find(|name| name.model == model).map(|name| name.provider.clone());
+        default.or_else(|| configured.map(|(name, _)| name.clone()))
+    }
+
+    /// The model of prompts that name none, as provider and model.
+    pub(crate) fn default_model(&self) -> Option<(String, String)> {
+        let flags = &self.setup.overrides();
+        let resolved = self.setup.run.resolve_model(flags.model.as_deref()).ok()?;
+        Some((resolved.model.provider.clone(), resolved.model.model))
+    }
+}
+
+/// What runs of a project report their events to.
+pub(crate) fn sink(app: &Arc<App>, database: &Arc<Database>, directory: &str) -> EventSink {
+    let (app, database): (Weak<App>, _) = (Arc::downgrade(app), Arc::clone(database));
+    let directory = directory.to_owned();
+    Arc::new(move |event: &Event| {
+        let Some(app) = app.upgrade() else { return };
+        database.changed.notify_one();
+        events::on_run_event(&app, &directory, event);
+    })
+}
+
+/// Requires that a request names a session.
+pub(crate) fn session_id(text: &str) -> ApiResult<SessionId> {
+    if text.starts_with("ses") {
+        return Ok(SessionId::new(text));
+    }
+    Err(ApiError::bad_request("Params", format!("`{text}` is not the id of a session")))
+}

@@ -1,0 +1,156 @@
+//! Messages and parts.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use axum::http::header::{HeaderName, HeaderValue, LINK};
+use axum::http::{HeaderMap, Uri};
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use plimsoll::{Message, MessageId, SessionId};
+use plimsoll_agent::PROMPT_NOTE;
+use plimsoll_host::OpenStore;
+use plimsoll_store::PageRequest;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::app::App;
+use crate::app::project::session_id;
+use crate::app::shape::Scene;
+use crate::error::{ApiError, ApiResult};
+use crate::scope::Scope;
+
+const NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
+
+/// Number of messages that are read at a time.
+const PAGE: u64 = 500;
+
+#[derive(Deserialize)]
+pub(super) struct Wanted {
+    limit: Option<u64>,
+    before: Option<String>,
+}
+
+/// Where a page of messages ends.
+#[derive(Deserialize)]
+struct Cursor {
+    id: String,
+}
+
+/// Messages, oldest first: all, or the newest `limit` of those before a cursor.
+pub(super) async fn list(
+    State(_): State<Arc<App>>,
+    Scope(project): Scope,
+    uri: Uri,
+    Path(id): Path<String>,
+    Query(wanted): Query<Wanted>,
+) -> ApiResult<(HeaderMap, Json<Vec<Value>>)> {
+    let limit = wanted.limit.filter(|limit| *limit > 0);
+    if wanted.before.is_some() && limit.is_none() {
+        return Err(ApiError::bad_request("Query", "`before` needs a `limit`"));
+    }
+    let before = wanted.before.as_deref().map(read_cursor).transpose()?;
+    let scene = Scene::of_project(&project);
+    let (messages, next) = project
+        .read_session(&session_id(&id)?, move |opened, session| {
+            let is_newest = before.is_none();
+            let (mut messages, next) = newest(opened, &session.id, before, limit)?;
+            if is_newest {
+                messages.extend(waiting(opened, &session.id, &messages)?);
+            }
+            let shown: Vec<Value> =
+                messages.iter().map(|message| scene.message(&session.id, message)).collect();
+            Ok((shown, next))
+        })
+        .await?;
+    let mut headers = HeaderMap::new();
+    if let Some(cursor) = next {
+        add_cursor(&mut headers, &uri, &cursor);
+    }
+    Ok((headers, Json(messages)))
+}
+
+/// The newest messages before one, oldest first, and the cursor of the page before them.
+fn newest(
+    opened: &OpenStore,
+    session: &SessionId,
+    before: Option<MessageId>,
+    limit: Option<u64>,
+) -> ApiResult<(Vec<Message>, Option<String>)> {
+    let (mut messages, mut from) = (Vec::new(), before);
+    loop {
+        let left = limit.map_or(PAGE, |limit| (limit - messages.len() as u64).min(PAGE));
+        let request = PageRequest { from: from.clone(), oldest_first: false, most: left };
+        let page = opened.archive.store().page(session, &request)?;
+        messages.extend(page.messages);
+        let is_full = limit.is_some_and(|limit| messages.len() as u64 >= limit);
+        match page.next {
+            Some(next) if !is_full => from = Some(next),
+            next => {
+                let oldest = messages.last().filter(|_| next.is_some());
+                let cursor = oldest.map(write_cursor);
+                messages.reverse();
+                return Ok((messages, cursor));
+            }
+        }
+    }
+}
+
+/// Prompts that were accepted and that the run has not taken in yet.
+fn waiting(opened: &OpenStore, session: &SessionId, known: &[Message]) -> ApiResult<Vec<Message>> {
+    let notes = opened.archive.store().notes(session, 0)?;
+    let prompts = notes.into_iter().filter(|note| note.kind == PROMPT_NOTE);
+    let prompts = prompts.filter(|note| known.iter().all(|message| message.info.id.as_str() != note.id));
+    Ok(prompts.filter_map(|note| serde_json::from_value(note.data).ok()).collect())
+}
+
+fn write_cursor(message: &Message) -> String {
+    let time = message.info.time.as_ref().and_then(|time| time.created).unwrap_or_default();
+    URL_SAFE_NO_PAD.encode(json!({ "id": message.info.id, "time": time }).to_string())
+}
+
+fn read_cursor(text: &str) -> ApiResult<MessageId> {
+    let read = || serde_json::from_slice::<Cursor>(&URL_SAFE_NO_PAD.decode(text).ok()?).ok();
+    let cursor = read().ok_or_else(|| ApiError::bad_request("Query", "`before` is not a cursor"))?;
+    Ok(MessageId::new(cursor.id))
+}
+
+fn add_cursor(headers: &mut HeaderMap, uri: &Uri, cursor: &str) {
+    let kept = uri.query().unwrap_or_default().split('&').filter(|pair| !pair.starts_with("before="));
+    let query: Vec<&str> = kept.filter(|pair| !pair.is_empty()).collect();
+    let link = format!("<{}?{}&before={cursor}>; rel=\"next\"", uri.path(), query.join("&"));
+    if let (Ok(link), Ok(cursor)) = (HeaderValue::from_str(&link), HeaderValue::from_str(cursor)) {
+        headers.insert(LINK, link);
+        headers.insert(NEXT_CURSOR, cursor);
+    }
+}
+
+pub(super) async fn get(
+    State(_): State<Arc<App>>,
+    Scope(project): Scope,
+    Path((id, message)): Path<(String, String)>,
+) -> ApiResult<Json<Value>> {
+    let (scene, id) = (Scene::of_project(&project), session_id(&id)?);
+    let found = project.read_session(&id, move |opened, session| {
+        let found = opened.archive.store().message(&session.id, &MessageId::new(message.clone()));
+        let found = found.map_err(|error| match error {
+            plimsoll_store::StoreError::Missing { .. } => {
+                ApiError::not_found(format!("Message not found: {message}"))
+            }
+            error => error.into(),
+        })?;
+        Ok(scene.message(&session.id, &found))
+    });
+    Ok(Json(found.await?))
+}
+
+/// Parts cannot be removed from the log; the API under `/plimsoll/` reduces the window instead.
+pub(super) async fn remove_part(
+    State(_): State<Arc<App>>,
+    Scope(project): Scope,
+    Path((id, _, _)): Path<(String, String, String)>,
+) -> ApiResult<Json<bool>> {
+    project.session(&session_id(&id)?).await?;
+    Err(ApiError::not_implemented("parts are never removed from the log; prune the session instead"))
+}

@@ -1,0 +1,388 @@
+//! Sessions.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use plimsoll::{Message, SessionId};
+use plimsoll_agent::Conversation;
+use plimsoll_store::{Filter, NewSession, PageRequest, Session, StoreError};
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use crate::app::App;
+use crate::app::project::{Project, session_id};
+use crate::app::runner::Choice;
+use crate::app::shape::{self, Scene};
+use crate::body::JsonBody;
+use crate::error::{ApiError, ApiResult};
+use crate::scope::Scope;
+
+/// Number of sessions in a list, if the client does not say.
+const LISTED: usize = 100;
+
+#[derive(Deserialize)]
+pub(super) struct Wanted {
+    /// Sessions updated since then, in milliseconds.
+    start: Option<f64>,
+    search: Option<String>,
+    limit: Option<usize>,
+    roots: Option<String>,
+}
+
+pub(super) async fn list(
+    State(_): State<Arc<App>>,
+    Scope(project): Scope,
+    Query(wanted): Query<Wanted>,
+) -> ApiResult<Json<Vec<Value>>> {
+    let scene = Scene::of_project(&project);
+    let only_roots = wanted.roots.as_deref() == Some("true");
+    let sessions = project.read(move |opened, directory| {
+        let filter = Filter { directory: Some(directory.to_owned()), all: !only_roots, ..Filter::default() };
+        let sessions = opened.archive.store().sessions(&filter)?.into_iter();
+        let search = wanted.search.unwrap_or_default().to_lowercase();
+        let start = wanted.start.unwrap_or_default();
+        let found = sessions
+            .filter(|session| session.updated.0 as f64 >= start)
+            .filter(|session| search.is_empty() || session.title.to_lowercase().contains(&search));
+        Ok(found.take(wanted.limit.unwrap_or(LISTED)).collect::<Vec<_>>())
+    });
+    Ok(Json(sessions.await?.iter().map(|session| scene.session(session)).collect()))
+}
+
+#[derive(Deserialize)]
+pub(super) struct ModelChoice {
+    #[serde(alias = "modelID")]
+    id: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct NewRequest {
+    #[serde(rename = "parentID")]
+    parent: Option<String>,
+    title: Option<String>,
+    agent: Option<String>,
+    model: Option<ModelChoice>,
+    metadata: Option<Map<String, Value>>,
+    permission: Option<Vec<Value>>,
+    #[serde(rename = "workspaceID")]
+    workspace: Option<Value>,
+}
+
+pub(super) async fn create(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    JsonBody(request): JsonBody<NewRequest>,
+) -> ApiResult<Json<Value>> {
+    // To leave out rules silently would let the session do what its creator forbade.
+    refuse_unsupported("metadata", request.metadata.is_some_and(|metadata| !metadata.is_empty()))?;
+    refuse_unsupported("permission", request.permission.is_some_and(|rules| !rules.is_empty()))?;
+    refuse_unsupported("workspaceID", request.workspace.is_some_and(|workspace| !workspace.is_null()))?;
+    let parent = request.parent.as_deref().map(session_id).transpose()?;
+    if let Some(parent) = &parent {
+        project.session(parent).await?;
+    }
+    let (id, now) = app.with_ids(|ids, now| (ids.session(now), now));
+    let new = NewSession {
+        id,
+        parent,
+        title: request.title.unwrap_or_default(),
+        agent: request.agent,
+        model: request.model.map(|model| model.id),
+        directory: Some(project.name.clone()),
+        ..NewSession::default()
+    };
+    let created = project.read(move |opened, _| Ok(opened.archive.store().create(new, now)?)).await?;
+    project.database.changed.notify_one();
+    Ok(Json(Scene::of_project(&project).session(&created)))
+}
+
+fn refuse_unsupported(field: &str, is_used: bool) -> ApiResult<()> {
+    match is_used {
+        true => Err(ApiError::not_implemented(format!("`{field}` is not supported"))),
+        false => Ok(()),
+    }
+}
+
+pub(super) async fn get(
+    State(_): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+) -> ApiResult<Json<Value>> {
+    let session = project.session(&session_id(&id)?).await?;
+    Ok(Json(Scene::of_project(&project).session(&session)))
+}
+
+pub(super) async fn status(State(app): State<Arc<App>>, Scope(project): Scope) -> ApiResult<Json<Value>> {
+    let busy = app.runners.busy(&project);
+    let own = project.read(move |opened, directory| {
+        let store = opened.archive.store();
+        Ok(busy
+            .into_iter()
+            .filter(|id| crate::app::session_in(store, directory, id).is_ok())
+            .collect::<Vec<_>>())
+    });
+    let busy = own.await?.into_iter().map(|id| (id.to_string(), json!({ "type": "busy" })));
+    Ok(Json(Value::Object(busy.collect())))
+}
+
+pub(super) async fn children(
+    State(_): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+) -> ApiResult<Json<Vec<Value>>> {
+    let (scene, id) = (Scene::of_project(&project), session_id(&id)?);
+    let children = project.read_session(&id, |opened, session| {
+        let children = opened.children(&session.id)?;
+        Ok(children.into_iter().filter(|child| child.directory == session.directory).collect::<Vec<_>>())
+    });
+    Ok(Json(children.await?.iter().map(|child| scene.session(child)).collect()))
+}
+
+#[derive(Deserialize)]
+pub(super) struct Patch {
+    title: Option<String>,
+    metadata: Option<Value>,
+    permission: Option<Vec<Value>>,
+    time: Option<Map<String, Value>>,
+}
+
+pub(super) async fn update(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+    JsonBody(patch): JsonBody<Patch>,
+) -> ApiResult<Json<Value>> {
+    let id = session_id(&id)?;
+    project.session(&id).await?;
+    refuse_unsupported("metadata", patch.metadata.is_some_and(|metadata| !metadata.is_null()))?;
+    refuse_unsupported("permission", patch.permission.is_some_and(|rules| !rules.is_empty()))?;
+    refuse_unsupported("time", patch.time.is_some_and(|time| time.values().any(|value| !value.is_null())))?;
+    if let Some(title) = patch.title {
+        write_unrun(&app, &project, &id, async |conversation| {
+            Ok(conversation.handle().set_title(title).await?)
+        })
+        .await?;
+    }
+    let session = project.session(&id).await?;
+    Ok(Json(Scene::of_project(&project).session(&session)))
+}
+
+/// Writes to a session between runs.
+async fn write_unrun<T>(
+    app: &Arc<App>,
+    project: &Arc<Project>,
+    id: &SessionId,
+    work: impl AsyncFnOnce(&mut Conversation) -> ApiResult<T>,
+) -> ApiResult<T> {
+    app.runners.get(project, id).with_conversation(app, Choice::default(), work).await
+}
+
+pub(super) async fn remove(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+) -> ApiResult<Json<bool>> {
+    let id = session_id(&id)?;
+    project.session(&id).await?;
+    app.runners.abort(&id);
+    let runner = app.runners.get(&project, &id);
+    runner.idle().await;
+    runner.release().await;
+    let (holder, now) = (plimsoll_store::process_holder("plimsoll serve"), app.now());
+    let removed = id.clone();
+    project
+        .read(move |opened, _| {
+            const LEASE: std::time::Duration = std::time::Duration::from_secs(60);
+            let store = opened.archive.store();
+            let lease = store.lease(&id, &holder, LEASE)?;
+            let removed = store.remove(&lease.claim(), now);
+            if removed.is_err() {
+                // Released, so that it can be tried again.
+                let _ = store.release(&lease);
+            }
+            Ok(removed?)
+        })
+        .await?;
+    app.runners.forget(&removed);
+    project.database.changed.notify_one();
+    Ok(Json(true))
+}
+
+pub(super) async fn todo(
+    State(_): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+) -> ApiResult<Json<Value>> {
+    let id = session_id(&id)?;
+    let todos = project
+        .read_session(&id, |opened, session| Ok(plimsoll_agent::newest_todos(&opened.archive, &session.id)?));
+    Ok(Json(shape::todos(&todos.await?)))
+}
+
+/// No diffs are kept per session; reverts work on the recorded contents of files.
+pub(super) async fn diff(
+    State(_): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+) -> ApiResult<Json<Vec<Value>>> {
+    project.session(&session_id(&id)?).await?;
+    Ok(Json(Vec::new()))
+}
+
+#[derive(Deserialize)]
+pub(super) struct ForkPlace {
+    #[serde(rename = "messageID")]
+    message: Option<String>,
+}
+
+/// Creates a session with the messages before one, or with all of them. They are shared, so that a fork costs the same
+/// however long the session is.
+pub(super) async fn fork(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+    JsonBody(ForkPlace { message }): JsonBody<ForkPlace>,
+) -> ApiResult<Json<Value>> {
+    let id = session_id(&id)?;
+    let (new, now) = app.with_ids(|ids, now| (ids.session(now), now));
+    let forked = project.read_session(&id, move |opened, session| {
+        let store = opened.archive.store();
+        let new = NewSession {
+            id: new,
+            title: fork_title(&session),
+            agent: session.agent.clone(),
+            model: session.model.clone(),
+            directory: session.directory.clone(),
+            ..NewSession::default()
+        };
+        let message = message.map(plimsoll::MessageId::new);
+        let known = match &message {
+            Some(message) => match store.message(&session.id, message) {
+                Ok(_) => Some(message),
+                Err(StoreError::Missing { .. }) => None,
+                Err(error) => return Err(error.into()),
+            },
+            None => None,
+        };
+        let Some(message) = known else { return Ok(store.fork(&session.id, None, new, now)?) };
+        let request = PageRequest { from: Some(message.clone()), oldest_first: false, most: 1 };
+        match store.page(&session.id, &request)?.messages.first() {
+            Some(Message { info, .. }) => Ok(store.fork(&session.id, Some(&info.id), new, now)?),
+            // Before the first message there is nothing to share.
+            None => Ok(store.create(new, now)?),
+        }
+    });
+    let forked = forked.await?;
+    project.database.changed.notify_one();
+    Ok(Json(Scene::of_project(&project).session(&forked)))
+}
+
+/// `Title (fork #1)`, and the next number for a fork of a fork.
+fn fork_title(session: &Session) -> String {
+    let title = session.title.trim();
+    let numbered = title.strip_suffix(')').and_then(|title| title.rsplit_once(" (fork #"));
+    match numbered.and_then(|(base, number)| Some((base, number.parse::<u32>().ok()?))) {
+        Some((base, number)) => format!("{base} (fork #{})", number.saturating_add(1)),
+        None if title.is_empty() => String::new(),
+        None => format!("{title} (fork #1)"),
+    }
+}
+
+pub(super) async fn abort(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+) -> ApiResult<Json<bool>> {
+    let id = session_id(&id)?;
+    project.session(&id).await?;
+    app.runners.abort(&id);
+    // A task is run by the board.
+    if project.board.task(&id).await.is_ok_and(|task| task.status.is_active()) {
+        project.board.cancel(&id).await?;
+    }
+    Ok(Json(true))
+}
+
+#[derive(Deserialize)]
+pub(super) struct Summarize {
+    #[serde(rename = "providerID")]
+    provider: String,
+    #[serde(rename = "modelID")]
+    model: String,
+}
+
+pub(super) async fn summarize(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+    JsonBody(Summarize { provider, model }): JsonBody<Summarize>,
+) -> ApiResult<Json<bool>> {
+    let id = session_id(&id)?;
+    project.session(&id).await?;
+    let choice = Choice { model: Some(format!("{provider}/{model}")), ..Choice::default() };
+    app.runners.get(&project, &id).compact(&app, choice, None).await?;
+    Ok(Json(true))
+}
+
+#[derive(Deserialize)]
+pub(super) struct RevertPlace {
+    #[serde(rename = "messageID")]
+    message: String,
+}
+
+/// Restores the files that the turn of a message and later ones changed. The log keeps its messages, and a notice tells the
+/// model.
+pub(super) async fn revert(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+    JsonBody(RevertPlace { message }): JsonBody<RevertPlace>,
+) -> ApiResult<Json<Value>> {
+    let id = session_id(&id)?;
+    let turn = project.read_session(&id, move |opened, session| turn_of(opened, &session, &message)).await?;
+    write_unrun(&app, &project, &id, async |conversation| {
+        conversation.revert(Some(turn)).await?;
+        Ok(())
+    })
+    .await?;
+    let session = project.session(&id).await?;
+    Ok(Json(Scene::of_project(&project).session(&session)))
+}
+
+pub(super) async fn unrevert(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+) -> ApiResult<Json<Value>> {
+    let id = session_id(&id)?;
+    project.session(&id).await?;
+    write_unrun(&app, &project, &id, async |conversation| {
+        conversation.undo_revert().await?;
+        Ok(())
+    })
+    .await?;
+    let session = project.session(&id).await?;
+    Ok(Json(Scene::of_project(&project).session(&session)))
+}
+
+/// The turn that a message belongs to, counted by prompts from 1.
+fn turn_of(opened: &plimsoll_host::OpenStore, session: &Session, message: &str) -> ApiResult<usize> {
+    const PAGE: u64 = 500;
+    let store = opened.archive.store();
+    let (mut turn, mut from) = (0, None);
+    loop {
+        let page = store.page(&session.id, &PageRequest { from, oldest_first: true, most: PAGE })?;
+        for found in &page.messages {
+            turn += usize::from(found.is_question());
+            if found.info.id.as_str() == message {
+                return Ok(turn.max(1));
+            }
+        }
+        match page.next {
+            Some(next) => from = Some(next),
+            None => return Err(ApiError::not_found(format!("Message not found: {message}"))),
+        }
+    }
+}

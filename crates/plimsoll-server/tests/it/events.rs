@@ -1,0 +1,152 @@
+//! Event streams.
+
+use std::time::{Duration, Instant};
+
+use plimsoll::{Message, Millis, SessionId};
+use plimsoll_store::NewSession;
+use plimsoll_testkit::server::Reply;
+use serde_json::{Value, json};
+use tokio::io::AsyncWriteExt;
+use tokio::net::TcpStream;
+
+use crate::support::{TestServer, prompt};
+
+fn kinds(events: &[Value]) -> Vec<&str> {
+    events.iter().filter_map(|event| event["type"].as_str()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_begins_with_its_headers_and_a_frame_and_beats() {
+    let server = TestServer::with(|options| options.heartbeat = Duration::from_millis(50)).await;
+    let mut events = server.events("/event").await;
+    let head = events.head.to_lowercase();
+    for line in
+        ["content-type: text/event-stream", "cache-control: no-cache, no-transform", "x-accel-buffering: no"]
+    {
+        assert!(head.contains(line), "{head}");
+    }
+    let first = events.next().await.unwrap();
+    assert_eq!((&first["type"], &first["properties"]), (&json!("server.connected"), &json!({})));
+    assert!(first["id"].as_str().unwrap().starts_with("evt_"));
+    assert_eq!(events.next().await.unwrap()["type"], "server.heartbeat");
+    let mut global = server.events("/global/event").await;
+    assert_eq!(global.next().await.unwrap()["payload"]["type"], "server.connected");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_turn_is_reported_in_order() {
+    let server = TestServer::start().await;
+    let mut events = server.events("/event").await;
+    let id = server.session().await;
+    let text = "The harbour is nine metres deep. ".repeat(20);
+    server.model.push(Reply::new().text(text.clone()).piece_size(Some(40)).pause(Duration::from_millis(8)));
+    server.prompt(&id, "how deep?").await;
+    let seen = events.until_type("session.idle").await;
+    let kinds = kinds(&seen);
+    let place = |kind: &str| {
+        kinds.iter().position(|known| *known == kind).unwrap_or_else(|| panic!("{kind}: {kinds:?}"))
+    };
+    assert!(place("session.created") < place("message.updated"));
+    assert!(place("message.updated") < place("message.part.updated"));
+    assert!(place("message.part.updated") < place("message.part.delta"));
+    assert!(place("message.part.delta") < place("session.idle"));
+    // Part and deltas together are the text, once.
+    let mut shown = String::new();
+    for event in &seen {
+        let properties = &event["properties"];
+        match event["type"].as_str() {
+            Some("message.part.updated") if properties["part"]["type"] == "text" => {
+                properties["part"]["text"].as_str().unwrap().clone_into(&mut shown);
+            }
+            Some("message.part.delta") => shown.push_str(properties["delta"].as_str().unwrap()),
+            _ => {}
+        }
+    }
+    assert_eq!(shown.trim_end(), text.trim_end());
+    let finished = seen.iter().filter(|event| event["properties"]["info"]["finish"] == "stop").count();
+    assert_eq!(finished, 1, "{kinds:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_has_the_events_of_its_directory_only() {
+    let server = TestServer::start().await;
+    let below = server.root.join("below").display().to_string();
+    let mut events = server.events(&format!("/event?directory={below}")).await;
+    let mut global = server.events(&format!("/global/event?directory={below}")).await;
+    let mut all = server.events("/global/event").await;
+    server.session().await;
+    let other = [("x-opencode-directory", below.as_str())];
+    let id = server.send("POST", "/session", &other, "").await.ok()["id"].clone();
+    let seen = events.until_type("session.created").await;
+    assert_eq!(kinds(&seen), ["server.connected", "session.created"]);
+    assert_eq!(seen[1]["properties"]["sessionID"], id);
+    let seen = global.until(|event| event["payload"]["type"] == "session.created").await;
+    assert_eq!((seen.len(), &seen[1]["directory"]), (2, &json!(below)));
+    let created = |event: &Value| event["payload"]["type"] == "session.created";
+    let seen = all.until(|event| created(event) && event["directory"] == json!(below)).await;
+    assert_eq!(seen.iter().filter(|event| created(event)).count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_other_processes_appear_soon() {
+    let server = TestServer::start().await;
+    let mut events = server.events("/event").await;
+    events.next().await;
+    tokio::time::sleep(Duration::from_millis(120)).await;
+    let archive = server.archive();
+    let directory = Some(server.root.display().to_string());
+    let new =
+        NewSession { title: "theirs".into(), directory, ..NewSession::new(SessionId::new("ses_theirs")) };
+    let begun = Instant::now();
+    archive.store().create(new, Millis(1)).unwrap();
+    let elsewhere =
+        NewSession { directory: Some("/elsewhere".into()), ..NewSession::new(SessionId::new("ses_else")) };
+    archive.store().create(elsewhere, Millis(1)).unwrap();
+    let seen = events.until_type("session.created").await;
+    // 100 ms are promised; a busy machine may need longer to run this test.
+    assert!(begun.elapsed() < Duration::from_millis(500), "{:?}", begun.elapsed());
+    assert_eq!(seen.last().unwrap()["properties"]["info"]["title"], "theirs");
+    let lease = archive.store().lease(&SessionId::new("ses_theirs"), "them", Duration::from_secs(9)).unwrap();
+    let message = Message::user("msg_1".into(), "prt_1".into(), "their words").at(Millis(2));
+    archive.store().append(&lease.claim(), vec![message], Millis(2)).unwrap();
+    let seen = events.until_type("message.part.updated").await;
+    assert_eq!(seen.last().unwrap()["properties"]["part"]["text"], "their words");
+    assert!(!seen.iter().any(|event| event.to_string().contains("ses_else")), "{seen:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_slow_reader_is_dropped_and_others_are_not() {
+    let server = TestServer::start().await;
+    let mut slow = TcpStream::connect(server.address).await.unwrap();
+    let request = format!("GET /event HTTP/1.1\r\nhost: {}\r\n\r\n", server.address);
+    slow.write_all(request.as_bytes()).await.unwrap();
+    let id = server.session().await;
+    let path = format!("/session/{id}/message");
+    // Each event is large, so that the buffers of the sockets are full soon.
+    let text = "x".repeat(20_000);
+    for _ in 0..300 {
+        let mut body = prompt(&text);
+        body["noReply"] = json!(true);
+        server.post(&path, body).await.ok();
+    }
+    let mut events = server.events("/event").await;
+    server.session().await;
+    events.until_type("session.created").await;
+    let mut received = Vec::new();
+    let reading = tokio::io::AsyncReadExt::read_to_end(&mut slow, &mut received);
+    // It has not read 6 MB, and what is sent to it is bounded: either it is dropped or it catches up. It never blocks others.
+    let _ = tokio::time::timeout(Duration::from_secs(2), reading).await;
+    assert!(!received.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn draining_ends_the_streams() {
+    let mut server = TestServer::start().await;
+    let mut events = server.events("/event").await;
+    let mut global = server.events("/global/event").await;
+    let begun = Instant::now();
+    server.stop().await;
+    while events.next().await.is_some() {}
+    while global.next().await.is_some() {}
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}

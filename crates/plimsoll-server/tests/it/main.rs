@@ -1,0 +1,13 @@
+//! The server over real sockets.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
+
+mod access;
+mod events;
+mod load;
+mod own;
+mod permissions;
+mod prompts;
+mod sessions;
+mod support;
+mod tasks;

@@ -1,0 +1,49 @@
+// Starts the scripted model and `plimsoll serve` in a home of their own, and ends them with the process.
+
+import { spawn } from "node:child_process";
+import * as fs from "node:fs";
+import * as path from "node:path";
+
+const children = [];
+for (const signal of ["exit", "SIGINT", "SIGTERM"]) {
+    process.on(signal, () => {
+        children.forEach((child) => child.kill("SIGKILL"));
+        if (signal !== "exit") process.exit(1);
+    });
+}
+
+// The first line of a program's output that matches.
+function started(command, args, options, pattern) {
+    const child = spawn(command, args, { ...options, stdio: ["ignore", "pipe", "pipe"] });
+    children.push(child);
+    let output = "";
+    return new Promise((resolve, reject) => {
+        const read = (bytes) => {
+            output += bytes;
+            const found = output.match(pattern);
+            if (found) resolve({ child, found: found[0] });
+        };
+        child.stdout.on("data", read);
+        child.stderr.on("data", (bytes) => { output += bytes; });
+        child.on("exit", (code) => reject(new Error(`${command} ended with ${code}: ${output}`)));
+    });
+}
+
+export async function start(target, work, script, ...flags) {
+    fs.rmSync(work, { recursive: true, force: true });
+    const [home, project] = ["home", "project"].map((name) => path.join(path.resolve(work), name));
+    [home, project].forEach((folder) => fs.mkdirSync(folder, { recursive: true }));
+    const env = { PATH: process.env.PATH, HOME: home, TERM: "xterm", NO_PROXY: "127.0.0.1,localhost" };
+    const scripted = [];
+    if (script) {
+        const file = path.join(work, "script.json");
+        fs.writeFileSync(file, JSON.stringify(script));
+        scripted.push("--script", file);
+    }
+    const url = /http:\/\/[\d.:]+[\w/]*/;
+    const model = await started(path.join(target, "scripted-model"), ["--lenient", ...scripted], { env }, url);
+    const own = { ...env, OPENAI_BASE_URL: model.found, OPENAI_API_KEY: "x" };
+    const args = ["serve", "--port", "0", "--model", "openai-chat/scripted", "--context", "100k", ...flags];
+    const server = await started(path.join(target, "plimsoll"), args, { env: own, cwd: project }, url);
+    return { url: server.found, server: server.child, env, home, project };
+}
