@@ -13,13 +13,6 @@ pub(crate) enum Meter {
     Fixed(Arc<dyn Counter>),
 }
 
-/// Measure of a window, and the fewest tokens that a provider can count for it.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Weighed {
-    measure: Measure,
-    least: Tokens,
-}
-
 impl Meter {
     /// A meter for a model, with what an earlier session has learned about it.
     pub(crate) fn new(counting: &Counting, model: &str, learned: Option<Calibration>) -> Meter {
@@ -46,21 +39,18 @@ impl Meter {
     }
 
     /// Measures a window before it is sent.
-    pub(crate) fn measure(&self, window: &Window) -> Weighed {
+    pub(crate) fn measure(&self, window: &Window) -> Measure {
         match self {
-            Meter::Calibrated { base, .. } => Weighed {
-                measure: Measure::of_window(window, &**base),
-                least: floor::of_window(window, &*self.counter()),
-            },
-            Meter::Fixed(_) => Weighed::default(),
+            Meter::Calibrated { base, .. } => Measure::of_window(window, &**base),
+            Meter::Fixed(_) => Measure::default(),
         }
     }
 
     /// Learns from the usage that a provider reported for a request of that measure. Implausible usage is ignored.
-    pub(crate) fn observe(&mut self, sent: Weighed, usage: &Usage) -> Option<Observed> {
+    pub(crate) fn observe(&mut self, sent: Measure, usage: &Usage) -> Option<Observed> {
         let Meter::Calibrated { calibration, .. } = self else { return None };
         let charged = usage.input + usage.cache_read + usage.cache_write;
-        let is_taken = charged > Tokens::ZERO && floor::is_credible(usage, sent.least);
-        is_taken.then(|| calibration.observe(sent.measure, charged))
+        let is_taken = charged > Tokens::ZERO && floor::is_credible(usage, calibration.least(sent.least));
+        is_taken.then(|| calibration.observe(sent, charged))
     }
 }

@@ -27,6 +27,7 @@
 
 use std::ops::Deref;
 
+use plimsoll::floor::Floor;
 use plimsoll::{Counter, Tokens};
 use serde::{Deserialize, Serialize};
 
@@ -122,7 +123,7 @@ struct Point {
 
 impl Point {
     fn is_sane(&self) -> bool {
-        let Measure { base, blocks, exact } = self.measure;
+        let Measure { base, blocks, exact, least: _ } = self.measure;
         (1..=ABSURD).contains(&self.actual.0) && base.0.max(blocks).max(exact.0) <= ABSURD
     }
 }
@@ -202,6 +203,11 @@ impl Calibration {
     /// A counter with the current factor, for the engine. It does not change with later observations.
     pub fn counter<B: Deref<Target: Counter>>(&self, base: B) -> Calibrated<B> {
         Calibrated::new(base, self.factor(), self.per_block(), least_factor(&self.model))
+    }
+
+    /// Returns the fewest tokens that the model can count for some content, measured by o200k.
+    pub fn least(&self, floor: Floor) -> Tokens {
+        floor.tokens(least_factor(&self.model))
     }
 
     /// The model.

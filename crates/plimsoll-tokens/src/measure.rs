@@ -1,9 +1,10 @@
 //! The content of a request, as far as it is known before it is sent.
 
-use std::ops::Add;
+use std::ops::{Add, Sub};
 
 use plimsoll::count::block_tokens;
-use plimsoll::{Counter, Tokens, Window};
+use plimsoll::floor::Floor;
+use plimsoll::{Counter, Text, Tokens, Window};
 use serde::{Deserialize, Serialize};
 
 /// No request was ever charged more than this.
@@ -20,19 +21,32 @@ pub struct Measure {
     /// Billed output tokens of replies. If they are unknown, count replies into `base`.
     #[serde(default)]
     pub exact: Tokens,
+    /// Lower bound of all content. Usage below it is not believed. Zero if it is not known.
+    #[serde(default, skip_serializing_if = "is_unknown")]
+    pub least: Floor,
+}
+
+fn is_unknown(floor: &Floor) -> bool {
+    *floor == Floor::default()
 }
 
 impl Measure {
     /// Content without exact parts.
     pub fn new(base: Tokens, blocks: u64) -> Measure {
-        Measure { base, blocks, exact: Tokens::ZERO }
+        Measure { base, blocks, ..Measure::default() }
+    }
+
+    /// Measures a text as a block of its own.
+    pub(crate) fn of_text(text: &Text, base: &dyn Counter) -> Measure {
+        Measure { least: Floor::of_text(text, base), ..Measure::new(base.count_text(text), 1) }
     }
 
     /// Measures a window of the engine, counted by `base`.
     pub fn of_window(window: &Window, base: &dyn Counter) -> Measure {
         let blocks = window.messages.iter().flat_map(|message| &message.blocks);
         let counted = blocks.map(|block| Measure::new(block_tokens(block, base), 1));
-        counted.fold(Measure::default(), Measure::add)
+        let counted = counted.fold(Measure::default(), Measure::add);
+        Measure { least: Floor::of_window(window, base), ..counted }
     }
 
     /// Adds a reply with a known price.
@@ -45,6 +59,16 @@ impl Add for Measure {
     type Output = Measure;
     fn add(self, more: Measure) -> Measure {
         let blocks = self.blocks.saturating_add(more.blocks);
-        Measure { base: self.base + more.base, blocks, exact: self.exact + more.exact }
+        let (base, exact) = (self.base + more.base, self.exact + more.exact);
+        Measure { base, blocks, exact, least: self.least + more.least }
+    }
+}
+
+impl Sub for Measure {
+    type Output = Measure;
+    fn sub(self, less: Measure) -> Measure {
+        let blocks = self.blocks.saturating_sub(less.blocks);
+        let (base, exact) = (self.base - less.base, self.exact - less.exact);
+        Measure { base, blocks, exact, least: self.least - less.least }
     }
 }

@@ -26,13 +26,13 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use plimsoll::log::{CompactionPart, LogPosition};
-use plimsoll::{Memo, Message, MessageId, Role, Tokens, Usage};
+use plimsoll::{Memo, Message, MessageId, Role, Tokens, Usage, floor};
 use serde::{Deserialize, Serialize};
 
 use crate::bpe::Bpe;
 use crate::calibrate::{Calibration, Estimate};
 use crate::counter::Calibrated;
-use crate::fit::FACTOR;
+use crate::fit::{FACTOR, least_factor};
 use crate::measure::Measure;
 use crate::shown::{ShownMeasure, reductions};
 
@@ -120,7 +120,7 @@ struct Request {
 // As a list: there are thousands, and field names would take most of the space.
 impl From<[u64; 4]> for Request {
     fn from([base, blocks, exact, recorded]: [u64; 4]) -> Request {
-        let measure = Measure { base: Tokens(base), blocks, exact: Tokens(exact) };
+        let measure = Measure { exact: Tokens(exact), ..Measure::new(Tokens(base), blocks) };
         Request { measure, recorded: Tokens(recorded) }
     }
 }
@@ -194,10 +194,15 @@ impl WindowMeter {
             let model = message.info.model_id.as_deref();
             self.take_due(message);
             let (is_undone, is_own) = (self.undo.is_some(), message.is_asked_here());
-            if records_usage(message) && self.is_own.replace(is_own).is_some_and(|before| before != is_own) {
-                self.tracks.iter_mut().for_each(Track::forget_requests);
+            // Other tools drop content without recording it, so the bound holds only for requests of this host.
+            let least = || self.tracks[0].sent.least.tokens(least_factor(model.unwrap_or_default()));
+            let is_credible = !is_own || floor::is_credible(usage, least());
+            if records_usage(message) && is_credible {
+                if self.is_own.replace(is_own).is_some_and(|before| before != is_own) {
+                    self.tracks.iter_mut().for_each(Track::forget_requests);
+                }
+                self.tracks.iter_mut().for_each(|track| track.observe(model, usage, is_undone));
             }
-            self.tracks.iter_mut().for_each(|track| track.observe(model, usage, is_undone));
         }
         if failed {
             return;
@@ -279,15 +284,8 @@ impl Track {
         if change.number < self.first {
             return;
         }
-        let apply = |measure: Measure| {
-            let Measure { base, blocks, exact } = change.from[way];
-            let more = measure + change.to[way];
-            Measure {
-                base: more.base - base,
-                blocks: more.blocks.saturating_sub(blocks),
-                exact: more.exact - exact,
-            }
-        };
+        // Added first: tokens do not go below zero.
+        let apply = |measure: Measure| measure + change.to[way] - change.from[way];
         self.sent = apply(self.sent);
         if let Some(entry) = self.newest.iter_mut().find(|entry| entry.number == change.number) {
             entry.measure = apply(entry.measure);
@@ -317,9 +315,6 @@ impl Track {
 
     fn observe(&mut self, model: Option<&str>, usage: &Usage, is_undone: bool) {
         let recorded = usage.input + usage.cache_read + usage.cache_write;
-        if recorded == Tokens::ZERO {
-            return;
-        }
         (self.unreduced, self.is_undone) = (self.sent, is_undone);
         let calibration = &mut self.calibration;
         let calibration = calibration.get_or_insert_with(|| Calibration::new(model.unwrap_or_default()));

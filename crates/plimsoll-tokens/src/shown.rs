@@ -1,5 +1,6 @@
 //! The measure of a message as it is visible, and its changes by reductions.
 
+use plimsoll::floor::Floor;
 use plimsoll::log::{LogPosition, Mark};
 use plimsoll::{Counter, Memo, Message, Part, PartBody, Text, Tokens, Usage};
 
@@ -34,20 +35,22 @@ impl ShownMeasure {
             return;
         }
         if let Some(text) = part.replaced() {
-            self.given = self.given + Measure::new(base.count_text(text), 1);
+            self.given = self.given + Measure::of_text(text, base);
             return;
         }
         let keep = part.cut().map(|cut| cut.keep.0);
         let count = |text: &Text| {
-            let (whole, chars) = (base.count_text(text), text.chars().0);
-            let tokens = match keep {
-                Some(keep) if keep < chars => whole.share(keep as f64 / chars as f64),
-                _ => whole,
-            };
-            Measure::new(tokens, 1)
+            let chars = text.chars().0;
+            match keep {
+                // The bound of a whole text says nothing about its beginning.
+                Some(keep) if keep < chars => {
+                    Measure::new(base.count_text(text).share(keep as f64 / chars as f64), 1)
+                }
+                _ => Measure::of_text(text, base),
+            }
         };
         // The block remains, with a placeholder of a few words and the names that were kept.
-        let names = |names: &Text| Measure::new(base.count_text(names), 1);
+        let names = |names: &Text| Measure::of_text(names, base);
         let result =
             |text: &Text| if part.cleared().is_some() { names(&part.names_of_result()) } else { count(text) };
         let file = Measure::default().with_exact(base.file_tokens());
@@ -59,16 +62,11 @@ impl ShownMeasure {
                 self.thought = self.thought + count(&part.text);
             }
             PartBody::Tool(tool) => {
-                let input = match part.names_of_input() {
-                    Some(names) => base.count_text(names),
-                    None => tool
-                        .state
-                        .input
-                        .as_ref()
-                        .map(|input| base.count_text(input.json()))
-                        .unwrap_or_default(),
-                };
-                self.said = self.said + Measure::new(base.count(&tool.tool) + input, 1);
+                let input = part.names_of_input().or(tool.state.input.as_ref().map(|input| input.json()));
+                // Name and input are one block.
+                let input = input.map(|input| Measure { blocks: 0, ..Measure::of_text(input, base) });
+                let name = Measure::new(base.count(&tool.tool), 1);
+                self.said = self.said + name + input.unwrap_or_default();
                 if let Some(text) = tool.state.result() {
                     self.given = self.given + result(text);
                 }
@@ -88,13 +86,16 @@ impl ShownMeasure {
 
     /// Like [`billed`](ShownMeasure::billed), without results of tools and files.
     pub(crate) fn reply(&self, full: &ShownMeasure, usage: Option<&Usage>) -> [Measure; 2] {
-        let (said, whole) = (self.said, self.said + self.thought);
+        // Providers drop reasoning from later requests, so it bounds nothing.
+        let thought = Measure { least: Floor::default(), ..self.thought };
+        let (said, whole) = (self.said, self.said + thought);
         let Some(usage) = usage else { return [whole, said] };
         let billed = |tokens: Tokens, shown: Measure, full: Measure| {
             let is_whole = tokens.0 as f64 > LEAST_BILLED * full.base.0 as f64;
             let share =
                 if full.base == Tokens::ZERO { 1.0 } else { shown.base.0 as f64 / full.base.0 as f64 };
-            is_whole.then(|| Measure::default().with_exact(Tokens((tokens.0 as f64 * share).round() as u64)))
+            let price = Tokens((tokens.0 as f64 * share).round() as u64);
+            is_whole.then(|| Measure { least: said.least, ..Measure::default().with_exact(price) })
         };
         let with = billed(usage.output + usage.reasoning, whole, full.said + full.thought).unwrap_or(whole);
         // If reasoning is not counted separately, only the text is known.

@@ -5,12 +5,11 @@ use plimsoll::window::PROVIDER_BLOCK;
 use plimsoll::{
     AnswerEvent, Info, Input, Message, MessageId, Millis, Part, PartBody, PartId, Role, ToolState, Usage,
 };
-use plimsoll_tokens::Observed;
+use plimsoll_tokens::{Measure, Observed};
 use serde_json::Value;
 
 use super::{Driver, PendingCall};
 use crate::error::SessionError;
-use crate::meter::Weighed;
 
 /// Longest time in milliseconds that text waits to be stored while an answer streams. It is stored at once when its
 /// part ends.
@@ -121,7 +120,7 @@ pub(crate) struct Writing {
     /// Why the model stopped, and the final usage.
     finished: Option<(String, Option<Usage>)>,
     /// Measure of the request.
-    sent: Option<Weighed>,
+    sent: Option<Measure>,
 }
 
 struct Growing {
@@ -285,7 +284,7 @@ impl Driver {
     }
 
     /// Learns from the usage of a response. The counter may count differently afterwards.
-    pub(super) fn observe(&mut self, sent: Weighed, usage: &Usage) -> Option<Observed> {
+    pub(super) fn observe(&mut self, sent: Measure, usage: &Usage) -> Option<Observed> {
         self.overhead.set(None);
         self.meter.observe(sent, usage)
     }

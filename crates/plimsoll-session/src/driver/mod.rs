@@ -29,11 +29,12 @@ use plimsoll_store::{
 };
 #[cfg(feature = "async")]
 use plimsoll_store::{Note, SessionPatch};
+use plimsoll_tokens::Measure;
 use serde_json::json;
 
 use crate::climb::{Climb, ClimbOutcome, SummaryCharges};
 use crate::error::SessionError;
-use crate::meter::{Meter, Weighed};
+use crate::meter::Meter;
 use crate::overhead::Overhead;
 use crate::reduced::Reduced;
 use crate::scale::UsageScale;
@@ -104,7 +105,7 @@ pub struct Driver {
 #[derive(Clone)]
 struct Sent {
     fingerprint: Fingerprint,
-    measure: Weighed,
+    measure: Measure,
 }
 
 /// State of a compaction that is prepared ahead.

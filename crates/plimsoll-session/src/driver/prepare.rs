@@ -7,11 +7,11 @@ use plimsoll::compact::{
     CompactionContext, FitResult, OverflowBreakdown, Rejection, Reply, SummaryForm, SummaryRequest, Trigger,
 };
 use plimsoll::{CachePlan, Limits, Line, Load, Receipt, Text, Tokens, Window};
+use plimsoll_tokens::Measure;
 
 use super::{AnswerWriter, Driver, Precompaction, Sent};
 use crate::climb::{Climb, ClimbStep};
 use crate::error::SessionError;
-use crate::meter::Weighed;
 use crate::stop::StopFlag;
 
 /// No model that can call tools has a smaller window than this.
@@ -396,7 +396,7 @@ impl Driver {
     }
 
     /// The request that was prepared is being answered: that is what the provider's cache holds now.
-    pub(super) fn note_sent(&mut self) -> Option<Weighed> {
+    pub(super) fn note_sent(&mut self) -> Option<Measure> {
         self.note_answered();
         // Not before the request, which must not wait for it.
         self.counts.settle(self.archive.store(), &self.lease.session);

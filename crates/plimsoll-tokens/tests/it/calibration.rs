@@ -1,5 +1,6 @@
 //! What a calibration learns, and what it must not learn.
 
+use plimsoll::floor::Floor;
 use plimsoll::{Counter, Memo, Text, Tokens};
 use plimsoll_tokens::{Bpe, Calibrated, Calibration, Estimate, Measure, Observed};
 use proptest::prelude::*;
@@ -363,14 +364,18 @@ fn a_window_can_be_measured() {
     let log = [plimsoll::Message::user("m".into(), "p".into(), "hello world")];
     let window = plimsoll::Window::of(&log, &plimsoll::Policy::default());
     let measure = Measure::of_window(&window, &plimsoll_tokens::Bpe::O200k);
-    assert_eq!(measure, Measure::new(Tokens(2), 1));
+    let least = Floor::of_text(&"hello world".into(), &plimsoll_tokens::Bpe::O200k);
+    assert_eq!(measure, Measure { least, ..Measure::new(Tokens(2), 1) });
+    // Claude's vocabularies never need fewer tokens than o200k; those of other models may.
+    let of = |model: &str| Calibration::new(model).least(measure.least);
+    assert_eq!((of("claude-opus-4-7"), of("gpt-5")), (Tokens(2), Tokens(1)));
 }
 
 /// Usage of 64 bits is refused, and estimates stay finite, whatever was learned.
 #[test]
 fn extreme_numbers_do_no_harm() {
     let most = Tokens(u64::MAX);
-    let huge = Measure { base: most, blocks: u64::MAX, exact: most };
+    let huge = Measure { exact: most, ..Measure::new(most, u64::MAX) };
     let mut calibration = Calibration::new("m");
     for (measure, actual) in
         [(huge, most), (huge, Tokens(1)), (Measure::new(Tokens(1), 1), most), (Measure::default(), Tokens(0))]

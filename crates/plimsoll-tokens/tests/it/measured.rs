@@ -88,6 +88,23 @@ fn factor_hidden_part_and_window_follow_from_the_usage() {
     }
 }
 
+/// A provider that reports half of what it was sent made the window look half as full as it was.
+#[test]
+fn usage_of_our_own_requests_below_what_their_content_needs_is_not_believed() {
+    let mut messages = session(20, 0, true);
+    for message in &mut messages {
+        if let Some(usage) = &mut message.info.tokens {
+            usage.input = Tokens((usage.input.0 - HIDDEN) / 2);
+        }
+    }
+    let own: Vec<Message> = messages.iter().map(|message| message.clone().asked_here()).collect();
+    assert!(WindowMeter::of(&own).read().is_none(), "no request is believed");
+    // Another tool may have sent less than its file contains.
+    let last = messages.last().unwrap().info.tokens.as_ref().unwrap();
+    let foreign = WindowMeter::of(&messages).read().unwrap().window().tokens;
+    assert!(foreign >= last.input && foreign <= last.input + last.output + Tokens(50), "{foreign}");
+}
+
 #[test]
 fn missing_messages_show_as_a_gap() {
     let mut messages = session(40, 0, true);

@@ -44,7 +44,7 @@ const LANES: [&str; 2] = ["ses_chaos_one", "ses_chaos_two"];
 /// Short, so that a suspended process loses its tasks.
 const LEASE: Duration = Duration::from_millis(500);
 /// Prefix of a run's name, which occurs once in the run's prompt and nowhere else.
-const RUN: &str = "run:";
+const RUN: &str = "errand-";
 
 fn number(name: &str, default: u64) -> u64 {
     std::env::var(name).ok().and_then(|text| text.parse().ok()).unwrap_or(default)
