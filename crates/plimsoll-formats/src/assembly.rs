@@ -192,7 +192,7 @@ impl<'s> Assembly<'s> {
             if !complete && self.behind <= self.most_held {
                 break;
             }
-            self.hand_on(false);
+            self.emit_first(false);
         }
     }
 
@@ -490,13 +490,13 @@ impl<'s> Assembly<'s> {
     /// Emits the remaining messages.
     pub(crate) fn finish(mut self) {
         while !self.held.is_empty() {
-            self.hand_on(self.held.len() == 1);
+            self.emit_first(self.held.len() == 1);
         }
     }
 
     /// Emits the first message. Empty ones are left out. An answer without a finish reason counts as finished, unless
     /// it is the last one, which may still be written.
-    fn hand_on(&mut self, is_last: bool) {
+    fn emit_first(&mut self, is_last: bool) {
         let Some(PendingMessage { mut message, response, .. }) = self.held.pop_front() else { return };
         let place = self.gone;
         self.gone += 1;

@@ -254,7 +254,7 @@ fn reduced(
     spec.thrift = Thrift::Off;
     let policy = Policy::new(spec).unwrap_or_else(|_| policy.clone());
     let mut context = CompactionContext::new(&policy, limits, now);
-    scale.weigh_in(&mut context);
+    scale.apply_to(&mut context);
     // Weighed as `scale` is: the usage of another tool's last answer may be of another window.
     context.believed = UsageTrust::Own;
     let climbed = climb_alone(Climb::of_log(log.clone(), context, random_ids()))?;

@@ -56,7 +56,7 @@ impl WholeSession {
         };
         let mut context = CompactionContext { summariser, ..context };
         if let Some(scale) = UsageScale::of(&self.log, policy) {
-            scale.weigh_in(&mut context);
+            scale.apply_to(&mut context);
         }
         context
     }

@@ -255,14 +255,14 @@ fn session(
     let Loaded { recording, own, .. } = Loaded::read(file)?;
     let mut replayed = Vec::new();
     for context in contexts {
-        let circumstances = ReplayParams { context: context.map_or(own.context, Tokens), ..own };
+        let params = ReplayParams { context: context.map_or(own.context, Tokens), ..own };
         // The other replays are compared with this one.
-        let none = recording.replay(&Rules::None, &circumstances)?;
+        let none = recording.replay(&Rules::None, &params)?;
         let mut reports = vec![none.clone()];
         for (name, rules) in rules {
             let report = match rules {
                 Rules::None => none.clone(),
-                rules => recording.replay(rules, &circumstances)?,
+                rules => recording.replay(rules, &params)?,
             };
             reports.push(Report { policy: name.clone(), ..report });
         }
@@ -272,7 +272,7 @@ fn session(
             half: half_of(file),
             context: *context,
             name: file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
-            tokens: circumstances.context.0,
+            tokens: params.context.0,
             reports,
         });
     }

@@ -255,7 +255,7 @@ impl FileEntry {
     ) -> Result<(), ReplaceError> {
         let mode = mode.or(old.map(|old| old.mode));
         self.sweep(ABANDONED);
-        let unfinished = self.write_beside(bytes, mode, old.map(|old| old.owner))?;
+        let unfinished = self.write_temporary(bytes, mode, old.map(|old| old.owner))?;
         let (folder, name) = (&self.folder, &self.name);
         let Some(old) = old else {
             match self.give_name(&unfinished.name, name) {
@@ -347,7 +347,7 @@ impl FileEntry {
         }
     }
 
-    fn write_beside(
+    fn write_temporary(
         &self,
         bytes: &[u8],
         mode: Option<u32>,

@@ -96,7 +96,7 @@ impl Agent {
                     call.answer(reply).await?;
                     continue;
                 }
-                Prepared::CannotFit { burden, .. } => return Err(burden.to_string().into()),
+                Prepared::CannotFit { breakdown, .. } => return Err(breakdown.to_string().into()),
                 Prepared::NotSummarised { rejections, .. } => {
                     return Err(format!("no summary was accepted: {rejections:?}").into());
                 }

@@ -168,7 +168,7 @@ impl ChangeHistory {
         }
         let created = message.info.time.as_ref().and_then(|time| time.created).unwrap_or_default();
         // Reports of tasks are user messages too, and belong to the turn that waits for them.
-        if message.is_question() && !tells_notes(message) {
+        if message.is_question() && !reports_notes(message) {
             let prompt = message.text().split_whitespace().collect::<Vec<_>>().join(" ");
             let prompt = prompt.chars().take(PROMPT).collect();
             self.turns.push(TurnHead { prompt, asked: created });
@@ -264,7 +264,7 @@ impl ChangeHistory {
 /// Key under `metadata` of a part with the ids of the inbox notes that the message reports.
 pub const NOTES_KEY: &str = "notes";
 
-fn tells_notes(message: &Message) -> bool {
+fn reports_notes(message: &Message) -> bool {
     let tells = |part: &Part| part.extra.get("metadata").is_some_and(|about| about.get(NOTES_KEY).is_some());
     message.parts.iter().any(tells)
 }

@@ -155,7 +155,7 @@ impl UsageScale {
 
     /// Makes a climb weigh by this scale. Policies that follow a document keep the document's own figures, which know
     /// of nothing hidden.
-    pub fn weigh_in(&self, context: &mut CompactionContext) {
+    pub fn apply_to(&self, context: &mut CompactionContext) {
         if context.policy.overflow.detector == Detector::Both {
             context.fixed.system += self.hidden;
             context.counter = Arc::clone(&self.counter);

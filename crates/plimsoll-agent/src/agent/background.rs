@@ -39,7 +39,7 @@ pub trait BackgroundTasks: Send + Sync {
     fn begin_run(&self, session: &SessionId, meter: &Arc<SpendMeter>);
 
     /// Marks tasks of a session whose process is gone, and starts queued resumes.
-    fn look_after(self: Arc<Self>, session: SessionId) -> TasksFuture<'static, ()>;
+    fn supervise(self: Arc<Self>, session: SessionId) -> TasksFuture<'static, ()>;
 
     /// Waits until a note of a task arrives and appends it to the session, or until no task is active. Returns whether
     /// the model has something new to answer, or the run was cancelled.

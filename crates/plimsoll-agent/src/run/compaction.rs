@@ -283,7 +283,7 @@ impl Conversation {
                 }
             }
             match session.begin_precompaction().await {
-                Ok(Some(compaction)) => compact_beside(&agent, &session, &specs, compaction).await,
+                Ok(Some(compaction)) => precompact_with_model(&agent, &session, &specs, compaction).await,
                 Ok(None) | Err(_) => Vec::new(),
             }
         })));
@@ -335,7 +335,7 @@ pub(super) async fn unless_cancelled<T>(
     }
 }
 
-async fn compact_beside(
+async fn precompact_with_model(
     agent: &Agent,
     session: &SessionHandle,
     specs: &[ToolSpec],

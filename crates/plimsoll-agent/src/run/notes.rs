@@ -8,7 +8,7 @@ use super::Conversation;
 use crate::agent::{Agent, AwaitingSession};
 use crate::error::AgentError;
 use crate::event::Event;
-use crate::task::{take_in, task_reminder};
+use crate::task::{deliver_notes, task_reminder};
 
 impl Agent {
     /// Takes in notes for a session: ended tasks, steering messages. Returns whether there were any.
@@ -18,7 +18,7 @@ impl Agent {
                 tasks.pass(point);
             }
         };
-        let messages = take_in(session, self.clock.now(), pass).await?;
+        let messages = deliver_notes(session, self.clock.now(), pass).await?;
         for message in &messages {
             self.emit(&Event::Prompted { message: message.info.id.clone() });
         }

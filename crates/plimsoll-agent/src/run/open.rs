@@ -31,7 +31,7 @@ impl Agent {
         }
         if let Some(tasks) = &self.tasks {
             // Tasks whose process is gone are found when their parent is opened, so that the parent learns of it.
-            Arc::clone(tasks).look_after(session.id().clone()).await?;
+            Arc::clone(tasks).supervise(session.id().clone()).await?;
         }
         let tools = self.profile.tools.clone();
         let files = session.with_log(move |log| {

@@ -111,10 +111,10 @@ impl Conversation {
                     let (reply, figures) = summary.into_parts();
                     figures.report(agent, call.answer(reply).await?.as_ref());
                 }
-                Prepared::CannotFit { burden, receipts } => {
+                Prepared::CannotFit { breakdown, receipts } => {
                     agent.reduced(progress, &receipts);
                     agent.notify_compacted(id, "auto", &receipts, cancel).await;
-                    return Err(AgentError::CannotFit(burden));
+                    return Err(AgentError::CannotFit(breakdown));
                 }
                 Prepared::NotSummarised { mut rejections, receipts } => {
                     agent.reduced(progress, &receipts);

@@ -18,7 +18,7 @@ pub use error::{RosterError, TaskError};
 pub use figures::ForkFigures;
 pub(crate) use ids::{PREFIX, SHORTEST, bare, beginning};
 pub use ids::{find_task, short_id};
-pub(crate) use notes::{ENDED, REPORTED_KEY, STEER, note_id, take_in, task_reminder};
+pub(crate) use notes::{ENDED, REPORTED_KEY, STEER, deliver_notes, note_id, task_reminder};
 pub use notes::{PROMPT_NOTE, is_answered_note};
 pub(crate) use probe::Probe;
 #[doc(hidden)]

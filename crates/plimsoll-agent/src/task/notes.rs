@@ -33,7 +33,7 @@ pub(crate) fn note_id(task: &SessionId, run: u32) -> String {
 }
 
 /// Stores messages for notes, then removes the notes from the inbox. Returns the messages.
-pub(crate) async fn take_in(
+pub(crate) async fn deliver_notes(
     session: &mut Session,
     now: Millis,
     pass: impl Fn(TaskPoint),

@@ -32,9 +32,9 @@ impl BackgroundTasks for TaskBoard {
         self.note_meter(session, meter);
     }
 
-    fn look_after(self: Arc<Self>, session: SessionId) -> TasksFuture<'static, ()> {
+    fn supervise(self: Arc<Self>, session: SessionId) -> TasksFuture<'static, ()> {
         Box::pin(async move {
-            TaskBoard::look_after(&self, &session).await?;
+            TaskBoard::supervise(&self, &session).await?;
             Ok(())
         })
     }
@@ -78,7 +78,7 @@ impl TaskBoard {
             let tasks = self.tasks(Some(id)).await.map_err(SessionError::from)?;
             if !tasks.iter().any(|task| task.status.is_active()) {
                 // A resume may be queued, and notes may have arrived meanwhile.
-                self.look_after(id).await.map_err(SessionError::from)?;
+                self.supervise(id).await.map_err(SessionError::from)?;
                 if agent.take_in_notes(session).await? {
                     return Ok(true);
                 }
@@ -93,8 +93,8 @@ impl TaskBoard {
                 // The loop checks for the cancellation.
                 () = cancel.cancelled() => return Ok(true),
                 changed = changes.changed() => if changed.is_err() { return Ok(false) },
-                () = tokio::time::sleep(self.look_after_every()) => {
-                    self.look_after(id).await.map_err(SessionError::from)?;
+                () = tokio::time::sleep(self.supervise_interval()) => {
+                    self.supervise(id).await.map_err(SessionError::from)?;
                 }
             }
         }

@@ -202,7 +202,7 @@ impl TaskBoard {
 
     /// Returns the interval at which tasks of other processes are checked while they are waited for. It is shorter for
     /// short leases: a process that cannot be seen counts as gone when its lease has expired.
-    pub fn look_after_every(&self) -> Duration {
+    pub fn supervise_interval(&self) -> Duration {
         (self.lease / 12).clamp(Duration::from_millis(50), Duration::from_secs(5))
     }
 

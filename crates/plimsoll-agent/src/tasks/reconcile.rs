@@ -31,7 +31,7 @@ impl TaskBoard {
     /// Like [`reconcile`](TaskBoard::reconcile), and starts resumes that are queued after an ended run, because its
     /// process may have exited before it could. Only for hosts that run long enough, and only for tasks that work in
     /// the host's directory.
-    pub async fn look_after(self: &Arc<Self>, parent: &SessionId) -> Result<Vec<Task>, TaskError> {
+    pub async fn supervise(self: &Arc<Self>, parent: &SessionId) -> Result<Vec<Task>, TaskError> {
         let marked = self.reconcile(Some(parent)).await?;
         for task in self.tasks(Some(parent)).await? {
             if task.status.is_active() || task.data.pending.is_none() || self.is_local(&task.id) {

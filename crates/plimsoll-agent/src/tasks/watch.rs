@@ -34,7 +34,7 @@ impl TaskBoard {
         let mut changes = self.watch();
         let over = tokio::time::sleep(longest);
         tokio::pin!(over);
-        let mut look = tokio::time::interval(self.look_after_every());
+        let mut look = tokio::time::interval(self.supervise_interval());
         look.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             changes.borrow_and_update();

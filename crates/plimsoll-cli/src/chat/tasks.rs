@@ -137,9 +137,9 @@ impl Chat<'_> {
                 tokio::select! {
                     changed = changes.changed() => if changed.is_err() { return },
                     // A task whose process died does not change the board by itself.
-                    () = tokio::time::sleep(board.look_after_every()) => {
+                    () = tokio::time::sleep(board.supervise_interval()) => {
                         // A failure is retried next time.
-                        let _ = board.look_after(&session).await;
+                        let _ = board.supervise(&session).await;
                     }
                 }
             }

@@ -207,8 +207,8 @@ fn a_rule_for_an_unknown_tool_is_reported() {
     let output = run(&home, &server, &["--model", MODEL, "Hello"]);
     let printed = "config.toml:2: the rule for unknown tool `bahs` (`deny`) is ignored; did you mean `bash`?";
     assert!(stderr(&output).contains(printed), "{}", stderr(&output));
-    let told_by_check = home.run(&["config", "check"]);
-    assert!(told_by_check.contains(printed), "{told_by_check}");
+    let printed_by_check = home.run(&["config", "check"]);
+    assert!(printed_by_check.contains(printed), "{printed_by_check}");
 }
 
 #[test]

@@ -215,7 +215,7 @@ fn a_fork_runs_on_an_imported_session_and_is_listed_shown_and_resumed() {
 fn the_cost_of_tasks_is_shown_with_their_parents_and_counts_against_the_limit_of_a_run() {
     let home = Home::new();
     home.write(".config/plimsoll/config.toml", "[agents.general]\ntools = { \"background_*\" = true }\n");
-    let hand_on = |prompt: &str, agent: &str| {
+    let emit_first = |prompt: &str, agent: &str| {
         let input =
             json!({ "description": agent, "prompt": prompt, "agent": agent, "fork": agent == "general" });
         Reply::new().call("call_1", "background_task", input)
@@ -227,8 +227,8 @@ fn the_cost_of_tasks_is_shown_with_their_parents_and_counts_against_the_limit_of
         }
         let is_first = request.call_ids().is_empty();
         let reply = match has_task(request, "Survey the harbour.") {
-            true if is_first => hand_on("Measure the harbour.", "explore"),
-            false if is_first => hand_on("Survey the harbour.", "general"),
+            true if is_first => emit_first("Measure the harbour.", "explore"),
+            false if is_first => emit_first("Survey the harbour.", "general"),
             _ => Reply::new().text("So be it."),
         };
         charged(reply, 9)

@@ -232,15 +232,15 @@ impl PiReader<'_> {
             Some("compaction") => self.compaction(id, &mut entry, time, at),
             Some("branch_summary") => {
                 let text = field_errors.take_words(&mut entry, at, "summary");
-                self.host_said(id, text, time);
+                self.add_host_text(id, text, time);
             }
-            Some("custom_message") => self.host_said(id, flatten(entry.take("content")).0, time),
+            Some("custom_message") => self.add_host_text(id, flatten(entry.take("content")).0, time),
             Some(kind @ ("thinking_level_change" | "custom" | "label")) => transcript.pass(kind),
             kind => transcript.skip(kind.unwrap_or("entry without type")),
         }
     }
 
-    fn host_said(&mut self, id: Option<String>, text: String, time: Option<Millis>) {
+    fn add_host_text(&mut self, id: Option<String>, text: String, time: Option<Millis>) {
         let place = self.log.begin(Role::User, id, time);
         self.log.user_text(place, text, true);
     }
@@ -303,7 +303,7 @@ impl PiReader<'_> {
             Some("custom" | "hookMessage" | "branchSummary") => {
                 let (content, _) = flatten(message.take("content"));
                 let summary = log.field_errors.take_words(&mut message, at, "summary");
-                self.host_said(id, if content.is_empty() { summary } else { content }, time);
+                self.add_host_text(id, if content.is_empty() { summary } else { content }, time);
             }
             Some(other) => transcript.skip(format!("message of role {other}")),
         }

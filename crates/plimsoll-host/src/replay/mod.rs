@@ -190,7 +190,7 @@ impl ReplayRequest {
         self.price.is_none() && recorded.is_free && !prices.knows(model)
     }
 
-    fn circumstances(&self) -> ReplayParams {
+    fn params(&self) -> ReplayParams {
         let (output, fixed) = (self.output.map(Tokens), Tokens(self.overhead));
         ReplayParams { output, fixed, ..ReplayParams::default() }
     }
@@ -268,12 +268,12 @@ impl Replayer<'_> {
             return Err(HostError::failed(format!("{name} has no model call to replay")));
         }
         progress.more((recording.calls() * rules.len()) as u64);
-        let circumstances = request.circumstances();
+        let params = request.params();
         let cannot = |rules: &Rules, error: SessionError| {
             HostError::failed(format!("cannot replay {name} under `{rules}`: {error}"))
         };
         let window = if window.source.is_unknown() {
-            let room = recording.room(&circumstances).map_err(|error| cannot(&Rules::None, error))?;
+            let room = recording.room(&params).map_err(|error| cannot(&Rules::None, error))?;
             window.with_room_for(room)
         } else {
             window
@@ -281,7 +281,7 @@ impl Replayer<'_> {
         let model = request.priced_model(recorded, info.model.as_deref());
         let lived = recording.cache_lifetime();
         let cache_lifetime = request.cache_minutes.map(|minutes| Millis(minutes.saturating_mul(60_000)));
-        let cache_lifetime = cache_lifetime.or(lived).unwrap_or(circumstances.cache_lifetime);
+        let cache_lifetime = cache_lifetime.or(lived).unwrap_or(params.cache_lifetime);
         // What was named for this replay counts more than what is configured.
         let is_named = request.price.is_some() || request.prices.is_some();
         let priced = |model: &str, at: Option<Millis>| match configured.get(model).filter(|_| !is_named) {
@@ -295,10 +295,10 @@ impl Replayer<'_> {
         }
         let models = priced_models(&recording, |model, at| priced(model, at).0);
         let context = window.limits.context;
-        let circumstances = ReplayParams { context, price, cache_lifetime, ..circumstances };
+        let params = ReplayParams { context, price, cache_lifetime, ..params };
         let replayed = rules.par_iter().map(|rules| {
             let report = under_way.during(&rules.to_string(), *progress, || {
-                recording.replay_with_progress(rules, &circumstances, &|| progress.step())
+                recording.replay_with_progress(rules, &params, &|| progress.step())
             });
             report.map_err(|error| cannot(rules, error))
         });

@@ -154,7 +154,7 @@ impl<'a> EngineSimulator<'a> {
                 let more = charge(system).saturating_add(charge(prompt));
                 let mut sent = self.recording.found_in(prompt);
                 // The previous summary is part of the prompt, and may list references that no summariser was sent.
-                if let Some((before, counted)) = self.newest_stand_in() {
+                if let Some((before, counted)) = self.newest_summary() {
                     let listed = self.recording.found_in(&before);
                     sent.retain(|reference| !listed.contains(reference) || counted.contains(reference));
                 }
@@ -170,7 +170,7 @@ impl<'a> EngineSimulator<'a> {
         }
     }
 
-    fn newest_stand_in(&self) -> Option<(String, &BTreeSet<u32>)> {
+    fn newest_summary(&self) -> Option<(String, &BTreeSet<u32>)> {
         let message = self.driver.log().iter().rev().find(|message| message.info.summary)?;
         Some((message.text(), self.stand_ins.get(&message.info.id)?))
     }

@@ -185,7 +185,7 @@ fn a_long_prompt_is_priced_as_one() {
     let price = plimsoll_replay::Prices::default().row("gpt-5.5", false).1;
     let long = ReplayParams { price, fixed: Tokens(300_000), ..window(1_000_000) };
     let short = ReplayParams { fixed: Tokens(200_000), ..long };
-    let cost = |circumstances| replay(two_calls().messages(), "none", circumstances).cost;
+    let cost = |params| replay(two_calls().messages(), "none", params).cost;
     assert!(cost(&long) / cost(&short) > 2.5, "{} {}", cost(&long), cost(&short));
 }
 

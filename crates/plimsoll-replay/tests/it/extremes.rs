@@ -8,7 +8,7 @@ use super::{lines, reading};
 
 const MOST: u64 = u64::MAX;
 
-fn circumstances() -> Vec<ReplayParams> {
+fn params() -> Vec<ReplayParams> {
     let usual = ReplayParams::default();
     let most = Tokens(MOST);
     let dear = Price { cache_read: f64::MAX, cache_write: f64::MAX, output: f64::MAX, long_prompt: None };
@@ -60,7 +60,7 @@ fn usage_windows_and_prices_of_any_size_are_accounted_for() {
         let recording = Recording::of(messages);
         for rules in named.iter().chain(&extreme) {
             let reports: Vec<Report> =
-                circumstances().iter().map(|each| recording.replay(rules, each).unwrap()).collect();
+                params().iter().map(|each| recording.replay(rules, each).unwrap()).collect();
             let total = Report::total("all", &reports);
             assert_eq!(total.calls, reports.len() as u64 * recording.calls() as u64);
             for report in reports.iter().chain([&total]) {

@@ -20,14 +20,14 @@ fn window(context: u64) -> ReplayParams {
     ReplayParams { context: Tokens(context), ..ReplayParams::default() }
 }
 
-fn replay(messages: Vec<Message>, rules: &str, circumstances: &ReplayParams) -> Report {
-    Recording::of(messages).replay(&rules.parse::<Rules>().unwrap(), circumstances).unwrap()
+fn replay(messages: Vec<Message>, rules: &str, params: &ReplayParams) -> Report {
+    Recording::of(messages).replay(&rules.parse::<Rules>().unwrap(), params).unwrap()
 }
 
 /// Like [`replay`] under the default policy, but it reduces only at the line.
-fn replay_without_thrift(messages: Vec<Message>, circumstances: &ReplayParams) -> Report {
+fn replay_without_thrift(messages: Vec<Message>, params: &ReplayParams) -> Report {
     let policy = Policy::from_json(r#"{ "thrift": "off" }"#).unwrap();
-    Recording::of(messages).replay(&policy.into(), circumstances).unwrap()
+    Recording::of(messages).replay(&policy.into(), params).unwrap()
 }
 
 /// Returns `tokens` tokens in lines of forty characters.

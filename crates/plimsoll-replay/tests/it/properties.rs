@@ -16,9 +16,9 @@ proptest! {
         rules in prop::sample::select(&DEFAULTS[..]),
     ) {
         let recording = Recording::of(messages);
-        let circumstances = ReplayParams { context: Tokens(context), ..ReplayParams::default() };
+        let params = ReplayParams { context: Tokens(context), ..ReplayParams::default() };
         let rules: Rules = rules.parse().unwrap();
-        let report = recording.replay(&rules, &circumstances).unwrap();
+        let report = recording.replay(&rules, &params).unwrap();
         prop_assert_eq!(report.calls as usize, recording.calls());
         prop_assert_eq!(report.windows.len(), recording.calls());
         prop_assert!(report.peak <= context && report.deaths + report.left_out <= report.calls);

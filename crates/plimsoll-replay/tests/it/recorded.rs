@@ -53,13 +53,13 @@ fn a_call_is_left_out_if_its_answer_and_the_scaled_fixed_tokens_exceed_the_windo
     let mut messages = reasoned(reading(4, 300).messages(), 0);
     let usage = messages.last_mut().unwrap().info.tokens.as_mut().unwrap();
     (usage.input, usage.output) = (usage.input + usage.cache_read.share(0.4), Tokens(19_000));
-    let circumstances = ReplayParams { fixed: Tokens(10_000), ..window(32_000) };
+    let params = ReplayParams { fixed: Tokens(10_000), ..window(32_000) };
     for rules in plimsoll_replay::DEFAULTS {
-        let report = replay(messages.clone(), rules, &circumstances);
+        let report = replay(messages.clone(), rules, &params);
         assert_eq!((report.left_out, report.deaths), (1, 0), "{rules}: {:?}", report.windows);
     }
     // With enough room for both, the call is made.
-    let report = replay(messages, "plimsoll", &ReplayParams { context: Tokens(36_000), ..circumstances });
+    let report = replay(messages, "plimsoll", &ReplayParams { context: Tokens(36_000), ..params });
     assert_eq!((report.left_out, report.deaths), (0, 0), "{:?}", report.windows);
 }
 

@@ -95,7 +95,7 @@ impl Ending {
     /// Marks a command before it is started, so that its processes can be found.
     pub(crate) fn mark(command: &mut std::process::Command) -> Ending {
         let marker = Marker::new();
-        marker.put_on(command);
+        marker.mark(command);
         Ending { reaper: None, marker }
     }
 

@@ -18,7 +18,7 @@ impl Marker {
         Marker(format!("{:016x}-{}", RandomState::new().build_hasher().finish(), std::process::id()))
     }
 
-    pub(super) fn put_on(&self, command: &mut Command) {
+    pub(super) fn mark(&self, command: &mut Command) {
         command.env(NAME, &self.0);
     }
 

@@ -26,7 +26,7 @@ impl Driver {
     /// The host runs the climb concurrently with the turn and passes the outcome to
     /// [`stash_precompaction`](Driver::stash_precompaction).
     pub fn begin_precompaction(&mut self) -> Result<Option<Climb>, SessionError> {
-        let Some(context) = self.precompaction_situation() else { return Ok(None) };
+        let Some(context) = self.precompaction_context() else { return Ok(None) };
         let climb = self.climb_from(context)?;
         self.precompaction = Precompaction::Begun;
         Ok(Some(climb))
@@ -34,10 +34,10 @@ impl Driver {
 
     /// Whether [`begin_precompaction`](Driver::begin_precompaction) would return a climb.
     pub fn wants_precompaction(&self) -> bool {
-        self.precompaction_situation().is_some()
+        self.precompaction_context().is_some()
     }
 
-    fn precompaction_situation(&self) -> Option<CompactionContext> {
+    fn precompaction_context(&self) -> Option<CompactionContext> {
         let is_free = matches!(self.precompaction, Precompaction::None) && self.climb.is_none();
         if !is_free || self.settings.summariser.is_none() || self.trigger != Trigger::Auto {
             return None;
@@ -126,7 +126,7 @@ impl Driver {
             let weighed = self.recorded.is_some().then(|| self.log.clone());
             let weighed = weighed.and_then(|mut log| reduction.commit(&mut log).ok().map(|()| log));
             let (reduction, recorded) = match &weighed {
-                Some(log) => self.told_by_usage(reduction, log),
+                Some(log) => self.with_usage_sizes(reduction, log),
                 None => (reduction, None),
             };
             if let Err(error) = self.reduce(reduction.clone(), climbed.planned_on) {

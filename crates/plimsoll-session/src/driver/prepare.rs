@@ -30,7 +30,7 @@ pub enum Prepared<R, S> {
     /// No request can be made that fits.
     CannotFit {
         /// Breakdown of what takes the space.
-        burden: Box<OverflowBreakdown>,
+        breakdown: Box<OverflowBreakdown>,
         /// Receipts of what was reduced nevertheless, oldest first.
         receipts: Vec<Receipt>,
     },
@@ -58,7 +58,7 @@ impl<R, S> Prepared<R, S> {
         match self {
             Prepared::Ready(content) => Prepared::Ready(ready(with, content)),
             Prepared::Summarise(request) => Prepared::Summarise(summarise(with, request)),
-            Prepared::CannotFit { burden, receipts } => Prepared::CannotFit { burden, receipts },
+            Prepared::CannotFit { breakdown, receipts } => Prepared::CannotFit { breakdown, receipts },
             Prepared::NotSummarised { rejections, receipts } => {
                 Prepared::NotSummarised { rejections, receipts }
             }
@@ -232,9 +232,9 @@ impl Driver {
                 let trigger = std::mem::replace(&mut self.trigger, Trigger::Auto);
                 let (load, window) = self.context(Trigger::Auto).load_and_window(&self.log);
                 match verdict {
-                    FitResult::TooHeavy(burden) => match self.believe_estimate(&load, trigger) {
+                    FitResult::TooHeavy(breakdown) => match self.believe_estimate(&load, trigger) {
                         Some(load) => Ok(Prepared::Ready(Box::new(self.content(window, load, receipts)))),
-                        None => Ok(Prepared::CannotFit { burden: Box::new(burden), receipts }),
+                        None => Ok(Prepared::CannotFit { breakdown: Box::new(breakdown), receipts }),
                     },
                     // A request over the line would go out as if nothing had happened.
                     FitResult::StillOver if !rejections.is_empty() => {
@@ -353,7 +353,7 @@ impl Driver {
             ..CompactionContext::new(Arc::clone(&self.settings.policy), self.limits, now)
         };
         if let Some(recorded) = &self.recorded {
-            recorded.weigh_in(&mut context);
+            recorded.apply_to(&mut context);
         }
         if let (None, Some(reduced)) = (context.scale, &self.reduced) {
             context.scale = Some(reduced.scale(&context, &self.log));

@@ -241,7 +241,7 @@ impl Driver {
     /// Stores a receipt whose marks `log` already carries.
     fn keep(&mut self, receipt: Receipt, log: Log) -> Result<Receipt, SessionError> {
         let reduction = Reduction { receipts: vec![receipt.clone()], ..Reduction::default() };
-        let (reduction, recorded) = self.told_by_usage(reduction, &log);
+        let (reduction, recorded) = self.with_usage_sizes(reduction, &log);
         let receipt = reduction.receipts.first().cloned().unwrap_or(receipt);
         self.reduce(reduction, self.revision)?;
         self.recorded = recorded.or(self.recorded.take());
@@ -251,7 +251,7 @@ impl Driver {
 
     /// Replaces the sizes of a reduction's receipts by those of the session's usage, if figures are based on it.
     /// Returns the usage scale afterwards, too. `log` has the reduction.
-    pub(crate) fn told_by_usage(
+    pub(crate) fn with_usage_sizes(
         &self,
         mut reduction: Reduction,
         log: &Log,

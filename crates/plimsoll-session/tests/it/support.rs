@@ -89,7 +89,7 @@ pub(crate) fn ready(driver: &mut Driver, summary: &str) -> Content {
             Prepared::Ready(request) => return request.into_content(),
             Prepared::Summarise(call) => drop(call.answer(Ok(Reply::finished(summary))).unwrap()),
             Prepared::NotSummarised { rejections, .. } => panic!("{rejections:?}"),
-            Prepared::CannotFit { burden, .. } => panic!("{burden}"),
+            Prepared::CannotFit { breakdown, .. } => panic!("{breakdown}"),
         }
     }
 }

@@ -112,7 +112,7 @@ fn a_summariser_that_fails_costs_nothing_but_its_summary() {
             Prepared::Ready(request) => break request.into_content(),
             Prepared::Summarise(call) => drop(call.answer(Err("the provider is down".into())).unwrap()),
             Prepared::NotSummarised { rejections, .. } => panic!("{rejections:?}"),
-            Prepared::CannotFit { burden, .. } => panic!("{burden}"),
+            Prepared::CannotFit { breakdown, .. } => panic!("{breakdown}"),
         }
     };
     assert!(!content.line.unwrap().is_over(content.load.tokens));
@@ -125,8 +125,8 @@ fn a_request_that_cannot_fit_is_reported() {
     let mut driver = harbour.open("ses_1");
     driver.prompt("Hello").unwrap();
     driver.set_overhead(RequestOverhead { system: Tokens(40_000), tools: Tokens(0) });
-    let Prepared::CannotFit { burden, .. } = driver.prepare().unwrap() else { panic!("it fits") };
-    assert_eq!(burden.system, Tokens(40_000));
+    let Prepared::CannotFit { breakdown, .. } = driver.prepare().unwrap() else { panic!("it fits") };
+    assert_eq!(breakdown.system, Tokens(40_000));
 }
 
 #[test]

@@ -81,7 +81,7 @@ impl Archive {
 }
 
 /// Describes the content of a handle.
-pub(super) fn what_of(handle: &str, tool: &str) -> String {
+pub(super) fn describe(handle: &str, tool: &str) -> String {
     match handle.starts_with(KEPT_PREFIX) {
         true => format!("file before {tool}"),
         false => format!("output of {tool}"),

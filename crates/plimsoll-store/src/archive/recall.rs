@@ -8,8 +8,8 @@ use super::take::Pending;
 use super::{Archive, keep};
 use crate::error::StoreError;
 use crate::recall::{
-    Hit, INPUT, Recall, Recalled, Scope, Selection, copy_lines, format_message, format_part, input_text,
-    tool_of, what_of,
+    Hit, INPUT, Recall, Recalled, Scope, Selection, copy_lines, describe, format_message, format_part,
+    input_text, tool_of,
 };
 use crate::store::{HandleMatch, HandleTarget, PageRequest, SpillRecord, Store};
 
@@ -120,7 +120,7 @@ impl Archive {
         let (session, handle) = (found.session, found.handle);
         match found.target {
             HandleTarget::Spill(spill) => {
-                let what = keep::what_of(&spill.handle, &spill.tool);
+                let what = keep::describe(&spill.handle, &spill.tool);
                 Ok(Content { session, handle, what, source: Source::Spill(spill) })
             }
             HandleTarget::Part => {
@@ -130,7 +130,7 @@ impl Archive {
                     let text = input_text(&part).unwrap_or_default();
                     (format!("{handle}{INPUT}"), format!("input of {tool}"), text)
                 } else {
-                    (handle, what_of(&part), format_part(&part))
+                    (handle, describe(&part), format_part(&part))
                 };
                 Ok(Content { session, handle, what, source: Source::Text(text) })
             }

@@ -20,23 +20,23 @@ impl State {
     }
 
     /// What a session can see: itself, those it was forked from, and those that started any of them.
-    fn sight(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
+    fn visible(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
         self.held(session)?;
-        let mut sight: Vec<SessionId> = Vec::new();
+        let mut visible: Vec<SessionId> = Vec::new();
         let mut next = vec![session.clone()];
         while let Some(id) = next.pop() {
             if let Ok(held) = self.any(&id)
-                && !sight.contains(&id)
+                && !visible.contains(&id)
             {
                 next.extend(held.session.parent.clone());
                 // Inherited content is in the copy; only its owner's spills are looked up there.
                 for origin in self.origins(&id) {
                     next.extend(self.any(&origin).ok().and_then(|held| held.session.parent.clone()));
                 }
-                sight.push(id);
+                visible.push(id);
             }
         }
-        Ok(sight)
+        Ok(visible)
     }
 }
 
@@ -48,8 +48,8 @@ impl Handles for MemoryStore {
         most: usize,
     ) -> Result<Vec<HandleMatch>, StoreError> {
         let state = self.state();
-        let sight = match scope {
-            Scope::Session(session) => state.sight(session)?,
+        let visible = match scope {
+            Scope::Session(session) => state.visible(session)?,
             Scope::Everywhere => {
                 let mut all: Vec<&StoredSession> = state.sessions.values().collect();
                 all.sort_by_key(|held| std::cmp::Reverse((held.session.updated, held.written)));
@@ -67,7 +67,7 @@ impl Handles for MemoryStore {
                     found.push(HandleMatch { session: session.clone(), handle: name.to_owned(), target });
                 }
             };
-            for session in &sight {
+            for session in &visible {
                 let messages = &state.any(session)?.messages;
                 for message in messages {
                     for part in &message.parts {

@@ -9,7 +9,7 @@ use plimsoll::{Ids, MessageId, Millis, Part, PartBody, PartId, Receipt, SessionI
 use super::{MemoryStore, State, StoredSession};
 use crate::error::StoreError;
 use crate::purge::{Quoted, Scrubber, TOMBSTONE};
-use crate::recall::what_of;
+use crate::recall::describe;
 use crate::store::{ChangeKind, Claim, PurgeItem, PurgeReport, PurgeTarget, Purges};
 
 /// What a purge found, and the parts and messages it was found in.
@@ -50,7 +50,7 @@ impl State {
                 }
                 let (_, places) = scrubber.scrub_part(part)?;
                 if places > 0 {
-                    let (session, handle, what) = (session.clone(), part.id.to_string(), what_of(part));
+                    let (session, handle, what) = (session.clone(), part.id.to_string(), describe(part));
                     found.items.push(PurgeItem { session, handle, what, places });
                     found.parts.push(part.id.clone());
                     found.quoted.parts.insert(part.id.clone());

@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::StoreError;
 
 pub(crate) use read::copy_lines;
-pub(crate) use text::{INPUT, format_message, format_part, input_text, part_text, tool_of, what_of};
+pub(crate) use text::{INPUT, describe, format_message, format_part, input_text, part_text, tool_of};
 
 /// Scope in which a handle is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

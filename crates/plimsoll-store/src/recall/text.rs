@@ -55,7 +55,7 @@ pub(crate) fn input_text(part: &Part) -> Option<String> {
 }
 
 /// Describes a part.
-pub(crate) fn what_of(part: &Part) -> String {
+pub(crate) fn describe(part: &Part) -> String {
     match &part.body {
         PartBody::Tool(tool) => format!("output of {}", tool.tool),
         PartBody::ToolCall(call) => format!("input of {}", call.tool),

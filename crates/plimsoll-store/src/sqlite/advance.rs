@@ -120,11 +120,11 @@ pub(super) fn update_part(connection: &Connection, session: i64, part: &Part) ->
             row.data,
             row.text.as_ref().map(Text::as_str)
         ])?;
-    index_anew(connection, session, part.id.as_str())
+    reindex(connection, session, part.id.as_str())
 }
 
 /// Updates the search index of a text, if it is indexed.
-fn index_anew(connection: &Connection, session: i64, part: &str) -> Result<(), StoreError> {
+fn reindex(connection: &Connection, session: i64, part: &str) -> Result<(), StoreError> {
     let seq: Option<i64> = connection
         .prepare_cached(
             "SELECT p.seq FROM part p JOIN searched d ON d.session = p.session

@@ -103,7 +103,7 @@ impl SqliteStore {
             return SqliteStore::open_read_only(path);
         }
         if path.exists() {
-            look_first(&path)?;
+            check_ours(&path)?;
         }
         let mut connection = Connection::open(&path).map_err(|error| broken(&path, error))?;
         connection.busy_timeout(PATIENCE)?;
@@ -274,7 +274,7 @@ fn keep_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Checks whether a file is a database of ours, without changing it.
-fn look_first(path: &Path) -> Result<(), StoreError> {
+fn check_ours(path: &Path) -> Result<(), StoreError> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)
         .map_err(|error| broken(path, error))?;
     connection.busy_timeout(PATIENCE)?;

@@ -25,7 +25,7 @@ use super::spills;
 use super::{search, space};
 use crate::error::StoreError;
 use crate::purge::{Quoted, Scrubber, TOMBSTONE};
-use crate::recall::what_of;
+use crate::recall::describe;
 use crate::store::{ChangeKind, Claim, PurgeItem, PurgeReport, PurgeTarget};
 
 /// A purge: what was found, and with `is_real` destroyed.
@@ -184,7 +184,7 @@ impl<'a> Purge<'a> {
             if places == 0 {
                 continue;
             }
-            self.found(session, part.id.as_str(), &what_of(&part), places);
+            self.found(session, part.id.as_str(), &describe(&part), places);
             self.quoted.parts.insert(part.id.clone());
             self.quoted.messages.insert(MessageId::new(message.as_str()));
             self.parts.push(part.id);

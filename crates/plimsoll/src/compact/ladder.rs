@@ -17,7 +17,7 @@
 //! prompt. If these do not fit either, they yield in this order: the prompt is cut to its share, then further; then
 //! parts are unpinned, with a receipt that lists them.
 
-mod burden;
+mod breakdown;
 mod pivot;
 mod pivot_messages;
 mod rungs;
@@ -424,7 +424,7 @@ impl Ladder {
         let verdict = if !over || (uncalled && !alone) {
             FitResult::Fits
         } else if alone || self.context.policy.shed.enabled {
-            FitResult::TooHeavy(self.burden(after))
+            FitResult::TooHeavy(self.breakdown(after))
         } else {
             FitResult::StillOver
         };

@@ -102,7 +102,9 @@ impl fmt::Display for FitResult {
             FitResult::StillOver => {
                 f.write_str("the next request does not fit, and the policy allows no further reduction")
             }
-            FitResult::TooHeavy(burden) => write!(f, "the next request cannot be made to fit: {burden}"),
+            FitResult::TooHeavy(breakdown) => {
+                write!(f, "the next request cannot be made to fit: {breakdown}")
+            }
         }
     }
 }

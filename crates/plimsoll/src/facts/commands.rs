@@ -512,7 +512,7 @@ fn is_git(program: &Program, verb: &str) -> bool {
 
 /// Outcome of a run: by its exit code if that is known and the output does not contradict it, else by the output.
 fn ended(call: &Call, last: &Program, scan: Chars) -> Ended {
-    let (verdict, figures) = verdict(call.result, scan);
+    let (verdict, figures) = test_outcome(call.result, scan);
     match call.outcome {
         Outcome::Open => Ended::Unknown,
         Outcome::Failed(code) => {
@@ -529,7 +529,7 @@ fn ended(call: &Call, last: &Program, scan: Chars) -> Ended {
 }
 
 /// Success and figures as test and build programs report them.
-fn verdict(result: &str, scan: Chars) -> (Option<bool>, Option<String>) {
+fn test_outcome(result: &str, scan: Chars) -> (Option<bool>, Option<String>) {
     static RUST: Pattern =
         Pattern::new(|| Regex::new(r"^test result: (ok|FAILED)\. (\d+) passed; (\d+) failed").ok());
     static COUNTS: Pattern =

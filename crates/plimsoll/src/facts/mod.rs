@@ -103,7 +103,7 @@ impl Facts {
             }
             if message.is_assistant() {
                 turns.message(message);
-                words.heard(message);
+                words.record_question(message);
                 is_waiting = false;
             } else if words.message(message) {
                 turns.begin(words.contradicts());
@@ -121,7 +121,7 @@ impl Facts {
                 later.note(&call, has_changed, words.turns);
             }
         }
-        later.hear(&words.words);
+        later.record_requests(&words.words);
         let instructions = instructions::instructions(&words.words, &later, policy);
         let commit = commands.commit.take();
         let (commands, errors, addresses) = commands.finish();

@@ -52,7 +52,7 @@ impl Later {
     }
 
     /// Records what the user asked for and allowed.
-    pub(super) fn hear(&mut self, words: &[UserWords]) {
+    pub(super) fn record_requests(&mut self, words: &[UserWords]) {
         static ASKED: Pattern = Pattern::new(|| {
             Regex::new(
                 r"(?i)(?:^\W*|[.!;,:—–-]\s*|\b(?:and|then) )(?:(?:please|now|then|ok|okay|can you|could you|let'?s|let’s|just|also|alright|yes|yep|great|good|perfect|cool|fine|go ahead(?: and)?|you can|you may|feel free to)[ ,.!]+)*(\p{L}+)",

@@ -90,7 +90,7 @@ impl<'p> Gathered<'p> {
     }
 
     /// Records the question at the end of a message of the agent. The user's next words may answer it.
-    pub(super) fn heard(&mut self, message: &Message) {
+    pub(super) fn record_question(&mut self, message: &Message) {
         let mut texts = message.parts.iter().filter_map(|part| match &part.body {
             PartBody::Text(text) if text.ignored != Some(true) => Some(text.text.trim()),
             _ => None,

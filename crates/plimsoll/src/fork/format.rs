@@ -148,7 +148,7 @@ impl<'a> Lines<'a> {
     /// labelled as the host's.
     pub(super) fn new(message: &'a Message, labels_host: bool) -> Lines<'a> {
         let label = match &message.info.role {
-            Some(Role::User) if labels_host && Lines::is_host_alone(message) => "Host".to_owned(),
+            Some(Role::User) if labels_host && Lines::has_only_host_text(message) => "Host".to_owned(),
             Some(Role::User) => "User".to_owned(),
             Some(Role::Assistant) => "Agent".to_owned(),
             None => "Unknown".to_owned(),
@@ -171,7 +171,7 @@ impl<'a> Lines<'a> {
     }
 
     /// Whether a message contains only texts of the host.
-    fn is_host_alone(message: &Message) -> bool {
+    fn has_only_host_text(message: &Message) -> bool {
         let is_text = |part: &Part| matches!(part.body, PartBody::Text(_));
         !message.parts.is_empty() && message.parts.iter().all(|part| is_text(part) && !is_typed(part))
     }

@@ -154,7 +154,7 @@ async fn live(
             return;
         }
         if meddles == 0 {
-            board.look_after(&session).await.unwrap();
+            board.supervise(&session).await.unwrap();
         }
         tokio::time::sleep(Duration::from_millis(1 + dice.below(20))).await;
     }
@@ -171,7 +171,7 @@ async fn finish(agent: &Agent, board: &Arc<TaskBoard>) {
         let tasks = board.tasks(None).await.unwrap();
         let parents: BTreeSet<&SessionId> = tasks.iter().map(|task| &task.parent).collect();
         for parent in parents {
-            board.look_after(parent).await.unwrap();
+            board.supervise(parent).await.unwrap();
         }
         let tasks = board.tasks(None).await.unwrap();
         let is_over = |task: &Task| !task.status.is_active() && task.data.pending.is_none();

@@ -179,7 +179,7 @@ async fn a_resume_queued_after_an_end_can_be_cancelled_and_cleared() {
     wait();
     let (aborted, cleared) = dock.board.clear(talk.session()).await.unwrap();
     assert_eq!((aborted.len(), cleared.len()), (0, 1));
-    dock.board.look_after(talk.session()).await.unwrap();
+    dock.board.supervise(talk.session()).await.unwrap();
     let now = dock.board.task(&task.id).await.unwrap();
     assert_eq!((now.run(), now.data.pending, now.data.cleared), (1, None, true));
 }

@@ -120,7 +120,7 @@ async fn a_task_whose_process_was_killed_is_found_by_its_lease() {
     assert_eq!(talk.take_notes().await.ok(), Some(true), "the first end was reported for the same run");
     // The queued resume is not lost with the process.
     assert_eq!(marked[0].data.pending.as_deref(), Some("Go on"));
-    dock.board.look_after(talk.session()).await.unwrap();
+    dock.board.supervise(talk.session()).await.unwrap();
     assert_eq!(dock.board.task(&task.id).await.unwrap().status, TaskStatus::Resumed);
     assert_eq!(dock.ended(&task.id).await.status, TaskStatus::Completed);
 }

@@ -194,7 +194,7 @@ async fn a_resume_with_an_unknown_price_is_not_queued_under_a_cost_limit() {
     // The process with the limit finds it queued after the other has exited, and leaves it.
     dock.board.close(Duration::from_secs(20)).await;
     gate.release();
-    later.look_after(talk.session()).await.unwrap();
+    later.supervise(talk.session()).await.unwrap();
     let waits = later.task(&task.id).await.unwrap();
     assert_eq!((waits.status, waits.data.pending.as_deref()), (TaskStatus::Interrupted, Some("Go on")));
     assert_eq!(dock.dock.server.received(), 1);

@@ -182,11 +182,11 @@ async fn a_queued_resume_starts_only_in_the_directory_of_its_task() {
         TaskBoard::new(Arc::clone(&dock.dock.archive), crew, TaskLimits::default(), "another")
     };
     let there = board(elsewhere.path());
-    there.look_after(talk.session()).await.unwrap();
+    there.supervise(talk.session()).await.unwrap();
     let waits = there.task(&task.id).await.unwrap();
     assert_eq!((waits.run(), waits.data.pending.as_deref()), (1, Some("Go on")));
     let here = board(&dock.dock.agent.directory);
-    here.look_after(talk.session()).await.unwrap();
+    here.supervise(talk.session()).await.unwrap();
     assert_eq!(here.task(&task.id).await.unwrap().run(), 2);
     let ended = here.wait(&task.id, Duration::from_secs(20), &CancellationToken::new()).await.unwrap();
     assert_eq!(ended.status, TaskStatus::Completed);

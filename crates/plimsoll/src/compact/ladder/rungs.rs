@@ -117,7 +117,7 @@ impl Ladder {
         // Halves the tail's current weight repeatedly, down to nothing.
         let tail = self.selection(Some(Tokens(u64::MAX))).map(|s| s.head_tokens + s.tail_tokens);
         let cap = Tokens(tail.unwrap_or_else(|| self.weigh()).0 / 2);
-        Ok(self.unless_it_fits(Rung::ShortenTail(u64::BITS - cap.0.leading_zeros() + 1, cap, None)))
+        Ok(self.next_if_over(Rung::ShortenTail(u64::BITS - cap.0.leading_zeros() + 1, cap, None)))
     }
 
     pub(super) fn shorten_tail(
@@ -138,7 +138,7 @@ impl Ladder {
             0 => Rung::CutStep,
             left => Rung::ShortenTail(left - 1, Tokens(cap.0 / 2), now.or(kept)),
         };
-        Ok(self.unless_it_fits(next))
+        Ok(self.next_if_over(next))
     }
 
     /// Cuts the results of the newest step to share the room that is left.
@@ -146,7 +146,7 @@ impl Ladder {
         let least = self.context.policy.shed.min_part_chars;
         let reason = "the window was still over the line: results of the newest step";
         self.cut(&Goal { room: self.room(), reach: Reach::NewestResults, least }, reason, ids)?;
-        Ok(self.unless_it_fits(Rung::CutParts))
+        Ok(self.next_if_over(Rung::CutParts))
     }
 
     pub(super) fn cut_parts(&mut self, ids: &mut Ids) -> Result<Rung, LogError> {
@@ -164,7 +164,7 @@ impl Ladder {
         let least = self.context.policy.shed.min_part_chars;
         let reason = "the window was still over the line: the largest parts";
         self.cut(&Goal { room: self.room(), reach: Reach::AllButPrompt, least }, reason, ids)?;
-        Ok(self.unless_it_fits(Rung::HideParts(self.context.policy.shed.rounds)))
+        Ok(self.next_if_over(Rung::HideParts(self.context.policy.shed.rounds)))
     }
 
     pub(super) fn hide_parts(&mut self, left: u32, ids: &mut Ids) -> Result<Rung, LogError> {
@@ -178,7 +178,7 @@ impl Ladder {
         let reason = "cutting was not enough: parts that can be spared";
         self.shed(ShedPlan { hidden, ..ShedPlan::default() }, reason, ids)?;
         let next = if done || left == 0 { Rung::CutPrompt } else { Rung::HideParts(left - 1) };
-        Ok(self.unless_it_fits(next))
+        Ok(self.next_if_over(next))
     }
 
     /// Cuts the prompt and the summary. Only guaranteed content is left at this point.
@@ -189,7 +189,7 @@ impl Ladder {
             let goal = Goal { room: self.room(), reach: Reach::Message(place), least: Cut::LEAST };
             self.cut(&goal, "the window is too small even for the prompt and the summary", ids)?;
         }
-        Ok(self.unless_it_fits(Rung::Unpin(self.context.policy.shed.rounds)))
+        Ok(self.next_if_over(Rung::Unpin(self.context.policy.shed.rounds)))
     }
 
     pub(super) fn unpin(&mut self, left: u32, ids: &mut Ids) -> Result<Rung, LogError> {
@@ -198,11 +198,11 @@ impl Ladder {
         let reason = "the window is too small for its pins";
         self.shed(ShedPlan { unpinned, ..ShedPlan::default() }, reason, ids)?;
         let next = if done || left == 0 { Rung::End } else { Rung::Unpin(left - 1) };
-        Ok(self.unless_it_fits(next))
+        Ok(self.next_if_over(next))
     }
 
     /// The next rung, or the end of the climb.
-    pub(super) fn unless_it_fits(&self, next: Rung) -> Rung {
+    pub(super) fn next_if_over(&self, next: Rung) -> Rung {
         if self.is_over() { next } else { Rung::End }
     }
 }

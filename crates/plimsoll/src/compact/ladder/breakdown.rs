@@ -9,11 +9,11 @@ use crate::window::{Block, PINNED, Window, WindowMessage, WindowRole};
 
 impl Ladder {
     /// Weighs the request by source.
-    pub(super) fn burden(&self, after: Tokens) -> OverflowBreakdown {
+    pub(super) fn breakdown(&self, after: Tokens) -> OverflowBreakdown {
         let (counter, newest) = (self.context.counter(), NewestPlaces::of(&self.log));
         let window = Window::of(&self.log, &self.context.policy);
         let RequestOverhead { system, tools } = self.context.fixed;
-        let mut burden = OverflowBreakdown {
+        let mut breakdown = OverflowBreakdown {
             system,
             tools,
             line: self.line.map(|line| line.at).unwrap_or_default(),
@@ -22,14 +22,14 @@ impl Ladder {
         for message in &window.messages {
             let tokens = window_message_tokens(message, counter);
             match message.place {
-                _ if message.role == WindowRole::System => burden.laid_down += tokens,
-                Some(place) if Some(place) == newest.prompt => burden.prompt += tokens,
-                None if is_pins(message) => burden.pins += tokens,
-                _ => burden.conversation += tokens,
+                _ if message.role == WindowRole::System => breakdown.laid_down += tokens,
+                Some(place) if Some(place) == newest.prompt => breakdown.prompt += tokens,
+                None if is_pins(message) => breakdown.pins += tokens,
+                _ => breakdown.conversation += tokens,
             }
         }
-        burden.unknown = after - self.estimate();
-        burden
+        breakdown.unknown = after - self.estimate();
+        breakdown
     }
 }
 
