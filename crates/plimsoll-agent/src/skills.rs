@@ -7,11 +7,10 @@
 //! skill of the user has priority over the project's skill with the same name.
 
 use std::collections::BTreeSet;
-use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use ignore::WalkBuilder;
-use plimsoll_sandbox::open_file;
+use plimsoll_config::read_resolved;
 
 /// Maximum number of skills.
 const MOST_SKILLS: usize = 50;
@@ -74,12 +73,9 @@ impl SkillEntry {
 
     /// Returns its text without the header, and whether it was cut.
     pub(crate) fn text(&self) -> std::io::Result<(String, bool)> {
-        let mut bytes = Vec::new();
-        open_file(&self.file)?.take(MOST_TEXT + 1).read_to_end(&mut bytes)?;
-        let is_cut = bytes.len() as u64 > MOST_TEXT;
-        bytes.truncate(MOST_TEXT as usize);
-        let text = String::from_utf8_lossy(&bytes).into_owned();
-        Ok((split_head(&text).1.trim().to_owned(), is_cut))
+        let head = read_resolved(&self.file, MOST_TEXT)?;
+        let text = String::from_utf8_lossy(&head.bytes);
+        Ok((split_head(&text).1.trim().to_owned(), head.is_cut()))
     }
 
     /// Returns its other files, relative to its folder and sorted, and whether there are more.
@@ -152,9 +148,8 @@ pub fn find_skills(places: &[SkillPlace]) -> Vec<SkillEntry> {
 
 /// Reads name and description from the header of a file; `None` without a description.
 fn read_head(found: &Path, file: PathBuf) -> Option<SkillEntry> {
-    let mut bytes = Vec::new();
-    open_file(&file).ok()?.take(HEAD).read_to_end(&mut bytes).ok()?;
-    let text = String::from_utf8_lossy(&bytes).into_owned();
+    let bytes = read_resolved(&file, HEAD).ok()?.bytes;
+    let text = String::from_utf8_lossy(&bytes);
     let (head, _) = split_head(&text);
     let folder = found.parent()?.file_name()?.to_str()?;
     let name = field(head, "name").unwrap_or_else(|| folder.to_owned());

@@ -38,9 +38,13 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<FileHead> {
     require_regular(&std::fs::metadata(path)?)?;
     let file = open(path)?;
     // The file may have been replaced since the check.
-    let about = file.metadata()?;
-    require_regular(&about)?;
-    let size = about.len();
+    require_regular(&file.metadata()?)?;
+    head_of(file, most)
+}
+
+/// Reads the first `most` bytes of an open file.
+fn head_of(file: File, most: u64) -> io::Result<FileHead> {
+    let size = file.metadata()?.len();
     let mut bytes = Vec::new();
     file.take(most.min(size)).read_to_end(&mut bytes)?;
     // A file that shrank while it was read is not truncated.
@@ -52,6 +56,16 @@ pub fn read_regular(path: &Path, most: u64) -> io::Result<FileHead> {
 pub fn read_in_time(path: &Path, most: u64) -> io::Result<FileHead> {
     let path = path.to_owned();
     in_time(DEADLINE, move || read_regular(&path, most))
+}
+
+/// Like [`read_in_time`], for a path whose links were resolved and checked: fails if it contains a link by now.
+pub fn read_resolved(path: &Path, most: u64) -> io::Result<FileHead> {
+    let path = path.to_owned();
+    in_time(DEADLINE, move || {
+        // Checked before opening, because opening some devices has side effects.
+        require_regular(&std::fs::symlink_metadata(&path)?)?;
+        head_of(plimsoll_sandbox::open_file(&path)?, most)
+    })
 }
 
 /// Runs `work` on a separate thread and returns an error if it exceeds the deadline. The thread is leaked, because a blocked read
@@ -94,7 +108,7 @@ mod tests {
     use std::sync::mpsc;
     use std::time::Duration;
 
-    use super::{in_time, read_in_time, read_regular};
+    use super::{in_time, read_in_time, read_regular, read_resolved};
 
     #[test]
     fn the_beginning_of_a_regular_file_is_read() {
@@ -107,6 +121,7 @@ mod tests {
             assert_eq!((head.bytes.as_slice(), head.size), (bytes.as_bytes(), 10));
             assert_eq!(head.is_cut(), is_cut, "{most}");
             assert_eq!(read_in_time(&path, most).unwrap(), head);
+            assert_eq!(read_resolved(&path.canonicalize().unwrap(), most).unwrap(), head);
         }
         assert_eq!(read_regular(&folder.path().join("none"), 9).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
@@ -121,6 +136,8 @@ mod tests {
         std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
         for path in [pipe.as_path(), &link, folder.path(), Path::new("/dev/zero"), Path::new("/dev/tty")] {
             let error = read_regular(path, 9).unwrap_err();
+            assert_eq!(error.to_string(), "not a regular file", "{}", path.display());
+            let error = read_resolved(path, 9).unwrap_err();
             assert_eq!(error.to_string(), "not a regular file", "{}", path.display());
         }
     }

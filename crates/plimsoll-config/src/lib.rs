@@ -69,7 +69,7 @@ use serde_json::Value;
 use file::ConfigFile;
 use layers::Merged;
 
-pub use bounded::{FileHead, read_in_time, read_regular};
+pub use bounded::{FileHead, read_in_time, read_regular, read_resolved};
 pub use environment::Environment;
 pub use error::ConfigError;
 pub use flags::Flags;

@@ -9,7 +9,7 @@ use crate::drive::StoredSession;
 use crate::error::HostError;
 use crate::host::Host;
 use crate::input::WholeSession;
-use crate::summarise::{EditSummary, SummarySource};
+use crate::summarise::{EditSummary, SummarySource, SummaryTime};
 
 /// A range of messages, and how it is summarised.
 pub struct RangeRequest<'a> {
@@ -125,10 +125,11 @@ impl Ranged<'_> {
         let measured = Measured { limits: summariser.limits, counter: &policy.count, factor: 1.0 };
         let job = range.job(log, policy, measured).map_err(|error| HostError::failed(error.to_string()))?;
         let job = job.for_model(summariser.model);
-        let mut summary: Option<Text> = None;
+        let (mut summary, mut time): (Option<Text>, _) = (None, SummaryTime::of(policy));
         for chunk in 0..job.chunks() {
             let Some(request) = job.request(chunk, summary.as_ref(), measured) else { break };
-            let reply = source.ask(&request, host).map_err(|error| source.failed(error.message()))?;
+            let reply =
+                source.ask(&request, &mut time, host).map_err(|error| source.failed(error.message()))?;
             let is_last = chunk + 1 == job.chunks();
             let before = summary.as_ref().map(|text| plimsoll::Counter::count_text(&policy.count, text));
             summary = Some(match is_last {

@@ -49,7 +49,13 @@ impl RecallRequest {
     /// The limits of bytes are enough for a user, who can ask for more of them.
     fn selection(&self) -> Selection {
         let (lines, search) = (self.lines, self.search.clone());
-        Selection { lines, search, most_bytes: self.max_bytes, most_matches: usize::MAX }
+        Selection {
+            lines,
+            search,
+            most_bytes: self.max_bytes,
+            most_matches: usize::MAX,
+            ..Selection::default()
+        }
     }
 
     /// The regular expression that is searched for.

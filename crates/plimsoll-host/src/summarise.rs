@@ -1,14 +1,17 @@
 //! Compactions with a summary of a model's or a command's: accepted or rejected as a whole.
 
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
 
-use plimsoll::compact::{Reply, Summariser, SummaryForm, SummaryRequest};
+use plimsoll::compact::{Rejection, Reply, Summariser, SummaryForm, SummaryRequest};
 use plimsoll::pivot::Pivot;
 use plimsoll::plan::CompactPlan;
 use plimsoll::{Limits, Log, Plan, Policy, Tokens};
 use plimsoll_agent::Model;
 use plimsoll_config::Flags;
+use plimsoll_sandbox::ProcessGroup;
 use plimsoll_session::{Climb, ClimbOutcome, ClimbStep, SummaryFailure};
 use plimsoll_store::random_ids;
 
@@ -21,6 +24,8 @@ use crate::reduce::{Reduced, compacted, too_little};
 
 /// Maximum number of characters of a failing command's error output that are shown.
 const SHOWN: u64 = 500;
+/// Maximum size of a command's output in bytes. The largest windows have fewer characters.
+const MOST_OUTPUT: u64 = 16 << 20;
 /// An extracted summary needs no window of a summariser, so all of the history is one request.
 const NO_LIMIT: u64 = 1 << 40;
 
@@ -82,7 +87,7 @@ impl StoredSession {
         let mut driver = self.drive(config, force, Some(source.summariser(self.limits)), host)?;
         let nothing = too_little(driver.log(), &config.policy);
         let climb = driver.begin_compaction(None)?;
-        let climbed = source.climb(climb, edit, host)?;
+        let climbed = source.climb(climb, edit, &config.policy, host)?;
         let verdict = climbed.outcome.verdict.clone();
         let receipts = driver.commit(climbed)?;
         driver.close()?;
@@ -101,7 +106,7 @@ impl WholeSession {
     ) -> Result<Summary, HostError> {
         let context = self.context(policy, Some(source.summariser(self.limits)));
         let climb = Climb::of_log(self.log.clone(), context, random_ids());
-        self.summary_of(source.climb(climb, edit, host)?)
+        self.summary_of(source.climb(climb, edit, policy, host)?)
     }
 
     /// Makes the summary that is possible without a model. The climb is made as if it were applied, and not kept: a summary
@@ -128,6 +133,32 @@ impl WholeSession {
         reduction.commit(&mut log)?;
         let text = Pivot::newest(&log).map(|pivot| pivot.text(&log).to_string());
         Ok(Summary::Made(Box::new(plan), text.unwrap_or_default()))
+    }
+}
+
+/// Time for all summary requests of a compaction, including retries. Time in which the user edits a summary does not
+/// count.
+pub(crate) struct SummaryTime {
+    seconds: u64,
+    left: Duration,
+}
+
+impl SummaryTime {
+    pub(crate) fn of(policy: &Policy) -> SummaryTime {
+        let seconds = policy.compact.max_seconds;
+        SummaryTime { seconds, left: Duration::from_secs(seconds) }
+    }
+
+    /// Calls `ask` with the time that is left. It returns `None` if it needed more.
+    fn limit<T>(
+        &mut self,
+        ask: impl FnOnce(Duration) -> Option<Result<T, HostError>>,
+    ) -> Result<T, HostError> {
+        let begun = Instant::now();
+        let asked = ask(self.left);
+        self.left = self.left.saturating_sub(begun.elapsed());
+        let seconds = self.seconds;
+        asked.unwrap_or_else(|| Err(HostError::failed(Rejection::TimedOut { seconds }.to_string())))
     }
 }
 
@@ -162,18 +193,29 @@ impl SummarySource {
         }
     }
 
-    /// Asks for a summary.
-    pub(crate) fn ask(&self, request: &SummaryRequest, host: &Host) -> Result<Reply, HostError> {
+    /// Asks for a summary, in the time that is left for the compaction.
+    pub(crate) fn ask(
+        &self,
+        request: &SummaryRequest,
+        time: &mut SummaryTime,
+        host: &Host,
+    ) -> Result<Reply, HostError> {
         let asking = match request.of {
             1 => format!("asking {}", self.name()),
             of => format!("asking {}, {} of {of}", self.name(), request.chunk),
         };
-        host.during(&asking, || match self {
-            SummarySource::Model(model, runtime) => {
-                runtime.block_on(model.summarise(request)).map_err(HostError::failed)
-            }
-            SummarySource::Command(command) => run(command, &text_of(request)).map(Reply::finished),
-            SummarySource::Offline => Err(HostError::failed("no model is asked here")),
+        host.during(&asking, || {
+            time.limit(|left| match self {
+                SummarySource::Model(model, runtime) => {
+                    let summary = async { tokio::time::timeout(left, model.summarise(request)).await };
+                    let summary = runtime.block_on(summary).ok()?;
+                    Some(summary.map_err(HostError::failed))
+                }
+                SummarySource::Command(command) => {
+                    Some(run(command, text_of(request), left).transpose()?.map(Reply::finished))
+                }
+                SummarySource::Offline => Some(Err(HostError::failed("no model is asked here"))),
+            })
         })
     }
 
@@ -189,14 +231,16 @@ impl SummarySource {
         &self,
         mut climb: Climb,
         edit: Option<EditSummary<'_>>,
+        policy: &Policy,
         host: &Host,
     ) -> Result<ClimbOutcome, HostError> {
+        let mut time = SummaryTime::of(policy);
         let edited = |request: &SummaryRequest, reply: Reply| match edit {
             Some(edit) if request.chunk == request.of => edit(reply),
             _ => Ok(reply),
         };
         if !matches!(self, SummarySource::Offline) {
-            let ask = |request: &SummaryRequest| edited(request, self.ask(request, host)?);
+            let ask = |request: &SummaryRequest| edited(request, self.ask(request, &mut time, host)?);
             return climb.summarise(ask).map_err(|failure| match failure {
                 SummaryFailure::Asking(error) if !error.is_failure() => error,
                 SummaryFailure::Asking(error) => self.failed(error.message()),
@@ -235,30 +279,50 @@ fn text_of(request: &SummaryRequest) -> String {
     }
 }
 
-/// Runs a command with a request as its input, and returns its output.
-fn run(command: &str, request: &str) -> Result<String, HostError> {
+/// Runs a command with a request as its input, and returns its output; `None` if it takes too long. Then it is ended with
+/// everything it has started.
+fn run(command: &str, request: String, left: Duration) -> Result<Option<String>, HostError> {
     let failed =
         |error: io::Error| HostError::failed(format!("cannot run it: {}", reason(&error))).caused_by(error);
     // By its path: `PATH` may contain a directory of a project that an agent's commands write to.
-    let mut child = Command::new("/bin/sh")
-        .args(["-c", command])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .map_err(failed)?;
-    let stdin = child.stdin.take();
-    let output = std::thread::scope(|scope| {
-        // The command may answer before it has read everything, or read nothing.
-        scope.spawn(move || stdin.map(|mut stdin| stdin.write_all(request.as_bytes())));
-        child.wait_with_output()
+    let mut shell = Command::new("/bin/sh");
+    shell.args(["-c", command]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut group = ProcessGroup::start(&mut shell).map_err(failed)?;
+    let child = group.child();
+    let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+    let (waiter, (done, ended)) = (group.waiter(), mpsc::channel());
+    // The command may answer before it has read everything, or read nothing.
+    std::thread::spawn(move || stdin.map(|mut stdin| stdin.write_all(request.as_bytes())));
+    std::thread::spawn(move || {
+        let said = std::thread::spawn(move || stderr.map(read_output));
+        let output = stdout.map(read_output);
+        let said = said.join().ok().flatten();
+        waiter.wait();
+        // After the time limit the receiver is gone.
+        let _ = done.send((output, said));
     });
-    let output = output.map_err(failed)?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
+    let Ok((output, said)) = ended.recv_timeout(left) else {
+        group.end();
+        return Ok(None);
+    };
+    let status = group.wait().map_err(failed)?;
+    let output = output.transpose().map_err(failed)?.unwrap_or_default();
+    if output.len() as u64 > MOST_OUTPUT {
+        return Err(HostError::failed(format!("its output has more than {} MB", MOST_OUTPUT >> 20)));
+    }
+    if !status.success() {
+        let said = said.transpose().map_err(failed)?.unwrap_or_default();
+        let said = String::from_utf8_lossy(&said);
         let said = plimsoll::chars::tail(said.trim(), plimsoll::Chars(SHOWN)).to_owned();
         let said = if said.is_empty() { String::new() } else { format!(": {said}") };
-        return Err(HostError::failed(format!("it failed with {}{said}", output.status)));
+        return Err(HostError::failed(format!("it failed with {status}{said}")));
     }
-    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+    Ok(Some(String::from_utf8_lossy(&output).trim().to_owned()))
+}
+
+/// Reads an output to its end. One that is too long is cut, and closed.
+fn read_output(output: impl Read) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    output.take(MOST_OUTPUT + 1).read_to_end(&mut bytes)?;
+    Ok(bytes)
 }

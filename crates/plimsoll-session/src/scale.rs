@@ -17,7 +17,7 @@ use plimsoll::prune::{self, Pressure, PruneChoice, PrunePlan};
 use plimsoll::{
     CharCounter, Counter, Limits, Log, Message, MessageId, Policy, RequestOverhead, SessionId, Tokens, Window,
 };
-use plimsoll_store::{Archive, StoreError};
+use plimsoll_store::{Archive, StopFlag, StoreError};
 use plimsoll_tokens::{Measured, WindowMeter};
 
 use crate::stored::each_message_as;
@@ -137,7 +137,7 @@ impl UsageScale {
         let (mut gate, mut meter) = (UsageGate::default(), WindowMeter::default());
         let mut follow = |message: Message| gate.pass(message).for_each(|message| meter.add(&message));
         let mut current = |message: Message| newer.remove(&message.info.id).cloned().unwrap_or(message);
-        each_message_as(archive.store(), session, &mut current, &mut follow)?;
+        each_message_as(archive.store(), session, &StopFlag::default(), &mut current, &mut follow)?;
         // A summary that is about to be stored.
         let appended = log.iter().filter(|message| newer.contains_key(&message.info.id));
         appended.cloned().for_each(follow);

@@ -2,10 +2,9 @@
 //!
 //! A session works on its own thread, so a host that merely stops waiting would find it busy at the next call. Instead
 //! a dropped future sets a flag, which is checked between units of work: a counted text, a rung of the ladder, a
-//! message whose facts are gathered. Unfinished work is dropped and nothing of it is stored.
+//! message whose facts are gathered, a part that is searched. Unfinished work is dropped and nothing of it is stored.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use plimsoll::{Counter, Text, Tokens};
 
@@ -13,18 +12,23 @@ use crate::error::SessionError;
 
 /// A flag that stops work. Clones share it.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct StopFlag(Arc<AtomicBool>);
+pub(crate) struct StopFlag(plimsoll_store::StopFlag);
 
 impl StopFlag {
     /// Stops the work.
-    #[cfg(feature = "async")]
+    #[cfg(any(test, feature = "async"))]
     pub(crate) fn stop(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.stop();
     }
 
     /// Whether the work is to stop.
     pub(crate) fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.is_set()
+    }
+
+    /// The same flag, for reads of the store.
+    pub(crate) fn of_store(&self) -> &plimsoll_store::StopFlag {
+        &self.0
     }
 
     /// Returns an error if the flag is set.

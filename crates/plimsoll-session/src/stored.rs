@@ -1,7 +1,7 @@
 //! Stored sessions, read message by message.
 
 use plimsoll::{Message, SessionId};
-use plimsoll_store::{CountWatch, PageRequest, Store, StoreError};
+use plimsoll_store::{CountWatch, PageRequest, StopFlag, Store, StoreError};
 
 /// Number of messages that are read at a time.
 const PAGE: u64 = 500;
@@ -15,13 +15,14 @@ pub fn each_message(
     id: &SessionId,
     sink: &mut dyn FnMut(Message),
 ) -> Result<(), StoreError> {
-    each_message_as(store, id, &mut |message| message, sink)
+    each_message_as(store, id, &StopFlag::default(), &mut |message| message, sink)
 }
 
-/// Like [`each_message`], with each message replaced by what `current` returns for it.
+/// Like [`each_message`], with each message replaced by what `current` returns for it, until the flag is set.
 pub(crate) fn each_message_as(
     store: &dyn Store,
     id: &SessionId,
+    stop: &StopFlag,
     current: &mut dyn FnMut(Message) -> Message,
     sink: &mut dyn FnMut(Message),
 ) -> Result<(), StoreError> {
@@ -30,6 +31,7 @@ pub(crate) fn each_message_as(
     loop {
         let page = store.page(id, &request)?;
         for message in page.messages {
+            stop.check()?;
             let message = current(message);
             counts.watch(&message);
             sink(message);

@@ -399,7 +399,7 @@ fn searches() {
                 search: Some(search),
                 most_matches: 100_000,
                 most_bytes: 100_000_000,
-                lines: None,
+                ..Selection::default()
             };
             let ours = median(5, || {
                 let started = Instant::now();

@@ -187,6 +187,9 @@ pub enum StoreError {
     /// The change shared a transaction with another change, which failed.
     #[error("the shared transaction was rolled back because another change failed; try again")]
     TakenAlong,
+    /// The caller stopped the read.
+    #[error("stopped")]
+    Stopped,
     /// Another error of the database.
     #[error("the database failed: {source}")]
     Database {

@@ -13,6 +13,7 @@ mod random;
 mod recall;
 mod revision;
 mod sqlite;
+mod stop;
 mod store;
 
 pub use archive::{
@@ -29,6 +30,7 @@ pub use random::random_ids;
 pub use recall::{Hit, Line, Recall, Recalled, Scope, Search, Selection};
 pub use revision::Revision;
 pub use sqlite::{Durability, SqliteStore, database_of_version};
+pub use stop::StopFlag;
 pub use store::{
     ABANDONED, Change, ChangeKind, ChangePage, Claim, CompactionRecord, Conversation, Damage, Epoch,
     ExpiredSpill, Feed, Filter, Findings, ForkPoint, GrownMessage, HandleMatch, HandleTarget, Handles,

@@ -225,6 +225,9 @@ pub struct Pressure {
     pub limits: Limits,
 }
 
+/// Returns whether the caller cancelled. It is called once for each text.
+pub type IsStopped<'a> = &'a dyn Fn() -> bool;
+
 /// Plans a prune of `messages`. `pressure` is only needed for policies with gates.
 ///
 /// ```
@@ -233,6 +236,16 @@ pub struct Pressure {
 /// assert!(plan.items.is_empty());
 /// ```
 pub fn plan(messages: &[Message], policy: &Policy, pressure: Option<Pressure>) -> PrunePlan {
+    plan_until(messages, policy, pressure, &|| false)
+}
+
+/// Like [`plan`], for a caller that may cancel. Then it returns early with any plan, which the caller discards.
+pub fn plan_until(
+    messages: &[Message],
+    policy: &Policy,
+    pressure: Option<Pressure>,
+    is_stopped: IsStopped<'_>,
+) -> PrunePlan {
     let nothing = |reason| PrunePlan { reason, ..PrunePlan::default() };
     if !policy.prune.enabled {
         return nothing(PruneReason::Off);
@@ -245,7 +258,7 @@ pub fn plan(messages: &[Message], policy: &Policy, pressure: Option<Pressure>) -
         return PrunePlan { shortfall, ..nothing(PruneReason::NotNeeded) };
     }
     let mut plan = collect(messages, policy);
-    keep_names(&mut plan, messages, policy);
+    keep_names(&mut plan, messages, policy, is_stopped);
     let minimum = policy.prune.min_tokens;
     let enough = plan.freed_tokens > minimum || (policy.prune.min_inclusive && plan.freed_tokens == minimum);
     if plan.items.is_empty() {

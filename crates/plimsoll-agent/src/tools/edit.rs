@@ -4,11 +4,11 @@ use std::io::Write;
 use std::path::Path;
 
 use plimsoll_providers::ToolSpec;
-use plimsoll_sandbox::{Access, FileEntry, MAX_FILE_BYTES, Subject};
+use plimsoll_sandbox::{Access, FileEntry, Subject};
 use serde_json::{Value, json};
 
 use super::change::{change_file, diff, known_content, known_content_at};
-use super::replacing::{Edited, replace};
+use super::replacing::replace;
 use super::write::{any_text, path_of};
 use super::{alias, files};
 use crate::agent::{Tool, ToolCall, ToolError};
@@ -117,15 +117,8 @@ impl Tool for Edit {
         };
         let edited = replace(&content.bytes, old, new, all)
             .map_err(|problem| ToolError::Failed(problem.format_for_model(&name, &content.bytes, old)))?;
-        let Edited { bytes, .. } = &edited;
-        if bytes.len() as u64 > MAX_FILE_BYTES {
-            return Err(ToolError::Input(format!(
-                "`{name}` would be larger than {} MB",
-                MAX_FILE_BYTES >> 20
-            )));
-        }
-        change_file(call, Some(&content), bytes)?;
-        let times = match edited.places.len() {
+        change_file(call, Some(&content), &edited.bytes)?;
+        let times = match edited.count {
             1 => String::new(),
             count => format!(" in {count} places"),
         };

@@ -4,8 +4,30 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 use plimsoll_sandbox::{Subject, require_no_links};
+use tokio_util::sync::CancellationToken;
 
 use crate::agent::{ToolCall, ToolError};
+
+/// A reader that fails once the call is cancelled. Callers report [`ToolError::Cancelled`] in place of its error.
+pub(super) struct Cancellable<'a, R> {
+    reader: R,
+    cancel: &'a CancellationToken,
+}
+
+impl<'a, R> Cancellable<'a, R> {
+    pub(super) fn new(reader: R, cancel: &'a CancellationToken) -> Cancellable<'a, R> {
+        Cancellable { reader, cancel }
+    }
+}
+
+impl<R: io::Read> io::Read for Cancellable<'_, R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self.cancel.is_cancelled() {
+            true => Err(io::Error::other("cancelled")),
+            false => self.reader.read(buffer),
+        }
+    }
+}
 
 /// Returns the absolute path with links resolved. Permissions are checked for it, and it is opened without following
 /// links.
@@ -95,6 +117,9 @@ pub(super) fn is_reached_without_links(path: &Path) -> bool {
 
 /// Returns the error for a file that cannot be read, with similar names.
 pub(super) fn cannot_read(path: &Path, call: &ToolCall<'_>, error: &io::Error) -> ToolError {
+    if call.cancel.is_cancelled() {
+        return ToolError::Cancelled;
+    }
     let directory = call.directory;
     let name = display_path(path, directory);
     if error.kind() != io::ErrorKind::NotFound {

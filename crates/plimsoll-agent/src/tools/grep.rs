@@ -1,15 +1,16 @@
 //! `grep`: searches files.
 
-use std::io::Write;
+use std::io::{self, Read, Write};
 use std::path::Path;
 
 use globset::Glob;
-use grep_regex::RegexMatcherBuilder;
+use grep_regex::{RegexMatcher, RegexMatcherBuilder};
 use grep_searcher::sinks::Lossy;
-use grep_searcher::{BinaryDetection, SearcherBuilder};
+use grep_searcher::{BinaryDetection, Searcher, SearcherBuilder, Sink};
 use plimsoll_providers::ToolSpec;
 use plimsoll_sandbox::{Access, Subject, open_file};
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::files;
 use super::walk::{Walk, WalkOptions};
@@ -86,11 +87,7 @@ impl Tool for Grep {
         };
         let root = call.path()?;
         files::require_without_links(root, call)?;
-        let mut searcher = SearcherBuilder::new()
-            .binary_detection(BinaryDetection::quit(0))
-            .line_number(true)
-            .heap_limit(Some(LINE_MEMORY))
-            .build();
+        let mut searcher = searcher();
         let mut matches = 0_u64;
         // Workflows, settings and the like are hidden and worth finding; the content of `.git` is not.
         let options = WalkOptions { hidden: true, without_git: true, ..WalkOptions::default() };
@@ -117,13 +114,11 @@ impl Tool for Grep {
                 writeln!(out, "{name}:{line}:{shown}{rest}")?;
                 Ok(true)
             });
-            // An unreadable file does not end the search; a failed write does.
-            let searched =
-                open_file(entry.path()).and_then(|file| searcher.search_file(&matcher, &file, sink));
-            if let Err(error) = searched
-                && error.kind() == std::io::ErrorKind::BrokenPipe
+            match open_file(entry.path()).map(|file| search(&mut searcher, &matcher, file, call.cancel, sink))
             {
-                return Err(error.into());
+                // An unreadable file does not end the search.
+                Err(_) | Ok(Ok(())) => {}
+                Ok(Err(error)) => return Err(error),
             }
             if matches == MOST {
                 writeln!(out, "[There may be more than {MOST} matches: search for less.]")?;
@@ -137,5 +132,71 @@ impl Tool for Grep {
             writeln!(out, "{notice}")?;
         }
         Ok(())
+    }
+}
+
+fn searcher() -> Searcher {
+    SearcherBuilder::new()
+        .binary_detection(BinaryDetection::quit(0))
+        .line_number(true)
+        .heap_limit(Some(LINE_MEMORY))
+        .build()
+}
+
+/// Searches a file until the call is cancelled. A file that cannot be read counts as searched; a failed write is an error.
+fn search(
+    searcher: &mut Searcher,
+    matcher: &RegexMatcher,
+    file: impl Read,
+    cancel: &CancellationToken,
+    sink: impl Sink<Error = io::Error>,
+) -> Result<(), ToolError> {
+    let searched = searcher.search_reader(matcher, files::Cancellable::new(file, cancel), sink);
+    if cancel.is_cancelled() {
+        return Err(ToolError::Cancelled);
+    }
+    match searched {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(error.into()),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{self, Read};
+
+    use grep_regex::RegexMatcher;
+    use grep_searcher::sinks::Lossy;
+    use tokio_util::sync::CancellationToken;
+
+    use super::{search, searcher};
+    use crate::agent::ToolError;
+
+    /// Lines without end. The call is cancelled while they are read.
+    struct Endless<'a> {
+        read: usize,
+        cancel: &'a CancellationToken,
+    }
+
+    impl Read for Endless<'_> {
+        fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.read += buffer.len();
+            if self.read > 1 << 20 {
+                assert!(!self.cancel.is_cancelled(), "a cancelled search reads on");
+                self.cancel.cancel();
+            }
+            buffer.fill(b'\n');
+            Ok(buffer.len())
+        }
+    }
+
+    /// Only a match ended the search of a large file.
+    #[test]
+    fn a_search_without_matches_is_cancelled() {
+        let cancel = CancellationToken::new();
+        let matcher = RegexMatcher::new("keel").unwrap();
+        let file = Endless { read: 0, cancel: &cancel };
+        let found = search(&mut searcher(), &matcher, file, &cancel, Lossy(|_, _| Ok(true)));
+        assert!(matches!(found, Err(ToolError::Cancelled)), "{found:?}");
     }
 }

@@ -70,8 +70,9 @@ impl Tool for Read {
         let failed = |error| files::cannot_read(path, call, &error);
         let file = open_file(path).map_err(failed)?;
         // A file that is too large to be changed need not be hashed.
-        let hashed =
-            Hashed { is_on: file.metadata().map_err(failed)?.len() <= MAX_FILE_BYTES, ..Hashed::new(file) };
+        let is_on = file.metadata().map_err(failed)?.len() <= MAX_FILE_BYTES;
+        let file = files::Cancellable::new(file, call.cancel);
+        let hashed = Hashed { file, hasher: blake3::Hasher::new(), is_on };
         let mut reader = BufReader::with_capacity(LOOK, hashed);
         let beginning = reader.fill_buf().map_err(failed)?;
         if beginning.starts_with(b"\xff\xfe") || beginning.starts_with(b"\xfe\xff") {
@@ -124,19 +125,13 @@ impl Tool for Read {
 }
 
 /// Hashes a file while it is read.
-struct Hashed {
-    file: File,
+struct Hashed<'a> {
+    file: files::Cancellable<'a, File>,
     hasher: blake3::Hasher,
     is_on: bool,
 }
 
-impl Hashed {
-    fn new(file: File) -> Hashed {
-        Hashed { file, hasher: blake3::Hasher::new(), is_on: true }
-    }
-}
-
-impl std::io::Read for Hashed {
+impl std::io::Read for Hashed<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
         let count = self.file.read(buffer)?;
         if self.is_on {

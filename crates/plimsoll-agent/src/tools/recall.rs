@@ -39,7 +39,13 @@ impl Tool for Recall {
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
         let query = RecallQuery::parse(call.input).map_err(|error| ToolError::Input(error.to_string()))?;
-        let answer = call.runtime.block_on(call.record.session().recall(query));
+        let answer = call.runtime.block_on(async {
+            tokio::select! {
+                biased;
+                () = call.cancel.cancelled() => Err(ToolError::Cancelled),
+                answer = call.record.session().recall(query) => Ok(answer),
+            }
+        })?;
         let answer = answer.map_err(|error| ToolError::Failed(error.to_string()))?;
         if answer.is_error {
             return Err(ToolError::Failed(answer.text));

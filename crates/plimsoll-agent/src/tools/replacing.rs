@@ -1,17 +1,25 @@
 //! Replaces a text in a file's content, with any line endings, or explains why it is not found.
+//!
+//! Model and file are untrusted, and no step can be cancelled. So each is linear in the content, also if all its lines are
+//! equal, and holds only a few of the matches.
 
 use std::ops::Range;
 
 use memchr::memmem::Finder;
+use plimsoll_sandbox::MAX_FILE_BYTES;
 
 /// Maximum number of line numbers listed for an ambiguous text.
 const MOST_LISTED: usize = 100;
 /// Maximum number of changed lines shown.
 const MOST_SHOWN: usize = 200;
+/// Ends a list of changed lines that is not complete.
+const MORE_CHANGED: &str = "[… more lines were changed]\n";
 /// Maximum number of chars of a line that are shown and compared.
 const LINE: usize = 300;
 /// Maximum number of lines compared with one that was not found.
 const MOST_COMPARED: usize = 50_000;
+/// Maximum number of bytes of lines compared with one that was not found. Comparing takes 50 ns for each.
+const MOST_SCORED: usize = 2 << 20;
 /// Minimum similarity of a line that is suggested.
 const ALIKE: f64 = 0.6;
 
@@ -19,8 +27,10 @@ const ALIKE: f64 = 0.6;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Edited {
     pub(super) bytes: Vec<u8>,
-    /// Ranges of the inserted text.
-    pub(super) places: Vec<Range<usize>>,
+    /// Number of replaced matches.
+    pub(super) count: usize,
+    /// Ranges of the inserted text, as many as are shown.
+    places: Vec<Range<usize>>,
 }
 
 /// Reason why nothing was replaced.
@@ -32,8 +42,10 @@ pub(super) enum ReplaceProblem {
     Same,
     /// The text was not found.
     NotFound,
-    /// The text occurs more than once, in these lines.
-    Ambiguous(Vec<usize>),
+    /// The text occurs so many times. The lines are those of the first matches.
+    Ambiguous { count: usize, lines: Vec<usize> },
+    /// The file would be larger than [`MAX_FILE_BYTES`].
+    TooLarge,
 }
 
 /// Content with LF line endings, and the positions of CRLF.
@@ -82,45 +94,63 @@ pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result
     }
     let plain = Plain::of(content);
     let finder = Finder::new(old.as_bytes());
-    let found: Vec<usize> = match all {
-        true => finder.find_iter(&plain.bytes).collect(),
-        false => overlapping(&finder, &plain.bytes),
-    };
-    match found.len() {
-        0 => return Err(ReplaceProblem::NotFound),
-        1 => {}
-        _ if all => {}
-        _ => {
-            return Err(ReplaceProblem::Ambiguous(lines_of(&plain.bytes, &found)));
-        }
+    let first = finder.find(&plain.bytes).ok_or(ReplaceProblem::NotFound)?;
+    // Matches may overlap, and each of them may be meant.
+    if !all && finder.find(&plain.bytes[first + 1..]).is_some() {
+        let found = occurrences(&plain.bytes[first..], old.as_bytes()).map(|at| first + at);
+        let (mut count, mut listed) = (0, Vec::new());
+        found.for_each(|at| {
+            count += 1;
+            listed.extend(Some(at).filter(|_| listed.len() < MOST_LISTED));
+        });
+        return Err(ReplaceProblem::Ambiguous { count, lines: lines_of(&plain.bytes, &listed) });
     }
-    let mut edited = Edited { bytes: Vec::with_capacity(content.len() + new.len()), places: Vec::new() };
+    let bytes = Vec::with_capacity(content.len() + new.len());
+    let mut edited = Edited { bytes, count: 0, places: Vec::new() };
     let mut from = 0;
     // A match within a line gets the line ending of most lines of the file.
     let usual = plain.ends_in_crlf(0..plain.bytes.len()).unwrap_or(false);
-    for at in found {
+    for at in finder.find_iter(&plain.bytes).take(if all { usize::MAX } else { 1 }) {
         let range = at..at + old.len();
         let is_crlf = plain.ends_in_crlf(range.clone()).unwrap_or(usual);
         let put = if is_crlf { new.replace('\n', "\r\n") } else { new.clone() };
         edited.bytes.extend_from_slice(&content[from..plain.original(range.start)]);
         let start = edited.bytes.len();
         edited.bytes.extend_from_slice(put.as_bytes());
-        edited.places.push(start..edited.bytes.len());
+        edited.count += 1;
+        if edited.places.len() < MOST_SHOWN {
+            edited.places.push(start..edited.bytes.len());
+        }
+        if edited.bytes.len() as u64 > MAX_FILE_BYTES {
+            return Err(ReplaceProblem::TooLarge);
+        }
         from = plain.original(range.end);
     }
     edited.bytes.extend_from_slice(&content[from..]);
     Ok(edited)
 }
 
-/// Returns every match, including overlapping ones, because each of them may be meant.
-fn overlapping(finder: &Finder<'_>, bytes: &[u8]) -> Vec<usize> {
-    let mut found = Vec::new();
-    let mut from = 0;
-    while let Some(at) = finder.find(&bytes[from..]) {
-        found.push(from + at);
-        from += at + 1;
+/// Returns the positions at which `wanted` begins, including those of overlapping matches (Knuth, Morris and Pratt).
+/// Searching again after each match would take time for each pair of items if all are equal.
+fn occurrences<'a, T: PartialEq>(items: &'a [T], wanted: &'a [T]) -> impl Iterator<Item = usize> + 'a {
+    // For each beginning of `wanted`, the length of the longest shorter one that it ends with.
+    let mut borders = vec![0; wanted.len()];
+    let mut border = 0;
+    for at in 1..wanted.len() {
+        while border > 0 && wanted[at] != wanted[border] {
+            border = borders[border - 1];
+        }
+        border += usize::from(wanted[at] == wanted[border]);
+        borders[at] = border;
     }
-    found
+    let mut matched = 0;
+    items.iter().enumerate().filter_map(move |(at, item)| {
+        while matched > 0 && (matched == wanted.len() || *item != wanted[matched]) {
+            matched = borders[matched - 1];
+        }
+        matched += usize::from(wanted.get(matched) == Some(item));
+        (matched == wanted.len()).then(|| at + 1 - matched)
+    })
 }
 
 /// Returns the line numbers of these positions, from 1.
@@ -138,7 +168,7 @@ fn lines_of(bytes: &[u8], places: &[usize]) -> Vec<usize> {
 impl Edited {
     /// Formats the changed lines with one line of context, with line numbers.
     pub(super) fn shown(&self) -> String {
-        let lines: Vec<&[u8]> = self.bytes.split_inclusive(|byte| *byte == b'\n').collect();
+        let mut lines = (1..).zip(self.bytes.split_inclusive(|byte| *byte == b'\n'));
         let starts: Vec<usize> = self.places.iter().map(|place| place.start).collect();
         let firsts = lines_of(&self.bytes, &starts);
         let mut text = String::new();
@@ -152,15 +182,19 @@ impl Edited {
             if from > next && next > 1 {
                 text.push_str("…\n");
             }
-            for number in from..=(last + 1).min(lines.len()) {
+            for number in from..=last + 1 {
+                let Some((_, line)) = lines.find(|(at, _)| *at == number) else { break };
                 if shown == MOST_SHOWN {
-                    text.push_str("[… more lines were changed]\n");
+                    text.push_str(MORE_CHANGED);
                     return text;
                 }
-                text.push_str(&numbered(number, lines[number - 1]));
+                text.push_str(&numbered(number, line));
                 shown += 1;
                 next = number + 1;
             }
+        }
+        if self.count > self.places.len() {
+            text.push_str(MORE_CHANGED);
         }
         if self.bytes.is_empty() {
             text.push_str("[The file is empty now.]\n");
@@ -185,10 +219,12 @@ impl ReplaceProblem {
                 format!("`old` is empty: give the text of `{name}` that is to be replaced, or use `write`")
             }
             ReplaceProblem::Same => "`old` and `new` are the same: there is nothing to change".into(),
-            ReplaceProblem::Ambiguous(lines) => {
-                let count = lines.len();
-                let mut listed: Vec<String> = lines.iter().take(MOST_LISTED).map(usize::to_string).collect();
-                if count > MOST_LISTED {
+            ReplaceProblem::TooLarge => {
+                format!("`{name}` would be larger than {} MB", MAX_FILE_BYTES >> 20)
+            }
+            ReplaceProblem::Ambiguous { count, lines } => {
+                let mut listed: Vec<String> = lines.iter().map(usize::to_string).collect();
+                if *count > lines.len() {
                     listed.push("…".into());
                 }
                 format!(
@@ -231,8 +267,7 @@ fn nearest(content: &[u8], old: &str) -> String {
         (None, _) => return "It has nothing but white space: give the lines around it.".into(),
     };
     let present: Vec<String> = lines.iter().map(|line| words(line)).collect();
-    let alike = present.windows(meant.len()).position(|window| window == meant);
-    if let Some(at) = alike {
+    if let Some(at) = occurrences(&present, meant).next() {
         let shown = show(&lines, at..at + meant.len());
         return format!("These lines differ only in whitespace:\n{shown}");
     }
@@ -244,7 +279,12 @@ fn nearest(content: &[u8], old: &str) -> String {
         .iter()
         .enumerate()
         .filter(|(_, line)| !line.is_empty())
-        .map(|(at, line)| (at, strsim::sorensen_dice(&longest, &cut(line))))
+        .map(|(at, line)| (at, cut(line)))
+        .scan(0, |bytes, (at, line)| {
+            *bytes += line.len();
+            (*bytes <= MOST_SCORED).then_some((at, line))
+        })
+        .map(|(at, line)| (at, strsim::sorensen_dice(&longest, &line)))
         .filter(|(_, score)| *score >= ALIKE)
         .collect();
     scores.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(&other.0)));
@@ -274,7 +314,9 @@ fn show(lines: &[&str], range: Range<usize>) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{ReplaceProblem, replace};
+    use std::cell::Cell;
+
+    use super::{ReplaceProblem, occurrences, replace};
 
     fn edited(content: &str, old: &str, new: &str) -> String {
         String::from_utf8(replace(content.as_bytes(), old, new, false).unwrap().bytes).unwrap()
@@ -309,12 +351,69 @@ mod tests {
     fn an_ambiguous_text_is_refused_with_every_line() {
         let content = "x = 1\ny = 2\nx = 1\nxx = 1\n";
         let found = replace(content.as_bytes(), "x = 1", "x = 3", false);
-        assert_eq!(found, Err(ReplaceProblem::Ambiguous(vec![1, 3, 4])));
-        assert_eq!(replace(b"aaa", "aa", "b", false), Err(ReplaceProblem::Ambiguous(vec![1, 1])));
+        assert_eq!(found, Err(ReplaceProblem::Ambiguous { count: 3, lines: vec![1, 3, 4] }));
+        let overlapping = replace(b"aaa", "aa", "b", false);
+        assert_eq!(overlapping, Err(ReplaceProblem::Ambiguous { count: 2, lines: vec![1, 1] }));
         let all = replace(content.as_bytes(), "x = 1", "z", true).unwrap();
         assert_eq!(all.bytes, b"z\ny = 2\nz\nxz\n");
         assert_eq!(all.shown(), "1\tz\n2\ty = 2\n3\tz\n4\txz\n");
         assert_eq!(replace(b"aaaa", "aa", "b", true).unwrap().bytes, b"bb");
+    }
+
+    /// An item whose comparisons are counted.
+    struct Item<'a>(u8, &'a Cell<usize>);
+
+    impl PartialEq for Item<'_> {
+        fn eq(&self, other: &Item<'_>) -> bool {
+            self.1.update(|count| count + 1);
+            self.0 == other.0
+        }
+    }
+
+    #[test]
+    fn occurrences_are_all_found_in_linear_time() {
+        for (items, wanted) in [
+            (&b"abcabcab"[..], &b"abcab"[..]),
+            (b"aaaa", b"a"),
+            (b"aaaa", b"aa"),
+            (b"aabaaabaaaab", b"aaab"),
+            (b"abababab", b"abab"),
+            (b"abc", b"abcd"),
+            (b"", b"a"),
+        ] {
+            let windows = items.windows(wanted.len()).enumerate();
+            let all: Vec<usize> = windows.filter(|(_, window)| *window == wanted).map(|(at, _)| at).collect();
+            assert_eq!(occurrences(items, wanted).collect::<Vec<_>>(), all, "{items:?}, {wanted:?}");
+        }
+        // 25,000 equal lines and one that differs once took a comparison for each pair of them.
+        let compared = Cell::new(0);
+        let lines = |count: usize, last: u8| -> Vec<Item<'_>> {
+            (0..count).map(|_| Item(0, &compared)).chain([Item(last, &compared)]).collect()
+        };
+        assert_eq!(occurrences(&lines(50_000, 0), &lines(25_000, 1)).next(), None);
+        assert!(compared.get() < 5 * 75_000, "{} comparisons", compared.get());
+    }
+
+    /// A character that occurs a million times, replaced by a text of a megabyte, would fill the memory.
+    #[test]
+    fn a_result_that_is_too_large_is_not_made() {
+        let content = "a".repeat(1_000_000);
+        let found = replace(content.as_bytes(), "a", &"b".repeat(1_000_000), true);
+        assert_eq!(found, Err(ReplaceProblem::TooLarge));
+    }
+
+    #[test]
+    fn many_matches_are_counted_and_the_first_ones_shown() {
+        let content = "a\n".repeat(1_000);
+        let edited = replace(content.as_bytes(), "a", "b", true).unwrap();
+        assert_eq!((edited.count, edited.bytes), (1_000, "b\n".repeat(1_000).into_bytes()));
+        let shown = replace(content.as_bytes(), "a", "b", true).unwrap().shown();
+        assert!(shown.starts_with("1\tb\n") && shown.ends_with("\n200\tb\n[… more lines were changed]\n"));
+        let in_one_line = replace("a".repeat(1_000).as_bytes(), "a", "b", true).unwrap();
+        assert!(in_one_line.shown().ends_with("[line cut]\n[… more lines were changed]\n"));
+        let problem = replace(content.as_bytes(), "a", "b", false).unwrap_err();
+        let ReplaceProblem::Ambiguous { count, lines } = problem else { panic!("{problem:?}") };
+        assert_eq!((count, lines.len(), lines.last()), (1_000, 100, Some(&100)));
     }
 
     #[test]

@@ -224,3 +224,34 @@ fn a_session_is_compacted_in_the_same_window_with_a_model_and_without() {
     server.push_all((0..20).map(|_| Reply::new().text("## Goal\nAnswer why.")));
     assert_eq!(tail(&["--model", "local/harbour-1"]), offline);
 }
+
+/// A summariser that does not answer once took two hours.
+#[test]
+fn a_compaction_by_command_ends_after_its_time_limit() {
+    let ((home, id), server) = (stored(), ModelServer::start().unwrap());
+    home.write(".config/plimsoll/config.toml", "[compact]\nmaxSeconds = 1\n");
+    let before = window(&home, &id);
+    server.push(Reply::failing(Fault::NoAnswer));
+    let mark = home.project.join("pid");
+    let command = format!("sleep 1000 | (echo $$ > {}; cat)", mark.display());
+    for source in [["--model", MODEL], ["--command", &command], ["--command", "cat /dev/zero"]] {
+        for range in [vec![], vec!["--from", "msg_fixed0000004", "--to", "msg_fixed0000007"]] {
+            if source[0] == "--model" {
+                server.push(Reply::failing(Fault::NoAnswer));
+            }
+            let args = [&["compact", "--apply", "--session", &id], &source[..], &range].concat();
+            let printed = run(&home, &server, &args);
+            let why = match source[1] {
+                "cat /dev/zero" => "its output has more than 16 MB",
+                _ => "timed out after 1 seconds",
+            };
+            assert!(printed.starts_with("exit: 3") && printed.contains(why), "{args:?}: {printed}");
+            assert!(printed.contains("nothing was changed"), "{printed}");
+        }
+    }
+    assert_eq!(window(&home, &id), before);
+    let pid = std::fs::read_to_string(mark).unwrap();
+    let is_running =
+        |pid: &str| std::path::Path::new("/proc").join(pid.trim()).join("exe").read_link().is_ok();
+    assert!(!is_running(&pid), "the command is still running");
+}

@@ -1,6 +1,7 @@
 //! A process with everything it has started.
 
-use std::process::{Child, ExitStatus};
+use std::io;
+use std::process::{Child, Command, ExitStatus};
 
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, kill_process_group, waitid};
 
@@ -18,6 +19,19 @@ pub struct ProcessGroup {
 impl ProcessGroup {
     pub(crate) fn new(child: Child, ending: Ending) -> ProcessGroup {
         ProcessGroup { child, ending, status: None, is_over: false }
+    }
+
+    /// Starts a command of the user, which is not confined. It stays in the terminal's foreground, so that it can ask the
+    /// user, and is interrupted with this process.
+    pub fn start(command: &mut Command) -> io::Result<ProcessGroup> {
+        let ending = Ending::mark(command);
+        Ok(ProcessGroup::new(command.spawn()?, ending))
+    }
+
+    /// Waits for the process, and leaves running what it has started.
+    pub fn wait(mut self) -> io::Result<ExitStatus> {
+        self.is_over = true;
+        self.child.wait()
     }
 
     /// Returns the process itself, for its pipes. Do not wait for it: [`end`](ProcessGroup::end) does.
@@ -93,7 +107,7 @@ pub(crate) struct Ending {
 
 impl Ending {
     /// Marks a command before it is started, so that its processes can be found.
-    pub(crate) fn mark(command: &mut std::process::Command) -> Ending {
+    pub(crate) fn mark(command: &mut Command) -> Ending {
         let marker = Marker::new();
         marker.mark(command);
         Ending { reaper: None, marker }

@@ -9,7 +9,7 @@ use axum::extract::{Path, State};
 use axum::routing::get;
 use axum::{Json, Router};
 use plimsoll_agent::{agent_description, agent_names, find_skills, skill_places};
-use plimsoll_config::{Action, AgentMode, PermissionRule, ResolvedModel};
+use plimsoll_config::{Action, AgentMode, PermissionRule, ResolvedModel, read_in_time};
 use plimsoll_providers::Wire;
 use serde_json::{Map, Value, json};
 
@@ -18,6 +18,9 @@ use crate::app::shape::VERSION;
 use crate::app::{App, blocking};
 use crate::error::{ApiError, ApiResult};
 use crate::scope::Scope;
+
+/// Maximum number of bytes of `.git/HEAD` that are read. Branch names are shorter than paths.
+const MOST_HEAD_BYTES: u64 = 8 << 10;
 
 pub(super) fn add(router: Router<Arc<App>>) -> Router<Arc<App>> {
     router
@@ -109,8 +112,9 @@ async fn directories(Scope(project): Scope, Path(id): Path<String>) -> ApiResult
 
 async fn vcs(Scope(project): Scope) -> ApiResult<Json<Value>> {
     let head = blocking(move || {
-        // A missing or unreadable file means that there is no branch to show.
-        let head = std::fs::read_to_string(project.directory.join(".git/HEAD")).unwrap_or_default();
+        // A missing or unreadable file means that there is no branch to show. A checkout may make it a pipe or an endless device.
+        let head = read_in_time(&project.directory.join(".git/HEAD"), MOST_HEAD_BYTES);
+        let head = head.ok().and_then(|head| String::from_utf8(head.bytes).ok()).unwrap_or_default();
         Ok(head.trim().strip_prefix("ref: refs/heads/").map(str::to_owned))
     });
     Ok(Json(match head.await? {

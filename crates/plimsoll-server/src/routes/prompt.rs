@@ -1,7 +1,6 @@
 //! Prompts.
 
 use std::collections::BTreeMap;
-use std::io::Read;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
@@ -11,6 +10,7 @@ use axum::http::StatusCode;
 use percent_encoding::percent_decode_str;
 use plimsoll::log::{FilePart, TextPart};
 use plimsoll::{Info, Message, MessageId, Part, PartBody, PartId, Role};
+use plimsoll_config::read_resolved;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -186,15 +186,11 @@ fn attached(directory: &FilePath, url: &str) -> ApiResult<(PathBuf, String)> {
     let path = url.strip_prefix("file://").and_then(|path| path.split(['?', '#']).next());
     let path = path.and_then(|path| percent_decode_str(path).decode_utf8().ok()).ok_or_else(refused)?;
     let real = FilePath::new(&*path).canonicalize().map_err(|_| refused())?;
-    if !real.starts_with(directory) || !real.is_file() {
+    if !real.starts_with(directory) {
         return Err(refused());
     }
-    let mut content = Vec::new();
-    let file = std::fs::File::open(&real).map_err(|_| refused())?;
-    let read = file.take(MOST_FILE_BYTES + 1).read_to_end(&mut content);
-    read.map_err(|_| refused())?;
-    let is_cut = content.len() as u64 > MOST_FILE_BYTES;
-    content.truncate(MOST_FILE_BYTES as usize);
+    let head = read_resolved(&real, MOST_FILE_BYTES).map_err(|_| refused())?;
+    let (is_cut, content) = (head.is_cut(), head.bytes);
     if content.contains(&0) {
         return Err(ApiError::bad_request("Payload", "an attached file must be text, or have a `data:` URL"));
     }

@@ -4,6 +4,8 @@
 
 mod access;
 mod events;
+#[cfg(unix)]
+mod hostile;
 mod load;
 mod own;
 mod permissions;

@@ -9,7 +9,7 @@ use super::Driver;
 use crate::error::SessionError;
 use crate::inspect::{BlockScale, Describer, MeasuredBy, Weigher, WindowReport, is_user_prompt};
 use crate::scale::WindowSize;
-use crate::stored::each_message;
+use crate::stored::each_message_as;
 
 /// How heavy the next request of a session is, and how far it is from the line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -61,10 +61,12 @@ impl Driver {
         let policy = &self.settings.policy;
         let mut weigher = Weigher::new(policy);
         let mut turns = TurnsOf::new(&self.log);
-        each_message(self.archive.store(), self.session(), &mut |message| {
+        let mut weigh = |message| {
             turns.add(&message);
             weigher.add(message);
-        })?;
+        };
+        let (store, stop) = (self.archive.store(), self.stop.of_store());
+        each_message_as(store, self.session(), stop, &mut |message| message, &mut weigh)?;
         let session = self.archive.store().session(self.session())?;
         let directory = session.directory.as_deref();
         let stored = weigher.finish(self.limits(), directory);
@@ -72,6 +74,7 @@ impl Driver {
         if load.usage_of.is_some() && load.tokens == stored.window && stored.adds_up() {
             return Ok(stored);
         }
+        self.stop.check()?;
         let (counter, describer) = (self.counter(), Describer { directory });
         let blocks = BlockScale { policy, counter: &*counter, scale, describer };
         let seen = blocks.add_up(&self.log, &turns.of_log, Tokens::ZERO);

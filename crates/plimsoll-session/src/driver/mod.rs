@@ -10,6 +10,9 @@ mod prepare;
 mod recall;
 mod recorded;
 mod reductions;
+#[cfg(all(test, debug_assertions))]
+#[allow(clippy::unwrap_used, clippy::panic)]
+mod stopped;
 mod watch;
 
 use std::cell::Cell;
@@ -239,7 +242,12 @@ impl Driver {
 
     /// Counts tokens as the session's model does, as far as usage has shown.
     pub fn counter(&self) -> Arc<dyn Counter> {
-        Arc::new(Stoppable { inner: self.meter.counter(), stop: self.stop.clone() })
+        Arc::new(self.stoppable(self.meter.counter()))
+    }
+
+    /// A counter that counts as `inner` does until the work is stopped.
+    fn stoppable(&self, inner: Arc<dyn Counter>) -> Stoppable {
+        Stoppable { inner, stop: self.stop.clone() }
     }
 
     /// Builds the window.

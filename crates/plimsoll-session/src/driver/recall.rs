@@ -23,7 +23,7 @@ impl Driver {
     /// content into memory as an answer can show.
     pub fn recall(&self, query: &RecallQuery) -> Result<RecallAnswer, SessionError> {
         let policy = &self.recall_policy();
-        let lookup = match look_up(&self.archive, self.session(), query, policy) {
+        let lookup = match self.look_up(query, policy) {
             Ok(lookup) => lookup,
             Err(error) if query.handle.is_none() => return Err(error.into()),
             Err(StoreError::Missing { .. }) => Lookup::Missing,
@@ -37,6 +37,11 @@ impl Driver {
         };
         Ok(query.answer(&lookup, policy))
     }
+
+    fn look_up(&self, query: &RecallQuery, policy: &RecallPolicy) -> Result<Lookup, StoreError> {
+        let wanted = Selection { stop: self.stop.of_store().clone(), ..selection(query, policy) };
+        look_up_selection(&self.archive, self.session(), query, &wanted)
+    }
 }
 
 /// Looks a query up in what a session can see, for [`RecallQuery::answer`]. If nothing is found, the error of the store
@@ -47,14 +52,22 @@ pub fn look_up(
     query: &RecallQuery,
     policy: &RecallPolicy,
 ) -> Result<Lookup, StoreError> {
-    let wanted = selection(query, policy);
+    look_up_selection(archive, session, query, &selection(query, policy))
+}
+
+fn look_up_selection(
+    archive: &Archive,
+    session: &SessionId,
+    query: &RecallQuery,
+    wanted: &Selection,
+) -> Result<Lookup, StoreError> {
     match &query.handle {
         Some(handle) => {
-            let found = archive.recall(Scope::Session(session), handle, &wanted)?;
+            let found = archive.recall(Scope::Session(session), handle, wanted)?;
             Ok(Lookup::Found(excerpt(found.handle, found.what, found.found, query)))
         }
         None if query.search.is_some() => {
-            let hits = archive.search(session, &wanted)?;
+            let hits = archive.search(session, wanted)?;
             let contents = hits.into_iter().map(|hit| {
                 let what = match &hit.tool {
                     Some(tool) if hit.handle.ends_with(":input") => format!("input of {tool}"),
@@ -104,6 +117,7 @@ fn selection(query: &RecallQuery, policy: &RecallPolicy) -> Selection {
         most_matches: count(
             query.limit.unwrap_or(policy.max_matches).min(policy.max_matches).saturating_add(1),
         ),
+        ..Selection::default()
     }
 }
 

@@ -14,6 +14,7 @@ use super::Driver;
 use crate::climb::ClimbStep;
 use crate::error::SessionError;
 use crate::scale::UsageScale;
+use crate::stop::StopFlag;
 
 /// Outcome of a prune.
 #[derive(Clone, Debug, PartialEq)]
@@ -68,7 +69,7 @@ impl Driver {
             let load = self.context(Trigger::Auto).load(&self.log);
             Pressure { load: load.tokens, limits: self.limits() }
         });
-        prune::plan(&self.log, policy, pressure)
+        prune::plan_until(&self.log, policy, pressure, &|| self.stop.is_set())
     }
 
     fn plan_prune_choice(&self, choice: &PruneChoice) -> PrunePlan {
@@ -78,7 +79,8 @@ impl Driver {
         }
         let load = self.context(Trigger::Auto).load(&self.log);
         let pressure = Pressure { load: load.tokens, limits };
-        prune::plan_choice(&self.log, policy, choice, Some(pressure))
+        let counter = self.stoppable(Arc::new(policy.count));
+        prune::plan_choice_by(&self.log, policy, choice, Some(pressure), &counter)
     }
 
     fn plan_compaction(&self) -> Option<CompactPlan> {
@@ -112,6 +114,7 @@ impl Driver {
     /// Clears the chosen tool outputs, whatever the policy's rules are.
     pub fn prune_choice(&mut self, choice: &PruneChoice, reason: &str) -> Result<Pruned, SessionError> {
         let plan = self.plan_prune_choice(choice);
+        self.stop.check()?;
         self.apply_prune(plan, reason)
     }
 
@@ -157,7 +160,14 @@ impl Driver {
         // Out of view: the newest message that contains it. The beginning of a long text is enough.
         let pattern = plimsoll::chars::head(what, plimsoll::Chars(200)).to_owned();
         let search = Search { pattern, literal: true, ..Search::default() };
-        let ask = Selection { lines: None, search: Some(search), most_bytes: 1 << 20, most_matches: 10_000 };
+        let stop = self.stop.of_store().clone();
+        let ask = Selection {
+            search: Some(search),
+            most_bytes: 1 << 20,
+            most_matches: 10_000,
+            stop,
+            ..Selection::default()
+        };
         let hits = self.archive.store().search(self.session(), &ask)?;
         match hits.iter().rev().find_map(|hit| hit.message.clone()) {
             Some(newest) => self.bring(&newest).map(drop)?,
@@ -191,6 +201,7 @@ impl Driver {
         let (context, scale) = self.scaled();
         let mut log = self.log.clone();
         let receipt = plan.apply(&mut log, &mut self.ids, now, &policy, |log| context.estimate(log))?;
+        self.stop.check()?;
         self.keep(receipt.on(scale), log)
     }
 
@@ -204,7 +215,7 @@ impl Driver {
     }
 
     /// Compacts on demand. `ask` is called for each summary that is needed; without a summariser in the settings it is
-    /// not called.
+    /// not called. The time is bounded by `ask`: the policy's `compact.maxSeconds` is for all of its calls together.
     pub fn compact(
         &mut self,
         mut ask: impl FnMut(&SummaryRequest) -> Result<Reply, String>,
@@ -225,10 +236,15 @@ impl Driver {
     pub fn undo(&mut self, receipt: &ReceiptId) -> Result<Receipt, SessionError> {
         let now = self.now();
         self.scaled();
+        self.stop.check()?;
         let mut undone = self.store(|store, claim| store.undo(claim, receipt, now))?;
+        // What is stored is reported with true figures.
+        self.stop = StopFlag::default();
         // Messages that an undone pivot replaced come back into view from the store.
         self.reload()?;
-        if let (Some(before), Some(after)) = (self.recorded.take(), self.usage_scale(&self.log)) {
+        if let Some(before) = self.recorded.take()
+            && let Some(after) = self.usage_scale(&self.log)
+        {
             // Later reductions may hide what came back; then the window is unchanged.
             (undone.before, undone.after) = (before.window, after.window);
             let (id, before, after_tokens) = (undone.id.clone(), before.window, after.window);

@@ -24,7 +24,7 @@ use crate::inspect::WindowReport;
 ///
 /// Operations run one after the other, in the order in which they are first polled. Dropping a future does not undo its
 /// operation. Operations that compute for long are stopped, and what they have not stored by then is never stored:
-/// inspecting, planning, pruning, forking, and beginning a compaction.
+/// inspecting, recalling, planning, pruning, pinning, undoing, forking, and beginning a compaction.
 #[derive(Clone)]
 pub struct SessionHandle {
     jobs: Jobs,
@@ -181,7 +181,7 @@ impl SessionHandle {
 
     /// Answers a call of the recall tool.
     pub async fn recall(&self, query: RecallQuery) -> Result<RecallAnswer, SessionError> {
-        self.run(move |driver| driver.recall(&query)).await
+        self.run_until_dropped(move |driver| driver.recall(&query)).await
     }
 
     /// Receipts of all reductions of the session, oldest first.
@@ -192,18 +192,18 @@ impl SessionHandle {
     /// Undoes a reduction. Reductions can be undone in any order, each once.
     pub async fn undo(&self, receipt: &ReceiptId) -> Result<Receipt, SessionError> {
         let receipt = receipt.clone();
-        self.run(move |driver| driver.undo(&receipt)).await
+        self.run_until_dropped(move |driver| driver.undo(&receipt)).await
     }
 
     /// Finds what can be pinned under the id of a message, the id of a part, or some words.
     pub async fn find_pin(&self, what: &str) -> Result<PinTarget, SessionError> {
         let what = what.to_owned();
-        self.run(move |driver| driver.find_pin(&what)).await
+        self.run_until_dropped(move |driver| driver.find_pin(&what)).await
     }
 
     /// Pins text: it stays in view verbatim, whatever is reduced.
     pub async fn pin(&self, target: PinTarget) -> Result<Receipt, SessionError> {
-        self.run(move |driver| driver.pin(&target)).await
+        self.run_until_dropped(move |driver| driver.pin(&target)).await
     }
 
     /// Clears old tool outputs: those that are chosen, or else by the policy's rules. `reason` is recorded in the

@@ -229,6 +229,10 @@ impl Session {
 
     /// Compacts on demand. `ask` sends a summary request to a model; without a summariser in the settings it is not
     /// called. `focus` is what the summary should keep above all, in the user's words.
+    ///
+    /// The time is bounded by `ask`: the policy's `compact.maxSeconds` is for all of its calls together, and an `ask` that
+    /// returns an error without a call after that time ends the compaction without a model. A host that waits by itself
+    /// begins with [`begin_compaction`](SessionHandle::begin_compaction) and calls [`Compaction::time_out`].
     pub async fn compact(
         &mut self,
         focus: Option<&str>,

@@ -65,6 +65,7 @@ impl Archive {
             let is_output =
                 |spill: &SpillRecord| spill.expired.is_none() && !spill.handle.starts_with(keep::KEPT_PREFIX);
             for spill in page.spills.into_iter().filter(is_output) {
+                wanted.stop.check()?;
                 let used: usize = hits.iter().map(|hit| hit.found.matches as usize).sum();
                 let bytes: usize =
                     hits.iter().flat_map(|hit| &hit.found.lines).map(|line| line.text.len() + 1).sum();

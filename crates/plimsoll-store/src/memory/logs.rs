@@ -178,6 +178,7 @@ impl Logs for MemoryStore {
         let start = visible.pivot.map_or(0, |pivot| pivot.tail.unwrap_or(pivot.marker));
         let mut hits = Vec::new();
         for (place, message) in messages.iter().enumerate() {
+            wanted.stop.check()?;
             for part in &message.parts {
                 let hides = |mark: &Mark| {
                     matches!(mark.effect, Effect::Hide | Effect::Replace(_) | Effect::ClearInput(_))

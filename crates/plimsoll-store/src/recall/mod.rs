@@ -11,6 +11,7 @@ use regex::bytes::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 
 use crate::error::StoreError;
+use crate::stop::StopFlag;
 
 pub(crate) use read::copy_lines;
 pub(crate) use text::{INPUT, describe, format_message, format_part, input_text, part_text, tool_of};
@@ -39,6 +40,9 @@ pub struct Selection {
     pub most_bytes: usize,
     /// Maximum number of matches.
     pub most_matches: usize,
+    /// Stops the read.
+    #[serde(skip)]
+    pub stop: StopFlag,
 }
 
 /// A search.
@@ -57,7 +61,13 @@ pub struct Search {
 
 impl Default for Selection {
     fn default() -> Selection {
-        Selection { lines: None, search: None, most_bytes: 50_000, most_matches: 100 }
+        Selection {
+            lines: None,
+            search: None,
+            most_bytes: 50_000,
+            most_matches: 100,
+            stop: StopFlag::default(),
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use regex::bytes::Regex;
 
 use super::{Line, Recalled, Selection};
 use crate::error::StoreError;
+use crate::stop::StopFlag;
 
 /// Lines longer than this are searched in pieces, so that a line of a gigabyte does not need a gigabyte.
 const PIECE: usize = 1 << 20;
@@ -37,7 +38,7 @@ impl Recalled {
             current: Current::default(),
             recalled: Recalled::default(),
         };
-        each_piece(content, |piece| {
+        each_piece(content, &wanted.stop, |piece| {
             let number = piece.number;
             if (first..=last).contains(&number) {
                 taker.piece(&piece);
@@ -59,7 +60,7 @@ pub(crate) fn copy_lines(
 ) -> Result<u64, StoreError> {
     let (first, last) = bounds(lines)?;
     let mut copied = 0;
-    each_piece(content, |piece| {
+    each_piece(content, &StopFlag::default(), |piece| {
         if (first..=last).contains(&piece.number) {
             let newline: &[u8] = if piece.has_newline { b"\n" } else { b"" };
             for bytes in [piece.bytes, newline] {
@@ -93,6 +94,7 @@ struct Piece<'a> {
 /// Visits content line by line, long lines in pieces.
 fn each_piece(
     content: &mut dyn Read,
+    stop: &StopFlag,
     mut visit: impl FnMut(Piece<'_>) -> Result<(), StoreError>,
 ) -> Result<(), StoreError> {
     let mut reader = BufReader::with_capacity(1 << 16, content);
@@ -101,6 +103,7 @@ fn each_piece(
     let mut carried: Vec<u8> = Vec::new();
     let mut is_begun = false;
     loop {
+        stop.check()?;
         let buffer = match reader.fill_buf() {
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => continue,
             buffer => buffer.map_err(StoreError::io("cannot read the content"))?,

@@ -41,6 +41,7 @@ pub(super) fn search(
         if let Some(start) = &start {
             let plain = trigrams(search);
             behind(connection, segment, start, plain.as_deref(), |row| {
+                wanted.stop.check()?;
                 let input = row.input();
                 if let Some(why) =
                     row.damage.clone().or_else(|| input.as_ref().err().map(ToString::to_string))
@@ -74,6 +75,7 @@ pub(super) fn search(
     }
     marked.sort();
     for (at, id, out) in marked {
+        wanted.stop.check()?;
         let part = match read::part(connection, session, &plimsoll::PartId::new(id.as_str())) {
             Err(StoreError::Damaged { why, .. }) => {
                 hits.hits.push(Hit::unsearched(&id, Some(&at.id), None, why));
@@ -146,6 +148,7 @@ impl Hits<'_> {
             most_matches: matches,
             lines: None,
             search: self.wanted.search.clone(),
+            stop: self.wanted.stop.clone(),
         };
         let found = Recalled::of(text, &wanted)?;
         if found.matches == 0 {

@@ -76,6 +76,7 @@ fn recall_is_bounded_by_the_content_and_not_by_the_request() {
         search: Some(search),
         most_bytes: usize::MAX,
         most_matches: usize::MAX,
+        ..Selection::default()
     };
     let recalled = Recalled::of("one\ntwo\nthree", &ask).unwrap();
     assert_eq!(recalled.text(), "one\ntwo\nthree");

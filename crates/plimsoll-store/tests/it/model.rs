@@ -593,7 +593,7 @@ fn agree(known: &Known, model: &MemoryStore, real: &Fresh) -> Result<(), TestCas
             search: Some(Search { pattern: "e".into(), ..Search::default() }),
             most_bytes: usize::MAX,
             most_matches: usize::MAX,
-            lines: None,
+            ..Selection::default()
         };
         let found = |store: &dyn Store| {
             let hits = store.search(session, &ask).unwrap();

@@ -127,13 +127,18 @@ impl CompactionContext {
             return false;
         }
         let pressure = Pressure { load: self.gauge(load).real(load.estimate), limits: self.limits };
-        !prune::plan(messages, &self.policy, Some(pressure)).items.is_empty()
+        !self.plan_prune(messages, pressure).items.is_empty()
+    }
+
+    /// Plans a prune by the policy's rules.
+    pub(super) fn plan_prune(&self, messages: &[Message], pressure: Pressure) -> PrunePlan {
+        prune::plan_until(messages, &self.policy, Some(pressure), &|| self.counter.is_stopped())
     }
 
     /// Plans the clearing that would save money before the next request.
     pub fn plan_saving(&self, messages: &[Message]) -> PrunePlan {
         let mut plan = self.plan_thrift(messages, &self.load(messages));
-        prune::keep_names(&mut plan, messages, &self.policy);
+        prune::keep_names(&mut plan, messages, &self.policy, &|| self.counter.is_stopped());
         plan
     }
 
@@ -256,7 +261,7 @@ impl CompactionContext {
         let load = self.load(messages);
         let pressure = Pressure { load: self.gauge(&load).real(load.estimate), limits: self.limits };
         (line.at - load.tokens) + compact.tail_min <= compact.tail_budget(line.room())
-            && prune::plan(messages, &self.policy, Some(pressure)).items.is_empty()
+            && self.plan_prune(messages, pressure).items.is_empty()
     }
 
     /// Returns the longest tail of a compaction that is prepared ahead of the line. Messages that arrive before the

@@ -40,7 +40,7 @@ impl NewestPlaces {
 }
 
 /// Clears tool outputs before the newest step until `excess` is freed, the least useful first.
-pub(super) fn clear(log: &Log, policy: &Policy, excess: Tokens) -> Vec<PruneItem> {
+pub(super) fn clear(log: &Log, policy: &Policy, excess: Tokens, counter: &dyn Counter) -> Vec<PruneItem> {
     let mut items = Vec::new();
     let is_protected = |tool: &str| policy.prune.protected_tools.iter().any(|p| p.eq_ignore_ascii_case(tool));
     let newest = NewestPlaces::of(log);
@@ -59,7 +59,7 @@ pub(super) fn clear(log: &Log, policy: &Policy, excess: Tokens) -> Vec<PruneItem
             items.push(PruneItem::output(part.id.clone(), message.info.id.clone(), tool, gain));
         }
     }
-    prune::by_value(&mut items, log, policy);
+    prune::by_value(&mut items, log, policy, &|| counter.is_stopped());
     let keeps_names = policy.names.enabled && policy.prune.view == ClearedView::Clear;
     let lost_to_names = if keeps_names { policy.names.share } else { 0.0 };
     let mut freed = Tokens::ZERO;
@@ -70,7 +70,7 @@ pub(super) fn clear(log: &Log, policy: &Policy, excess: Tokens) -> Vec<PruneItem
     });
     items.truncate(enough.unwrap_or(items.len()));
     if keeps_names {
-        prune::keep_names_of(&mut items, log, policy);
+        prune::keep_names_of(&mut items, log, policy, &|| counter.is_stopped());
     }
     items
 }

@@ -199,7 +199,7 @@ pub fn plan_choice_by(
         plan.freed_tokens += item.tokens;
         plan.items.push(item);
     }
-    keep_names(&mut plan, messages, policy);
+    keep_names(&mut plan, messages, policy, &|| counter.is_stopped());
     if let Some((load, most)) = target.filter(|_| !is_done(&plan)) {
         plan.shortfall = Some(Shortfall { found: load - plan.freed_tokens, needed: most });
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use serde_json::Value;
 
-use super::{Cleared, PruneItem, PrunePlan};
+use super::{Cleared, IsStopped, PruneItem, PrunePlan};
 use crate::chars::{Chars, Text};
 use crate::log::{Message, Part, PartBody, PartId};
 use crate::mentions::{self, Mentioned};
@@ -14,22 +14,32 @@ use crate::window::{Block, Window};
 
 /// Adds to each item of a plan the names that would otherwise leave the window. A name in several items stays in the
 /// newest.
-pub(crate) fn keep_names(plan: &mut PrunePlan, messages: &[Message], policy: &Policy) {
+pub(crate) fn keep_names(
+    plan: &mut PrunePlan,
+    messages: &[Message],
+    policy: &Policy,
+    is_stopped: IsStopped<'_>,
+) {
     if !policy.names.enabled || policy.prune.view != ClearedView::Clear || plan.items.is_empty() {
         return;
     }
-    keep_names_of(&mut plan.items, messages, policy);
+    keep_names_of(&mut plan.items, messages, policy, is_stopped);
     plan.freed_tokens = plan.items.iter().map(|item| item.tokens).sum();
 }
 
 /// Like [`keep_names`], for items in any order.
-pub(crate) fn keep_names_of(items: &mut [PruneItem], messages: &[Message], policy: &Policy) {
+pub(crate) fn keep_names_of(
+    items: &mut [PruneItem],
+    messages: &[Message],
+    policy: &Policy,
+    is_stopped: IsStopped<'_>,
+) {
     let window = Window::of(messages, policy);
     let going = |what: Cleared| -> BTreeSet<PartId> {
         items.iter().filter(|item| item.what == what).map(|item| item.part.clone()).collect()
     };
     let (outputs, inputs) = (going(Cleared::Output), going(Cleared::Input));
-    let mut mentioned = mentioned_but(&window, &outputs, &inputs);
+    let mut mentioned = mentioned_but(&window, &outputs, &inputs, is_stopped);
     let parts: std::collections::BTreeMap<&PartId, (usize, &Part)> = messages
         .iter()
         .flat_map(|message| &message.parts)
@@ -39,6 +49,9 @@ pub(crate) fn keep_names_of(items: &mut [PruneItem], messages: &[Message], polic
     let mut order: Vec<usize> = (0..items.len()).collect();
     order.sort_by_key(|place| std::cmp::Reverse(parts.get(&items[*place].part).map(|(at, _)| *at)));
     for place in order {
+        if is_stopped() {
+            return;
+        }
         let item = &mut items[place];
         let Some((_, part)) = parts.get(&item.part) else { continue };
         let text = match item.what {
@@ -59,14 +72,16 @@ pub(super) fn mentioned_but(
     window: &Window,
     outputs: &BTreeSet<PartId>,
     inputs: &BTreeSet<PartId>,
+    is_stopped: IsStopped<'_>,
 ) -> Mentioned {
     let blocks = window.messages.iter().flat_map(|message| &message.blocks);
-    Mentioned::in_texts(blocks.filter_map(|block| match block {
+    let texts = blocks.filter_map(|block| match block {
         Block::Text { text, .. } | Block::Reasoning { text, .. } => Some(text),
         Block::Call { input, part, .. } if !inputs.contains(part) => Some(input.json()),
         Block::Result { text, part, .. } if !outputs.contains(part) => Some(text),
         _ => None,
-    }))
+    });
+    Mentioned::in_texts(texts.take_while(|_| !is_stopped()))
 }
 
 /// The result of a tool.

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::{PruneItem, kept};
+use super::{IsStopped, PruneItem, kept};
 use crate::fnv::Fnv;
 use crate::log::{Input, Message, PartBody, PartId};
 use crate::policy::Policy;
@@ -17,8 +17,13 @@ const EDITS: [&str; 8] = ["edit", "write", "patch", "replace", "create", "insert
 /// Sorts items, the least useful first: outputs of calls that were repeated since, confirmations of edits, then outputs
 /// whose names have not been used by a call for the longest time. Ties go to the output with the fewest unique names
 /// per token.
-pub(crate) fn by_value(items: &mut [PruneItem], messages: &[Message], policy: &Policy) {
-    let facts = Facts::of(items, messages, policy);
+pub(crate) fn by_value(
+    items: &mut [PruneItem],
+    messages: &[Message],
+    policy: &Policy,
+    is_stopped: IsStopped<'_>,
+) {
+    let facts = Facts::of(items, messages, policy, is_stopped);
     items.sort_by_cached_key(|item| facts.key(item));
 }
 
@@ -32,10 +37,10 @@ struct Facts {
 }
 
 impl Facts {
-    fn of(items: &[PruneItem], messages: &[Message], policy: &Policy) -> Facts {
+    fn of(items: &[PruneItem], messages: &[Message], policy: &Policy, is_stopped: IsStopped<'_>) -> Facts {
         let (mut calls, mut newest, mut used) = (BTreeMap::new(), BTreeMap::new(), BTreeMap::new());
         let mut by_call: BTreeMap<&str, u64> = BTreeMap::new();
-        for (place, message) in messages.iter().enumerate() {
+        for (place, message) in messages.iter().enumerate().take_while(|_| !is_stopped()) {
             for part in &message.parts {
                 let call = match &part.body {
                     PartBody::Tool(tool) => {
@@ -58,10 +63,10 @@ impl Facts {
         }
         let going: BTreeSet<PartId> = items.iter().map(|item| item.part.clone()).collect();
         let window = Window::of(messages, policy);
-        let elsewhere = kept::mentioned_but(&window, &going, &BTreeSet::new());
+        let elsewhere = kept::mentioned_but(&window, &going, &BTreeSet::new(), is_stopped);
         let mut names = BTreeMap::new();
-        for part in messages.iter().flat_map(|message| &message.parts).filter(|part| going.contains(&part.id))
-        {
+        let parts = messages.iter().flat_map(|message| &message.parts);
+        for part in parts.filter(|part| going.contains(&part.id)).take_while(|_| !is_stopped()) {
             let Some(text) = kept::output(part) else { continue };
             let own = text.name_hashes().iter().filter(|name| !elsewhere.has_hash(**name));
             let last_use = text.name_hashes().iter().filter_map(|name| used.get(name)).max().copied();

@@ -8,7 +8,7 @@ use crate::log::{Cut, Ids, LogError};
 use crate::pivot::VisibleRange;
 use crate::plan::{Plan, Rejection, ShedPlan};
 use crate::policy::RequestForm;
-use crate::prune::{self, Pressure};
+use crate::prune::Pressure;
 use crate::tokens::Tokens;
 
 impl Ladder {
@@ -44,7 +44,7 @@ impl Ladder {
 
     pub(super) fn prune(&mut self, ids: &mut Ids) -> Result<Rung, LogError> {
         let pressure = Pressure { load: self.weigh(), limits: self.context.limits };
-        let plan = prune::plan(&self.log, &self.context.policy, Some(pressure));
+        let plan = self.context.plan_prune(&self.log, pressure);
         if !plan.items.is_empty() {
             let reason = plan.reason.to_string();
             self.apply(Plan::Prune(plan), &reason, ids)?;
@@ -111,7 +111,7 @@ impl Ladder {
         if !self.context.policy.shed.enabled || !self.must_shed() {
             return Ok(Rung::End);
         }
-        let cleared = shed::clear(&self.log, &self.context.policy, self.excess());
+        let cleared = shed::clear(&self.log, &self.context.policy, self.excess(), &*self.context.counter);
         let reason = "the window was still over the line: tool outputs in the tail";
         self.shed(ShedPlan { cleared, ..ShedPlan::default() }, reason, ids)?;
         // Halves the tail's current weight repeatedly, down to nothing.

@@ -1,0 +1,54 @@
+//! Directories whose files a checkout chose: endless devices, pipes without a writer, links.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use serde_json::json;
+
+use crate::support::TestServer;
+
+/// Replacements of a file that a checkout can supply.
+const KINDS: [&str; 6] = ["/dev/zero", "/dev/tty", "/proc/kmsg", "pipe", "folder", "large"];
+
+fn place(path: &Path, kind: &str) {
+    match kind {
+        "pipe" => {
+            let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+            assert!(made.success());
+        }
+        "folder" => std::fs::create_dir(path).unwrap(),
+        // Sparse.
+        "large" => std::fs::File::create(path).unwrap().set_len(6 << 30).unwrap(),
+        device => symlink(device, path).unwrap(),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_head_that_is_no_file_of_a_branch_is_no_branch() {
+    for kind in KINDS {
+        let server = TestServer::start().await;
+        std::fs::create_dir(server.root.join(".git")).unwrap();
+        place(&server.root.join(".git/HEAD"), kind);
+        assert_eq!(server.get("/vcs").await.ok(), json!({}), "{kind}");
+    }
+    let server = TestServer::start().await;
+    std::fs::create_dir(server.root.join(".git")).unwrap();
+    std::fs::write(server.root.join(".git/HEAD"), "ref: refs/heads/keel\n").unwrap();
+    assert_eq!(server.get("/vcs").await.ok(), json!({ "branch": "keel" }));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_attached_file_that_is_no_text_file_is_refused() {
+    for kind in KINDS {
+        let server = TestServer::start().await;
+        let id = server.session().await;
+        let path = server.root.join("notes.txt");
+        place(&path, kind);
+        let url = format!("file://{}", path.display());
+        let parts =
+            json!([{ "type": "text", "text": "look" }, { "type": "file", "mime": "text/plain", "url": url }]);
+        let answer = server.post(&format!("/session/{id}/message"), json!({ "parts": parts })).await;
+        assert_eq!(answer.status, 400, "{kind}: {answer:?}");
+        assert!(server.model.requests().is_empty(), "{kind}");
+    }
+}
