@@ -32,9 +32,13 @@ deny:
 measure:
     tools/checks/measure.py
 
-# Build with the oldest supported compiler (needs `rustup toolchain install 1.95`).
+# Check that `rust-version` is true: no dependency needs more, and the code builds with that compiler if it is installed.
 msrv:
-    cargo +1.95 check --workspace --all-targets
+    tools/checks/msrv.sh
+
+# Package every library and the command as for crates.io, without publishing; `--verify` also builds each from its package.
+package *args:
+    tools/checks/package.sh {{args}}
 
 # Documentation, opened.
 docs:
@@ -78,9 +82,10 @@ soak turns="2000" seed="1":
 tasks-chaos tasks="200" kills="20" seed="1":
     PLIMSOLL_CHAOS_SEED={{seed}} PLIMSOLL_CHAOS_TASKS={{tasks}} PLIMSOLL_CHAOS_KILLS={{kills}} cargo test --release -p plimsoll-agent --test it tasks::chaos -- --nocapture
 
-# Probe the sandbox from inside (as root also as user 1000), and run hostile checkouts and a hostile model against the command.
+# Attack Plimsoll, as root and as user 1000 if this runs as root: probe the sandbox from inside, change code of hooks and servers, swap
+# paths for links, and run hostile checkouts and a hostile model against the agent and the command.
 attack:
-    cargo test -p plimsoll-sandbox -p plimsoll-cli --no-fail-fast --test it attack -- --ignored --nocapture --test-threads=1
+    cargo test -p plimsoll-sandbox -p plimsoll-agent -p plimsoll-cli --no-fail-fast --test it -- --include-ignored --nocapture --test-threads=1 attack beside:: closed:: swaps:: descriptors:: network:: processes:: reads:: writes:: user::
 
 # What commands of an agent cost: memory for 2 GB of output, time to end and to begin.
 commands:

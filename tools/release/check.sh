@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
-# Installs the packages of a release from their files, each in an empty directory and without a network where the tool
-# allows it, and runs the command from there.
+# Packages the crates, installs the packages of a release from their files, each in an empty directory and without a network
+# where the tool allows it, and runs the command from there.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 [ $# -eq 1 ] || { echo "usage: tools/release/check.sh VERSION" >&2; exit 2; }
+tools/checks/package.sh
 version=$1 out=$PWD/target/release-$1 sample=$PWD/examples/session.json
 work=$(mktemp -d); trap 'rm -rf "$work"' EXIT
 cd "$work"; mkdir home

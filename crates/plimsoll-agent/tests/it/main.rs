@@ -37,4 +37,6 @@ mod switching;
 mod tasks;
 mod todos;
 mod tools;
+#[cfg(target_os = "linux")]
+mod user;
 mod webfetch;

@@ -44,9 +44,10 @@ fn every_help_page_has_a_snapshot() {
     for command in ["list", "show", "output", "cancel", "resume", "steer", "clear"] {
         assert_snapshot!(format!("tasks_{command}"), ok(&["tasks", command, "--help"], ""));
     }
-    for command in ["show", "import", "export", "handover", "rm", "gc", "check", "purge"] {
+    for command in ["list", "show", "import", "export", "handover", "rm", "gc", "check", "purge"] {
         assert_snapshot!(format!("sessions_{command}"), ok(&["sessions", command, "--help"], ""));
     }
+    assert_snapshot!("config_check", ok(&["config", "check", "--help"], ""));
 }
 
 #[test]

@@ -1,11 +1,13 @@
-//! Attacks the sandbox from inside with a program that tries every system call and path that might lead out: `just
-//! attack`.
+//! Attacks the sandbox from inside with programs that try the system calls and paths that might lead out: `just attack`.
+
+mod calls;
 
 use std::collections::BTreeMap;
 
 use plimsoll_sandbox::{Guard, SandboxConfig};
+use plimsoll_testkit::also_as_user;
 
-use crate::support::{Bystander, Terminal, Yard, also_as_user, can};
+use crate::support::{Bystander, Terminal, Yard, can};
 
 const PROBE: &str = include_str!("probe.py");
 
@@ -27,7 +29,9 @@ const OPEN_SOMEWHERE: [&str; 2] = ["kernel log", "user namespace"];
 #[test]
 #[ignore = "an attack: `just attack`"]
 fn a_probe_of_system_calls_and_paths_finds_no_way_out() {
-    also_as_user("attack::a_probe_of_system_calls_and_paths_finds_no_way_out");
+    let test = "attack::a_probe_of_system_calls_and_paths_finds_no_way_out";
+    let again = also_as_user(&["--exact", test, "--include-ignored", "--nocapture"]);
+    println!("{}", again.unwrap_or_else(|failures| panic!("{failures}")));
     assert!(can(Guard::ALL), "this kernel enforces less than the newest known one");
     assert_eq!(std::env::consts::ARCH, "x86_64", "the probe has the numbers of x86-64");
     let mut yard = Yard::new();

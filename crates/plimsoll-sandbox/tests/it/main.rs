@@ -12,4 +12,5 @@ mod processes;
 mod reads;
 mod support;
 mod swaps;
+mod user;
 mod writes;

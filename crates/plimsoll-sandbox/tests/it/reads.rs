@@ -5,11 +5,10 @@ use std::process::Command;
 
 use plimsoll_sandbox::{Guard, SandboxConfig, SandboxMode};
 
-use crate::support::{Terminal, Yard, also_as_user, can, has_python};
+use crate::support::{Terminal, Yard, can, has_python};
 
 #[test]
 fn no_way_of_opening_a_terminal_reads_what_is_typed_there() {
-    also_as_user("reads::no_way_of_opening_a_terminal_reads_what_is_typed_there");
     if !can(&[Guard::Reads, Guard::Memory]) || !has_python() {
         return;
     }
@@ -83,7 +82,6 @@ attempt("a copy of the mount", lambda: os.open(os.path.basename("THEIRS"), flags
 
 #[test]
 fn devices_that_keep_nothing_are_open_and_all_others_closed() {
-    also_as_user("reads::devices_that_keep_nothing_are_open_and_all_others_closed");
     if !can(&[Guard::Reads]) {
         return;
     }
@@ -98,7 +96,6 @@ fn devices_that_keep_nothing_are_open_and_all_others_closed() {
 
 #[test]
 fn ordinary_reading_works() {
-    also_as_user("reads::ordinary_reading_works");
     let yard = Yard::new();
     std::fs::write(yard.outside.join("note"), "seen").unwrap();
     for (command, expected) in [
@@ -123,7 +120,6 @@ fn ordinary_reading_works() {
 
 #[test]
 fn terminals_that_the_user_opens_can_be_used() {
-    also_as_user("reads::terminals_that_the_user_opens_can_be_used");
     if !can(&[Guard::Reads]) || !has_python() {
         return;
     }
@@ -134,7 +130,6 @@ fn terminals_that_the_user_opens_can_be_used() {
 
 #[test]
 fn private_files_can_be_neither_read_nor_locked() {
-    also_as_user("reads::private_files_can_be_neither_read_nor_locked");
     if !can(&[Guard::Reads]) || !has_python() {
         return;
     }

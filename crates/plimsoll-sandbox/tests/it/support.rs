@@ -32,50 +32,6 @@ pub(crate) fn has_python() -> bool {
     found
 }
 
-/// Set in a test process that runs as an ordinary user because the same test, as root, has started it.
-const AS_USER: &str = "PLIMSOLL_TEST_AS_USER";
-
-/// Runs a test as an ordinary user as well, if this process runs as root: each may do what the other may not.
-pub(crate) fn also_as_user(test: &str) {
-    if std::env::var_os(AS_USER).is_some() {
-        return;
-    }
-    if !rustix::process::geteuid().is_root() {
-        println!("SKIPPED as root: this process is an ordinary user's");
-        return;
-    }
-    let (mut command, _copy) = user_command();
-    let output = command.args(["--exact", test, "--include-ignored", "--nocapture"]).output().unwrap();
-    let reply = String::from_utf8_lossy(&output.stdout);
-    println!("as an ordinary user:\n{reply}");
-    let errors = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.success() && reply.contains("1 passed"), "as an ordinary user: {reply}{errors}");
-}
-
-/// Returns a command that runs this test binary as user 1000, with the folder of a copy if one is needed.
-fn user_command() -> (Command, Option<TempDir>) {
-    let setpriv = || {
-        let mut command = Command::new("setpriv");
-        command.args(["--reuid=1000", "--regid=1000", "--clear-groups"]);
-        command.env(AS_USER, "1").env("TMPDIR", "/tmp").env("HOME", "/nonexistent").current_dir("/");
-        command
-    };
-    let own = std::env::current_exe().unwrap();
-    let reached = setpriv().args(["test", "-x"]).arg(&own).status().expect("there must be a `setpriv`");
-    let mut command = setpriv();
-    if reached.success() {
-        command.arg(own);
-        return (command, None);
-    }
-    // The binary may be in a folder that only root can enter.
-    let folder = tempfile::tempdir_in("/tmp").unwrap();
-    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
-    let copy = folder.path().join("it");
-    std::fs::copy(&own, &copy).unwrap();
-    command.arg(copy);
-    (command, Some(folder))
-}
-
 /// How long to read output after a shell has ended, because it does not wait for `command > >(tee log)`.
 const FLUSH: Duration = Duration::from_millis(100);
 

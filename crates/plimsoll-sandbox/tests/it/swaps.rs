@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use plimsoll_sandbox::{Grants, Guard, Sandbox, SandboxConfig};
 use rstest::rstest;
 
-use crate::support::{Yard, also_as_user, can};
+use crate::support::{Yard, can};
 
 /// Set in a test process that the same test has started in another environment.
 const AGAIN: &str = "PLIMSOLL_TEST_AGAIN";
@@ -19,7 +19,6 @@ fn again(test: &str, variables: impl Fn(&Yard) -> Vec<(&'static str, OsString)>)
     if let Some(project) = std::env::var_os(AGAIN) {
         return Some(project.into());
     }
-    also_as_user(test);
     let yard = Yard::new();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["--exact", test, "--nocapture"]).current_dir(&yard.project);
@@ -300,7 +299,6 @@ fn a_project_that_became_a_link_is_not_opened() {
 
 #[test]
 fn the_target_of_a_private_link_is_closed_too() {
-    also_as_user("swaps::the_target_of_a_private_link_is_closed_too");
     if !can(&[Guard::Reads]) {
         return;
     }
