@@ -5,6 +5,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::sync::LazyLock;
 
 use crate::chars::{Chars, head, tail};
 use crate::pattern::Regex;
@@ -314,7 +315,7 @@ pub(crate) fn overlap(one: &BTreeSet<String>, other: &BTreeSet<String>) -> f64 {
 }
 
 /// A pattern that is compiled once. A pattern that does not compile matches nothing; tests check that all compile.
-pub(crate) type Pattern = std::sync::LazyLock<Option<Regex>>;
+pub(crate) type Pattern = LazyLock<Option<Regex>>;
 
 /// Whether the pattern occurs in the text.
 pub(crate) fn matches(pattern: &Pattern, text: &str) -> bool {
@@ -335,6 +336,14 @@ pub(crate) fn any_of(list: &str) -> Option<Regex> {
 pub(crate) fn words_of(list: &str) -> impl Iterator<Item = &str> {
     list.lines().filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
+
+/// Joins the regular expressions of a list in `words/` into alternatives, tried in the order of the list.
+pub(crate) fn patterns_of(list: &str) -> String {
+    words_of(list).collect::<Vec<_>>().join("|")
+}
+
+/// A list in `words/` of plain words, not patterns.
+pub(crate) type WordList = LazyLock<Vec<&'static str>>;
 
 /// Number of distinct concrete things that a sentence names. All figures together count as one, because a list of
 /// figures only says that something was counted.

@@ -7,7 +7,7 @@ use crate::counter::Counter;
 use crate::log::Usage;
 use crate::pattern::Regex;
 use crate::plan::Rejection;
-use crate::prose::{Pattern, matches};
+use crate::prose::{Pattern, matches, patterns_of};
 use crate::redact::redact;
 use crate::tokens::Tokens;
 
@@ -166,24 +166,13 @@ const LONGEST_REFUSAL: usize = 60;
 /// Whether the model refused instead of summarising: a short text without headings that begins with an excuse.
 fn is_refusal(text: &str) -> bool {
     static EXCUSE: Pattern = Pattern::new(|| {
-        Regex::new(
-            r"(?ix) ^\W*(?:
-              (?:i['’]?m|i\ am|we['’]?re|we\ are)\ (?:really\ |very\ |so\ |truly\ |deeply\ )?sorry
-            | sorry\b | (?:i|we)\ apologi[sz]e | apologies
-            | (?:unfortunately,?\ )?(?:i|we)\ (?:can['’]?t|cannot|can\ not|won['’]?t|will\ not|must\ decline|decline|am\ unable|am\ not\ able|are\ unable)\b
-            | (?:unfortunately,?\ )?i['’]?m\ (?:unable|not\ able|not\ comfortable)\b
-            | as\ an?\ (?:ai|artificial|large\ language|language\ model)
-            | es\ tut\ mir\ leid | entschuldigung | lo\ siento | je\ suis\ désolé | désolé | desculpe | sinto\ muito | mi\ dispiace
-            | извините | 抱歉 | 很抱歉 | 对不起 | 對不起 | 我无法 | 我無法 | 申し訳 | 죄송
-            )",
-        )
-        .ok()
+        let excuses = patterns_of(include_str!("../../words/refusal/excuses.txt"));
+        Regex::new(&format!(r"(?i)^\W*(?:{excuses})")).ok()
     });
     static ABOUT: Pattern = Pattern::new(|| {
-        Regex::new(
-            r"(?i)\b(?:help|assist|comply|summar\w+|continue|provide|fulfil\w*|do that|do this|request|discuss|engage|share|helfen|ayudar|aider|ajudar|aiutar\w*|помочь)\b|协助|協助|帮助|幫助|提供|处理|處理|お手伝い|対応|도와",
-        )
-        .ok()
+        let words = patterns_of(include_str!("../../words/refusal/about.txt"));
+        let inner = patterns_of(include_str!("../../words/refusal/about_inner.txt"));
+        Regex::new(&format!(r"(?i)\b(?:{words})\b|{inner}")).ok()
     });
     let is_short = text.split_whitespace().count() <= LONGEST_REFUSAL && text.chars().count() <= 500;
     is_short && !has_heading(text) && matches(&EXCUSE, text) && matches(&ABOUT, text)

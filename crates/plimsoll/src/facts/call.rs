@@ -7,7 +7,7 @@ use serde_json::Value;
 use crate::chars::{Chars, head, tail};
 use crate::log::{Message, MessageId, Part, PartBody, ToolResultPart, ToolStatus};
 use crate::pattern::Regex;
-use crate::prose::Pattern;
+use crate::prose::{Pattern, WordList, words_of};
 
 /// A tool call with its result.
 pub(super) struct Call<'a> {
@@ -128,26 +128,8 @@ pub(super) fn is_named(tool: &str, words: &[&str]) -> bool {
 }
 
 /// Beginnings of results that report a failure, in lower case, for hosts that have no field for it.
-const FAILURES: [&str; 18] = [
-    "error:",
-    "error executing",
-    "error calling",
-    "error editing",
-    "<tool_use_error>",
-    "<error>",
-    "execution error",
-    "script failed",
-    "script error",
-    "apply_patch verification failed",
-    "patch failed",
-    "failed to ",
-    "could not find the exact text",
-    "string to replace not found",
-    "no replacement was performed",
-    "no changes to apply",
-    "your proposed edit has introduced",
-    "the user doesn't want to proceed",
-];
+static FAILURES: WordList =
+    WordList::new(|| words_of(include_str!("../../words/call/failures.txt")).collect());
 
 /// Length of the beginning of a result that is searched for such a sentence, because hosts may add text before it.
 const PREAMBLE: Chars = Chars(160);
@@ -158,7 +140,9 @@ fn judge(metadata: &Value, result: &str, scan: Chars) -> Outcome {
         Some(code) => Outcome::Failed(Some(code)),
         None => {
             let start = head(result.trim_start(), PREAMBLE).to_lowercase();
-            let said = FAILURES.iter().any(|sign| start.starts_with(sign))
+            // Not in the list because its last space counts, and an editor would remove it.
+            let said = start.starts_with("failed to ")
+                || FAILURES.iter().any(|sign| start.starts_with(sign))
                 || ["script failed", "script error:", "verification failed", "observation:\nerror"]
                     .iter()
                     .any(|sign| start.contains(sign));

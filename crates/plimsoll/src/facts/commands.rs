@@ -10,11 +10,12 @@ use super::shell::{self, Program};
 use crate::chars::{Chars, head, tail};
 use crate::log::MessageId;
 use crate::pattern::Regex;
-use crate::prose::{Pattern, normal, shorten};
+use crate::prose::{Pattern, WordList, normal, shorten, words_of};
 use crate::redact::redact;
 
 /// A command that builds, tests or runs something.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CommandRun {
     /// The command line, without programs that only surround it, such as `cd`, `ls`, or a pipe into `tail`.
     pub line: String,
@@ -56,6 +57,7 @@ pub struct OpenError {
 
 /// The newest commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Commit {
     /// Hash, if the output has it.
     pub hash: Option<String>,
@@ -314,141 +316,19 @@ fn running(result: &str, scan: Chars) -> Option<&str> {
 
 /// How informative a program is. `None` if it only inspects or tidies up.
 fn weight(program: &Program) -> Option<u8> {
-    const LOOKS: &[&str] = &[
-        "",
-        "ls",
-        "cat",
-        "head",
-        "tail",
-        "sed",
-        "awk",
-        "grep",
-        "egrep",
-        "rg",
-        "ag",
-        "find",
-        "fd",
-        "wc",
-        "nl",
-        "echo",
-        "printf",
-        "pwd",
-        "which",
-        "where",
-        "type",
-        "file",
-        "stat",
-        "du",
-        "df",
-        "tree",
-        "sort",
-        "uniq",
-        "cut",
-        "tr",
-        "xargs",
-        "diff",
-        "cmp",
-        "less",
-        "more",
-        "jq",
-        "yq",
-        "true",
-        "false",
-        "test",
-        "[",
-        "[[",
-        "sleep",
-        "wait",
-        "kill",
-        "pkill",
-        "killall",
-        "ps",
-        "pgrep",
-        "lsof",
-        "top",
-        "date",
-        "whoami",
-        "id",
-        "uname",
-        "hostname",
-        "export",
-        "printenv",
-        "read",
-        "mkdir",
-        "rmdir",
-        "cp",
-        "mv",
-        "rm",
-        "touch",
-        "chmod",
-        "chown",
-        "ln",
-        "tar",
-        "unzip",
-        "zip",
-        "gzip",
-        "base64",
-        "xxd",
-        "od",
-        "md5sum",
-        "shasum",
-        "sha256sum",
-        "open",
-        "code",
-        "clear",
-        "history",
-        "man",
-        "tee",
-        "perl",
-        "curl",
-        "wget",
-        "trap",
-        "for",
-        "in",
-        "done",
-        "fi",
-        "esac",
-        "case",
-        "function",
-        "return",
-        "exit",
-        "elif",
-        "until",
-        "break",
-        "continue",
-        "local",
-        "unset",
-        "apply_patch",
-        "foreach",
-        "param",
-        "dir",
-        "findstr",
-        "realpath",
-        "dirname",
-        "basename",
-        "column",
-        "comm",
-        "strings",
-        "hexdump",
-        "nproc",
-        "free",
-        "uptime",
-        "netstat",
-        "ss",
-        "jobs",
-        "disown",
-        "eval",
-        "alias",
-        "command",
-        "get-content",
-        "get-childitem",
-    ];
+    static LOOKS: WordList =
+        WordList::new(|| words_of(include_str!("../../words/commands/looks.txt")).collect());
     let name = program.name();
     let lower = name.to_lowercase();
     let cmdlet = name.contains('-') && name.chars().next().is_some_and(char::is_uppercase);
     let odd =
         name.contains(['=', '(', ')', '{', '}', '$', '"', '<', ':', ',', '@', '[']) || name.starts_with('-');
-    if LOOKS.contains(&lower.as_str()) || cmdlet || odd || name.chars().all(|c| c.is_ascii_digit()) {
+    if lower.is_empty()
+        || LOOKS.contains(&lower.as_str())
+        || cmdlet
+        || odd
+        || name.chars().all(|c| c.is_ascii_digit())
+    {
         return None;
     }
     let operands: Vec<&str> = program.operands().collect();

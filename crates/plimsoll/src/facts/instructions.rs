@@ -14,7 +14,7 @@ use crate::chars::Chars;
 use crate::log::MessageId;
 use crate::pattern::Regex;
 use crate::policy::SummaryPolicy;
-use crate::prose::{Pattern, PieceKind, any_of, matches, normal, pieces};
+use crate::prose::{Pattern, PieceKind, WordList, any_of, matches, normal, patterns_of, pieces, words_of};
 
 /// A standing instruction of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,48 +47,20 @@ pub(super) fn instructions(words: &[UserWords], later: &Later, policy: &SummaryP
     found
 }
 
-/// Words that make a sentence an instruction at the beginning of a clause.
-const IN_FRONT: &str = "never|always|do not|don't|don’t|dont|only|make sure|be sure|ensure|avoid|stop using|refrain|remember to|remember|keep in mind\
-    |no more|não|somente|apenas|no|ne|evita|evite|évite|nur|keine?|nie|nicht|immer|не|только";
-
-/// Like [`ANYWHERE`], for scripts without spaces.
-const INNER: &[&str] = &[
-    "必须",
-    "必須",
-    "不要",
-    "不能",
-    "不可以",
-    "永远",
-    "永遠",
-    "总是",
-    "總是",
-    "只能",
-    "务必",
-    "務必",
-    "禁止",
-    "一定要",
-    "從現在",
-    "从现在",
-    "必ず",
-    "絶対",
-    "しないで",
-    "常に",
-    "항상",
-    "절대",
-    "반드시",
-    "하지 마",
-];
-
 /// Whether a sentence is an instruction.
 pub(crate) fn is_instruction(sentence: &str) -> bool {
     static STANDING: Pattern = Pattern::new(|| any_of(include_str!("../../words/instructions/anywhere.txt")));
     // A clause begins at the start, after punctuation or a dash, and after words that introduce an order.
     static ORDER: Pattern = Pattern::new(|| {
-        Regex::new(&format!(
-            r"(?i)(?:^(?:\d+[.)] )?|[.!,;:(—–-] |\b(?:and|but|also|please|then|so|just|you|btw|actually|again|should|must|can|to|use|is|are|e|mas|pero|und|aber|bitte|et|mais) )(?:{IN_FRONT}) (\p{{L}}+)"
-        ))
-        .ok()
+        let before = patterns_of(include_str!("../../words/instructions/before_order.txt"));
+        let start = patterns_of(include_str!("../../words/instructions/clause_start.txt"));
+        Regex::new(&format!(r"(?i)(?:^(?:\d+[.)] )?|[.!,;:(—–-] |\b(?:{before}) )(?:{start}) (\p{{L}}+)"))
+            .ok()
     });
+    static INNER: WordList =
+        WordList::new(|| words_of(include_str!("../../words/instructions/inner.txt")).collect());
+    static DESCRIPTIONS: WordList =
+        WordList::new(|| words_of(include_str!("../../words/instructions/descriptions.txt")).collect());
     static AT_END: Pattern = Pattern::new(|| Regex::new(r"(?i)\bonly[.!]?$").ok());
     // A question is never an instruction.
     if sentence.ends_with(['?', '？']) || sentence.chars().count() < 6 {
@@ -104,27 +76,7 @@ pub(crate) fn is_instruction(sentence: &str) -> bool {
     ORDER.as_ref().is_some_and(|order| {
         order.captures_iter(sentence).any(|found| {
             let verb = found.get(1).map(|verb| verb.as_str().to_lowercase()).unwrap_or_default();
-            !TOLD.contains(&verb.as_str()) && (!verb.ends_with('s') || verb.ends_with("ss"))
+            !DESCRIPTIONS.contains(&verb.as_str()) && (!verb.ends_with('s') || verb.ends_with("ss"))
         })
     })
 }
-
-/// Words after which the sentence is a description or an answer: "don't know", "no, i meant", "only one".
-const TOLD: [&str; 16] = [
-    "know",
-    "see",
-    "think",
-    "understand",
-    "get",
-    "have",
-    "had",
-    "worry",
-    "was",
-    "were",
-    "idea",
-    "problem",
-    "need",
-    "i",
-    "one",
-    "longer",
-];

@@ -6,62 +6,12 @@ use std::sync::LazyLock;
 use crate::chars::Chars;
 use crate::pattern::Regex;
 use crate::policy::SummaryPolicy;
-use crate::prose::{Pattern, matches, normal, shorten};
+use crate::prose::{Pattern, WordList, matches, normal, shorten, words_of};
 use crate::work;
 
 /// Elements whose content the host wrote. They are removed with their content.
-const HOST_TAGS: &[&str] = &[
-    "system-reminder",
-    "system_reminder",
-    "environment_context",
-    "environment_details",
-    "user_instructions",
-    "INSTRUCTIONS",
-    "command-name",
-    "command-message",
-    "command-contents",
-    "local-command-stdout",
-    "local-command-stderr",
-    "local-command-caveat",
-    "bash-input",
-    "bash-stdout",
-    "bash-stderr",
-    "task-notification",
-    "subagent_notification",
-    "ide_selection",
-    "ide_opened_file",
-    "ide_diagnostics",
-    "editor_context",
-    "open_files",
-    "open_and_recently_viewed_files",
-    "current_file",
-    "attached_files",
-    "file_content",
-    "additional_data",
-    "user_info",
-    "project_layout",
-    "git_status",
-    "rules",
-    "turn_aborted",
-    "permissions instructions",
-    "collaboration_mode",
-    "skills_instructions",
-    "apps_instructions",
-    "plugins_instructions",
-    "multi_agent_mode",
-    "model_switch",
-    "skill",
-    "EXTREMELY_IMPORTANT",
-    "user-prompt-submit-hook",
-    "post-tool-use-hook",
-    "uploaded_files",
-    "hook_context",
-    "new-diagnostics",
-    "teammate-message",
-    "mcp-resource",
-    "mcp-resource-update",
-    "mcp-polling-update",
-];
+static HOST_TAGS: WordList =
+    WordList::new(|| words_of(include_str!("../../words/strip/host_tags.txt")).collect());
 
 /// First words of messages that hosts write in the user's name.
 const HOST_STARTS: &[&str] = &[
@@ -75,18 +25,8 @@ const HOST_STARTS: &[&str] = &[
 const SKILL: (&str, &str) = ("Base directory for this skill:", "\nARGUMENTS: ");
 
 /// Elements around the user's own words. Only the tags are removed.
-const USER_TAGS: &[&str] = &[
-    "command-args",
-    "user_query",
-    "user_message",
-    "user_request",
-    "task",
-    "feedback",
-    "answer",
-    "request",
-    "prompt",
-    "pr_description",
-];
+static USER_TAGS: WordList =
+    WordList::new(|| words_of(include_str!("../../words/strip/user_tags.txt")).collect());
 
 /// Lines between text that an editor added and the user's words after it.
 const REQUEST_LINES: [&str; 3] = ["## My request for Codex:", "## My request:", "## User request:"];
@@ -158,7 +98,7 @@ fn without_host_elements(text: &str) -> Stripped {
             };
             tags.iter().copied().find(starts)
         };
-        let (host, user) = (name(HOST_TAGS), name(USER_TAGS));
+        let (host, user) = (name(&HOST_TAGS), name(&USER_TAGS));
         let is_tag = has_ends && (host.is_some() || user.is_some());
         let end_of_tag = is_tag.then(|| work::find(rest, ">").map(|at| at + 1)).flatten();
         has_ends &= !is_tag || end_of_tag.is_some();
@@ -316,116 +256,8 @@ fn shorten_paste(lines: &[&str], policy: &SummaryPolicy) -> Vec<String> {
 
 /// Whether a message only agrees, thanks, or asks the agent to continue.
 pub(super) fn is_acknowledgement(text: &str) -> bool {
-    const NODS: &[&str] = &[
-        "ok",
-        "okay",
-        "k",
-        "kk",
-        "yes",
-        "yep",
-        "yeah",
-        "yea",
-        "ya",
-        "y",
-        "sure",
-        "go",
-        "ahead",
-        "on",
-        "continue",
-        "please",
-        "pls",
-        "plz",
-        "proceed",
-        "thanks",
-        "thank",
-        "you",
-        "thx",
-        "ty",
-        "great",
-        "nice",
-        "good",
-        "perfect",
-        "cool",
-        "wow",
-        "awesome",
-        "excellent",
-        "hi",
-        "hello",
-        "hey",
-        "yo",
-        "lgtm",
-        "looks",
-        "done",
-        "next",
-        "right",
-        "correct",
-        "fine",
-        "alright",
-        "amazing",
-        "job",
-        "work",
-        "and",
-        "it",
-        "do",
-        "that",
-        "is",
-        "all",
-        "works",
-        "keep",
-        "going",
-        "start",
-        "begin",
-        "resume",
-        "now",
-        "test",
-        "testing",
-        "no",
-        "nope",
-        "n",
-        "bye",
-        "sim",
-        "sí",
-        "si",
-        "vale",
-        "oui",
-        "d'accord",
-        "ja",
-        "weiter",
-        "gut",
-        "danke",
-        "merci",
-        "gracias",
-        "obrigado",
-        "continua",
-        "continuer",
-        "continue",
-        "continuar",
-        "claro",
-        "да",
-        "хорошо",
-        "продолжай",
-        "ок",
-        "спасибо",
-        "好",
-        "好的",
-        "要",
-        "是",
-        "是的",
-        "继续",
-        "繼續",
-        "请继续",
-        "開始",
-        "开始",
-        "谢谢",
-        "謝謝",
-        "可以",
-        "はい",
-        "続けて",
-        "お願いします",
-        "ok開始",
-        "네",
-        "계속",
-    ];
+    static NODS: WordList =
+        WordList::new(|| words_of(include_str!("../../words/strip/acknowledgements.txt")).collect());
     // Cheap check before the text is split.
     if text.trim().len() > LONGEST_NOD {
         return false;

@@ -8,7 +8,7 @@ use super::commands::command_lines;
 use super::shell;
 use super::user::UserWords;
 use crate::pattern::Regex;
-use crate::prose::{Pattern, bounded, matches, sentences};
+use crate::prose::{Pattern, WordList, bounded, matches, patterns_of, sentences, words_of};
 
 /// Requests, permissions and actions that may end an order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -54,16 +54,15 @@ impl Later {
     /// Records what the user asked for and allowed.
     pub(super) fn record_requests(&mut self, words: &[UserWords]) {
         static ASKED: Pattern = Pattern::new(|| {
-            Regex::new(
-                r"(?i)(?:^\W*|[.!;,:—–-]\s*|\b(?:and|then) )(?:(?:please|now|then|ok|okay|can you|could you|let'?s|let’s|just|also|alright|yes|yep|great|good|perfect|cool|fine|go ahead(?: and)?|you can|you may|feel free to)[ ,.!]+)*(\p{L}+)",
-            )
+            let before = patterns_of(include_str!("../../words/superseded/before_request.txt"));
+            Regex::new(&format!(
+                r"(?i)(?:^\W*|[.!;,:—–-]\s*|\b(?:and|then) )(?:(?:{before})[ ,.!]+)*(\p{{L}}+)"
+            ))
             .ok()
         });
         static ALLOWED: Pattern = Pattern::new(|| {
-            Regex::new(
-                r"(?i)\b(?:you can|you may|you are allowed to|go ahead(?: and)?|feel free to)[ ,]+(?:now |also |just )?(\p{L}+)",
-            )
-            .ok()
+            let allows = patterns_of(include_str!("../../words/superseded/permissions.txt"));
+            Regex::new(&format!(r"(?i)\b(?:{allows})[ ,]+(?:now |also |just )?(\p{{L}}+)")).ok()
         });
         let verbs = |pattern: &Pattern, sentence: &str| -> Vec<String> {
             let Some(pattern) = pattern.as_ref() else { return Vec::new() };
@@ -116,10 +115,8 @@ impl Order {
             .ok()
         });
         static TEMPORARY: Pattern = Pattern::new(|| {
-            Regex::new(
-                r"(?i)\b(?:yet|for now|right now|until|till|unless|at this (?:point|moment|stage)|for the moment|before|first)\b",
-            )
-            .ok()
+            let temporary = patterns_of(include_str!("../../words/superseded/temporary.txt"));
+            Regex::new(&format!(r"(?i)\b(?:{temporary})\b")).ok()
         });
         static LASTING: Pattern =
             Pattern::new(|| Regex::new(r"(?i)\b(?:never|ever|under no circumstances)\b").ok());
@@ -131,20 +128,8 @@ impl Order {
 
     /// Whether the order forbids an action.
     fn forbids(&self, deed: FileOp) -> bool {
-        const EDITS: [&str; 12] = [
-            "edit",
-            "change",
-            "modify",
-            "write",
-            "code",
-            "implement",
-            "touch",
-            "create",
-            "make",
-            "start",
-            "begin",
-            "fix",
-        ];
+        static EDITS: WordList =
+            WordList::new(|| words_of(include_str!("../../words/superseded/edits.txt")).collect());
         self.verbs.iter().any(|verb| match deed {
             FileOp::Commit => verb == "commit",
             FileOp::Push => verb == "push",

@@ -12,12 +12,13 @@ use crate::chars::{Chars, head, tail};
 use crate::log::{Message, MessageId, Part, PartBody, Role};
 use crate::pattern::Regex;
 use crate::policy::SummaryPolicy;
-use crate::prose::{Pattern, matches, normal, pieces, plain, shorten, shorten_ends};
+use crate::prose::{Pattern, matches, normal, patterns_of, pieces, plain, shorten, shorten_ends};
 use crate::redact::redact;
 use crate::work;
 
 /// A text of the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct UserWords {
     /// The text, without wrappers, with pastes shortened, redacted.
     pub text: String,
@@ -130,10 +131,10 @@ impl<'p> Gathered<'p> {
     /// Whether the user's newest message starts with a contradiction.
     pub(super) fn contradicts(&self) -> bool {
         static AGAINST: Pattern = Pattern::new(|| {
-            Regex::new(
-                r"(?i)^\W*(?:(?:ok|hm+|wait|but|actually|sorry|please)\W+)*(?:no|nope|nein|non|não|нет|wrong|wtf|omfg|undo|revert|stop|don'?t|do not|not (?:what|like|that|this)|that'?s (?:not|wrong)|this is (?:not|wrong)|it'?s (?:not|still)|you (?:broke|forgot|removed|misunderstood|fucked)|still (?:not|the same|wrong))\b|^\W*(?:不是|不对|不對|不要|错了|違う|いいえ|아니)",
-            )
-            .ok()
+            let before = patterns_of(include_str!("../../words/user/before_contradiction.txt"));
+            let words = patterns_of(include_str!("../../words/user/contradictions.txt"));
+            let inner = patterns_of(include_str!("../../words/user/contradictions_inner.txt"));
+            Regex::new(&format!(r"(?i)^\W*(?:(?:{before})\W+)*(?:{words})\b|^\W*(?:{inner})")).ok()
         });
         self.words.last().is_some_and(|words| matches(&AGAINST, head(&words.text, Chars(120))))
     }
@@ -195,10 +196,9 @@ fn question_in(text: &str) -> Option<String> {
 /// Whether a message answers the question before it and is too short to be understood on its own.
 fn is_answer(text: &str) -> bool {
     static ANSWER: Pattern = Pattern::new(|| {
-        Regex::new(
-            r"(?i)^\W*(?:yes|yep|yeah|yup|no|nope|nah|ok|okay|sure|go|do|both|neither|all|none|either|option|the (?:first|second|third|last|latter|former)|first|second|third|[a-e]|\d+|keep|leave|sim|não|sí|oui|non|ja|nein|да|нет)\b|^(?:好|是|要|不|可以|對|对|はい|いいえ|네|아니)",
-        )
-        .ok()
+        let words = patterns_of(include_str!("../../words/user/answers.txt"));
+        let inner = patterns_of(include_str!("../../words/user/answers_inner.txt"));
+        Regex::new(&format!(r"(?i)^\W*(?:{words})\b|^(?:{inner})")).ok()
     });
     let (text, words) = (text.trim(), text.split_whitespace().count());
     let is_question = text.ends_with(['?', '？']);

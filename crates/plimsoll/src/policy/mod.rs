@@ -15,23 +15,10 @@
 //!
 //! ## Which fields to change
 //!
-//! These are meant for users, and their meaning is stable:
-//!
-//! | field | |
-//! |---|---|
-//! | `truncate.maxLines`, `maxBytes`, `toolLimits`, `defaultLimit`, `spill` | size of a tool output on arrival |
-//! | `prune.enabled`, `protectTokens`, `minTokens`, `activeTurns`, `protectedTools`, `inputs` | which old outputs are cleared |
-//! | `thrift` | whether the window is reduced under the line to save money |
-//! | `names.enabled` | whether names of removed content stay |
-//! | `overflow.auto`, `models`, `defaultContext`, `outputCap`, `softShare` | automatic compaction, limits of models |
-//! | `compact.tailShare`, `tailMin`, `tailMax`, `continueText`, `retries`, `maxSeconds`, `extractive` | what stays verbatim, and the requests for summaries |
-//! | `contract.enabled`, `shed.enabled` | completion of summaries, the last rungs |
-//! | `pin.maxTokens`, `maxShare`, `recall.maxChars`, `maxShare` | room for pins and recalls |
-//! | `fork.charBudget`, `childShare`, `historyShare` | size of what a child session inherits |
-//!
-//! All other fields are internal. The presets use them to reproduce other tools, and the measurements in `docs/` were made with
-//! them. They may change or disappear in any version.
+//! The fields in [`USER_FIELDS`] are meant for users, and their meaning is stable. All others are internal: the presets use them
+//! to reproduce other tools, and the measurements in `docs/` were made with them. They may change or disappear in any version.
 
+mod fields;
 mod fork;
 mod guide;
 mod overrides;
@@ -52,6 +39,7 @@ use crate::counter::CharCounter;
 use crate::limits::Limits;
 use crate::tokens::Tokens;
 
+pub use fields::{FieldGroup, USER_FIELDS};
 pub use fork::{CutMarker, ForkPolicy, ForkRules};
 pub use overrides::{Overrides, Setting};
 pub use presets::Preset;
@@ -168,6 +156,7 @@ pub enum Keep {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum SpillAs {
     /// By a handle for the recall tool.
     Handle,
@@ -406,6 +395,7 @@ pub enum UsageSum {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Detector {
     /// The usage of the last response.
     Usage,
@@ -509,6 +499,7 @@ impl CompactPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum RequestForm {
     /// An independent request with its own system prompt, the history as text, and no tools.
     Separate,
@@ -521,6 +512,7 @@ pub enum RequestForm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Scope {
     /// All messages except an unanswered prompt.
     All,
@@ -653,6 +645,7 @@ impl RecallPolicy {
 
 /// Invalid policy.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum PolicyError {
     /// Unknown preset.
     #[error("unknown preset `{name}` (available: {known})")]
@@ -720,6 +713,7 @@ impl Policy {
     pub fn schema() -> Value {
         let mut schema = schemars::schema_for!(PolicySpec).to_value();
         nothing_required(&mut schema);
+        fields::mark_internal(&mut schema);
         let presets = Preset::ALL.map(Preset::name);
         let guide = schemars::schema_for!(guide::TokenManagement).to_value();
         if let Some(properties) = schema.get_mut("properties").and_then(Value::as_object_mut) {

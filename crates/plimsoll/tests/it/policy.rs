@@ -1,5 +1,6 @@
 //! Presets, overrides, validation, the guide's section, the schema.
 
+use plimsoll::policy::USER_FIELDS;
 use plimsoll::{Chars, Limits, Policy, PolicyError, Preset, Tokens};
 use rstest::rstest;
 use serde_json::{Value, json};
@@ -234,6 +235,64 @@ fn absurd_numbers_do_not_panic() {
         let mut ids = plimsoll_testkit::ids();
         let _ = plimsoll::compact::Ladder::new(log, context).climb(&mut ids).unwrap();
     }
+}
+
+/// Returns the value of a field, given its path in a policy file.
+fn field<'a>(policy: &'a Value, path: &str) -> Option<&'a Value> {
+    policy.pointer(&format!("/{}", path.replace('.', "/")))
+}
+
+#[test]
+fn every_field_for_users_exists() {
+    let policy = serde_json::to_value(Policy::default()).unwrap();
+    let listed: Vec<&str> = USER_FIELDS.iter().flat_map(|group| group.fields).copied().collect();
+    let unknown: Vec<&&str> = listed.iter().filter(|path| field(&policy, path).is_none()).collect();
+    assert_eq!(unknown, [&""; 0]);
+    assert_eq!(listed.iter().collect::<std::collections::BTreeSet<_>>().len(), listed.len(), "{listed:?}");
+}
+
+/// `PLIMSOLL_BLESS=1` writes the table.
+#[test]
+#[allow(clippy::disallowed_methods)]
+fn the_table_of_fields_for_users_is_current() {
+    const PATH: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/CONFIGURATION.md");
+    const HEAD: &str = "| fields of a policy | what they decide |\n|---|---|\n";
+    let row = |group: &plimsoll::policy::FieldGroup| {
+        let mut section = "";
+        let names = group.fields.iter().map(|path| match path.split_once('.') {
+            // The section is named once.
+            Some((of, name)) if std::mem::replace(&mut section, of) == of => format!("`{name}`"),
+            _ => format!("`{path}`"),
+        });
+        format!("| {} | {} |\n", names.collect::<Vec<_>>().join(", "), group.purpose)
+    };
+    let table = format!("{HEAD}{}", USER_FIELDS.iter().map(row).collect::<String>());
+    let page = std::fs::read_to_string(PATH).unwrap();
+    let start = page.find(HEAD).expect("the table");
+    let end = page[start..].find("\n\n").map_or(page.len(), |end| start + end + 1);
+    if std::env::var("PLIMSOLL_BLESS").is_ok() {
+        std::fs::write(PATH, format!("{}{table}{}", &page[..start], &page[end..])).unwrap();
+        return;
+    }
+    assert_eq!(&page[start..end], table);
+}
+
+#[cfg(feature = "schema")]
+#[test]
+fn the_schema_marks_internal_fields() {
+    let schema = Policy::schema();
+    let note = |path: &str| {
+        schema
+            .pointer(path)
+            .and_then(|field| field["description"].as_str())
+            .unwrap()
+            .contains("Internal: may change.")
+    };
+    assert!(!note("/$defs/PrunePolicy/properties/protectTokens") && !note("/properties/prune"));
+    assert!(note("/$defs/PrunePolicy/properties/minInclusive"));
+    assert!(note("/properties/cache") && note("/$defs/CachePolicy/properties/lookBack"));
+    assert!(!note("/properties/thrift") && !note("/$defs/ForkPolicy/properties/charBudget"));
+    assert!(note("/$defs/ForkPolicy/properties/rules"));
 }
 
 /// `just schema` regenerates the file.

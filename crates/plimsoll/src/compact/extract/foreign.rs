@@ -8,7 +8,7 @@ use super::super::contract;
 use super::room::Written;
 use crate::chars::{Chars, level};
 use crate::pattern::Regex;
-use crate::prose::{Pattern, any_of, matches};
+use crate::prose::{Pattern, any_of, matches, patterns_of};
 
 /// A section with its title.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -77,10 +77,8 @@ fn use_of(title: &str) -> Use {
 /// Removes the model's analysis before the summary, and instructions around it.
 fn without_analysis(text: &str) -> String {
     static ORDER: Pattern = Pattern::new(|| {
-        Regex::new(
-            r"(?i)^(?:this session is being continued|the conversation is summari[sz]ed below|please continue|continue (?:the conversation|with the last task|from where)|resume (?:directly|the)|if you need specific details from before|do not (?:acknowledge|recap|mention)|pick up (?:the last task|where)|recent messages are preserved|this summary covers|the following is a summary|another language model started|you have to build on)",
-        )
-        .ok()
+        let orders = patterns_of(include_str!("../../../words/foreign/orders.txt"));
+        Regex::new(&format!(r"(?i)^(?:{orders})")).ok()
     });
     let mut out = String::with_capacity(text.len());
     let mut rest = text;

@@ -8,7 +8,10 @@ use crate::chars::Chars;
 use crate::facts::{Facts, Said};
 use crate::pattern::Regex;
 use crate::policy::SummaryPolicy;
-use crate::prose::{Pattern, PieceKind, any_of, concreteness, matches, overlap, pieces, shorten, word_set};
+use crate::prose::{
+    Pattern, PieceKind, WordList, any_of, concreteness, matches, overlap, patterns_of, pieces, shorten,
+    word_set, words_of,
+};
 
 /// A sentence that may be worth keeping.
 pub(super) struct Finding {
@@ -141,7 +144,8 @@ const FAILURE: f64 = 3.0;
 /// Whether a sentence says that something was tried and did not work, and names it.
 fn says_failure(text: &str, kind: PieceKind) -> bool {
     static FAILED: Pattern = Pattern::new(|| any_of(include_str!("../../../words/found/failed.txt")));
-    const INNER: [&str; 6] = ["行不通", "不可行", "没用", "沒用", "不支持", "不支援"];
+    static INNER: WordList =
+        WordList::new(|| words_of(include_str!("../../../words/found/failed_inner.txt")).collect());
     let says = matches(&FAILED, text) || INNER.iter().any(|cue| text.contains(cue));
     let asks = text.ends_with(['?', '？', ':', '：']) || kind == PieceKind::Heading;
     says && !asks && text.chars().count() >= 20 && concreteness(text) > 0
@@ -164,16 +168,17 @@ fn score(text: &str, kind: PieceKind) -> f64 {
         Pattern::new(|| any_of(include_str!("../../../words/found/surroundings.txt")));
     // Commands that the user has to run are often only in a report.
     static COMMAND: Pattern = Pattern::new(|| {
-        Regex::new(
-            r"`(?:npx|npm|pnpm|yarn|bun|node|deno|cargo|make|just|python3?|pip|uv|pytest|go|ruby|bundle|rails|docker|kubectl|php|composer|dotnet|mvn|gradle|curl|git|\./\S+) [^`]+`",
-        )
-        .ok()
+        let programs = patterns_of(include_str!("../../../words/found/programs.txt"));
+        Regex::new(&format!("`(?:{programs}) [^`]+`")).ok()
     });
     static GUESS: Pattern = Pattern::new(|| any_of(include_str!("../../../words/found/guess.txt")));
     static ANNOUNCEMENT: Pattern = Pattern::new(|| {
-        Regex::new(
-            r"(?i)^(?:(?:now|next|first|then|also),? (?:add|update|create|remove|fix|check|make|find|run|replace)|(?:ok(?:ay)?[,.]? |great[,.!]? |perfect[,.!]? |good[,.!]? |now,? |next,? |first,? |also,? |then,? )*(?:implementing|proceeding|continuing|starting|working on|i['’]m (?:now |also |just )?\w+ing|let me|let's|i'll|i’ll|i will|i'm going|i’m going|now let|here's|here’s|here is|here are|looking at|checking))\b",
-        )
+        let orders = patterns_of(include_str!("../../../words/found/announced_orders.txt"));
+        let before = patterns_of(include_str!("../../../words/found/before_announcement.txt"));
+        let announces = patterns_of(include_str!("../../../words/found/announcements.txt"));
+        Regex::new(&format!(
+            r"(?i)^(?:(?:now|next|first|then|also),? (?:{orders})|(?:(?:{before}) )*(?:{announces}))\b"
+        ))
         .ok()
     });
     let length = text.chars().count();

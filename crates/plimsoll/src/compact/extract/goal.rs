@@ -6,7 +6,7 @@ use crate::chars::{Chars, level};
 use crate::facts::{Facts, Occasion, TodoState, Turn};
 use crate::pattern::Regex;
 use crate::policy::SummaryPolicy;
-use crate::prose::{Pattern, Piece, PieceKind, matches, pieces, shorten, shorten_ends};
+use crate::prose::{Pattern, Piece, PieceKind, matches, patterns_of, pieces, shorten, shorten_ends};
 
 /// Label of the first message of the user.
 pub(super) const FIRST: &str = "First request: ";
@@ -107,10 +107,9 @@ pub(super) fn write_next(facts: &Facts, is_in_view: bool, room: Chars) -> Writte
 /// Returns the agent's newest announcements, and a question that the user has not answered yet.
 fn announced(turn: &Turn) -> Vec<String> {
     static NEXT: Pattern = Pattern::new(|| {
-        Regex::new(
-            r"(?i)\b(?:next|remaining|remains|still (?:needs?|missing|open|have to|need to)|todo|i['’]?ll|i will|i['’]?m going to|i am going to|let me|let['’]?s|let us|we (?:need to|should|will|have to)|now i|left to do|yet to|to be done|what['’]s left|pending|continue with|continuing with)\b|下一步|接下來|接下来|剩下|próxim|siguiente|als nächstes|ensuite|prochaine",
-        )
-        .ok()
+        let words = patterns_of(include_str!("../../../words/goal/next.txt"));
+        let inner = patterns_of(include_str!("../../../words/goal/next_inner.txt"));
+        Regex::new(&format!(r"(?i)\b(?:{words})\b|{inner}")).ok()
     });
     let said = turn.report.as_ref().or(turn.thoughts.last());
     let Some(text) = said.map(|said| said.text.as_str()) else { return Vec::new() };

@@ -9,8 +9,8 @@ use crate::facts::{Occasion, TodoList, UserWords, is_instruction};
 use crate::pattern::Regex;
 use crate::policy::SummaryPolicy;
 use crate::prose::{
-    Pattern, Piece, PieceKind, any_of, concreteness, matches, overlap, pieces, sentences, shorten_ends,
-    word_set,
+    Pattern, Piece, PieceKind, any_of, concreteness, matches, overlap, patterns_of, pieces, sentences,
+    shorten_ends, word_set,
 };
 
 /// The text of one message of the user, prepared to be shortened to any length.
@@ -105,10 +105,8 @@ impl Words {
 /// Shortens a sentence to `limit`. Introductory words such as "ok, can you" are dropped first.
 fn shorten_piece(text: &str, limit: Chars) -> String {
     static LEADS: Pattern = Pattern::new(|| {
-        Regex::new(
-            r"(?i)^(?:(?:ok|okay|alright|hm+|so|well|wait|actually|great|nice|cool|dude|hey|hi|please|pls|just|also|now|and|i think|i guess|i want you to|i would like you to|i'd like you to|can you|could you)[\s,.!:]+)+",
-        )
-        .ok()
+        let leads = patterns_of(include_str!("../../../words/said/leads.txt"));
+        Regex::new(&format!(r"(?i)^(?:(?:{leads})[\s,.!:]+)+")).ok()
     });
     if Chars::of(text) <= limit {
         return text.to_owned();
