@@ -6,6 +6,7 @@ mod access;
 mod events;
 mod load;
 mod own;
+mod page;
 mod permissions;
 mod prompts;
 mod sessions;
