@@ -36,7 +36,13 @@ function duration(millis) {
 }
 
 const now = () => Date.now() + state.skew;
-const clock = (at) => (at ? new Date(at).toLocaleString() : "–");
+function clock(at) {
+    if (!at) return "–";
+    const time = new Date(at);
+    const two = (value) => String(value).padStart(2, "0");
+    const day = `${time.getFullYear()}-${two(time.getMonth() + 1)}-${two(time.getDate())}`;
+    return `${day} ${two(time.getHours())}:${two(time.getMinutes())}`;
+}
 
 function age(at) {
     const minutes = Math.max(0, Math.floor((now() - at) / 60000));
@@ -98,7 +104,7 @@ function table(caption, headings, rows) {
     const body = rows.map((cells) => el("tr", { role: "row" }, cells.map((cell, at) => {
         const [name, kind] = headings[at];
         return at === 0
-            ? el("th", { scope: "row", role: "rowheader", class: kind }, cell)
+            ? el("th", { scope: "row", role: "rowheader", class: kind, "data-name": name }, cell)
             : el("td", { role: "cell", class: kind, "data-name": name }, cell);
     })));
     const whole = el(
@@ -253,9 +259,12 @@ async function importSession({ tool, id }) {
     const name = state.others.find((one) => one.id === id && one.tool === tool)?.title ?? id;
     if (!(await confirmed(`Store a copy of “${name}” of ${tool} here? The original is not changed.`))) return;
     const report = await post("/plimsoll/import", { tool, session: id });
-    say(`${report.outcome === "unchanged" ? "Already stored" : "Imported"}: ${report.id}`);
     await findOthers();
+    // Choosing a session clears the message.
+    const chosen = new Promise((resolve) => { window.addEventListener("hashchange", resolve, { once: true }); });
     location.hash = `#${encodeURIComponent(report.id)}`;
+    await chosen;
+    say(`${report.outcome === "unchanged" ? "Already stored" : "Imported"}: ${report.id}`);
 }
 
 // ---- Tasks ----
@@ -657,7 +666,7 @@ function select() {
     drawPlans();
     drawTree();
     drawOthers();
-    refresh().then(() => $("session").focus());
+    refresh();
 }
 
 // ---- Keeping up to date ----
@@ -775,7 +784,10 @@ document.querySelector(".skip").addEventListener("click", (event) => {
     event.preventDefault();
     $("session").focus();
 });
-window.addEventListener("hashchange", select);
+window.addEventListener("hashchange", () => {
+    select();
+    $("session").focus({ preventScroll: state.selected === null });
+});
 new ResizeObserver(() => {
     if (state.detail === null || $("shown").hidden) return;
     if (state.selected.kind === "own") drawOwn(state.detail);
@@ -784,6 +796,6 @@ new ResizeObserver(() => {
 setInterval(tick, 1000);
 setInterval(drawTree, 60000);
 select();
-refresh();
+if (state.selected === null) refresh();
 findOthers();
 listen();
