@@ -150,7 +150,7 @@ await shows("#tables", "bash");
 await shows("#items", "seq 1 2000");
 await shows("#contents", "Spilled to disk");
 await until("no spill", () => [...document.querySelectorAll("#contents table")].some((one) =>
-    one.caption.innerText.startsWith("Spilled") && one.tBodies[0].rows.length === 1));
+    one.caption.innerText.startsWith("Spilled") && one.tBodies[0].innerText.includes("seq 1 60000")));
 done("shows the window against its line, what fills it, and what was spilled");
 
 // History, cost, cache.
@@ -232,6 +232,7 @@ const launched = prompt(id, "Sound the bay in the background.");
 await shows("#tasks", "Sound the bay");
 await shows("#tasks", "fork: ");
 await until("the task is not running", () => /running|queued/.test(document.querySelector("#tasks").innerText));
+await page.evaluate(() => scrollTo(0, 0));
 await page.screenshot({ path: path.join(pictures, "task.png") });
 await launched;
 await shows("#tasks", "completed");

@@ -2,12 +2,12 @@
 
 use plimsoll::prune::Cleared;
 use plimsoll::{Millis, Plan, Receipt, ReceiptId, Tokens};
-use plimsoll_store::Session;
+use plimsoll_store::{Session, SpillRecord};
 use serde::Serialize;
 
 use crate::config::HostConfig;
 use crate::error::HostError;
-use crate::plan::PlanContents;
+use crate::plan::{PartSubject, PlanContents};
 use crate::receipts::{PinnedText, in_force};
 use crate::store::OpenStore;
 
@@ -85,6 +85,10 @@ pub struct SpilledOutput {
     pub handle: String,
     /// The tool that wrote it.
     pub tool: String,
+    /// The turn it belongs to, from 1; 0 before the first.
+    pub turn: u32,
+    /// The command or the path.
+    pub about: String,
     /// Size in bytes.
     pub bytes: u64,
     /// Time it was stored.
@@ -102,18 +106,19 @@ impl OpenStore {
     ) -> Result<ReducedContent, HostError> {
         let receipts = self.receipts_in_view(&session.id)?;
         let current: Vec<Receipt> = in_force(&receipts).cloned().collect();
-        let contents = PlanContents::stored(self.archive.store(), session, &current)?;
+        let spills = self.spills(&session.id)?;
+        let parts = spills.iter().filter_map(|spill| spill.part.clone());
+        let contents = PlanContents::stored_with(self.archive.store(), session, &current, parts)?;
         let (mut pruned, mut compacted) = (Vec::new(), Vec::new());
         for receipt in current.iter().rev() {
             pruned.extend(pruned_parts(receipt, &contents));
             compacted.extend(compacted_messages(receipt, &contents));
         }
-        let spilled = self.spills(&session.id)?.into_iter().rev().map(|spill| SpilledOutput {
-            handle: spill.handle,
-            tool: spill.tool,
-            bytes: spill.bytes,
-            created: spill.created,
-            expired: spill.expired,
+        let spilled = spills.into_iter().rev().map(|spill| {
+            let PartSubject { turn, about, .. } =
+                spill.part.as_ref().map(|part| contents.part(part)).unwrap_or_default();
+            let SpillRecord { handle, tool, bytes, created, expired, .. } = spill;
+            SpilledOutput { handle, tool, turn, about, bytes, created, expired }
         });
         let spilled = spilled.collect();
         let (pinned, pin_budget) = self.pins(session, config)?;

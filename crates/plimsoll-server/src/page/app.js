@@ -445,8 +445,8 @@ function drawContents(contents, id) {
         return [
             table("Pruned", [["Item", "words"], ["How", "words"], ["Turn"], ["Tokens"], ["Recall"]], contents.pruned.slice(0, 100).map((one) =>
                 [`${one.kind} ${one.about}`, one.how, number(one.turn), number(one.tokens), show(one.handle, one.about)])),
-            table("Spilled to disk", [["Output of", "words"], ["Size"], ["Stored"], ["Recall"]], contents.spilled.slice(0, 100).map((one) =>
-                [one.tool, bytes(one.bytes), clock(one.created), one.expired ? "expired" : show(one.handle, `the output of ${one.tool}`)])),
+            table("Spilled to disk", [["Output of", "words"], ["Turn"], ["Size"], ["Stored"], ["Recall"]], contents.spilled.slice(0, 100).map((one) =>
+                [`${one.tool} ${one.about}`, number(one.turn), bytes(one.bytes), clock(one.created), one.expired ? "expired" : show(one.handle, `the output of ${one.tool} ${one.about}`)])),
             table("Compacted", [["Turns"], ["Messages"], ["Tokens"], ["Window before"], ["After"], ["Recall"]], contents.compacted.slice(0, 100).map((one) =>
                 [turns(one), number(one.messages), number(one.tokens), number(one.before), number(one.after), show(one.handle, "the messages")])),
             table(`Pinned (budget ${number(contents.pinBudget)} tokens)`, [["Text", "words"], ["Tokens"], [""]], contents.pinned.map((one) =>

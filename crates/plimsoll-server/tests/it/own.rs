@@ -330,3 +330,35 @@ async fn a_prune_has_a_receipt_which_is_undone() {
     assert!(server.get(&place("window")).await.ok().is_object());
     assert!(server.get(&place("plan")).await.ok()["prune"].is_object());
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_task_can_be_looked_at() {
+    let server = TestServer::start().await;
+    let id = server.session().await;
+    let launch = json!({ "description": "look around", "prompt": "look", "agent": "explore" });
+    server.model.push(Reply::new().call("call_1", "background_task", launch));
+    // The parent's answer and the task's, in either order. Neither ends before the test does.
+    let gate = plimsoll_testkit::server::Gate::default();
+    for _ in 0..2 {
+        server.model.push(Reply::new().text("slowly, slowly").piece_size(Some(2)).gate(3, &gate));
+    }
+    server.post(&format!("/session/{id}/prompt_async"), prompt("launch it")).await;
+    let begun = std::time::Instant::now();
+    let task = loop {
+        let tasks = server.get("/plimsoll/tasks").await.ok();
+        if let Some(task) = tasks.as_array().unwrap().iter().find(|task| task["status"] == "running") {
+            break task.clone();
+        }
+        assert!(begun.elapsed() < crate::support::PATIENCE, "{tasks}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    };
+    let task = task["id"].as_str().unwrap();
+    for view in ["window", "load", "plan", "history", "contents", "receipts", "pins"] {
+        for session in [task, &id] {
+            server.get(&format!("/plimsoll/session/{session}/{view}")).await.ok();
+        }
+    }
+    let pin = server.post(&format!("/plimsoll/session/{task}/pins"), json!({ "what": "look" })).await;
+    assert_eq!(pin.status, 409, "{pin:?}");
+    gate.release();
+}
