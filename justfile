@@ -168,6 +168,10 @@ mcp-recall:
 compat:
     tools/compat/run.sh
 
+# The page of `plimsoll serve` in headless Chromium: clicks through each function; skipped where Chromium or npm is missing.
+page:
+    tools/page/run.sh
+
 # Build the tarball, the Debian package, the npm package and their checksums into `target/release-VERSION`. Publishes nothing.
 release version *args:
     tools/release/build.sh {{version}} {{args}}

@@ -9,7 +9,7 @@ use plimsoll_agent::{
     agent_description, agent_names, parse_allow, require_tool,
 };
 use plimsoll_config::{Flags, PermissionRule, RunConfig};
-use plimsoll_session::SessionError;
+use plimsoll_session::{Session as OpenSession, SessionError, SessionHandle};
 use plimsoll_store::{PageRequest, StoreError, TakeOver, holder_is_gone, holder_name};
 use plimsoll_tokens::ModelTable;
 
@@ -196,6 +196,55 @@ impl AgentSetup {
         Ok(made)
     }
 
+    /// The configuration that agents are built from.
+    pub fn config(&self) -> &HostConfig {
+        &self.config
+    }
+
+    /// Reads a session without its lease, which another process may hold: as its agent sees it, or, if no model is
+    /// configured for it, within the window that `plimsoll inspect` shows.
+    pub async fn read(
+        self: &Arc<Self>,
+        board: &Arc<TaskBoard>,
+        opened: &OpenStore,
+        session: &SessionId,
+    ) -> Result<SessionHandle, HostError> {
+        let agent = match board.task(session).await {
+            Ok(task) => board.agent_of(&task).await.ok(),
+            Err(_) => {
+                let (setup, opened, id) = (Arc::clone(self), opened.clone(), session.clone());
+                let built = blocking(move || {
+                    setup.overrides_for(&opened, &id).and_then(|overrides| setup.agent(&opened, &overrides))
+                });
+                let agent = built.await?.ok();
+                agent.map(|agent| if board.limits().depth > 0 { agent.with_tasks(board) } else { agent })
+            }
+        };
+        if let Some(agent) = agent {
+            return agent.read(session).await.map_err(|error| agent_failed(error, ""));
+        }
+        let (setup, opened, id) = (Arc::clone(self), opened.clone(), session.clone());
+        let builder = blocking(move || {
+            let session = opened.archive.store().session(&id)?;
+            opened.recorded_builder(&session, &setup.config)
+        });
+        Ok(builder.await??.read().await?)
+    }
+
+    /// Opens a session under its lease for reductions that need no model.
+    pub async fn open_for_reductions(
+        self: &Arc<Self>,
+        opened: &OpenStore,
+        session: &SessionId,
+    ) -> Result<OpenSession, HostError> {
+        let (setup, opened, id) = (Arc::clone(self), opened.clone(), session.clone());
+        let builder = blocking(move || {
+            let session = opened.archive.store().session(&id)?;
+            opened.recorded_builder(&session, &setup.config)
+        });
+        Ok(builder.await??.open().await?)
+    }
+
     /// Creates the board that runs background tasks in this process. `asker` and `events` are for tasks that are resumed
     /// without their parent.
     pub fn board(
@@ -273,6 +322,12 @@ impl AgentSetup {
         }
         Ok(conversation)
     }
+}
+
+/// Does blocking work on a thread for it.
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, HostError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.map_err(|error| HostError::failed(format!("the work ended without a result: {error}")))
 }
 
 /// Returns the model that answered or was prompted last in a session, as `provider/model`.

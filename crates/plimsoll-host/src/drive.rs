@@ -111,6 +111,17 @@ impl OpenStore {
         Ok(builder.open_leased(lease).await?)
     }
 
+    /// Returns settings for a host that makes no requests and shows the session's own window.
+    pub(crate) fn recorded_builder(
+        &self,
+        session: &Session,
+        config: &HostConfig,
+    ) -> Result<SessionBuilder, HostError> {
+        let limits = self.limits(session, config, None)?;
+        let builder = self.builder(session, config, false).model(model_of(session, config, Some(limits)));
+        Ok(builder.figures(Figures::Recorded))
+    }
+
     /// Returns settings for a host that makes no requests.
     fn builder(&self, session: &Session, config: &HostConfig, force: bool) -> SessionBuilder {
         OpenSession::builder(Arc::clone(&self.archive))

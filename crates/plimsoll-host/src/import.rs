@@ -28,6 +28,11 @@ impl<'a> Importer<'a> {
         Importer { host, config, opened: None }
     }
 
+    /// Creates an importer into a database that is open.
+    pub fn into_store(host: &'a Host, config: &'a HostConfig, opened: OpenStore) -> Importer<'a> {
+        Importer { host, config, opened: Some(opened) }
+    }
+
     /// Stores a session, or updates a stored one. What was done is reported.
     /// With `duplicate` it is stored once more under new ids.
     pub fn import(&mut self, spec: InputSpec, duplicate: bool) -> Result<Report, HostError> {
@@ -71,7 +76,7 @@ impl Host {
             }
             Err(error) => error,
         };
-        let mut importer = Importer { host: self, config, opened: Some(opened.clone()) };
+        let mut importer = Importer::into_store(self, config, opened.clone());
         let source = InputSource::File(PathBuf::from(id), None);
         let spec = InputSpec { source, strict: false, flags: Flags::default() };
         // If no tool has such a session, the error about stored sessions is more helpful.

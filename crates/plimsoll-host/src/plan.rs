@@ -48,8 +48,19 @@ impl PlanContents {
         session: &Session,
         receipts: &[Receipt],
     ) -> Result<PlanContents, HostError> {
+        PlanContents::stored_with(store, session, receipts, std::iter::empty())
+    }
+
+    /// Like [`stored`](PlanContents::stored), with further parts.
+    pub(crate) fn stored_with(
+        store: &dyn Store,
+        session: &Session,
+        receipts: &[Receipt],
+        parts: impl Iterator<Item = PartId>,
+    ) -> Result<PlanContents, HostError> {
         let plans = receipts.iter().map(|receipt| &receipt.plan);
         let mut lookup = Lookup::new(session.directory.as_deref(), plans);
+        lookup.parts.extend(parts);
         each_message(store, &session.id, &mut |message| lookup.add(&message))?;
         Ok(lookup.found)
     }

@@ -177,16 +177,29 @@ impl SessionWindow {
         config: &HostConfig,
         asked: Option<u64>,
     ) -> SessionWindow {
+        let info = &transcript.info;
+        let is_claude_code = info.tool.unwrap_or(transcript.format) == Format::ClaudeCode;
+        SessionWindow::of_model(info.model.as_deref(), info.context, is_claude_code, figures, config, asked)
+    }
+
+    /// The window of a session of which this is known, by the same rules.
+    pub(crate) fn of_model(
+        model: Option<&str>,
+        recorded: Option<Tokens>,
+        is_claude_code: bool,
+        figures: &RecordedFigures,
+        config: &HostConfig,
+        asked: Option<u64>,
+    ) -> SessionWindow {
         let found = |limits, source| SessionWindow { limits, source };
         if let Some(asked) = asked {
             return found(Limits::new(asked, 0), WindowSource::Asked);
         }
-        let info = &transcript.info;
-        let model = info.model.as_deref().unwrap_or_default();
+        let model = model.unwrap_or_default();
         if let Some(limits) = config.policy.overflow.models.get(model) {
             return found(*limits, WindowSource::Policy);
         }
-        if let Some(context) = info.context {
+        if let Some(context) = recorded {
             return found(Limits::new(context.0, 0), WindowSource::Recorded);
         }
         // Whatever is known of a model, it took what it took.
@@ -194,7 +207,7 @@ impl SessionWindow {
         let known = ModelTable::default().find(model).and_then(|facts| facts.limits);
         let mut known = known.filter(|limits| limits.context >= largest && limits.context > Tokens::ZERO);
         if let Some(limits) = known.as_mut().filter(|limits| limits.context > CLAUDE_CODE)
-            && info.tool.unwrap_or(transcript.format) == Format::ClaudeCode
+            && is_claude_code
             && largest <= CLAUDE_CODE
         {
             limits.context = CLAUDE_CODE;

@@ -34,15 +34,16 @@ impl Recording {
 
     /// Replays the session under some rules.
     pub fn replay(&self, rules: &Rules, params: &ReplayParams) -> Result<Report, SessionError> {
-        self.replay_with_progress(rules, params, &|| ())
+        self.replay_with_progress(rules, params, &|| true)
     }
 
-    /// Like [`replay`](Recording::replay), calling `on_call` after each call of the model.
+    /// Like [`replay`](Recording::replay), calling `on_call` before each call of the model. If it returns
+    /// `false`, the replay stops.
     pub fn replay_with_progress(
         &self,
         rules: &Rules,
         params: &ReplayParams,
-        on_call: &dyn Fn(),
+        on_call: &dyn Fn() -> bool,
     ) -> Result<Report, SessionError> {
         let mut pieces = Pieces::new(self);
         // The caller knows its own system prompt and tools. If the file does not show them, usage does.
@@ -56,7 +57,9 @@ impl Recording {
         for step in &self.steps {
             let usage = match &step.call {
                 Some(call) => {
-                    on_call();
+                    if !on_call() {
+                        return Err(SessionError::Stopped);
+                    }
                     run.call(call)?
                 }
                 None => None,

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 
 use axum::http::header::{AUTHORIZATION, HOST, HeaderName, ORIGIN};
 use axum::http::uri::Authority;
-use axum::http::{HeaderMap, Uri};
+use axum::http::{HeaderMap, Method, Uri};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq;
@@ -17,6 +17,8 @@ use subtle::ConstantTimeEq;
 use crate::error::{ApiError, ApiResult};
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
+const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
 /// The rules that every request is checked against.
 #[derive(Clone)]
@@ -45,9 +47,9 @@ impl Access {
     }
 
     /// Checks a request by its head.
-    pub(crate) fn check(&self, headers: &HeaderMap, uri: &Uri) -> ApiResult<()> {
+    pub(crate) fn check(&self, method: &Method, headers: &HeaderMap, uri: &Uri) -> ApiResult<()> {
         let host = self.check_host(headers, uri)?;
-        check_origin(headers, &host)?;
+        check_origin(method, headers, uri, &host)?;
         self.check_credentials(headers)
     }
 
@@ -84,7 +86,7 @@ impl Access {
 }
 
 /// Refuses requests that a page of another origin sends.
-fn check_origin(headers: &HeaderMap, host: &Authority) -> ApiResult<()> {
+fn check_origin(method: &Method, headers: &HeaderMap, uri: &Uri, host: &Authority) -> ApiResult<()> {
     let refused = || ApiError::forbidden("requests of other origins are refused");
     for origin in headers.get_all(ORIGIN) {
         let origin = origin.to_str().map_err(|_| refused())?;
@@ -97,24 +99,47 @@ fn check_origin(headers: &HeaderMap, host: &Authority) -> ApiResult<()> {
     // Browsers send no `Origin` with some GET requests, such as those of images, but they send this.
     match headers.get(FETCH_SITE).map(|site| site.as_bytes()) {
         None | Some(b"same-origin" | b"none") => Ok(()),
+        Some(_) if is_link_to_page(method, headers, uri) => Ok(()),
         Some(_) => Err(refused()),
     }
+}
+
+/// Whether a user follows a link of another site to the page. The page itself has no effects, the site that links to it cannot
+/// read it, and it cannot be put into a frame.
+fn is_link_to_page(method: &Method, headers: &HeaderMap, uri: &Uri) -> bool {
+    let is =
+        |name: &HeaderName, value: &[u8]| headers.get(name).is_some_and(|found| found.as_bytes() == value);
+    *method == Method::GET
+        && uri.path() == "/"
+        && uri.query().is_none()
+        && is(&FETCH_MODE, b"navigate")
+        && is(&FETCH_DEST, b"document")
 }
 
 #[cfg(test)]
 mod tests {
     use std::net::{IpAddr, Ipv4Addr};
 
-    use axum::http::{HeaderMap, HeaderValue, Uri};
+    use axum::http::{HeaderMap, HeaderValue, Method, Uri};
 
     use super::Access;
 
     fn status(access: &Access, headers: &[(&'static str, &str)]) -> u16 {
+        status_of(access, &Method::GET, "/session", headers)
+    }
+
+    fn status_of(
+        access: &Access,
+        method: &Method,
+        path: &'static str,
+        headers: &[(&'static str, &str)],
+    ) -> u16 {
         let mut map = HeaderMap::new();
         for (name, value) in headers {
             map.append(*name, HeaderValue::from_str(value).unwrap());
         }
-        access.check(&map, &Uri::from_static("/session")).map_or_else(|error| error.status.as_u16(), |()| 200)
+        let checked = access.check(method, &map, &Uri::from_static(path));
+        checked.map_or_else(|error| error.status.as_u16(), |()| 200)
     }
 
     #[test]
@@ -139,6 +164,23 @@ mod tests {
         ] {
             assert_eq!(status(&access, headers), expected, "{headers:?}");
         }
+    }
+
+    #[test]
+    fn a_link_of_another_site_leads_to_the_page_and_nowhere_else() {
+        let access = Access::new("127.0.0.1", IpAddr::V4(Ipv4Addr::LOCALHOST), &[], None);
+        let (host, site) = (("host", "127.0.0.1:4096"), ("sec-fetch-site", "cross-site"));
+        let (mode, dest) = (("sec-fetch-mode", "navigate"), ("sec-fetch-dest", "document"));
+        let link = [host, site, mode, dest];
+        assert_eq!(status_of(&access, &Method::GET, "/", &link), 200);
+        assert_eq!(status_of(&access, &Method::GET, "/?directory=%2Fa", &link), 403);
+        assert_eq!(status_of(&access, &Method::GET, "/session", &link), 403);
+        assert_eq!(status_of(&access, &Method::POST, "/", &link), 403);
+        assert_eq!(status_of(&access, &Method::GET, "/", &[host, site]), 403, "not a navigation");
+        let frame = [host, site, mode, ("sec-fetch-dest", "iframe")];
+        assert_eq!(status_of(&access, &Method::GET, "/", &frame), 403, "in a frame");
+        let origin = [host, site, mode, dest, ("origin", "https://evil.example")];
+        assert_eq!(status_of(&access, &Method::GET, "/", &origin), 403);
     }
 
     #[test]

@@ -15,6 +15,7 @@
 //! | `app::questions` | permission questions that wait for an answer |
 //! | `app::shape` | sessions, messages and parts as OpenCode's clients expect them |
 //! | `routes` | the routes, by subject |
+//! | `page` | the page at `/`: one document, one script and one style sheet, embedded |
 //!
 //! **Invariants.** Blocking work, such as that of the store, never runs on a thread of the async runtime. A request only sees
 //! the sessions of its own directory. What is not implemented is refused with 404 or 501; no route waits for something that
@@ -27,6 +28,7 @@ mod body;
 mod error;
 mod metrics;
 mod options;
+mod page;
 mod routes;
 mod scope;
 mod server;

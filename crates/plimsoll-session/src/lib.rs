@@ -52,7 +52,7 @@ pub use changes::{
 pub use climb::{Climb, ClimbOutcome, ClimbStep, SummaryFailure};
 pub use driver::{
     Content, FLUSH_AFTER, ForkContent, ForkRequest, Forked, Identities, NextReductions, PendingCall,
-    Prepared, Pruned, SessionLoad, look_up,
+    PlannedPrune, Prepared, Pruned, SessionLoad, look_up,
 };
 pub use error::SessionError;
 pub use inspect::{

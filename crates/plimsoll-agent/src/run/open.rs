@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use plimsoll::SessionId;
-use plimsoll_session::SessionBuilder;
+use plimsoll_session::{SessionBuilder, SessionHandle};
 use plimsoll_store::NewSession;
 
 use super::Conversation;
@@ -16,6 +16,12 @@ impl Agent {
     /// Opens a session of the archive, to run it.
     pub async fn open(&self, session: &SessionId) -> Result<Conversation, AgentError> {
         self.open_as(self.builder().session(session.clone())).await
+    }
+
+    /// Reads a session of the archive as this agent would see it, without the session's lease, which another process may
+    /// hold.
+    pub async fn read(&self, session: &SessionId) -> Result<SessionHandle, AgentError> {
+        Ok(self.builder().session(session.clone()).read().await?)
     }
 
     async fn open_as(&self, builder: SessionBuilder) -> Result<Conversation, AgentError> {

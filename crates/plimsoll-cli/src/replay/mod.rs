@@ -24,6 +24,7 @@ pub(crate) fn replay(args: &ReplayArgs, host: &Host, output: &mut Output) -> Com
     // Checked before the work, not after it.
     args.html.as_deref().map_or(Ok(()), |file| require_absent(file, existing))?;
     let request = ReplayRequest {
+        stop: None,
         policies: args.policy.clone(),
         context: args.context,
         output: args.max_output,

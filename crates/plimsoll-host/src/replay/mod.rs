@@ -4,7 +4,8 @@ mod results;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use plimsoll::{Millis, Tokens, Usage};
 use plimsoll_config::{Flags, nearest_few};
@@ -49,6 +50,8 @@ pub struct ReplayRequest {
     pub prices: Option<PathBuf>,
     /// How long a prompt cache lives.
     pub cache_minutes: Option<u64>,
+    /// Stops the replay when it is set.
+    pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl Host {
@@ -190,6 +193,10 @@ impl ReplayRequest {
         self.price.is_none() && recorded.is_free && !prices.knows(model)
     }
 
+    fn is_stopped(&self) -> bool {
+        self.stop.as_ref().is_some_and(|stop| stop.load(Ordering::Relaxed))
+    }
+
     fn params(&self) -> ReplayParams {
         let (output, fixed) = (self.output.map(Tokens), Tokens(self.overhead));
         ReplayParams { output, fixed, ..ReplayParams::default() }
@@ -298,7 +305,10 @@ impl Replayer<'_> {
         let params = ReplayParams { context, price, cache_lifetime, ..params };
         let replayed = rules.par_iter().map(|rules| {
             let report = under_way.during(&rules.to_string(), *progress, || {
-                recording.replay_with_progress(rules, &params, &|| progress.step())
+                recording.replay_with_progress(rules, &params, &|| {
+                    progress.step();
+                    !request.is_stopped()
+                })
             });
             report.map_err(|error| cannot(rules, error))
         });

@@ -1,8 +1,11 @@
 //! Plans describe what they change, and receipts can be undone.
 
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+
 use plimsoll::prune::PruneChoice;
 use plimsoll::{Plan, Tokens};
-use plimsoll_host::{ErrorKind, Flags, PlanContents, Reduced, WindowSizes};
+use plimsoll_host::{ErrorKind, Flags, PlanContents, Reduced, ReplayRequest, WindowSizes};
 
 use crate::fixtures::{file, long_chat, stored};
 use crate::hosts::Place;
@@ -63,4 +66,40 @@ fn a_short_session_has_too_little_to_summarise() {
     };
     assert!(reason.starts_with("too little to summarise: 1 message, "), "{reason}");
     assert!(session.opened.receipts(&session.session.id).unwrap().is_empty());
+}
+
+#[test]
+fn a_replay_that_is_stopped_ends_without_a_result() {
+    let place = Place::new();
+    let host = place.host();
+    let path = place.write("project/session.json", &long_chat(4));
+    let request = |stop: bool| ReplayRequest {
+        stop: Some(Arc::new(AtomicBool::new(stop))),
+        context: Some(200_000),
+        ..ReplayRequest::default()
+    };
+    let (replays, failed) = host.replay(vec![file(&path)], &request(false)).unwrap();
+    assert_eq!((replays.sessions.len(), failed.len()), (1, 0));
+    let (replays, failed) = host.replay(vec![file(&path)], &request(true)).unwrap();
+    assert!(replays.sessions.is_empty());
+    assert!(failed[0].message().ends_with("stopped"), "{}", failed[0].message());
+}
+
+#[test]
+fn a_history_has_each_turn_and_contents_have_what_was_pruned() {
+    let place = Place::new();
+    let host = place.host();
+    let config = host.config(&Flags::default()).unwrap();
+    let session = stored(&place, &host, &config, &long_chat(4));
+    let history = session.opened.history(&session.session, &config).unwrap();
+    assert_eq!(
+        history.iter().map(|turn| turn.prompt.as_str()).collect::<Vec<_>>(),
+        ["Look around.", "One", "Two", "Three"]
+    );
+    assert!(history.windows(2).all(|pair| pair[0].log <= pair[1].log), "{history:?}");
+    session.prune(Some(&reads()), &config, false, &host).unwrap();
+    let contents = session.opened.reduced_content(&session.session, &config).unwrap();
+    assert_eq!(contents.pruned.len(), 3);
+    assert!(contents.pruned.iter().all(|part| part.turn == 1 && part.about.contains("src/")), "{contents:?}");
+    assert!(contents.compacted.is_empty() && contents.pinned.is_empty());
 }

@@ -15,6 +15,7 @@ use plimsoll::{Ids, Millis, SessionId};
 use plimsoll_host::{Host, HostError};
 use plimsoll_store::{Session, Store};
 use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -38,6 +39,8 @@ pub(crate) struct App {
     pub(crate) hub: Hub,
     pub(crate) runners: Runners,
     pub(crate) questions: Questions,
+    /// Bounds the replays that run at once.
+    pub(crate) replays: Arc<Semaphore>,
     /// Cancelled when the server ends.
     pub(crate) stop: CancellationToken,
     /// Work in the background, which ends with the server.
@@ -59,6 +62,7 @@ impl App {
             root: root.clone(),
             hub: Hub::default(),
             runners: Runners::default(),
+            replays: Arc::new(Semaphore::new(1)),
             questions: Questions::new(options.permission_timeout),
             stop: CancellationToken::new(),
             work: TaskTracker::new(),

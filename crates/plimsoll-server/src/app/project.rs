@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 
 use plimsoll::{Millis, SessionId};
 use plimsoll_agent::{Asker, Event, EventSink, TaskBoard};
-use plimsoll_host::{AgentSetup, Flags, Host, HostError, OpenStore};
+use plimsoll_host::{AgentSetup, Flags, Host, HostError, OpenStore, SessionTree};
 use plimsoll_store::Session;
 use tokio::sync::Notify;
 
@@ -45,6 +45,8 @@ pub(crate) struct Project {
     pub(crate) setup: Arc<AgentSetup>,
     pub(crate) database: Arc<Database>,
     pub(crate) board: Arc<TaskBoard>,
+    /// Figures of its sessions.
+    pub(crate) tree: Arc<SessionTree>,
 }
 
 impl Project {
@@ -74,7 +76,8 @@ impl Project {
         let sink = sink(app, &database, &name);
         let board = setup.board(&database.opened, Some(asker), sink);
         let (id, directory) = (shape::project_id(directory), directory.to_owned());
-        Ok(Arc::new(Project { directory, name, id, opened_at: app.now(), host, setup, database, board }))
+        let (opened_at, tree) = (app.now(), Arc::default());
+        Ok(Arc::new(Project { directory, name, id, opened_at, host, setup, database, board, tree }))
     }
 
     /// Reads a session of this project.

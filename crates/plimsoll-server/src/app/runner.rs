@@ -191,6 +191,11 @@ impl Runners {
         }
     }
 
+    /// Returns the handle of a session that was opened here last. It is of no use if the session was released since.
+    pub(crate) fn open_handle(&self, session: &SessionId) -> Option<SessionHandle> {
+        lock(&self.existing(session)?.handle).clone()
+    }
+
     /// Cancels the run of a session.
     pub(crate) fn abort(&self, session: &SessionId) {
         if let Some(runner) = self.existing(session) {

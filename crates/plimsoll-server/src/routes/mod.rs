@@ -20,10 +20,14 @@ use axum::routing::{delete, get, post};
 use crate::access::Access;
 use crate::app::App;
 use crate::error::ApiError;
+use crate::page;
 
 /// Builds the router. Access is checked before anything else of a request is looked at.
 pub(crate) fn router(app: Arc<App>, access: Access) -> Router {
     let opencode = Router::new()
+        .route("/", get(page::document))
+        .route("/page.js", get(page::script))
+        .route("/page.css", get(page::style))
         .route("/event", get(stream::local))
         .route("/global/event", get(stream::global))
         .route("/global/health", get(catalog::health))
@@ -55,7 +59,7 @@ pub(crate) fn router(app: Arc<App>, access: Access) -> Router {
 }
 
 async fn check_access(State(access): State<Access>, request: Request, next: Next) -> Response {
-    match access.check(request.headers(), request.uri()) {
+    match access.check(request.method(), request.headers(), request.uri()) {
         Ok(()) => next.run(request).await,
         Err(error) => {
             let ApiError { status, .. } = &error;

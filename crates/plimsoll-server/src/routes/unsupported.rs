@@ -68,7 +68,7 @@ mod tests {
             (501, "/pty/pty_1/connect"),
             (501, "/tui/open-help"),
             (501, "/session/ses_1/share"),
-            (404, "/"),
+            (404, "/page.html"),
             (404, "/sessions"),
             (404, "/plimsoll/none"),
         ] {

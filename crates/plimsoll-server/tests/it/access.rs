@@ -178,7 +178,7 @@ async fn errors_have_opencodes_shape_and_no_detail_of_the_server() {
     );
     let params = server.get("/session/none").await;
     assert_eq!((params.status, &params.json()["data"]["kind"]), (400, &json!("Params")));
-    assert_eq!(server.get("/").await.status, 404);
+    assert_eq!(server.get("/page.html").await.status, 404);
     assert_eq!(server.get("/pty").await.status, 501);
     let id = server.session().await;
     assert_eq!(server.post(&format!("/session/{id}/share"), json!({})).await.status, 501);

@@ -8,6 +8,7 @@ mod events;
 mod hostile;
 mod load;
 mod own;
+mod page;
 mod permissions;
 mod prompts;
 mod sessions;

@@ -84,6 +84,11 @@ impl TestServer {
         }
     }
 
+    /// The home directory of the server's user.
+    pub(crate) fn home(&self) -> PathBuf {
+        self.folder.path().join("home")
+    }
+
     /// A second view of the database, as another process has it.
     pub(crate) fn archive(&self) -> Arc<Archive> {
         let path = self.folder.path().join("home/.local/share/plimsoll/sessions.db");

@@ -54,7 +54,7 @@ pub use fork::{ForkContent, ForkRequest, Forked, Identities};
 pub use inspect::SessionLoad;
 pub use prepare::{Content, Prepared, Request, SummaryCall};
 pub use recall::look_up;
-pub use reductions::{NextReductions, Pruned};
+pub use reductions::{NextReductions, PlannedPrune, Pruned};
 
 /// Drives one session on the calling thread: everything around a model call but the call itself.
 ///

@@ -8,7 +8,7 @@ use plimsoll::plan::{CompactPlan, RangePlan};
 use plimsoll::prune::{self, Pressure, PruneChoice, PrunePlan};
 use plimsoll::receipt::Stamp;
 use plimsoll::{Log, Message, MessageId, PartId, Plan, Receipt, ReceiptId, Reduction, Scale, Tokens};
-use plimsoll_store::{Search, Selection, StoreError};
+use plimsoll_store::{Revision, Search, Selection, StoreError};
 
 use super::Driver;
 use crate::climb::ClimbStep;
@@ -27,6 +27,18 @@ pub enum Pruned {
     NotSmaller,
 }
 
+/// A prune that is planned, and the state of the session that it is planned for.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PlannedPrune {
+    /// The outputs that would be cleared.
+    pub plan: PrunePlan,
+    /// Tokens of the next request before and after.
+    pub sizes: (Tokens, Tokens),
+    /// The session's revision.
+    pub revision: Revision,
+}
+
 /// The reductions that would come next.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -41,6 +53,8 @@ pub struct NextReductions {
     pub compacted: Option<(Tokens, Tokens)>,
     /// The messages that the window is made of.
     pub messages: Vec<Message>,
+    /// The session's revision.
+    pub revision: Revision,
 }
 
 impl Pruned {
@@ -55,11 +69,41 @@ impl Pruned {
 
 impl Driver {
     /// Plans the next reductions, without making them.
-    pub fn plan(&self) -> NextReductions {
+    pub fn plan(&self) -> Result<NextReductions, SessionError> {
+        // Read before planning: an outdated revision makes a caller plan again, but a newer one would hide a change.
+        let revision = self.stored_revision()?;
         let (prune, compaction) = (self.plan_prune(), self.plan_compaction());
         let pruned = self.preview(&Plan::Prune(prune.clone()));
         let compacted = compaction.clone().map(|plan| self.preview(&Plan::Compact(plan)));
-        NextReductions { prune, compaction, pruned, compacted, messages: self.log.messages().to_vec() }
+        let messages = self.log.messages().to_vec();
+        Ok(NextReductions { prune, compaction, pruned, compacted, messages, revision })
+    }
+
+    /// Plans a prune of the chosen outputs, or by the policy's rules, without making it.
+    pub fn preview_prune(&self, choice: Option<&PruneChoice>) -> Result<PlannedPrune, SessionError> {
+        let revision = self.stored_revision()?;
+        let plan = choice.map_or_else(|| self.plan_prune(), |choice| self.plan_prune_choice(choice));
+        let sizes = self.preview(&Plan::Prune(plan.clone()));
+        Ok(PlannedPrune { plan, sizes, revision })
+    }
+
+    /// Plans a prune again, and applies it if `is_accepted` recognises it as the one that the user saw. `None` if it does not.
+    pub fn prune_if(
+        &mut self,
+        choice: Option<&PruneChoice>,
+        reason: &str,
+        is_accepted: impl FnOnce(&PlannedPrune) -> bool,
+    ) -> Result<Option<Pruned>, SessionError> {
+        let planned = self.preview_prune(choice)?;
+        self.stop.check()?;
+        if !is_accepted(&planned) {
+            return Ok(None);
+        }
+        self.apply_prune(planned.plan, reason).map(Some)
+    }
+
+    fn stored_revision(&self) -> Result<Revision, SessionError> {
+        Ok(self.archive.store().session(self.session())?.revision)
     }
 
     fn plan_prune(&self) -> PrunePlan {

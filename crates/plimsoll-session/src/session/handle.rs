@@ -15,7 +15,9 @@ use plimsoll_store::{Archive, Lease, NewSession, Note, Session as SessionRecord}
 use super::thread::{Jobs, StopOnDrop};
 use super::{Compaction, ToolCall};
 use crate::climb::ClimbOutcome;
-use crate::driver::{Driver, ForkRequest, Forked, NextReductions, PendingCall, Pruned, SessionLoad};
+use crate::driver::{
+    Driver, ForkRequest, Forked, NextReductions, PendingCall, PlannedPrune, Pruned, SessionLoad,
+};
 use crate::error::SessionError;
 use crate::inspect::WindowReport;
 
@@ -176,7 +178,7 @@ impl SessionHandle {
 
     /// Plans the next reductions, without making them.
     pub async fn plan(&self) -> Result<NextReductions, SessionError> {
-        self.run_until_dropped(|driver| Ok(driver.plan())).await
+        self.run_until_dropped(|driver| driver.plan()).await
     }
 
     /// Answers a call of the recall tool.
@@ -215,6 +217,23 @@ impl SessionHandle {
             None => driver.prune(&reason),
         })
         .await
+    }
+
+    /// Plans a prune of the chosen outputs, or by the policy's rules, without making it.
+    pub async fn preview_prune(&self, choice: Option<PruneChoice>) -> Result<PlannedPrune, SessionError> {
+        self.run_until_dropped(move |driver| driver.preview_prune(choice.as_ref())).await
+    }
+
+    /// Plans a prune again, and applies it if `is_accepted` recognises it as the one that the user saw. `None` if it does
+    /// not. Nothing can change the session in between.
+    pub async fn prune_if(
+        &self,
+        choice: Option<PruneChoice>,
+        reason: &str,
+        is_accepted: impl FnOnce(&PlannedPrune) -> bool + Send + 'static,
+    ) -> Result<Option<Pruned>, SessionError> {
+        let reason = reason.to_owned();
+        self.run_until_dropped(move |driver| driver.prune_if(choice.as_ref(), &reason, is_accepted)).await
     }
 
     /// Creates a child session with this session's context, and with its task as the last message. This session is not

@@ -1,0 +1,199 @@
+//! Reductions, undo and pins.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::on;
+use plimsoll::prune::PruneChoice;
+use plimsoll::{Plan, Receipt, ReceiptId, SessionId};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::handle::Editor;
+use super::table::{Described as _, OwnRoute};
+use super::to_json;
+use crate::app::App;
+use crate::app::project::Project;
+use crate::app::runner::Choice;
+use crate::body::JsonBody;
+use crate::error::{ApiError, ApiResult};
+use crate::scope::Scope;
+
+pub(super) const ROUTES: &[OwnRoute] = &[
+    OwnRoute::post("/plimsoll/session/{id}/prune", "Clears old tool outputs from the window.", |filter| {
+        on(filter, prune)
+    })
+    .body(PruneRequest::schema),
+    OwnRoute::post("/plimsoll/session/{id}/compact", "Replaces older messages by a summary.", |filter| {
+        on(filter, compact)
+    })
+    .body(CompactRequest::schema),
+    OwnRoute::post("/plimsoll/session/{id}/undo", "Undoes a reduction.", |filter| on(filter, undo))
+        .body(UndoRequest::schema),
+    OwnRoute::post("/plimsoll/session/{id}/pins", "Pins a message, a part or some words.", |filter| {
+        on(filter, pin)
+    })
+    .body(PinRequest::schema),
+    OwnRoute::delete(
+        "/plimsoll/session/{id}/pins/{receipt}",
+        "Unpins what was pinned with a receipt.",
+        |filter| on(filter, unpin),
+    ),
+];
+
+/// Which outputs are cleared; those that the policy chooses if nothing is given.
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+pub(super) struct PruneRequest {
+    /// Outputs of these tools.
+    tools: Vec<String>,
+    /// Outputs of calls that name or show one of these files.
+    files: Vec<String>,
+    /// Only outputs that a later output in the window shows again.
+    repeated: bool,
+    /// Number of the newest of them that stay.
+    keep: Option<u64>,
+    /// Only as many as it takes until the window is at most this full, in percent.
+    to: Option<u8>,
+}
+
+impl PruneRequest {
+    /// The choice; `None` if the policy chooses.
+    pub(super) fn choice(self) -> Option<PruneChoice> {
+        let PruneRequest { tools, files, repeated, keep, to } = self;
+        Some(PruneChoice { tools, files, repeated, keep, to }).filter(|choice| !choice.is_empty())
+    }
+}
+
+#[derive(Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", default, deny_unknown_fields)]
+struct CompactRequest {
+    /// What the summary should keep above all.
+    focus: Option<String>,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct UndoRequest {
+    /// Id of the receipt.
+    receipt: String,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct PinRequest {
+    /// Id of a message or part, or words of the conversation.
+    what: String,
+}
+
+async fn prune(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+    JsonBody(request): JsonBody<PruneRequest>,
+) -> ApiResult<Json<Value>> {
+    let editor = Editor::open(&app, &project, &SessionId::new(id)).await?;
+    let pruned = editor.prune(request.choice(), "requested over HTTP").await;
+    editor.finish(&project).await?;
+    to_json(&pruned?.receipt())
+}
+
+async fn compact(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+    JsonBody(CompactRequest { focus }): JsonBody<CompactRequest>,
+) -> ApiResult<Json<Value>> {
+    let id = SessionId::new(id);
+    project.session(&id).await?;
+    let has_reduced = compact_now(&app, &project, &id, focus.as_deref()).await?;
+    Ok(Json(json!({ "reduced": has_reduced })))
+}
+
+/// Compacts a session with its model, or without one if none is configured. Returns whether anything was replaced.
+pub(super) async fn compact_now(
+    app: &Arc<App>,
+    project: &Arc<Project>,
+    session: &SessionId,
+    focus: Option<&str>,
+) -> ApiResult<bool> {
+    let focus = focus.filter(|focus| !focus.trim().is_empty());
+    let runner = app.runners.get(project, session);
+    match runner.compact(app, Choice::default(), focus).await {
+        Err(error) if error.status == StatusCode::BAD_REQUEST => {
+            let opened = &project.database.opened;
+            let mut open = project.setup.open_for_reductions(opened, session).await?;
+            let done = open.compact(focus, async |_| Err("no model is configured".to_owned())).await;
+            open.close().await?;
+            project.database.changed.notify_one();
+            Ok(!done?.reduction.receipts.is_empty())
+        }
+        done => done,
+    }
+}
+
+async fn undo(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+    JsonBody(UndoRequest { receipt }): JsonBody<UndoRequest>,
+) -> ApiResult<Json<Value>> {
+    let id = SessionId::new(id);
+    let receipt = receipt_of(&project, &id, receipt).await?;
+    undo_receipt(&app, &project, &id, &receipt.id).await
+}
+
+/// Finds a receipt of a session. One of another session is reported as if it did not exist.
+async fn receipt_of(project: &Project, session: &SessionId, receipt: String) -> ApiResult<Receipt> {
+    let (wanted, of) = (ReceiptId::new(receipt), session.clone());
+    project
+        .read_session(session, move |opened, _| match opened.archive.store().receipt(&wanted)? {
+            (session, receipt) if session == of => Ok(receipt),
+            _ => Err(ApiError::not_found(format!("Receipt not found: {wanted}"))),
+        })
+        .await
+}
+
+async fn undo_receipt(
+    app: &Arc<App>,
+    project: &Arc<Project>,
+    session: &SessionId,
+    receipt: &ReceiptId,
+) -> ApiResult<Json<Value>> {
+    let editor = Editor::open(app, project, session).await?;
+    let undone = editor.undo(receipt).await;
+    editor.finish(project).await?;
+    to_json(&undone?)
+}
+
+async fn pin(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+    JsonBody(PinRequest { what }): JsonBody<PinRequest>,
+) -> ApiResult<Json<Value>> {
+    let editor = Editor::open(&app, &project, &SessionId::new(id)).await?;
+    let pinned = async {
+        let target = editor.find_pin(&what).await?;
+        editor.pin(target).await
+    };
+    let pinned = pinned.await;
+    editor.finish(&project).await?;
+    to_json(&pinned?)
+}
+
+async fn unpin(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path((id, receipt)): Path<(String, String)>,
+) -> ApiResult<Json<Value>> {
+    let id = SessionId::new(id);
+    let receipt = receipt_of(&project, &id, receipt).await?;
+    if !matches!(receipt.plan, Plan::Pin(_)) {
+        return Err(ApiError::not_found(format!("`{}` is not the receipt of a pin", receipt.id)));
+    }
+    undo_receipt(&app, &project, &id, &receipt.id).await
+}

@@ -1,0 +1,56 @@
+//! Plimsoll's own API, under `/plimsoll/`: what fills a session's window, what was reduced, and how to undo it.
+//!
+//! | part | routes |
+//! |---|---|
+//! | `service` | counters, policy, the OpenAPI document |
+//! | `sessions` | the tree of sessions, those of other tools, and their import |
+//! | `view` | reading one session, without its lease |
+//! | `plans` | plans, and applying them as they were shown |
+//! | `edit` | reductions, undo and pins |
+//! | `tasks` | background tasks |
+//! | `replay` | what policies would have done to a session |
+//! | `table` | [`OwnRoute`](table::OwnRoute), from which the router and the document are made |
+//!
+//! Ids need not begin with `ses`, as those of OpenCode's API must: an imported session keeps the id that its tool gave it.
+
+mod edit;
+mod handle;
+mod plans;
+mod replay;
+mod service;
+mod sessions;
+mod table;
+mod tasks;
+mod view;
+
+use std::sync::Arc;
+
+use axum::{Json, Router};
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::app::App;
+use crate::error::{ApiError, ApiResult};
+use table::OwnRoute;
+
+pub(super) fn add(router: Router<Arc<App>>) -> Router<Arc<App>> {
+    all().fold(router, |router, route| router.route(route.path, route.serve()))
+}
+
+/// All routes, in the order of the document.
+fn all() -> impl Iterator<Item = &'static OwnRoute> {
+    let routes: [&'static [OwnRoute]; 7] = [
+        service::ROUTES,
+        sessions::ROUTES,
+        view::ROUTES,
+        plans::ROUTES,
+        edit::ROUTES,
+        replay::ROUTES,
+        tasks::ROUTES,
+    ];
+    routes.into_iter().flatten()
+}
+
+fn to_json(value: &impl Serialize) -> ApiResult<Json<Value>> {
+    serde_json::to_value(value).map(Json).map_err(|error| ApiError::internal(error.to_string()))
+}

@@ -1,0 +1,238 @@
+//! Plans: shown first, then applied exactly as shown.
+//!
+//! The id of a plan is a hash of what it does and of the session's revision. A plan is made again when it is applied; if its id
+//! differs, the session has changed since it was shown, and the request is refused.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::routing::on;
+use plimsoll::plan::CompactPlan;
+use plimsoll::{Plan, Receipt, SessionId, Tokens};
+use plimsoll_host::PlanContents;
+use plimsoll_session::{PlannedPrune, Pruned, SessionHandle};
+use plimsoll_store::Revision;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::edit::{PruneRequest, compact_now};
+use super::handle::{Editor, reader};
+use super::table::{Described as _, OwnRoute};
+use crate::app::App;
+use crate::body::JsonBody;
+use crate::error::{ApiError, ApiResult};
+use crate::scope::Scope;
+
+pub(super) const ROUTES: &[OwnRoute] = &[
+    OwnRoute::get("/plimsoll/session/{id}/plan", "What would be reduced next. Changes nothing.", |filter| {
+        on(filter, plan)
+    }),
+    OwnRoute::post(
+        "/plimsoll/session/{id}/plan",
+        "What clearing the chosen outputs would do. Changes nothing.",
+        |filter| on(filter, plan_choice),
+    )
+    .body(PruneRequest::schema)
+    .answer(ShownPlan::schema),
+    OwnRoute::post(
+        "/plimsoll/session/{id}/apply",
+        "Applies a plan as it was shown. 409 if the session has changed since.",
+        |filter| on(filter, apply),
+    )
+    .body(ApplyRequest::schema)
+    .answer(Applied::schema),
+];
+
+/// A plan, with what a user needs to decide about it.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+struct ShownPlan {
+    /// What to pass to `apply`.
+    id: String,
+    /// `prune` or `compact`.
+    kind: String,
+    /// The plan in words.
+    text: String,
+    /// Whether there is anything to do.
+    is_empty: bool,
+    /// Tokens of the next request before.
+    before: u64,
+    /// Tokens after; for a compaction with the longest summary.
+    after: u64,
+    /// What would be cleared.
+    items: Vec<PlanItem>,
+    /// Number of messages that a summary would replace.
+    messages: Option<u64>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct PlanItem {
+    /// Address for recall.
+    handle: String,
+    /// The turn it belongs to.
+    turn: u32,
+    /// The tool.
+    kind: String,
+    /// The command, the path, or the first words.
+    about: String,
+    /// Tokens that this frees.
+    tokens: u64,
+}
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ApplyRequest {
+    /// Id of the plan.
+    id: String,
+    /// What was chosen, if the plan was made for a choice.
+    choice: Option<PruneRequest>,
+    /// What a summary should keep above all.
+    focus: Option<String>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct Applied {
+    /// Receipts of what was done; empty if the window would not get smaller.
+    receipts: Vec<Value>,
+}
+
+async fn plan(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+) -> ApiResult<Json<Value>> {
+    let handle = reader(&app, &project, &SessionId::new(id)).await?;
+    let next = handle.plan().await?;
+    let sizes = |(before, after)| json!({ "before": before, "after": after });
+    let planned = (&next.prune, next.pruned, next.revision);
+    let prune = shown_prune(planned, &next.messages, &project.name);
+    let compaction = next.compaction.as_ref().zip(next.compacted);
+    let compaction = compaction.map(|(plan, sizes)| shown_compaction(plan, sizes, next.revision));
+    let plans: Vec<ShownPlan> = [Some(prune), compaction].into_iter().flatten().collect();
+    Ok(Json(json!({
+        "prune": next.prune,
+        "pruned": sizes(next.pruned),
+        "compaction": next.compaction,
+        "compacted": next.compacted.map(sizes),
+        "plans": plans,
+    })))
+}
+
+async fn plan_choice(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+    JsonBody(request): JsonBody<PruneRequest>,
+) -> ApiResult<Json<ShownPlan>> {
+    let handle = reader(&app, &project, &SessionId::new(id)).await?;
+    let planned = handle.preview_prune(request.choice()).await?;
+    let messages = handle.with_log(|log| log.messages().to_vec()).await?;
+    Ok(Json(shown_prune((&planned.plan, planned.sizes, planned.revision), &messages, &project.name)))
+}
+
+async fn apply(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+    JsonBody(request): JsonBody<ApplyRequest>,
+) -> ApiResult<Json<Applied>> {
+    let session = SessionId::new(id);
+    project.session(&session).await?;
+    let changed =
+        || ApiError::conflict("the session has changed since the plan was shown; look at a new plan");
+    if request.id.starts_with("compact_") {
+        let handle = reader(&app, &project, &session).await?;
+        if compaction_id(&handle).await? != Some(request.id) {
+            return Err(changed());
+        }
+        let before = newest_receipts(&handle).await?.len();
+        compact_now(&app, &project, &session, request.focus.as_deref()).await?;
+        let receipts = newest_receipts(&reader(&app, &project, &session).await?).await?;
+        return applied(receipts.into_iter().skip(before));
+    }
+    let editor = Editor::open(&app, &project, &session).await?;
+    let choice = request.choice.and_then(PruneRequest::choice);
+    let is_shown = move |planned: &PlannedPrune| prune_id(planned) == request.id;
+    let done = editor.prune_if(choice, "applied as shown", is_shown).await;
+    editor.finish(&project).await?;
+    match done?.ok_or_else(changed)? {
+        Pruned::Done(receipt) => applied(std::iter::once(*receipt)),
+        Pruned::Nothing(_) | Pruned::NotSmaller => applied(std::iter::empty()),
+    }
+}
+
+fn applied(receipts: impl Iterator<Item = Receipt>) -> ApiResult<Json<Applied>> {
+    let receipts = receipts.map(serde_json::to_value).collect::<Result<_, _>>();
+    let receipts = receipts.map_err(|error| ApiError::internal(error.to_string()))?;
+    Ok(Json(Applied { receipts }))
+}
+
+async fn newest_receipts(handle: &SessionHandle) -> ApiResult<Vec<Receipt>> {
+    Ok(handle.receipts().await?)
+}
+
+fn shown_prune(
+    (plan, (before, after), revision): (&plimsoll::prune::PrunePlan, (Tokens, Tokens), Revision),
+    messages: &[plimsoll::Message],
+    directory: &str,
+) -> ShownPlan {
+    let id = id_of("prune", revision, plan.items.iter().map(|item| (item.part.as_str(), item.what as u8)));
+    let whole = Plan::Prune(plan.clone());
+    let contents = PlanContents::of(messages, Some(directory), [&whole]);
+    let items = plan.items.iter().zip(whole.handles()).map(|(item, handle)| {
+        let subject = contents.part(&item.part);
+        let (handle, turn, about) = (handle.to_string(), subject.turn, subject.about);
+        PlanItem { handle, turn, kind: item.tool.clone(), about, tokens: item.tokens.0 }
+    });
+    ShownPlan {
+        id,
+        kind: "prune".to_owned(),
+        text: plan.explain(),
+        is_empty: plan.items.is_empty(),
+        before: before.0,
+        after: after.0,
+        items: items.collect(),
+        messages: None,
+    }
+}
+
+fn shown_compaction(plan: &CompactPlan, (before, after): (Tokens, Tokens), revision: Revision) -> ShownPlan {
+    ShownPlan {
+        id: id_of_compaction(plan, revision),
+        kind: "compact".to_owned(),
+        text: Plan::Compact(plan.clone()).title(),
+        is_empty: false,
+        before: before.0,
+        after: after.0,
+        items: Vec::new(),
+        messages: Some(plan.messages),
+    }
+}
+
+fn prune_id(planned: &PlannedPrune) -> String {
+    let items = planned.plan.items.iter().map(|item| (item.part.as_str(), item.what as u8));
+    id_of("prune", planned.revision, items)
+}
+
+async fn compaction_id(handle: &SessionHandle) -> ApiResult<Option<String>> {
+    let next = handle.plan().await?;
+    Ok(next.compaction.map(|plan| id_of_compaction(&plan, next.revision)))
+}
+
+fn id_of_compaction(plan: &CompactPlan, revision: Revision) -> String {
+    let ends = [&plan.first, &plan.last].into_iter().chain(&plan.tail_start);
+    id_of("compact", revision, ends.map(|id| (id.as_str(), 0)))
+}
+
+fn id_of<'a>(kind: &str, revision: Revision, pieces: impl Iterator<Item = (&'a str, u8)>) -> String {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(&revision.0.to_le_bytes());
+    for (piece, what) in pieces {
+        hasher.update(&(piece.len() as u64).to_le_bytes());
+        hasher.update(piece.as_bytes());
+        hasher.update(&[what]);
+    }
+    format!("{kind}_{}", &hasher.finalize().to_hex().as_str()[..32])
+}

@@ -1,0 +1,95 @@
+//! What policies would have done to a session.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::{Path, Query, State};
+use axum::routing::on;
+use plimsoll::SessionId;
+use plimsoll_host::{Flags, InputSource, InputSpec, ReplayRequest};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::table::OwnRoute;
+use super::to_json;
+use crate::app::{App, blocking};
+use crate::error::{ApiError, ApiResult};
+use crate::scope::Scope;
+
+/// Maximum number of messages of a session that is replayed. A longer one takes minutes; `plimsoll replay` shows progress.
+const MOST_MESSAGES: u64 = 20_000;
+/// Maximum duration of a replay.
+const LONGEST: Duration = Duration::from_secs(300);
+
+pub(super) const ROUTES: &[OwnRoute] = &[OwnRoute::get(
+    "/plimsoll/session/{id}/replay",
+    "What policies would have done to the session.",
+    |filter| on(filter, replay),
+)
+.query(&[
+    ("policies", "Names of policies, separated by commas; the usual ones if not set."),
+    ("context", "The context window in tokens; the session's own if not set."),
+])];
+
+#[derive(Deserialize)]
+struct ReplayQuery {
+    policies: Option<String>,
+    context: Option<u64>,
+}
+
+/// Stops a replay when the request ends, also because the client has gone.
+struct StopOnDrop(Arc<AtomicBool>);
+
+impl Drop for StopOnDrop {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+async fn replay(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+    query: Result<Query<ReplayQuery>, axum::extract::rejection::QueryRejection>,
+) -> ApiResult<Json<Value>> {
+    let Query(query) = query.map_err(|error| ApiError::bad_request("Query", error.body_text()))?;
+    let policies = query.policies.unwrap_or_default();
+    let policies: Vec<String> =
+        policies.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+    // A name may also be the path of a file, which a client must not choose.
+    let is_name = |name: &String| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    if !policies.iter().all(is_name) {
+        return Err(ApiError::bad_request("Query", "`policies` takes names of policies, not files"));
+    }
+    let session = project.session(&SessionId::new(id)).await?;
+    if session.messages > MOST_MESSAGES {
+        let message = format!("the session has more than {MOST_MESSAGES} messages; use `plimsoll replay`");
+        return Err(ApiError::conflict(message));
+    }
+    let Ok(permit) = Arc::clone(&app.replays).try_acquire_owned() else {
+        return Err(ApiError::unavailable("another replay is under way"));
+    };
+    let stop = Arc::new(AtomicBool::new(false));
+    let _stopper = StopOnDrop(Arc::clone(&stop));
+    let config = project.setup.config();
+    let context = query.context.or(config.is_context_named.then_some(config.context));
+    let request = ReplayRequest { policies, context, stop: Some(stop), ..ReplayRequest::default() };
+    let replayed = blocking(move || {
+        // Held by the work, which may outlast the request for a moment.
+        let _permit = permit;
+        let source = InputSource::File(project.database.opened.path.clone(), Some(session.id.to_string()));
+        let spec = InputSpec { source, strict: false, flags: Flags::default() };
+        let (replays, mut failed) = project.host.replay(vec![spec], &request)?;
+        match failed.pop() {
+            Some(error) => Err(error.into()),
+            None => to_json(&replays),
+        }
+    });
+    tokio::select! {
+        replayed = replayed => replayed,
+        () = tokio::time::sleep(LONGEST) => Err(ApiError::unavailable("the replay took too long")),
+        () = app.stop.cancelled() => Err(ApiError::unavailable("the server is stopping")),
+    }
+}

@@ -1,0 +1,105 @@
+//! The sessions of the directory: a tree of parents and children, and those of other tools.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::routing::on;
+use plimsoll_host::Importer;
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::table::{Described as _, OwnRoute};
+use super::to_json;
+use super::view::shown;
+use crate::app::{App, blocking};
+use crate::body::JsonBody;
+use crate::error::{ApiError, ApiResult};
+use crate::scope::Scope;
+
+/// Maximum number of stored sessions in the tree.
+const MOST_STORED: u64 = 1_000;
+/// Maximum number of sessions of other tools that are listed. Their files are read for it.
+const MOST_OTHERS: usize = 100;
+
+pub(super) const ROUTES: &[OwnRoute] = &[
+    OwnRoute::get(
+        "/plimsoll/sessions",
+        "Stored sessions with figures, newest first; `parent` makes the tree.",
+        |filter| on(filter, stored),
+    ),
+    OwnRoute::get(
+        "/plimsoll/others",
+        "Sessions that other tools have of the directory, newest first.",
+        |filter| on(filter, others),
+    ),
+    OwnRoute::get(
+        "/plimsoll/others/{tool}/{id}",
+        "What is in the window of another tool's session.",
+        |filter| on(filter, other),
+    ),
+    OwnRoute::post("/plimsoll/import", "Stores a copy of another tool's session, or updates it.", |filter| {
+        on(filter, import)
+    })
+    .body(ImportRequest::schema),
+];
+
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct ImportRequest {
+    /// The tool, such as `claude-code`.
+    tool: String,
+    /// Id of the session.
+    session: String,
+}
+
+async fn stored(State(app): State<Arc<App>>, Scope(project): Scope) -> ApiResult<Json<Value>> {
+    let busy = app.runners.busy(&project);
+    let (setup, host, tree) = (Arc::clone(&project.setup), project.host.clone(), Arc::clone(&project.tree));
+    let nodes = project.read(move |opened, _| Ok(tree.stored(&host, opened, setup.config(), MOST_STORED)?));
+    let nodes = nodes.await?;
+    let busy: Vec<&str> = nodes
+        .iter()
+        .map(|node| node.id.as_str())
+        .filter(|id| busy.iter().any(|one| one.as_str() == *id))
+        .collect();
+    Ok(Json(json!({ "directory": project.name, "now": app.now(), "sessions": nodes, "busy": busy })))
+}
+
+async fn others(Scope(project): Scope) -> ApiResult<Json<Value>> {
+    let (setup, host) = (Arc::clone(&project.setup), project.host.clone());
+    let nodes =
+        project.read(move |opened, _| Ok(host.other_sessions(opened, setup.config(), MOST_OTHERS)?));
+    Ok(Json(json!({ "sessions": nodes.await? })))
+}
+
+fn no_such(tool: &str, id: &str) -> ApiError {
+    ApiError::not_found(format!("`{tool}` has no session `{id}` in this directory"))
+}
+
+async fn other(Scope(project): Scope, Path((tool, id)): Path<(String, String)>) -> ApiResult<Json<Value>> {
+    let inspected = blocking(move || {
+        let spec = project.host.other_session(&tool, &id).ok_or_else(|| no_such(&tool, &id))?;
+        let mut inspected = project.host.inspect(spec, project.setup.config())?;
+        let report = std::mem::take(&mut inspected.report);
+        Ok(json!({ "session": inspected, "window": to_json(&shown(report))?.0 }))
+    });
+    Ok(Json(inspected.await?))
+}
+
+async fn import(
+    Scope(project): Scope,
+    JsonBody(ImportRequest { tool, session }): JsonBody<ImportRequest>,
+) -> ApiResult<Json<Value>> {
+    let changed = Arc::clone(&project.database);
+    let report = blocking(move || {
+        let spec = project.host.other_session(&tool, &session).ok_or_else(|| no_such(&tool, &session))?;
+        let opened = project.database.opened.clone();
+        let mut importer = Importer::into_store(&project.host, project.setup.config(), opened);
+        Ok(importer.import(spec, false)?)
+    });
+    let report = report.await?;
+    changed.changed.notify_one();
+    to_json(&report)
+}

@@ -1,0 +1,225 @@
+//! Reading one session: its window, its history, what left the window.
+
+use std::sync::Arc;
+
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::routing::on;
+use plimsoll::recall::RecallQuery;
+use plimsoll::{Receipt, SessionId};
+use plimsoll_host::undone_by;
+use plimsoll_session::{Share, WindowReport};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::handle::reader;
+use super::table::{Described as _, OwnRoute};
+use super::to_json;
+use crate::app::App;
+use crate::body::JsonBody;
+use crate::error::{ApiError, ApiResult};
+use crate::scope::Scope;
+
+pub(super) const ROUTES: &[OwnRoute] = &[
+    OwnRoute::get(
+        "/plimsoll/session/{id}",
+        "The session: figures, cost, state of the prompt cache.",
+        |filter| on(filter, overview),
+    ),
+    OwnRoute::get(
+        "/plimsoll/session/{id}/window",
+        "What is in the window, by kind, tool, file and turn.",
+        |filter| on(filter, window),
+    ),
+    OwnRoute::get(
+        "/plimsoll/session/{id}/load",
+        "Size of the next request, and the line it must stay under.",
+        |filter| on(filter, load),
+    ),
+    OwnRoute::get("/plimsoll/session/{id}/history", "Size of log and window after each turn.", |filter| {
+        on(filter, history)
+    }),
+    OwnRoute::get(
+        "/plimsoll/session/{id}/contents",
+        "What was pruned, compacted and spilled, and what is pinned.",
+        |filter| on(filter, contents),
+    ),
+    OwnRoute::get("/plimsoll/session/{id}/receipts", "Receipts of all reductions, oldest first.", |filter| {
+        on(filter, receipts)
+    }),
+    OwnRoute::get("/plimsoll/session/{id}/pins", "Text that stays in view verbatim.", |filter| {
+        on(filter, pins)
+    }),
+    OwnRoute::post(
+        "/plimsoll/session/{id}/recall",
+        "Brings back or searches what left the window.",
+        |filter| on(filter, recall),
+    )
+    .body(RecallRequest::schema)
+    .answer(RecallAnswer::schema),
+];
+
+/// Maximum number of leases that are looked through to tell whether another process runs a session.
+const MOST_LEASES: u64 = 1_000;
+
+/// A handle to bring back, or a pattern to search for.
+#[derive(Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+struct RecallRequest {
+    /// Handle of the content; without one everything that left the window is searched.
+    handle: Option<String>,
+    /// First line, counted from 1.
+    from: Option<u64>,
+    /// Last line.
+    to: Option<u64>,
+    /// Number of chars to leave out at the beginning of the first line.
+    offset: Option<u64>,
+    /// Only lines that match this regular expression.
+    search: Option<String>,
+    /// Maximum number of lines or matches.
+    limit: Option<u64>,
+}
+
+#[derive(Serialize, JsonSchema)]
+struct RecallAnswer {
+    /// The content, or the matches with their handles.
+    text: String,
+    /// Where to go on, if there is more.
+    next: Option<Value>,
+}
+
+async fn overview(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+) -> ApiResult<Json<Value>> {
+    let id = SessionId::new(id);
+    let (setup, host, tree) = (Arc::clone(&project.setup), project.host.clone(), Arc::clone(&project.tree));
+    let read = project.read_session(&id, move |opened, session| {
+        let config = setup.config();
+        let node = tree.one(&host, opened, config, &session)?;
+        let leases = opened.archive.store().leases(None, MOST_LEASES)?;
+        let lease = leases.into_iter().find(|lease| lease.session == session.id);
+        Ok((node, opened.cache_state(&session, config)?, lease, session))
+    });
+    let (node, cache, lease, session) = read.await?;
+    let now = app.now();
+    let state = match lease.filter(|lease| lease.until > now) {
+        _ if app.runners.is_busy(&id) => "running",
+        Some(_) if app.runners.open_handle(&id).is_some() => "open",
+        Some(_) => "elsewhere",
+        None => "idle",
+    };
+    let answer = json!({
+        "session": session,
+        "figures": node,
+        "cache": cache,
+        "state": state,
+        "now": now,
+    });
+    Ok(Json(answer))
+}
+
+/// A report with the figures that are derived from it.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownWindow {
+    #[serde(flatten)]
+    report: WindowReport,
+    /// All of the window by kind: `byKind`, and what the session does not record.
+    kinds: Vec<Share>,
+    percent: Option<u64>,
+    left: Option<plimsoll::Tokens>,
+    pinned: plimsoll::Tokens,
+    has_summary: bool,
+}
+
+pub(super) fn shown(report: WindowReport) -> impl Serialize {
+    ShownWindow {
+        kinds: report.kinds(),
+        percent: report.percent(),
+        left: report.left(),
+        pinned: report.pinned,
+        has_summary: report.has_summary,
+        report,
+    }
+}
+
+async fn window(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+) -> ApiResult<Json<Value>> {
+    let handle = reader(&app, &project, &SessionId::new(id)).await?;
+    to_json(&shown(handle.inspect().await?))
+}
+
+async fn load(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+) -> ApiResult<Json<Value>> {
+    let handle = reader(&app, &project, &SessionId::new(id)).await?;
+    to_json(&handle.load().await?)
+}
+
+async fn history(Scope(project): Scope, Path(id): Path<String>) -> ApiResult<Json<Value>> {
+    let (id, setup) = (SessionId::new(id), Arc::clone(&project.setup));
+    let history =
+        project.read_session(&id, move |opened, session| Ok(opened.history(&session, setup.config())?));
+    Ok(Json(json!({ "turns": history.await? })))
+}
+
+async fn contents(Scope(project): Scope, Path(id): Path<String>) -> ApiResult<Json<Value>> {
+    let (id, setup) = (SessionId::new(id), Arc::clone(&project.setup));
+    let contents = project
+        .read_session(&id, move |opened, session| Ok(opened.reduced_content(&session, setup.config())?));
+    to_json(&contents.await?)
+}
+
+/// A receipt with what a list of receipts shows.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownReceipt<'a> {
+    #[serde(flatten)]
+    receipt: &'a Receipt,
+    title: String,
+    can_undo: bool,
+    undone_by: Option<&'a plimsoll::ReceiptId>,
+}
+
+async fn receipts(Scope(project): Scope, Path(id): Path<String>) -> ApiResult<Json<Value>> {
+    let id = SessionId::new(id);
+    let receipts = project.read_session(&id, |opened, session| Ok(opened.receipts(&session.id)?)).await?;
+    let shown = receipts.iter().map(|receipt| {
+        let undone_by = undone_by(receipt, &receipts);
+        let can_undo = receipt.can_undo() && undone_by.is_none();
+        ShownReceipt { receipt, title: receipt.plan.title(), can_undo, undone_by }
+    });
+    to_json(&shown.collect::<Vec<_>>())
+}
+
+async fn recall(
+    State(app): State<Arc<App>>,
+    Scope(project): Scope,
+    Path(id): Path<String>,
+    JsonBody(request): JsonBody<RecallRequest>,
+) -> ApiResult<Json<RecallAnswer>> {
+    let RecallRequest { handle, from, to, offset, search, limit } = request;
+    let query = RecallQuery { handle, from, to, offset, search, limit };
+    let handle = reader(&app, &project, &SessionId::new(id)).await?;
+    let answer = handle.recall(query).await?;
+    if answer.is_error {
+        return Err(ApiError::bad_request("Payload", answer.text));
+    }
+    let next = serde_json::to_value(&answer.next).ok().filter(|next| !next.is_null());
+    Ok(Json(RecallAnswer { text: answer.text, next }))
+}
+
+async fn pins(Scope(project): Scope, Path(id): Path<String>) -> ApiResult<Json<Value>> {
+    let (id, setup) = (SessionId::new(id), Arc::clone(&project.setup));
+    let pins = project.read_session(&id, move |opened, session| Ok(opened.pins(&session, setup.config())?));
+    let (pins, budget) = pins.await?;
+    Ok(Json(json!({ "pins": pins, "budget": budget })))
+}
