@@ -4,9 +4,8 @@ use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
 use plimsoll::compact::{Reply, Summariser, SummaryForm, SummaryRequest};
-use plimsoll::pivot::Pivot;
 use plimsoll::plan::CompactPlan;
-use plimsoll::{Limits, Log, Plan, Policy, Tokens};
+use plimsoll::{Limits, Log, Pivot, Plan, Policy, Tokens};
 use plimsoll_agent::Model;
 use plimsoll_config::Flags;
 use plimsoll_session::{Climb, ClimbOutcome, ClimbStep, SummaryFailure};
@@ -256,7 +255,7 @@ fn run(command: &str, request: &str) -> Result<String, HostError> {
     let output = output.map_err(failed)?;
     if !output.status.success() {
         let said = String::from_utf8_lossy(&output.stderr);
-        let said = plimsoll::chars::tail(said.trim(), plimsoll::Chars(SHOWN)).to_owned();
+        let said = plimsoll::tail(said.trim(), plimsoll::Chars(SHOWN)).to_owned();
         let said = if said.is_empty() { String::new() } else { format!(": {said}") };
         return Err(HostError::failed(format!("it failed with {}{said}", output.status)));
     }

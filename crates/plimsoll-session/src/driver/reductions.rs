@@ -155,7 +155,7 @@ impl Driver {
             return Ok(words);
         }
         // Out of view: the newest message that contains it. The beginning of a long text is enough.
-        let pattern = plimsoll::chars::head(what, plimsoll::Chars(200)).to_owned();
+        let pattern = plimsoll::head(what, plimsoll::Chars(200)).to_owned();
         let search = Search { pattern, literal: true, ..Search::default() };
         let ask = Selection { lines: None, search: Some(search), most_bytes: 1 << 20, most_matches: 10_000 };
         let hits = self.archive.store().search(self.session(), &ask)?;
