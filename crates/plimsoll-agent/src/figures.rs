@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 /// Outcome of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum CallStatus {
     /// The tool succeeded.
     Completed,
@@ -76,6 +77,7 @@ impl From<&Usage> for UsageFigures {
 /// Figures of a receipt, without content.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ReceiptFigures {
     /// ID of the receipt.
     pub receipt: ReceiptId,
@@ -100,6 +102,7 @@ pub struct ReceiptFigures {
 /// Kind of a reduction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum ReductionKind {
     /// Layer 1 truncated an output.
     Truncate,
@@ -134,7 +137,7 @@ impl From<&Receipt> for ReceiptFigures {
             Plan::Compact(plan) => (ReductionKind::Compact, plan.messages),
             Plan::Range(plan) => (ReductionKind::Compact, plan.messages),
             Plan::Shed(_) => (ReductionKind::Shed, receipt.plan.effects().len() as u64),
-            Plan::Fork(_) | Plan::Pin(_) | Plan::Purge(_) => (ReductionKind::Other, 0),
+            _ => (ReductionKind::Other, 0),
         };
         ReceiptFigures {
             receipt: receipt.id.clone(),

@@ -131,7 +131,7 @@ impl TokenMetrics {
             Plan::Compact(CompactPlan { tokens, .. }) | Plan::Range(RangePlan { tokens, .. }) => {
                 (figures.total_compactions, figures.tokens_compacted) = (1, tokens.0);
             }
-            Plan::Shed(_) | Plan::Fork(_) | Plan::Pin(_) | Plan::Purge(_) => {}
+            _ => {}
         }
         figures
     }

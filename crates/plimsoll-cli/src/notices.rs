@@ -61,7 +61,7 @@ pub(crate) fn reduction_notice(figures: &ReceiptFigures, commands: Commands) -> 
             "{} shortened or cleared to make room, {freed} tokens; stored: `{recall_any}`, undo with `{undo}`",
             were("part")
         ),
-        ReductionKind::Other => return None,
+        _ => return None,
     })
 }
 
@@ -108,7 +108,7 @@ pub(crate) fn end_notice(end: &RunEnd, commands: Commands) -> Option<String> {
             return match StopReason::of(reason) {
                 StopReason::Filtered => Some(format!("the provider stopped the answer: {reason}")),
                 StopReason::Cut => Some(format!("the answer reached the output limit; {more}")),
-                StopReason::Done => None,
+                _ => None,
             };
         }
         RunEnd::Steps => format!("stopped at the step limit of a {turn} (`--max-steps`)"),
@@ -118,6 +118,7 @@ pub(crate) fn end_notice(end: &RunEnd, commands: Commands) -> Option<String> {
         RunEnd::Repeating { .. } => "stopped because it kept repeating itself".to_owned(),
         RunEnd::Cancelled if commands == Commands::Chat => "stopped; everything so far is stored".to_owned(),
         RunEnd::Cancelled => "interrupted".to_owned(),
+        _ => "stopped".to_owned(),
     };
     Some(format!("{it}{why}; {resume}"))
 }
@@ -129,7 +130,7 @@ pub(crate) fn task_end(status: TaskStatus) -> &'static str {
         TaskStatus::Error => "has failed",
         TaskStatus::Cancelled => "was cancelled",
         TaskStatus::Interrupted => "was interrupted",
-        TaskStatus::Queued | TaskStatus::Running | TaskStatus::Resumed => "continues",
+        _ => "continues",
     }
 }
 

@@ -54,7 +54,7 @@ pub(crate) fn format_report(report: &RevertReport, is_plan: bool) -> String {
         let action = match file.action {
             RevertAction::Restored => "restored",
             RevertAction::Removed => "removed ",
-            RevertAction::Left => "left    ",
+            _ => "left    ",
         };
         text.push_str(&format!("  {action}  {}", file.path.display()));
         match (&file.problem, file.action) {

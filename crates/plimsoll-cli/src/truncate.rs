@@ -3,7 +3,7 @@
 use std::io;
 use std::process::ExitCode;
 
-use plimsoll::chars::thousands;
+use plimsoll::thousands;
 use plimsoll::truncate::{OutputEnds, Spill, TruncatePlan};
 use plimsoll_host::{HeldOutput, Host, Work};
 use serde_json::json;
@@ -53,7 +53,7 @@ fn dropped(plan: &TruncatePlan, spill: &Spill, has_spill_dir: bool) -> Option<St
         Spill::Saved(_) => return None,
         Spill::Failed(why) => format!("the full output could not be stored: {why}"),
         Spill::Off if has_spill_dir => "the policy stores no outputs; set `truncate.spill = true`".to_owned(),
-        Spill::Off => "use `--spill-dir DIR` to store the full output".to_owned(),
+        _ => "use `--spill-dir DIR` to store the full output".to_owned(),
     };
     let lines = plan.original_lines.saturating_sub(plan.kept_lines);
     let bytes = plan.original_bytes.saturating_sub(plan.kept_bytes);

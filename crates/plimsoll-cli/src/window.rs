@@ -2,8 +2,7 @@
 
 use std::process::ExitCode;
 
-use plimsoll::count::window_message_tokens;
-use plimsoll::{Block, Counter, Window, WindowMessage, WindowRole};
+use plimsoll::{Block, Counter, Window, WindowMessage, WindowRole, window_message_tokens};
 use plimsoll_host::{Host, HostError, weigh_window};
 use plimsoll_import::{Extent, Scope};
 use plimsoll_session::{MeasuredBy, WindowReport};

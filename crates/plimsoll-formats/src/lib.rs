@@ -44,7 +44,7 @@
 //!   numbers per record and the incomplete messages; a line over [`MAX_LINE`] bytes is skipped without being held. A
 //!   document is held as text and rejected over [`MAX_DOCUMENT`] bytes. [`read`] collects the messages.
 //! - **Every call is paired** with its result in one `tool` part, compactions are
-//!   [pivots](plimsoll::pivot), and every message and part has an id: the source's if it has one, otherwise
+//!   [pivots](plimsoll::Pivot), and every message and part has an id: the source's if it has one, otherwise
 //!   one derived from its position.
 //!
 //! **Invariant:** this crate opens no files and knows no directories; the caller passes readers. There is one

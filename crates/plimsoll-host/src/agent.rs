@@ -49,6 +49,7 @@ impl AgentOptions {
 }
 
 /// Configuration and options that agents are built from.
+#[non_exhaustive]
 pub struct AgentSetup {
     /// Models, agents and permissions.
     pub run: Arc<RunConfig>,
@@ -75,13 +76,12 @@ impl Host {
         let (config, run) = self.run_config(&Flags { network, ..options.flags.clone() })?;
         let allow = options.allow.iter().filter(|rule| *rule != NETWORK);
         let allow = allow.map(|rule| parse_allow(rule, self.env.home.as_deref()));
-        let allow =
-            allow.collect::<Result<Vec<_>, _>>().map_err(|error| HostError::usage(error.to_string()))?;
+        let allow = allow.collect::<Result<Vec<_>, _>>().map_err(HostError::usage_of)?;
         // A rule for this run that can match nothing is a mistake.
         for rule in &allow {
             require_tool(&rule.tool, &run).map_err(|error| {
                 let hint = format!("available tools: {}", error.known.join(", "));
-                HostError::usage(error.to_string()).hint(hint)
+                HostError::usage_of(error).hint(hint)
             })?;
         }
         Ok(AgentSetup { run: Arc::new(run), host: self.clone(), config, options, allow })

@@ -128,10 +128,10 @@ impl HostConfig {
                 limits
             });
         }
-        let policy = Policy::try_from(spec).map_err(|error| HostError::usage(error.to_string()))?;
+        let policy = Policy::try_from(spec).map_err(HostError::usage_of)?;
         let (prices, store) = (run.iter().flat_map(prices).collect(), StoreSettings::new(&store, &policy));
         let config = HostConfig { policy, context, is_context_named, store, prices, provider_limits };
-        Ok((config, run.map_err(|error| HostError::usage(error.to_string()).caused_by(error))))
+        Ok((config, run.map_err(HostError::usage_of)))
     }
 
     /// Returns the policy for a model in a window that the user named: limits of its provider do not apply.

@@ -14,6 +14,8 @@ use plimsoll_import::ImportError;
 use plimsoll_session::SessionError;
 use plimsoll_store::StoreError;
 
+pub use plimsoll_import::reason;
+
 /// Maximum number of sessions that are listed if an id is ambiguous.
 const LISTED: usize = 10;
 
@@ -63,6 +65,16 @@ impl HostError {
     /// Creates an error with the message of its cause.
     fn of(kind: ErrorKind, source: impl Error + Send + Sync + 'static) -> HostError {
         HostError::new(kind, source.to_string()).caused_by(source)
+    }
+
+    /// Creates an error for an invalid request, with the message of its cause.
+    pub(crate) fn usage_of(source: impl Error + Send + Sync + 'static) -> HostError {
+        HostError::of(ErrorKind::Usage, source)
+    }
+
+    /// Creates an error for a failure, with the message of its cause.
+    pub(crate) fn failed_of(source: impl Error + Send + Sync + 'static) -> HostError {
+        HostError::of(ErrorKind::Failure, source)
     }
 
     /// Adds a next step.
@@ -295,14 +307,6 @@ pub(crate) fn ambiguous<'a>(id: &str, candidates: impl Iterator<Item = (&'a str,
     }
     HostError::usage(format!("session id `{id}` is ambiguous:{}", list.concat()))
         .hint("pass a longer prefix of the id")
-}
-
-/// Returns why an operation on a file failed, without the error number of the operating system.
-pub fn reason(error: &io::Error) -> String {
-    let text = error.to_string();
-    let text = text.split(" (os error ").next().unwrap_or_default();
-    let mut letters = text.chars();
-    letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }
 
 /// Formats a time: `2026-05-02 09:18 UTC`.

@@ -7,6 +7,7 @@ use tempfile::{Builder, NamedTempFile};
 
 /// How an existing file is treated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Existing {
     /// Keeps the file and returns an error.
     Keep,

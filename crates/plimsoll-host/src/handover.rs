@@ -165,8 +165,7 @@ impl Host {
         let title = transcript.info.title.as_deref();
         let session = NewSession { id: &id, now, directory: &place, model, title, origin };
         let format = if tool == Tool::Codex { Format::Codex } else { Format::ClaudeCode };
-        let (text, lost) =
-            write_session(format, &session, &window).map_err(|error| HostError::usage(error.to_string()))?;
+        let (text, lost) = write_session(format, &session, &window).map_err(HostError::usage_of)?;
         let (folder, before) = match folder {
             Some(folder) => (folder.clone(), self.setting_for(tool, &folder)),
             None => (self.own_folder(tool)?, Some(String::new())),
@@ -190,11 +189,11 @@ impl Host {
     /// Writes an export that `opencode import` reads; OpenCode's database is left to it.
     fn write_opencode(&self, transcript: &Transcript, folder: Option<PathBuf>) -> Result<Written, HostError> {
         let (export, lost) = write_counting(Format::OpencodeExport, &transcript.info, &transcript.messages)
-            .map_err(|error| HostError::usage(error.to_string()))?;
+            .map_err(HostError::usage_of)?;
         let session = export["info"]["id"].as_str().unwrap_or_default().to_owned();
         let folder = folder.unwrap_or_else(|| self.directory().to_owned());
         let path = folder.join(format!("{}.json", session.replace(['/', '\\'], "_")));
-        let mut bytes = serde_json::to_vec(&export).map_err(|error| HostError::failed(error.to_string()))?;
+        let mut bytes = serde_json::to_vec(&export).map_err(HostError::failed_of)?;
         bytes.push(b'\n');
         save(&path, &bytes)?;
         let command = Some(format!("opencode import {} && opencode --session {session}", quoted(&path)));

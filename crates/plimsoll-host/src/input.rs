@@ -38,6 +38,7 @@ pub struct InputSpec {
 }
 
 /// Where a transcript is.
+#[non_exhaustive]
 pub enum InputSource {
     /// A stream, which is read once, and one session of it.
     Stream(Box<dyn Read + Send>, Option<String>),

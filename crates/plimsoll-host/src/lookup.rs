@@ -16,6 +16,7 @@ use crate::store::OpenStore;
 const LIKE: u64 = 100;
 
 /// All sessions of a scope, and the database that Plimsoll's own are in.
+#[non_exhaustive]
 pub struct Lookup {
     /// The sessions.
     pub search: Search,
@@ -26,6 +27,7 @@ pub struct Lookup {
 }
 
 /// A session that was found, and the database it is in if it is one of Plimsoll's.
+#[non_exhaustive]
 pub struct Located {
     /// The session.
     pub found: Found,

@@ -28,8 +28,9 @@ impl WholeSession {
     pub fn plan_range(&self, range: &RangeRequest<'_>, policy: &Policy) -> Result<RangePlan, HostError> {
         let ranged = Ranged { range, policy, limits: self.limits };
         let selection = ranged.select(&self.log)?;
-        let plan = ranged.plan(&self.log, &selection, &Text::default(), (SummaryOrigin::ByModel, 1));
-        Ok(RangePlan { text: Text::default(), ..plan })
+        let mut plan = ranged.plan(&self.log, &selection, &Text::default(), (SummaryOrigin::ByModel, 1));
+        plan.text = Text::default();
+        Ok(plan)
     }
 
     /// Summarises a range; returns the summary and the plan that has it.
@@ -123,7 +124,7 @@ impl Ranged<'_> {
         }
         let summariser = source.summariser(self.limits);
         let measured = Measured { limits: summariser.limits, counter: &policy.count, factor: 1.0 };
-        let job = range.job(log, policy, measured).map_err(|error| HostError::failed(error.to_string()))?;
+        let job = range.job(log, policy, measured).map_err(HostError::failed_of)?;
         let job = job.for_model(summariser.model);
         let (mut summary, mut time): (Option<Text>, _) = (None, SummaryTime::of(policy));
         for chunk in 0..job.chunks() {

@@ -72,7 +72,7 @@ impl RecallRequest {
             (StoreError::Refused(why), Some(search)) if why.starts_with("invalid pattern") => {
                 invalid(&search.pattern, &why)
             }
-            (error @ StoreError::Missing { .. }, _) => HostError::usage(error.to_string())
+            (error @ StoreError::Missing { .. }, _) => HostError::usage_of(error)
                 .hint("the window shows handles in place of content, and `plimsoll receipts` lists them"),
             (error, _) => error.into(),
         }

@@ -107,6 +107,7 @@ impl RecordedFigures {
 /// The window of a session's model, and how its size is known.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct SessionWindow {
     /// The limits of the model.
     pub limits: Limits,

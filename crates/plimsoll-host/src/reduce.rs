@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use plimsoll::compact::{CompactionContext, Outcome, Summariser, Trigger};
-use plimsoll::count::window_message_tokens;
-use plimsoll::pivot::VisibleRange;
 use plimsoll::plan::CompactPlan;
 use plimsoll::prune::{self, Pressure, PruneChoice, PrunePlan, PruneReason};
-use plimsoll::{Load, Log, Millis, Plan, Policy, Receipt, RequestOverhead, Role, Tokens, Window, WindowRole};
+use plimsoll::{
+    Load, Log, Millis, Plan, Policy, Receipt, RequestOverhead, Role, Tokens, VisibleRange, Window,
+    WindowRole, window_message_tokens,
+};
 use plimsoll_session::{Pruned, UsageScale};
 
 use crate::config::HostConfig;

@@ -20,6 +20,7 @@ use crate::report::{Level, Notice};
 
 /// A database that is open.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct OpenStore {
     /// The sessions and their spilled outputs.
     pub archive: Arc<Archive>,

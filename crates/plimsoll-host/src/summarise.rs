@@ -6,9 +6,8 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use plimsoll::compact::{Rejection, Reply, Summariser, SummaryForm, SummaryRequest};
-use plimsoll::pivot::Pivot;
 use plimsoll::plan::CompactPlan;
-use plimsoll::{Limits, Log, Plan, Policy, Tokens};
+use plimsoll::{Limits, Log, Pivot, Plan, Policy, Tokens};
 use plimsoll_agent::Model;
 use plimsoll_config::Flags;
 use plimsoll_sandbox::ProcessGroup;
@@ -313,7 +312,7 @@ fn run(command: &str, request: String, left: Duration) -> Result<Option<String>,
     if !status.success() {
         let said = said.transpose().map_err(failed)?.unwrap_or_default();
         let said = String::from_utf8_lossy(&said);
-        let said = plimsoll::chars::tail(said.trim(), plimsoll::Chars(SHOWN)).to_owned();
+        let said = plimsoll::tail(said.trim(), plimsoll::Chars(SHOWN)).to_owned();
         let said = if said.is_empty() { String::new() } else { format!(": {said}") };
         return Err(HostError::failed(format!("it failed with {status}{said}")));
     }

@@ -18,6 +18,7 @@ use crate::input::InputSource;
 use crate::store::OpenStore;
 
 /// The tasks of a database.
+#[non_exhaustive]
 pub struct TaskSession {
     /// The database.
     pub opened: OpenStore,

@@ -13,6 +13,7 @@ use crate::files::{self, Existing};
 const PIECE: usize = 1 << 16;
 
 /// The ends of an output, and a file with all of it if it is too long to be held.
+#[non_exhaustive]
 pub struct HeldOutput {
     /// Beginning and end of the output.
     pub ends: OutputEnds,

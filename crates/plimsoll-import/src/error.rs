@@ -63,7 +63,7 @@ fn more_problems(damage: &[Damage]) -> String {
 }
 
 /// Describes a file error without the number of the operating system.
-pub(crate) fn reason(error: &io::Error) -> String {
+pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
     let told = text.split(" (os error ").next().unwrap_or_default();
     let mut letters = told.chars();

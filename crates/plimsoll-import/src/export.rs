@@ -10,6 +10,7 @@ use crate::stored::about;
 
 /// How an export handles a damaged session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OnDamage {
     /// Write nothing, so that altered content never leaves the store as if it were sound.
     Refuse,

@@ -22,7 +22,7 @@ mod weighed;
 mod write;
 
 pub use cache::WeighedCache;
-pub use error::ImportError;
+pub use error::{ImportError, reason};
 pub use export::{Exported, OnDamage, export};
 pub use find::{Found, Scope, Search, SessionStorage, projects_around, row_with_id};
 pub use import::Drift;

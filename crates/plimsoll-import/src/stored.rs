@@ -9,6 +9,7 @@ use plimsoll_store::{Archive, CountWatch, Session, Store, StoreError};
 
 /// How much of a session is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Extent {
     /// All messages.
     Whole,

@@ -10,6 +10,7 @@ use crate::state::{Digest, ImportState, MessageDigest, Running, hex};
 use crate::text::FirstPrompt;
 
 /// Content of a source, without the messages.
+#[non_exhaustive]
 pub struct Survey {
     /// Metadata of its sessions, and what could not be parsed.
     pub transcript: Transcript,

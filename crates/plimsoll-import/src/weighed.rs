@@ -11,6 +11,7 @@ use crate::text::{FirstPrompt, TITLE};
 
 /// Figures of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct Weighed {
     /// Number of messages.
     pub messages: usize,

@@ -2,6 +2,7 @@
 
 use std::collections::{HashMap, HashSet};
 
+use plimsoll::Fnv;
 use plimsoll::window::legal_name;
 
 /// Maximum length of a tool's name that every provider accepts.
@@ -62,11 +63,10 @@ impl IdMap {
     }
 }
 
-/// FNV-1a. Unlike the hashers of the standard library it is the same in every process, so a resumed session sends the
+/// Unlike the hashers of the standard library this one is the same in every process, so a resumed session sends the
 /// same request.
 fn hash(text: &str, round: u64) -> u64 {
-    let bytes = text.bytes().chain(round.to_le_bytes());
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+    Fnv::new().bytes(text.as_bytes()).number(round).finish()
 }
 
 fn base36(mut number: u64, digits: usize) -> String {

@@ -449,7 +449,7 @@ impl Session {
     fn push(&mut self, mut message: Message) {
         message.info.session_id = Some(self.id.clone());
         for part in &message.parts {
-            self.size += plimsoll::count::part_tokens(part, &plimsoll::CharCounter::default()).0;
+            self.size += plimsoll::part_tokens(part, &plimsoll::CharCounter::default()).0;
         }
         self.messages.push(message);
     }
@@ -563,6 +563,6 @@ fn spoken(part: &Part) -> u64 {
     let counter = plimsoll::CharCounter::default();
     match part.as_tool().and_then(|tool| tool.state.input.as_ref()) {
         Some(input) => counter.of_chars(input.json().chars()).0,
-        None => plimsoll::count::part_tokens(part, &counter).0,
+        None => plimsoll::part_tokens(part, &counter).0,
     }
 }

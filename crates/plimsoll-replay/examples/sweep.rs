@@ -197,7 +197,7 @@ fn print_totals(half: &str, context: Context, replayed: &[&Replayed]) {
     println!("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|");
     for total in &totals {
         let (only, all) = (total.references.only_in_outputs, total.references.all);
-        let Medians { only_in_outputs, strict, all: all_median } = total.medians.unwrap_or_default();
+        let Medians { only_in_outputs, strict, all: all_median, .. } = total.medians.unwrap_or_default();
         let against = total.against_none.unwrap_or_default();
         let AgainstNone { dearer_at_end, dearer_at_any_moment, dearer_by_more_than_a_recall, .. } = against;
         let by = |sessions: u64, dollars: f64, share: f64| match sessions {
@@ -260,11 +260,12 @@ fn session(
         let none = recording.replay(&Rules::None, &params)?;
         let mut reports = vec![none.clone()];
         for (name, rules) in rules {
-            let report = match rules {
+            let mut report = match rules {
                 Rules::None => none.clone(),
                 rules => recording.replay(rules, &params)?,
             };
-            reports.push(Report { policy: name.clone(), ..report });
+            report.policy.clone_from(name);
+            reports.push(report);
         }
         compare_with_none(&mut reports);
         reports.remove(0);

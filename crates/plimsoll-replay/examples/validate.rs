@@ -57,7 +57,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn print_bill(name: &str, bill: AgainstRecorded) {
-    let AgainstRecorded { calls, recorded, replayed } = bill;
+    let AgainstRecorded { calls, recorded, replayed, .. } = bill;
     println!("| {name} | {calls} | ${recorded:.4} | ${replayed:.4} | {:.3} |", bill.share());
 }
 

@@ -9,6 +9,7 @@ use plimsoll::{Limits, Policy, PolicyError, Preset, Tokens};
 
 /// Rules that reduce the window.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum Rules {
     /// No reduction.
     None,

@@ -71,6 +71,7 @@ impl Default for ServerOptions {
 
 /// Why the server does not start.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ServerError {
     /// Other machines could reach the server.
     #[error("`{0}` is not a loopback address: a server that other machines can reach needs a password")]

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::compact::{HookText, Summariser};
-use plimsoll::purse::CacheTerms;
-use plimsoll::{Policy, SessionId, UsageTrust};
+use plimsoll::{CacheTerms, Policy, SessionId, UsageTrust};
 use plimsoll_store::{Archive, Clock, Lease, NewSession, TakeOver};
 
 use crate::driver::Driver;

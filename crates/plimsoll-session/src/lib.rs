@@ -72,6 +72,7 @@ pub use stored::each_message;
 pub use usage_gate::UsageGate;
 
 // Types of the crates below that hosts need, so that they depend on this crate only.
+pub use plimsoll::CacheTerms;
 pub use plimsoll::compact::{
     FitResult, HookText, Outcome, OverflowBreakdown, Rejection, Reply, Summariser, SummaryForm,
     SummaryRequest,
@@ -79,7 +80,6 @@ pub use plimsoll::compact::{
 pub use plimsoll::fork::Identity;
 pub use plimsoll::pin::PinTarget;
 pub use plimsoll::prune::{PruneChoice, PrunePlan};
-pub use plimsoll::purse::CacheTerms;
 pub use plimsoll::recall::{RecallAnswer, RecallQuery, RecallTool};
 pub use plimsoll::{
     AnswerEvent, Block, CachePlan, CharCounter, Counter, Ids, Limits, Line, Load, Log, Message, MessageId,

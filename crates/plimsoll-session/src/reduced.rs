@@ -72,6 +72,7 @@ impl Reduced {
 fn weighs_window(receipt: &Receipt) -> bool {
     match receipt.plan {
         Plan::Prune(_) | Plan::Compact(_) | Plan::Range(_) | Plan::Shed(_) | Plan::Pin(_) => true,
-        Plan::Truncate(_) | Plan::Fork(_) | Plan::Purge(_) => false,
+        // `Truncate`, `Fork` and `Purge`: their sizes are of an output, a digest, and nothing.
+        _ => false,
     }
 }

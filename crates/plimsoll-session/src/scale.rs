@@ -11,11 +11,11 @@ use std::convert::Infallible;
 use std::sync::Arc;
 
 use plimsoll::compact::CompactionContext;
-use plimsoll::count::request_tokens;
 use plimsoll::policy::Detector;
 use plimsoll::prune::{self, Pressure, PruneChoice, PrunePlan};
 use plimsoll::{
-    CharCounter, Counter, Limits, Log, Message, MessageId, Policy, RequestOverhead, SessionId, Tokens, Window,
+    CharCounter, Counter, Limits, Log, Message, MessageId, Policy, RequestOverhead, SessionId, Tokens,
+    Window, request_tokens,
 };
 use plimsoll_store::{Archive, StopFlag, StoreError};
 use plimsoll_tokens::{Measured, WindowMeter};
@@ -104,6 +104,7 @@ impl WindowScale {
 
 /// Size of a session's window by its usage, and a counter for plans about its pieces.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct UsageScale {
     /// Tokens of the window now.
     pub window: Tokens,

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use plimsoll::compact::{HookText, Summariser};
-use plimsoll::purse::CacheTerms;
-use plimsoll::{Counter, Limits, Policy, Usage, UsageTrust};
+use plimsoll::{CacheTerms, Counter, Limits, Policy, Usage, UsageTrust};
 use plimsoll_store::{Clock, TakeOver};
 use plimsoll_tokens::{ModelPrice, ModelTable};
 use serde_json::Number;

@@ -208,17 +208,12 @@ fn marks() {
     for first in (0..COUNT).step_by(1_000) {
         store.append(&claim, (first..first + 1_000).map(message).collect(), NOW).unwrap();
     }
-    let receipt = Receipt {
-        id: ReceiptId::new("rcp_1"),
-        at: NOW,
-        policy: "plimsoll".into(),
-        reason: "a benchmark".into(),
-        before: Tokens(2),
-        after: Tokens(1),
-        plan: Plan::Prune(PrunePlan { items: (0..COUNT).map(item).collect(), ..PrunePlan::default() }),
-        handles: vec![],
-        undoes: None,
-    };
+    let receipt = Receipt::new(
+        ReceiptId::new("rcp_1"),
+        NOW,
+        Plan::Prune(PrunePlan::of((0..COUNT).map(item).collect())),
+        (Tokens(2), Tokens(1)),
+    );
     let reduction = Reduction { receipts: vec![receipt.clone()], ..Reduction::default() };
     let took = |work: &dyn Fn()| {
         let started = Instant::now();

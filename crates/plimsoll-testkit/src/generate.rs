@@ -4,14 +4,13 @@
 //! unfinished and failed ones, cleared outputs, emoji, giant and empty parts, repeated ids, files, missing roles,
 //! hundreds of parallel calls or system messages, turns of many steps, signed thoughts.
 
-use plimsoll::count::request_tokens;
 use plimsoll::log::{
     CompactionPart, FilePart, ReasoningPart, Time, ToolCallPart, ToolResultPart, ToolTime, Usage,
 };
 use plimsoll::window::PROVIDER_BLOCK;
 use plimsoll::{
     CharCounter, Info, Log, Message, MessageId, Millis, Part, PartBody, PartId, Policy, RequestOverhead,
-    Role, Tokens, ToolState, Window,
+    Role, Tokens, ToolState, Window, request_tokens,
 };
 use proptest::prelude::*;
 use serde_json::json;

@@ -13,8 +13,7 @@ use std::fs::File;
 use std::io::BufReader;
 use std::path::{Path, PathBuf};
 
-use plimsoll::count::request_tokens;
-use plimsoll::{Policy, RequestOverhead, Window};
+use plimsoll::{Policy, RequestOverhead, Window, request_tokens};
 use plimsoll_tokens::{FIRST_RESPONSES, WindowMeter};
 
 fn report(path: &Path) -> Result<(), Box<dyn Error>> {

@@ -68,6 +68,7 @@ impl Estimate {
 /// Result of an observation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Observed {
     /// Everything was learned.
     Learned,

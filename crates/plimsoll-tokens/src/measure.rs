@@ -2,9 +2,8 @@
 
 use std::ops::{Add, Sub};
 
-use plimsoll::count::block_tokens;
 use plimsoll::floor::Floor;
-use plimsoll::{Counter, Text, Tokens, Window};
+use plimsoll::{Counter, Text, Tokens, Window, block_tokens};
 use serde::{Deserialize, Serialize};
 
 /// No request was ever charged more than this.

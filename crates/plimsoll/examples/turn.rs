@@ -11,11 +11,11 @@ use std::error::Error;
 use std::io::{self, Write};
 
 use plimsoll::compact::{Breaker, CompactionContext, Ladder, Reply, Step, Summariser};
-use plimsoll::count::request_tokens;
 use plimsoll::fork::fork;
 use plimsoll::truncate::{self, Address, Spill};
 use plimsoll::{
     Ids, Limits, Log, Message, Millis, Part, Policy, Receipt, RequestOverhead, Tokens, ToolState, Window,
+    request_tokens,
 };
 use serde_json::json;
 

@@ -62,6 +62,7 @@ const FILE_TOKENS: Tokens = Tokens(1_600);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Rounding {
     /// Up, so that a sum of estimates is never too small.
     #[default]

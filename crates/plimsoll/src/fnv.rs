@@ -8,20 +8,29 @@
 use crate::work;
 
 /// An incremental hash.
-#[derive(Clone, Copy)]
-pub(crate) struct Fnv(u64);
+#[derive(Clone, Copy, Debug)]
+pub struct Fnv(u64);
 
-impl Fnv {
-    pub(crate) fn new() -> Fnv {
+impl Default for Fnv {
+    fn default() -> Fnv {
         Fnv(0xcbf2_9ce4_8422_2325)
     }
+}
 
-    pub(crate) fn of(bytes: &[u8]) -> u64 {
+impl Fnv {
+    /// Returns the hash of nothing.
+    pub fn new() -> Fnv {
+        Fnv::default()
+    }
+
+    /// Returns the hash of some bytes.
+    pub fn of(bytes: &[u8]) -> u64 {
         Fnv::new().bytes(bytes).0
     }
 
+    /// Adds bytes.
     #[must_use]
-    pub(crate) fn bytes(self, bytes: &[u8]) -> Fnv {
+    pub fn bytes(self, bytes: &[u8]) -> Fnv {
         Fnv(work::read(bytes)
             .iter()
             .fold(self.0, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)))
@@ -29,17 +38,18 @@ impl Fnv {
 
     /// Adds a number, always as eight bytes, so that what follows cannot be mistaken for a part of it.
     #[must_use]
-    pub(crate) fn number(self, number: u64) -> Fnv {
+    pub fn number(self, number: u64) -> Fnv {
         self.bytes(&number.to_le_bytes())
     }
 
     /// Adds a text by its hash.
     #[must_use]
-    pub(crate) fn text(self, text: &str) -> Fnv {
+    pub fn text(self, text: &str) -> Fnv {
         self.number(Fnv::of(text.as_bytes()))
     }
 
-    pub(crate) fn finish(self) -> u64 {
+    /// Returns the hash.
+    pub fn finish(self) -> u64 {
         self.0
     }
 }

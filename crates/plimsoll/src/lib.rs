@@ -55,23 +55,23 @@
 //! |---|---|
 //! | hold a session's messages | [`log`], [`Log`], [`Message`], [`Part`] |
 //! | configure | [`policy`], [`Policy`] |
-//! | weigh a request against the line | [`Limits`], [`Line`], [`load`], [`floor`] |
+//! | weigh a request against the line | [`Limits`], [`Line`], [`Load`], [`request_tokens`], [`floor`] |
 //! | truncate an output on arrival | [`truncate`] |
 //! | clear old outputs | [`prune`] |
-//! | replace older messages by a summary | [`compact`], [`facts`], [`pivot`] |
+//! | replace older messages by a summary | [`compact`], [`facts`], [`Pivot`] |
 //! | build what the model receives | [`window`] |
 //! | place cache breakpoints | [`cache`] |
 //! | give a child session its parent's context | [`mod@fork`] |
 //! | keep text in the window verbatim | [`pin`] |
-//! | show, store and undo reductions | [`plan`], [`receipt`], [`reduction`] |
+//! | show, store and undo reductions | [`plan`], [`receipt`], [`Reduction`] |
 //! | bring back what left the window | [`recall`] |
 //! | keep secrets out of summaries | [`redact`] |
 
 mod answer;
 pub mod cache;
-pub mod chars;
+mod chars;
 pub mod compact;
-pub mod count;
+mod count;
 mod counter;
 pub mod facts;
 pub mod floor;
@@ -81,7 +81,7 @@ mod gauge;
 mod least;
 mod limits;
 mod line;
-pub mod load;
+mod load;
 pub mod log;
 mod mentions;
 mod names;
@@ -89,17 +89,17 @@ mod numbers;
 mod pairs;
 mod pattern;
 pub mod pin;
-pub mod pivot;
+mod pivot;
 pub mod plan;
 pub mod policy;
 mod printable;
 mod prose;
 pub mod prune;
-pub mod purse;
+mod purse;
 pub mod recall;
 pub mod receipt;
 pub mod redact;
-pub mod reduction;
+mod reduction;
 mod thrift;
 mod tokens;
 pub mod truncate;
@@ -109,9 +109,12 @@ pub mod work;
 
 pub use answer::AnswerEvent;
 pub use cache::CachePlan;
-pub use chars::{Chars, Text};
-pub use count::RequestOverhead;
+pub use chars::{Chars, Text, cut_middle, head, tail, thousands};
+pub use count::{
+    RequestOverhead, block_tokens, message_tokens, part_tokens, request_tokens, window_message_tokens,
+};
 pub use counter::{CharCounter, Counter, Memo, Rounding};
+pub use fnv::Fnv;
 pub use gauge::Scale;
 pub use limits::Limits;
 pub use line::Line;
@@ -120,10 +123,13 @@ pub use log::{
     Ids, Info, Input, Log, LogError, Message, MessageId, MessageUpdate, Millis, Part, PartBody, PartId,
     ReadError, ReceiptId, Role, SessionId, ToolState, ToolStatus, Usage,
 };
+pub use names::is_common_number;
+pub use pivot::{Pivot, VisibleRange};
 pub use plan::{Handle, Plan};
 pub use policy::{ForkPolicy, ForkRules, Policy, PolicyError, PolicySpec, Preset, SpillAs};
 pub use printable::{first_words, is_printable, printable};
+pub use purse::CacheTerms;
 pub use receipt::Receipt;
-pub use reduction::Reduction;
+pub use reduction::{Reduction, same_content};
 pub use tokens::{InvalidTokens, Tokens};
 pub use window::{Block, InvalidWindow, Window, WindowMessage, WindowRole};

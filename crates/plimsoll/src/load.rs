@@ -39,6 +39,7 @@ pub struct Load {
 /// Which recorded usage to trust.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum UsageTrust {
     /// Usage of any response: the same host continues the session.
     #[default]

@@ -114,8 +114,8 @@ fn kind_of_word(word: &str) -> Option<NameKind> {
     (is_identifier || is_dotted).then_some(NameKind::Identifier)
 }
 
-/// Whether a number can be known without having read it: a year, a round number or a power of two.
-fn is_common_number(word: &str) -> bool {
+/// Returns whether a number can be known without having read it: a year, a round number or a power of two.
+pub fn is_common_number(word: &str) -> bool {
     let significant = word.trim_end_matches('0').len();
     let number: u64 = word.parse().unwrap_or(u64::MAX);
     significant <= 2 || (1900..2100).contains(&number) || number.is_power_of_two()

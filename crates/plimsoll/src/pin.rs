@@ -17,6 +17,7 @@ use crate::tokens::Tokens;
 
 /// Target of a pin.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PinTarget {
     /// All texts and tool results of a message.
     Message(MessageId),
@@ -28,6 +29,7 @@ pub enum PinTarget {
 
 /// Reason why something cannot be pinned.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum PinError {
     /// The message or part does not exist.
     #[error(transparent)]

@@ -12,6 +12,7 @@ use crate::log::{Message, MessageId, Part, PartBody, Role};
 
 /// The newest complete pair of marker and summary, as indices into the list of messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Pivot {
     /// The marker.
     pub marker: usize,

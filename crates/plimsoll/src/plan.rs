@@ -27,6 +27,7 @@ pub use shed::{CutItem, HideItem, ShedPlan};
 /// An intended reduction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Plan {
     /// Layer 1.
     Truncate(TruncatePlan),
@@ -49,6 +50,7 @@ pub enum Plan {
 /// Address of content that is no longer in the window.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Handle {
     /// A part of the log.
     Part(PartId),

@@ -29,6 +29,7 @@ pub(crate) use order::by_value;
 /// Outputs to clear, and the tokens that this frees.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct PrunePlan {
     /// Outputs and inputs to clear, in the order in which they were selected. Empty if clearing is not worth it.
     pub items: Vec<PruneItem>,
@@ -67,6 +68,11 @@ pub struct Shortfall {
 }
 
 impl PrunePlan {
+    /// Creates a plan that clears these items.
+    pub fn of(items: Vec<PruneItem>) -> PrunePlan {
+        PrunePlan { items, ..PrunePlan::default() }
+    }
+
     /// The number of outputs that are too short, with its noun.
     pub(crate) fn short_outputs(&self) -> String {
         let noun = if self.too_short == 1 { "tool output" } else { "tool outputs" };
@@ -109,6 +115,7 @@ impl PrunePlan {
 /// An output or input to clear.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct PruneItem {
     /// The part, whose id is also the handle for recalling its output.
     pub part: PartId,
@@ -129,6 +136,7 @@ pub struct PruneItem {
 /// Side of a tool call that is cleared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Cleared {
     /// The tool's output.
     #[default]
@@ -175,6 +183,7 @@ impl PruneItem {
 /// Reason for which a plan clears something, or nothing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum PruneReason {
     /// Pruning is disabled.
     Off,

@@ -17,6 +17,7 @@ use crate::truncate::{Spill, TruncatePlan};
 /// A completed reduction.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Receipt {
     /// The id.
     pub id: ReceiptId,
@@ -90,6 +91,13 @@ impl Stamp<'_> {
 }
 
 impl Receipt {
+    /// Creates the receipt of a plan that the caller has applied, with the sizes before and after. Policy and reason are
+    /// empty.
+    pub fn new(id: ReceiptId, at: Millis, plan: Plan, (before, after): (Tokens, Tokens)) -> Receipt {
+        let (policy, reason) = (String::new(), String::new());
+        Receipt { id, at, policy, reason, before, after, plan, handles: Vec::new(), undoes: None }
+    }
+
     /// Creates the receipt of a tool output that was truncated on arrival.
     pub fn of_truncate(
         plan: TruncatePlan,
@@ -238,6 +246,7 @@ impl fmt::Display for Receipt {
 
 /// Why a receipt cannot be undone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum UndoError {
     /// The reduction cannot be undone.
     #[error("receipt `{0}` is of something that cannot be undone")]

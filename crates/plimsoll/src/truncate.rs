@@ -39,6 +39,7 @@ const LINE_CUT_BEFORE: &str = "(line truncated) ...";
 /// Plan for an output: the content that stays, and the original size.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct TruncatePlan {
     /// The tool that printed it.
     pub tool: String,
@@ -79,6 +80,7 @@ pub struct Kept {
 /// Storage of the whole output.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Spill {
     /// Stored at this address.
     Saved(Address),
@@ -91,6 +93,7 @@ pub enum Spill {
 /// Address of a whole output, in a form that the reader of the notice can use.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Address {
     /// A file that the reader's own tools can open.
     Path(String),

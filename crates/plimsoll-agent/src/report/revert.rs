@@ -51,6 +51,7 @@ pub struct RevertedFile {
 /// Action on a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum RevertAction {
     /// The old content was restored.
     Restored,

@@ -10,6 +10,7 @@ use crate::spend::Spend;
 /// Reason for the end of a run.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "how", rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum RunEnd {
     /// The model made no more calls.
     Finished {
@@ -38,6 +39,7 @@ pub enum RunEnd {
 
 /// Reason for the end of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum StopReason {
     /// The answer was complete.
     Done,

@@ -7,6 +7,7 @@ use super::record::{ForkWay, Task};
 /// Figures about the forks among some tasks, from their receipts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ForkFigures {
     /// Number of forks.
     pub forks: usize,

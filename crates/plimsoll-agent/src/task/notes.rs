@@ -6,8 +6,7 @@
 use std::collections::HashSet;
 
 use plimsoll::log::TextPart;
-use plimsoll::pivot::Pivot;
-use plimsoll::{Log, Message, Millis, Part, PartBody, SessionId, ToolStatus};
+use plimsoll::{Log, Message, Millis, Part, PartBody, Pivot, SessionId, ToolStatus};
 use plimsoll_session::{NOTES_KEY, Session, SessionError, SessionHandle};
 use plimsoll_store::{Note, TaskFilter};
 use serde_json::{Map, Value, json};

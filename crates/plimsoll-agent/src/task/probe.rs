@@ -8,6 +8,7 @@ pub(crate) type Probe = Arc<dyn Fn(TaskPoint) + Send + Sync>;
 /// A point between two writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[doc(hidden)]
+#[non_exhaustive]
 pub enum TaskPoint {
     /// Session, record and lease of a new task are stored.
     Born,

@@ -57,6 +57,7 @@ impl Serialize for Task {
 /// Stored data of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
 pub struct TaskData {
     /// Short description.
     pub description: String,
@@ -136,6 +137,7 @@ impl TaskRun {
 /// Context that a forked task received from its parent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
 pub struct ForkReceipt {
     /// Kind of fork.
     pub way: ForkWay,
@@ -189,6 +191,7 @@ pub enum ForkWay {
 /// Progress of a task.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
+#[non_exhaustive]
 pub struct TaskProgress {
     /// Number of tool calls.
     pub tool_calls: u64,
@@ -211,6 +214,7 @@ pub struct TaskProgress {
 /// Current activity of a task.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum TaskPhase {
     /// No output yet.
     #[default]

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Status of a task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum TaskStatus {
     /// Waiting for a slot.
     Queued,

@@ -17,6 +17,7 @@ pub(super) const LAUNCHER_ENDED: &str = "The task that launched it has ended.";
 
 /// Author of a steering message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Speaker {
     /// The model that launched the task.
     Parent,

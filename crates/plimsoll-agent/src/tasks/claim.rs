@@ -3,7 +3,7 @@
 use std::sync::{MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use plimsoll::{Ids, Message, SessionId};
+use plimsoll::{Fnv, Ids, Message, SessionId};
 use plimsoll_store::{Lease, StoreError};
 
 use super::board::{Local, TaskBoard};
@@ -117,11 +117,8 @@ impl TaskBoard {
 
 /// Returns IDs that are always the same for the same run.
 fn ids_of_run(task: &Task) -> Ids {
-    // FNV-1a, because the standard library's hashes may differ between the versions that find a run and that began it.
-    let name = format!("{}:{}", task.id, task.run());
-    let mut state = name.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    });
+    // The standard library's hashes may differ between the versions that find a run and that began it.
+    let mut state = Fnv::of(format!("{}:{}", task.id, task.run()).as_bytes());
     Ids::new(move || {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         state

@@ -423,7 +423,7 @@ async fn check(deeds: Vec<Deed>) {
                     let is_there = match file.action {
                         RevertAction::Restored => after.contains_key(&name),
                         RevertAction::Removed => !after.contains_key(&name),
-                        RevertAction::Left => after.get(&name) == before.get(&name),
+                        _ => after.get(&name) == before.get(&name),
                     };
                     assert!(is_there, "{:?}", actions(&report));
                 }

@@ -145,7 +145,7 @@ impl EventView {
             (CallStatus::Completed, None) => (paint(DONE, "✓"), size(bytes)),
             (CallStatus::Failed, _) => (paint(ERROR, "✗"), "failed".to_owned()),
             (CallStatus::Denied, _) => (paint(ERROR, "✗"), "denied".to_owned()),
-            (CallStatus::Cancelled, _) => (paint(QUIET, "✗"), "stopped".to_owned()),
+            _ => (paint(QUIET, "✗"), "stopped".to_owned()),
         };
         let time = call.filter(|_| status == CallStatus::Completed || status == CallStatus::Failed);
         let time = time.map(|call| format!(" · {:.1} s", call.started.elapsed().as_secs_f64()));

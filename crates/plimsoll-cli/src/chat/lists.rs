@@ -266,17 +266,10 @@ mod tests {
 
     fn receipt_of_messages() -> Receipt {
         let ids = ["msg_1e6dc93b0001kcysZPZdBlYvz5", "msg_1e6dcceb1001v66RCpY4Ducl4Z"];
-        Receipt {
-            id: "rcp_1e6dcdb44005g9FjUVQf2203C8".into(),
-            at: Millis(1),
-            policy: "plimsoll".into(),
-            reason: "requested by the user".into(),
-            before: Tokens(2),
-            after: Tokens(1),
-            plan: Plan::Prune(PrunePlan::default()),
-            handles: vec![Handle::Messages(ids[0].into(), ids[1].into())],
-            undoes: None,
-        }
+        let (id, plan) = ("rcp_1e6dcdb44005g9FjUVQf2203C8".into(), Plan::Prune(PrunePlan::default()));
+        let mut receipt = Receipt::new(id, Millis(1), plan, (Tokens(2), Tokens(1)));
+        receipt.handles = vec![Handle::Messages(ids[0].into(), ids[1].into())];
+        receipt
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! sentence by sentence.
 
 use clap::CommandFactory;
-use plimsoll::Tokens;
+use plimsoll::{Millis, Plan, Receipt, Tokens};
 use plimsoll_agent::{ReceiptFigures, ReductionKind, RunEnd};
 use regex::Regex;
 
@@ -49,17 +49,13 @@ impl Checker {
 }
 
 fn figures(kind: ReductionKind, items: u64, kept: bool) -> ReceiptFigures {
-    ReceiptFigures {
-        receipt: "rcp_1".into(),
-        kind,
-        items,
-        kept,
-        lost: false,
-        without_model: false,
-        before: Tokens(20_000),
-        after: Tokens(7_700),
-        reason: "over the line".into(),
-    }
+    let sizes = (Tokens(20_000), Tokens(7_700));
+    let receipt =
+        Receipt::new("rcp_1".into(), Millis(0), Plan::Prune(plimsoll::prune::PrunePlan::default()), sizes);
+    let mut figures = ReceiptFigures::from(&receipt);
+    (figures.kind, figures.items, figures.kept) = (kind, items, kept);
+    figures.reason = "over the line".into();
+    figures
 }
 
 fn helps(command: &mut clap::Command, all: &mut Vec<(String, String)>) {

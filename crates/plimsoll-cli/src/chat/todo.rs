@@ -18,7 +18,7 @@ pub(super) fn render(items: &[TodoItem]) -> String {
             TodoStatus::Completed => paint(QUIET, &format!("  ✓ {content}")),
             TodoStatus::InProgress => format!("  › {content}"),
             TodoStatus::Cancelled => paint(QUIET, &format!("  ✗ {content}")),
-            TodoStatus::Pending => format!("  · {content}"),
+            _ => format!("  · {content}"),
         });
     }
     lines.join("\n")

@@ -98,7 +98,7 @@ fn excess(amount: f64, share: f64) -> String {
 
 /// Formats the cost and its parts with the decimals of the cost, so that the parts add up to it.
 fn amounts(report: &Report) -> [String; 6] {
-    let CostParts { cached, written, output, summaries, recalls } = report.parts;
+    let CostParts { cached, written, output, summaries, recalls, .. } = report.parts;
     let decimals = decimals_of(report.cost);
     let units = 10f64.powi(decimals as i32);
     let whole = (report.cost * units).round();
@@ -170,13 +170,18 @@ mod tests {
 
     #[test]
     fn the_parts_of_a_cost_add_up_to_it() {
-        let parts =
-            CostParts { cached: 0.2063, written: 1.1587, output: 0.0346, summaries: 0.0579, recalls: 0.0277 };
-        let report = Report { cost: parts.total(), parts, ..Report::default() };
-        assert_eq!(amounts(&report), ["$1.49", "$0.21", "$1.16", "$0.03", "$0.06", "$0.03"]);
-        let even = CostParts { cached: 33.4, written: 33.4, output: 33.4, ..CostParts::default() };
-        let report = Report { cost: even.total(), parts: even, ..Report::default() };
-        assert_eq!(amounts(&report), ["$100", "$34", "$33", "$33", "$0", "$0"]);
+        let report = |[cached, written, output, summaries, recalls]: [f64; 5]| {
+            let mut parts = CostParts::default();
+            (parts.cached, parts.written, parts.output) = (cached, written, output);
+            (parts.summaries, parts.recalls) = (summaries, recalls);
+            let mut report = Report::default();
+            (report.cost, report.parts) = (parts.total(), parts);
+            report
+        };
+        let uneven = report([0.2063, 1.1587, 0.0346, 0.0579, 0.0277]);
+        assert_eq!(amounts(&uneven), ["$1.49", "$0.21", "$1.16", "$0.03", "$0.06", "$0.03"]);
+        let even = report([33.4, 33.4, 33.4, 0.0, 0.0]);
+        assert_eq!(amounts(&even), ["$100", "$34", "$33", "$33", "$0", "$0"]);
     }
 
     #[test]

@@ -175,21 +175,27 @@ fn in_window(report: &Report) -> String {
 
 #[cfg(test)]
 mod tests {
-    use plimsoll_replay::{References, Report, Share};
+    use plimsoll_replay::Report;
 
     use super::headline;
 
     fn report(policy: &str, cost: f64, deaths: u64, share: f64) -> Report {
-        let only_in_outputs = Share { calls: 9, in_window_share: share, ..Share::default() };
-        let references = References { only_in_outputs, ..References::default() };
-        let fired = [("prune".to_owned(), 1)].into();
-        Report { policy: policy.to_owned(), calls: 10, cost, deaths, references, fired, ..Report::default() }
+        let mut report = Report::default();
+        (report.policy, report.calls, report.cost, report.deaths) = (policy.to_owned(), 10, cost, deaths);
+        let in_outputs = &mut report.references.only_in_outputs;
+        (in_outputs.calls, in_outputs.in_window_share) = (9, share);
+        report.fired = [("prune".to_owned(), 1)].into();
+        report
     }
 
     #[test]
     fn without_a_call_that_fits_there_is_no_result() {
-        let tiny = Report { left_out: 10, fired: [].into(), ..report("plimsoll", 0.0, 0, 1.0) };
-        let found = headline(&[Report { policy: "none".to_owned(), ..tiny.clone() }, tiny]);
+        let tiny = ["none", "plimsoll"].map(|policy| {
+            let mut tiny = report(policy, 0.0, 0, 1.0);
+            (tiny.left_out, tiny.fired) = (10, [].into());
+            tiny
+        });
+        let found = headline(&tiny);
         assert!(found.starts_with("No policy could be tried"), "{found}");
     }
 

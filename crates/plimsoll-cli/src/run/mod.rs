@@ -137,13 +137,10 @@ fn exit_of(end: &RunEnd) -> ExitCode {
     match end {
         RunEnd::Finished { reason } => match StopReason::of(reason) {
             StopReason::Done => ExitCode::SUCCESS,
-            StopReason::Cut | StopReason::Filtered => ExitCode::from(1),
+            _ => ExitCode::from(1),
         },
-        RunEnd::Steps
-        | RunEnd::Tokens
-        | RunEnd::Cost
-        | RunEnd::Repeating { .. }
-        | RunEnd::StoppedByHook { .. } => ExitCode::from(1),
         RunEnd::Cancelled => ExitCode::from(interrupt::INTERRUPTED_CODE),
+        // Limits, hooks and repetition: the model was not done.
+        _ => ExitCode::from(1),
     }
 }

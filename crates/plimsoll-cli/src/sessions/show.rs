@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use plimsoll::truncate::format_bytes;
 use plimsoll::{Message, PartBody, Role, Tokens};
 use plimsoll_host::{Host, SessionDetails, dollars};
+use plimsoll_session::ContentKind;
 use plimsoll_store::{CompactionRecord, SpillRecord};
 
 use crate::args::ShowArgs;
@@ -110,7 +111,7 @@ fn words(message: &Message) -> String {
             PartBody::ToolCall(call) => Some(call.tool.as_str()),
             PartBody::ToolResult(result) => Some(result.tool.as_deref().unwrap_or("result")),
             PartBody::Compaction(_) => Some("compaction"),
-            PartBody::Reasoning(_) => Some("thought"),
+            PartBody::Reasoning(_) => Some(ContentKind::Reasoning.label()),
             _ => None,
         })
         .collect();

@@ -128,7 +128,7 @@ fn marked_name(task: &Task, all: &[Task]) -> String {
 
 /// Formats how often tasks received their parent's context, how much of it, and how often the budget cut it.
 fn forks_text(figures: &ForkFigures) -> Option<String> {
-    let ForkFigures { forks, digests, histories, without, cut, tokens, largest } = *figures;
+    let ForkFigures { forks, digests, histories, without, cut, tokens, largest, .. } = *figures;
     if forks == 0 {
         return None;
     }

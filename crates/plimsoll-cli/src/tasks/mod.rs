@@ -56,7 +56,7 @@ pub(crate) fn progress_text(progress: &TaskProgress) -> String {
         (TaskPhase::Tool, Some(tool)) => tool.as_str(),
         (TaskPhase::Tool, None) => "a tool",
         (TaskPhase::Streaming, _) => "thinking",
-        (TaskPhase::Waiting, _) => "waiting for the model",
+        _ => "waiting for the model",
     };
     let mut text = now.to_owned();
     if progress.tool_calls > 0 {

@@ -164,7 +164,7 @@ fn a_receipt_id_that_is_shown_names_one_receipt() {
     let home = Home::new();
     let receipts = reduced(&home);
     let archive = home.archive();
-    let (_, receipt) = archive.store().receipt(&receipts[0].as_str().into()).unwrap();
+    let (_, mut receipt) = archive.store().receipt(&receipts[0].as_str().into()).unwrap();
     // Another session has one that begins alike.
     let other = SessionId::new("ses_other");
     let message = Message::user("msg_x".into(), "prt_x".into(), "hello");
@@ -174,7 +174,7 @@ fn a_receipt_id_that_is_shown_names_one_receipt() {
         .unwrap();
     let twin = format!("{}zzzz", &receipts[0][..receipts[0].len() - 4]);
     let plan = plimsoll::Plan::Purge(plimsoll::plan::PurgePlan::default());
-    let receipt = plimsoll::Receipt { id: twin.as_str().into(), plan, handles: Vec::new(), ..receipt };
+    (receipt.id, receipt.plan, receipt.handles) = (twin.as_str().into(), plan, Vec::new());
     let reduction = plimsoll::Reduction { receipts: vec![receipt], ..plimsoll::Reduction::default() };
     archive.store().reduce(&plimsoll_store::Claim::unleased(&other), reduction, None, now()).unwrap();
     drop(archive);

@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[cfg_attr(feature = "schema", schemars(transform = with_opencode_names))]
+#[non_exhaustive]
 pub enum HookEvent {
     /// Before a tool call. Can change the input or reject the call.
     #[serde(rename = "tool.before", alias = "tool.execute.before")]

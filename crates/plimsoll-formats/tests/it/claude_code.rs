@@ -1,5 +1,4 @@
-use plimsoll::pivot::Pivot;
-use plimsoll::{Millis, Tokens};
+use plimsoll::{Millis, Pivot, Tokens};
 use plimsoll_formats::{Format, read};
 
 use crate::support::{read_ok, shape};

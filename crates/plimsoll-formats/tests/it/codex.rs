@@ -1,5 +1,4 @@
-use plimsoll::Tokens;
-use plimsoll::pivot::Pivot;
+use plimsoll::{Pivot, Tokens};
 use plimsoll_formats::Format;
 use serde_json::json;
 

@@ -1,7 +1,6 @@
 //! Shape of the window for each format: roles, blocks, and sizes.
 
-use plimsoll::count::{block_tokens, window_message_tokens};
-use plimsoll::{Block, Log, Policy, Window, WindowRole};
+use plimsoll::{Block, Log, Policy, Window, WindowRole, block_tokens, window_message_tokens};
 use plimsoll_formats::{Transcript, read};
 
 const CLAUDE_CODE: &str = r#"{"type":"user","uuid":"u1","parentUuid":null,"sessionId":"s","message":{"content":"Old question"}}

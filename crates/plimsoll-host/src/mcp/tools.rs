@@ -5,14 +5,13 @@
 
 use std::fmt::Write as _;
 
-use plimsoll::pivot::VisibleRange;
 use plimsoll::policy::RecallPolicy;
 use plimsoll::recall::{Lookup, RecallQuery, RecallTool};
 use plimsoll::redact::redact;
-use plimsoll::{Message, Part, PartBody, Policy, Tokens};
+use plimsoll::{Message, Part, PartBody, Policy, Tokens, VisibleRange};
 use plimsoll_config::Flags;
 use plimsoll_import::{Extent, KeptCounts, transcript};
-use plimsoll_session::{Share, look_up};
+use plimsoll_session::{ContentKind, Share, look_up};
 use plimsoll_store::StoreError;
 use serde_json::{Map, Value, json};
 
@@ -250,19 +249,23 @@ fn recallable(messages: &[Message]) -> Vec<String> {
     let start = visible.pivot.map_or(0, |pivot| pivot.start());
     let mut lines: Vec<String> = Vec::new();
     for message in messages[start..].iter().rev() {
-        lines.extend(message.parts.iter().rev().filter(|part| part.is_reduced()).map(format_part));
+        let reduced = message.parts.iter().rev().filter(|part| part.is_reduced());
+        lines.extend(reduced.map(|part| format_part(message, part)));
     }
     let replaced = &messages[..start];
     if let (Some(first), Some(last)) = (replaced.first(), replaced.last()) {
         let count = plimsoll::Tokens(replaced.len() as u64);
         lines.push(format!("{}..{}  {count} messages replaced by the summary", first.info.id, last.info.id));
-        let outputs = replaced.iter().rev().flat_map(|message| message.parts.iter().rev());
-        lines.extend(outputs.filter(|part| part.as_tool().is_some()).map(format_part));
+        for message in replaced.iter().rev() {
+            let outputs = message.parts.iter().rev().filter(|part| part.as_tool().is_some());
+            lines.extend(outputs.map(|part| format_part(message, part)));
+        }
     }
     lines
 }
 
-fn format_part(part: &Part) -> String {
+fn format_part(message: &Message, part: &Part) -> String {
+    let kind = ContentKind::of_part(message, part).label();
     let (what, about) = match &part.body {
         PartBody::Tool(tool) => {
             let chars = tool.state.result().map_or(0, |text| text.chars().0);
@@ -270,14 +273,13 @@ fn format_part(part: &Part) -> String {
             (format!("output of {}, {} characters", tool.tool, Tokens(chars)), input.unwrap_or_default())
         }
         PartBody::ToolResult(result) => {
-            (format!("tool output, {} characters", Tokens(result.text.chars().0)), String::new())
+            (format!("{kind}, {} characters", Tokens(result.text.chars().0)), String::new())
         }
         PartBody::Text(text) => {
-            (format!("text, {} characters", Tokens(text.text.chars().0)), text.text.as_str().to_owned())
+            (format!("{kind}, {} characters", Tokens(text.text.chars().0)), text.text.as_str().to_owned())
         }
-        PartBody::Reasoning(_) => ("reasoning".to_owned(), String::new()),
-        PartBody::File(file) => ("file".to_owned(), file.filename.clone().unwrap_or_default()),
-        _ => ("part".to_owned(), String::new()),
+        PartBody::File(file) => (kind.to_owned(), file.filename.clone().unwrap_or_default()),
+        _ => (kind.to_owned(), String::new()),
     };
     let about: String = about.chars().map(|c| if c.is_control() { ' ' } else { c }).take(SHOWN).collect();
     format!("{}  {what}{}{about}", part.id, if about.is_empty() { "" } else { ": " })

@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::OnceLock;
 
 use aho_corasick::AhoCorasick;
-use plimsoll::count::part_tokens;
 use plimsoll::{
     CharCounter, Counter, Log, Message, Millis, Part, PartBody, PartId, Role, Text, Tokens, Usage,
+    part_tokens,
 };
 use plimsoll_tokens::{Measured, WindowMeter};
 

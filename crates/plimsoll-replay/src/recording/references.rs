@@ -9,6 +9,7 @@
 
 use std::collections::BTreeSet;
 
+use plimsoll::is_common_number;
 use serde_json::Value;
 
 /// Minimum length of an identifier that is not an ordinary word.
@@ -112,13 +113,6 @@ fn is_reference(word: &str) -> bool {
     }
     let starts_a_name = word.starts_with(|c: char| c.is_alphabetic() || c == '_');
     starts_a_name && word.chars().count() >= IDENTIFIER && (has_underscore(word) || has_inner_capital(word))
-}
-
-/// Whether a number is a year, round, or a power of two: it can be known without an earlier output.
-fn is_common_number(word: &str) -> bool {
-    let significant = word.trim_end_matches('0').len();
-    let number: u64 = word.parse().unwrap_or(u64::MAX);
-    significant <= 2 || (1900..2100).contains(&number) || number.is_power_of_two()
 }
 
 fn has_underscore(word: &str) -> bool {

@@ -10,6 +10,7 @@ const SAME: f64 = 1e-9;
 /// Comparison of a policy's cost with that of no policy, over sessions that fit without one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct AgainstNone {
     /// Sessions compared: those in which every call fits without a policy.
     pub sessions: u64,
@@ -92,6 +93,7 @@ pub fn compare_with_none(reports: &mut [Report]) {
 /// Comparison of a replay without a policy with the recorded cost, over the comparable calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct AgainstRecorded {
     /// Calls compared: those with a recorded cost, before the recorded agent reduced anything.
     pub calls: u64,
@@ -135,6 +137,7 @@ impl std::ops::AddAssign for AgainstRecorded {
 /// Medians of the shares of several sessions with anything to count.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Medians {
     /// In the window, of references that only tool outputs had mentioned.
     pub only_in_outputs: Option<f64>,

@@ -12,6 +12,7 @@ pub use compare::{AgainstNone, AgainstRecorded, Medians, compare_with_none};
 /// Result of replaying one or more sessions under some rules.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Report {
     /// Name of the rules.
     pub policy: String,
@@ -68,6 +69,7 @@ fn is_zero(number: &u64) -> bool {
 /// Breakdown of a cost in dollars.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct CostParts {
     /// Cached input.
     pub cached: f64,
@@ -112,6 +114,7 @@ impl CostParts {
 /// A reduction.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Reduction {
     /// Kind: truncate, prune, compact, shed, clear, mask.
     pub kind: String,
@@ -146,6 +149,7 @@ pub struct Fired {
 /// A request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Sent {
     /// Tokens of the request.
     pub tokens: u64,
@@ -167,6 +171,7 @@ pub struct Sent {
 /// The policy must not decide what counts. Otherwise the shares of different policies could not be compared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct References {
     /// References that only tool outputs had mentioned: no prompt, answer or input repeats them. A policy that shows no
     /// output has 0 % of them.
@@ -183,6 +188,7 @@ pub struct References {
 /// hundred others.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Share {
     /// Calls with anything to count.
     pub calls: u64,

@@ -7,11 +7,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use plimsoll::compact::{Growth, Reply, Summariser, SummaryForm, SummaryRequest, Watch};
 use plimsoll::log::ToolState;
-use plimsoll::purse::CacheTerms;
 use plimsoll::recall::{NAME, RecallQuery};
 use plimsoll::{
-    Block, CharCounter, Counter, Ids, Load, Message, MessageId, Millis, Part, PartBody, PartId, Plan, Policy,
-    Receipt, RequestOverhead, SessionId, Text, Tokens, Usage, Window, WindowMessage, WindowRole,
+    Block, CacheTerms, CharCounter, Counter, Ids, Load, Message, MessageId, Millis, Part, PartBody, PartId,
+    Plan, Policy, Receipt, RequestOverhead, SessionId, Text, Tokens, Usage, Window, WindowMessage,
+    WindowRole,
 };
 use plimsoll_session::blocking::Driver;
 use plimsoll_session::{Content, Counting, Prepared, SessionError, SessionModel};
@@ -124,6 +124,7 @@ impl<'a> EngineSimulator<'a> {
                 Plan::Fork(_) => "fork",
                 Plan::Purge(_) => "purge",
                 Plan::Pin(_) => "pin",
+                _ => "other",
             };
             let asked = if kind == "compact" { std::mem::take(&mut asked) } else { Vec::new() };
             // A truncated output is counted by the policy and was never part of a request.

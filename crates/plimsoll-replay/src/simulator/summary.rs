@@ -4,11 +4,10 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use plimsoll::chars::{cut_middle, tail};
 use plimsoll::compact::extract;
 use plimsoll::{
     CharCounter, Chars, Counter, Message, MessageId, Millis, Part, PartBody, PartId, Policy, Role, Text,
-    Tokens, Usage, Window,
+    Tokens, Usage, Window, cut_middle, tail,
 };
 use plimsoll_session::SessionError;
 

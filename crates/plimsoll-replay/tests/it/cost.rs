@@ -124,7 +124,7 @@ fn a_compaction_is_billed_and_reported_with_its_call() {
 #[test]
 fn totals_add_up_by_policy_in_their_order() {
     let one = replay(reading(3, 500).messages(), "none", &window(200_000));
-    let two = replay(reading(12, 4_000).messages(), "plimsoll", &window(32_000));
+    let mut two = replay(reading(12, 4_000).messages(), "plimsoll", &window(32_000));
     let three = replay(reading(5, 500).messages(), "none", &window(200_000));
     let total = totals([&one, &two, &three]);
     let names: Vec<&str> = total.iter().map(|total| total.policy.as_str()).collect();
@@ -134,8 +134,8 @@ fn totals_add_up_by_policy_in_their_order() {
     assert_eq!(total[0].peak, three.peak);
     assert!((total[0].cost - one.cost - three.cost).abs() < 1e-12);
     assert!(total[0].windows.is_empty());
-    let medians = total[1].medians;
-    assert_eq!(Report { windows: Vec::new(), reductions: Vec::new(), medians, ..two }, total[1]);
+    (two.windows, two.reductions, two.medians) = (Vec::new(), Vec::new(), total[1].medians);
+    assert_eq!(two, total[1]);
 }
 
 #[test]
@@ -145,7 +145,9 @@ fn a_policy_is_compared_with_none_after_every_call() {
     let mut reports = [replay("none"), replay("mask-10")];
     compare_with_none(&mut reports);
     let [none, mask] = reports.map(|report| report.against_none.unwrap());
-    assert_eq!(none, AgainstNone { sessions: 1, ..AgainstNone::default() });
+    let mut nothing_dearer = AgainstNone::default();
+    nothing_dearer.sessions = 1;
+    assert_eq!(none, nothing_dearer);
     // Masking rewrites the window with every call, which costs more from the first time on.
     assert_eq!((mask.sessions, mask.dearer_at_end, mask.dearer_at_any_moment), (1, 1, 1));
     assert!(mask.worst_excess >= mask.end_excess && mask.end_excess > 0.0, "{mask:?}");

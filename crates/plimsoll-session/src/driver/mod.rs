@@ -22,14 +22,11 @@ use std::time::Instant;
 
 use plimsoll::cache::Fingerprint;
 use plimsoll::compact::{Breaker, HookText, Trigger};
-use plimsoll::purse::CacheTerms;
 use plimsoll::{
-    Counter, Ids, Limits, Log, Message, MessageId, Millis, Part, Policy, Receipt, RequestOverhead, Scale,
-    SessionId, Text, Window,
+    CacheTerms, Counter, Ids, Limits, Log, Message, MessageId, Millis, Part, Policy, Receipt,
+    RequestOverhead, Scale, SessionId, Text, Window,
 };
-use plimsoll_store::{
-    Archive, Claim, CountWatch, Epoch, Lease, Revision, Settled, Snapshot, Store, StoreError,
-};
+use plimsoll_store::{Archive, Claim, CountWatch, Lease, Revision, Snapshot, Store, StoreError};
 #[cfg(feature = "async")]
 use plimsoll_store::{Note, SessionPatch};
 use plimsoll_tokens::Measure;
@@ -151,15 +148,7 @@ impl Driver {
         if closed < log.len() {
             log = Log::from_messages(log.messages()[..closed].iter().cloned());
         }
-        let lease = Lease {
-            session: session.clone(),
-            holder: settings.holder.clone(),
-            // No session ever reaches it.
-            epoch: Epoch(u64::MAX),
-            until: Millis(0),
-            settled: Settled::default(),
-            taken_from: None,
-        };
+        let lease = Lease::expired(session.clone(), settings.holder.clone());
         Ok(Driver::of(archive, settings, lease, Snapshot { log, revision }))
     }
 

@@ -202,7 +202,7 @@ impl Driver {
             return Ok(words);
         }
         // Out of view: the newest message that contains it. The beginning of a long text is enough.
-        let pattern = plimsoll::chars::head(what, plimsoll::Chars(200)).to_owned();
+        let pattern = plimsoll::head(what, plimsoll::Chars(200)).to_owned();
         let search = Search { pattern, literal: true, ..Search::default() };
         let stop = self.stop.of_store().clone();
         let ask = Selection {

@@ -1,8 +1,9 @@
 //! The whole log, weighed part by part.
 
-use plimsoll::count::{message_tokens, part_tokens};
 use plimsoll::facts::{paths, shell_reads};
-use plimsoll::{CharCounter, Counter, Memo, Message, Part, PartBody, PartId, Tokens};
+use plimsoll::{
+    CharCounter, Counter, Memo, Message, Part, PartBody, PartId, Tokens, message_tokens, part_tokens,
+};
 use plimsoll_tokens::Bpe;
 
 use super::describe::Describer;

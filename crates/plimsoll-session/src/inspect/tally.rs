@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll::count::block_tokens;
 use plimsoll::facts::{ReadLines, SeenLines, ShellReads, file_reads, paths};
 use plimsoll::{
-    Block, Counter, Message, Part, Policy, Scale, Tokens, ToolState, Window, WindowMessage, first_words, log,
+    Block, Counter, Message, Part, Policy, Scale, Tokens, ToolState, Window, WindowMessage, block_tokens,
+    first_words, log,
 };
 
 use super::describe::{Describer, LONGEST};

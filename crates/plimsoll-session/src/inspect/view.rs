@@ -1,8 +1,9 @@
 //! The messages that a window may be made of, in bounded memory.
 
-use plimsoll::count::{request_tokens, window_message_tokens};
-use plimsoll::pivot::VisibleRange;
-use plimsoll::{Counter, Memo, Message, Policy, RequestOverhead, Tokens, Window, WindowRole};
+use plimsoll::{
+    Counter, Memo, Message, Policy, RequestOverhead, Tokens, VisibleRange, Window, WindowRole,
+    request_tokens, window_message_tokens,
+};
 use plimsoll_tokens::Bpe;
 
 use super::ranking::Weight;
@@ -103,7 +104,7 @@ impl<'a> View<'a> {
 #[cfg(test)]
 #[allow(clippy::unwrap_used)]
 mod tests {
-    use plimsoll::count::request_tokens;
+    use plimsoll::request_tokens;
     use plimsoll::{Message, Policy, RequestOverhead, Scale, Window};
 
     use super::super::describe::Describer;

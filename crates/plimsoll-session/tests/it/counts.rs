@@ -1,6 +1,6 @@
 //! Exact counts are made once for each text of a stored session.
 
-use plimsoll::count::request_tokens;
+use plimsoll::request_tokens;
 use plimsoll_session::blocking::Driver;
 use plimsoll_session::{
     AnswerEvent, Counting, Figures, Limits, Message, Millis, Part, PruneChoice, RequestOverhead, SessionId,

@@ -29,6 +29,7 @@ pub use memory::MemoryBlobs;
 
 /// A stored blob.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Blob {
     /// Name: the hash and a generation.
     pub name: String,

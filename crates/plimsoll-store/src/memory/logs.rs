@@ -1,8 +1,7 @@
 //! Messages and parts, in memory.
 
 use plimsoll::log::{Effect, Mark, MessageUpdate};
-use plimsoll::pivot::VisibleRange;
-use plimsoll::{Log, Message, MessageId, Millis, Part, PartId, SessionId};
+use plimsoll::{Log, Message, MessageId, Millis, Part, PartId, SessionId, VisibleRange};
 
 use super::MemoryStore;
 use crate::counts::PartCounts;

@@ -19,8 +19,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::{Mutex, MutexGuard};
 
 use plimsoll::log::Info;
-use plimsoll::reduction::same_content;
-use plimsoll::{Log, LogError, Message, MessageId, Millis, Part, PartId, Receipt, Reduction, SessionId};
+use plimsoll::{
+    Log, LogError, Message, MessageId, Millis, Part, PartId, Receipt, Reduction, SessionId, same_content,
+};
 
 use crate::clock::Clock;
 use crate::error::StoreError;

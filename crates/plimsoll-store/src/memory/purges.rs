@@ -177,12 +177,11 @@ impl Purges for MemoryStore {
         sharers.dedup();
         handles.sort();
         handles.dedup();
-        let plan = PurgePlan {
-            places: found.items.iter().map(|item| item.places).sum::<u64>() + handles.len() as u64,
-            parts: found.parts,
-            spills: handles.into_iter().map(|(handle, _)| handle).collect(),
-            sessions: sharers.clone(),
-        };
+        let mut plan = PurgePlan::default();
+        plan.places = found.items.iter().map(|item| item.places).sum::<u64>() + handles.len() as u64;
+        plan.parts = found.parts;
+        plan.spills = handles.into_iter().map(|(handle, _)| handle).collect();
+        plan.sessions.clone_from(&sharers);
         let mut drawn = state.written;
         let mut ids = Ids::new(move || {
             drawn += 1;

@@ -1,6 +1,6 @@
 //! Appending messages and parts. Everything here runs in a transaction of the writer.
 
-use plimsoll::{Log, LogError, Message, MessageId, Millis, Part, PartBody, SessionId, Text};
+use plimsoll::{Log, LogError, Message, MessageId, Millis, Part, PartBody, SessionId, Text, same_content};
 use rusqlite::{Connection, params};
 
 use super::advance::own_message;
@@ -14,7 +14,6 @@ use super::rows::{self, PartRow, integer};
 use crate::counts::PartCounts;
 use crate::error::StoreError;
 use crate::store::{ChangeKind, Claim, Revision, Totals};
-use plimsoll::reduction::same_content;
 
 /// Appends messages.
 pub(crate) fn append(

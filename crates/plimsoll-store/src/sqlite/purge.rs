@@ -70,7 +70,8 @@ pub(super) fn purge(
     let spills = purge.spills(hashes, now)?;
     let places = purge.report.items.iter().map(|item| item.places).sum::<u64>() + spills.len() as u64;
     let sessions = purge.report.sessions.into_iter().filter(|other| *other != claim.session).collect();
-    let plan = PurgePlan { parts: purge.parts, spills, places, sessions };
+    let mut plan = PurgePlan::default();
+    (plan.parts, plan.spills, plan.places, plan.sessions) = (purge.parts, spills, places, sessions);
     let receipt = Receipt::of_purge(plan, "purge", ids, now);
     insert_receipt(connection, key, &receipt)?;
     connection

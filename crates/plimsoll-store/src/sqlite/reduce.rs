@@ -140,7 +140,7 @@ fn missed(
         let id = open.info.id.as_str();
         let now = read::one(connection, chain, id, Detail::Whole)?;
         let now = now.ok_or_else(|| StoreError::missing("message", id))?;
-        if !plimsoll::reduction::same_content(open, &now) {
+        if !plimsoll::same_content(open, &now) {
             let place = chain.find(connection, id)?.map(|(_, place)| place);
             missed = missed.into_iter().chain(place).min();
         }

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use plimsoll::count::part_tokens;
 use plimsoll::log::{ReasoningPart, Shared, ToolCallPart, ToolPart};
 use plimsoll::window::PROVIDER_BLOCK;
 use plimsoll::{
     CharCounter, Chars, Input, Message, MessageId, Part, PartBody, PartId, Role, Text, ToolState, ToolStatus,
+    part_tokens,
 };
 use rusqlite::Row;
 use serde_json::Value;

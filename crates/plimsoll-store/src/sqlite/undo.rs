@@ -77,11 +77,11 @@ pub(crate) fn resize_receipt(
     (before, after): (Tokens, Tokens),
 ) -> Result<(), StoreError> {
     Chain::claimed(connection, claim)?;
-    let (session, receipt) = read::receipt(connection, id)?;
+    let (session, mut receipt) = read::receipt(connection, id)?;
     if session != claim.session {
         return Err(StoreError::missing("receipt", id));
     }
-    let receipt = Receipt { before, after, ..receipt };
+    (receipt.before, receipt.after) = (before, after);
     connection
         .prepare_cached("UPDATE receipt SET data = ?2 WHERE id = ?1")?
         .execute(params![id.as_str(), serde_json::to_string(&receipt)?])?;

@@ -35,6 +35,7 @@ pub struct NewNote {
 /// A note in an inbox.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Note {
     /// Id.
     pub id: String,

@@ -93,6 +93,7 @@ pub struct LeaseRecord {
 /// The right to run a session until it expires.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Lease {
     /// The session.
     pub session: SessionId,
@@ -109,6 +110,13 @@ pub struct Lease {
 }
 
 impl Lease {
+    /// Returns a lease that expired long ago, with an epoch that no session reaches. A reader has no other, so that
+    /// none of its writes would be accepted.
+    pub fn expired(session: SessionId, holder: String) -> Lease {
+        let (epoch, until, settled) = (Epoch(u64::MAX), Millis(0), Settled::default());
+        Lease { session, holder, epoch, until, settled, taken_from: None }
+    }
+
     /// Returns the claim for the holder's writes.
     pub fn claim(&self) -> Claim {
         Claim { session: self.session.clone(), epoch: self.epoch }

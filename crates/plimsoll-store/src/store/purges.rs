@@ -32,6 +32,7 @@ pub trait Purges {
 
 /// Content to destroy.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PurgeTarget {
     /// All matches of this regular expression.
     Match(String),

@@ -45,6 +45,7 @@ pub struct NewTask {
 /// A stored task.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct TaskRecord {
     /// Id.
     pub id: String,

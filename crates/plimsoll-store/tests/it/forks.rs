@@ -8,23 +8,18 @@ use plimsoll::{
 };
 use plimsoll_store::{MemoryStore, NewSession, Store};
 use rstest::rstest;
+use serde_json::json;
 
 use super::{Fresh, NOW, answer, begun, fresh, millis, read, session, unleased, user};
 
+fn receipt(id: String, plan: Plan) -> Receipt {
+    Receipt::new(ReceiptId::new(id), NOW, plan, (Tokens(2), Tokens(1)))
+}
+
 fn clear(store: &Fresh, session: &SessionId, part: &str) {
     let item = PruneItem::output(part.into(), "".into(), "read", Tokens(1));
-    let plan = Plan::Prune(PrunePlan { items: vec![item], ..PrunePlan::default() });
-    let receipts = vec![Receipt {
-        id: ReceiptId::new(format!("rcp_{session}_{part}")),
-        at: NOW,
-        policy: "test".into(),
-        reason: "a test".into(),
-        before: Tokens(2),
-        after: Tokens(1),
-        plan,
-        handles: Vec::new(),
-        undoes: None,
-    }];
+    let plan = Plan::Prune(PrunePlan::of(vec![item]));
+    let receipts = vec![receipt(format!("rcp_{session}_{part}"), plan)];
     store.reduce(&unleased(session), Reduction { receipts, ..Reduction::default() }, None, NOW).unwrap();
 }
 
@@ -52,36 +47,12 @@ fn compact(store: &Fresh, session: &SessionId) -> Receipt {
     let mut summary = answer("summary", "in short");
     (summary.info.summary, summary.info.parent_id) = (true, Some("marker".into()));
     summary.info.finish = Some("stop".into());
-    let plan = CompactPlan {
-        first: "msg_1".into(),
-        last: "msg_1".into(),
-        messages: 1,
-        tokens: Tokens(1),
-        tail_start: None,
-        tail_messages: 0,
-        tail_tokens: Tokens::ZERO,
-        merges_summary: false,
-        made: SummaryOrigin::ByModel,
-        calls: 1,
-        prompt: None,
-        cut: Vec::new(),
-        contract: Vec::new(),
-        rejections: Vec::new(),
-        unknown_names: Vec::new(),
-        go_on: None,
-        marker: Some("marker".into()),
-    };
-    let receipt = Receipt {
-        id: ReceiptId::new(format!("rcp_{session}")),
-        at: NOW,
-        policy: "test".into(),
-        reason: "a test".into(),
-        before: Tokens(2),
-        after: Tokens(1),
-        plan: Plan::Compact(plan),
-        handles: Vec::new(),
-        undoes: None,
-    };
+    let plan: CompactPlan = serde_json::from_value(json!({
+        "first": "msg_1", "last": "msg_1", "messages": 1, "tokens": 1, "tailMessages": 0, "tailTokens": 0,
+        "mergesSummary": false, "made": SummaryOrigin::ByModel, "calls": 1, "marker": "marker",
+    }))
+    .unwrap();
+    let receipt = receipt(format!("rcp_{session}"), Plan::Compact(plan));
     let receipts = vec![receipt.clone()];
     store
         .reduce(

@@ -1,13 +1,11 @@
 //! The database behaves like the store in memory for every sequence of operations.
 
 use plimsoll::compact::{CompactionContext, Ladder, Step, Trigger, select_range};
-use plimsoll::count::request_tokens;
-use plimsoll::pivot::VisibleRange;
 use plimsoll::plan::{PurgePlan, SummaryOrigin};
 use plimsoll::receipt::Stamp;
 use plimsoll::{
-    Limits, Log, Message, MessageId, Millis, Part, PartId, Plan, Policy, Preset, Receipt, ReceiptId,
-    Reduction, RequestOverhead, SessionId, Tokens, Usage, Window,
+    Limits, Log, Message, MessageId, Millis, Part, PartId, Plan, Policy, Preset, ReceiptId, Reduction,
+    RequestOverhead, SessionId, Tokens, Usage, VisibleRange, Window, request_tokens,
 };
 use plimsoll_store::{
     Claim, Conversation, Feed, GrownMessage, Import, Imported, Imports, Inbox, Lease, Leases, MemoryStore,
@@ -257,10 +255,15 @@ fn compact_range(
     let weigh =
         |log: &Log| request_tokens(&Window::of(log, &policy), RequestOverhead::default(), &policy.count);
     let stamp = Stamp { ids: &mut ids(), now, policy: &policy, reason: "a user chose these messages" };
-    let receipt = Plan::Range(plan).apply(&mut log, stamp, weigh).unwrap()?;
+    let mut receipt = Plan::Range(plan).apply(&mut log, stamp, weigh).unwrap()?;
     // The source of ids starts over each time, and ids must be unique.
-    let receipt = Receipt { id: ReceiptId::new(name), ..receipt };
+    receipt.id = ReceiptId::new(name);
     Some(Reduction { receipts: vec![receipt], ..Reduction::default() })
+}
+
+fn without_places(mut plan: PurgePlan) -> PurgePlan {
+    plan.places = 0;
+    plan
 }
 
 fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<(), TestCaseError> {
@@ -458,7 +461,7 @@ fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<
                 let receipt = store.purge(&claim, &target, Vec::new(), now);
                 told(receipt).map(|receipt| match receipt.plan {
                     // Marks are counted by row, and a row that forks share is a copy in each of them in memory.
-                    Plan::Purge(plan) => PurgePlan { places: 0, ..plan },
+                    Plan::Purge(plan) => without_places(plan),
                     other => panic!("{other:?}"),
                 })
             });
@@ -583,7 +586,7 @@ fn agree(known: &Known, model: &MemoryStore, real: &Fresh) -> Result<(), TestCas
             assert!(newest.iter().eq(receipts.iter().rev().take(2)), "the newest receipts of {session}");
             // A purge counts rows, and each store creates the ids of its own undos.
             let plans = receipts.into_iter().map(|receipt| match receipt.plan {
-                Plan::Purge(plan) => Plan::Purge(PurgePlan { places: 0, ..plan }),
+                Plan::Purge(plan) => Plan::Purge(without_places(plan)),
                 plan => plan,
             });
             plans.collect::<Vec<_>>()

@@ -4,13 +4,12 @@ use std::fs;
 use std::path::Path;
 
 use plimsoll::compact::{CompactionContext, Ladder, Outcome, Reply, Step, Summariser, Trigger};
-use plimsoll::count::request_tokens;
 use plimsoll::log::{CompactionPart, ToolTime};
 use plimsoll::receipt::Stamp;
 use plimsoll::window::{Block, WindowRole};
 use plimsoll::{
     Info, Limits, Log, Message, MessageId, Millis, Part, PartBody, Plan, Policy, Preset, Receipt, Reduction,
-    RequestOverhead, Role, SessionId, Tokens, ToolState, Window, prune,
+    RequestOverhead, Role, SessionId, Tokens, ToolState, Window, prune, request_tokens,
 };
 use plimsoll_store::*;
 use plimsoll_testkit::ids as numbered;

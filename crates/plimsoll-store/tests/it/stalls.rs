@@ -22,17 +22,8 @@ fn prune_many(store: &dyn Store, count: usize) -> Receipt {
     };
     let items = messages.iter().map(item).collect();
     store.append(&unleased(&id), messages, NOW).unwrap();
-    let receipt = Receipt {
-        id: ReceiptId::new("rcp_1"),
-        at: NOW,
-        policy: "plimsoll".into(),
-        reason: "a test".into(),
-        before: Tokens(2),
-        after: Tokens(1),
-        plan: Plan::Prune(PrunePlan { items, ..PrunePlan::default() }),
-        handles: vec![],
-        undoes: None,
-    };
+    let receipt =
+        Receipt::new(ReceiptId::new("rcp_1"), NOW, Plan::Prune(PrunePlan::of(items)), (Tokens(2), Tokens(1)));
     let reduction = Reduction { receipts: vec![receipt.clone()], ..Reduction::default() };
     store.reduce(&unleased(&id), reduction, None, NOW).unwrap();
     receipt

@@ -3,6 +3,7 @@
 //! They are derived from the thought and the server's name, and can be verified without state, because a test may stop
 //! a server and start another one with the same name in the middle of a session.
 
+use plimsoll::Fnv;
 use plimsoll_providers::Wire;
 
 #[derive(Clone, Debug)]
@@ -43,13 +44,7 @@ pub(crate) fn wire_name(wire: Wire) -> &'static str {
     }
 }
 
-/// FNV-1a, which is stable across builds. Pieces hash differently from their concatenation.
+/// Pieces hash differently from their concatenation.
 pub(crate) fn hash(pieces: &[&str]) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325u64;
-    for piece in pieces {
-        for byte in piece.bytes().chain([0xff]) {
-            hash = (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
-        }
-    }
-    hash
+    pieces.iter().fold(Fnv::new(), |hash, piece| hash.bytes(piece.as_bytes()).bytes(&[0xff])).finish()
 }

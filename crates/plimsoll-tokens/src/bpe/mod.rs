@@ -40,6 +40,7 @@ use crate::fit::FACTOR;
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Bpe {
     /// Vocabulary of GPT-4o, GPT-4.1, GPT-5 and the o-series: the base that [`crate::Calibration`] scales.
     #[default]

@@ -394,6 +394,7 @@ impl CompactionContext {
 /// Reason for a climb.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum Trigger {
     /// Automatic check before a request.
     #[default]

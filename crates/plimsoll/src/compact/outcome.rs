@@ -13,6 +13,7 @@ use crate::tokens::Tokens;
 
 /// Result of a climb.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Outcome {
     /// Whether the next request fits.
     pub verdict: FitResult,

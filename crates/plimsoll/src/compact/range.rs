@@ -33,6 +33,7 @@ pub struct RangeSelection {
 
 /// Reason for which a range cannot be summarised.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum RangeError {
     /// No message in view has this id.
     #[error("no message in the window has an id that begins with `{0}`")]

@@ -26,6 +26,7 @@ use crate::window::{Block, PLACEHOLDER, Window, WindowMessage, WindowRole, place
 /// One call of the summariser.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct SummaryRequest {
     /// The model to call. `None` for the session's own model.
     pub model: Option<String>,

@@ -17,6 +17,7 @@ use crate::work;
 
 /// A file that was changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ChangedFile {
     /// Path as given in the calls, with forward slashes.
     pub path: String,

@@ -41,6 +41,7 @@ use crate::policy::SummaryPolicy;
 
 /// Facts of a history.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Facts {
     /// The user's words, oldest first.
     pub words: Vec<UserWords>,

@@ -31,6 +31,7 @@ pub struct FileRead {
 
 /// The lines of a file that were printed.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ReadLines {
     /// All lines.
     All,

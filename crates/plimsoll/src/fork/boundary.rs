@@ -7,6 +7,7 @@ use crate::pivot::{VisibleRange, answers};
 
 /// The messages for the next stage.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Slice<'a> {
     /// The summary, if there is one, then its tail and everything later. Without the marker, and without messages that
     /// are completely replaced by the summary of a range in another message.

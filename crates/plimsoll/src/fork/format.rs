@@ -16,9 +16,9 @@ use crate::window::PLACEHOLDER;
 use crate::work;
 
 /// The opening tag.
-pub const OPEN: &str = "<inherited_context>";
+pub(super) const OPEN: &str = "<inherited_context>";
 /// The closing tag.
-pub const CLOSE: &str = "</inherited_context>";
+pub(super) const CLOSE: &str = "</inherited_context>";
 /// The name in both tags.
 const TAG: &[u8] = b"inherited_context";
 
@@ -34,7 +34,7 @@ pub struct Lines<'a> {
 
 /// One piece of a message.
 #[derive(Clone, Debug)]
-pub enum Line<'a> {
+pub(super) enum Line<'a> {
     /// Unchanged text.
     Text(&'a Text),
     /// A tool call, with its input cut according to its tier.
@@ -63,7 +63,7 @@ pub enum Line<'a> {
 /// Tier of a tool result by age.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Tier {
+pub(super) enum Tier {
     /// The newest.
     First,
     /// The next newest.
@@ -74,7 +74,7 @@ pub enum Tier {
 
 /// The part of a tool result that a digest shows.
 #[derive(Clone, Copy, Debug)]
-pub enum Shown<'a> {
+pub(super) enum Shown<'a> {
     /// The whole result.
     Whole(&'a Text),
     /// The result with a gap.

@@ -49,6 +49,7 @@ pub struct Identity {
 
 /// End of the inherited history.
 #[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
 pub enum Point<'a> {
     /// The newest message.
     Newest,
@@ -101,6 +102,7 @@ pub enum Inheritance {
 
 /// Reason for which a child cannot inherit its parent's history.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum NoHistory {
     /// The child runs on another model.
     #[error("the child runs on `{child}`, its parent on `{parent}`")]

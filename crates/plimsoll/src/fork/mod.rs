@@ -1,8 +1,8 @@
 //! Fork: a child session's digest of its parent.
 //!
-//! Three pure stages, and [`fork`] for all of them: leave out what a summary already covers ([`boundary`]), cut old
-//! tool results by age ([`tiers`]), and keep the digest within a [`budget`]. [`mod@format`] writes the text, and
-//! [`preamble`] describes to the child how it was made. No model is called and nothing is changed. [`fork_for`] fits a
+//! Three pure stages, and [`fork`] for all of them: leave out what a summary already covers (`boundary`), cut old
+//! tool results by age (`tiers`), and keep the digest within a `budget`. `format` writes the text, and
+//! `preamble` describes to the child how it was made. No model is called and nothing is changed. [`fork_for`] fits a
 //! digest to the child's window, with a summary of messages that have to be removed. [`inherit`] passes the parent's
 //! window to a child with the same agent, so that its first request is read from the provider's cache.
 //!
@@ -18,19 +18,14 @@
 //! assert_eq!(digest.stats.total_chars.0, 62);
 //! ```
 
-#[doc(hidden)]
-pub mod boundary;
-#[doc(hidden)]
-pub mod budget;
+mod boundary;
+mod budget;
 mod child;
-#[doc(hidden)]
-pub mod format;
+mod format;
 mod history;
-#[doc(hidden)]
-pub mod preamble;
+mod preamble;
 mod summary;
-#[doc(hidden)]
-pub mod tiers;
+mod tiers;
 
 use serde::Serialize;
 
@@ -40,15 +35,24 @@ use crate::log::Message;
 use crate::policy::{ForkPolicy, ForkRules};
 
 pub use crate::plan::{ForkStats, TierDistribution, TruncatedBy};
+#[doc(hidden)]
+pub use boundary::{Slice, slice};
+#[doc(hidden)]
+pub use budget::{Fitted, fit};
 pub use child::{Child, NoRoom, fork_for};
 pub use history::{
     Identity, Inheritance, InheritedHistory, LAUNCHED, NoHistory, PARENTS_CALL, Parent, Point,
     TASK_INTRODUCTION, inherit, same_agent, task_text,
 };
+#[doc(hidden)]
+pub use preamble::preamble;
+#[doc(hidden)]
+pub use tiers::{Tiered, apply as cut_by_age};
 
 /// A parent's history in a form for a child.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct Digest {
     /// Introduction for the child.
     pub preamble: String,

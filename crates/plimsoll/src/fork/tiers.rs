@@ -12,6 +12,7 @@ use crate::window::{PLACEHOLDER, is_placeholder};
 
 /// A history with its tool results cut by age.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Tiered<'a> {
     /// Content of each message.
     pub messages: Vec<Lines<'a>>,

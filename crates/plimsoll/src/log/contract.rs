@@ -23,6 +23,7 @@ pub struct ContractItem {
 /// Kinds of contract items, the most important first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum ContractKind {
     /// Pinned text.
     Pin,
@@ -39,6 +40,7 @@ pub enum ContractKind {
 /// How an item ended up in the summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum ContractFate {
     /// The summary, or a message that stays in view, already has it.
     Found,

@@ -108,6 +108,7 @@ pub(super) const KEPT: &str = "kept as it is";
 /// assert_eq!(At::Key(&At::In(&"line 7"), "role").to_string(), "line 7: role");
 /// ```
 #[derive(Clone, Copy)]
+#[non_exhaustive]
 pub enum At<'a> {
     /// The top-level value.
     Root,

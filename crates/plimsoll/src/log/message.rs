@@ -392,6 +392,7 @@ impl Message {
 
 /// Error while reading a list of messages.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// Not JSON.
     #[error("not valid JSON: {0}")]

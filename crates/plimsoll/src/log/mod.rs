@@ -51,6 +51,7 @@ pub struct Log {
 
 /// Reason why the log rejected a change.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum LogError {
     /// A message or part without an id, which could not be marked or recalled.
     #[error("a {kind} without an id cannot be appended; make one with `Ids`")]

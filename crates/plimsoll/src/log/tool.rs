@@ -59,6 +59,7 @@ pub enum ToolStatus {
 
 /// The times of a tool call.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct ToolTime {
     /// Start.
     pub start: Option<Millis>,

@@ -11,6 +11,7 @@ use crate::tokens::Tokens;
 /// A compaction: messages that a summary replaces, and messages that stay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct CompactPlan {
     /// The oldest message that is summarised.
     pub first: MessageId,
@@ -57,6 +58,7 @@ pub struct CompactPlan {
 /// A range of messages that a summary replaces in place.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct RangePlan {
     /// The oldest message.
     pub first: MessageId,
@@ -81,6 +83,7 @@ pub struct RangePlan {
 /// Origin of a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum SummaryOrigin {
     /// Written by a model.
     ByModel,
@@ -91,6 +94,7 @@ pub enum SummaryOrigin {
 /// Reason for which an answer was rejected. The history stays unchanged.
 #[derive(Clone, Debug, PartialEq, Eq, Error, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
+#[non_exhaustive]
 pub enum Rejection {
     /// The call failed.
     #[error("the summary call failed: {0}")]

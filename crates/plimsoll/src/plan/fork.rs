@@ -10,6 +10,7 @@ use crate::policy::ForkRules;
 /// budget removes messages, or the delivered text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ForkStats {
     /// Number of messages of the parent: in the digest, removed, or left out.
     pub original_count: usize,

@@ -7,6 +7,7 @@ use crate::log::{PartId, SessionId};
 /// Places of permanently destroyed content, without the content.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct PurgePlan {
     /// The parts of the log that lost content.
     pub parts: Vec<PartId>,

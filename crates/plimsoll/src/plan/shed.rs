@@ -10,6 +10,7 @@ use crate::tokens::Tokens;
 /// Parts to clear, cut or hide when nothing else helps.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub struct ShedPlan {
     /// Tool results to clear.
     pub cleared: Vec<PruneItem>,

@@ -76,6 +76,7 @@ impl ForkPolicy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
+#[non_exhaustive]
 pub enum ForkRules {
     /// Follow the document. The budget is a number of chars, whatever the child's window is. Figures and preamble count
     /// the results of the second stage by tier, before the budget removes messages. A result that contains the

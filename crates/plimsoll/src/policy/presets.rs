@@ -16,6 +16,7 @@ use crate::tokens::Tokens;
 
 /// A named policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Preset {
     /// The default: constants of the source documents without their defects, and all rungs of the ladder.
     Plimsoll,

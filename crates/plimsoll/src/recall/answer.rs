@@ -25,6 +25,7 @@ pub struct RecallContent {
 /// The lines of some content that were read: enough of those a query asks for to fill an answer, with the lines around
 /// each match.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Excerpt {
     /// The number of each line, ascending, counted from 1.
     pub numbers: Vec<u64>,

@@ -4,11 +4,10 @@ use plimsoll::compact::{
     CONTRACT_HEADING, CompactionContext, ContractFate, ContractItem, ContractKind, ContractTerms, Ladder,
     Outcome, Reply, Step, Summariser, Trigger, complete_summary,
 };
-use plimsoll::count::request_tokens;
 use plimsoll::pin::{self, PinError, PinTarget};
 use plimsoll::{
     CharCounter, Ids, Limits, Log, Message, Millis, Plan, Policy, Receipt, RequestOverhead, Text, Tokens,
-    ToolState, Window,
+    ToolState, Window, request_tokens,
 };
 use plimsoll_testkit::{History, ids};
 use serde_json::json;

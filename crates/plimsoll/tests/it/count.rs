@@ -1,8 +1,8 @@
 //! Estimates and their cache.
 
-use plimsoll::count::{message_tokens, part_tokens, request_tokens};
 use plimsoll::{
     CharCounter, Chars, Counter, Memo, Part, Policy, Preset, RequestOverhead, Rounding, Text, Tokens, Window,
+    message_tokens, part_tokens, request_tokens,
 };
 use plimsoll_testkit::History;
 use proptest::prelude::*;
@@ -146,8 +146,8 @@ proptest! {
 
     #[test]
     fn r42_properties_head_and_tail_keep_whole_characters(text in "[a🚢é漢\n]{0,60}", limit in 0u64..80) {
-        let head = plimsoll::chars::head(&text, Chars(limit));
-        let tail = plimsoll::chars::tail(&text, Chars(limit));
+        let head = plimsoll::head(&text, Chars(limit));
+        let tail = plimsoll::tail(&text, Chars(limit));
         prop_assert!(text.starts_with(head) && text.ends_with(tail));
         for kept in [head, tail] {
             let missing = limit.min(Chars::of(&text).0) - Chars::of(kept).0;
@@ -157,7 +157,7 @@ proptest! {
 
     #[test]
     fn properties_a_cut_text_is_never_longer_than_its_limit(text in "[a🚢\n]{0,400}", limit in 0u64..300, share in 0.1f64..1.0) {
-        let cut = plimsoll::chars::cut_middle(&Text::from(text), Chars(limit), share);
+        let cut = plimsoll::cut_middle(&Text::from(text), Chars(limit), share);
         prop_assert!(cut.chars() <= Chars(limit));
     }
 }

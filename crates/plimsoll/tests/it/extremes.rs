@@ -100,7 +100,7 @@ fn exercise(policy: &Policy, messages: &[Message], limits: Limits) {
     let plan = prune::plan(&log, policy, Some(Pressure { load: load.tokens, limits }));
     let stamp = Stamp { ids: &mut ids(), now: Millis(u64::MAX), policy, reason: "a test" };
     let weigh = |log: &Log| {
-        plimsoll::count::request_tokens(&Window::of(log, policy), RequestOverhead::default(), &policy.count)
+        plimsoll::request_tokens(&Window::of(log, policy), RequestOverhead::default(), &policy.count)
     };
     let _ = Plan::Prune(plan).apply(&mut log, stamp, weigh).unwrap();
     Window::of(&log, policy).check().unwrap();

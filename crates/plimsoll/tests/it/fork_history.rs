@@ -353,7 +353,7 @@ fn long_after_a_summary(messages: usize) -> Vec<Message> {
     summary.parts = vec![Part::text("prt_summary".into(), "## Goal\nReach Bergen.")].into();
     (summary.info.summary, summary.info.parent_id) = (true, Some(asked));
     summary.info.finish = Some("stop".into());
-    assert!(plimsoll::pivot::Pivot::newest(&all).is_some());
+    assert!(plimsoll::Pivot::newest(&all).is_some());
     all
 }
 

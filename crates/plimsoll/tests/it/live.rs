@@ -6,11 +6,11 @@ use plimsoll::compact::{
     CompactionContext, FitResult, Ladder, Outcome, Rejection, Reply, Step, Summariser, SummaryForm,
     SummaryRequest, Trigger,
 };
-use plimsoll::count::request_tokens;
 use plimsoll::log::{ReasoningPart, Time};
 use plimsoll::{
     Block, CharCounter, Counter, Limits, Load, Log, Message, Millis, Part, PartBody, Plan, Policy, Preset,
     Receipt, Reduction, RequestOverhead, Role, Text, Tokens, ToolState, Usage, Window, WindowRole, prune,
+    request_tokens,
 };
 use plimsoll_testkit::{History, ids};
 use rstest::rstest;

@@ -1,12 +1,11 @@
 //! Weight of the next request.
 
-use plimsoll::count::{request_tokens, window_message_tokens};
 use plimsoll::log::Effect;
 use plimsoll::prune::{PruneItem, PrunePlan};
 use plimsoll::receipt::Stamp;
 use plimsoll::{
     CharCounter, Counter, Load, Log, Message, MessageId, Millis, Plan, Policy, RequestOverhead, Tokens,
-    Usage, Window, WindowMessage, WindowRole,
+    Usage, Window, WindowMessage, WindowRole, request_tokens, window_message_tokens,
 };
 use plimsoll_testkit::{History, histories, ids};
 use proptest::prelude::*;
@@ -130,7 +129,7 @@ fn usage_from_before_an_undo_does_not_count() {
     let (policy, now, mut ids) = (Policy::default(), Millis(9), ids());
     let mut log = History::new().user("u").tool("read", "x".repeat(40_000)).log();
     let item = PruneItem::output("m1.0".into(), "m1".into(), "read", Tokens(1));
-    let plan = Plan::Prune(PrunePlan { items: vec![item], ..PrunePlan::default() });
+    let plan = Plan::Prune(PrunePlan::of(vec![item]));
     let stamp = Stamp { ids: &mut ids, now, policy: &policy, reason: "test" };
     let receipt = plan.apply(&mut log, stamp, |log| load(log).estimate).unwrap().unwrap();
     log.append(History::new().user("u").user("v").say("a").usage(used(700)).messages().remove(2)).unwrap();

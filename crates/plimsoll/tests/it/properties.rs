@@ -1,12 +1,11 @@
 //! Invariants over generated histories. `just properties` runs them a hundred thousand times.
 
 use plimsoll::compact::{CompactionContext, FitResult, Ladder, Outcome, Reply, Step, Summariser, Trigger};
-use plimsoll::count::request_tokens;
 use plimsoll::fork::{Child, fork, fork_for};
 use plimsoll::pin::{self, PinTarget};
 use plimsoll::{
     Block, CharCounter, Chars, Counter, ForkRules, Limits, Load, Log, Message, Millis, Plan, Policy, Preset,
-    RequestOverhead, Tokens, Usage, Window, WindowRole, prune,
+    RequestOverhead, Tokens, Usage, Window, WindowRole, prune, request_tokens,
 };
 use plimsoll_testkit::{histories, ids, renamed};
 use proptest::prelude::*;
@@ -510,7 +509,7 @@ proptest! {
         prop_assert!(digest.stats.head_tail_applied <= digest.stats.truncated_results);
         prop_assert_eq!(&fork(&messages, &policy.fork), &digest);
         // A history of only failed summaries makes an empty digest.
-        let said = plimsoll::fork::boundary::slice(&messages).messages.len();
+        let said = plimsoll::fork::slice(&messages).messages.len();
         let stats = &digest.stats;
         prop_assert_eq!(stats.final_count + stats.removed_messages, said);
         prop_assert_eq!(stats.final_count + stats.removed_messages + stats.left_out_messages, messages.len());
@@ -545,9 +544,9 @@ proptest! {
         let policy = Policy::new(spec).unwrap();
         let digest = fork(&messages, &policy.fork);
         // The whole history, stage by stage.
-        let slice = plimsoll::fork::boundary::slice(&messages);
-        let tiered = plimsoll::fork::tiers::apply(&slice.messages, &policy.fork);
-        let whole = plimsoll::fork::budget::fit(&tiered.messages, slice.pinned(), &policy.fork);
+        let slice = plimsoll::fork::slice(&messages);
+        let tiered = plimsoll::fork::cut_by_age(&slice.messages, &policy.fork);
+        let whole = plimsoll::fork::fit(&tiered.messages, slice.pinned(), &policy.fork);
         let stats = &digest.stats;
         prop_assert_eq!(&digest.context, &whole.text);
         prop_assert_eq!(

@@ -365,7 +365,7 @@ fn a_prune_can_be_applied_without_a_ladder() {
     let mut log = Log::from_messages(later(History::new().user("u").tool("read", tokens(90_000))));
     let policy = Policy::default();
     let weigh = |log: &Log| {
-        plimsoll::count::request_tokens(
+        plimsoll::request_tokens(
             &Window::of(log, &policy),
             plimsoll::RequestOverhead::default(),
             &policy.count,

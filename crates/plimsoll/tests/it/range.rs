@@ -1,14 +1,12 @@
 //! A range of messages replaced by a summary, in the middle of a window.
 
 use plimsoll::compact::{Measured, RangeError, RangeSelection, extract, select_range};
-use plimsoll::count::request_tokens;
 use plimsoll::fork::{Child, Identity, InheritedHistory, Parent, Point, fork};
-use plimsoll::pivot::VisibleRange;
 use plimsoll::plan::{Handle, SummaryOrigin};
 use plimsoll::receipt::Stamp;
 use plimsoll::{
-    Limits, Log, Message, Millis, Plan, Policy, Preset, Receipt, RequestOverhead, Text, Tokens, Window,
-    WindowMessage, prune,
+    Limits, Log, Message, Millis, Plan, Policy, Preset, Receipt, RequestOverhead, Text, Tokens, VisibleRange,
+    Window, WindowMessage, prune, request_tokens,
 };
 use plimsoll_testkit::{History, histories, ids};
 use proptest::prelude::*;

@@ -5,8 +5,7 @@ use plimsoll::log::Effect;
 use plimsoll::plan::SummaryOrigin;
 use plimsoll::policy::Thrift;
 use plimsoll::prune::{Cleared, PruneItem, PrunePlan, PruneReason};
-use plimsoll::purse::CacheTerms;
-use plimsoll::{Chars, Limits, Log, Message, Millis, Plan, Policy, Preset, Tokens, Window};
+use plimsoll::{CacheTerms, Chars, Limits, Log, Message, Millis, Plan, Policy, Preset, Tokens, Window};
 use plimsoll_testkit::{History, ids};
 use rstest::rstest;
 use serde_json::json;
@@ -183,11 +182,14 @@ mod careful {
 
     #[test]
     fn plans_count_outputs_and_inputs_separately() {
-        let item =
-            |what| PruneItem { what, ..PruneItem::output("p".into(), "m".into(), "write", Tokens(10)) };
+        let item = |what| {
+            let mut item = PruneItem::output("p".into(), "m".into(), "write", Tokens(10));
+            item.what = what;
+            item
+        };
         let title = |items: &[Cleared]| {
             let items = items.iter().copied().map(item).collect();
-            Plan::Prune(PrunePlan { items, ..PrunePlan::default() }).title()
+            Plan::Prune(PrunePlan::of(items)).title()
         };
         assert_eq!(title(&[Cleared::Output]), "prune 1 tool output");
         assert_eq!(title(&[Cleared::Input]), "prune 1 tool input");

@@ -2,9 +2,9 @@
 
 use plimsoll::compact::{CompactionContext, Ladder, Reply, Step, Summariser, Trigger, Watch};
 use plimsoll::policy::Thrift;
-use plimsoll::purse::CacheTerms;
 use plimsoll::{
-    Ids, Limits, Log, Message, Millis, Part, Policy, Preset, Tokens, ToolState, Usage, Window, recall,
+    CacheTerms, Ids, Limits, Log, Message, Millis, Part, Policy, Preset, Tokens, ToolState, Usage, Window,
+    recall,
 };
 use plimsoll_testkit::ids;
 use proptest::prelude::*;

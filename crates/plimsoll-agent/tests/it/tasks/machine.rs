@@ -9,9 +9,10 @@ fn any_change() -> impl Strategy<Value = TaskChange> {
     let status = prop::sample::select(TaskStatus::ALL.to_vec());
     prop_oneof![
         1 => run.clone().prop_map(|run| TaskChange::Start { run }),
-        1 => (run.clone(), 0u64..9).prop_map(|(run, steps)| TaskChange::Progress {
-            run,
-            progress: TaskProgress { steps, ..TaskProgress::default() }
+        1 => (run.clone(), 0u64..9).prop_map(|(run, steps)| {
+            let mut progress = TaskProgress::default();
+            progress.steps = steps;
+            TaskChange::Progress { run, progress }
         }),
         3 => (run, status, any::<bool>(), any::<bool>()).prop_map(|(run, status, fails, says)| TaskChange::End {
             run,

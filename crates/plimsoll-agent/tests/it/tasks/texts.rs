@@ -5,9 +5,9 @@ use std::time::Duration;
 use plimsoll::fork::ForkStats;
 use plimsoll::{Message, Millis, Part, SessionId, ToolState};
 use plimsoll_agent::tasks::{
-    EndedRun, ForkReceipt, ForkWay, Task, TaskChange, TaskData, TaskError, TaskPhase, TaskProgress,
-    TaskStatus, TaskView, TranscriptFilter, cleared_text, duration_text, ended_text, find_task, fork_text,
-    list_text, short_id, toast_text, transcript_text,
+    EndedRun, ForkReceipt, ForkWay, Task, TaskChange, TaskData, TaskError, TaskPhase, TaskStatus, TaskView,
+    TranscriptFilter, cleared_text, duration_text, ended_text, find_task, fork_text, list_text, short_id,
+    toast_text, transcript_text,
 };
 use serde_json::json;
 
@@ -15,13 +15,11 @@ const BEGIN: Millis = Millis(1_000_000);
 const NOW: Millis = Millis(1_065_000);
 
 fn task(id: &str, description: &str) -> Task {
-    let data = TaskData {
-        description: description.into(),
-        prompt: "Find out how deep the harbour is.".into(),
-        agent: "explore".into(),
-        model: "anthropic/scripted".into(),
-        ..TaskData::default()
-    };
+    let mut data = TaskData::default();
+    data.description = description.into();
+    data.prompt = "Find out how deep the harbour is.".into();
+    data.agent = "explore".into();
+    data.model = "anthropic/scripted".into();
     let queued = Task::new(SessionId::new(id), "ses_parent".into(), data, "the test", BEGIN);
     queued.apply(TaskChange::Start { run: 1 }, BEGIN).unwrap()
 }
@@ -38,19 +36,21 @@ fn end(task: &Task, status: TaskStatus, error: Option<&str>, result: Option<&str
 }
 
 fn worked(mut task: Task) -> Task {
-    task.data.progress = TaskProgress {
-        tool_calls: 5,
-        tools: [("grep".to_owned(), 1), ("read".to_owned(), 4)].into(),
-        last_tools: vec!["grep".into(), "read".into(), "read".into()],
-        phase: TaskPhase::Tool,
-        steps: 3,
-        ..TaskProgress::default()
-    };
+    let progress = &mut task.data.progress;
+    (progress.steps, progress.tool_calls, progress.phase) = (3, 5, TaskPhase::Tool);
+    progress.tools = [("grep".to_owned(), 1), ("read".to_owned(), 4)].into();
+    progress.last_tools = vec!["grep".into(), "read".into(), "read".into()];
     task
 }
 
+fn fork_receipt(set: impl FnOnce(&mut ForkReceipt)) -> ForkReceipt {
+    let mut receipt = ForkReceipt::default();
+    set(&mut receipt);
+    receipt
+}
+
 fn forked(mut task: Task) -> Task {
-    task.data.fork = Some(ForkReceipt { way: ForkWay::Digest, ..ForkReceipt::default() });
+    task.data.fork = Some(fork_receipt(|receipt| receipt.way = ForkWay::Digest));
     task
 }
 
@@ -259,8 +259,7 @@ fn results_that_were_cut_for_want_of_room_count_as_cut() {
         "tierDistribution": { "tier1": 5, "tier2": 3, "tier3": 4 },
     }))
     .unwrap();
-    let was_cut =
-        |stats: &ForkStats| ForkReceipt { stats: Some(stats.clone()), ..ForkReceipt::default() }.was_cut();
+    let was_cut = |stats: &ForkStats| fork_receipt(|receipt| receipt.stats = Some(stats.clone())).was_cut();
     (stats.truncated_by.tier2, stats.truncated_by.tier3) = (3, 4);
     assert!(!was_cut(&stats), "by their age, as always");
     stats.truncated_by.tier1 = 1;
@@ -331,11 +330,8 @@ fn ids_are_shown_shortened_and_accepted_in_any_length() {
 
 #[test]
 fn a_receipt_describes_the_context_of_a_fork() {
-    let receipt = ForkReceipt {
-        way: ForkWay::History,
-        shared: Some(12),
-        tokens: Some(3_400),
-        ..ForkReceipt::default()
-    };
+    let receipt = fork_receipt(|receipt| {
+        (receipt.way, receipt.shared, receipt.tokens) = (ForkWay::History, Some(12), Some(3_400));
+    });
     assert_eq!(fork_text(&receipt), "history, 12 messages shared, about 3400 tokens");
 }

@@ -187,10 +187,12 @@ mod tests {
 
     #[test]
     fn policies_with_equal_results_are_one_with_our_colour() {
-        let report = |policy: &str, tokens| Report {
-            policy: policy.to_owned(),
-            windows: vec![Sent { tokens, fits: true, ..Sent::default() }],
-            ..Report::default()
+        let report = |policy: &str, tokens| {
+            let mut sent = Sent::default();
+            (sent.tokens, sent.fits) = (tokens, true);
+            let mut report = Report::default();
+            (report.policy, report.windows) = (policy.to_owned(), vec![sent]);
+            report
         };
         let reports =
             [report("none", 9), report("mask-3", 5), report("plimsoll", 9), report("claude-code", 9)];

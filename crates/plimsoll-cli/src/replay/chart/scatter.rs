@@ -63,7 +63,7 @@ pub(in crate::replay) fn scatter(reports: &[Report], size: Size) -> String {
     for cost in ticks(costs.from, costs.to, by) {
         let at = x(cost);
         let _ = write!(svg, "<path class=\"axis\" d=\"M{at:.1},{top}V{:.1}\"/>", top + plot);
-        text(&mut svg, (at, top + plot + 18.0), "middle", &format!("${cost:.places$}"));
+        text(&mut svg, (at, top + plot + 18.0), "middle", &plimsoll_host::dollars(cost, places));
     }
     text(&mut svg, (left - 6.0, 14.0), "start", "in the window");
     let middle = (left + width - right) / 2.0;

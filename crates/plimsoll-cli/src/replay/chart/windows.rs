@@ -350,21 +350,25 @@ mod tests {
 
     use super::{Size, fill, runs, windows};
 
+    fn sent(tokens: u64, fits: bool) -> Sent {
+        let mut sent = Sent::default();
+        (sent.tokens, sent.fits) = (tokens, fits);
+        sent
+    }
+
     #[test]
     fn calls_that_did_not_fit_are_grouped_into_ranges() {
-        let windows: Vec<Sent> = [true, false, false, true, false]
-            .map(|fits| Sent { tokens: 1, fits, ..Sent::default() })
-            .to_vec();
+        let windows = [true, false, false, true, false].map(|fits| sent(1, fits));
         assert_eq!(runs(&windows), [(2, 3), (5, 5)]);
     }
 
     #[test]
     fn a_session_of_one_call_is_visible_and_rows_without_events_are_left_out() {
-        let report = |fits: &[bool]| Report {
-            policy: "none".to_owned(),
-            peak: 100,
-            windows: fits.iter().map(|fits| Sent { tokens: 100, fits: *fits, ..Sent::default() }).collect(),
-            ..Report::default()
+        let report = |fits: &[bool]| {
+            let mut report = Report::default();
+            (report.policy, report.peak) = ("none".to_owned(), 100);
+            report.windows = fits.iter().map(|fits| sent(100, *fits)).collect();
+            report
         };
         let one = windows(&[report(&[true])], &[Some(90)], 200, Size::Narrow);
         assert_eq!(one.matches("h8.0\"").count(), 2, "the policy's and what was recorded: {one}");
@@ -381,12 +385,11 @@ mod tests {
 
     #[test]
     fn equal_lines_are_drawn_once_with_all_names_and_recorded_sizes_are_a_line() {
-        let report = |policy: &str, sizes: [u64; 2]| Report {
-            policy: policy.to_owned(),
-            calls: 2,
-            peak: sizes[1],
-            windows: sizes.map(|tokens| Sent { tokens, fits: true, ..Sent::default() }).to_vec(),
-            ..Report::default()
+        let report = |policy: &str, sizes: [u64; 2]| {
+            let mut report = Report::default();
+            (report.policy, report.calls, report.peak) = (policy.to_owned(), 2, sizes[1]);
+            report.windows = sizes.map(|tokens| sent(tokens, true)).to_vec();
+            report
         };
         let reports = [report("none", [100, 200]), report("codex", [100, 200]), report("mask-3", [100, 150])];
         let wide = windows(&reports, &[Some(110), Some(190)], 200, Size::Wide);

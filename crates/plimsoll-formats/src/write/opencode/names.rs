@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use plimsoll::log::Mark;
-use plimsoll::{Ids, Message, MessageId, Millis, PartBody, ReceiptId, SessionId};
+use plimsoll::{Fnv, Ids, Message, MessageId, Millis, PartBody, ReceiptId, SessionId};
 
 use crate::transcript::SessionInfo;
 
@@ -33,7 +33,7 @@ impl StoredReduction {
 
 /// Checks message by message whether OpenCode accepts the ids of a session.
 pub(super) struct NameCheck {
-    seed: u64,
+    seed: Fnv,
     /// Number of further messages from which a session without an id gets one.
     naming: usize,
     is_named: bool,
@@ -44,7 +44,7 @@ pub(super) struct NameCheck {
 impl NameCheck {
     pub(super) fn new(info: &SessionInfo) -> NameCheck {
         NameCheck {
-            seed: fnv(FNV, info.id.as_deref().unwrap_or_default()),
+            seed: add(Fnv::new(), info.id.as_deref().unwrap_or_default()),
             // A session without an id is identified by its content.
             naming: if info.id.is_none() { NAMING } else { 0 },
             is_named: info.id.as_deref().is_none_or(|id| id.starts_with("ses")),
@@ -57,7 +57,7 @@ impl NameCheck {
     pub(super) fn check(&mut self, message: &Message) {
         if self.naming > 0 {
             self.naming -= 1;
-            self.seed = fnv(self.seed, &message.text());
+            self.seed = add(self.seed, &message.text());
         }
         self.is_named &= message.info.id.as_str().starts_with("msg")
             && message.parts.iter().all(|part| part.id.as_str().starts_with("prt"));
@@ -77,10 +77,10 @@ impl NameCheck {
     pub(super) fn seed(&self, reductions: &[StoredReduction]) -> Option<u64> {
         let seed = reductions.iter().fold(self.seed, |seed, reduced| {
             let receipt = reduced.receipt.as_ref().map(ReceiptId::as_str);
-            fnv(fnv(seed, reduced.effect), receipt.unwrap_or_default())
+            add(add(seed, reduced.effect), receipt.unwrap_or_default())
         });
         let is_kept = self.is_named && self.is_sorted && reductions.is_empty();
-        (!is_kept).then_some(seed)
+        (!is_kept).then_some(seed.finish())
     }
 }
 
@@ -132,12 +132,9 @@ fn rename(id: &mut Option<MessageId>, new_ids: &HashMap<MessageId, MessageId>) {
     *id = id.take().and_then(|id| new_ids.get(&id).cloned());
 }
 
-const FNV: u64 = 0xcbf2_9ce4_8422_2325;
-
-fn fnv(seed: u64, text: &str) -> u64 {
-    let hash = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
+fn add(seed: Fnv, text: &str) -> Fnv {
     // The separator distinguishes `ab`, `c` from `a`, `bc`.
-    hash(text.bytes().fold(seed, hash), 0xff)
+    seed.bytes(text.as_bytes()).bytes(&[0xff])
 }
 
 /// The final steps of SplitMix64.

@@ -10,10 +10,10 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use plimsoll::log::{CompactionPart, ToolPart, ToolResultPart};
-use plimsoll::pivot::{Pivot, VisibleRange};
 use plimsoll::window::is_bare_placeholder;
 use plimsoll::{
-    Block, Message, MessageId, Part, PartBody, PartId, Policy, Role, ToolState, ToolStatus, Window,
+    Block, Message, MessageId, Part, PartBody, PartId, Pivot, Policy, Role, ToolState, ToolStatus,
+    VisibleRange, Window,
 };
 use serde_json::{Value, json};
 

@@ -1,7 +1,8 @@
 //! Writes a session of Claude Code: records that each refer to the previous one.
 
-use plimsoll::{Block, Millis, Window, WindowMessage, WindowRole};
+use plimsoll::{Block, Fnv, Millis, Window, WindowMessage, WindowRole};
 use serde_json::{Value, json};
+use uuid::{Builder, Variant, Version};
 
 use super::{NewSession, divided};
 use crate::time::rfc3339_of;
@@ -94,21 +95,11 @@ impl Chain<'_> {
 
     /// Returns an id derived from the session's, so that the same window gives the same file.
     fn uuid(&self) -> String {
-        let hash = |salt: u64| {
-            let text = format!("{} {} {salt}", self.session.id, self.number);
-            text.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
-                (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-            })
-        };
+        let hash = |salt: u64| Fnv::of(format!("{} {} {salt}", self.session.id, self.number).as_bytes());
         let (high, low) = (hash(1), hash(2));
-        format!(
-            "{:08x}-{:04x}-4{:03x}-8{:03x}-{:012x}",
-            high >> 32,
-            high >> 16 & 0xffff,
-            high & 0xfff,
-            low >> 52,
-            low & 0xffff_ffff_ffff
-        )
+        let rest = (low >> 52 << 48 | low & 0xffff_ffff_ffff).to_be_bytes();
+        let fields = Builder::from_fields((high >> 32) as u32, (high >> 16) as u16, high as u16, &rest);
+        fields.with_version(Version::Random).with_variant(Variant::RFC4122).into_uuid().to_string()
     }
 
     /// Returns the records with their common fields. The last one has the current time: Claude Code continues from the

@@ -218,9 +218,9 @@ fn names_of_a_cleared_output_are_purged_with_it(#[values(false, true)] by_part: 
     let id = session(store, "ses_1");
     let output = format!("the value is {SECRET}");
     store.append(&unleased(&id), vec![user("msg_1", "read"), read("msg_2", output.as_str())], NOW).unwrap();
-    let item = PruneItem::output("msg_2.1".into(), "msg_2".into(), "read", Tokens(1));
-    let item = PruneItem { names: SECRET.into(), ..item };
-    let plan = Plan::Prune(PrunePlan { items: vec![item], ..PrunePlan::default() });
+    let mut item = PruneItem::output("msg_2.1".into(), "msg_2".into(), "read", Tokens(1));
+    item.names = SECRET.into();
+    let plan = Plan::Prune(PrunePlan::of(vec![item]));
     let mut log = store.window(&id).unwrap().log;
     let (policy, mut ids) = (Policy::default(), plimsoll_store::random_ids());
     let stamp = Stamp { ids: &mut ids, now: NOW, policy: &policy, reason: "a test" };

@@ -175,9 +175,9 @@ fn a_cleared_input_is_found_and_recalled_and_its_output_stays_in_view() {
         let mut asked = plimsoll::Message::assistant("msg_2".into(), vec![call]);
         asked.info.finish = Some("tool-calls".into());
         archive.store().append(&unleased(&id), vec![user("msg_1", "write"), asked], NOW).unwrap();
-        let item = PruneItem::output("prt_1".into(), "msg_2".into(), "write", Tokens(1));
-        let item = PruneItem { what: Cleared::Input, names: "needle".into(), ..item };
-        let plan = Plan::Prune(PrunePlan { items: vec![item], ..PrunePlan::default() });
+        let mut item = PruneItem::output("prt_1".into(), "msg_2".into(), "write", Tokens(1));
+        (item.what, item.names) = (Cleared::Input, "needle".into());
+        let plan = Plan::Prune(PrunePlan::of(vec![item]));
         let mut log = archive.store().window(&id).unwrap().log;
         let (policy, mut ids) = (Policy::default(), plimsoll_store::random_ids());
         let stamp = Stamp { ids: &mut ids, now: NOW, policy: &policy, reason: "a test" };

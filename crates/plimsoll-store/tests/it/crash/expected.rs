@@ -2,10 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use plimsoll::count::request_tokens;
 use plimsoll::{
     Message, MessageId, Part, PartBody, PartId, Policy, ReceiptId, RequestOverhead, SessionId, Text,
-    ToolStatus, Window,
+    ToolStatus, Window, request_tokens,
 };
 use plimsoll_store::{Archive, PageRequest, Scope, Selection, StoreError, TaskFilter};
 

@@ -8,7 +8,7 @@ mod stage_3_budget_and_format;
 mod to_the_letter;
 mod uniform_preset;
 
-use plimsoll::fork::{ForkStats, TierDistribution, TruncatedBy, boundary, fork, preamble};
+use plimsoll::fork::{ForkStats, Slice, TierDistribution, TruncatedBy, fork, preamble, slice};
 use plimsoll::{Chars, ForkPolicy, Message, Policy, ToolState};
 use plimsoll_testkit::History;
 use rstest::rstest;
@@ -40,6 +40,6 @@ fn result_lengths(context: &str) -> Vec<u64> {
     results.map(|result| Chars::of(result.split("\nAgent:").next().unwrap()).0).collect()
 }
 
-fn texts(slice: &boundary::Slice<'_>) -> Vec<String> {
+fn texts(slice: &Slice<'_>) -> Vec<String> {
     slice.messages.iter().map(|message| message.text()).collect()
 }

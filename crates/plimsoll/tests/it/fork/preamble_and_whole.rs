@@ -3,27 +3,18 @@
 use super::*;
 
 fn stats() -> ForkStats {
-    ForkStats {
-        original_count: 20,
-        final_count: 18,
-        total_chars: Chars(1),
-        removed_messages: 0,
-        summarised_messages: 0,
-        kept_words: 0,
-        left_out_messages: 2,
-        shortened_messages: 0,
-        compaction_detected: false,
-        compaction_slice_index: -1,
-        truncated_results: 5,
-        truncated_by: TruncatedBy { tier1: 0, tier2: 3, tier3: 2, budget: 0 },
-        tier_distribution: TierDistribution { tier1: 5, tier2: 3, tier3: 2 },
-        head_tail_applied: 0,
-    }
+    serde_json::from_value(json!({
+        "originalCount": 20, "finalCount": 18, "totalChars": 1, "removedMessages": 0, "leftOutMessages": 2,
+        "compactionDetected": false, "compactionSliceIndex": -1, "truncatedResults": 5, "headTailApplied": 0,
+        "truncatedBy": TruncatedBy { tier1: 0, tier2: 3, tier3: 2, budget: 0 },
+        "tierDistribution": TierDistribution { tier1: 5, tier2: 3, tier3: 2 },
+    }))
+    .unwrap()
 }
 
 #[test]
 fn r51_r52_r53_r54_r55_r56_golden_preamble() {
-    let text = preamble::preamble(&stats(), &tiered());
+    let text = preamble(&stats(), &tiered());
     let expected = "You are working with forked context from a parent agent session.\n\
         Context processing applied:\n\
         - No compaction detected\n\
@@ -35,9 +26,10 @@ fn r51_r52_r53_r54_r55_r56_golden_preamble() {
 
 #[test]
 fn r53_r55_r57_the_preamble_follows_the_stats() {
-    let stats = ForkStats { compaction_detected: true, removed_messages: 11, ..stats() };
+    let mut stats = stats();
+    (stats.compaction_detected, stats.removed_messages) = (true, 11);
     for policy in [tiered(), fitted()] {
-        let text = preamble::preamble(&stats, &policy);
+        let text = preamble(&stats, &policy);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(lines[2], "- Compaction summary included (messages before compaction removed)");
         assert_eq!(lines[4], "- 11 oldest messages removed to fit 200000 char budget");

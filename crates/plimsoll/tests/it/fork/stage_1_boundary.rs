@@ -29,16 +29,16 @@ fn r2_r10_the_history_is_not_changed() {
 #[test]
 fn r4_r9_the_latest_of_several_pivots_counts() {
     let log = compacted().say("mid").marker().summary("second").user("newest").messages();
-    let slice = boundary::slice(&log);
-    assert_eq!(texts(&slice), ["second", "newest"]);
+    let sliced = slice(&log);
+    assert_eq!(texts(&sliced), ["second", "newest"]);
     assert!(!fork(&log, &tiered()).context.contains("the summary"));
 }
 
 #[test]
 fn r5_r8_r11_slice_starts_with_the_summary_and_drops_the_marker() {
     let log = compacted().messages();
-    let slice = boundary::slice(&log);
-    assert_eq!(texts(&slice), ["the summary", "new"]);
+    let sliced = slice(&log);
+    assert_eq!(texts(&sliced), ["the summary", "new"]);
     let digest = fork(&log, &tiered());
     assert_eq!(digest.stats.compaction_slice_index, 3);
     assert!(digest.stats.compaction_detected);
@@ -65,8 +65,8 @@ fn r7_a_marker_without_summary_is_not_a_boundary() {
 #[test]
 fn a_pending_marker_falls_back_to_the_newest_completed_pivot() {
     let log = compacted().marker().unfinished_summary("half").user("last").messages();
-    let slice = boundary::slice(&log);
-    assert_eq!(texts(&slice), ["the summary", "new", "last"]);
+    let sliced = slice(&log);
+    assert_eq!(texts(&sliced), ["the summary", "new", "last"]);
 }
 
 /// C41: a failed summary is not part of the conversation.
@@ -83,8 +83,8 @@ fn a_pending_marker_falls_back_to_the_newest_completed_pivot() {
 )]
 fn c41_a_failed_summary_is_left_out_without_an_older_pivot(#[case] history: History) {
     let log = history.user("last").messages();
-    let slice = boundary::slice(&log);
-    assert_eq!((texts(&slice), slice.summary), (vec!["old".into(), "answer".into(), "last".into()], None));
+    let sliced = slice(&log);
+    assert_eq!((texts(&sliced), sliced.summary), (vec!["old".into(), "answer".into(), "last".into()], None));
     let digest = fork(&log, &tiered());
     assert!(!digest.stats.compaction_detected && !digest.context.contains("half"));
 }
@@ -95,13 +95,13 @@ fn c41_an_undone_compaction_is_left_out() {
         { "type": "compaction", "setAside": 5 } ] });
     let undone = History::new().user("old").say("answer").raw(marker);
     let log = undone.summary("undone summary").user("last").messages();
-    assert_eq!(texts(&boundary::slice(&log)), ["old", "answer", "last"]);
+    assert_eq!(texts(&slice(&log)), ["old", "answer", "last"]);
 }
 
 #[test]
 fn a_summary_without_marker_is_not_detected() {
     let log = History::new().user("a").summary("s").user("b").messages();
-    assert_eq!(boundary::slice(&log).summary, None);
+    assert_eq!(slice(&log).summary, None);
 }
 
 #[test]
@@ -114,7 +114,7 @@ fn the_tail_after_a_summary_is_part_of_the_digest() {
         .marker_with_tail("m2")
         .summary("sum")
         .messages();
-    assert_eq!(texts(&boundary::slice(&log)), ["sum", "tail question", "tail answer"]);
+    assert_eq!(texts(&slice(&log)), ["sum", "tail question", "tail answer"]);
 }
 
 #[test]
@@ -144,5 +144,5 @@ fn hand_made_messages_without_times_and_parents_make_a_pivot() {
         { "info": { "role": "assistant", "summary": true }, "parts": [{ "type": "text", "text": "sum" }] },
     ]))
     .unwrap();
-    assert_eq!(boundary::slice(&log).summary, Some(2));
+    assert_eq!(slice(&log).summary, Some(2));
 }
