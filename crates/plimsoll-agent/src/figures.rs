@@ -134,7 +134,7 @@ impl From<&Receipt> for ReceiptFigures {
             Plan::Compact(plan) => (ReductionKind::Compact, plan.messages),
             Plan::Range(plan) => (ReductionKind::Compact, plan.messages),
             Plan::Shed(_) => (ReductionKind::Shed, receipt.plan.effects().len() as u64),
-            Plan::Fork(_) | Plan::Pin(_) | Plan::Purge(_) => (ReductionKind::Other, 0),
+            Plan::Fork(_) | Plan::Pin(_) | Plan::Edit(_) | Plan::Purge(_) => (ReductionKind::Other, 0),
         };
         ReceiptFigures {
             receipt: receipt.id.clone(),

@@ -49,7 +49,7 @@ impl Meter {
                 Plan::Prune(plan) => meter.cleared += plan.items.len(),
                 Plan::Compact(_) | Plan::Range(_) => meter.summaries += 1,
                 Plan::Shed(_) => meter.cleared += receipt.plan.effects().len(),
-                Plan::Fork(_) | Plan::Pin(_) | Plan::Purge(_) => {}
+                Plan::Fork(_) | Plan::Pin(_) | Plan::Edit(_) | Plan::Purge(_) => {}
             }
         }
         meter

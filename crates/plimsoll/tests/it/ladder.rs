@@ -80,6 +80,7 @@ fn kinds(outcome: &Outcome) -> Vec<&'static str> {
         Plan::Fork(_) => "fork",
         Plan::Purge(_) => "purge",
         Plan::Pin(_) => "pin",
+        Plan::Edit(_) => "edit",
         Plan::Range(_) => "range",
     };
     outcome.reduction.receipts.iter().map(|receipt| kind(&receipt.plan)).collect()
