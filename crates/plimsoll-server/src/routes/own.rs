@@ -315,9 +315,10 @@ async fn prune(
     let PruneRequest { tools, files, repeated, keep, to } = request;
     let choice = PruneChoice { tools, files, repeated, keep, to };
     let choice = Some(choice).filter(|choice| !choice.is_empty());
-    let pruned = handle.prune(choice, "requested over HTTP").await?;
+    let pruned = handle.prune(choice, "requested over HTTP").await?.receipt();
+    pruned.iter().for_each(plimsoll_agent::metrics::reduced);
     project.database.changed.notify_one();
-    to_json(&pruned.receipt())
+    to_json(&pruned)
 }
 
 async fn compact(
