@@ -14,7 +14,7 @@
 use std::ops::AddAssign;
 use std::time::Duration;
 
-use metrics::{counter, gauge, histogram};
+use metrics::{counter, describe_counter, gauge, histogram};
 use plimsoll::plan::{CompactPlan, RangePlan};
 use plimsoll::{Plan, Receipt, Usage};
 use serde::Serialize;
@@ -68,8 +68,26 @@ pub const FORKS_CUT: &str = "plimsoll_forks_cut_total";
 /// Size of that context, in tokens.
 pub const FORK_TOKENS: &str = "plimsoll_fork_tokens";
 
-/// Counts and logs a reduction, without content.
-pub(crate) fn reduced(receipt: &Receipt) {
+/// Describes the counters of reductions to the recorder, and sets them to zero: they are shown before anything is reduced.
+pub fn describe() {
+    const MEANINGS: [&str; 8] = [
+        "Truncated outputs.",
+        "Prunings of the window.",
+        "Compactions.",
+        "Bytes of outputs that the window does not show.",
+        "Tokens that prunings freed.",
+        "Tokens of messages that summaries replaced.",
+        "Outputs that were stored when they were truncated.",
+        "Bytes of those outputs.",
+    ];
+    for ((name, _), meaning) in TokenMetrics::default().counters().into_iter().zip(MEANINGS) {
+        describe_counter!(name, meaning);
+        counter!(name).increment(0);
+    }
+}
+
+/// Counts and logs a reduction, without content. Runs do it themselves; hosts that reduce between runs call it.
+pub fn reduced(receipt: &Receipt) {
     let figures = ReceiptFigures::from(receipt);
     tracing::info!(
         kind = figures.kind.name(),

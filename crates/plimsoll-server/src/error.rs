@@ -1,13 +1,13 @@
 //! Errors as OpenCode's clients expect them: `{ "name": …, "data": { "message": … } }`.
 
 use axum::http::StatusCode;
-use axum::http::header::{ALLOW, HeaderValue, WWW_AUTHENTICATE};
+use axum::http::header::{HeaderValue, WWW_AUTHENTICATE};
 use axum::response::{IntoResponse, Response};
 use plimsoll::SessionId;
 use plimsoll_agent::tasks::TaskError;
 use plimsoll_agent::{AgentError, AgentSetupError, RevertError};
 use plimsoll_host::{ErrorKind, HostError};
-use plimsoll_session::SessionError;
+use plimsoll_session::{EditError, SessionError};
 use plimsoll_store::StoreError;
 use serde_json::{Value, json};
 
@@ -60,6 +60,10 @@ impl ApiError {
         ApiError::named(StatusCode::PAYLOAD_TOO_LARGE, "PayloadTooLargeError", message)
     }
 
+    pub(crate) fn wrong_method(message: impl Into<String>) -> ApiError {
+        ApiError::named(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowedError", message)
+    }
+
     pub(crate) fn timed_out(message: impl Into<String>) -> ApiError {
         ApiError::named(StatusCode::REQUEST_TIMEOUT, "TimeoutError", message)
     }
@@ -81,17 +85,21 @@ impl ApiError {
         ApiError::named(StatusCode::INTERNAL_SERVER_ERROR, "UnknownError", message)
     }
 
-    /// The error of a run.
-    pub(crate) fn of_agent(error: &AgentError) -> ApiError {
+    /// The error of a run with a model of this provider.
+    pub(crate) fn of_agent(error: &AgentError, asked: &str) -> ApiError {
         let message = error.to_string();
         match error {
             AgentError::Provider(provider) => {
-                let name = match provider.name() {
-                    "ProviderAuthError" => "ProviderAuthError",
-                    _ => "APIError",
+                let body = match provider.name() {
+                    name @ "ProviderAuthError" => {
+                        json!({ "name": name, "data": { "message": message, "providerID": asked } })
+                    }
+                    _ => {
+                        let data = json!({ "message": message, "isRetryable": provider.is_transient() });
+                        json!({ "name": "APIError", "data": data })
+                    }
                 };
-                let data = json!({ "message": message, "isRetryable": provider.is_transient() });
-                ApiError { status: StatusCode::BAD_GATEWAY, body: json!({ "name": name, "data": data }) }
+                ApiError { status: StatusCode::BAD_GATEWAY, body }
             }
             AgentError::CannotFit(_) | AgentError::Refused { .. } => {
                 ApiError::named(StatusCode::BAD_REQUEST, "ContextOverflowError", message)
@@ -129,9 +137,6 @@ impl IntoResponse for ApiError {
             let challenge = HeaderValue::from_static("Basic realm=\"plimsoll\", charset=\"UTF-8\"");
             response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
         }
-        if self.status == StatusCode::METHOD_NOT_ALLOWED {
-            response.headers_mut().remove(ALLOW);
-        }
         response
     }
 }
@@ -158,10 +163,22 @@ impl From<StoreError> for ApiError {
     }
 }
 
+impl From<EditError> for ApiError {
+    fn from(error: EditError) -> ApiError {
+        match &error {
+            EditError::Log(_) | EditError::Removed(_) => ApiError::not_found(error.to_string()),
+            EditError::NotText(_) => ApiError::not_implemented(error.to_string()),
+            EditError::Empty(_) => ApiError::bad_request("Payload", error.to_string()),
+            _ => ApiError::bad_request("Params", error.to_string()),
+        }
+    }
+}
+
 impl From<SessionError> for ApiError {
     fn from(error: SessionError) -> ApiError {
         match error {
             SessionError::Store(error) => error.into(),
+            SessionError::Edit(error) => error.into(),
             SessionError::Pin(error) => ApiError::bad_request("Payload", error.to_string()),
             SessionError::Stopped | SessionError::Closed => ApiError::unavailable(error.to_string()),
             other => ApiError::internal(other.to_string()),
@@ -173,7 +190,7 @@ impl From<AgentError> for ApiError {
     fn from(error: AgentError) -> ApiError {
         match error {
             AgentError::Session(error) => error.into(),
-            other => ApiError::of_agent(&other),
+            other => ApiError::of_agent(&other, "unknown"),
         }
     }
 }
@@ -208,7 +225,7 @@ impl From<RevertError> for ApiError {
         match error {
             RevertError::Session(error) => error.into(),
             RevertError::Internal(error) => ApiError::internal(error.to_string()),
-            other => ApiError::conflict(other.to_string()),
+            other => ApiError::bad_request("Params", other.to_string()),
         }
     }
 }

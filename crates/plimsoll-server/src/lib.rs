@@ -26,6 +26,7 @@ mod access;
 mod app;
 mod body;
 mod error;
+mod extract;
 mod metrics;
 mod options;
 mod page;

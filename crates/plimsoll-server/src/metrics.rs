@@ -16,6 +16,8 @@ use metrics::{
 #[derive(Clone, Default)]
 pub struct Metrics {
     series: Arc<Mutex<BTreeMap<(String, String), Series>>>,
+    /// What the values mean, by name.
+    meanings: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
 /// A value with its kind.
@@ -83,9 +85,15 @@ impl Metrics {
         all.entry(place).or_insert_with(make).clone()
     }
 
+    fn describe(&self, name: &KeyName, meaning: &SharedString) {
+        let mut meanings = self.meanings.lock().unwrap_or_else(PoisonError::into_inner);
+        meanings.insert(name.as_str().to_owned(), meaning.to_string());
+    }
+
     /// Renders all values.
     pub fn render(&self) -> String {
         let all = self.series.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let meanings = self.meanings.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let (mut text, mut last) = (String::new(), String::new());
         for ((name, labels), series) in all {
             let kind = match &series {
@@ -94,6 +102,10 @@ impl Metrics {
                 Series::Summary(..) => "summary",
             };
             if last != name {
+                if let Some(meaning) = meanings.get(&name) {
+                    let meaning = meaning.replace('\\', "\\\\").replace('\n', "\\n");
+                    let _ = writeln!(text, "# HELP {name} {meaning}");
+                }
                 let _ = writeln!(text, "# TYPE {name} {kind}");
                 last.clone_from(&name);
             }
@@ -127,11 +139,17 @@ impl std::fmt::Debug for Metrics {
 }
 
 impl Recorder for Metrics {
-    fn describe_counter(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_counter(&self, name: KeyName, _: Option<Unit>, meaning: SharedString) {
+        self.describe(&name, &meaning);
+    }
 
-    fn describe_gauge(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_gauge(&self, name: KeyName, _: Option<Unit>, meaning: SharedString) {
+        self.describe(&name, &meaning);
+    }
 
-    fn describe_histogram(&self, _: KeyName, _: Option<Unit>, _: SharedString) {}
+    fn describe_histogram(&self, name: KeyName, _: Option<Unit>, meaning: SharedString) {
+        self.describe(&name, &meaning);
+    }
 
     fn register_counter(&self, key: &Key, _: &Metadata<'_>) -> Counter {
         match self.series(key, || Series::Counter(Arc::default())) {
@@ -157,7 +175,7 @@ impl Recorder for Metrics {
 
 #[cfg(test)]
 mod tests {
-    use metrics::{counter, gauge, histogram};
+    use metrics::{counter, describe_counter, gauge, histogram};
 
     use super::Metrics;
 
@@ -165,6 +183,7 @@ mod tests {
     fn values_are_rendered_in_prometheus_text_format() {
         let metrics = Metrics::default();
         metrics::with_local_recorder(&metrics, || {
+            describe_counter!("plimsoll_prunings_total", "Prunings.");
             counter!("plimsoll_prunings_total").increment(2);
             counter!("plimsoll_tool_calls_total", "tool" => "a\"b").increment(1);
             gauge!("plimsoll_cost_dollars").increment(0.5);
@@ -177,6 +196,7 @@ mod tests {
              plimsoll_answer_seconds_sum 1.5\n\
              # TYPE plimsoll_cost_dollars gauge\n\
              plimsoll_cost_dollars 0.5\n\
+             # HELP plimsoll_prunings_total Prunings.\n\
              # TYPE plimsoll_prunings_total counter\n\
              plimsoll_prunings_total 2\n\
              # TYPE plimsoll_tool_calls_total counter\n\

@@ -12,7 +12,7 @@ use crate::metrics::Metrics;
 /// Maximum number of connections, if the options do not say.
 const CONNECTIONS: usize = 1_024;
 
-/// Time in which the head of a request must arrive, if the options do not say.
+/// Time in which the head of a request, and then its body, must arrive, if the options do not say.
 const HEAD: Duration = Duration::from_secs(30);
 
 /// The port that OpenCode's clients expect.
@@ -44,8 +44,12 @@ pub struct ServerOptions {
     pub connections: usize,
     /// Time in which the head of a request must arrive.
     pub head_timeout: Duration,
+    /// Time in which a body must arrive.
+    pub body_timeout: Duration,
     /// Interval of heartbeats in event streams.
     pub heartbeat: Duration,
+    /// Number of events that a reader may be behind before it is dropped.
+    pub event_queue: usize,
     /// Counters that `/plimsoll/metrics` shows. Install them as the recorder of the process to have them filled.
     pub metrics: Option<Metrics>,
 }
@@ -63,7 +67,9 @@ impl Default for ServerOptions {
             idle_release: Duration::from_secs(10),
             connections: CONNECTIONS,
             head_timeout: HEAD,
+            body_timeout: HEAD,
             heartbeat: Duration::from_secs(10),
+            event_queue: 4_096,
             metrics: None,
         }
     }

@@ -167,8 +167,7 @@ impl ChangeHistory {
             self.turns.push(TurnHead::default());
         }
         let created = message.info.time.as_ref().and_then(|time| time.created).unwrap_or_default();
-        // Reports of tasks are user messages too, and belong to the turn that waits for them.
-        if message.is_question() && !reports_notes(message) {
+        if begins_turn(message) {
             let prompt = message.text().split_whitespace().collect::<Vec<_>>().join(" ");
             let prompt = prompt.chars().take(PROMPT).collect();
             self.turns.push(TurnHead { prompt, asked: created });
@@ -263,6 +262,12 @@ impl ChangeHistory {
 
 /// Key under `metadata` of a part with the ids of the inbox notes that the message reports.
 pub const NOTES_KEY: &str = "notes";
+
+/// Returns whether a turn is counted from this message: a prompt of the user. Reports of tasks are user messages too, but
+/// belong to the turn that waits for them.
+pub fn begins_turn(message: &Message) -> bool {
+    message.is_question() && !reports_notes(message)
+}
 
 fn reports_notes(message: &Message) -> bool {
     let tells = |part: &Part| part.extra.get("metadata").is_some_and(|about| about.get(NOTES_KEY).is_some());

@@ -1,6 +1,7 @@
 //! Why an operation on a session failed.
 
 use plimsoll::LogError;
+use plimsoll::edit::EditError;
 use plimsoll::fork::NoRoom;
 use plimsoll::pin::PinError;
 use plimsoll_store::StoreError;
@@ -19,6 +20,9 @@ pub enum SessionError {
     /// Something cannot be pinned.
     #[error(transparent)]
     Pin(#[from] PinError),
+    /// Something cannot be edited.
+    #[error(transparent)]
+    Edit(#[from] EditError),
     /// A child's window has no room for any digest of its parent.
     #[error(transparent)]
     NoRoom(#[from] NoRoom),

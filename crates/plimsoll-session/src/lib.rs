@@ -47,7 +47,8 @@ pub mod blocking {
 
 pub use builder::SessionBuilder;
 pub use changes::{
-    CallTrace, ChangeHistory, FileChange, FileOp, KnownTools, NOTES_KEY, RevertRecord, TurnHead, seen_files,
+    CallTrace, ChangeHistory, FileChange, FileOp, KnownTools, NOTES_KEY, RevertRecord, TurnHead, begins_turn,
+    seen_files,
 };
 pub use climb::{Climb, ClimbOutcome, ClimbStep, SummaryFailure};
 pub use driver::{
@@ -77,6 +78,7 @@ pub use plimsoll::compact::{
     FitResult, HookText, Outcome, OverflowBreakdown, Rejection, Reply, Summariser, SummaryForm,
     SummaryRequest,
 };
+pub use plimsoll::edit::{Edit, EditError};
 pub use plimsoll::fork::Identity;
 pub use plimsoll::pin::PinTarget;
 pub use plimsoll::prune::{PruneChoice, PrunePlan};

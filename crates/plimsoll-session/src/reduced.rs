@@ -71,7 +71,9 @@ impl Reduced {
 /// Whether the sizes of a receipt are those of the whole window.
 fn weighs_window(receipt: &Receipt) -> bool {
     match receipt.plan {
-        Plan::Prune(_) | Plan::Compact(_) | Plan::Range(_) | Plan::Shed(_) | Plan::Pin(_) => true,
+        Plan::Prune(_) | Plan::Compact(_) | Plan::Range(_) | Plan::Shed(_) | Plan::Pin(_) | Plan::Edit(_) => {
+            true
+        }
         // `Truncate`, `Fork` and `Purge`: their sizes are of an output, a digest, and nothing.
         _ => false,
     }

@@ -154,6 +154,11 @@ impl Scrubber {
                     places += self.scrub_text(&mut item.names);
                 }
             }
+            Plan::Edit(plan) => {
+                for item in plan.items.iter_mut().filter(|item| is_wanted(&item.part)) {
+                    places += self.scrub_text(&mut item.text);
+                }
+            }
             Plan::Range(plan) if is_wanted(&plan.host) => places += self.scrub_text(&mut plan.text),
             Plan::Compact(plan) => {
                 let is_wanted = |source: &Option<MessageId>| {

@@ -63,6 +63,7 @@
 //! | place cache breakpoints | [`cache`] |
 //! | give a child session its parent's context | [`mod@fork`] |
 //! | keep text in the window verbatim | [`pin`] |
+//! | change or remove text on request | [`edit`] |
 //! | show, store and undo reductions | [`plan`], [`receipt`], [`Reduction`] |
 //! | bring back what left the window | [`recall`] |
 //! | keep secrets out of summaries | [`redact`] |
@@ -73,6 +74,7 @@ mod chars;
 pub mod compact;
 mod count;
 mod counter;
+pub mod edit;
 pub mod facts;
 pub mod floor;
 mod fnv;

@@ -258,7 +258,7 @@ fn stale_usage<'m>(
 
 /// Returns whether a mark can make the window larger.
 fn adds(mark: &Mark) -> bool {
-    matches!(mark.effect, Effect::Pin(_) | Effect::Replace(_))
+    matches!(mark.effect, Effect::Pin(_) | Effect::Replace(_) | Effect::Edit(_))
 }
 
 /// Returns the ids of the message at `place` and of those after it.

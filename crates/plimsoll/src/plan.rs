@@ -3,6 +3,7 @@
 //! A plan says what goes, what stays and why. The layers make plans; [`crate::receipt`] applies them.
 
 mod compact;
+mod edit;
 mod fork;
 mod format;
 mod pin;
@@ -19,6 +20,7 @@ use crate::prune::PrunePlan;
 use crate::truncate::TruncatePlan;
 
 pub use compact::{CompactPlan, RangePlan, Rejection, SummaryOrigin};
+pub use edit::{EditItem, EditPlan};
 pub use fork::{ForkStats, TierDistribution, TruncatedBy};
 pub use pin::{PinItem, PinPlan};
 pub use purge::PurgePlan;
@@ -43,6 +45,8 @@ pub enum Plan {
     Fork(ForkStats),
     /// Text to keep in the window.
     Pin(PinPlan),
+    /// Text that the user changed or removed.
+    Edit(EditPlan),
     /// Destroyed content.
     Purge(PurgePlan),
 }
@@ -105,6 +109,11 @@ impl Plan {
             Plan::Pin(plan) => {
                 plan.items.iter().map(|item| (&item.part, Effect::Pin(item.text.clone()))).collect()
             }
+            Plan::Edit(plan) => {
+                let edited = plan.items.iter().map(|item| (&item.part, Effect::Edit(item.text.clone())));
+                let unpinned = plan.items.iter().filter(|item| item.unpins);
+                edited.chain(unpinned.map(|item| (&item.part, Effect::Unpin))).collect()
+            }
             Plan::Truncate(_) | Plan::Fork(_) | Plan::Purge(_) => Vec::new(),
         }
     }
@@ -131,6 +140,7 @@ impl Plan {
             }
             Plan::Range(plan) => vec![Handle::Messages(plan.first.clone(), plan.last.clone())],
             Plan::Pin(_) => Vec::new(),
+            Plan::Edit(plan) => plan.items.iter().map(|item| Handle::Part(item.part.clone())).collect(),
             _ => self.effects().into_iter().map(|(part, effect)| Handle::of(part, &effect)).collect(),
         }
     }

@@ -261,7 +261,7 @@ fn shown(part: &Part, effect: &Effect, left: f64, policy: &Policy) -> Option<f64
         }
         Effect::Cut(keep) => Some(policy.count.of_chars(*keep).0 as f64),
         Effect::Hide => Some(0.0),
-        Effect::Replace(text) => Some(policy.count.of_chars(text.chars()).0 as f64),
+        Effect::Replace(text) | Effect::Edit(text) => Some(policy.count.of_chars(text.chars()).0 as f64),
         Effect::Pin(_) | Effect::Unpin => None,
     }
 }

@@ -152,7 +152,12 @@ impl Receipt {
         self.undoes.is_none()
             && matches!(
                 self.plan,
-                Plan::Prune(_) | Plan::Compact(_) | Plan::Range(_) | Plan::Shed(_) | Plan::Pin(_)
+                Plan::Prune(_)
+                    | Plan::Compact(_)
+                    | Plan::Range(_)
+                    | Plan::Shed(_)
+                    | Plan::Pin(_)
+                    | Plan::Edit(_)
             )
     }
 

@@ -124,6 +124,7 @@ impl<'a> EngineSimulator<'a> {
                 Plan::Fork(_) => "fork",
                 Plan::Purge(_) => "purge",
                 Plan::Pin(_) => "pin",
+                Plan::Edit(_) => "edit",
                 _ => "other",
             };
             let asked = if kind == "compact" { std::mem::take(&mut asked) } else { Vec::new() };

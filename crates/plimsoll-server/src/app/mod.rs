@@ -57,10 +57,13 @@ impl App {
         let directory = host.directory().to_owned();
         let root = std::path::absolute(&directory).and_then(|directory| directory.canonicalize());
         let root = root.map_err(|source| ServerError::Directory { directory, source })?;
+        if let Some(metrics) = &options.metrics {
+            metrics::with_local_recorder(metrics, plimsoll_agent::metrics::describe);
+        }
         let app = Arc::new(App {
             host: host.at(root.clone()),
             root: root.clone(),
-            hub: Hub::default(),
+            hub: Hub::new(options.event_queue),
             runners: Runners::default(),
             replays: Arc::new(Semaphore::new(1)),
             questions: Questions::new(options.permission_timeout),

@@ -3,7 +3,8 @@
 //! A session is opened, under its lease, when something is to be written to it, and released after it was idle for a while.
 //! A prompt to an idle session starts a run. A prompt to a running session joins the run: it is stored in the session's inbox,
 //! the run takes it in before its next request, and both callers get the answer that ends the run. The inbox is durable, so
-//! an accepted prompt survives a crash at any point.
+//! an accepted prompt survives a crash at any point. A compaction is a run too. A prompt to a background task that runs here
+//! joins the task's own run in the same way.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,7 +15,7 @@ use plimsoll::{Message, SessionId};
 use plimsoll_agent::{Agent, AgentError, Conversation, PROMPT_NOTE, RunEnd, RunReport};
 use plimsoll_config::PermissionRule;
 use plimsoll_session::SessionHandle;
-use plimsoll_store::{NewNote, PageRequest};
+use plimsoll_store::{NewNote, Note, PageRequest};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
@@ -92,6 +93,18 @@ struct State {
     open: Option<Open>,
     is_running: bool,
     waiting: Vec<oneshot::Sender<Answered>>,
+    /// Prompts that joined the run and want no answer. They do not make the run go on.
+    silent: HashSet<String>,
+}
+
+/// What a run does first. Afterwards it answers the prompts that joined it.
+enum Job {
+    /// Answers the newest prompt.
+    Prompt,
+    /// Answers the notes that have come.
+    Notes,
+    /// Compacts the session, and reports whether something was reduced.
+    Compact { focus: Option<String>, done: oneshot::Sender<ApiResult<bool>> },
 }
 
 struct Open {
@@ -157,6 +170,11 @@ impl Runners {
         lock(&self.tasks).remove(task);
     }
 
+    /// Whether a session is a task that runs in this process.
+    fn runs_task(&self, session: &SessionId) -> bool {
+        lock(&self.tasks).contains(session)
+    }
+
     /// The sessions of a directory that are running, and tasks that do.
     pub(crate) fn busy(&self, project: &Project) -> Vec<SessionId> {
         let all = lock(&self.all);
@@ -180,15 +198,15 @@ impl Runners {
     ) -> ApiResult<SessionHandle> {
         project.session(session).await?;
         let runner = self.get(project, session);
-        // The run holds the session, but not what may happen beside it.
-        let running = lock(&runner.handle).clone().filter(|_| runner.is_busy());
-        match running {
-            Some(handle) => Ok(handle),
-            None => {
-                let open = async |conversation: &mut Conversation| Ok(conversation.handle().clone());
-                runner.with_conversation(app, Choice::default(), open).await
-            }
+        let mut state = runner.state.lock().await;
+        if state.is_running {
+            // The run holds the session, but not what may happen beside it.
+            let running = lock(&runner.handle).clone();
+            return running.ok_or_else(|| ApiError::busy(session, "the session is busy"));
         }
+        let handle = runner.opened(app, &mut state, Choice::default()).await?.conversation.handle().clone();
+        runner.release_later(app);
+        Ok(handle)
     }
 
     /// Returns the handle of a session that was opened here last. It is of no use if the session was released since.
@@ -206,7 +224,9 @@ impl Runners {
     /// A note has come for a session: one that is idle answers it.
     pub(crate) fn on_note(&self, app: &Arc<App>, session: &SessionId) {
         let is_known = lock(&self.known).contains(session);
-        if !is_known || self.is_busy(session) || self.is_stopping.is_cancelled() {
+        // A task takes in its notes itself.
+        let is_running = self.is_busy(session) || self.runs_task(session);
+        if !is_known || is_running || self.is_stopping.is_cancelled() {
             return;
         }
         let Some(runner) = self.existing(session) else {
@@ -270,9 +290,17 @@ impl Runner {
         let (answer, answered) = oneshot::channel();
         if state.is_running {
             self.send(app, &message).await?;
-            if !no_reply {
-                state.waiting.push(answer);
+            match no_reply {
+                true => drop(state.silent.insert(message.info.id.to_string())),
+                false => state.waiting.push(answer),
             }
+            return Ok(Accepted { message, answer: (!no_reply).then_some(answered) });
+        }
+        if app.runners.runs_task(&self.session) {
+            self.send(app, &message).await?;
+            let (runner, app) = (Arc::clone(self), Arc::clone(app));
+            let waiting = (!no_reply).then_some(answer);
+            app.clone().spawn(async move { runner.answer_after_task(&app, waiting).await });
             return Ok(Accepted { message, answer: (!no_reply).then_some(answered) });
         }
         let open = self.opened(app, &mut state, choice).await?;
@@ -286,7 +314,7 @@ impl Runner {
             return Ok(Accepted { message, answer: None });
         }
         state.waiting.push(answer);
-        self.start(app, &mut state, true);
+        self.start(app, &mut state, Job::Prompt);
         Ok(Accepted { message, answer: Some(answered) })
     }
 
@@ -315,20 +343,60 @@ impl Runner {
     /// Lets the model answer notes, such as ends of background tasks, if the session is idle.
     async fn answer_notes(self: &Arc<Self>, app: &Arc<App>) {
         let mut state = self.state.lock().await;
-        if state.is_running || app.runners.is_stopping.is_cancelled() || !self.has_notes().await {
+        let is_stopping = app.runners.is_stopping.is_cancelled();
+        if state.is_running || is_stopping || !self.has_notes(&state.silent).await {
             return;
         }
         let choice = state.open.as_ref().map(|open| open.choice.clone()).unwrap_or_default();
         // Another process may run it, which then answers the notes.
         if self.opened(app, &mut state, choice).await.is_ok() {
-            self.start(app, &mut state, false);
+            self.start(app, &mut state, Job::Notes);
         }
     }
 
-    async fn has_notes(&self) -> bool {
+    /// Waits until the task that this session is has ended, and then answers a prompt that joined it: with the task's last answer,
+    /// or if the task ended before it took the prompt in, in a run of its own.
+    async fn answer_after_task(self: &Arc<Self>, app: &Arc<App>, waiting: Option<oneshot::Sender<Answered>>) {
+        let (board, stopping) = (&self.project.board, &app.runners.is_stopping);
+        while app.runners.runs_task(&self.session) && !stopping.is_cancelled() {
+            const LOOK: Duration = Duration::from_millis(200);
+            let ended = board.wait(&self.session, LOOK, stopping).await;
+            if ended.is_err() || ended.is_ok_and(|task| !task.status.is_active()) {
+                // Its lease is released before its end is reported.
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        }
+        let mut state = self.state.lock().await;
+        if stopping.is_cancelled() {
+            return;
+        }
+        if !state.is_running && self.has_notes(&state.silent).await {
+            match (self.opened(app, &mut state, Choice::default()).await, &waiting) {
+                (Ok(_), Some(_)) => self.start(app, &mut state, Job::Notes),
+                // It belongs to the log, but is not to be answered.
+                (Ok(open), None) => drop(open.conversation.take_notes().await),
+                (Err(error), _) => {
+                    if let Some(waiting) = waiting {
+                        let _ = waiting.send(Err(error));
+                    }
+                    return;
+                }
+            }
+        }
+        let Some(waiting) = waiting else { return self.release_later(app) };
+        match state.is_running {
+            true => state.waiting.push(waiting),
+            false => drop(waiting.send(self.outcome(&Ok(None), &Choice::default()).await)),
+        }
+    }
+
+    /// Whether there are notes to answer, other than prompts that want no answer.
+    async fn has_notes(&self, silent: &HashSet<String>) -> bool {
         let (opened, session) = (self.project.database.opened.clone(), self.session.clone());
         let found = blocking(move || Ok(opened.archive.store().notes(&session, 0)?)).await;
-        found.is_ok_and(|notes| notes.iter().any(|note| plimsoll_agent::is_answered_note(&note.kind)))
+        let is_wanted =
+            |note: &Note| plimsoll_agent::is_answered_note(&note.kind) && !silent.contains(&note.id);
+        found.is_ok_and(|notes| notes.iter().any(is_wanted))
     }
 
     /// Returns the open session, with this choice of agent and model.
@@ -405,8 +473,8 @@ impl Runner {
         Ok(agent)
     }
 
-    /// Starts a run with the open session. With `is_new` it answers the newest prompt, otherwise the notes that have come.
-    fn start(self: &Arc<Self>, app: &Arc<App>, state: &mut State, is_new: bool) {
+    /// Starts a run with the open session.
+    fn start(self: &Arc<Self>, app: &Arc<App>, state: &mut State, job: Job) {
         let Some(open) = state.open.take() else { return };
         let cancel = CancellationToken::new();
         *lock(&self.cancel) = cancel.clone();
@@ -416,20 +484,26 @@ impl Runner {
             cancel.cancel();
         }
         let (runner, app) = (Arc::clone(self), Arc::clone(app));
-        app.clone().spawn(async move { runner.run(&app, open, cancel, is_new).await });
+        app.clone().spawn(async move { runner.run(&app, open, cancel, job).await });
     }
 
-    async fn run(self: Arc<Self>, app: &Arc<App>, mut open: Open, cancel: CancellationToken, is_new: bool) {
+    async fn run(self: Arc<Self>, app: &Arc<App>, mut open: Open, cancel: CancellationToken, job: Job) {
         self.publish_status(app, "busy");
         let conversation = &mut open.conversation;
-        let mut ended = match is_new {
-            true => conversation.go_on(&cancel).await.map(Some),
-            false => conversation.answer_notes(&cancel).await,
+        let mut ended = match job {
+            Job::Prompt => conversation.go_on(&cancel).await.map(Some),
+            Job::Notes => conversation.answer_notes(&cancel).await,
+            Job::Compact { focus, done } => {
+                let compacted = conversation.compact_on(focus.as_deref(), &cancel).await;
+                // An error belongs to the caller alone. Prompts that joined meanwhile are answered all the same.
+                let _ = done.send(compacted.map(|figures| !figures.is_empty()).map_err(ApiError::from));
+                Ok(None)
+            }
         };
         let mut state = loop {
             let state = self.state.lock().await;
             // A prompt joins while it holds the lock, so that none can come between this and the end.
-            let goes_on = ended.is_ok() && !cancel.is_cancelled() && self.has_notes().await;
+            let goes_on = ended.is_ok() && !cancel.is_cancelled() && self.has_notes(&state.silent).await;
             if !goes_on {
                 break state;
             }
@@ -440,12 +514,14 @@ impl Runner {
                 other => other,
             };
         };
-        if ended.is_err() || cancel.is_cancelled() {
+        if ended.is_err() || cancel.is_cancelled() || !state.silent.is_empty() {
             // What was accepted belongs to the log, also if it is not answered now.
             let _ = conversation.take_notes().await;
         }
-        let answered = self.outcome(&ended).await;
-        if let Err(error) = &answered {
+        state.silent.clear();
+        let answered = self.outcome(&ended, &open.choice).await;
+        // Without a turn there may be no answer yet.
+        if let (Err(error), false) = (&answered, matches!(ended, Ok(None))) {
             let properties = json!({ "sessionID": self.session, "error": error.for_session() });
             app.hub.publish(app, &self.project.name, "session.error", properties);
         }
@@ -463,9 +539,12 @@ impl Runner {
     }
 
     /// What the callers that wait for a run get: the newest answer, or why there is none.
-    async fn outcome(&self, ended: &Result<Option<RunReport>, AgentError>) -> Answered {
+    async fn outcome(&self, ended: &Result<Option<RunReport>, AgentError>, choice: &Choice) -> Answered {
         if let Err(error) = ended {
-            return Err(ApiError::of_agent(error));
+            let chosen = choice.model.as_deref().and_then(|model| model.split_once('/'));
+            let default = || self.project.default_model().map(|(provider, _)| provider);
+            let provider = chosen.map(|(provider, _)| provider.to_owned()).or_else(default);
+            return Err(ApiError::of_agent(error, provider.as_deref().unwrap_or("unknown")));
         }
         let scene = Scene::of_project(&self.project);
         let (opened, session) = (self.project.database.opened.clone(), self.session.clone());
@@ -522,18 +601,14 @@ impl Runner {
                 break state;
             }
         };
-        let cancel = CancellationToken::new();
-        *lock(&self.cancel) = cancel.clone();
-        let open = self.opened(app, &mut state, choice).await?;
-        self.busy.store(true, Ordering::SeqCst);
-        self.publish_status(app, "busy");
-        let done = open.conversation.compact_on(focus, &cancel).await;
-        self.busy.store(false, Ordering::SeqCst);
-        self.project.database.changed.notify_one();
-        self.publish_status(app, "idle");
-        app.hub.publish(app, &self.project.name, "session.idle", json!({ "sessionID": self.session }));
-        self.release_later(app);
-        Ok(!done?.is_empty())
+        if app.runners.is_stopping.is_cancelled() {
+            return Err(ApiError::unavailable("the server is stopping"));
+        }
+        self.opened(app, &mut state, choice).await?;
+        let (done, compacted) = oneshot::channel();
+        self.start(app, &mut state, Job::Compact { focus: focus.map(str::to_owned), done });
+        drop(state);
+        compacted.await.map_err(|_| ApiError::unavailable("the server is stopping"))?
     }
 
     /// Waits until no run is under way.

@@ -17,6 +17,32 @@ use crate::app::project::Project;
 /// The version that clients see. Some of them compare it with their own.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// Fields of a message of the model, of a user, and of the marker of a compaction. The log has more, and clients that check
+/// what they read refuse others.
+const ASSISTANT_FIELDS: [&str; 17] = [
+    "id",
+    "sessionID",
+    "role",
+    "time",
+    "error",
+    "parentID",
+    "modelID",
+    "providerID",
+    "mode",
+    "agent",
+    "path",
+    "summary",
+    "cost",
+    "tokens",
+    "structured",
+    "variant",
+    "finish",
+];
+const USER_FIELDS: [&str; 9] =
+    ["id", "sessionID", "role", "time", "format", "agent", "model", "system", "tools"];
+const COMPACTION_FIELDS: [&str; 7] =
+    ["id", "sessionID", "messageID", "type", "auto", "overflow", "tail_start_id"];
+
 /// The directory whose sessions are shown, and its configuration if it is open.
 pub(crate) struct Scene {
     pub(crate) directory: String,
@@ -108,7 +134,8 @@ impl Scene {
             shown.entry("mode").or_insert(agent);
             shown.entry("providerID").or_insert(json!(provider));
             shown.entry("modelID").or_insert(json!(model));
-            shown.entry("parentID").or_insert(json!(""));
+            // An imported answer may name no prompt, but clients require one.
+            shown.entry("parentID").or_insert(json!(message.info.id));
             shown.entry("path").or_insert(place);
             shown.entry("cost").or_insert(json!(0));
             let tokens = shown.entry("tokens").or_insert(json!({ "input": 0, "output": 0 }));
@@ -123,8 +150,13 @@ impl Scene {
                     json!({ "name": "UnknownError", "data": { "message": message } }),
                 );
             }
+            shown.retain(|field, _| ASSISTANT_FIELDS.contains(&field.as_str()));
         } else {
             shown.entry("model").or_insert(json!({ "providerID": provider, "modelID": model }));
+            if let Some(time) = shown.get_mut("time").and_then(Value::as_object_mut) {
+                time.retain(|field, _| field == "created");
+            }
+            shown.retain(|field, _| USER_FIELDS.contains(&field.as_str()));
         }
         Value::Object(shown)
     }
@@ -154,11 +186,17 @@ impl Scene {
         match &part.body {
             PartBody::Other(kind) if !KNOWN.contains(&kind.as_str()) => return None,
             PartBody::Bare(_) | PartBody::ToolCall(_) | PartBody::ToolResult(_) => return None,
+            _ if part.is_removed() => return None,
             _ => {}
         }
         let Ok(Value::Object(mut shown)) = serde_json::to_value(part) else { return None };
         shown.insert("sessionID".into(), json!(session));
         shown.insert("messageID".into(), json!(message));
+        // Marks are not for clients, except what the user changed.
+        shown.remove("plimsoll");
+        if let Some(text) = part.edited() {
+            shown.insert("text".into(), json!(text));
+        }
         match &part.body {
             PartBody::Reasoning(_) => {
                 let mut time = json!({ "start": created });
@@ -169,6 +207,7 @@ impl Scene {
             }
             PartBody::Compaction(_) => {
                 shown.entry("auto").or_insert(json!(true));
+                shown.retain(|field, _| COMPACTION_FIELDS.contains(&field.as_str()));
             }
             PartBody::File(_) => {
                 shown.entry("mime").or_insert(json!("application/octet-stream"));
@@ -197,6 +236,11 @@ impl Scene {
         let default = self.project.as_ref().and_then(|project| project.default_model());
         default.unwrap_or_else(|| ("unknown".to_owned(), "unknown".to_owned()))
     }
+}
+
+/// Whether the user removed all of a message.
+pub(crate) fn is_removed(message: &Message) -> bool {
+    !message.parts.is_empty() && message.parts.iter().all(Part::is_removed)
 }
 
 /// Adds the fields that each state of a call must have.

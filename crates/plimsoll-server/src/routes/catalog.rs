@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
 use plimsoll_agent::{agent_description, agent_names, find_skills, skill_places};
@@ -17,6 +17,7 @@ use crate::app::project::Project;
 use crate::app::shape::VERSION;
 use crate::app::{App, blocking};
 use crate::error::{ApiError, ApiResult};
+use crate::extract::Path;
 use crate::scope::Scope;
 
 /// Maximum number of bytes of `.git/HEAD` that are read. Branch names are shorter than paths.
@@ -45,7 +46,7 @@ pub(super) fn add(router: Router<Arc<App>>) -> Router<Arc<App>> {
         .route("/experimental/resource", get(empty_object))
         .route("/experimental/workspace", get(empty_list))
         .route("/experimental/workspace/status", get(empty_list))
-        .route("/api/health", get(health))
+        .route("/api/health", get(api_health))
         .route("/api/location", get(location))
         .route("/api/agent", get(api_agents))
         .route("/api/command", get(api_empty))
@@ -58,6 +59,11 @@ pub(super) fn add(router: Router<Arc<App>>) -> Router<Arc<App>> {
 
 pub(super) async fn health() -> Json<Value> {
     Json(json!({ "healthy": true, "version": VERSION }))
+}
+
+/// The second API says nothing about versions.
+async fn api_health() -> Json<Value> {
+    Json(json!({ "healthy": true }))
 }
 
 async fn empty_list(Scope(_): Scope) -> Json<Value> {
@@ -331,8 +337,16 @@ async fn agents(Scope(project): Scope) -> Json<Value> {
 fn read_skills(project: &Project) -> Vec<Value> {
     let home = project.host.env.home.as_deref();
     let found = find_skills(&skill_places(&project.directory, home, Vec::new()));
-    let shown =
-        found.into_iter().map(|skill| json!({ "name": skill.name, "description": skill.description }));
+    let shown = found.into_iter().filter_map(|skill| {
+        // One that cannot be read is of no use to clients either.
+        let content = std::fs::read_to_string(&skill.file).ok()?;
+        Some(json!({
+            "name": skill.name,
+            "description": skill.description,
+            "location": skill.file.display().to_string(),
+            "content": content,
+        }))
+    });
     shown.collect()
 }
 

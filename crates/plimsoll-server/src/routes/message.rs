@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::http::header::{HeaderName, HeaderValue, LINK};
 use axum::http::{HeaderMap, Uri};
 use base64::Engine as _;
@@ -11,14 +11,15 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use plimsoll::{Message, MessageId, SessionId};
 use plimsoll_agent::PROMPT_NOTE;
 use plimsoll_host::OpenStore;
-use plimsoll_store::PageRequest;
+use plimsoll_store::{PageRequest, StoreError};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::app::project::session_id;
-use crate::app::shape::Scene;
+use crate::app::project::{Project, session_id};
+use crate::app::shape::{Scene, is_removed};
 use crate::error::{ApiError, ApiResult};
+use crate::extract::{Path, Query};
 use crate::scope::Scope;
 
 const NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
@@ -83,7 +84,7 @@ fn newest(
         let left = limit.map_or(PAGE, |limit| (limit - messages.len() as u64).min(PAGE));
         let request = PageRequest { from: from.clone(), oldest_first: false, most: left };
         let page = opened.archive.store().page(session, &request)?;
-        messages.extend(page.messages);
+        messages.extend(page.messages.into_iter().filter(|message| !is_removed(message)));
         let is_full = limit.is_some_and(|limit| messages.len() as u64 >= limit);
         match page.next {
             Some(next) if !is_full => from = Some(next),
@@ -131,26 +132,21 @@ pub(super) async fn get(
     Scope(project): Scope,
     Path((id, message)): Path<(String, String)>,
 ) -> ApiResult<Json<Value>> {
-    let (scene, id) = (Scene::of_project(&project), session_id(&id)?);
-    let found = project.read_session(&id, move |opened, session| {
-        let found = opened.archive.store().message(&session.id, &MessageId::new(message.clone()));
-        let found = found.map_err(|error| match error {
-            plimsoll_store::StoreError::Missing { .. } => {
-                ApiError::not_found(format!("Message not found: {message}"))
-            }
-            error => error.into(),
-        })?;
-        Ok(scene.message(&session.id, &found))
-    });
-    Ok(Json(found.await?))
+    let id = session_id(&id)?;
+    let found = find(&project, &id, &MessageId::new(message)).await?;
+    Ok(Json(Scene::of_project(&project).message(&id, &found)))
 }
 
-/// Parts cannot be removed from the log; the API under `/plimsoll/` reduces the window instead.
-pub(super) async fn remove_part(
-    State(_): State<Arc<App>>,
-    Scope(project): Scope,
-    Path((id, _, _)): Path<(String, String, String)>,
-) -> ApiResult<Json<bool>> {
-    project.session(&session_id(&id)?).await?;
-    Err(ApiError::not_implemented("parts are never removed from the log; prune the session instead"))
+/// Finds a message that clients see.
+pub(super) async fn find(project: &Project, session: &SessionId, id: &MessageId) -> ApiResult<Message> {
+    let id = id.clone();
+    let found = project.read_session(session, move |opened, session| {
+        let missing = || ApiError::not_found(format!("Message not found: {id}"));
+        match opened.archive.store().message(&session.id, &id) {
+            Ok(message) if is_removed(&message) => Err(missing()),
+            Err(StoreError::Missing { .. }) => Err(missing()),
+            found => Ok(found?),
+        }
+    });
+    found.await
 }

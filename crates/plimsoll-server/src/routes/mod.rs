@@ -1,6 +1,7 @@
 //! The routes.
 
 mod catalog;
+mod edit;
 mod message;
 mod own;
 mod permission;
@@ -15,7 +16,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{delete, get, post};
+use axum::routing::{get, patch, post};
 
 use crate::access::Access;
 use crate::app::App;
@@ -43,8 +44,11 @@ pub(crate) fn router(app: Arc<App>, access: Access) -> Router {
         .route("/session/{id}/revert", post(session::revert))
         .route("/session/{id}/unrevert", post(session::unrevert))
         .route("/session/{id}/message", get(message::list).post(prompt::prompt))
-        .route("/session/{id}/message/{message}", get(message::get))
-        .route("/session/{id}/message/{message}/part/{part}", delete(message::remove_part))
+        .route("/session/{id}/message/{message}", get(message::get).delete(edit::remove_message))
+        .route(
+            "/session/{id}/message/{message}/part/{part}",
+            patch(edit::update_part).delete(edit::remove_part),
+        )
         .route("/session/{id}/prompt_async", post(prompt::prompt_async))
         .route("/session/{id}/permissions/{question}", post(permission::answer_in_session))
         .route("/permission", get(permission::list))
@@ -52,7 +56,7 @@ pub(crate) fn router(app: Arc<App>, access: Access) -> Router {
     let opencode = catalog::add(opencode);
     own::add(opencode)
         .fallback(unsupported::answer)
-        .method_not_allowed_fallback(unsupported::answer)
+        .method_not_allowed_fallback(unsupported::wrong_method)
         .with_state(app)
         .layer(from_fn(no_store))
         .layer(from_fn_with_state(access, check_access))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use plimsoll_agent::PermissionAnswer;
 use serde::Deserialize;
@@ -13,6 +13,7 @@ use crate::app::App;
 use crate::app::project::session_id;
 use crate::body::JsonBody;
 use crate::error::{ApiError, ApiResult};
+use crate::extract::Path;
 use crate::scope::Scope;
 
 #[derive(Clone, Copy, Deserialize)]

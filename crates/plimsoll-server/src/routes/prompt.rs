@@ -5,7 +5,7 @@ use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use percent_encoding::percent_decode_str;
 use plimsoll::log::{FilePart, TextPart};
@@ -20,6 +20,7 @@ use crate::app::shape::Scene;
 use crate::app::{App, blocking};
 use crate::body::JsonBody;
 use crate::error::{ApiError, ApiResult};
+use crate::extract::Path;
 use crate::scope::Scope;
 
 /// Maximum number of bytes of an attached text file that are put into the prompt.

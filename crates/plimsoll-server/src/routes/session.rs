@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use plimsoll::{Message, SessionId};
-use plimsoll_agent::Conversation;
+use plimsoll_agent::{Conversation, RevertError};
+use plimsoll_session::begins_turn;
 use plimsoll_store::{Filter, NewSession, PageRequest, Session, StoreError};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
@@ -16,6 +17,7 @@ use crate::app::runner::Choice;
 use crate::app::shape::{self, Scene};
 use crate::body::JsonBody;
 use crate::error::{ApiError, ApiResult};
+use crate::extract::{Path, Query};
 use crate::scope::Scope;
 
 /// Number of sessions in a list, if the client does not say.
@@ -160,10 +162,8 @@ pub(super) async fn update(
     refuse_unsupported("permission", patch.permission.is_some_and(|rules| !rules.is_empty()))?;
     refuse_unsupported("time", patch.time.is_some_and(|time| time.values().any(|value| !value.is_null())))?;
     if let Some(title) = patch.title {
-        write_unrun(&app, &project, &id, async |conversation| {
-            Ok(conversation.handle().set_title(title).await?)
-        })
-        .await?;
+        app.runners.handle(&app, &project, &id).await?.set_title(title).await?;
+        project.database.changed.notify_one();
     }
     let session = project.session(&id).await?;
     Ok(Json(Scene::of_project(&project).session(&session)))
@@ -342,9 +342,9 @@ pub(super) async fn revert(
 ) -> ApiResult<Json<Value>> {
     let id = session_id(&id)?;
     let turn = project.read_session(&id, move |opened, session| turn_of(opened, &session, &message)).await?;
-    write_unrun(&app, &project, &id, async |conversation| {
-        conversation.revert(Some(turn)).await?;
-        Ok(())
+    write_unrun(&app, &project, &id, async |conversation| match conversation.revert(Some(turn)).await {
+        Err(error @ RevertError::TasksAtWork(_)) => Err(ApiError::busy(&id, error.to_string())),
+        done => done.map(drop).map_err(ApiError::from),
     })
     .await?;
     let session = project.session(&id).await?;
@@ -359,8 +359,11 @@ pub(super) async fn unrevert(
     let id = session_id(&id)?;
     project.session(&id).await?;
     write_unrun(&app, &project, &id, async |conversation| {
-        conversation.undo_revert().await?;
-        Ok(())
+        match conversation.undo_revert().await {
+            // As the reference does.
+            Err(RevertError::NoRevert) => Ok(()),
+            done => done.map(drop).map_err(ApiError::from),
+        }
     })
     .await?;
     let session = project.session(&id).await?;
@@ -375,7 +378,7 @@ fn turn_of(opened: &plimsoll_host::OpenStore, session: &Session, message: &str) 
     loop {
         let page = store.page(&session.id, &PageRequest { from, oldest_first: true, most: PAGE })?;
         for found in &page.messages {
-            turn += usize::from(found.is_question());
+            turn += usize::from(begins_turn(found));
             if found.info.id.as_str() == message {
                 return Ok(turn.max(1));
             }

@@ -1,14 +1,18 @@
 //! One test per rule of access.
 
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use plimsoll_host::{Environment, Host};
 use plimsoll_server::{Server, ServerError, ServerOptions};
+use plimsoll_testkit::server::{Fault, Reply};
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
-use crate::support::{PATIENCE, TestServer};
+use crate::support::{KEY, PATIENCE, TestServer, prompt};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn other_addresses_than_loopback_need_a_password() {
@@ -145,6 +149,22 @@ async fn heads_and_bodies_have_limits() {
     );
     assert_eq!(server.raw(&announced).await.status, 413);
 
+    // A body without an announced size, sent in chunks.
+    let mut stream = TcpStream::connect(server.address).await.unwrap();
+    let head =
+        format!("POST /session HTTP/1.1\r\nhost: {}\r\ntransfer-encoding: chunked\r\n\r\n", server.address);
+    stream.write_all(head.as_bytes()).await.unwrap();
+    let chunk = format!("{:x}\r\n{}\r\n", 1 << 20, " ".repeat(1 << 20));
+    for _ in 0..34 {
+        // The server answers and closes before everything is written.
+        if stream.write_all(chunk.as_bytes()).await.is_err() {
+            break;
+        }
+    }
+    let mut answer = vec![0; 64];
+    let read = tokio::time::timeout(PATIENCE, stream.read(&mut answer)).await.expect("an answer in time");
+    assert!(String::from_utf8_lossy(&answer[..read.unwrap()]).starts_with("HTTP/1.1 413"));
+
     // A head that is never complete.
     let begun = Instant::now();
     let mut stream = TcpStream::connect(server.address).await.unwrap();
@@ -153,6 +173,95 @@ async fn heads_and_bodies_have_limits() {
     let _ =
         tokio::time::timeout(PATIENCE, stream.read_to_end(&mut bytes)).await.expect("it is closed in time");
     assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_body_that_does_not_arrive_is_given_up() {
+    let server = TestServer::with(|options| options.body_timeout = Duration::from_millis(300)).await;
+    let begun = Instant::now();
+    let half = format!(
+        "POST /session HTTP/1.1\r\nhost: {}\r\nconnection: close\r\ncontent-length: 100\r\n\r\n{{",
+        server.address
+    );
+    let answer = server.raw(&half).await;
+    assert_eq!((answer.status, &answer.json()["name"]), (408, &json!("TimeoutError")), "{answer:?}");
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_wrong_method_or_parameter_is_refused_in_the_same_shape() {
+    let server = TestServer::start().await;
+    let wrong = server.send("DELETE", "/plimsoll/tasks", &[], "").await;
+    assert_eq!((wrong.status, &wrong.json()["name"]), (405, &json!("MethodNotAllowedError")), "{wrong:?}");
+    let query = server.get("/session?limit=x").await;
+    assert_eq!((query.status, &query.json()["data"]["kind"]), (400, &json!("Query")), "{query:?}");
+    let path = server.get("/session/ses_%ff").await;
+    assert_eq!((path.status, &path.json()["data"]["kind"]), (400, &json!("Params")), "{path:?}");
+}
+
+/// Neither logs nor answers show what is secret: keys, passwords, words of users and models.
+#[test]
+fn logs_and_failures_show_no_secrets() {
+    let log = Log::default();
+    let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(log.clone());
+    // Of the whole process, so other tests may write to it too.
+    let _ = tracing::subscriber::set_global_default(subscriber.finish());
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let server = TestServer::with(|options| options.password = Some("hunter-two".to_owned())).await;
+        let own = ("authorization", format!("Basic {}", STANDARD.encode("opencode:hunter-two")));
+        let headers = [(own.0, own.1.as_str())];
+        let created = server.send("POST", "/session", &headers, "").await.ok();
+        let path = format!("/session/{}/message", created["id"].as_str().unwrap());
+        server.model.push(Reply::failing(Fault::status(401)));
+        let body = prompt("words-of-the-user").to_string();
+        let failed = server.send("POST", &path, &headers, &body).await;
+        assert_eq!(failed.status, 502, "{failed:?}");
+        server.send("POST", &path, &headers, &body).await.ok();
+        let wrong = [("authorization", "Basic b3BlbmNvZGU6Z3Vlc3NlZC1wYXNzd29yZA==")];
+        let refused = server.send("GET", "/session", &wrong, "").await;
+        assert_eq!(refused.status, 401);
+        for answer in [failed, refused] {
+            for secret in [KEY, "hunter-two", "guessed", "b3BlbmNvZGU", "panicked", ".rs:"] {
+                assert!(!format!("{answer:?}").contains(secret), "{secret}: {answer:?}");
+            }
+        }
+    });
+    let text = log.text();
+    assert!(text.contains("a request failed") && text.contains("refused a request"), "{text}");
+    for secret in [KEY, "hunter-two", "guessed-password", "b3BlbmNvZGU6", "words-of-the-user"] {
+        let line = text.lines().find(|line| line.contains(secret));
+        assert_eq!(line, None, "{secret}");
+    }
+}
+
+/// A log in memory.
+#[derive(Clone, Default)]
+struct Log(Arc<Mutex<Vec<u8>>>);
+
+impl Log {
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.0.lock().unwrap()).into_owned()
+    }
+}
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().unwrap().extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+impl<'w> tracing_subscriber::fmt::MakeWriter<'w> for Log {
+    type Writer = Log;
+
+    fn make_writer(&'w self) -> Log {
+        self.clone()
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

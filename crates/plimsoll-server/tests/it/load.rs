@@ -2,33 +2,55 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::TestServer;
+use crate::support::{TestServer, prompt};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn many_sessions_with_event_readers_are_answered() {
-    const SESSIONS: usize = 40;
-    let server = TestServer::start().await;
-    let begun = Instant::now();
+const SESSIONS: usize = 200;
+
+/// Memory growth that is allowed between two loads of the same size.
+const GROWTH: u64 = 48 << 20;
+
+/// Memory of this process in bytes: the server, its clients and the model.
+fn memory() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1_024
+}
+
+/// Prompts many sessions at once. Every stream must report the end of each run.
+async fn load(server: &TestServer) {
     let mut readers = Vec::new();
     for _ in 0..SESSIONS {
-        readers.push(server.events("/event").await);
+        let mut reader = server.events("/event").await;
+        readers.push(tokio::spawn(async move { reader.count("\"type\":\"session.idle\"", SESSIONS).await }));
     }
-    let turns = (0..SESSIONS).map(|number| {
-        let server = &server;
-        async move {
-            let id = server.session().await;
-            for turn in 0..2 {
-                let text = format!("session {number} turn {turn}");
-                assert_eq!(server.prompt(&id, &text).await, format!("echo: {text}"));
-            }
-        }
+    let turns = (0..SESSIONS).map(|number| async move {
+        let id = server.session().await;
+        let text = format!("session {number}");
+        assert_eq!(server.prompt(&id, &text).await, format!("echo: {text}"));
+        id
     });
-    futures_util::future::join_all(turns).await;
-    for reader in &mut readers {
-        let mut idle = 0;
-        while idle < SESSIONS * 2 {
-            idle += usize::from(reader.next().await.expect("the stream goes on")["type"] == "session.idle");
-        }
+    let sessions = futures_util::future::join_all(turns).await;
+    for reader in readers {
+        reader.await.unwrap();
     }
-    assert!(begun.elapsed() < Duration::from_secs(60), "{:?}", begun.elapsed());
+    for id in sessions {
+        let note = format!("/session/{id}/message");
+        let mut body = prompt("a note");
+        body["noReply"] = serde_json::json!(true);
+        server.post(&note, body).await.ok();
+        server.send("DELETE", &format!("/session/{id}"), &[], "").await.ok();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_sessions_with_event_readers_are_answered_in_flat_memory() {
+    let server = TestServer::start().await;
+    let begun = Instant::now();
+    load(&server).await;
+    let first = memory();
+    load(&server).await;
+    load(&server).await;
+    let grown = memory().saturating_sub(first);
+    assert!(grown < GROWTH, "{first} bytes grew by {grown}");
+    assert!(begun.elapsed() < Duration::from_secs(180), "{:?}", begun.elapsed());
 }

@@ -3,14 +3,18 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod access;
+mod edits;
 mod events;
 #[cfg(unix)]
 mod hostile;
+mod joining;
 mod load;
+mod metrics;
 mod own;
 mod page;
 mod permissions;
 mod prompts;
+mod routes;
 mod sessions;
 mod support;
 mod tasks;

@@ -189,10 +189,14 @@ async fn an_idle_session_is_released_and_a_leased_one_is_reported_as_busy() {
 async fn draining_ends_runs_and_releases_sessions() {
     let mut server = TestServer::start().await;
     let (id, gate) = (server.session().await, Gate::new());
-    server.model.push(Reply::new().text("never to be finished").gate(2, &gate));
+    server.model.push(Reply::new().text("never to be finished").piece_size(Some(4)).gate(4, &gate));
     let accepted = server.post(&format!("/session/{id}/prompt_async"), prompt("go")).await;
     assert_eq!(accepted.status, 204);
     gate.reached().await;
+    let begun = Instant::now();
+    while !texts(&server, &id).await.iter().any(|text| text.starts_with("neve")) {
+        assert!(begun.elapsed() < PATIENCE, "the answer begins");
+    }
     let begun = Instant::now();
     server.stop().await;
     gate.release();
@@ -201,6 +205,8 @@ async fn draining_ends_runs_and_releases_sessions() {
     archive.store().lease(&session, "the next process", Duration::from_secs(1)).unwrap();
     let page = archive.store().page(&session, &plimsoll_store::PageRequest::default()).unwrap();
     assert!(page.messages.iter().all(|message| !message.is_open()), "nothing is left half done");
+    let interrupted = page.messages.iter().find(|message| message.is_assistant()).expect("an answer");
+    assert!(interrupted.info.error.is_some(), "it is marked as interrupted: {interrupted:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

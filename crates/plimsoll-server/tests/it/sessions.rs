@@ -92,8 +92,6 @@ async fn messages_are_read_in_pages_from_the_newest_back() {
     let one = all.json()[2]["info"]["id"].as_str().unwrap().to_owned();
     assert_eq!(text_of(&server.get(&format!("{path}/{one}")).await.ok()), "note 2");
     assert_eq!(server.get(&format!("{path}/msg_none")).await.status, 404);
-    let part = server.send("DELETE", &format!("{path}/{one}/part/prt_1"), &[], "").await;
-    assert_eq!(part.status, 501);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -18,6 +18,9 @@ use tokio_util::sync::CancellationToken;
 /// Longer than anything in these tests should take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
+/// The key of the model's provider.
+pub(crate) const KEY: &str = "sk-key-of-the-provider";
+
 pub(crate) struct TestServer {
     pub(crate) model: ModelServer,
     pub(crate) address: SocketAddr,
@@ -38,11 +41,19 @@ impl TestServer {
     }
 
     pub(crate) async fn with(change: impl FnOnce(&mut ServerOptions)) -> TestServer {
+        TestServer::answering(echo, change).await
+    }
+
+    /// A server whose model answers by itself.
+    pub(crate) async fn answering(
+        answer: impl Fn(&Captured) -> Reply + Send + Sync + 'static,
+        change: impl FnOnce(&mut ServerOptions),
+    ) -> TestServer {
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path().join("root");
         std::fs::create_dir_all(root.join("below")).unwrap();
         let root = root.canonicalize().unwrap();
-        let model = ModelServer::builder().answering(echo).start().unwrap();
+        let model = ModelServer::builder().answering(answer).start().unwrap();
         TestServer::serve(folder, root, model, change).await
     }
 
@@ -65,7 +76,7 @@ impl TestServer {
         let variables = [
             ("HOME", home),
             ("OPENAI_BASE_URL", model.url()),
-            ("OPENAI_API_KEY", "x".to_owned()),
+            ("OPENAI_API_KEY", KEY.to_owned()),
             ("PATH", std::env::var("PATH").unwrap_or_default()),
         ];
         let variables = variables.map(|(name, value)| (name.to_owned(), value));
@@ -256,6 +267,24 @@ impl EventStream {
         let read = read.expect("an event in time").unwrap_or(0);
         self.received.push_str(&String::from_utf8_lossy(&buffer[..read]));
         read > 0
+    }
+
+    /// Reads until a text has come this often.
+    pub(crate) async fn count(&mut self, text: &str, times: usize) {
+        let mut seen = 0;
+        while seen < times {
+            while let Some(place) = self.received.find(text) {
+                self.received.drain(..place + text.len());
+                seen += 1;
+            }
+            // The text may be cut in two.
+            let mut keep = self.received.len().saturating_sub(text.len());
+            while !self.received.is_char_boundary(keep) {
+                keep -= 1;
+            }
+            self.received.drain(..keep);
+            assert!(seen >= times || self.fill().await, "the stream ended after {seen} of {times}");
+        }
     }
 
     /// The next event; `None` once the stream has ended.

@@ -1,8 +1,9 @@
-//! Reductions outside of a climb: prune, pin, compact on demand, undo.
+//! Reductions outside of a climb: prune, pin, edit, compact on demand, undo.
 
 use std::sync::Arc;
 
 use plimsoll::compact::{CompactionContext, Outcome, Reply, SummaryRequest, Trigger};
+use plimsoll::edit::{self, Edit};
 use plimsoll::pin::{self, PinTarget};
 use plimsoll::plan::{CompactPlan, RangePlan};
 use plimsoll::prune::{self, Pressure, PruneChoice, PrunePlan};
@@ -246,6 +247,17 @@ impl Driver {
         let mut log = self.log.clone();
         let receipt = plan.apply(&mut log, &mut self.ids, now, &policy, |log| context.estimate(log))?;
         self.stop.check()?;
+        self.keep(receipt.on(scale), log)
+    }
+
+    /// Changes or removes text of a message, which is read back if it is out of view. The log keeps the original.
+    pub fn edit(&mut self, message: &MessageId, edit: &Edit) -> Result<Receipt, SessionError> {
+        self.bring(message)?;
+        let plan = edit::plan(&self.log, edit)?;
+        let (policy, now) = (Arc::clone(&self.settings.policy), self.now());
+        let (context, scale) = self.scaled();
+        let mut log = self.log.clone();
+        let receipt = plan.apply(&mut log, &mut self.ids, now, &policy, |log| context.estimate(log))?;
         self.keep(receipt.on(scale), log)
     }
 

@@ -84,7 +84,7 @@ impl ContentKind {
             message.parts.iter().find(|part| part.id == *id)
         });
         let is_summary = message.is_some_and(|message| message.info.summary || message.marker().is_some())
-            || own.is_some_and(|part| part.replaced().is_some());
+            || own.is_some_and(|part| part.replaced().is_some() && !part.is_edited());
         match (block, role) {
             (Block::Call { .. }, _) => ContentKind::ToolInputs,
             (Block::Result { cleared: true, .. }, _) => ContentKind::ClearedOutputs,

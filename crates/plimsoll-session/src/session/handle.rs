@@ -4,11 +4,13 @@ use std::fmt;
 use std::sync::Arc;
 
 use plimsoll::compact::{HookText, SummaryForm, SummaryRequest};
+use plimsoll::edit::Edit;
 use plimsoll::pin::PinTarget;
 use plimsoll::prune::PruneChoice;
 use plimsoll::recall::{RecallAnswer, RecallQuery};
 use plimsoll::{
-    CachePlan, Counter, Limits, Log, Message, PartId, Policy, Receipt, ReceiptId, SessionId, Window,
+    CachePlan, Counter, Limits, Log, Message, MessageId, PartId, Policy, Receipt, ReceiptId, SessionId,
+    Window,
 };
 use plimsoll_store::{Archive, Lease, NewSession, Note, Session as SessionRecord};
 
@@ -206,6 +208,12 @@ impl SessionHandle {
     /// Pins text: it stays in view verbatim, whatever is reduced.
     pub async fn pin(&self, target: PinTarget) -> Result<Receipt, SessionError> {
         self.run_until_dropped(move |driver| driver.pin(&target)).await
+    }
+
+    /// Changes or removes text of a message. The log keeps the original, which undoing the receipt brings back.
+    pub async fn edit(&self, message: &MessageId, edit: Edit) -> Result<Receipt, SessionError> {
+        let message = message.clone();
+        self.run(move |driver| driver.edit(&message, &edit)).await
     }
 
     /// Clears old tool outputs: those that are chosen, or else by the policy's rules. `reason` is recorded in the

@@ -3,8 +3,8 @@
 use plimsoll::fork::NoHistory;
 use plimsoll_session::blocking::Driver;
 use plimsoll_session::{
-    ContentKind, ForkContent, ForkRequest, Identities, Identity, Limits, NewSession, PinTarget, Plan, Policy,
-    Pruned, Reply, RequestOverhead, SessionId, SessionModel, SummaryFailure, Tokens,
+    ContentKind, Edit, ForkContent, ForkRequest, Identities, Identity, Limits, NewSession, PinTarget, Plan,
+    Policy, Pruned, RecallQuery, Reply, RequestOverhead, SessionId, SessionModel, SummaryFailure, Tokens,
 };
 
 use crate::support::{Harbour, LIMITS, ready, say, shown, turn};
@@ -144,4 +144,36 @@ fn an_inspection_adds_up() {
     let sum: Tokens = found.kinds().iter().map(|kind| kind.tokens).sum();
     assert_eq!(sum, driver.load().unwrap().load.estimate);
     assert_eq!(found.line, ready(&mut driver, "").line.map(|line| line.at));
+}
+
+#[test]
+fn an_edit_is_stored_with_a_receipt_and_undone_by_it() {
+    let harbour = Harbour::new();
+    let mut driver = harbour.open("ses_1");
+    turn(&mut driver, "the first word", "a secret");
+    let before = shown(&driver);
+    let message = driver.log()[0].info.id.clone();
+    let part = driver.log()[0].parts[0].id.clone();
+    let changed = driver.edit(&message, &Edit::Text(part.clone(), "the last word".into())).unwrap();
+    assert!(shown(&driver).contains("the last word") && !shown(&driver).contains("the first word"));
+    assert_eq!(driver.log(), &harbour.stored(&driver));
+    let call = driver.log().iter().find(|message| message.parts.iter().any(|part| part.as_tool().is_some()));
+    let call = call.unwrap().info.id.clone();
+    let removed = driver.edit(&call, &Edit::RemoveMessage(call.clone())).unwrap();
+    assert!(!shown(&driver).contains("a secret"));
+    assert_eq!(driver.log(), &harbour.stored(&driver));
+    let stored = harbour.archive.store().message(driver.session(), &call).unwrap();
+    assert!(serde_json::to_string(&stored).unwrap().contains("a secret"), "the log keeps the original");
+    let query = RecallQuery { handle: Some(removed.handles[0].to_string()), ..RecallQuery::default() };
+    assert!(driver.recall(&query).unwrap().text.contains("a secret"), "{removed:?}");
+    driver.undo(&changed.id).unwrap();
+    driver.undo(&removed.id).unwrap();
+    assert_eq!(shown(&driver), before);
+    // A message that a summary replaced is read back.
+    filled(&mut driver, 8);
+    driver.compact(|_| panic!("there is no model")).unwrap();
+    assert!(driver.log().place(&message).is_err(), "it is out of view");
+    driver.edit(&message, &Edit::RemovePart(part)).unwrap();
+    let stored = harbour.archive.store().message(driver.session(), &message).unwrap();
+    assert!(stored.parts[0].is_removed());
 }

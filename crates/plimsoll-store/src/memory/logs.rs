@@ -180,7 +180,10 @@ impl Logs for MemoryStore {
             wanted.stop.check()?;
             for part in &message.parts {
                 let hides = |mark: &Mark| {
-                    matches!(mark.effect, Effect::Hide | Effect::Replace(_) | Effect::ClearInput(_))
+                    matches!(
+                        mark.effect,
+                        Effect::Hide | Effect::Replace(_) | Effect::Edit(_) | Effect::ClearInput(_)
+                    )
                 };
                 let hidden = |mark: &Mark| mark.is_active() && hides(mark);
                 let is_hidden = place < start || part.all_marks().iter().any(hidden);

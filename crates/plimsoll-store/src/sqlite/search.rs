@@ -110,7 +110,9 @@ impl OutOfView {
         let mut out = OutOfView { input: false, text: false };
         for mark in marks.iter().filter(|mark| mark.is_active()) {
             match mark.effect {
-                Effect::Hide | Effect::Replace(_) => out = OutOfView { input: true, text: true },
+                Effect::Hide | Effect::Replace(_) | Effect::Edit(_) => {
+                    out = OutOfView { input: true, text: true };
+                }
                 Effect::Clear(_) | Effect::Cut(_) => out.text = true,
                 Effect::ClearInput(_) => out.input = true,
                 Effect::Pin(_) | Effect::Unpin => {}

@@ -468,7 +468,9 @@ pub(super) fn serialise(message: &Message, limit: Chars) -> String {
     }
     for part in &message.parts {
         if let Some(summary) = part.replaced() {
-            lines.extend((!summary.is_empty()).then(|| summary.to_string()));
+            let shown =
+                || if part.is_edited() { format!("{speaker}: {summary}") } else { summary.to_string() };
+            lines.extend((!summary.is_empty()).then(shown));
             continue;
         }
         match &part.body {

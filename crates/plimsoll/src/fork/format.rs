@@ -166,7 +166,7 @@ impl<'a> Lines<'a> {
 
     /// Whether a message contains text that the user typed.
     pub(super) fn are_words_in(message: &Message) -> bool {
-        let is_shown = |part: &Part| part.replaced().is_none();
+        let is_shown = |part: &Part| part.replaced().is_none_or(|text| part.is_edited() && !text.is_empty());
         message.starts_turn() && message.parts.iter().any(|part| is_shown(part) && is_typed(part))
     }
 

@@ -57,6 +57,8 @@ pub enum Effect {
     Unpin,
     /// Shows this text instead of the part; nothing if it is empty.
     Replace(Text),
+    /// The same on request of the user, who sees it too.
+    Edit(Text),
 }
 
 impl Effect {
@@ -79,6 +81,7 @@ impl Effect {
             Effect::Pin(_) => "pin",
             Effect::Unpin => "unpin",
             Effect::Replace(_) => "replace",
+            Effect::Edit(_) => "edit",
         }
     }
 }
@@ -111,7 +114,9 @@ impl Mark {
         map.insert("effect".into(), self.effect.name().into());
         match &self.effect {
             Effect::Cut(keep) => put(&mut map, "keep", Some(keep.0.into())),
-            Effect::Pin(text) | Effect::Replace(text) => put(&mut map, "text", Some(text.as_str().into())),
+            Effect::Pin(text) | Effect::Replace(text) | Effect::Edit(text) => {
+                put(&mut map, "text", Some(text.as_str().into()));
+            }
             Effect::Clear(names) | Effect::ClearInput(names) => {
                 put(
                     &mut map,
@@ -150,6 +155,7 @@ impl Mark {
             "hide" => Effect::Hide,
             "unpin" => Effect::Unpin,
             "replace" => Effect::Replace(Text::from(value.get("text")?.as_str()?)),
+            "edit" => Effect::Edit(Text::from(value.get("text")?.as_str()?)),
             "pin" => Effect::Pin(Text::from(value.get("text")?.as_str()?)),
             _ => return None,
         };
@@ -199,9 +205,31 @@ impl Part {
     /// Returns the text that the window shows instead of this part, the newest if there are several.
     pub fn replaced(&self) -> Option<&Text> {
         self.newest_active(|effect| match effect {
-            Effect::Replace(text) => Some(text),
+            Effect::Replace(text) | Effect::Edit(text) => Some(text),
             _ => None,
         })
+    }
+
+    /// Returns the text that the user put in place of that of this part; empty if the user removed the part.
+    pub fn edited(&self) -> Option<&Text> {
+        self.newest_active(|effect| match effect {
+            Effect::Edit(text) => Some(text),
+            _ => None,
+        })
+    }
+
+    /// Returns whether the user removed this part.
+    pub fn is_removed(&self) -> bool {
+        self.edited().is_some_and(|text| text.is_empty())
+    }
+
+    /// Returns whether the window shows the user's text instead of this part, and not a summary.
+    pub fn is_edited(&self) -> bool {
+        self.newest_active(|effect| match effect {
+            Effect::Replace(_) => Some(false),
+            Effect::Edit(_) => Some(true),
+            _ => None,
+        }) == Some(true)
     }
 
     /// Returns the pinned texts of this part, oldest pin first.

@@ -106,6 +106,12 @@ impl Plan {
                 }
                 row(&"pins", format!("{} of {} tokens", plan.total, plan.budget));
             }
+            Plan::Edit(plan) => {
+                for item in &plan.items {
+                    let what = if item.is_removal() { "removed" } else { "changed" };
+                    row(&item.part, what.to_owned());
+                }
+            }
             Plan::Truncate(plan) => {
                 row(&"lines", format!("{} of {}", plan.kept_lines, plan.original_lines));
                 let (kept, was) = (format_bytes(plan.kept_bytes), format_bytes(plan.original_bytes));
@@ -205,6 +211,14 @@ impl fmt::Display for Plan {
             }
             Plan::Pin(plan) => {
                 write!(f, "pin {}, {} tokens", some(plan.items.len(), "text"), plan.tokens())
+            }
+            Plan::Edit(plan) => {
+                let removed = plan.items.iter().filter(|item| item.is_removal()).count();
+                let steps = [("change", plan.items.len() - removed), ("remove", removed)];
+                let steps = steps.into_iter().filter(|(_, count)| *count > 0);
+                let steps: Vec<String> =
+                    steps.map(|(verb, count)| format!("{verb} {}", some(count, "part"))).collect();
+                write!(f, "edit: {}", steps.join(", "))
             }
             Plan::Purge(plan) => {
                 let (parts, spills) =

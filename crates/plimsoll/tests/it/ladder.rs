@@ -79,6 +79,7 @@ fn kinds(outcome: &Outcome) -> Vec<&'static str> {
         Plan::Fork(_) => "fork",
         Plan::Purge(_) => "purge",
         Plan::Pin(_) => "pin",
+        Plan::Edit(_) => "edit",
         Plan::Range(_) => "range",
         other => panic!("{other:?}"),
     };

@@ -10,6 +10,7 @@ mod continuing;
 mod contract;
 mod corpus;
 mod count;
+mod edit;
 mod extremes;
 mod fork;
 mod fork_history;

@@ -1,6 +1,7 @@
 //! Invariants over generated histories. `just properties` runs them a hundred thousand times.
 
 use plimsoll::compact::{CompactionContext, FitResult, Ladder, Outcome, Reply, Step, Summariser, Trigger};
+use plimsoll::edit::{self, Edit};
 use plimsoll::fork::{Child, fork, fork_for};
 use plimsoll::pin::{self, PinTarget};
 use plimsoll::{
@@ -64,6 +65,12 @@ fn pinned(
     let weigh =
         |log: &Log| request_tokens(&Window::of(log, policy), RequestOverhead::default(), &policy.count);
     Some(plan.apply(log, names, Millis(9_000_000), policy, weigh).unwrap())
+}
+
+/// Edits something, if it can be edited.
+fn edited(log: &mut Log, edit: &Edit, names: &mut plimsoll::Ids) -> Option<plimsoll::Receipt> {
+    let plan = edit::plan(log, edit).ok()?;
+    Some(plan.apply(log, names, Millis(9_000_000), &Policy::default(), |_| Tokens(1)).unwrap())
 }
 
 /// Whether a message has calls or results without an id, which are matched by position.
@@ -182,6 +189,8 @@ enum Event {
     Undo(usize),
     PinMessage(usize),
     PinWords(usize),
+    Edit(usize, String),
+    Remove(usize, bool),
 }
 
 fn events() -> impl Strategy<Value = Vec<Event>> {
@@ -192,6 +201,8 @@ fn events() -> impl Strategy<Value = Vec<Event>> {
         2 => any::<usize>().prop_map(Event::Undo),
         1 => any::<usize>().prop_map(Event::PinMessage),
         2 => any::<usize>().prop_map(Event::PinWords),
+        1 => (any::<usize>(), "[a-z ]{1,60}").prop_map(|(which, text)| Event::Edit(which, text)),
+        2 => (any::<usize>(), any::<bool>()).prop_map(|(which, whole)| Event::Remove(which, whole)),
     ];
     prop::collection::vec(event, 1..12)
 }
@@ -318,7 +329,20 @@ proptest! {
                     let words: String = text.chars().skip(which % 7).take(40).collect();
                     receipts.extend(pinned(&mut log, &PinTarget::Words(words), &policy, limits, &mut names));
                 }
-                Event::Undo(_) | Event::PinMessage(_) | Event::PinWords(_) => {}
+                Event::Edit(which, text) if !log.is_empty() => {
+                    let parts = log[which % log.len()].parts.first();
+                    let edit = parts.map(|part| Edit::Text(part.id.clone(), text.into()));
+                    receipts.extend(edit.and_then(|edit| edited(&mut log, &edit, &mut names)));
+                }
+                Event::Remove(which, whole) if !log.is_empty() => {
+                    let message = &log[which % log.len()];
+                    let edit = match message.parts.first() {
+                        Some(part) if !whole => Edit::RemovePart(part.id.clone()),
+                        _ => Edit::RemoveMessage(message.info.id.clone()),
+                    };
+                    receipts.extend(edited(&mut log, &edit, &mut names));
+                }
+                _ => {}
             }
             let window = Window::of(&log, &policy);
             prop_assert_eq!(window.check(), Ok(()));

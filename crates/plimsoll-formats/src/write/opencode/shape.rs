@@ -468,6 +468,14 @@ impl Shaper<'_> {
 
     /// Replaces the text of a visible part by that in the window. Returns whether the part is visible.
     fn as_shown(&mut self, part: &mut Part, result: &PartId) -> bool {
+        if let (true, Some(text)) = (part.is_edited(), self.shape.view.texts.get(&part.id)) {
+            self.cut += 1;
+            if let PartBody::Text(said) = &mut part.body {
+                said.text = text.clone();
+                part.marks.clear();
+                return true;
+            }
+        }
         if part.replaced().is_some() {
             // A summary replaces it or another part.
             self.cut += 1;

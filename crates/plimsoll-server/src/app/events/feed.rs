@@ -1,17 +1,18 @@
 //! Events from the change feed of a database: also what other processes wrote.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use plimsoll::plan::EditPlan;
 use plimsoll::{Message, MessageId, Part, PartBody, PartId, Plan, SessionId};
 use plimsoll_store::{Change, ChangeKind, PageRequest, Sequence, Session, Store, StoreError};
 use serde_json::{Value, json};
 
 use crate::app::App;
 use crate::app::project::Database;
-use crate::app::shape::Scene;
+use crate::app::shape::{Scene, is_removed};
 
 /// Interval at which changes of other processes are looked for. Changes of this process wake the poller.
 pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -151,6 +152,9 @@ impl Feed {
             }
             ChangeKind::Patched | ChangeKind::Imported | ChangeKind::Undone | ChangeKind::Purged => {
                 out.session("session.updated", &store.session(id)?);
+                if change.kind == ChangeKind::Undone {
+                    restored(&out, store)?;
+                }
             }
             ChangeKind::Removed => {
                 self.sessions.remove(id);
@@ -212,6 +216,9 @@ impl Feed {
     fn report_reduction(&mut self, out: &Out<'_>, store: &dyn Store) -> Result<(), StoreError> {
         let id = &out.session;
         for receipt in store.newest_receipts(id, 1)? {
+            if let Plan::Edit(plan) = &receipt.plan {
+                out.removed(store, plan)?;
+            }
             if !matches!(receipt.plan, Plan::Compact(_)) {
                 for (part, _) in receipt.plan.effects() {
                     if let Ok(found) = store.handle_part(id, part)
@@ -237,6 +244,18 @@ impl Feed {
         out.publish("session.compacted", json!({ "sessionID": id }));
         Ok(())
     }
+}
+
+/// Reports messages as they are after an edit was undone.
+fn restored(out: &Out<'_>, store: &dyn Store) -> Result<(), StoreError> {
+    for receipt in store.newest_receipts(&out.session, 1)? {
+        let Plan::Edit(plan) = receipt.plan else { continue };
+        let messages: BTreeSet<MessageId> = plan.items.into_iter().map(|item| item.message).collect();
+        for id in messages {
+            out.message(&store.message(&out.session, &id)?);
+        }
+    }
+    Ok(())
 }
 
 /// The message of a part, among the newest.
@@ -301,6 +320,24 @@ impl Out<'_> {
                 json!({ "sessionID": self.session, "part": part, "time": time }),
             );
         }
+    }
+
+    /// Reports what an edit removed.
+    fn removed(&self, store: &dyn Store, plan: &EditPlan) -> Result<(), StoreError> {
+        let removed = plan.items.iter().filter(|item| item.is_removal());
+        let messages: BTreeSet<&MessageId> = removed.clone().map(|item| &item.message).collect();
+        for item in removed {
+            let (message, part) = (&item.message, &item.part);
+            let properties = json!({ "sessionID": self.session, "messageID": message, "partID": part });
+            self.publish("message.part.removed", properties);
+        }
+        for id in messages {
+            if is_removed(&store.message(&self.session, id)?) {
+                let properties = json!({ "sessionID": self.session, "messageID": id });
+                self.publish("message.removed", properties);
+            }
+        }
+        Ok(())
     }
 
     fn delta(&self, message: &MessageId, part: &PartId, delta: &str) {

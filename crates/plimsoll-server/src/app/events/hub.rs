@@ -17,10 +17,6 @@ use tokio_util::sync::CancellationToken;
 use crate::app::App;
 use crate::app::project::Database;
 
-/// Maximum number of events that wait for a reader. One that is further behind is dropped; it connects again and reads the
-/// sessions anew, which costs less than a queue without a bound.
-const QUEUE: usize = 4_096;
-
 /// An event for all streams.
 pub(crate) struct Broadcast {
     /// The directory that it is about.
@@ -35,12 +31,6 @@ pub(crate) struct Hub {
     sender: broadcast::Sender<Arc<Broadcast>>,
 }
 
-impl Default for Hub {
-    fn default() -> Hub {
-        Hub { sender: broadcast::Sender::new(QUEUE) }
-    }
-}
-
 /// Which events a stream has.
 pub(crate) enum Reach {
     /// Those of one directory, for `/event`.
@@ -50,6 +40,12 @@ pub(crate) enum Reach {
 }
 
 impl Hub {
+    /// A hub with room for this many events that wait for a reader. A reader that is further behind is dropped; it connects again and
+    /// reads the sessions anew, which costs less than a queue without a bound.
+    pub(crate) fn new(queue: usize) -> Hub {
+        Hub { sender: broadcast::Sender::new(queue.max(1)) }
+    }
+
     /// Whether anything listens; otherwise events need not be built.
     pub(crate) fn has_readers(&self) -> bool {
         self.sender.receiver_count() > 0

@@ -98,7 +98,9 @@ async fn prune(
     let editor = Editor::open(&app, &project, &SessionId::new(id)).await?;
     let pruned = editor.prune(request.choice(), "requested over HTTP").await;
     editor.finish(&project).await?;
-    to_json(&pruned?.receipt())
+    let receipt = pruned?.receipt();
+    receipt.iter().for_each(plimsoll_agent::metrics::reduced);
+    to_json(&receipt)
 }
 
 async fn compact(

@@ -158,7 +158,10 @@ async fn apply(
     let done = editor.prune_if(choice, "applied as shown", is_shown).await;
     editor.finish(&project).await?;
     match done?.ok_or_else(changed)? {
-        Pruned::Done(receipt) => applied(std::iter::once(*receipt)),
+        Pruned::Done(receipt) => {
+            plimsoll_agent::metrics::reduced(&receipt);
+            applied(std::iter::once(*receipt))
+        }
         Pruned::Nothing(_) | Pruned::NotSmaller => applied(std::iter::empty()),
     }
 }
