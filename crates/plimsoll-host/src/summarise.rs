@@ -135,7 +135,7 @@ impl WholeSession {
 pub(crate) fn climb_alone(mut climb: Climb) -> Result<ClimbOutcome, HostError> {
     loop {
         match climb.step()? {
-            ClimbStep::Ask(_) => drop(climb.answer(Err("no model is asked here".to_owned()))?),
+            ClimbStep::Ask(_) => drop(climb.answer(Err("offline: no model is used".to_owned()))?),
             ClimbStep::Done(climbed) => return Ok(*climbed),
         }
     }
@@ -173,7 +173,7 @@ impl SummarySource {
                 runtime.block_on(model.summarise(request)).map_err(HostError::failed)
             }
             SummarySource::Command(command) => run(command, &text_of(request)).map(Reply::finished),
-            SummarySource::Offline => Err(HostError::failed("no model is asked here")),
+            SummarySource::Offline => Err(HostError::failed("offline: no model is used")),
         })
     }
 

@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_call_that_fits_there_is_no_result() {
+    fn without_a_matching_call_there_is_no_result() {
         let tiny = Report { left_out: 10, fired: [].into(), ..report("plimsoll", 0.0, 0, 1.0) };
         let found = headline(&[Report { policy: "none".to_owned(), ..tiny.clone() }, tiny]);
         assert!(found.starts_with("No policy could be tried"), "{found}");
