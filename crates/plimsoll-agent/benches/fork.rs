@@ -3,7 +3,7 @@
 //!
 //! Measured from the call of the tool to the task's place in the queue: digest or history, session, lease and record.
 //! The sessions take turns, so that a busy machine is as busy for each of them. In one row most of a session lies
-//! behind a summary, as in any session that has been run for long; in the other nothing was ever compacted, as in an
+//! before a summary, as in any session that has been run for long; in the other nothing was ever compacted, as in an
 //! import.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]

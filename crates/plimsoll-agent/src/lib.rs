@@ -1,19 +1,4 @@
-//! # The agent's loop
-//!
-//! A model, its tools and a session: the loop asks the model, runs its calls, and continues until the model makes no
-//! more calls. [`plimsoll_session`] decides what goes into a request, and what is reduced and when; this crate adds the
-//! model and the tools, and no context logic of its own.
-//!
-//! | to … | go to |
-//! |---|---|
-//! | configure an agent | [`Agent::configured`], or [`Agent`], [`Model`] and [`Profile`] |
-//! | run a session | [`Agent::open`], [`Conversation::run`] |
-//! | permit more than reading | [`parse_allow`], [`Tool`] |
-//! | restore files | [`Conversation::revert`], [`revert`], [`plan_revert`] |
-//! | run background tasks | [`TaskBoard`], [`Agent::with_tasks`], [`tasks`] |
-//! | change its behaviour | [`Hooks`], [`CommandHook`] |
-//! | observe it | [`Event`] for live events, [`Follower`] for stored changes |
-//! | get figures | [`RunReport`], [`metrics`] |
+#![doc = include_str!("../README.md")]
 
 mod agent;
 mod ask;

@@ -63,7 +63,7 @@ pub const TOOL_CALLS: &str = "plimsoll_tool_calls_total";
 
 /// Tasks with their parent's context.
 pub const FORKS: &str = "plimsoll_forks_total";
-/// Those that the budget cut.
+/// Tasks whose inherited context was cut by the budget.
 pub const FORKS_CUT: &str = "plimsoll_forks_cut_total";
 /// Size of that context, in tokens.
 pub const FORK_TOKENS: &str = "plimsoll_fork_tokens";

@@ -1,6 +1,6 @@
 //! Skills: folders with a `SKILL.md` that explains how to do something.
 //!
-//! They are found where other agents store them, in the home and in the project. A project's skills come with its
+//! Skills are found where other agents store them, in the home and in the project. A project's skills come with its
 //! checkout. Like its `AGENTS.md` and `instructions`, they are used without trust: the model may read them anyway, they
 //! change no rule, and they have an effect only when the model requests one. Two checks limit a hostile checkout. Its
 //! file must lie in the project after links are resolved, so that no private file is shown under a skill's name. And a

@@ -1,6 +1,4 @@
-//! The `plimsoll` command: parse, call, render.
-//!
-//! Exit codes: 0 success, 1 negative result, 2 usage error, 3 failure.
+#![doc = include_str!("../README.md")]
 
 mod args;
 mod chat;

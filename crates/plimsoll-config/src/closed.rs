@@ -1,7 +1,7 @@
 //! Paths of the user that an agent may not change by a rule for all files, and that its commands cannot reach:
 //! Plimsoll's own data and configuration, and files that shells and other programs run or read when they start.
 //!
-//! They matter if they are inside a project, that is, if the user works in their home directory. A rule that allows
+//! These paths matter if they are inside a project, that is, if the user works in their home directory. A rule that allows
 //! writing is meant for the work there, not for `~/.bashrc`.
 
 use std::path::{Path, PathBuf};
@@ -64,7 +64,7 @@ pub(crate) fn private_places(env: &Environment, store: Option<&Path>, spills: &s
     let mut own: Vec<PathBuf> = env.data_folder().into_iter().collect();
     if let Some(store) = store {
         let folder = store.parent().unwrap_or(Path::new(""));
-        // SQLite keeps its journals beside the file that a link leads to.
+        // SQLite keeps its journals next to the target of a link.
         for database in with_target(store) {
             let name = database.file_name().unwrap_or_default().to_string_lossy().into_owned();
             own.extend(SIDE_FILES.map(|end| database.with_file_name(format!("{name}{end}"))));

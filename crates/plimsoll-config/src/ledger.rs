@@ -1,6 +1,6 @@
 //! The record of trusted projects: their directories with the hashes of their files.
 //!
-//! It is one private file in the user's data folder, which is replaced atomically. If it cannot be read, or another
+//! The ledger is one private file in the user's data folder, which is replaced atomically. If it cannot be read, or another
 //! user could have written it, nothing is trusted.
 
 use std::fs::{self, File};
@@ -29,7 +29,7 @@ pub struct Ledger {
 pub struct TrustedProject {
     /// Canonical path of the directory.
     pub directory: PathBuf,
-    /// Its `plimsoll.toml` with the policy file that it names, OpenCode's files, and the files inside the project that
+    /// The project's `plimsoll.toml` with the policy file that it names, OpenCode's files, and the files inside the project that
     /// they refer to.
     pub files: Vec<TrustedFile>,
 }

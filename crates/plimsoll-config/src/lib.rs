@@ -1,40 +1,4 @@
-//! Configuration: one policy, one context window, one store and the settings for runs, merged from layers. Each value knows its
-//! origin.
-//!
-//! The layers, lowest priority first: the preset, the user's files, the project's files, the environment, flags. This is the
-//! order of git, cargo and uv: what is closer to the work wins. The user's file is `config.toml`, the project's is
-//! `plimsoll.toml`. OpenCode's `opencode.json` files of each level have a lower priority than ours of the same level.
-//!
-//! Any layer may name a policy, and only the one in the highest layer is used. A preset is below everything else. The fields of
-//! a policy file have the priority of the layer that named it, just below that layer's own fields.
-//!
-//! A project's file comes with a checkout. Until the user trusts it, it may only make harmless settings (`risk.rs` classifies
-//! each key); the others are ignored and listed in [`Config::left_out`]. Trust is for a directory and the content of its files. It
-//! is recorded in a [`Ledger`] in the user's data folder.
-//!
-//! ```
-//! use plimsoll_config::{Config, Flags, Origin, Environment};
-//! let env = Environment::new("/nowhere".into(), [("PLIMSOLL_CONTEXT".to_owned(), "64000".to_owned())]);
-//! let config = Config::load(&Flags::default(), &env)?;
-//! assert_eq!(config.context, 64_000);
-//! assert_eq!(config.origin("context"), Origin::Variable("PLIMSOLL_CONTEXT".to_owned()));
-//! # Ok::<(), plimsoll_config::ConfigError>(())
-//! ```
-//!
-//! Models, providers, agents and permissions are in [`RunConfig`]:
-//!
-//! ```
-//! use plimsoll_config::{Config, Flags, Environment};
-//! let variables = [("OPENAI_BASE_URL".to_owned(), "http://localhost:11434/v1".to_owned())];
-//! let config = Config::load(&Flags::default(), &Environment::new("/nowhere".into(), variables))?;
-//! let run = config.run.as_ref().map_err(|error| error.to_string())?;
-//! let model = run.resolve_model(Some("openai-chat/qwen3"))?;
-//! assert_eq!(model.endpoint.url(), "http://localhost:11434/v1/chat/completions");
-//! # Ok::<(), Box<dyn std::error::Error>>(())
-//! ```
-//!
-//! The crate reads files and writes the ledger. It prints nothing and reads neither the variables nor the current directory of
-//! its process: the caller passes an [`Environment`].
+#![doc = include_str!("../README.md")]
 
 mod bounded;
 mod closed;

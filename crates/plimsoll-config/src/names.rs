@@ -69,7 +69,7 @@ pub(crate) fn check_key(path: &[String]) -> Result<(), Option<String>> {
 
 /// Returns the variables that begin with `PLIMSOLL_` and that Plimsoll does not read.
 ///
-/// They are not an error: a variable of a newer or older release in a shell's profile must not stop every command.
+/// Unknown variables are not an error: a variable of a newer or older release in a shell's profile must not stop every command.
 pub(crate) fn unknown_variables(env: &Environment) -> Vec<UnknownVariable> {
     let mut known = Setting::variables();
     let run = run::RUN_VARIABLES.map(|(name, _)| name);

@@ -363,7 +363,7 @@ pub(crate) fn of_switch(on: bool) -> Risk {
 }
 
 /// Returns the risk of instructions. Those in the project are read like its `AGENTS.md`; others are files of the user.
-/// The same applies to a folder of skills, whose text the model can load.
+/// Applies to a folder of skills too, whose text the model can load.
 pub(crate) fn of_instruction(pattern: &str) -> Risk {
     let is_harmless = InstructionSource::stays_below(pattern) && !has_reference(&pattern.into());
     if is_harmless { Harmless } else { NeedsTrust }

@@ -98,7 +98,7 @@ impl StoreLayer {
 pub struct StoreConfig {
     /// Path of the database; `None` if it is not set and there is no home directory.
     pub path: Option<PathBuf>,
-    /// What an acknowledged write survives.
+    /// Failures that an acknowledged write survives.
     pub durability: Durability,
     /// Maximum age of spilled outputs.
     pub spill_age: SpillAge,
@@ -106,7 +106,7 @@ pub struct StoreConfig {
     pub spill_bytes: Option<u64>,
 }
 
-/// What an acknowledged write survives.
+/// Failures that an acknowledged write survives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// A crash of the process.

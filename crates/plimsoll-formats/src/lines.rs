@@ -8,7 +8,7 @@ use memchr::memchr;
 use crate::json::{Json, error_text};
 use crate::transcript::{BrokenLine, Transcript};
 
-/// Maximum length of a line. Longer ones are skipped and counted, without being held.
+/// Maximum length of a line in bytes. Longer lines are skipped and counted without being buffered.
 pub const MAX_LINE: usize = 256 << 20;
 /// Key of broken lines in [`Transcript::skipped`].
 pub const BROKEN: &str = "broken line";
@@ -42,7 +42,7 @@ impl fmt::Display for Place {
     }
 }
 
-/// What is wrong with a line.
+/// A fault of a line.
 pub(crate) enum LineFault {
     /// The line is not JSON.
     Json(serde_json::Error),

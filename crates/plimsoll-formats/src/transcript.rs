@@ -25,7 +25,7 @@ pub struct Transcript {
     /// Usage of each response in the file, including abandoned branches, turns that were rolled back, and sub-agents,
     /// because all of them were billed.
     pub recorded: Recorded,
-    /// What was not understood, by kind: unknown records, broken lines, faults in the tree.
+    /// Records that were not understood, counted by kind: unknown records, broken lines, faults in the tree.
     pub skipped: BTreeMap<String, u64>,
     /// Known records without anything that the model saw: snapshots, progress, abandoned branches.
     pub unused: BTreeMap<String, u64>,

@@ -56,7 +56,7 @@ impl StoredSession {
         let ranged = Ranged { range, policy: &config.policy, limits: self.limits };
         let mut driver = self.drive(config, force, None, host)?;
         let (_, plan) = ranged.summarise(driver.log(), host)?;
-        let receipt = driver.compact_range(plan, "a person chose these messages")?;
+        let receipt = driver.compact_range(plan, "chosen by the user")?;
         driver.close()?;
         receipt.ok_or_else(|| {
             HostError::negative("the summary would not make the window smaller; nothing was changed")

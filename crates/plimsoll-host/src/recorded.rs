@@ -111,11 +111,11 @@ impl RecordedFigures {
 pub struct SessionWindow {
     /// The limits of the model.
     pub limits: Limits,
-    /// How the limits are known.
+    /// Source of the limits.
     pub source: WindowSource,
 }
 
-/// How the size of a window is known.
+/// Source of a window's size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

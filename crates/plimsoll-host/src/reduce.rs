@@ -75,7 +75,7 @@ impl StoredSession {
         host.during("pruning", || {
             let mut driver = self.drive(config, force, None, host)?;
             let pruned = match choice {
-                Some(choice) => driver.prune_choice(choice, &format!("a person chose: {choice}"))?,
+                Some(choice) => driver.prune_choice(choice, &format!("chosen by the user: {choice}"))?,
                 None => driver.prune("requested by the user")?,
             };
             let reduced = match pruned {
@@ -104,7 +104,7 @@ impl StoredSession {
         host.during("compacting", || {
             let mut driver = self.drive(config, force, None, host)?;
             let nothing = too_little(driver.log(), &config.policy);
-            let outcome = driver.compact(|_| Err("no model is asked here".to_owned()))?;
+            let outcome = driver.compact(|_| Err("offline: no model is used".to_owned()))?;
             driver.close()?;
             let Outcome { reduction, verdict, .. } = outcome;
             Ok(compacted(reduction.receipts, &verdict, nothing))

@@ -165,7 +165,7 @@ impl SummaryTime {
 pub(crate) fn climb_alone(mut climb: Climb) -> Result<ClimbOutcome, HostError> {
     loop {
         match climb.step()? {
-            ClimbStep::Ask(_) => drop(climb.answer(Err("no model is asked here".to_owned()))?),
+            ClimbStep::Ask(_) => drop(climb.answer(Err("offline: no model is used".to_owned()))?),
             ClimbStep::Done(climbed) => return Ok(*climbed),
         }
     }
@@ -213,7 +213,7 @@ impl SummarySource {
                 SummarySource::Command(command) => {
                     Some(run(command, text_of(request), left).transpose()?.map(Reply::finished))
                 }
-                SummarySource::Offline => Some(Err(HostError::failed("no model is asked here"))),
+                SummarySource::Offline => Some(Err(HostError::failed("offline: no model is used"))),
             })
         })
     }

@@ -55,7 +55,7 @@ pub enum Scope {
     All,
     /// Every tool except Plimsoll.
     Others,
-    /// One tool.
+    /// A single tool.
     Only(Tool),
 }
 

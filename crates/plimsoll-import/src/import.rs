@@ -219,7 +219,7 @@ impl Survey {
     }
 
     /// Whether the source records another context window than the store: an older version did not store it, or it
-    /// changed without a message. A session that was continued in the store is left alone.
+    /// changed without a message. A session that was continued in the store is not changed.
     fn has_other_window(&self, store: &dyn Store, group: &[ImportRecord]) -> Result<bool, ImportError> {
         if group.iter().any(|record| record.is_continued) {
             return Ok(false);

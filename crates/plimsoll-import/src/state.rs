@@ -41,7 +41,7 @@ pub(crate) fn hex(digest: &Digest) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// State of an imported conversation, as it is stored.
+/// Stored state of an imported conversation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct ImportState {
     /// Number of messages.

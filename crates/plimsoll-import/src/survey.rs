@@ -29,14 +29,14 @@ pub(crate) struct Surveyed {
     last: Option<Message>,
 }
 
-/// Relation of a conversation to what was imported of it before.
+/// Relation of a conversation to an earlier import of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
     /// Both are equal.
     Same,
-    /// What was imported is its beginning, as far as is known without reading it again.
+    /// The import is a beginning of the conversation, as far as is known without reading it again.
     Longer,
-    /// What was imported is not its beginning.
+    /// The import is not a beginning of the conversation.
     Other,
 }
 

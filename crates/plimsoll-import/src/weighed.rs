@@ -49,7 +49,7 @@ impl Default for Weighing {
     }
 }
 
-/// The state of a [`Weighing`], as it is stored: figures and the title, no other content.
+/// The stored state of a [`Weighing`]: figures and the title, no other content.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
     meter: MeterCheckpoint,

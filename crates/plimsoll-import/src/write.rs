@@ -68,7 +68,7 @@ struct ConversationWriter {
     newest: Option<(Message, (String, String))>,
     /// Number of messages that were passed on.
     passed: usize,
-    /// The last of them as it is in the source, and its digests.
+    /// The last of them in the source, and its digests.
     last: Option<(Message, (String, String))>,
     staged: u64,
     messages: Vec<Message>,

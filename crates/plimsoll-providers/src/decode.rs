@@ -30,11 +30,11 @@ const LEAST_ANSWER_LIMIT: usize = 1 << 20;
 pub struct Decoder {
     sse: SseReader,
     wire: WireDecoder,
-    /// Maximum bytes of the model's content.
+    /// Maximum size of the model's content in bytes.
     words_limit: usize,
-    /// Maximum bytes of the whole answer.
+    /// Maximum size of the whole answer in bytes.
     answer_limit: usize,
-    /// Number of events that were read, for messages.
+    /// Number of decoded events, for error messages.
     read: u64,
     is_over: bool,
 }

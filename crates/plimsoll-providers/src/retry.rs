@@ -20,6 +20,9 @@ pub struct RetryPolicy {
 }
 
 impl Default for RetryPolicy {
+    /// Five retries after 2, 4, 8, 16 and 30 seconds: one minute, in which an overloaded provider usually recovers. A longer
+    /// outage is the user's decision. Two seconds at first, because a provider that is overloaded answers an immediate
+    /// retry with the same error. Providers ask for up to a minute after a rate limit; two minutes leave room for that.
     fn default() -> RetryPolicy {
         RetryPolicy {
             retries: 5,

@@ -22,7 +22,7 @@ const RECALL_WRITTEN: u64 = 2_000;
 const RECALL_ASKED: u64 = 60;
 
 impl Recording {
-    /// Returns the smallest window with room for every call, with its answer, that was sent as the recording has it.
+    /// Returns the smallest window with room for every call, with its answer, that was sent unchanged.
     /// These calls happened, so an unknown window was at least this large.
     pub fn room(&self, params: &ReplayParams) -> Result<Tokens, SessionError> {
         let endless = ReplayParams { context: Tokens(u64::MAX / 2), ..*params };

@@ -242,7 +242,7 @@ impl FileEntry {
     }
 
     /// Replaces the file atomically: the new content is written to a temporary file, which is then renamed. `old` is
-    /// the content that was read; a file that has another content by now is left alone. `mode` sets other permissions
+    /// the content that was read; a file whose content has changed since is not written. `mode` sets other permissions
     /// than those of `old`.
     ///
     /// A hard link to the file keeps the old content. Writing into the file itself could leave half of it after a
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn files_changed_at_the_last_moment_are_left_alone() {
+    fn files_changed_at_the_last_moment_are_not_overwritten() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().canonicalize().unwrap().join("file");
         std::fs::write(&path, "old").unwrap();

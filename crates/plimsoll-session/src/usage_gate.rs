@@ -57,7 +57,7 @@ impl UsageGate {
         passed.into_iter().chain(newest)
     }
 
-    /// Returns the messages that were held back; none if the gate is open.
+    /// Returns the messages that were held back, empty if the gate is open.
     pub fn waiting(self) -> Vec<Message> {
         self.waiting
     }

@@ -36,7 +36,7 @@ fn open(folder: &Path) -> Archive {
     Archive::open(folder.join("plimsoll.db"), &Policy::default(), Durability::Process).unwrap()
 }
 
-/// Lines of about a hundred bytes, created as they are read.
+/// Lines of about a hundred bytes, created on reading.
 struct Lines {
     number: u64,
     left: u64,

@@ -231,7 +231,7 @@ fn streaming() {
     }
 }
 
-/// The same rows in the same tables, without anything else.
+/// Yardstick: the same rows in the same tables, without anything else.
 fn plain(messages: &[Message], synchronous: &str) -> Duration {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("plain.db");

@@ -1,4 +1,4 @@
-//! The clock of a store. It alone decides when a lease has expired: callers on several machines, or a process that was
+//! The clock of a store. Only this clock decides when a lease has expired: callers on several machines, or a process that was
 //! suspended, disagree about the time.
 
 use std::fmt;

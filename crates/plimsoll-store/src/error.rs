@@ -20,7 +20,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 #[non_exhaustive]
 pub enum StoreError {
     /// The session, message, part or other record does not exist.
-    #[error("there is no {kind} `{id}`")]
+    #[error("{kind} `{id}` not found")]
     Missing {
         /// Kind of the record.
         kind: &'static str,
@@ -111,7 +111,7 @@ pub enum StoreError {
         shown: String,
     },
     /// The spilled content is missing or damaged.
-    #[error("the content of `{handle}` is gone: {why}")]
+    #[error("the content of `{handle}` is lost: {why}")]
     Lost {
         /// The handle.
         handle: String,

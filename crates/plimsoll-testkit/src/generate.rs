@@ -88,7 +88,7 @@ pub fn histories(most: usize) -> impl Strategy<Value = Vec<Message>> {
         .prop_map(|(twists, repeat_ids)| Builder { messages: Vec::new(), repeat_ids }.build(twists))
 }
 
-/// The same history with other ids, so that several can be in one log.
+/// Returns the history with other ids, so that several can be in one log.
 pub fn renamed(messages: Vec<Message>, prefix: &str) -> Vec<Message> {
     let name =
         |id: &MessageId| if id.is_empty() { id.clone() } else { MessageId::new(format!("{prefix}{id}")) };

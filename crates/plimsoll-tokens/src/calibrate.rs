@@ -22,7 +22,7 @@
 //!
 //! Recorded usage is often wrong: zero, without its cached part, or with that part counted twice. Zero is rejected. A
 //! number far from the prediction is held back until the next one agrees with it. An error that is merely large (a web
-//! search with hidden results, an unrecorded compaction) moves the constant and leaves the factor alone. The factor
+//! search with hidden results, an unrecorded compaction) moves the constant and not the factor. The factor
 //! never leaves a plausible range.
 
 use std::ops::Deref;
@@ -105,7 +105,7 @@ pub struct Calibration {
     observations: u64,
 }
 
-/// A [`Calibration`] as it was read, before validation.
+/// A [`Calibration`] before validation.
 #[derive(Deserialize)]
 struct Stored {
     model: String,

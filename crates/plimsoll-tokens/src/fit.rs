@@ -1,7 +1,7 @@
 //! The line that a calibration fits: its slopes, its constant, and the spread around it.
 //!
-//! Plain arithmetic. Whether an observation is trusted is decided in [`crate::calibrate`]; everything here is, but may
-//! still move the line only so far.
+//! [`crate::calibrate`] decides which observations are trusted. This module trusts all of them, but limits how far one may
+//! move the line.
 
 use std::ops::RangeInclusive;
 

@@ -1,4 +1,4 @@
-//! The content of a request, as far as it is known before it is sent.
+//! Content of a request that is known before it is sent.
 
 use std::ops::{Add, Sub};
 
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 /// No request was ever charged more than this.
 pub(crate) const ABSURD: u64 = 50_000_000;
 
-/// A request, or a difference between two, as far as it is known before it is sent.
+/// Known content of an unsent request, or a difference between two.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measure {

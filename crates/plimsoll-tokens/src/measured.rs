@@ -69,7 +69,7 @@ pub struct WindowMeter {
     due: Vec<Change>,
 }
 
-/// What a reduction, or an undo, does to the measure of a message.
+/// Change of a message's measure by a reduction or an undo.
 #[derive(Clone)]
 struct Change {
     at: LogPosition,

@@ -1,6 +1,6 @@
 //! The table of models: limits, prices, cache rules.
 //!
-//! It contains what the providers publish. Unknown models have no entry: guessing a window that is too large breaks
+//! The table contains what the providers publish. Unknown models have no entry: guessing a window that is too large breaks
 //! sessions, and one that is too small wastes tokens. Both are worse than the engine's defaults and a window that is
 //! learned from the provider's first rejection.
 
@@ -80,7 +80,7 @@ pub struct ModelOverride {
     pub cache: Option<CacheRule>,
 }
 
-/// Facts about a model that was looked up, as far as they are known.
+/// Known facts about a model that was looked up.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct KnownFacts {
     /// Limits.

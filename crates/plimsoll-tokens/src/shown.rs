@@ -1,4 +1,4 @@
-//! The measure of a message as it is visible, and its changes by reductions.
+//! The measure of the visible part of a message, and its changes by reductions.
 
 use plimsoll::floor::Floor;
 use plimsoll::log::{LogPosition, Mark};
@@ -16,7 +16,7 @@ const LEAST_BILLED: f64 = 0.8;
 pub(crate) struct ShownMeasure {
     /// The model's own text and calls.
     said: Measure,
-    /// Its reasoning.
+    /// The model's reasoning.
     thought: Measure,
     /// Results of tools, files, and summaries in place of a part.
     given: Measure,
@@ -78,7 +78,7 @@ impl ShownMeasure {
         }
     }
 
-    /// What this adds to the window: with its reasoning, as billed; and without. If the reply measures `full` without
+    /// Returns the message's share of the window: with its reasoning, as billed; and without. If the reply measures `full` without
     /// reductions, the price is that of the visible share.
     pub(crate) fn billed(&self, full: &ShownMeasure, usage: Option<&Usage>) -> [Measure; 2] {
         self.reply(full, usage).map(|reply| reply + self.given)

@@ -31,7 +31,7 @@ pub enum AnswerEvent {
     CallInput(String),
     /// The call's complete input. Input that is not valid JSON is a string.
     CallReady(Value),
-    /// A block of an unknown kind, under the provider's name: `{"anthropic": {"type": "…", …}}`. It is kept as it is and
+    /// A block of an unknown kind, under the provider's name: `{"anthropic": {"type": "…", …}}`. It is kept unchanged and
     /// sent back to the provider.
     Block(Value),
     /// The block that was being written is complete.

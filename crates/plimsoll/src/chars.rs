@@ -162,8 +162,8 @@ pub(crate) fn split_middle(text: &Text, limit: Chars, head_share: f64) -> Split<
     Split::Ends(head(text, head_chars), tail(text, room - head_chars))
 }
 
-/// Returns the largest maximum length with which texts of these lengths have at most `room` together:
-/// short ones stay whole, long ones share the rest.
+/// Returns the length to which all texts must be cut so that together they fit into `room`. Short texts stay whole, and
+/// long ones share the rest equally.
 pub(crate) fn level(lengths: impl Iterator<Item = Chars>, room: Chars) -> Chars {
     let mut lengths: Vec<u64> = lengths.map(|length| length.0).collect();
     lengths.sort_unstable();

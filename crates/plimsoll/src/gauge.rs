@@ -106,7 +106,7 @@ impl Gauge {
 /// add up: 34,000 tokens, 5,000 of them cleared, 3,000 left. All figures about a session use one scale instead,
 /// that of its newest usage, even after a reduction has made that usage stale.
 ///
-/// It differs from the ladder's figures if an estimate was too high. The ladder never relies on that, because the
+/// This figure differs from the ladder's if an estimate was too high. The ladder never relies on that, because the
 /// next estimate may be right; a user who reads how full the window is wants the most likely figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Scale(Gauge);

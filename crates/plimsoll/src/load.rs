@@ -1,7 +1,7 @@
 //! Load: tokens of the next request.
 //!
-//! The provider's usage of the last response is exact, so it is used as long as it is valid, and
-//! only what was added since is estimated. It is no longer valid once anything was reduced after that response; a tail
+//! The provider's usage of the last response is exact. While it is valid, only messages that were added since are
+//! estimated. It is no longer valid once anything was reduced after that response; a tail
 //! after a newer summary has usage of a window that no longer exists. Usage that cannot be that of the request is not
 //! believed, see [`crate::floor`].
 //!
@@ -287,8 +287,7 @@ fn newest_valid_usage(messages: &[Message], visible: &VisibleRange, believed: Us
 }
 
 /// Returns whether a position is after the begin of `response`: by the order of the log (`later` are the response and
-/// what follows it), or for other tools by their clock. What has the same time was done in
-/// response to it.
+/// its successors), or for other tools by their clock. A position at the same time was caused by the response.
 fn is_after(moment: &LogPosition, response: &Message, later: &BTreeSet<&MessageId>) -> bool {
     match &moment.after {
         Some(id) => later.contains(id),

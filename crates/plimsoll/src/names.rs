@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn names_in_other_scripts_are_found_whole() {
+    fn names_in_other_scripts_are_found_completely() {
         assert_eq!(names("siehe src/überblick.rs und 文件/说明.md"), ["src/überblick.rs", "文件/说明.md"]);
     }
 }

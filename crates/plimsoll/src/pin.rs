@@ -127,7 +127,7 @@ impl PinPlan {
         weigh: impl Fn(&Log) -> Tokens,
     ) -> Result<Receipt, LogError> {
         let before = weigh(log);
-        let stamp = Stamp { ids, now, policy, reason: "somebody asked for it" };
+        let stamp = Stamp { ids, now, policy, reason: "requested" };
         let mut receipt = stamp.receipt(Plan::Pin(self), before, before);
         receipt.plan.mark(log, &receipt.id, now)?;
         receipt.after = weigh(log);

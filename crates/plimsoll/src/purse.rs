@@ -191,7 +191,7 @@ pub(crate) fn purse(
     if reduced.is_empty() && visible.pivot.is_none() {
         return Purse { balance, freed };
     }
-    // Sizes as they were when each reduction was made, oldest first.
+    // Sizes at the time of each reduction, oldest first.
     let mut sizes = Sums::new(spots.iter().map(|spot| part_tokens(spot.part, &policy.count).0 as f64));
     if let Some(pivot) = visible.pivot {
         let (saved, gone) = pivot_balance(messages, pivot, &spots, &sizes, &requests, policy, factor);

@@ -429,7 +429,7 @@ impl Cutter<'_> {
     fn lines<'o>(&mut self, lines: impl Iterator<Item = &'o [u8]>, budget: Budget, end: End) -> Taken {
         let mut pieces: Vec<Cow<'o, str>> = Vec::new();
         let mut taken = Taken { text: String::new(), lines: 0, bytes: 0, consumed: 0 };
-        // There are never more chars than bytes, so nothing is counted until bytes alone would be too many.
+        // There are never more chars than bytes, so nothing is counted until there are too many bytes.
         let mut chars = Chars::ZERO;
         let mut counted = false;
         for line in lines {

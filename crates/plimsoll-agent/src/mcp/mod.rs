@@ -93,9 +93,9 @@ impl Drop for McpServers {
 
 /// The servers of a conversation, from their start.
 pub(crate) enum ServerSet {
-    /// They are starting while the conversation starts.
+    /// Still starting, while the conversation starts.
     Starting(JoinHandle<McpServers>),
-    /// They are ready, with the agent's own tools.
+    /// Ready, with the agent's own tools.
     Ready(McpServers, ToolSet),
     /// There are none.
     None,

@@ -193,10 +193,10 @@ fn note(
     if text.is_empty() || left == 0 {
         return left;
     }
-    tracing::info!(server = name, "an MCP server says: {text}");
+    tracing::info!(server = name, "MCP server: {text}");
     let left = left.saturating_sub(bytes.len());
     if left == 0 {
-        tracing::warn!(server = name, "no more of what this MCP server says is logged");
+        tracing::warn!(server = name, "log limit of this MCP server reached; further output is not logged");
     }
     let mut last = last.lock().unwrap_or_else(PoisonError::into_inner);
     last.push_back(text);

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_of_calls_is_a_loop_and_progress_between_them_is_none() {
+    fn repeated_cycles_of_calls_are_loops_unless_they_make_progress() {
         let mut guard = Guard::new(3);
         let mut step = 0;
         let mut call = |name: &str| {

@@ -339,7 +339,7 @@ impl Conversation {
         }
     }
 
-    /// Gives a session a title: the first words of the prompt at once, and a small model's title when it is ready.
+    /// Sets the title of a session: the first words of the prompt at once, and a small model's title when it is ready.
     /// [`run`](Conversation::run) does so; a host that appends the first prompt itself calls this.
     pub async fn give_title(&self, prompt: &str) -> Result<(), AgentError> {
         let title = title_from_words(prompt);

@@ -20,7 +20,7 @@ impl TaskBoard {
     /// Checks the tasks of a session and their tasks, or all: those whose process is gone are marked as interrupted,
     /// and a note is sent. Returns the marked tasks.
     ///
-    /// A task of another living process is recognised by its lease and left alone. Only active tasks are read, and
+    /// A task of another living process is recognised by its lease and not changed. Only active tasks are read, and
     /// nothing is written for healthy ones. The first call also sends notes for ends that an older version may have
     /// recorded without one. Sessions of ended tasks that a dead process left unfinished are settled.
     pub async fn reconcile(self: &Arc<Self>, parent: Option<&SessionId>) -> Result<Vec<Task>, TaskError> {

@@ -340,7 +340,7 @@ impl Runner {
         self.board.local().get(&self.task).and_then(|local| local.stop)
     }
 
-    /// Returns the outcome of a run that was told to stop.
+    /// Returns the outcome of a run that was asked to stop.
     fn stopped(&self) -> Outcome {
         let (status, error) = match self.stop_reason() {
             Some(StopReason::Closing) => {

@@ -221,7 +221,7 @@ impl Work<'_> {
         noted.await.map_err(|error| ToolError::Failed(error.to_string()))
     }
 
-    /// Records the session of a task with the call, so that hosts can lead users to it. The model is only told a short
+    /// Records the session of a task with the call, so that hosts can lead users to it. The model receives only a short
     /// id.
     async fn name_session(&self, task: &Task) {
         // The launch succeeded; a session that is not recorded can be found by its parent.

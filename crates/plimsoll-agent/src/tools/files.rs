@@ -161,7 +161,7 @@ mod tests {
     use plimsoll_sandbox::Subject;
 
     #[test]
-    fn a_tilde_is_the_home_and_nothing_else() {
+    fn only_a_leading_tilde_is_the_home() {
         let named =
             |path: &str| match subject_with(path, Path::new("/none/project"), Some(Path::new("/none/me"))) {
                 Ok(Subject::Path { named, .. }) => named.display().to_string(),

@@ -121,12 +121,15 @@ impl Tool for Grep {
                 Ok(Err(error)) => return Err(error),
             }
             if matches == MOST {
-                writeln!(out, "[There may be more than {MOST} matches: search for less.]")?;
+                writeln!(
+                    out,
+                    "[Stopped at {MOST} matches. Use a more specific pattern, `path` or `include`.]"
+                )?;
                 break;
             }
         }
         if matches == 0 {
-            writeln!(out, "[No line matches.]")?;
+            writeln!(out, "[No matches.]")?;
         }
         for notice in walk.notices(call.directory) {
             writeln!(out, "{notice}")?;

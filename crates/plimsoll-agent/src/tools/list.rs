@@ -76,7 +76,7 @@ impl Tool for List {
                 continue;
             }
             if count == MOST {
-                writeln!(out, "[There are more than {MOST}: list a directory below.]")?;
+                writeln!(out, "[Stopped at {MOST} entries. List a subdirectory to see more.]")?;
                 break;
             }
             let slash = if entry.file_type().is_dir() { "/" } else { "" };
@@ -84,7 +84,7 @@ impl Tool for List {
             count += 1;
         }
         if count == 0 {
-            writeln!(out, "[`{name}` is empty, or everything in it is left out.]")?;
+            writeln!(out, "[`{name}` is empty, or all its entries are hidden or ignored.]")?;
         }
         for notice in walk.notices(call.directory) {
             writeln!(out, "{notice}")?;

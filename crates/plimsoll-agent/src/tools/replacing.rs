@@ -216,9 +216,9 @@ impl ReplaceProblem {
     pub(super) fn format_for_model(&self, name: &str, content: &[u8], old: &str) -> String {
         match self {
             ReplaceProblem::Empty => {
-                format!("`old` is empty: give the text of `{name}` that is to be replaced, or use `write`")
+                format!("`old` is empty: pass the text of `{name}` to replace, or use `write`")
             }
-            ReplaceProblem::Same => "`old` and `new` are the same: there is nothing to change".into(),
+            ReplaceProblem::Same => "`old` and `new` are identical: no change".into(),
             ReplaceProblem::TooLarge => {
                 format!("`{name}` would be larger than {} MB", MAX_FILE_BYTES >> 20)
             }
@@ -228,18 +228,18 @@ impl ReplaceProblem {
                     listed.push("…".into());
                 }
                 format!(
-                    "`old` is found {count} times in `{name}`, beginning in lines {}: give more lines around it so that it \
-                     is one of them, or set `all` to replace every one",
+                    "`old` occurs {count} times in `{name}`, starting at lines {}: add surrounding lines to make it \
+                     unique, or set `all` to replace all occurrences",
                     listed.join(", ")
                 )
             }
             ReplaceProblem::NotFound if !old.is_ascii() && std::str::from_utf8(content).is_err() => format!(
-                "`old` is not found in `{name}`, which is not in UTF-8: letters beyond ASCII cannot be named in it. Name a text \
-                 without them, or change it with a command"
+                "`old` not found in `{name}`, which is not UTF-8: non-ASCII characters in `old` cannot match. Use ASCII text \
+                 only, or edit the file with a command"
             ),
             ReplaceProblem::NotFound => {
                 let near = nearest(content, old);
-                format!("`old` is not found in `{name}`; nothing was changed. {near}")
+                format!("`old` not found in `{name}`; nothing was changed. {near}")
             }
         }
     }
@@ -253,8 +253,7 @@ fn nearest(content: &[u8], old: &str) -> String {
     if let Some(bare) = without_numbers(&wanted)
         && content.replace("\r\n", "\n").contains(&bare)
     {
-        return "It is found without the numbers before its lines: those are added by `read` and are not in the file."
-            .into();
+        return "It matches without the line numbers: `read` adds them, and they are not in the file.".into();
     }
     // The same lines with different white space.
     let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -264,7 +263,7 @@ fn nearest(content: &[u8], old: &str) -> String {
             let last = meant.iter().rposition(|line| !line.is_empty()).map_or(count, |last| last + 1);
             &meant[first..last]
         }
-        (None, _) => return "It has nothing but white space: give the lines around it.".into(),
+        (None, _) => return "It consists of whitespace only: add surrounding lines.".into(),
     };
     let present: Vec<String> = lines.iter().map(|line| words(line)).collect();
     if let Some(at) = occurrences(&present, meant).next() {
@@ -291,10 +290,10 @@ fn nearest(content: &[u8], old: &str) -> String {
     scores.truncate(3);
     scores.sort_by_key(|(at, _)| *at);
     if scores.is_empty() {
-        return "No line is like it: `read` the file again.".into();
+        return "No similar lines: `read` the file again.".into();
     }
     let shown: String = scores.iter().map(|(at, _)| show(&lines, *at..*at + 1)).collect();
-    format!("The lines most like it:\n{shown}")
+    format!("Most similar lines:\n{shown}")
 }
 
 /// Removes the line numbers and tabs that `read` adds, if every line has them.
@@ -427,10 +426,10 @@ mod tests {
             message("\tlet depth = 9;\n\tprintln!(\"{depth}\");")
                 .contains("only in whitespace:\n2\t    let depth = 9;\n3\t")
         );
-        assert!(message("let depht = 9;").ends_with("most like it:\n2\t    let depth = 9;\n"));
-        assert!(message("2\t    let depth = 9;").contains("added by `read`"));
+        assert!(message("let depht = 9;").ends_with("Most similar lines:\n2\t    let depth = 9;\n"));
+        assert!(message("2\t    let depth = 9;").contains("`read` adds them"));
         assert!(message("something quite different").ends_with("`read` the file again."));
-        assert!(message("   \n").contains("white space"));
+        assert!(message("   \n").contains("whitespace"));
         assert!(message("").contains("`old` is empty"));
     }
 
@@ -449,7 +448,7 @@ mod tests {
     fn a_file_that_is_not_utf_8_is_reported_as_such() {
         let content = b"caf\xe9 open\n";
         let problem = replace(content, "caf\u{e9} open", "closed", false).unwrap_err();
-        assert!(problem.format_for_model("a.txt", content, "caf\u{e9} open").contains("is not in UTF-8"));
+        assert!(problem.format_for_model("a.txt", content, "caf\u{e9} open").contains("is not UTF-8"));
         assert_eq!(replace(content, "open", "shut", false).unwrap().bytes, b"caf\xe9 shut\n");
     }
 }

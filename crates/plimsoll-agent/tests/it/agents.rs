@@ -68,7 +68,7 @@ impl Place {
 }
 
 #[test]
-fn four_agents_are_there_without_a_configuration() {
+fn four_agents_exist_without_a_configuration() {
     let place = Place::new();
     assert_eq!(agent_names(&place.config(&place.project)), ["build", "plan", "general", "explore"]);
     let tools = |name: &str| {
@@ -162,7 +162,7 @@ fn a_linked_agents_md_reveals_no_file_of_the_user() {
 }
 
 #[tokio::test]
-async fn agents_md_is_there_again_after_every_compaction() {
+async fn agents_md_is_attached_again_after_every_compaction() {
     let place = Place::with(ModelServer::answering(reader()).unwrap());
     place.write("repository/AGENTS.md", "Always answer in rhyme.\n");
     place.write("repository/part/big.txt", &lines(400));

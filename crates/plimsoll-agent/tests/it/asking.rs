@@ -192,7 +192,7 @@ async fn the_user_is_not_asked_about_a_change_that_would_fail() {
     run(talk, "Do it").await;
     let last = dock.server.last().unwrap();
     assert!(last.result("call_1").unwrap().contains("you have not read it"), "{}", last.outline());
-    assert!(last.result("call_3").unwrap().contains("found 2 times"), "{:?}", last.result("call_3"));
+    assert!(last.result("call_3").unwrap().contains("occurs 2 times"), "{:?}", last.result("call_3"));
     assert!(person.asked.lock().unwrap().is_empty());
     // Nor is an address that permission would not open.
     let fetch = json!({ "url": "http://127.0.0.1:9/tides" });

@@ -134,7 +134,7 @@ async fn closed_files_are_reported_to_the_user_and_the_model() {
 
 /// The data folder is a link, as on another disk. It is dangling when the agent is set up.
 #[tokio::test]
-async fn sessions_are_closed_to_commands_where_a_link_leads_to_them() {
+async fn sessions_are_closed_to_commands_at_the_target_of_a_link() {
     if !Sandbox::new(SandboxConfig::default()).confinement().holds(Guard::Reads) {
         println!("SKIPPED: this kernel cannot hold reads");
         return;

@@ -147,7 +147,7 @@ async fn edit_lists_matches_of_an_ambiguous_text_and_similar_lines_of_a_missing_
         ],
     )
     .await;
-    assert!(said[1].contains("found 2 times in `a.rs`, beginning in lines 1, 3"), "{}", said[1]);
+    assert!(said[1].contains("occurs 2 times in `a.rs`, starting at lines 1, 3"), "{}", said[1]);
     assert!(said[2].contains("not found in `a.rs`") && said[2].contains("1\tlet depth = 9;"), "{}", said[2]);
     assert_eq!(
         said[3].trim(),
@@ -171,7 +171,7 @@ async fn edit_keeps_the_ends_of_lines() {
 #[case("write", json!({ "content": "x" }), "`path` is missing")]
 #[case("write", json!({ "path": ".", "content": "x" }), "is a directory")]
 #[case("edit", json!({ "path": "a.txt", "old": "", "new": "x" }), "`old` is empty")]
-#[case("edit", json!({ "path": "a.txt", "old": "a", "new": "a" }), "the same")]
+#[case("edit", json!({ "path": "a.txt", "old": "a", "new": "a" }), "are identical")]
 #[case("edit", json!({ "path": "a.md", "old": "a", "new": "b" }), "`a.md` does not exist; similar names: a.txt")]
 #[case("edit", json!({ "path": "a.txt", "old": "a", "new": "b", "all": 3 }), "must be true or false")]
 #[case("write", json!({ "path": "a.txt/b", "content": "x" }), "cannot change `a.txt/b`")]

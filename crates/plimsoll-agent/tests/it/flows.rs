@@ -90,7 +90,7 @@ fn line(name: &str, number: usize) -> String {
 /// Reported by a new user: before the follow-up question both files had been cleared, at 1 % of the window.
 #[rstest]
 #[tokio::test]
-async fn two_files_that_were_read_are_whole_when_the_next_prompt_asks_about_them(
+async fn two_files_that_were_read_are_complete_when_the_next_prompt_asks_about_them(
     #[values(Pace::Warm, Pace::ColdPrompts, Pace::ColdSteps)] pace: Pace,
     #[values(1_000_000, 64_000)] context: u64,
 ) {

@@ -179,7 +179,7 @@ async fn files_are_complete_and_stored_after_a_kill_during_a_change() {
 }
 
 #[tokio::test]
-async fn a_process_killed_while_it_puts_files_back_leaves_them_whole() {
+async fn a_process_killed_during_a_revert_leaves_complete_files() {
     let server = script();
     let scene = Scene::new();
     scene.run(&server.url(), 0, false);

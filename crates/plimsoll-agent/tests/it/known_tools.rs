@@ -1,4 +1,4 @@
-//! Rules for unknown tools are reported, and those for servers' tools are left alone.
+//! Rules for unknown tools are reported, and those for servers' tools are not.
 
 use plimsoll_agent::{idle_rules, require_tool};
 
@@ -30,7 +30,7 @@ fn a_rule_for_an_unknown_tool_is_reported_with_a_similar_name() {
 }
 
 #[test]
-fn a_flag_for_a_tool_that_is_not_there_is_refused() {
+fn a_flag_for_an_unknown_tool_is_rejected() {
     let place = Place::new();
     place.write(".config/plimsoll/config.toml", SERVERS);
     let run = place.config(&place.project);

@@ -20,7 +20,7 @@ use crate::support::{CancellingCounter, Dock, lines, policy, reader, run};
 
 #[rstest]
 #[tokio::test]
-async fn a_turn_with_thoughts_and_parallel_calls_goes_through_on_every_wire(
+async fn a_turn_with_reasoning_and_parallel_calls_succeeds_on_every_wire(
     #[values(Wire::Anthropic, Wire::Chat, Wire::Responses)] wire: Wire,
 ) {
     let dock = Dock::on(wire, ModelServer::start().unwrap());
@@ -663,7 +663,7 @@ async fn usage_is_estimated_if_the_provider_reports_none() {
 }
 
 #[tokio::test]
-async fn a_cancelled_summary_does_not_stand_in_the_way_of_the_next_turn() {
+async fn a_cancelled_summary_does_not_block_the_next_turn() {
     let gate = Gate::new();
     let (held, read) = (gate.clone(), reader());
     let is_first = std::sync::atomic::AtomicBool::new(true);

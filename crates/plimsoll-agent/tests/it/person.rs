@@ -1,4 +1,4 @@
-//! What users do with a conversation between its turns.
+//! Actions of users on a conversation between its turns.
 
 use plimsoll::Plan;
 use plimsoll_agent::Event;

@@ -118,7 +118,7 @@ async fn run_text(dock: &Dock, talk: &mut Conversation) {
 }
 
 #[tokio::test]
-async fn changes_of_other_programs_are_left_alone() {
+async fn changes_of_other_programs_are_not_reverted() {
     let dock = writing_dock();
     let talk = &mut dock.begin().await;
     let made = vec![write("mine.txt", "one\n"), write("between.txt", "one\n"), write("gone.txt", "x")];

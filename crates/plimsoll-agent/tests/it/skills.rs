@@ -154,7 +154,7 @@ async fn the_files_of_a_requested_skill_may_be_read() {
 }
 
 #[tokio::test]
-async fn rules_are_held_against_the_name_and_win_over_an_open_folder() {
+async fn rules_match_the_name_and_override_an_open_folder() {
     let mut harbour = Harbour::new();
     for name in ["inner-one", "tides"] {
         put(&harbour.home, &format!(".claude/skills/{name}/SKILL.md"), &skill(name, "x"));

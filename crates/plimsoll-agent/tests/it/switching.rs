@@ -102,7 +102,7 @@ async fn rejected_reasoning_is_left_out_from_then_on(#[values(Wire::Anthropic, W
 }
 
 #[tokio::test]
-async fn a_provider_that_refuses_thoughts_where_there_are_none_is_not_asked_for_ever() {
+async fn a_provider_that_rejects_reasoning_in_requests_without_any_is_not_retried_forever() {
     let dock = Dock::new(ModelServer::start().unwrap());
     let body = json!({ "type": "error", "error": { "type": "invalid_request_error",
         "message": "messages.1.content.0: Invalid `signature` in `thinking` block" } });

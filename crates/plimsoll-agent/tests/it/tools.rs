@@ -56,7 +56,7 @@ async fn a_link_out_of_the_project_is_recognised() {
         assert!(answer.starts_with("Denied:"), "{tool}: {answer}");
     }
     let found = call(&dock, talk, "grep", json!({ "pattern": "hidden" })).await;
-    assert_eq!(found.trim(), "[No line matches.]", "links are not followed");
+    assert_eq!(found.trim(), "[No matches.]", "links are not followed");
 }
 
 #[tokio::test]
@@ -78,7 +78,7 @@ async fn list_and_grep_skip_files_that_git_ignores() {
             .await;
     assert_eq!(some.trim(), "src/main.rs:2:    let Answer = 42;");
     assert!(call(&dock, talk, "grep", json!({ "pattern": "(" })).await.contains("not a regular expression"));
-    assert!(call(&dock, talk, "grep", json!({ "pattern": "zebra" })).await.contains("No line matches"));
+    assert!(call(&dock, talk, "grep", json!({ "pattern": "zebra" })).await.contains("No matches"));
 }
 
 #[tokio::test]

@@ -246,7 +246,7 @@ async fn a_configured_host_is_reached_only_on_its_port() {
 }
 
 #[tokio::test]
-async fn each_redirect_is_held_to_the_same() {
+async fn each_redirect_is_checked_like_the_first_address() {
     let secret = plain_site();
     let hidden = secret.port;
     let site = Site::start(move |path, port| match path {

@@ -290,7 +290,7 @@ fn read_line(
         Ok(Signal::Success(text)) => Input::Line(text),
         Ok(Signal::CtrlC) => Input::Interrupt { had_text: wake.has_text.load(Ordering::Acquire) },
         Ok(Signal::ExternalBreak(_)) if !wake.is_over() => {
-            // The prompt stays where it is; text typed meanwhile is in the editor and comes back with the next prompt.
+            // The prompt does not move; text typed meanwhile is in the editor and comes back with the next prompt.
             let _ = io::stdout().write_all(b"\r\x1b[K").and_then(|()| io::stdout().flush());
             Input::Woken
         }

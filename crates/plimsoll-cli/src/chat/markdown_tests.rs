@@ -92,7 +92,7 @@ fn no_line_of_prose_is_wider_than_the_page() {
 }
 
 #[test]
-fn a_word_longer_than_the_page_stays_whole() {
+fn a_word_longer_than_the_page_is_not_broken() {
     let url = format!("https://example.com/{}", "a".repeat(60));
     assert!(plain(&render(&format!("see {url} for more"), true, 40, 1)).contains(&url));
 }

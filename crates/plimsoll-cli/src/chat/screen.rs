@@ -23,7 +23,7 @@ const FRAMES: [&str; 10] = ["⠋", "⠙", "⠹", "⠸", "⠼", "⠴", "⠦", "�
 const WIDTH: usize = 80;
 const HEIGHT: usize = 24;
 
-/// The terminal, or whatever replaces it.
+/// Standard output and the properties of its terminal, if it is one.
 pub(super) struct Screen {
     /// Whether standard output is a terminal: then there is a status line, and prose is wrapped.
     pub(super) is_terminal: bool,
@@ -326,7 +326,7 @@ mod tests {
     use super::Screen;
 
     #[test]
-    fn output_of_other_threads_goes_above_the_line_that_is_typed() {
+    fn output_of_other_threads_is_printed_above_the_input_line() {
         let screen = Screen::new();
         let (printer, printed) = sync_channel(2);
         screen.begin_reading(printer);

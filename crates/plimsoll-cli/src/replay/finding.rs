@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_call_that_fits_there_is_no_result() {
+    fn without_a_matching_call_there_is_no_result() {
         let tiny = ["none", "plimsoll"].map(|policy| {
             let mut tiny = report(policy, 0.0, 0, 1.0);
             (tiny.left_out, tiny.fired) = (10, [].into());

@@ -332,8 +332,8 @@ fn a_command_has_no_hold_on_the_terminal() {
 }
 
 #[test]
-fn colour_is_there_and_can_be_had_without() {
-    if is_missing("colour_is_there_and_can_be_had_without") {
+fn colour_is_on_by_default_and_can_be_disabled() {
+    if is_missing("colour_is_on_by_default_and_can_be_disabled") {
         return;
     }
     let (home, server) = (Home::new(), ModelServer::start().unwrap());
@@ -356,8 +356,8 @@ fn colour_is_there_and_can_be_had_without() {
 }
 
 #[test]
-fn a_terminal_that_only_shows_text_is_sent_nothing_else() {
-    if is_missing("a_terminal_that_only_shows_text_is_sent_nothing_else") {
+fn a_dumb_terminal_receives_only_text() {
+    if is_missing("a_dumb_terminal_receives_only_text") {
         return;
     }
     let (home, server) = (Home::new(), ModelServer::start().unwrap());

@@ -90,7 +90,7 @@ fn a_search_names_the_outputs_that_could_not_be_searched() {
     for command in [grep, none] {
         let printed = home.run(&command);
         assert!(
-            printed.starts_with("exit: 3") && printed.contains("nothing that could be searched matches"),
+            printed.starts_with("exit: 3") && printed.contains("no searchable content matches"),
             "{printed}"
         );
         for handle in &handles {

@@ -120,7 +120,7 @@ fn outputs_are_pruned_by_choice_with_a_receipt_and_an_undo() {
     let done = home.json(&["prune", "--apply", "--session", id, "--tool", &tool, "--keep", "6", "--json"]);
     let receipt = &done["receipts"][0];
     assert_eq!(receipt["plan"]["items"].as_array().unwrap().len(), 2);
-    let reason = format!("a person chose: outputs of `{tool}`, all but the newest 6");
+    let reason = format!("chosen by the user: outputs of `{tool}`, all but the newest 6");
     assert_eq!(receipt["reason"], reason.as_str());
     assert!(window() < before - 70_000, "two outputs are out of the window");
     let listed = home.run(&["receipts", receipt["id"].as_str().unwrap()]);
@@ -175,7 +175,7 @@ fn a_fork_takes_the_childs_task_and_leaves_out_secrets() {
 }
 
 #[test]
-fn a_page_is_not_replayed_for_a_file_that_is_there_already() {
+fn a_page_does_not_overwrite_an_existing_file() {
     let home = Home::new().with("project/s.json", &chat(2)).with("project/page.html", "mine");
     let printed = home.run(&["replay", "--html", "page.html", "s.json"]);
     assert!(printed.contains("exit: 2") && printed.contains("`page.html` already exists"), "{printed}");
@@ -206,7 +206,7 @@ fn empty_messages_are_not_reported_as_an_empty_list() {
     let home = Home::new().with("project/s.json", r#"{"messages":[{"role":"user"}]}"#);
     let printed = home.run(&["inspect", "s.json"]);
     assert!(
-        printed.contains("exit: 3") && printed.contains("its list has no message that says anything"),
+        printed.contains("exit: 3") && printed.contains("all messages in its list are empty"),
         "{printed}"
     );
 }

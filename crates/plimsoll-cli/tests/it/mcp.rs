@@ -213,7 +213,7 @@ async fn a_session_whose_file_is_not_begun_yet_is_waited_for() {
 }
 
 #[test]
-fn a_server_for_a_session_that_is_not_there_does_not_start() {
+fn a_server_for_an_unknown_session_does_not_start() {
     let home = home();
     let started =
         |id: &str| home.command(&["mcp", "--session", id], &[]).stdin(Stdio::null()).output().unwrap();

@@ -607,7 +607,7 @@ fn a_running_session_is_not_changed_and_forks_are_shown() {
 }
 
 #[test]
-fn the_place_of_the_database_is_configured_as_all_else() {
+fn the_path_of_the_database_is_a_setting_like_any_other() {
     let home = home().with("project/plimsoll.toml", "store = \"data/own.db\"\ndurability = \"power\"\n");
     home.write(".config/plimsoll/config.toml", "store = \"~/mine/own.db\"\n");
     let row =
@@ -714,7 +714,7 @@ fn p13_a_purge_shows_first_destroys_with_yes_and_leaves_a_receipt() {
 }
 
 #[test]
-fn whatever_weighs_a_session_stores_the_count_of_every_text_and_the_next_command_counts_none() {
+fn weighing_a_session_stores_all_counts_and_the_next_command_counts_nothing() {
     for command in [
         &["inspect", "ses_5c", "--json"][..],
         &["window", "ses_5c", "--json"],

@@ -526,8 +526,8 @@ fn a_chat_shows_running_tasks_and_continues_when_one_has_ended() {
 }
 
 #[test]
-fn a_task_that_asks_at_an_idle_prompt_is_named_and_what_was_typed_comes_back() {
-    if is_missing("a_task_that_asks_at_an_idle_prompt_is_named_and_what_was_typed_comes_back") {
+fn a_question_of_a_task_at_an_idle_prompt_names_it_and_keeps_the_typed_text() {
+    if is_missing("a_question_of_a_task_at_an_idle_prompt_names_it_and_keeps_the_typed_text") {
         return;
     }
     let home = Home::new();

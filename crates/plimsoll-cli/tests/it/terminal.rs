@@ -116,7 +116,7 @@ fn slowly(home: &Home, pause: Duration, to_terminal: bool) -> String {
 }
 
 #[test]
-fn progress_is_seen_on_a_terminal_after_half_a_second_and_nowhere_else() {
+fn progress_is_shown_on_terminals_only_after_half_a_second() {
     let home = Home::new();
     let seen = slowly(&home, Duration::from_millis(1_200), true);
     assert!(seen.contains("reading standard input") && seen.contains("iB"), "{seen:?}");
@@ -126,7 +126,7 @@ fn progress_is_seen_on_a_terminal_after_half_a_second_and_nowhere_else() {
 }
 
 #[test]
-fn colour_is_for_terminals_and_can_be_had_or_not() {
+fn colour_is_for_terminals_and_can_be_forced_or_disabled() {
     let home = Home::new();
     home.write("project/chat.json", &chat(1));
     let coloured = |seen: &str| seen.contains('\u{1b}');

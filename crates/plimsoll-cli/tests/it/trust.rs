@@ -24,7 +24,7 @@ fn set(printed: &str) -> String {
 }
 
 #[test]
-fn p12_a_visitors_sessions_stay_where_they_were() {
+fn p12_sessions_of_a_visitor_are_not_moved() {
     let home = visited();
     let printed = home.run(&["sessions", "import", "chat.json"]);
     assert!(printed.starts_with("exit: 0"), "{printed}");
@@ -81,7 +81,7 @@ fn p12_trust_is_shown_granted_and_revoked() {
 }
 
 #[test]
-fn p12_a_policy_file_outside_is_shown_whole() {
+fn p12_a_policy_file_outside_is_shown_completely() {
     let home = Home::new().with("project/plimsoll.toml", "policy = \"../shared/team.toml\"\n").with(
         "shared/team.toml",
         "preset = \"opencode\"\n[prune]\nminTokens = 7\nprotectedTools = [\"skill\"]\n",

@@ -46,7 +46,7 @@ pub struct ProviderConfig {
     pub headers: Vec<(String, Secret)>,
     /// Timeouts and retries.
     pub client: ClientOptions,
-    /// Its models, if they differ from the built-in table.
+    /// Models of this provider, if they differ from the built-in table.
     pub models: BTreeMap<String, ModelConfig>,
     /// Problem with a reference in its settings; the provider cannot be used until it is fixed.
     pub problem: Option<String>,

@@ -1,4 +1,4 @@
-//! What an untrusted project may set, and how it is trusted.
+//! Settings of untrusted projects, and how projects become trusted.
 
 use std::path::Path;
 

@@ -29,7 +29,7 @@ pub(crate) enum Json<'a> {
     Raw(Cow<'a, str>),
 }
 
-/// What to do with a field while an object is parsed.
+/// Handling of a field while an object is parsed.
 pub(crate) enum Take {
     Whole,
     Raw,

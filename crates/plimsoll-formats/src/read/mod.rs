@@ -311,10 +311,10 @@ impl Reader<'_> {
         }
         let unknown: Vec<&str> = transcript.skipped.keys().map(String::as_str).collect();
         let found = match (unknown.is_empty(), transcript.notes.first().first()) {
-            (false, _) => format!("it has records of other kinds: `{}`", unknown.join("`, `")),
+            (false, _) => format!("its records are of unknown kinds: `{}`", unknown.join("`, `")),
             (true, Some(note)) => format!("{}: {}", note.at, note.problem),
             (true, None) if is_empty && is_list_of_messages(transcript.format) => {
-                "its list has no message that says anything".to_owned()
+                "all messages in its list are empty".to_owned()
             }
             (true, None) => return Ok(()),
         };

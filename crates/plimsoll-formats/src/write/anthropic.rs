@@ -1,6 +1,6 @@
 //! Writes requests to Anthropic's Messages API.
 //!
-//! It is stricter than the others: user and model alternate, results come first in the user's turn, a turn does not end
+//! Anthropic's API is stricter than the others: user and model alternate, results come first in the user's turn, a turn does not end
 //! with reasoning, reasoning needs its signature, and called tools must be declared.
 
 use std::collections::BTreeSet;

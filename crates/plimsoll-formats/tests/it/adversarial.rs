@@ -531,7 +531,7 @@ proptest! {
     }
 
     #[test]
-    fn properties_items_of_codex_in_any_order_are_all_there(leaves in leaves()) {
+    fn properties_items_of_codex_in_any_order_are_all_read(leaves in leaves()) {
         let item = |(number, leaf): (usize, &Leaf)| {
             let (words, call) = (format!("<{number}>"), format!("c{}", leaf.group));
             let payload = match leaf.kind {

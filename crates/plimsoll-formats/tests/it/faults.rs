@@ -166,7 +166,7 @@ fn other_files_are_described_by_the_nearest_format() {
 )]
 #[case::records_like_codex(
     "{\"type\":\"request\",\"payload\":{}}\n",
-    "this looks like codex, but nothing in it is a message: it has records of other kinds: `request`"
+    "this looks like codex, but nothing in it is a message: its records are of unknown kinds: `request`"
 )]
 #[case::steps_of_others(
     r#"{"steps":[{"run":"make"}]}"#,
@@ -221,11 +221,11 @@ fn an_unknown_format_is_reported_with_the_nearest_one(#[case] input: &str, #[cas
 #[case::blank_list(" [\n] \n", "format, nearest is openai-chat, but the list has no complete message")]
 #[case::request(
     r#"{"messages":[]}"#,
-    "this looks like openai-chat, but nothing in it is a message: its list has no message that says anything"
+    "this looks like openai-chat, but nothing in it is a message: all messages in its list are empty"
 )]
 #[case::trajectory(
     r#"{"trajectory":[]}"#,
-    "this looks like swe-agent, but nothing in it is a message: its list has no message that says anything"
+    "this looks like swe-agent, but nothing in it is a message: all messages in its list are empty"
 )]
 fn a_file_without_id_and_messages_is_not_a_session(#[case] input: &str, #[case] output: &str) {
     let error = read(input.as_bytes()).unwrap_err().to_string();

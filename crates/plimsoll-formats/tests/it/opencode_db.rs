@@ -254,9 +254,9 @@ fn broken_rows_are_counted_and_do_not_affect_others() {
     assert_eq!(
         shown,
         [
-            "part `prt_5`: expected an object, found an array of 1; kept as it is",
-            "part `prt_6`: a tool part needs a `state`; kept as it is",
-            "message `msg_4`: info.role: expected a string, found 42; kept as it is",
+            "part `prt_5`: expected an object, found an array of 1; kept unchanged",
+            "part `prt_6`: a tool part needs a `state`; kept unchanged",
+            "message `msg_4`: info.role: expected a string, found 42; kept unchanged",
         ]
     );
     let kinds = |at: usize| read.messages[at].parts.iter().map(|part| part.id.as_str()).collect::<Vec<_>>();

@@ -149,7 +149,7 @@ fn a_last_message_that_was_rewritten_makes_a_new_session() {
 }
 
 #[test]
-fn a_session_that_was_continued_here_is_left_alone() {
+fn a_session_that_was_continued_here_is_not_changed() {
     on_both(|store| {
         let claude = Claude::default().user("Hello").says("one", "Hi");
         let session = import(store, &claude.text()).unwrap().id;
@@ -258,7 +258,7 @@ fn a_chat_without_an_id_is_known_by_its_file_or_its_content() {
 }
 
 #[test]
-fn importing_again_creates_new_ids_and_leaves_the_first_session_alone() {
+fn importing_again_creates_new_ids_and_does_not_change_the_first_session() {
     on_both(|store| {
         let claude = Claude::default().user("Hello").says("one", "Hi").aside(1, "You are the helper");
         let first = import(store, &claude.text()).unwrap();

@@ -139,12 +139,12 @@ fn session() -> Vec<Value> {
 }
 
 #[test]
-fn a_grown_session_of_claude_code_is_weighed_like_a_whole_one() {
+fn an_extended_session_of_claude_code_is_weighed_like_a_new_one() {
     check("claude", &session());
 }
 
 #[test]
-fn a_grown_session_of_codex_is_weighed_like_a_whole_one() {
+fn an_extended_session_of_codex_is_weighed_like_a_new_one() {
     let codex = |kind: &str, payload: Value| json!({ "timestamp": "2026-05-01T10:00:00Z", "type": kind, "payload": payload });
     let message = |role: &str, text: &str| {
         let content = json!([{ "type": "input_text", "text": text }]);
@@ -192,7 +192,7 @@ fn a_grown_session_of_codex_is_weighed_like_a_whole_one() {
 }
 
 #[test]
-fn a_grown_session_of_pi_is_weighed_like_a_whole_one() {
+fn an_extended_session_of_pi_is_weighed_like_a_new_one() {
     let entry = |id: u32, parent: Option<u32>, message: Value| {
         let parent = parent.map(|parent| format!("e{parent}"));
         json!({ "type": "message", "id": format!("e{id}"), "parentId": parent, "timestamp": "2026-05-01T10:00:00Z",

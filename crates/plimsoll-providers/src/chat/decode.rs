@@ -218,7 +218,7 @@ impl ChatDecoder {
             // White space may follow a complete input.
             return match more.trim().is_empty() {
                 true => Ok(()),
-                false => Err(DecodeError::Malformed(format!("more input of call {index}, which is whole"))),
+                false => Err(DecodeError::Malformed(format!("input for call {index} after it was complete"))),
             };
         }
         call.input.push_str(&more);

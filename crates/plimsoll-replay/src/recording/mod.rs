@@ -35,7 +35,7 @@ pub struct Recording {
     /// Results of tools that calls refer to.
     pub(crate) results: Vec<PartId>,
     finder: Option<AhoCorasick>,
-    /// What the recorded usage shows about the session's requests, if it is recorded.
+    /// Facts about the session's requests from recorded usage, if there is any.
     measured: Option<Measured>,
     /// Lifetime of the prompt cache, if the usage shows it.
     cache_lifetime: Option<Millis>,
@@ -238,7 +238,7 @@ impl Recording {
         models.into_iter().collect()
     }
 
-    /// What the recorded usage shows about the session's requests. It applies to all rules: their windows are scaled by
+    /// Returns facts about the session's requests from recorded usage. They apply to all rules: their windows are scaled by
     /// its factor, and its hidden part is added to every request. `None` without recorded usage; tokens are then
     /// characters divided by four.
     pub fn measured(&self) -> Option<&Measured> {

@@ -42,7 +42,7 @@ pub enum Subject {
     None,
     /// A file or directory.
     Path {
-        /// The path as it was named, absolute and without `..`. A denial of this name holds wherever a link leads.
+        /// The path as named, absolute and without `..`. A denial of this name holds wherever a link leads.
         named: PathBuf,
         /// The path with links resolved, which is what gets opened.
         real: PathBuf,

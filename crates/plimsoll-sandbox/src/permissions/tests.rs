@@ -351,7 +351,7 @@ fn an_opened_place_outside_is_open_only_for_permitted_tools() {
 }
 
 #[test]
-fn an_address_is_held_against_patterns_from_its_beginning() {
+fn patterns_match_an_address_from_its_beginning() {
     let fetch =
         |rule, address: &str| judged(&[rule], "webfetch", Access::Act, &Subject::Address(address.into()));
     let rule = "webfetch:https://docs.rs/*";

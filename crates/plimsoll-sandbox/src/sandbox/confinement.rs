@@ -7,6 +7,9 @@ use serde::Serialize;
 use crate::config::{SandboxConfig, SandboxMode};
 
 /// A restriction on commands.
+///
+/// Each variant is one that a kernel may have and another lack, so that [`Confinement`] can name what is missing. Landlock
+/// gained its rules over many releases, and seccomp covers what Landlock has no rule for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -14,19 +17,22 @@ pub enum Guard {
     /// No file outside the project and the temporary directory is created, opened for writing, renamed, linked or
     /// removed.
     Writes,
-    /// No file outside is truncated by its path.
+    /// No file outside is truncated by its path. Separate from [`Writes`](Guard::Writes), because Landlock before Linux 6.2
+    /// does not restrict `truncate`.
     Truncation,
-    /// No terminal or other device, and no private file, is opened for reading.
+    /// No terminal or other device, and no private file, is opened for reading: a command could read a password that the
+    /// user types, or block the database with a lock.
     Reads,
-    /// No TCP, no UDP, no other network.
+    /// No TCP, no UDP, no other network. Refused by seccomp when the socket is created: Landlock restricts only TCP.
     Network,
-    /// No socket of another program on this machine.
+    /// No socket of another program on this machine. Such a program, docker for example, acts outside of the sandbox.
     UnixSockets,
-    /// No signal to a process that the command has not started.
+    /// No signal to a process that the command has not started. Landlock has scopes for signals since Linux 6.12.
     Signals,
-    /// No access to the memory or the environment of such a process.
+    /// No access to the memory or the environment of such a process, which has the user's keys.
     Memory,
-    /// Every process that a command has started ends with it, even one that left its process group.
+    /// Every process that a command has started ends with it, even one that left its process group. Needs the scope for
+    /// signals: only then does a signal to all processes reach those of the command and no others.
     Processes,
     /// No terminal: each command runs in its own session, even if the sandbox is off.
     Terminal,

@@ -23,7 +23,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_pivot_root,
     libc::SYS_move_mount,
     libc::SYS_mount_setattr,
-    // A user namespace is enough to prepare a file system with these. Creating an overlay alone makes the kernel empty
+    // A user namespace is enough to prepare a file system with these. Merely creating an overlay makes the kernel empty
     // a folder of its work directory, wherever that is, and Landlock is not asked.
     libc::SYS_fsopen,
     libc::SYS_fsconfig,

@@ -231,7 +231,7 @@ fn a_command_has_its_own_session_and_no_terminal(#[case] mode: SandboxMode) {
 }
 
 #[test]
-fn the_end_of_one_command_leaves_other_commands_alone() {
+fn the_end_of_one_command_does_not_end_other_commands() {
     let (one, other) = (Yard::new(), Yard::new());
     let long = std::thread::spawn(move || one.bash("setsid -f sleep 3600; sleep 1.5; echo alive"));
     std::thread::sleep(Duration::from_millis(300));

@@ -151,7 +151,7 @@ impl ToolCall<'_> {
         })
     }
 
-    /// Stores content that the window does not show: an image, or an output in whose place something else is shown.
+    /// Stores content that the window does not show: an image, or an output that was replaced by another text.
     /// `shown` describes it. Returns the handle by which it is recalled.
     pub fn store_hidden(&mut self, shown: &str, content: &mut dyn Read) -> Result<String, SessionError> {
         self.driver.keep_lease()?;

@@ -13,7 +13,7 @@ impl Driver {
     /// words.
     ///
     /// The climb works on a copy and can be sent to another thread. Its outcome goes into [`commit`](Driver::commit).
-    /// What was appended meanwhile stays in view.
+    /// Messages that were appended meanwhile stay in view.
     pub fn begin_compaction(&mut self, focus: Option<String>) -> Result<Climb, SessionError> {
         let mut context = self.context(Trigger::Manual);
         context.hook.focus = focus;

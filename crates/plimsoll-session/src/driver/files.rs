@@ -27,7 +27,7 @@ impl Driver {
             handle: change.handle(part),
             part: part.clone(),
             tool: tool.to_owned(),
-            shown: format!("`{}` as it was before", change.path),
+            shown: format!("`{}` before the change", change.path),
         };
         // Also without a file: the handle proves that the record was made here.
         let absent = format!("`{}` was not there.\n", change.path);

@@ -132,8 +132,8 @@ impl Driver {
         self.context(Trigger::Manual).plan_compaction(&self.log)
     }
 
-    /// Tokens of the next request before a plan and after it, as its receipt would have them. For a compaction that is
-    /// only planned, the longest summary is assumed.
+    /// Returns the tokens of the next request before and after a plan, by the same scale as a receipt. A planned
+    /// compaction is assumed to have a summary of the maximum length.
     fn preview(&self, plan: &Plan) -> (Tokens, Tokens) {
         let context = self.context(Trigger::Auto);
         let scale = context.scale(&context.load(&self.log), &self.log);

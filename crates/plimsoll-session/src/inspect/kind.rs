@@ -88,7 +88,7 @@ impl ContentKind {
         match (block, role) {
             (Block::Call { .. }, _) => ContentKind::ToolInputs,
             (Block::Result { cleared: true, .. }, _) => ContentKind::ClearedOutputs,
-            // In a session that was handed over by another tool, the placeholder is all there is.
+            // A session that was handed over by another tool contains only the placeholder.
             (Block::Result { text, .. }, _) if is_placeholder(text) => ContentKind::ClearedOutputs,
             (Block::Result { .. }, _) => ContentKind::ToolOutputs,
             (Block::Reasoning { .. }, _) => ContentKind::Reasoning,

@@ -52,7 +52,7 @@ fn counted<T>(work: impl FnOnce() -> T) -> (u64, T) {
 }
 
 #[test]
-fn applying_a_plan_counts_each_text_once_and_an_undo_none_again() {
+fn applying_a_plan_counts_each_text_once_and_an_undo_counts_none() {
     let harbour = Harbour::new();
     let (session, bytes) = recorded(&harbour);
     // Placeholders of cleared outputs, notes and the like are counted as well, and are small.

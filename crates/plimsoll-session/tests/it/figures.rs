@@ -164,7 +164,7 @@ fn usage_that_another_tool_recorded_does_not_count_for_our_requests() {
 }
 
 #[test]
-fn recorded_usage_counts_if_the_session_continues_as_it_was_recorded() {
+fn recorded_usage_counts_if_the_session_continues_unchanged() {
     let harbour = Harbour::new();
     let mut driver = open(&harbour, UsageTrust::Any);
     driver.append(Message::user("u".into(), "u.1".into(), "Hello")).unwrap();

@@ -129,7 +129,7 @@ fn r160_a_call_that_was_open_at_preparation_keeps_its_result() {
 }
 
 #[test]
-fn r160_a_failed_preparation_leaves_everything_as_it_was_and_is_not_repeated() {
+fn r160_a_failed_preparation_changes_nothing_and_is_not_repeated() {
     let harbour = Harbour::new();
     let mut driver = open(&harbour);
     (0..5).for_each(|number| exchange(&mut driver, number));

@@ -1,6 +1,6 @@
 //! Content of files, stored before an agent changes them.
 //!
-//! It is a spill like the output of a tool: a blob named by its content, and a row that names session and part. So it
+//! Such a content is a spill like the output of a tool: a blob named by its content, and a row that names session and part. So it
 //! is removed with its session, destroyed by a purge, and expires by retention. Only its handle has another prefix, so
 //! that searches for what has left the window do not look into old versions of files.
 
@@ -23,15 +23,15 @@ pub struct KeptFile {
     pub handle: String,
     /// The part that records the change.
     pub part: PartId,
-    /// What changes the file: the name of a tool, or `revert`.
+    /// Name of the tool that changes the file, or `revert`.
     pub tool: String,
-    /// The file, as it is shown to users.
+    /// Path of the file for users.
     pub shown: String,
 }
 
 impl Archive {
     /// Stores content durably before the file that holds it is changed. A tool's output is returned whatever fails;
-    /// this returns an error if the content is not safe, and the caller then leaves the file as it is.
+    /// this returns an error if the content is not safe, and the caller then does not change the file.
     pub fn keep_file(
         &self,
         claim: &Claim,

@@ -145,7 +145,7 @@ enum State {
     Staged(NamedTempFile),
     /// In place, and locked as long as this lives.
     Put { _lock: File },
-    /// It could not be put in place.
+    /// Could not be put in place.
     Lost,
 }
 

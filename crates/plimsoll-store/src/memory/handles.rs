@@ -19,7 +19,7 @@ impl State {
         std::iter::successors(origin(session), origin).collect()
     }
 
-    /// What a session can see: itself, those it was forked from, and those that started any of them.
+    /// Returns the sessions that a session can see: itself, those it was forked from, and those that started any of them.
     fn visible(&self, session: &SessionId) -> Result<Vec<SessionId>, StoreError> {
         self.held(session)?;
         let mut visible: Vec<SessionId> = Vec::new();

@@ -73,7 +73,7 @@ struct StoredSession {
     epoch: Epoch,
     /// Revision of the newest reduction, undo or pin.
     shaped: Revision,
-    /// Positions of messages and parts, as far as they were looked up.
+    /// Positions of messages and parts that were looked up.
     index: Index,
 }
 

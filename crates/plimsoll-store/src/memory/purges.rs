@@ -12,7 +12,7 @@ use crate::purge::{Quoted, Scrubber, TOMBSTONE};
 use crate::recall::describe;
 use crate::store::{ChangeKind, Claim, PurgeItem, PurgeReport, PurgeTarget, Purges};
 
-/// What a purge found, and the parts and messages it was found in.
+/// Matches of a purge, and the parts and messages that contain them.
 #[derive(Default)]
 struct Found {
     items: Vec<PurgeItem>,

@@ -19,7 +19,7 @@ pub(crate) use text::{INPUT, describe, format_message, format_part, input_text, 
 /// Scope in which a handle is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope<'a> {
-    /// What a session can see: its own log and spills, those it inherited as a fork, and those of the sessions that
+    /// Content that a session can see: its own log and spills, those it inherited as a fork, and those of the sessions that
     /// started it as a task, because its digest may name them. Removed sessions are included.
     Session(&'a SessionId),
     /// All sessions. For users; a model never sees more than its session.

@@ -1,4 +1,4 @@
-//! Selecting lines from content as it is read.
+//! Selecting lines from content while it is read.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_many_megabytes_is_searched_whole_and_shown_up_to_the_limit() {
+    fn a_line_of_many_megabytes_is_searched_completely_and_shown_up_to_the_limit() {
         let long = format!("{}needle{}\nlast", "x".repeat((1 << 20) - 3), "y".repeat(3 << 20));
         let found =
             Recalled::of(&long, &Selection { most_bytes: 9, ..search("needle", 0) }).unwrap_or_default();

@@ -71,8 +71,8 @@ pub(crate) fn extend(
         ("text" | "reasoning", _) => {}
         ("tool", Some("pending")) if growing.is_raw => {}
         ("tool", Some("pending")) => return begin_raw(connection, claim, &chain, &place, part, more),
-        ("tool", _) => return rewrite("a call that has started keeps its input"),
-        _ => return rewrite("only text, reasoning and the input of a call can be streamed"),
+        ("tool", _) => return rewrite("the input of a started call cannot change"),
+        _ => return rewrite("only text, reasoning and call inputs can be streamed"),
     }
     if more.is_empty() {
         return Ok(());

@@ -154,7 +154,7 @@ impl Names<'_> {
     fn everywhere(&self) -> Result<Vec<HandleMatch>, StoreError> {
         let mut found = Vec::new();
         for (table, target) in [("part", HandleTarget::Part), ("message", HandleTarget::Message)] {
-            // The index on ids alone is used first; joining first would visit every session.
+            // The index on ids is used first; joining first would visit every session.
             let mut statement = self.connection.prepare_cached(&format!(
                 "SELECT x.id, s.id FROM {table} x JOIN session s ON s.key = x.session WHERE x.id BETWEEN ?1 AND ?2
                  AND x.session NOT IN (SELECT session FROM staged)

@@ -1,5 +1,5 @@
 //! Marks as rows: each row sets one mark on a part, or lifts those of a receipt. Rows are never updated, so a fork sees
-//! the marks as they were when it was made.
+//! the marks at that moment.
 //!
 //! A lifting row names no part: it applies to all marks of its receipt in its session, so an undo writes one row
 //! however many marks there are. With a row for each part, an undo of 50,000 marks held the writer for seconds. The row

@@ -551,8 +551,8 @@ const SESSION: &str =
     s.tool, s.context
     FROM session s LEFT JOIN session f ON f.key = s.forked_from";
 
-/// A damaged row is returned as it is: one bad title must not hide all other sessions. Checks and exports verify its
-/// checksum.
+/// Reads a session's row without verifying its checksum: one damaged title must not hide all other sessions. Checks and
+/// exports do verify it.
 fn session_of(row: &Row<'_>) -> rusqlite::Result<Session> {
     let number =
         |column: usize| row.get::<_, i64>(column).map(|number| u64::try_from(number).unwrap_or_default());

@@ -1,7 +1,7 @@
 //! Reading a whole session in one transaction, even if it is damaged: everything that is still readable, and a list of
 //! the rest.
 //!
-//! A text with bytes that are not UTF-8 is returned with replacement characters, a part with a wrong checksum as it is.
+//! A text with bytes that are not UTF-8 is returned with replacement characters, a part with a wrong checksum unchanged.
 //! Only what cannot be read at all is left out. All of this is in the list.
 
 use plimsoll::{Message, MessageId, Part, PartId, Role};

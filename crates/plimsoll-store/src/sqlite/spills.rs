@@ -140,7 +140,7 @@ pub(super) fn all(
     Ok(spills.collect::<Result<_, _>>()?)
 }
 
-/// A spill that may have to expire, as it was read.
+/// A spill that may have to expire.
 pub(super) struct Candidate {
     blob: String,
     newest: u64,

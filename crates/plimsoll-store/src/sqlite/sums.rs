@@ -294,7 +294,7 @@ pub(super) fn keep(connection: &Connection) -> rusqlite::Result<()> {
     connection.execute_batch(&sql)
 }
 
-/// Computes the sums of an older version's rows. Those of parts stay as they are: sealing long texts would take long,
+/// Computes the sums of an older version's rows. Those of parts are not changed: sealing long texts would take long,
 /// and would vouch for whatever happened to them since.
 pub(super) fn seal_all(connection: &Connection) -> rusqlite::Result<()> {
     for table in TABLES.iter().filter(|table| table.name != "part") {

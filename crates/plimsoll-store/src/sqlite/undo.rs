@@ -97,7 +97,7 @@ fn has_marks(connection: &Connection, chain: &Chain, receipt: &Receipt) -> Resul
     Ok(marks.iter().any(|mark| mark.receipt.as_ref() == Some(&receipt.id)))
 }
 
-/// What a receipt affects, as the engine needs it to decide whether it can be undone: parts without their texts, each
+/// Content that a receipt affects, for the engine to decide whether it can be undone: parts without their texts, each
 /// in a separate message, and the marker of a pivot.
 struct Concerned {
     messages: Vec<Message>,

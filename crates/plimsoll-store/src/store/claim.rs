@@ -11,7 +11,7 @@ pub struct Epoch(pub u64);
 /// Names the session of a write and the epoch of the lease it is made under. The write is refused if the session has
 /// another epoch: its lease was taken over or released since.
 ///
-/// An expired lease that no other process has taken over still allows writing. Time alone does not fence a holder,
+/// An expired lease that no other process has taken over still allows writing. The time does not fence a holder,
 /// because clocks differ between machines; a number that is compared inside the transaction does not.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]

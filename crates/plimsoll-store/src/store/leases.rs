@@ -12,7 +12,7 @@ use crate::error::StoreError;
 /// The right to run a session, held by one process at a time. Methods block; see [`Store`](super::Store).
 ///
 /// Another process can take over an expired lease. Until then, its holder may still write: a former holder is fenced by
-/// the epoch that every write carries, never by a clock. The store's clock alone decides whether a lease has expired. A
+/// the epoch that every write carries, never by a clock. Only the store's clock decides whether a lease has expired. A
 /// lease whose [holder](crate::process_holder) was a process of this machine that no longer exists is free at once.
 pub trait Leases {
     /// Takes the right to run a session for `ttl` from now. `holder` names the process for users and must be unique to
@@ -134,7 +134,7 @@ pub struct Settled {
     pub answers: u64,
 }
 
-/// Marks the open calls of a message as interrupted. Returns their number. For messages whose host is gone for good,
+/// Marks the open calls of a message as interrupted. Returns their number. For messages whose host no longer exists,
 /// such as those of a recorded session.
 pub fn settle_calls(message: &mut Message, now: Millis) -> u64 {
     message.parts.iter_mut().filter_map(|part| settle_call(part, now)).count() as u64

@@ -88,7 +88,7 @@ pub struct SpillRecord {
     pub expired: Option<Millis>,
 }
 
-/// An expired spill, as it is reported.
+/// Report of an expired spill.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

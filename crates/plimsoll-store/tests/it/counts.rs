@@ -16,7 +16,7 @@ fn text_of(part: &Part) -> Option<&Text> {
     }
 }
 
-/// The counts of parts as they are read: of the inputs and outputs of calls, otherwise of texts.
+/// The counts of parts: of the inputs and outputs of calls, otherwise of texts.
 fn known(store: &dyn Store, id: &SessionId) -> Vec<Option<u64>> {
     let messages = messages(store, id);
     let parts = messages.iter().flat_map(|message| &message.parts);

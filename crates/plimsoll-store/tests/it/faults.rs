@@ -148,7 +148,7 @@ fn a_damaged_spill_is_reported_as_damaged(#[case] damage: fn(&mut Vec<u8>), #[ca
 #[case::file(false)]
 #[case::link(true)]
 #[cfg(unix)]
-fn a_place_for_spills_that_is_no_directory_is_not_used(#[case] link: bool) {
+fn a_spill_path_that_is_not_a_directory_is_not_used(#[case] link: bool) {
     let folder = TempDir::new().unwrap();
     let (spill, target) = (folder.path().join("spill"), folder.path().join("target"));
     fs::create_dir(&target).unwrap();
@@ -275,9 +275,9 @@ fn all(store: &dyn Store, id: &SessionId) -> Vec<String> {
 }
 
 #[test]
-fn a_full_disk_fails_appends_and_keeps_what_is_there() {
+fn a_full_disk_fails_appends_and_keeps_existing_content() {
     let Some(disk) = disk() else {
-        on_a_small_disk("a_full_disk_fails_appends_and_keeps_what_is_there", "size=2m");
+        on_a_small_disk("a_full_disk_fails_appends_and_keeps_existing_content", "size=2m");
         return;
     };
     let path = disk.join("plimsoll.db");
@@ -347,7 +347,7 @@ const LIMITED: &str = "PLIMSOLL_FAULT_LIMITED";
 /// A limit on file sizes needs no privileges.
 #[cfg(unix)]
 #[test]
-fn a_limit_on_files_fails_appends_and_keeps_what_is_there() {
+fn a_file_size_limit_fails_appends_and_keeps_existing_content() {
     let id = SessionId::new("ses_1");
     if let Ok(path) = std::env::var(LIMITED) {
         let store = SqliteStore::open(&path, Durability::Process).unwrap();
@@ -364,7 +364,7 @@ fn a_limit_on_files_fails_appends_and_keeps_what_is_there() {
     session(&*store, "ses_1");
     // The signal kills a process that exceeds the limit, unless it is ignored.
     let script = "trap '' XFSZ; ulimit -f 600; exec \"$@\"";
-    let test = "faults::a_limit_on_files_fails_appends_and_keeps_what_is_there";
+    let test = "faults::a_file_size_limit_fails_appends_and_keeps_existing_content";
     let done = Command::new("sh")
         .args(["-c", script, "sh"])
         .arg(std::env::current_exe().unwrap())

@@ -182,7 +182,7 @@ fn a_repeated_write_changes_nothing(#[values(false, true)] real: bool) {
         assert_eq!((known.cost, known.usage.input, known.model.as_deref()), (0.5, Tokens(5), Some("m")));
 
         assert!(store.create(new.clone(), NOW).is_err(), "it has gone on since");
-        // As it was when it was appended, although it has changed since.
+        // In its state on appending, although it has changed since.
         store.append(&claim, messages[..1].to_vec(), NOW).unwrap();
         store.append_part(&claim, &"msg_2".into(), part, NOW).unwrap();
         store.advance(&claim, Part::text("prt_1".into(), "x"), NOW).unwrap();
@@ -282,7 +282,10 @@ fn an_answered_call_keeps_its_answer(#[values(false, true)] real: bool) {
         let plimsoll::PartBody::Tool(tool) = &mut part.body else { panic!("no tool") };
         tool.state.status = plimsoll::ToolStatus::Error;
         let error = store.advance(&unleased(&id), part, NOW).unwrap_err();
-        assert!(error.to_string().contains("keeps its input and its answer"), "{error}");
+        assert!(
+            error.to_string().contains("the input and result of a finished call cannot change"),
+            "{error}"
+        );
         store.append(&unleased(&id), vec![answer("msg_2", "done")], NOW).unwrap();
         let error = store.extend(&unleased(&id), &"msg_2.1".into(), 4, "!", NOW).unwrap_err();
         assert!(error.to_string().contains("is finished"), "{error}");

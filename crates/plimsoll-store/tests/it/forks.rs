@@ -93,7 +93,7 @@ fn a_fork_from_before_a_compaction_has_none() {
     assert_eq!(store.compactions(&fork, None, u64::MAX).unwrap(), []);
 }
 
-/// What forks keep of a removed session is not waiting for an answer.
+/// Calls that forks keep of a removed session do not wait for an answer.
 #[test]
 fn a_call_of_a_removed_session_is_not_damage() {
     let store = fresh();

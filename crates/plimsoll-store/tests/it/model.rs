@@ -154,7 +154,7 @@ fn op() -> impl Strategy<Value = Op> {
     ]
 }
 
-/// What exists, so that both stores get the same operations.
+/// Existing records, so that both stores get the same operations.
 #[derive(Default)]
 struct Known {
     sessions: Vec<SessionId>,

@@ -253,7 +253,7 @@ fn r139_a_spilled_text_is_read_back_and_a_missing_one_is_reported() {
     assert_eq!(whole.text() + "\n", output);
     let error = home.archive.recall(Scope::Everywhere, "spill_0123", &Selection::default()).unwrap_err();
     assert!(matches!(error, StoreError::Missing { .. }), "{error:?}");
-    assert_eq!(error.to_string(), "there is no spilled output `spill_0123`");
+    assert_eq!(error.to_string(), "spilled output `spill_0123` not found");
 }
 
 #[test]

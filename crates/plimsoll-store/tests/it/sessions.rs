@@ -40,7 +40,7 @@ fn a_session_knows_its_usage_cost_and_model() {
 }
 
 #[test]
-fn messages_are_rejected_all_or_none() {
+fn messages_are_accepted_or_rejected_together() {
     let store = fresh();
     let id = session(&*store, "ses_1");
     store.append(&unleased(&id), vec![user("msg_1", "a")], NOW).unwrap();
@@ -49,7 +49,7 @@ fn messages_are_rejected_all_or_none() {
     assert_eq!(error.to_string(), "there is already a message `msg_1` in this log");
     assert_eq!(ids(&store.window(&id).unwrap()), ["msg_1"]);
     let error = store.append(&unleased(&"ses_none".into()), vec![user("msg_9", "b")], NOW).unwrap_err();
-    assert_eq!(error.to_string(), "there is no session `ses_none`");
+    assert_eq!(error.to_string(), "session `ses_none` not found");
     let other = NewSession { title: "another".into(), ..NewSession::new(id) };
     let error = store.create(other, NOW).unwrap_err();
     assert_eq!(error.to_string(), "there is already a session `ses_1` in this log");
@@ -88,7 +88,7 @@ fn a_part_grows_and_a_call_advances_and_nothing_else_changes() {
             NOW,
         )
         .unwrap_err();
-    assert!(error.to_string().contains("keeps its input and its answer"), "{error}");
+    assert!(error.to_string().contains("the input and result of a finished call cannot change"), "{error}");
     let message = store.message(&id, &"msg_2".into()).unwrap();
     assert_eq!(message.text(), "I will");
     assert_eq!(message.parts[1].as_tool().unwrap().state.output.as_deref(), Some("README.md"));

@@ -29,7 +29,7 @@ fn double(n: usize) -> Message {
     Message::assistant(id.as_str().into(), vec![words, call])
 }
 
-/// What is read must be a beginning of what was written, in order and whole. Returns its length.
+/// Checks that the messages are a beginning of what was written, complete and in order. Returns their number.
 fn whole_prefix(messages: &[Message]) -> usize {
     for (n, message) in messages.iter().enumerate() {
         assert_eq!(message.info.id.as_str(), name(n));

@@ -1,6 +1,6 @@
 //! Signatures of thoughts.
 //!
-//! They are derived from the thought and the server's name, and can be verified without state, because a test may stop
+//! Signatures are derived from the thought and the server's name, and can be verified without state, because a test may stop
 //! a server and start another one with the same name in the middle of a session.
 
 use plimsoll::Fnv;

@@ -31,7 +31,7 @@ pub(super) struct Merger {
     candidates: BinaryHeap<Reverse<Candidate>>,
 }
 
-/// Two neighbours that form a token: the token, and where the first one starts. Ordered as they are merged.
+/// Two neighbours that form a token: the token, and where the first one starts. In the order of merging.
 type Candidate = (Token, u32);
 
 impl Merger {

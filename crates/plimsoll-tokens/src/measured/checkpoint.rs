@@ -8,7 +8,7 @@ use crate::measure::Measure;
 
 /// A [`WindowMeter`] as it can be stored, to resume when the session has grown.
 ///
-/// It no longer knows single messages. So it can only be resumed as long as nothing refers back: no summary with a
+/// A checkpoint no longer knows single messages. So it can only be resumed as long as nothing refers back: no summary with a
 /// tail, and no reduction of an earlier message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct MeterCheckpoint {

@@ -1,4 +1,4 @@
-//! What a calibration learns, and what it must not learn.
+//! Learning of a calibration, and its limits.
 
 use plimsoll::floor::Floor;
 use plimsoll::{Counter, Memo, Text, Tokens};
@@ -22,7 +22,7 @@ impl Session {
         Session { factor, per_block: 12.0, hidden: 18_000.0, sent, turn: 0 }
     }
 
-    /// What the provider charges for the current request.
+    /// Returns the tokens that the provider charges for the current request.
     fn charge(&self) -> Tokens {
         let content = self.factor * self.sent.base.0 as f64 + self.per_block * self.sent.blocks as f64;
         Tokens((self.hidden + content) as u64 + self.sent.exact.0)

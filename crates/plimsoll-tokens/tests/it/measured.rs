@@ -8,7 +8,7 @@ use serde_json::json;
 const HIDDEN: u64 = 18_000;
 const FACTOR: f64 = 1.3;
 
-/// What the simulated provider counts for a text.
+/// Returns the tokens that the simulated provider counts for a text.
 fn counted(text: &str) -> u64 {
     (Bpe::O200k.count(text).0 as f64 * FACTOR) as u64 + 10
 }

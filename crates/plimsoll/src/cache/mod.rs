@@ -1,15 +1,15 @@
 //! Provider caches: how much of a window is unchanged since it was last sent, and where cache breakpoints belong.
 //!
-//! A request that begins like an earlier one costs a tenth of it for that beginning. Some providers find the common
-//! beginning by themselves; Anthropic is told where to keep one (a breakpoint, at most four in a request) and, from
-//! each breakpoint of a later request, walks back over at most twenty blocks, its own included, to find a place
-//! that was kept by an earlier one. So breakpoints have to lie where the next request will look:
+//! Input that a provider reads from its cache costs a tenth. Some providers find the common prefix of two requests
+//! themselves. Anthropic caches prefixes at breakpoints that the request sets, at most four. From each breakpoint of a later
+//! request it looks back over at most twenty blocks, including the breakpoint's own, for a prefix that is cached. A
+//! breakpoint further away is a cache miss, even if the prefix is unchanged. So the plan sets:
 //!
-//! - the last one on the newest message that will be the same next time,
-//! - older ones no further apart than a provider looks back, so that together they look over one stretch without a
-//!   gap, and on places that stay the same from request to request,
-//! - and where one step added more than that stretch, the oldest on a place that the last request kept, because
-//!   everything up to there is found exactly.
+//! - the last breakpoint on the newest message that will not change before the next request,
+//! - older ones at most one lookback apart, so that the lookbacks leave no gap, and at positions that stay the same from
+//!   request to request, because a moved breakpoint finds nothing,
+//! - and if a step added more than the lookbacks cover, the oldest one on a breakpoint of the last request, where the
+//!   prefix is found exactly.
 //!
 //! A host asks for a [`CachePlan`] before it sends a window, sets the breakpoints, and keeps the plan's
 //! [`Fingerprint`] for the next time:
@@ -72,9 +72,9 @@ pub struct CachePlan {
     /// Expected to be the same in the next request: everything but an answer that is still being written and calls
     /// that wait for their results.
     pub stable: Prefix,
-    /// Where to keep what came before, in the order in which the window is sent.
+    /// Places of the breakpoints, in the order in which the window is sent.
     pub breakpoints: Vec<Breakpoint>,
-    /// To be kept once the request was sent, and given to the next plan.
+    /// Fingerprint of the window: store it once the request was sent, and pass it to the next plan.
     pub fingerprint: Fingerprint,
 }
 
@@ -153,7 +153,7 @@ fn can_mark(window: &Window, at: Breakpoint) -> bool {
 ///
 /// Only the newest answer can: while it is written it grows, and an open call of it is shown as interrupted until
 /// its result comes. A call of an older answer that never got a result is taken for settled, because the model has
-/// gone on without it; otherwise an interrupted session could never be cached beyond that point.
+/// continued without it; otherwise an interrupted session could never be cached beyond that point.
 fn first_unstable(window: &Window, log: &[Message]) -> Option<usize> {
     let newest = window.messages.iter().rposition(|message| message.role == WindowRole::Assistant)?;
     let place = window.messages[newest].place;
@@ -161,7 +161,7 @@ fn first_unstable(window: &Window, log: &[Message]) -> Option<usize> {
     let waits = |message: &WindowMessage, said: &Message| {
         message.place == place && message.blocks.iter().any(|block| is_open(block, &said.parts))
     };
-    // Results stand right behind the calls they answer.
+    // Results directly follow the calls they answer.
     let open = window.messages.iter().position(|shown| waits(shown, message)).map(|at| at.saturating_sub(1));
     let growing = is_being_written(message).then_some(newest);
     open.into_iter().chain(growing).min()
@@ -208,7 +208,7 @@ impl Placing {
             oldest = older;
         }
         let anchor = sent.and_then(|(unchanged, kept)| self.anchor(unchanged.min(end), kept));
-        // One that is looked at anyway needs no breakpoint of its own.
+        // A place within the lookback needs no separate breakpoint.
         if let Some(anchor) = anchor.filter(|anchor| anchor.saturating_add(self.look_back) <= oldest)
             && slots > 1
         {
@@ -220,7 +220,7 @@ impl Placing {
     }
 
     /// The breakpoint before another: as far away as the provider looks back, rounded to what stays the same while
-    /// the conversation grows. None if from the other everything is looked at.
+    /// the conversation grows. `None` if the lookback of the other reaches the beginning.
     fn before(&self, newer: usize) -> Option<usize> {
         if newer <= self.look_back {
             return None;

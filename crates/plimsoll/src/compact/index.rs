@@ -108,7 +108,7 @@ fn entry(message: &Message, part: &Part, mentioned: &mut Mentioned) -> Option<En
     (!listed.is_empty()).then(|| Entry { label: format!("{label} ({})", part.id), names: listed })
 }
 
-/// Describes a call by its tool and its most telling argument.
+/// Describes a call by its tool and its most important argument.
 fn call_label(tool: &str, input: Option<&Value>) -> String {
     const FIELDS: [&str; 14] = [
         "filePath",

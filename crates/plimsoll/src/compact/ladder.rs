@@ -9,11 +9,11 @@
 //! can be recalled. A model's summary keeps the meaning of what it replaces. An extractive summary keeps less, but
 //! cannot fail. Shedding keeps no meaning, so it comes last.
 //!
-//! It terminates because every step makes the pair (rungs left, work left on the rung) smaller in lexicographic order.
+//! The ladder terminates because every step makes the pair (rungs left, work left on the rung) smaller in lexicographic order.
 //! The work (chunks and tries of a summary, halvings of the tail, rounds of hiding) is bounded when the rung is
 //! reached. A rung that would not shrink the window is skipped, so no step undoes another.
 //!
-//! It ends under the line because the last rungs can remove everything except a legal conversation, pins and the newest
+//! The window ends under the line because the last rungs can remove everything except a legal conversation, pins and the newest
 //! prompt. If these do not fit either, they yield in this order: the prompt is cut to its share, then further; then
 //! parts are unpinned, with a receipt that lists them.
 

@@ -164,7 +164,7 @@ pub struct HookText {
     /// Replaces the engine's own instruction.
     #[serde(default)]
     pub prompt: Option<String>,
-    /// What the user wants to be kept first of all. Hooks cannot set it.
+    /// Content that the user wants to keep above all. Hooks cannot set it.
     #[serde(skip)]
     pub focus: Option<String>,
 }

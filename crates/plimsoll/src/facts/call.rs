@@ -111,7 +111,7 @@ impl<'a> Call<'a> {
         matches!(self.outcome, Outcome::Failed(_))
     }
 
-    /// Returns the first of these fields of the input that is a string.
+    /// Returns the value of the first of these input fields that is a string.
     pub(super) fn field(&self, keys: &[&str]) -> Option<&'a str> {
         keys.iter().find_map(|key| self.input.get(*key)?.as_str())
     }

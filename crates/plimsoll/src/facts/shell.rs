@@ -299,7 +299,7 @@ impl<'a> Reader<'a> {
     }
 
     fn redirection(&mut self) {
-        // The number of a stream is not a word.
+        // In `2>file`, the 2 is a stream number, not an argument.
         if self
             .word
             .as_deref()

@@ -17,7 +17,7 @@ use crate::redact::redact;
 pub struct Step {
     /// The action in the past tense.
     pub verb: &'static str,
-    /// Its object: the end of a file's path, a command, a pattern.
+    /// Object of the step: the end of a file's path, a command, a pattern.
     pub object: String,
 }
 

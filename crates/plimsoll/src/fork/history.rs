@@ -6,7 +6,7 @@
 //! prefix. All other children get a digest. [`inherit`] decides.
 //!
 //! The step in which the parent launches the child has open calls, and a conversation with open calls is not legal.
-//! They are answered in the child's own copy of that step: the launching call with a notice that this is the child, the
+//! Open calls are answered in the child's own copy of that step: the launching call with a notice that this is the child, the
 //! other open calls with a notice that their results are the parent's. The messages before are shared, because a shared
 //! message must not change. The task comes last, in a message that marks the end of the inherited conversation.
 
@@ -36,7 +36,7 @@ pub const TASK_INTRODUCTION: &str = "The conversation above is inherited from th
     what it knows. Do not continue it: the parent does whatever was asked or planned in it. Do only the task below, \
     and answer with its result.";
 
-/// What determines a provider's cached prefix in addition to the conversation. Hashes can be used instead of the texts.
+/// Parts of a request other than the conversation that determine a provider's cached prefix. Hashes can be used instead of the texts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Identity {
     /// The model.
@@ -86,7 +86,7 @@ pub struct InheritedHistory {
     pub tokens: Tokens,
 }
 
-/// What a child receives from its parent.
+/// Context that a child receives from its parent.
 #[derive(Clone, Debug)]
 pub enum Inheritance {
     /// The parent's conversation.

@@ -42,10 +42,10 @@ pub enum ContractKind {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum ContractFate {
-    /// The summary, or a message that stays in view, already has it.
+    /// Already in the summary, or in a message that stays in view.
     Found,
-    /// It was appended to the summary.
+    /// Appended to the summary.
     Added,
-    /// It exceeded the budget.
+    /// Left out: the budget was exceeded.
     LeftOut,
 }

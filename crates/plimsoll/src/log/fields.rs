@@ -30,7 +30,7 @@ pub struct Note {
     pub at: String,
     /// The expected and the found value.
     pub problem: String,
-    /// How the value was handled, as in `kept as it is`.
+    /// How the value was handled, as in `kept unchanged`.
     pub done: &'static str,
 }
 
@@ -95,8 +95,8 @@ impl Notes {
     }
 }
 
-/// What the log does with a wrong value.
-pub(super) const KEPT: &str = "kept as it is";
+/// Handling of a wrong value.
+pub(super) const KEPT: &str = "kept unchanged";
 
 /// The place of a value while it is read, as a path. Free until it is formatted.
 ///

@@ -1,6 +1,6 @@
 //! Identifiers of sessions, messages and parts.
 //!
-//! They have OpenCode's form: a prefix, twelve hex digits of time, fourteen random base-62 characters.
+//! Ids have OpenCode's form: a prefix, twelve hex digits of time, fourteen random base-62 characters.
 //! Message and part ids ascend with time, so sorting by id is sorting by age; session ids descend, so that the
 //! newest comes first. Time and randomness are passed in. Clones share their text, because every window
 //! has the id of every message and part in it.

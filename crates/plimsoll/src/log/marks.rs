@@ -55,7 +55,7 @@ pub enum Effect {
     Pin(Text),
     /// Removes earlier pins.
     Unpin,
-    /// Shows this text instead of the part; nothing if it is empty.
+    /// Shows this text instead of the part, or hides the part if the text is empty.
     Replace(Text),
     /// The same on request of the user, who sees it too.
     Edit(Text),
@@ -177,7 +177,7 @@ impl Serialize for Mark {
 impl<'de> Deserialize<'de> for Mark {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Mark, D::Error> {
         let value = Value::deserialize(deserializer)?;
-        Mark::read(&value).ok_or_else(|| serde::de::Error::custom("this is no mark"))
+        Mark::read(&value).ok_or_else(|| serde::de::Error::custom("invalid mark"))
     }
 }
 
@@ -348,7 +348,7 @@ impl Part {
         self.set_cleared(since);
     }
 
-    /// Returns the part as it was before any reduction.
+    /// Returns the part without any reduction.
     pub fn without_marks(mut self) -> Part {
         self.marks.clear();
         self.set_cleared(None);

@@ -330,7 +330,7 @@ impl Message {
     /// assert_eq!(serde_json::to_string(&messages)?.len(), json.len()); // null and 7.25 are written back
     /// assert_eq!(
     ///     notes.first()[1].to_string(),
-    ///     "[0].info.time.created: expected a whole number of zero or more, found 7.25; kept as it is"
+    ///     "[0].info.time.created: expected a whole number of zero or more, found 7.25; kept unchanged"
     /// );
     /// assert!(Message::read_strict(json).is_err());
     /// # Ok::<(), Box<dyn std::error::Error>>(())

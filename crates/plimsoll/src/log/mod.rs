@@ -1,7 +1,7 @@
 //! The log: a session's messages and parts, in order, append-only.
 //!
 //! The JSON is OpenCode's. A reduction only ever adds marks: a `compacted` time on a
-//! tool part, a cut beside a part, a `setAside` on a pivot. [`Log`] has no method that removes or
+//! tool part, a cut next to a part, a `setAside` on a pivot. [`Log`] has no method that removes or
 //! changes content, so everything that left the window can be shown again.
 
 mod contract;
@@ -232,10 +232,10 @@ impl Log {
                     && was.input == is.input
                     && was.attachments == is.attachments;
                 if was.status.is_final() && !is.status.is_final() {
-                    return rewrite("a call that has answered is not asked again");
+                    return rewrite("a finished call cannot run again");
                 }
                 if was.status.is_final() && !same {
-                    return rewrite("a call that has answered keeps its input and its answer");
+                    return rewrite("the input and result of a finished call cannot change");
                 }
             }
             (PartBody::Text(_), PartBody::Text(_)) | (PartBody::Reasoning(_), PartBody::Reasoning(_)) => {}

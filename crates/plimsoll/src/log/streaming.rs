@@ -75,11 +75,11 @@ impl Log {
             PartBody::Tool(tool) if tool.state.status == ToolStatus::Pending => {
                 match tool.state.extra.entry(RAW_INPUT).or_insert_with(|| Value::String(String::new())) {
                     Value::String(raw) => raw.push_str(more),
-                    _ => return rewrite("its `raw` input is no text"),
+                    _ => return rewrite("its `raw` input is not a string"),
                 }
             }
-            PartBody::Tool(_) => return rewrite("a call that has started keeps its input"),
-            _ => return rewrite("only text, reasoning and the input of a call come in pieces"),
+            PartBody::Tool(_) => return rewrite("the input of a started call cannot change"),
+            _ => return rewrite("only text, reasoning and call inputs can be streamed"),
         }
         Ok(())
     }

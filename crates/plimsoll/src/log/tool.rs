@@ -443,7 +443,7 @@ impl Reader<'_> {
         ToolResultPart { call_id, tool, text, is_error, compacted, keys, times: times.into() }
     }
 
-    /// The name under the first of several keys that has one; all others that are there are wrong.
+    /// The name under the first of several keys that has one; all other present keys are wrong.
     fn named(&mut self, keys: &[&'static str]) -> (Option<String>, Option<&'static str>) {
         let found = self.string_of(keys);
         if found.0.is_none() {
@@ -452,7 +452,7 @@ impl Reader<'_> {
         found
     }
 
-    /// The mark of a prune in the field `time`, and the other times beside it. A `time` without the mark is left
+    /// The mark of a prune in the field `time`, and the other times in it. A `time` without the mark is left
     /// alone.
     fn mark_among_times(&mut self) -> (Option<Millis>, Map<String, Value>) {
         let Some(time) = self.object("time", |time| time.get("compacted").is_some()) else {

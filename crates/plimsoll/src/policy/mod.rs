@@ -204,11 +204,11 @@ pub struct PrunePolicy {
     pub order: PruneOrder,
     /// Stop once this much is freed.
     pub stop_after_tokens: Option<Tokens>,
-    /// What the scan for old outputs does at an output that is already cleared.
+    /// Action of the scan for old outputs at an output that is already cleared.
     pub at_cleared: OnMeeting,
-    /// What the scan for old outputs does at a summary.
+    /// Action of the scan for old outputs at a summary.
     pub at_summary: AtSummary,
-    /// What the window shows of a cleared output.
+    /// Visible content of a cleared output.
     pub view: ClearedView,
     /// Number of chars that are shown, with `retain`.
     pub retain_chars: Chars,
@@ -279,7 +279,7 @@ pub enum PruneOrder {
     OldestFirst,
 }
 
-/// What a scan for old outputs does at one that is already cleared.
+/// Action of a scan for old outputs at an output that is already cleared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -291,7 +291,7 @@ pub enum OnMeeting {
     Skip,
 }
 
-/// What a scan for old outputs does at a summary.
+/// Action of a scan for old outputs at a summary.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
@@ -306,7 +306,7 @@ pub enum AtSummary {
     Skip,
 }
 
-/// What the window shows of a cleared output.
+/// Visible content of a cleared output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]

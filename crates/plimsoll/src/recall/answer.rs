@@ -16,9 +16,9 @@ pub struct RecallContent {
     pub what: String,
     /// All of it, or the lines of an excerpt.
     pub text: Text,
-    /// Which lines these are, if the whole is too long to be held.
+    /// Which lines these are, if the content is too long for memory.
     pub excerpt: Option<Excerpt>,
-    /// Why it could not be searched: it is lost or damaged.
+    /// Why it could not be searched, such as a lost spill.
     pub unsearched: Option<String>,
 }
 
@@ -157,16 +157,16 @@ impl RecallQuery {
             },
             Lookup::Searched(contents) => match &self.search {
                 Some(search) => self.show_matches_in_all(contents, &Pattern::new(search), policy),
-                None => refusal(format!("[{NAME}: without a handle there must be something to `search`]")),
+                None => refusal(format!("[{NAME}: `search` is required without a `handle`]")),
             },
             Lookup::Missing => refusal(format!(
-                "[{NAME} {}: there is nothing under this handle. Give it whole, as it is written where content was \
-                 cut or cleared, or leave it out and `search`]",
+                "[{NAME} {}: unknown handle. Copy it exactly from where content was truncated or cleared, or omit it \
+                 and use `search`]",
                 self.label()
             )),
             Lookup::Ambiguous(candidates) => self.list_candidates(candidates, policy),
             Lookup::Gone(why) => {
-                let (before, after) = (format!("[{NAME} {}: it is gone: ", self.label()), "]");
+                let (before, after) = (format!("[{NAME} {}: no longer available: ", self.label()), "]");
                 // The reason may quote the content.
                 let why = head(why, policy.max_chars - Chars::of(&before) - Chars::of(after));
                 refusal(format!("{before}{why}{after}"))
@@ -187,7 +187,7 @@ impl RecallQuery {
         let first = self.from.unwrap_or(1);
         if first > all {
             let (asked, all) = (thousands(first), some(all, "line"));
-            return refusal(format!("[{NAME} {title}, {all}: there is no line {asked}]"));
+            return refusal(format!("[{NAME} {title}, {all}: line {asked} does not exist]"));
         }
         let wanted = self.limit.unwrap_or(u64::MAX).saturating_sub(1);
         let last = self.to.unwrap_or(all).min(all).min(first.saturating_add(wanted));
@@ -196,16 +196,16 @@ impl RecallQuery {
             let lines = format!("lines {}-{} of {}", thousands(first), thousands(last), thousands(all));
             match skipped {
                 Chars::ZERO => format!("[{NAME} {title}, {lines}]\n\n"),
-                skipped => format!("[{NAME} {title}, {lines}, the first from char {skipped} on]\n\n"),
+                skipped => format!("[{NAME} {title}, {lines}, starting at character {skipped}]\n\n"),
             }
         };
         let footer = |line: u64, offset: Chars| {
-            let rest = format!("lines {}-{} are not shown", thousands(line), thousands(all));
+            let rest = format!("lines {}-{} not shown", thousands(line), thousands(all));
             match offset {
-                Chars::ZERO => format!("\n\n[{rest}; go on with `from`: {line}, or `search`]"),
+                Chars::ZERO => format!("\n\n[{rest}; continue with `from`: {line}, or use `search`]"),
                 offset => {
                     let offset = offset.0;
-                    format!("\n\n[{rest}; go on with `from`: {line}, `offset`: {offset}, or `search`]")
+                    format!("\n\n[{rest}; continue with `from`: {line}, `offset`: {offset}, or use `search`]")
                 }
             }
         };
@@ -254,12 +254,10 @@ impl RecallQuery {
             shown if shown == count => format!("[{NAME} {title}, {matches} of {all} {verb} {label}]\n\n"),
             shown => {
                 let shown = thousands(shown);
-                format!(
-                    "[{NAME} {title}, {matches} of {all} {verb} {label}, the first {shown} are shown]\n\n"
-                )
+                format!("[{NAME} {title}, {matches} of {all} {verb} {label}, showing the first {shown}]\n\n")
             }
         };
-        let footer = |line: u64| format!("\n\n[more matches; go on with `from`: {line}]");
+        let footer = |line: u64| format!("\n\n[more matches; continue with `from`: {line}]");
         let around = Chars::of(&header(count + 1)) + Chars::of(&footer(hits.all_lines));
         let rendered = hits.render(policy.max_chars - around, self.most_matches(policy), policy);
         let mut text = header(rendered.matches) + &rendered.text;
@@ -285,17 +283,17 @@ impl RecallQuery {
         let label = pattern.label();
         let unsearched = list_unsearched(contents, policy);
         if hits.is_empty() && unsearched.is_empty() {
-            return answer(format!("[{NAME}: nothing that has left the conversation matches {label}]"));
+            return answer(format!("[{NAME}: no removed content matches {label}]"));
         }
         if hits.is_empty() {
-            return answer(format!("[{NAME}: nothing that could be searched matches {label}]{unsearched}"));
+            return answer(format!("[{NAME}: no searchable content matches {label}]{unsearched}"));
         }
         let places = hits.len() as u64;
         let is_whole = contents.iter().flat_map(|content| &content.excerpt).all(|excerpt| !excerpt.is_last);
         let least = if is_whole { "" } else { "at least " };
-        let mut text = format!("[{NAME}: {least}{} with {label}]", some(places, "place"));
+        let mut text = format!("[{NAME}: matches for {label} in {least}{}]", some(places, "place"));
         let footer =
-            |rest: u64| format!("\n\n[{} not shown; search for something rarer]", some(rest, "more place"));
+            |rest: u64| format!("\n\n[{} not shown; use a more specific search]", some(rest, "more place"));
         let mut left = self.most_matches(policy);
         for (done, (content, hits)) in (0..).zip(&hits) {
             let (title, count, all) =
@@ -328,7 +326,8 @@ impl RecallQuery {
     fn list_candidates(&self, candidates: &[(String, String)], policy: &RecallPolicy) -> RecallAnswer {
         let count = some(candidates.len() as u64, "handle");
         let label = self.label();
-        let mut text = format!("[{NAME} {label}: {count} begin like this; give one of them whole]\n");
+        let mut text =
+            format!("[{NAME} {label}: ambiguous handle, matches {count}; use one of these in full]\n");
         for (handle, what) in candidates {
             let line = format!("\n{handle}: {}", shorten(what));
             if Chars::of(&text) + Chars::of(&line) > policy.max_chars {
@@ -344,7 +343,7 @@ impl RecallQuery {
 struct Shown {
     text: String,
     left: Chars,
-    /// The first line that is not shown, and how many chars of it are.
+    /// The first line that is not shown in full, and the number of its chars that are shown.
     next: (u64, Chars),
 }
 
@@ -353,8 +352,8 @@ impl Shown {
         Shown { text: String::new(), left: room, next: (0, Chars::ZERO) }
     }
 
-    /// Adds a line from an offset on; returns whether there is room for another. A line that does not fit is left for the
-    /// next answer, unless it is the first: then as much of it is shown as fits.
+    /// Adds a line from an offset; returns whether there is room for another. A line that does not fit is left for the
+    /// next answer. Only the first line is split, because an answer without any content would never end.
     fn add(&mut self, number: u64, line: &str, offset: Chars) -> bool {
         let is_first = self.next.0 == 0;
         let rest = &line[head(line, offset).len()..];

@@ -15,7 +15,7 @@ pub struct RecallQuery {
     /// The handle; `None` searches everything that has left the window.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub handle: Option<String>,
-    /// The first line, counted from 1.
+    /// The first line (1-based).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub from: Option<u64>,
     /// The last line.
@@ -24,7 +24,7 @@ pub struct RecallQuery {
     /// Chars to skip at the beginning of the first line.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offset: Option<u64>,
-    /// Only lines that match this.
+    /// Regular expression; only matching lines are returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub search: Option<String>,
     /// Maximum number of lines or matches.
@@ -44,13 +44,13 @@ pub enum RecallQueryError {
     },
     /// The input has neither a handle nor a search.
     #[error(
-        "`{NAME}` needs a `handle`, as it is written where content was cut or cleared, or a `search` through everything \
-         that has left the conversation"
+        "`{NAME}` requires a `handle`, as written where content was truncated or cleared, or a `search`, which covers \
+         all removed content"
     )]
     Nothing,
     /// An unknown field.
     #[error(
-        "`{NAME}` has no field `{field}`; there are `handle`, `from`, `to`, `offset`, `search` and `limit`"
+        "unknown field `{field}` of `{NAME}` (available: `handle`, `from`, `to`, `offset`, `search`, `limit`)"
     )]
     UnknownField {
         /// The field.
@@ -67,7 +67,7 @@ pub enum RecallQueryError {
         found: &'static str,
     },
     /// The last line is before the first.
-    #[error("`from` is {from} and `to` is {to}: the first line wanted must not come after the last")]
+    #[error("`from` ({from}) must not be greater than `to` ({to})")]
     Reversed {
         /// The first line.
         from: u64,
@@ -140,16 +140,16 @@ fn text<'a>(
     match fields.get(field) {
         None | Some(Value::Null) => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.as_str()).filter(|text| !text.is_empty())),
-        Some(other) => Err(RecallQueryError::WrongType { field, expected: "a text", found: kind(other) }),
+        Some(other) => Err(RecallQueryError::WrongType { field, expected: "a string", found: kind(other) }),
     }
 }
 
 fn number(fields: &Map<String, Value>, field: &'static str) -> Result<Option<u64>, RecallQueryError> {
-    let wrong = |found| RecallQueryError::WrongType { field, expected: "a whole number above 0", found };
+    let wrong = |found| RecallQueryError::WrongType { field, expected: "a positive integer", found };
     let number = match fields.get(field) {
         None | Some(Value::Null) => None,
         Some(Value::String(text)) if text.trim().is_empty() => None,
-        Some(Value::String(text)) => Some(text.trim().parse().map_err(|_| wrong("a text"))?),
+        Some(Value::String(text)) => Some(text.trim().parse().map_err(|_| wrong("a string"))?),
         Some(value @ Value::Number(number)) => {
             let whole = number.as_f64().filter(|number| number.fract() == 0.0 && *number >= 0.0);
             let number = number.as_u64().or(whole.map(|number| number as u64));
@@ -162,13 +162,13 @@ fn number(fields: &Map<String, Value>, field: &'static str) -> Result<Option<u64
 
 fn kind(value: &Value) -> &'static str {
     match value {
-        Value::Null => "nothing",
-        Value::Bool(_) => "true or false",
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
         Value::Number(number) if number.as_f64().is_some_and(|number| number < 0.0) => "a negative number",
-        Value::Number(number) if number.is_f64() => "a fraction",
+        Value::Number(number) if number.is_f64() => "a fractional number",
         Value::Number(_) => "a number",
-        Value::String(_) => "a text",
-        Value::Array(_) => "a list",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
         Value::Object(_) => "an object",
     }
 }

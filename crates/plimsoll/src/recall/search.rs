@@ -22,7 +22,7 @@ impl Pattern {
         let text = shorten(&self.text);
         match self.regex {
             Some(_) => format!("`{text}`"),
-            None => format!("`{text}` (taken as it is, it is no regular expression)"),
+            None => format!("`{text}` (searched literally: not a valid regular expression)"),
         }
     }
 

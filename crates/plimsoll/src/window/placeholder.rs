@@ -4,7 +4,7 @@ use crate::log::Part;
 
 /// Replaces a cleared tool result in the window.
 pub const PLACEHOLDER: &str = "[Old tool result content cleared]";
-/// The same for a result with a handle, up to the handle.
+/// Placeholder of a result with a handle, up to the handle.
 pub(super) const PLACEHOLDER_WITH_HANDLE: &str = "[Old tool result content cleared; recall ";
 /// Precedes the names that stay of a cleared result or input.
 pub(super) const NAMES: &str = "Names in it: ";

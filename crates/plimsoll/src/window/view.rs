@@ -99,7 +99,7 @@ impl<'a> View<'a> {
         self.done.push(WindowMessage { role, message, place, blocks, signed: 0 });
     }
 
-    /// Returns pinned texts that are not shown in place: their messages are behind a summary, or never shown.
+    /// Returns pinned texts that are not shown in place: a summary replaced their messages, or they are never shown.
     fn pins_out_of_view(&self) -> Option<WindowMessage> {
         let mut pins: Vec<(&PartId, &Text)> =
             pins(self.messages).map(|(_, part, pin)| (&part.id, pin)).collect();

@@ -1,4 +1,4 @@
-//! What requests to all providers have in common: attachments, tool inputs and names of tools.
+//! Common parts of requests to all providers: attachments, tool inputs and names of tools.
 //!
 //! `plimsoll-providers` builds requests that are sent, with cache breakpoints, thinking and the way back from a tool's name.
 //! `plimsoll-formats` writes requests that are kept, one message at a time. Apart from this module they differ in nearly

@@ -151,7 +151,7 @@ fn a_childs_messages_have_new_ids_and_the_parents_are_unchanged() {
 
 /// A call that was sent as interrupted stays so. Only the launching step gets other answers.
 #[test]
-fn an_older_call_without_result_stays_as_it_was_sent() {
+fn an_older_call_without_a_result_is_sent_unchanged() {
     let policy = Policy::default();
     let interrupted = History::new().user("go").tool_state("bash", running(json!({}))).user("go on");
     let messages = with_launch(interrupted);

@@ -269,7 +269,7 @@ fn a_small_summariser_gets_chunks_each_with_the_previous_summary() {
 }
 
 #[test]
-fn r130_a_second_compaction_keeps_what_the_first_summary_said() {
+fn r130_a_second_compaction_keeps_the_content_of_the_first_summary() {
     let policy = Policy::default();
     let mut log = talk(20, 1_000).log();
     climb(&mut log, with_model(&policy), |_| Ok(Reply::finished("## Goal\nFIRST SUMMARY")));

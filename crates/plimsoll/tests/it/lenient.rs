@@ -167,7 +167,7 @@ fn a_session_with_every_known_field_has_nothing_to_note() {
 fn an_invalid_value_is_kept_and_named(#[case] place: &str, #[case] value: Value, #[case] note: &str) {
     let (_, notes) = read(&with(place, value));
     let messages: Vec<String> = notes.first().iter().map(ToString::to_string).collect();
-    assert_eq!(messages, [format!("{note}; kept as it is")]);
+    assert_eq!(messages, [format!("{note}; kept unchanged")]);
 }
 
 #[test]
@@ -249,7 +249,7 @@ fn invalid_marks_are_kept_and_noted() {
     ] {
         let (messages, notes) = read(&with("/1/parts/6/plimsoll", marks));
         assert!(messages[1].parts[6].marks.is_empty());
-        assert_eq!(notes.first()[0].to_string(), format!("[1].parts[6].{note}; kept as it is"));
+        assert_eq!(notes.first()[0].to_string(), format!("[1].parts[6].{note}; kept unchanged"));
     }
 }
 

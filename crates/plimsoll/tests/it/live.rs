@@ -234,7 +234,7 @@ fn long_turn(steps: usize) -> Log {
 }
 
 #[test]
-fn p3_a_compaction_in_the_middle_of_a_turn_keeps_the_prompt_whole() {
+fn p3_a_compaction_in_the_middle_of_a_turn_keeps_the_complete_prompt() {
     let policy = Policy::default();
     let mut log = long_turn(30);
     let outcome = climb_without_model(&mut log, 32_000, 4_000, Trigger::Auto);

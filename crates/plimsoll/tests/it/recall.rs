@@ -69,20 +69,20 @@ fn unambiguous_inputs_are_accepted(#[case] input: Value, #[case] query: Value) {
 #[rstest]
 #[case(
     json!({}),
-    "`recall` needs a `handle`, as it is written where content was cut or cleared, or a `search` through \
-     everything that has left the conversation"
+    "`recall` requires a `handle`, as written where content was truncated or cleared, or a `search`, which covers \
+     all removed content"
 )]
 #[case(
     json!({ "handle": "h", "pattern": "x" }),
-    "`recall` has no field `pattern`; there are `handle`, `from`, `to`, `offset`, `search` and `limit`"
+    "unknown field `pattern` of `recall` (available: `handle`, `from`, `to`, `offset`, `search`, `limit`)"
 )]
-#[case(json!({ "handle": ["h"] }), "`handle` must be a text, not a list")]
-#[case(json!({ "handle": "h", "from": "ten" }), "`from` must be a whole number above 0, not a text")]
-#[case(json!({ "handle": "h", "from": -3 }), "`from` must be a whole number above 0, not a negative number")]
-#[case(json!({ "handle": "h", "limit": 1.5 }), "`limit` must be a whole number above 0, not a fraction")]
+#[case(json!({ "handle": ["h"] }), "`handle` must be a string, not an array")]
+#[case(json!({ "handle": "h", "from": "ten" }), "`from` must be a positive integer, not a string")]
+#[case(json!({ "handle": "h", "from": -3 }), "`from` must be a positive integer, not a negative number")]
+#[case(json!({ "handle": "h", "limit": 1.5 }), "`limit` must be a positive integer, not a fractional number")]
 #[case(
     json!({ "handle": "h", "from": 9, "to": 3 }),
-    "`from` is 9 and `to` is 3: the first line wanted must not come after the last"
+    "`from` (9) must not be greater than `to` (3)"
 )]
 #[case(json!(7), "the input of `recall` must be an object such as {\"handle\": \"spill_9c2f\"}, not a number")]
 fn errors_tell_the_model_how_to_fix_the_call(#[case] input: Value, #[case] message: &str) {
@@ -105,12 +105,12 @@ fn lines_are_selected_and_the_rest_is_counted() {
     assert_eq!(
         answer.text,
         "[recall spill_9c2f: output of bash, lines 1,998-2,000 of 3,000]\n\nline 1998\nline 1999\nline 2000\n\n\
-         [lines 2,001-3,000 are not shown; go on with `from`: 2001, or `search`]"
+         [lines 2,001-3,000 not shown; continue with `from`: 2001, or use `search`]"
     );
     assert_eq!(answer.next.unwrap().from, Some(2_001));
     let few = ask(json!({ "handle": "h", "from": 2_999, "limit": 1 }), &text, &policy());
     assert!(
-        few.text.contains("lines 2,999-2,999 of 3,000]\n\nline 2999\n\n[lines 3,000-3,000 are"),
+        few.text.contains("lines 2,999-2,999 of 3,000]\n\nline 2999\n\n[lines 3,000-3,000 not shown"),
         "{}",
         few.text
     );
@@ -118,7 +118,7 @@ fn lines_are_selected_and_the_rest_is_counted() {
     assert!(end.text.ends_with("lines 2,999-3,000 of 3,000]\n\nline 2999\nline 3000"), "{}", end.text);
     let beyond = ask(json!({ "handle": "h", "from": 3_001 }), &text, &policy());
     assert!(beyond.is_error);
-    assert_eq!(beyond.text, "[recall spill_9c2f: output of bash, 3,000 lines: there is no line 3,001]");
+    assert_eq!(beyond.text, "[recall spill_9c2f: output of bash, 3,000 lines: line 3,001 does not exist]");
 }
 
 #[test]
@@ -126,15 +126,15 @@ fn a_very_long_line_is_continued_by_its_offset() {
     let text = format!("short\n{}", "🚢x".repeat(2_000));
     let first = ask(json!({ "handle": "h" }), &text, &small());
     assert!(
-        first.text.contains("lines 1-1 of 2]\n\nshort\n\n[lines 2-2 are not shown; go on with `from`: 2,")
+        first.text.contains("lines 1-1 of 2]\n\nshort\n\n[lines 2-2 not shown; continue with `from`: 2,")
     );
     let second = first.next.unwrap();
     let content = Lookup::Found(RecallContent::new("spill_9c2f", "output of bash", text.as_str()));
     let answer = second.answer(&content, &small());
     let offset = answer.next.as_ref().unwrap().offset.unwrap();
-    assert!(answer.text.ends_with(&format!("go on with `from`: 2, `offset`: {offset}, or `search`]")));
+    assert!(answer.text.ends_with(&format!("continue with `from`: 2, `offset`: {offset}, or use `search`]")));
     let third = answer.next.unwrap().answer(&content, &small());
-    assert!(third.text.contains(&format!("lines 2-2 of 2, the first from char {} on]", Chars(offset))));
+    assert!(third.text.contains(&format!("lines 2-2 of 2, starting at character {}]", Chars(offset))));
 }
 
 #[test]
@@ -151,14 +151,18 @@ fn a_search_returns_lines_with_numbers() {
     let literal = ask(json!({ "handle": "h", "search": "error(" }), &text, &small());
     assert_eq!(
         literal.text,
-        "[recall spill_9c2f: output of bash, 1 of 3,000 lines matches `error(` (taken as it is, it is no regular \
-         expression)]\n\n1999-line 1999\n2000:error(there\n2001-line 2001"
+        "[recall spill_9c2f: output of bash, 1 of 3,000 lines matches `error(` (searched literally: not a valid \
+         regular expression)]\n\n1999-line 1999\n2000:error(there\n2001-line 2001"
     );
     let many = ask(json!({ "handle": "h", "search": "line", "from": 10 }), &text, &small());
-    assert!(many.text.starts_with(
-        "[recall spill_9c2f: output of bash, 2,989 of 3,000 lines match `line`, the first 3 are shown]\n\n\
-         9-line 9\n10:line 10\n11:line 11\n12:line 12\n\n[more matches; go on with `from`: 13]"
-    ), "{}", many.text);
+    assert!(
+        many.text.starts_with(
+            "[recall spill_9c2f: output of bash, 2,989 of 3,000 lines match `line`, showing the first 3]\n\n\
+         9-line 9\n10:line 10\n11:line 11\n12:line 12\n\n[more matches; continue with `from`: 13]"
+        ),
+        "{}",
+        many.text
+    );
     assert_eq!(many.next.unwrap().from, Some(13));
     let none = ask(json!({ "handle": "h", "search": "warning" }), &text, &policy());
     assert_eq!(none.text, "[recall spill_9c2f: output of bash, none of 3,000 lines matches `warning`]");
@@ -184,18 +188,18 @@ fn everything_that_left_the_window_can_be_searched() {
     let answer = query.answer(&Lookup::Searched(contents.clone()), &policy());
     assert_eq!(
         answer.text,
-        "[recall: 2 places with `error`]\n\n[spill_1: output of bash, 1 of 3 lines]\n1-ok\n2:error: one\n3-ok\n\n\
+        "[recall: matches for `error` in 2 places]\n\n[spill_1: output of bash, 1 of 3 lines]\n1-ok\n2:error: one\n3-ok\n\n\
          [msg_1..msg_4: 4 messages, 1 of 1 line]\n1:user: why the error?"
     );
     let one = RecallQuery { limit: Some(1), ..query }.answer(&Lookup::Searched(contents.clone()), &policy());
     assert!(
-        one.text.ends_with("3-ok\n\n[1 more place not shown; search for something rarer]"),
+        one.text.ends_with("3-ok\n\n[1 more place not shown; use a more specific search]"),
         "{}",
         one.text
     );
     let none = RecallQuery::parse(&json!({ "search": "absent" })).unwrap();
     let none = none.answer(&Lookup::Searched(contents), &policy());
-    assert_eq!(none.text, "[recall: nothing that has left the conversation matches `absent`]");
+    assert_eq!(none.text, "[recall: no removed content matches `absent`]");
 }
 
 /// A host stops searching when it has enough to show. The total is then unknown.
@@ -205,9 +209,9 @@ fn a_search_that_ended_early_does_not_claim_a_total() {
     let content = RecallContent::excerpt("spill_1", "output of bash", lines, (3, 1));
     let query = RecallQuery::parse(&json!({ "search": "error" })).unwrap();
     let whole = query.answer(&Lookup::Searched(vec![content.clone()]), &policy()).text;
-    assert!(whole.starts_with("[recall: 1 place with `error`]"), "{whole}");
+    assert!(whole.starts_with("[recall: matches for `error` in 1 place]"), "{whole}");
     let early = query.answer(&Lookup::Searched(vec![content.ends_search()]), &policy()).text;
-    assert!(early.starts_with("[recall: at least 1 place with `error`]"), "{early}");
+    assert!(early.starts_with("[recall: matches for `error` in at least 1 place]"), "{early}");
 }
 
 #[test]
@@ -216,19 +220,19 @@ fn lost_content_is_explained() {
     let missing = query.answer(&Lookup::Missing, &policy());
     assert_eq!(
         missing.text,
-        "[recall spill_9: there is nothing under this handle. Give it whole, as it is written where content was cut \
-         or cleared, or leave it out and `search`]"
+        "[recall spill_9: unknown handle. Copy it exactly from where content was truncated or cleared, or omit it and \
+         use `search`]"
     );
     let candidates = [("spill_91", "output of bash"), ("spill_92", "output of read")];
     let candidates = candidates.map(|(handle, what)| (handle.to_owned(), what.to_owned())).to_vec();
     let ambiguous = query.answer(&Lookup::Ambiguous(candidates), &policy());
     assert_eq!(
         ambiguous.text,
-        "[recall spill_9: 2 handles begin like this; give one of them whole]\n\nspill_91: output of bash\n\
+        "[recall spill_9: ambiguous handle, matches 2 handles; use one of these in full]\n\nspill_91: output of bash\n\
          spill_92: output of read"
     );
     let gone = query.answer(&Lookup::Gone("it expired a week after it was kept".into()), &policy());
-    assert_eq!(gone.text, "[recall spill_9: it is gone: it expired a week after it was kept]");
+    assert_eq!(gone.text, "[recall spill_9: no longer available: it expired a week after it was kept]");
     assert!([missing, ambiguous, gone].iter().all(|answer| answer.is_error && answer.next.is_none()));
 }
 

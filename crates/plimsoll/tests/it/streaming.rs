@@ -110,7 +110,7 @@ fn the_input_of_a_call_streams_in_as_raw_text() {
     let error = log.extend(&"c".into(), "more").unwrap_err();
     assert_eq!(
         error.to_string(),
-        "part `c` cannot change like that: a call that has started keeps its input"
+        "part `c` cannot change like that: the input of a started call cannot change"
     );
 }
 

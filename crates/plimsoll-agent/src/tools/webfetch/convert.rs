@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_that_is_made_to_hurt_neither_ends_the_process_nor_holds_it_up() {
+    fn a_hostile_page_neither_ends_nor_blocks_the_process() {
         let cancel = CancellationToken::new();
         for piece in [
             "<div>",

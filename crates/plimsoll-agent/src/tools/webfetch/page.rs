@@ -61,12 +61,12 @@ impl Page {
             "" | "identity" => {}
             "gzip" | "x-gzip" => {
                 let (unpacked, more) = unpack(&bytes, is_cut).map_err(|error| {
-                    ToolError::Failed(format!("{} cannot be unpacked: {error}", shown(&url)))
+                    ToolError::Failed(format!("{} cannot be decompressed: {error}", shown(&url)))
                 })?;
                 (bytes, is_cut) = (unpacked, more);
             }
             other => {
-                let problem = format!("{} is packed in a way that was not asked for: `{other}`", shown(&url));
+                let problem = format!("{} has an unsupported content encoding: `{other}`", shown(&url));
                 return Err(ToolError::Failed(problem));
             }
         }

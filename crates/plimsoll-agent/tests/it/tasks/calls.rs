@@ -310,7 +310,7 @@ async fn of_a_long_session_the_newest_hundred_messages_are_shown_and_those_after
 }
 
 #[tokio::test]
-async fn thoughts_and_results_are_shown_where_they_are_asked_for() {
+async fn reasoning_and_results_are_shown_on_request() {
     let stages = vec![vec![
         launch("Count"),
         wait("ID"),

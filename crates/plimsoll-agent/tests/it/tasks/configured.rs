@@ -62,7 +62,7 @@ fn offered(request: &Captured) -> String {
 }
 
 #[tokio::test]
-async fn a_model_can_name_its_own_agent_where_a_fork_of_it_is_the_history() {
+async fn a_model_can_name_its_own_agent_if_a_fork_inherits_the_history() {
     let place = Place::with(launching(input("build", true)));
     place.write(".config/plimsoll/config.toml", "[agents.build]\nfork = \"history\"\n");
     place.write("repository/AGENTS.md", &crate::support::lines(20));
@@ -84,7 +84,7 @@ async fn a_model_can_name_its_own_agent_where_a_fork_of_it_is_the_history() {
 }
 
 #[tokio::test]
-async fn an_agent_is_offered_itself_only_where_it_inherits_or_may_delegate_to_itself() {
+async fn an_agent_is_offered_itself_only_if_it_inherits_or_may_delegate_to_itself() {
     let offers_build = async |config: &str| {
         let place = Place::with(launching(input("general", false)));
         place.write(".config/plimsoll/config.toml", config);
@@ -121,7 +121,7 @@ async fn a_model_is_named_as_a_model_would_and_the_task_runs_on_it() {
 }
 
 #[tokio::test]
-async fn launching_is_held_against_rules_for_the_agent_as_opencode_writes_them() {
+async fn launching_is_checked_against_rules_for_the_agent_in_opencodes_form() {
     for (permission, is_launched) in [
         ("\"deny\"", false),
         (r#"{ "*": "deny", "explore": "allow" }"#, true),

@@ -1,4 +1,4 @@
-//! Ends of runs: what is recorded, what is returned, and what a run that lost its session leaves alone.
+//! Ends of runs: what is recorded, what is returned, and what a run that lost its session does not change.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

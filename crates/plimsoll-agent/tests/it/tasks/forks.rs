@@ -76,7 +76,7 @@ async fn r63_r65_r67_a_fork_has_its_parents_context_in_one_message_and_its_task_
 }
 
 #[tokio::test]
-async fn r3_r10_r71_a_fork_asks_no_model_and_leaves_its_parent_as_it_was() {
+async fn r3_r10_r71_a_fork_asks_no_model_and_does_not_change_its_parent() {
     let dock = TaskDock::new(ModelServer::start().unwrap());
     dock.dock.server.push_all([Reply::new().text("Aye.")]);
     let mut talk = dock.begin().await;

@@ -31,7 +31,7 @@ pub(super) fn other_process(dock: &TaskDock) -> TaskDock {
 }
 
 #[tokio::test]
-async fn tasks_of_another_living_process_are_left_alone_and_can_be_cancelled() {
+async fn tasks_of_another_living_process_are_not_resumed_and_can_be_cancelled() {
     let gate = Gate::new();
     let dock = TaskDock::new(held(&gate));
     let talk = dock.begin().await;

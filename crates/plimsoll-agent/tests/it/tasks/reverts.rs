@@ -169,7 +169,7 @@ async fn a_turn_in_which_only_a_task_changed_files_is_the_last_that_changed_some
 /// A task of an early turn changes a file after a later turn did: each belongs to its turn, and they are ordered by
 /// time.
 #[tokio::test]
-async fn changes_of_a_task_stand_at_their_time_and_belong_to_the_turn_that_launched_it() {
+async fn changes_of_a_task_are_ordered_by_time_and_belong_to_the_turn_that_launched_it() {
     let gate = Gate::new();
     let mut dock = dock(scripted(
         vec![

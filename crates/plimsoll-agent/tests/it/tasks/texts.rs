@@ -121,7 +121,7 @@ fn error_messages_about_tasks() {
         TaskError::SessionGone,
         TaskError::TooDeep { depth: 3, most: 2 },
         TaskError::NoPrice { model: "anthropic/scripted".into(), most: 2.5 },
-        TaskError::NoSession("there is no session `ses_gone`".into()),
+        TaskError::NoSession("session `ses_gone` not found".into()),
     ];
     let reply: Vec<String> = errors.iter().map(ToString::to_string).collect();
     insta::assert_snapshot!(reply.join("\n\n"));
@@ -252,7 +252,7 @@ fn a_task_that_was_resumed_is_listed_as_one_that_runs() {
 }
 
 #[test]
-fn results_that_were_cut_for_want_of_room_count_as_cut() {
+fn results_that_were_shortened_to_fit_count_as_cut() {
     let mut stats: ForkStats = serde_json::from_value(json!({
         "originalCount": 9, "finalCount": 9, "totalChars": 900, "removedMessages": 0, "compactionDetected": false,
         "compactionSliceIndex": -1, "truncatedResults": 7, "headTailApplied": 0,

@@ -36,7 +36,7 @@ impl Finding {
     }
 }
 
-/// Draws the cost of a call against the share in the window. The axes begin where the data does: beside an axis that begins
+/// Draws the cost of a call against the share in the window. The axes begin where the data does: next to an axis that begins
 /// at zero, policies that differ by a tenth would overlap.
 pub(in crate::replay) fn scatter(reports: &[Report], size: Size) -> String {
     let (width, left, right, top) = (size.width(), 52.0, 10.0, 26.0);

@@ -360,7 +360,7 @@ fn results(messages: &[Message]) -> HashMap<String, (PartId, ToolResultPart)> {
     results.collect()
 }
 
-/// What the window shows of each part.
+/// Visible content of each part.
 #[derive(Default)]
 struct View {
     texts: HashMap<PartId, plimsoll::Text>,

@@ -45,7 +45,7 @@ fn ops() -> impl Strategy<Value = Vec<Op>> {
     prop::collection::vec(op, 1..24)
 }
 
-/// What an archive returns for a handle, in terms that both share.
+/// Returns the result of an archive for a handle, in a form that both share.
 fn said(archive: &Archive, scope: Scope<'_>, handle: &str) -> String {
     match archive.recall(scope, handle, &all()) {
         Ok(found) => {

@@ -288,7 +288,7 @@ fn a_blob_whose_process_died_before_its_row_is_swept_and_one_that_is_being_delet
 
 /// The same content is stored repeatedly while it is removed and swept; a row never names a missing blob.
 #[test]
-fn content_that_is_added_while_it_is_removed_is_there() {
+fn content_that_is_added_during_its_removal_is_kept() {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("plimsoll.db");
     let archive = open(&path);

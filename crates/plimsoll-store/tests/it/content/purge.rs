@@ -143,7 +143,7 @@ fn a_part_is_destroyed_as_a_whole_with_its_spill() {
     let part = archive.store().part(&id, &"prt_call".into()).unwrap();
     assert_eq!(part.as_tool().unwrap().tool, "bash", "the call itself remains");
     let error = archive.plan_purge(&id, &PurgeTarget::Part("prt_none".into())).unwrap_err();
-    assert_eq!(error.to_string(), "there is no part `prt_none`");
+    assert_eq!(error.to_string(), "part `prt_none` not found");
 }
 
 #[test]

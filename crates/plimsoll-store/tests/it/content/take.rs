@@ -57,7 +57,7 @@ fn an_output_that_cannot_be_stored_or_recorded_is_truncated_and_returned() {
 }
 
 #[test]
-fn an_output_of_a_session_that_was_removed_meanwhile_leaves_nothing_behind() {
+fn an_output_of_a_session_that_was_removed_meanwhile_leaves_no_files() {
     struct Removes<'a>(&'a plimsoll_store::Archive, io::Cursor<Vec<u8>>);
     impl Read for Removes<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
@@ -72,7 +72,7 @@ fn an_output_of_a_session_that_was_removed_meanwhile_leaves_nothing_behind() {
     let mut output = Removes(&archive, io::Cursor::new(noise(3_000, 1).into_bytes()));
     let taken = archive.take_output(&claim, &"prt_1".into(), "bash", &mut output, &policy, NOW).unwrap();
     assert!(taken.shown.len() > 1_000, "the host has it all the same");
-    assert!(taken.unrecorded.unwrap().contains("there is no session `ses_1`"));
+    assert!(taken.unrecorded.unwrap().contains("session `ses_1` not found"));
     archive.sweep(NOW).unwrap();
     assert!(blobs(folder.path()).is_empty());
     // If this is known before anything was read, it is an error.

@@ -1,4 +1,4 @@
-//! What must be in the store, according to the children's logs.
+//! Content that must be in the store, according to the children's logs.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -16,7 +16,7 @@ use super::journal::{Step, Told};
 pub(super) struct ImportStep {
     session: SessionId,
     messages: Vec<Message>,
-    /// The previous state, and the last message as it is now, if it extends a session.
+    /// The previous state, and the current last message, if it extends a session.
     grown: Option<(String, Message)>,
     task: Option<(SessionId, Vec<Message>)>,
     /// Number of messages that are staged first, one by one.

@@ -132,7 +132,7 @@ pub(super) struct Told {
     pub(super) handle: Option<String>,
     /// The last message that a fork shares.
     pub(super) point: Option<MessageId>,
-    /// What a purge left of a part.
+    /// Rest of a part after a purge.
     pub(super) left: Option<Box<Part>>,
     /// The marks after an undo: cleared, cut, lifted.
     pub(super) marks: Vec<(PartId, Marks)>,

@@ -1,6 +1,6 @@
 //! The providers' rules for requests.
 //!
-//! They are checked on the received JSON instead of the wire types, so that a fault in those types cannot hide one in
+//! The rules are checked on the received JSON instead of the wire types, so that a fault in those types cannot hide one in
 //! the request. The messages are the providers' own if known.
 
 mod anthropic;

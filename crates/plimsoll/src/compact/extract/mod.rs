@@ -1,6 +1,6 @@
 //! The extractive summary, which is made without a model: deterministic, limited in size, and labelled as such.
 //!
-//! It is the fallback for every other summary, so an agent must be able to continue from it. Goal and next step come
+//! This summary is the fallback for every other one, so an agent must be able to continue from it. Goal and next step come
 //! first. The other sections have what a session cannot continue without, in this order of size: the user's own words;
 //! findings and decisions, and failed approaches; the state of the work; changed files; commands that build, test and
 //! run, and their environment. Outputs of commands are left out, because the agent can run the commands again.

@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn unused_room_goes_to_the_others() {
+    fn unused_space_is_shared_by_the_others() {
         assert_eq!(lengths(&[9_000, 10, 9_000], &[0.5, 0.25, 0.25], 1_000), [656, 10, 327]);
         assert_eq!(lengths(&[100, 10], &[0.5, 0.5], 1_000), [100, 10]);
         assert_eq!(lengths(&[0, 9_000], &[0.9, 0.1], 1_000), [0, 998]);

@@ -249,11 +249,11 @@ const CLAUSE: Chars = Chars(60);
 
 /// Length of a bullet, a space and a newline.
 const BULLET: Chars = Chars(3);
-/// Maximum length between two pieces: an ellipsis, and a newline with its indent.
+/// Maximum length of the text between two pieces: an ellipsis, and a newline with its indent.
 const JOINT: Chars = Chars(5);
-/// Minimum length of a shortened sentence. Less says nothing.
+/// Minimum length of a shortened sentence. Shorter ones are not understood.
 const SHORTEST: Chars = Chars(24);
-/// Maximum length of a sentence that is not shortened to make room for another.
+/// Maximum length of a sentence that is kept whole even if another one needs the space.
 const WHOLE: Chars = Chars(120);
 
 /// Writes the user's messages, oldest first.

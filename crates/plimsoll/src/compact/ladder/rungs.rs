@@ -175,7 +175,7 @@ impl Ladder {
             if left == 0 { Tokens(u64::MAX) } else { Tokens(self.excess().0.saturating_mul(1 << round)) };
         let hidden = shed::hide(&self.log, &self.context.policy, excess, self.context.counter());
         let done = hidden.is_empty();
-        let reason = "cutting was not enough: parts that can be spared";
+        let reason = "cutting was not enough: hide parts that can be spared";
         self.shed(ShedPlan { hidden, ..ShedPlan::default() }, reason, ids)?;
         let next = if done || left == 0 { Rung::CutPrompt } else { Rung::HideParts(left - 1) };
         Ok(self.next_if_over(next))

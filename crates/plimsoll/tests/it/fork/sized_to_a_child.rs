@@ -87,7 +87,7 @@ fn a_small_digest_has_the_newest_results_and_the_users_words() {
 }
 
 #[test]
-fn room_that_the_users_words_do_not_need_goes_to_messages() {
+fn space_that_the_users_words_do_not_need_is_used_for_messages() {
     let silent =
         (0..80).fold(History::new().user("GO"), |h, n| h.say(format!("step {n} {}", "word ".repeat(100))));
     let digest = plain(&silent.messages(), 16_000);
