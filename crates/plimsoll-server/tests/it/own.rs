@@ -332,6 +332,18 @@ async fn a_prune_has_a_receipt_which_is_undone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn other_methods_are_refused_with_those_that_are_allowed() {
+    let server = TestServer::start().await;
+    let refused = server.send("TRACE", "/plimsoll/session/ses_1/pins", &[], "").await;
+    assert_eq!(
+        (refused.status, refused.header("allow").unwrap().as_str()),
+        (405, "GET, POST"),
+        "{refused:?}"
+    );
+    assert_eq!(server.post("/plimsoll/none", json!({})).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_running_task_can_be_looked_at() {
     let server = TestServer::start().await;
     let id = server.session().await;

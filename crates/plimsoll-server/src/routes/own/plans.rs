@@ -34,7 +34,7 @@ pub(super) const ROUTES: &[OwnRoute] = &[
         "What clearing the chosen outputs would do. Changes nothing.",
         |filter| on(filter, plan_choice),
     )
-    .body(PruneRequest::schema)
+    .optional_body(PruneRequest::schema)
     .answer(ShownPlan::schema),
     OwnRoute::post(
         "/plimsoll/session/{id}/apply",
