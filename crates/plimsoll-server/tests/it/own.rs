@@ -76,6 +76,9 @@ async fn a_plan_is_applied_as_it_was_shown_or_not_at_all() {
     assert_eq!(plan["items"].as_array().unwrap().len(), 2, "{plan}");
     assert!(plan["items"][0]["about"].as_str().unwrap().contains("seq"), "{plan}");
     assert!(plan["after"].as_u64() < plan["before"].as_u64(), "{plan}");
+    let freed: u64 =
+        plan["items"].as_array().unwrap().iter().map(|item| item["tokens"].as_u64().unwrap()).sum();
+    assert_eq!(freed, plan["before"].as_u64().unwrap() - plan["after"].as_u64().unwrap(), "{plan}");
     let again = server.post(&place("plan"), choice.clone()).await.ok();
     assert_eq!(again["id"], plan["id"], "looking changes nothing");
     server.prompt(&id, "one more").await;
