@@ -172,6 +172,10 @@ compat:
 page:
     tools/page/run.sh
 
+# `plimsoll serve` against its own OpenAPI document with PyPI's `schemathesis`; skipped where Python or Node is missing.
+openapi:
+    tools/openapi/run.sh
+
 # Build the tarball, the Debian package, the npm package and their checksums into `target/release-VERSION`. Publishes nothing.
 release version *args:
     tools/release/build.sh {{version}} {{args}}

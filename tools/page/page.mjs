@@ -87,7 +87,10 @@ const until = async (what, check, ...args) => {
     }
 };
 const shows = (selector, words) => until(`${selector} does not show ${words}`,
-    (selector, words) => document.querySelector(selector)?.innerText.includes(words), selector, words);
+    (selector, words) => {
+        const element = document.querySelector(selector);
+        return element?.checkVisibility() && element.innerText.includes(words);
+    }, selector, words);
 const click = async (selector, label) => {
     await until(`no button ${label} in ${selector}`, (selector, label) => [...document.querySelectorAll(`${selector} button`)]
         .some((button) => !button.disabled && button.innerText.includes(label)), selector, label);
@@ -258,7 +261,7 @@ await click("nav", "Search again");
 await shows("#others", "Where is the line");
 await click("#others", "Where is the line");
 await shows("#import-bar", "read-only");
-assert.ok(await page.$$eval(".own", (parts) => parts.every((part) => part.hidden)));
+await until("what only stored sessions have is shown", () => [...document.querySelectorAll(".own")].every((part) => part.hidden));
 await shows("#fullness", "1,207 tokens");
 await click("#import-bar", "Import");
 await shows("#confirm", "Store a copy");

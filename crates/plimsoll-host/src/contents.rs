@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::config::HostConfig;
 use crate::error::HostError;
-use crate::plan::{PartSubject, PlanContents};
+use crate::plan::{PartSubject, PlanContents, WindowSizes};
 use crate::receipts::{PinnedText, in_force};
 use crate::store::OpenStore;
 
@@ -138,7 +138,12 @@ fn pruned_parts(receipt: &Receipt, contents: &PlanContents) -> Vec<PrunedPart> {
         part(&item.part, "cleared", item.what != Cleared::Output, Some(item.tokens))
     };
     match &receipt.plan {
-        Plan::Prune(plan) => plan.items.iter().map(cleared).collect(),
+        Plan::Prune(plan) => {
+            // In tokens of the window, so that they add up to what the receipt freed.
+            let freed = WindowSizes::of(receipt).shares(plan.items.iter().map(|item| item.tokens));
+            let parts = plan.items.iter().map(cleared).zip(freed);
+            parts.map(|(part, freed)| PrunedPart { tokens: Some(freed), ..part }).collect()
+        }
         Plan::Compact(plan) => plan.cut.iter().map(|item| part(&item.part, "cut", false, None)).collect(),
         Plan::Shed(plan) => {
             let cut = plan.cut.iter().map(|item| part(&item.part, "cut", false, None));

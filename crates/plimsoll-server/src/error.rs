@@ -72,6 +72,10 @@ impl ApiError {
         ApiError::named(StatusCode::SERVICE_UNAVAILABLE, "UnavailableError", message)
     }
 
+    pub(crate) fn method_not_allowed(message: impl Into<String>) -> ApiError {
+        ApiError::named(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowedError", message)
+    }
+
     pub(crate) fn conflict(message: impl Into<String>) -> ApiError {
         ApiError::named(StatusCode::CONFLICT, "ConflictError", message)
     }

@@ -209,8 +209,9 @@ function drawTree() {
     const { sessions, busy, selected } = state;
     $("sessions-empty").hidden = sessions.length > 0;
     // Ages change without an event.
-    draw("tree", [sessions, busy, selected, Math.floor(now() / 60000)], () => {
+    draw("tree", [sessions, busy, selected, state.tasks.map((task) => task.id), Math.floor(now() / 60000)], () => {
         const known = new Set(sessions.map((session) => session.id));
+        const tasks = new Set(state.tasks.map((task) => task.id));
         const children = new Map();
         for (const session of sessions) {
             const above = session.parent ?? session.forkedFrom;
@@ -224,7 +225,7 @@ function drawTree() {
             placed.add(session.id);
             const notes = [
                 busy.includes(session.id) && "running",
-                session.parent && "task",
+                session.parent && (tasks.has(session.id) ? "task" : "child"),
                 !session.parent && session.forkedFrom && "fork",
                 session.importedFrom && `from ${session.importedFrom}`,
             ].filter(Boolean);

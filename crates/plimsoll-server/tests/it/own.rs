@@ -76,6 +76,9 @@ async fn a_plan_is_applied_as_it_was_shown_or_not_at_all() {
     assert_eq!(plan["items"].as_array().unwrap().len(), 2, "{plan}");
     assert!(plan["items"][0]["about"].as_str().unwrap().contains("seq"), "{plan}");
     assert!(plan["after"].as_u64() < plan["before"].as_u64(), "{plan}");
+    let freed: u64 =
+        plan["items"].as_array().unwrap().iter().map(|item| item["tokens"].as_u64().unwrap()).sum();
+    assert_eq!(freed, plan["before"].as_u64().unwrap() - plan["after"].as_u64().unwrap(), "{plan}");
     let again = server.post(&place("plan"), choice.clone()).await.ok();
     assert_eq!(again["id"], plan["id"], "looking changes nothing");
     server.prompt(&id, "one more").await;
@@ -329,6 +332,18 @@ async fn a_prune_has_a_receipt_which_is_undone() {
     assert_eq!(server.get(&place("pins")).await.ok()["pins"].as_array().unwrap().len(), 1);
     assert!(server.get(&place("window")).await.ok().is_object());
     assert!(server.get(&place("plan")).await.ok()["prune"].is_object());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn other_methods_are_refused_with_those_that_are_allowed() {
+    let server = TestServer::start().await;
+    let refused = server.send("TRACE", "/plimsoll/session/ses_1/pins", &[], "").await;
+    assert_eq!(
+        (refused.status, refused.header("allow").unwrap().as_str()),
+        (405, "GET, POST"),
+        "{refused:?}"
+    );
+    assert_eq!(server.post("/plimsoll/none", json!({})).await.status, 404);
 }
 
 #[tokio::test(flavor = "multi_thread")]

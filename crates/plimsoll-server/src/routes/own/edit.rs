@@ -26,11 +26,11 @@ pub(super) const ROUTES: &[OwnRoute] = &[
     OwnRoute::post("/plimsoll/session/{id}/prune", "Clears old tool outputs from the window.", |filter| {
         on(filter, prune)
     })
-    .body(PruneRequest::schema),
+    .optional_body(PruneRequest::schema),
     OwnRoute::post("/plimsoll/session/{id}/compact", "Replaces older messages by a summary.", |filter| {
         on(filter, compact)
     })
-    .body(CompactRequest::schema),
+    .optional_body(CompactRequest::schema),
     OwnRoute::post("/plimsoll/session/{id}/undo", "Undoes a reduction.", |filter| on(filter, undo))
         .body(UndoRequest::schema),
     OwnRoute::post("/plimsoll/session/{id}/pins", "Pins a message, a part or some words.", |filter| {

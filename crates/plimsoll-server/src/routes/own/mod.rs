@@ -23,8 +23,12 @@ mod table;
 mod tasks;
 mod view;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use axum::http::header::ALLOW;
+use axum::response::{IntoResponse, Response};
+use axum::routing::MethodRouter;
 use axum::{Json, Router};
 use serde::Serialize;
 use serde_json::Value;
@@ -34,7 +38,21 @@ use crate::error::{ApiError, ApiResult};
 use table::OwnRoute;
 
 pub(super) fn add(router: Router<Arc<App>>) -> Router<Arc<App>> {
-    all().fold(router, |router, route| router.route(route.path, route.serve()))
+    let mut paths: BTreeMap<&str, (MethodRouter<Arc<App>>, Vec<&str>)> = BTreeMap::new();
+    for route in all() {
+        let (served, methods) = paths.remove(route.path).unwrap_or_default();
+        let methods = methods.into_iter().chain([route.method()]).collect();
+        paths.insert(route.path, (served.merge(route.serve()), methods));
+    }
+    paths.into_iter().fold(router, |router, (path, (served, methods))| {
+        let allowed = methods.join(", ");
+        router.route(path, served.fallback(async move || method_not_allowed(&allowed)))
+    })
+}
+
+fn method_not_allowed(allowed: &str) -> Response {
+    let error = ApiError::method_not_allowed(format!("allowed methods: {allowed}"));
+    ([(ALLOW, allowed.to_owned())], error).into_response()
 }
 
 /// All routes, in the order of the document.

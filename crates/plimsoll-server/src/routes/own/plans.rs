@@ -10,7 +10,7 @@ use axum::extract::{Path, State};
 use axum::routing::on;
 use plimsoll::plan::CompactPlan;
 use plimsoll::{Plan, Receipt, SessionId, Tokens};
-use plimsoll_host::PlanContents;
+use plimsoll_host::{PlanContents, WindowSizes};
 use plimsoll_session::{PlannedPrune, Pruned, SessionHandle};
 use plimsoll_store::Revision;
 use schemars::JsonSchema;
@@ -34,7 +34,7 @@ pub(super) const ROUTES: &[OwnRoute] = &[
         "What clearing the chosen outputs would do. Changes nothing.",
         |filter| on(filter, plan_choice),
     )
-    .body(PruneRequest::schema)
+    .optional_body(PruneRequest::schema)
     .answer(ShownPlan::schema),
     OwnRoute::post(
         "/plimsoll/session/{id}/apply",
@@ -184,10 +184,13 @@ fn shown_prune(
     let id = id_of("prune", revision, plan.items.iter().map(|item| (item.part.as_str(), item.what as u8)));
     let whole = Plan::Prune(plan.clone());
     let contents = PlanContents::of(messages, Some(directory), [&whole]);
-    let items = plan.items.iter().zip(whole.handles()).map(|(item, handle)| {
+    // In tokens of the window, so that they add up to the difference.
+    let sizes = WindowSizes::driven(&whole, (before, after));
+    let freed = sizes.shares(plan.items.iter().map(|item| item.tokens));
+    let items = plan.items.iter().zip(whole.handles()).zip(freed).map(|((item, handle), freed)| {
         let subject = contents.part(&item.part);
         let (handle, turn, about) = (handle.to_string(), subject.turn, subject.about);
-        PlanItem { handle, turn, kind: item.tool.clone(), about, tokens: item.tokens.0 }
+        PlanItem { handle, turn, kind: item.tool.clone(), about, tokens: freed.0 }
     });
     ShownPlan {
         id,

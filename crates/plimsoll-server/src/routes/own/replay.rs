@@ -12,7 +12,7 @@ use plimsoll_host::{Flags, InputSource, InputSpec, ReplayRequest};
 use serde::Deserialize;
 use serde_json::Value;
 
-use super::table::OwnRoute;
+use super::table::{OwnRoute, Parameter, ParameterKind};
 use super::to_json;
 use crate::app::{App, blocking};
 use crate::error::{ApiError, ApiResult};
@@ -29,8 +29,16 @@ pub(super) const ROUTES: &[OwnRoute] = &[OwnRoute::get(
     |filter| on(filter, replay),
 )
 .query(&[
-    ("policies", "Names of policies, separated by commas; the usual ones if not set."),
-    ("context", "The context window in tokens; the session's own if not set."),
+    Parameter {
+        name: "policies",
+        description: "Names of policies, separated by commas; the usual ones if not set.",
+        kind: ParameterKind::Text("^[a-z0-9,-]*$"),
+    },
+    Parameter {
+        name: "context",
+        description: "The context window in tokens; the session's own if not set.",
+        kind: ParameterKind::Tokens,
+    },
 ])];
 
 #[derive(Deserialize)]
@@ -59,7 +67,8 @@ async fn replay(
     let policies: Vec<String> =
         policies.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
     // A name may also be the path of a file, which a client must not choose.
-    let is_name = |name: &String| name.chars().all(|c| c.is_ascii_alphanumeric() || c == '-');
+    let is_name =
+        |name: &String| name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
     if !policies.iter().all(is_name) {
         return Err(ApiError::bad_request("Query", "`policies` takes names of policies, not files"));
     }

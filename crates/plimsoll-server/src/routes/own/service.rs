@@ -16,8 +16,9 @@ use crate::error::{ApiError, ApiResult};
 use crate::scope::Scope;
 
 pub(super) const ROUTES: &[OwnRoute] = &[
-    OwnRoute::get("/plimsoll/metrics", "Counters in Prometheus' text format.", |filter| on(filter, metrics)),
-    OwnRoute::get("/plimsoll/openapi.json", "This document.", |filter| on(filter, openapi)),
+    OwnRoute::get("/plimsoll/metrics", "Counters in Prometheus' text format.", |filter| on(filter, metrics))
+        .global(),
+    OwnRoute::get("/plimsoll/openapi.json", "This document.", |filter| on(filter, openapi)).global(),
     OwnRoute::get("/plimsoll/policy", "The policy of the directory, with all its numbers.", |filter| {
         on(filter, policy)
     }),

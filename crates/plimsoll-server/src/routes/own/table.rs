@@ -16,13 +16,37 @@ pub(super) struct OwnRoute {
     method: Method,
     pub(super) path: &'static str,
     summary: &'static str,
-    /// Parameters of the query besides `directory`, with their descriptions.
-    query: &'static [(&'static str, &'static str)],
+    /// Parameters of the query besides `directory`.
+    query: &'static [Parameter],
     body: Option<SchemaOf>,
+    /// Whether an empty body counts as `{}`.
+    is_body_optional: bool,
+    /// Whether the answer is the same for every directory.
+    is_global: bool,
     answer: Option<SchemaOf>,
     /// Adds the handler for a method.
     on: fn(MethodFilter) -> MethodRouter<Arc<App>>,
 }
+
+/// A parameter of the query.
+pub(super) struct Parameter {
+    pub(super) name: &'static str,
+    pub(super) description: &'static str,
+    pub(super) kind: ParameterKind,
+}
+
+pub(super) enum ParameterKind {
+    /// Text that matches this pattern.
+    Text(&'static str),
+    /// A number of tokens.
+    Tokens,
+}
+
+const DIRECTORY: Parameter = Parameter {
+    name: "directory",
+    description: "The directory that is meant, at or below the server's root; otherwise the root.",
+    kind: ParameterKind::Text("^(/.*)?$"),
+};
 
 #[derive(Clone, Copy)]
 enum Method {
@@ -61,12 +85,31 @@ impl<T: JsonSchema> Described for T {
 }
 
 impl OwnRoute {
+    const fn new(
+        method: Method,
+        path: &'static str,
+        summary: &'static str,
+        on: fn(MethodFilter) -> MethodRouter<Arc<App>>,
+    ) -> OwnRoute {
+        OwnRoute {
+            method,
+            path,
+            summary,
+            query: &[],
+            body: None,
+            is_body_optional: false,
+            is_global: false,
+            answer: None,
+            on,
+        }
+    }
+
     pub(super) const fn get(
         path: &'static str,
         summary: &'static str,
         on: fn(MethodFilter) -> MethodRouter<Arc<App>>,
     ) -> OwnRoute {
-        OwnRoute { method: Method::Get, path, summary, query: &[], body: None, answer: None, on }
+        OwnRoute::new(Method::Get, path, summary, on)
     }
 
     pub(super) const fn post(
@@ -74,7 +117,7 @@ impl OwnRoute {
         summary: &'static str,
         on: fn(MethodFilter) -> MethodRouter<Arc<App>>,
     ) -> OwnRoute {
-        OwnRoute { method: Method::Post, path, summary, query: &[], body: None, answer: None, on }
+        OwnRoute::new(Method::Post, path, summary, on)
     }
 
     pub(super) const fn delete(
@@ -82,10 +125,10 @@ impl OwnRoute {
         summary: &'static str,
         on: fn(MethodFilter) -> MethodRouter<Arc<App>>,
     ) -> OwnRoute {
-        OwnRoute { method: Method::Delete, path, summary, query: &[], body: None, answer: None, on }
+        OwnRoute::new(Method::Delete, path, summary, on)
     }
 
-    pub(super) const fn query(mut self, query: &'static [(&'static str, &'static str)]) -> OwnRoute {
+    pub(super) const fn query(mut self, query: &'static [Parameter]) -> OwnRoute {
         self.query = query;
         self
     }
@@ -95,9 +138,28 @@ impl OwnRoute {
         self
     }
 
+    pub(super) const fn optional_body(mut self, body: SchemaOf) -> OwnRoute {
+        (self.body, self.is_body_optional) = (Some(body), true);
+        self
+    }
+
+    pub(super) const fn global(mut self) -> OwnRoute {
+        self.is_global = true;
+        self
+    }
+
     pub(super) const fn answer(mut self, answer: SchemaOf) -> OwnRoute {
         self.answer = Some(answer);
         self
+    }
+
+    /// The method, as the header `Allow` names it.
+    pub(super) fn method(&self) -> &'static str {
+        match self.method {
+            Method::Get => "GET",
+            Method::Post => "POST",
+            Method::Delete => "DELETE",
+        }
     }
 
     pub(super) fn serve(&self) -> MethodRouter<Arc<App>> {
@@ -112,7 +174,8 @@ impl OwnRoute {
         });
         if let Some(body) = self.body {
             let schema = body(generator);
-            operation["requestBody"] = json!({ "content": { "application/json": { "schema": schema } } });
+            let content = json!({ "application/json": { "schema": schema } });
+            operation["requestBody"] = json!({ "required": !self.is_body_optional, "content": content });
         }
         operation
     }
@@ -128,9 +191,11 @@ impl OwnRoute {
             };
             json!({ "name": name, "in": "path", "required": true, "schema": schema })
         });
-        let directory = ("directory", "The directory that is meant; otherwise the server's root.");
-        let in_query = self.query.iter().chain([&directory]).map(|(name, description)| {
-            let schema = json!({ "type": "string" });
+        let in_query = self.query.iter().chain((!self.is_global).then_some(&DIRECTORY)).map(|Parameter { name, description, kind }| {
+            let schema = match kind {
+                ParameterKind::Text(pattern) => json!({ "type": "string", "pattern": pattern }),
+                ParameterKind::Tokens => json!({ "type": "integer", "minimum": 1 }),
+            };
             json!({ "name": name, "in": "query", "required": false, "description": description, "schema": schema })
         });
         in_path.chain(in_query).collect()
