@@ -43,7 +43,13 @@ export async function start(target, work, script, ...flags) {
     const url = /http:\/\/[\d.:]+[\w/]*/;
     const model = await started(path.join(target, "scripted-model"), ["--lenient", ...scripted], { env }, url);
     const own = { ...env, OPENAI_BASE_URL: model.found, OPENAI_API_KEY: "x" };
-    const args = ["serve", "--port", "0", "--model", "openai-chat/scripted", "--context", "100k", ...flags];
-    const server = await started(path.join(target, "plimsoll"), args, { env: own, cwd: project }, url);
-    return { url: server.found, server: server.child, env, home, project };
+    const plimsoll = path.join(target, "plimsoll");
+    const serve = (port) => {
+        const args = ["serve", "--port", port, "--model", "openai-chat/scripted", "--context", "100k", ...flags];
+        return started(plimsoll, args, { env: own, cwd: project }, url);
+    };
+    const server = await serve("0");
+    // The server again, at the same address.
+    const restart = async () => (await serve(new URL(server.found).port)).child;
+    return { url: server.found, server: server.child, restart, plimsoll, own, env, home, project };
 }

@@ -16,7 +16,7 @@ use metrics::{
 #[derive(Clone, Default)]
 pub struct Metrics {
     series: Arc<Mutex<BTreeMap<(String, String), Series>>>,
-    /// What the values mean, by name.
+    /// Descriptions of the values, by name.
     meanings: Arc<Mutex<BTreeMap<String, String>>>,
 }
 

@@ -48,7 +48,7 @@ pub struct ServerOptions {
     pub body_timeout: Duration,
     /// Interval of heartbeats in event streams.
     pub heartbeat: Duration,
-    /// Number of events that a reader may be behind before it is dropped.
+    /// Maximum number of events that wait for a reader. A reader with more is dropped.
     pub event_queue: usize,
     /// Counters that `/plimsoll/metrics` shows. Install them as the recorder of the process to have them filled.
     pub metrics: Option<Metrics>,

@@ -93,11 +93,11 @@ struct State {
     open: Option<Open>,
     is_running: bool,
     waiting: Vec<oneshot::Sender<Answered>>,
-    /// Prompts that joined the run and want no answer. They do not make the run go on.
+    /// Prompts that joined the run and want no answer. They do not prolong the run.
     silent: HashSet<String>,
 }
 
-/// What a run does first. Afterwards it answers the prompts that joined it.
+/// First action of a run. Afterwards the run answers the prompts that joined it.
 enum Job {
     /// Answers the newest prompt.
     Prompt,
@@ -200,7 +200,7 @@ impl Runners {
         let runner = self.get(project, session);
         let mut state = runner.state.lock().await;
         if state.is_running {
-            // The run holds the session, but not what may happen beside it.
+            // The run holds the session; its handle does what may happen concurrently.
             let running = lock(&runner.handle).clone();
             return running.ok_or_else(|| ApiError::busy(session, "the session is busy"));
         }
@@ -355,7 +355,7 @@ impl Runner {
     }
 
     /// Waits until the task that this session is has ended, and then answers a prompt that joined it: with the task's last answer,
-    /// or if the task ended before it took the prompt in, in a run of its own.
+    /// or, if the task ended before it took the prompt in, with a new run.
     async fn answer_after_task(self: &Arc<Self>, app: &Arc<App>, waiting: Option<oneshot::Sender<Answered>>) {
         let (board, stopping) = (&self.project.board, &app.runners.is_stopping);
         while app.runners.runs_task(&self.session) && !stopping.is_cancelled() {
@@ -495,7 +495,7 @@ impl Runner {
             Job::Notes => conversation.answer_notes(&cancel).await,
             Job::Compact { focus, done } => {
                 let compacted = conversation.compact_on(focus.as_deref(), &cancel).await;
-                // An error belongs to the caller alone. Prompts that joined meanwhile are answered all the same.
+                // Only the caller gets the error. Prompts that joined meanwhile are still answered.
                 let _ = done.send(compacted.map(|figures| !figures.is_empty()).map_err(ApiError::from));
                 Ok(None)
             }

@@ -17,8 +17,8 @@ use crate::app::project::Project;
 /// The version that clients see. Some of them compare it with their own.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Fields of a message of the model, of a user, and of the marker of a compaction. The log has more, and clients that check
-/// what they read refuse others.
+/// Fields of a message of the model, of a user, and of the marker of a compaction. The log has more, which clients with strict
+/// schemas reject.
 const ASSISTANT_FIELDS: [&str; 17] = [
     "id",
     "sessionID",

@@ -1,4 +1,4 @@
-//! What happens to a session while it runs.
+//! Requests to a session while it runs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -57,7 +57,7 @@ pub enum Effect {
     Unpin,
     /// Shows this text instead of the part, or hides the part if the text is empty.
     Replace(Text),
-    /// The same on request of the user, who sees it too.
+    /// Like [`Replace`](Effect::Replace), on request of the user, who sees the text too.
     Edit(Text),
 }
 

@@ -21,7 +21,7 @@ pub struct EditPlan {
 pub struct EditItem {
     /// The part.
     pub part: PartId,
-    /// Its message.
+    /// Message of the part.
     pub message: MessageId,
     /// The new text; empty if the part is removed.
     pub text: Text,

@@ -246,7 +246,7 @@ impl Feed {
     }
 }
 
-/// Reports messages as they are after an edit was undone.
+/// Reports the messages of an edit that was undone.
 fn restored(out: &Out<'_>, store: &dyn Store) -> Result<(), StoreError> {
     for receipt in store.newest_receipts(&out.session, 1)? {
         let Plan::Edit(plan) = receipt.plan else { continue };

@@ -40,8 +40,8 @@ pub(crate) enum Reach {
 }
 
 impl Hub {
-    /// A hub with room for this many events that wait for a reader. A reader that is further behind is dropped; it connects again and
-    /// reads the sessions anew, which costs less than a queue without a bound.
+    /// Creates a hub. `queue` is the maximum number of events that wait for a reader. A reader with more is dropped; it reconnects
+    /// and reads the sessions again, which costs less than an unbounded queue.
     pub(crate) fn new(queue: usize) -> Hub {
         Hub { sender: broadcast::Sender::new(queue.max(1)) }
     }
