@@ -5,17 +5,22 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use plimsoll_config::ProviderKeys;
+use plimsoll_providers::Secret;
 use plimsoll_sandbox::ProcessGroup;
 
 /// Interval at which a process that should end is checked.
 const TICK: Duration = Duration::from_millis(10);
 
-/// Variables that always hold keys of model providers.
-const KEYS: [&str; 3] = ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY"];
+/// Variables that always hold keys of model providers, and the password of a server that runs agents.
+const KEYS: [&str; 4] =
+    ["ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "OPENAI_API_KEY", "OPENCODE_SERVER_PASSWORD"];
 
 /// Removes the variables of this process that hold a key of a model provider from a command's environment.
 pub(crate) fn remove_keys(command: &mut Command, keys: &ProviderKeys) {
-    let found = std::env::vars_os().filter(|(name, value)| keys.are_in(name, value)).map(|(name, _)| name);
+    let own =
+        ProviderKeys::of_values(KEYS.iter().filter_map(|name| std::env::var(name).ok()).map(Secret::new));
+    let is_key = |name: &OsString, value: &OsString| keys.are_in(name, value) || own.are_in(name, value);
+    let found = std::env::vars_os().filter(|(name, value)| is_key(name, value)).map(|(name, _)| name);
     for name in found.chain(KEYS.map(OsString::from)) {
         command.env_remove(name);
     }

@@ -528,7 +528,10 @@ fn no_key_of_a_provider_is_in_the_environment_of_other_processes() {
         Reply::new().text("Done."),
     ]);
     let path = std::env::var("PATH").unwrap();
+    let header = format!("Bearer {KEY}");
     let variables = [
+        ("WRAPPED", header.as_str()),
+        ("OPENCODE_SERVER_PASSWORD", "the-servers-own"),
         ("HARBOUR_KEY", KEY),
         ("HARBOUR_LOGIN", "me:hunter2"),
         ("HARBOUR_COPY", "sk-in-a-file-0123456789"),
@@ -542,7 +545,7 @@ fn no_key_of_a_provider_is_in_the_environment_of_other_processes() {
     for name in ["command.env", "hook.env", "server.env"] {
         let seen = std::fs::read_to_string(home.project.join(name)).unwrap();
         assert!(seen.contains("LANG=north"), "{name}: {seen}");
-        for secret in [KEY, "hunter2", "sk-in-a-file", "HARBOUR_"] {
+        for secret in [KEY, "hunter2", "sk-in-a-file", "HARBOUR_", "the-servers-own"] {
             assert!(!seen.contains(secret), "{name} has {secret}: {seen}");
         }
     }

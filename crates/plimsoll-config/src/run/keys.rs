@@ -15,7 +15,7 @@ use super::reference::{self, Piece};
 use crate::environment::Environment;
 use crate::paths::folder;
 
-/// Minimum length of a value that is compared with variables. Values such as `1` or `true` occur in unrelated variables.
+/// Minimum length of a value that is searched for in variables. Values such as `1` or `true` occur in unrelated variables.
 const LEAST_LENGTH: usize = 8;
 
 /// Variables and values used in the configuration of providers. `Debug` omits values.
@@ -26,18 +26,28 @@ const LEAST_LENGTH: usize = 8;
 pub struct ProviderKeys {
     variables: BTreeSet<String>,
     values: Vec<Secret>,
+    /// Base URLs, which count only as a whole: the address of a server on this machine is part of many variables.
+    urls: Vec<Secret>,
 }
 
 impl ProviderKeys {
     /// Creates a set of keys that are recognised only by value.
     pub fn of_values(values: impl IntoIterator<Item = Secret>) -> ProviderKeys {
-        ProviderKeys { variables: BTreeSet::new(), values: values.into_iter().collect() }
+        ProviderKeys { values: values.into_iter().collect(), ..ProviderKeys::default() }
     }
 
-    /// Returns whether a provider's configuration references this variable or uses its value.
+    /// Returns whether a provider's configuration references this variable, or the variable contains a key, as in
+    /// `Bearer KEY`.
     pub fn are_in(&self, name: &OsStr, value: &OsStr) -> bool {
-        let is_value = |key: &Secret| value.as_encoded_bytes() == key.expose().as_bytes();
-        name.to_str().is_some_and(|name| self.variables.contains(name)) || self.values.iter().any(is_value)
+        let value = value.as_encoded_bytes();
+        let is = |key: &Secret| value == key.expose().as_bytes();
+        let is_part = |key: &Secret| {
+            let key = key.expose().as_bytes();
+            key.len() >= LEAST_LENGTH && value.windows(key.len()).any(|part| part == key)
+        };
+        name.to_str().is_some_and(|name| self.variables.contains(name))
+            || self.values.iter().any(|key| is(key) || is_part(key))
+            || self.urls.iter().any(is)
     }
 
     /// Returns the values that are part of the path of a URL. The host stays in errors, because it is needed to
@@ -58,7 +68,7 @@ impl ProviderKeys {
                 self.add_value(word);
                 self.add_value(value.expose());
             }
-            self.add_value(provider.base_url.as_deref().unwrap_or_default());
+            self.urls.extend(provider.base_url.as_deref().map(Secret::new));
         }
     }
 
@@ -95,7 +105,7 @@ impl RunLayer {
     /// replaces the setting. The contents of variables and files that are in effect count by value, because another
     /// variable may contain the same.
     pub(super) fn provider_keys(&self, env: &Environment) -> ProviderKeys {
-        let mut keys = ProviderKeys { variables: self.key_variables.clone(), values: Vec::new() };
+        let mut keys = ProviderKeys { variables: self.key_variables.clone(), ..ProviderKeys::default() };
         for (path, value) in self.values.leaves().into_iter().filter(|(path, _)| path[0] == "providers") {
             match self.origins.get(&path.join(".")) {
                 Some(Origin::Variable(name)) => drop(keys.variables.insert(name.clone())),

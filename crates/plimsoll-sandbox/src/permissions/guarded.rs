@@ -81,6 +81,8 @@ const FILES: &[&str] = &[
     ".roorules*",
     ".windsurfrules",
     // Hooks of version control.
+    // A folder with this file and two others is a repository, whatever its name, and its `config` runs programs.
+    "HEAD",
     ".gitattributes",
     ".gitmodules",
     ".huskyrc*",
@@ -133,6 +135,17 @@ pub(super) fn guarded_name(path: &Path) -> Option<&'static str> {
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let is_file = |entry: &&&str| (0..parts.len()).any(|from| fits(entry, &parts[from..]));
     FILES.iter().find(is_file).or_else(|| FOLDERS.iter().find(|entry| is_at(entry, &parts))).copied()
+}
+
+/// Returns the git repository that a path is in, if it is below the project and not named `.git`: a bare one, or one that a
+/// `.git` file points to.
+pub(super) fn repository_of<'a>(path: &'a Path, project: &Path) -> Option<&'a Path> {
+    let below = path.ancestors().skip(1).take_while(|folder| folder.starts_with(project));
+    let is_repository = |folder: &&Path| {
+        let has = |name: &str| folder.join(name).symlink_metadata().is_ok();
+        has("HEAD") && (has("commondir") || (has("objects") && has("refs")))
+    };
+    below.into_iter().find(is_repository)
 }
 
 fn lower_case(part: Component<'_>) -> String {
@@ -225,6 +238,7 @@ mod tests {
             ("/project/.envrc.local", Some(".envrc*")),
             ("/project/.autoenv.zsh", Some(".autoenv*")),
             ("/project/devenv.nix", Some("devenv.nix")),
+            ("/project/docs/HEAD", Some("HEAD")),
             ("/project/.gitignore", None),
             ("/project/.github/workflows/ci.yml", None),
             ("/project/plimsoll.toml.bak", None),

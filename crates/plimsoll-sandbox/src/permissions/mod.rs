@@ -230,7 +230,8 @@ impl<'a> Call<'a> {
                 let name = guarded::guarded_name(below(real)).or_else(|| guarded::guarded_name(below(named)));
                 let is_in = |place: &&PathBuf| real.starts_with(place) || named.starts_with(place);
                 let place = closed.iter().find(is_in).map(|place| Guarded::Place(place));
-                place.or(name.map(Guarded::Name))
+                let repository = || guarded::repository_of(real, request.project).map(Guarded::Place);
+                place.or(name.map(Guarded::Name)).or_else(repository)
             }
             _ => None,
         };

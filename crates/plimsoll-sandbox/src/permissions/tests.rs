@@ -86,6 +86,28 @@ fn a_denied_name_stays_denied_if_it_is_a_link() {
     assert_eq!(found, Action::Deny);
 }
 
+/// `git` takes any folder with a `HEAD`, `objects` and `refs` for a repository, and runs programs that its `config` names.
+#[test]
+fn a_rule_for_all_files_does_not_open_repositories_of_any_name() {
+    let project = tempfile::tempdir().unwrap();
+    let project = project.path();
+    let permissions = Permissions { rules: vec![parse_allow("write", None).unwrap()] };
+    let decide = |name: &str| {
+        let at = project.join(name);
+        decide(&permissions, "write", Access::Act, &path(at.to_str().unwrap()), project)
+    };
+    assert_eq!(decide("docs/config"), Action::Allow);
+    assert_eq!(decide("docs/HEAD"), Action::Ask, "makes the folder a repository");
+    for (folder, others) in [("bare", ["objects", "refs"]), ("linked", ["commondir", "hooks"])] {
+        std::fs::create_dir(project.join(folder)).unwrap();
+        std::fs::write(project.join(folder).join("HEAD"), "ref: refs/heads/main").unwrap();
+        others.map(|other| std::fs::create_dir(project.join(folder).join(other)).unwrap());
+        assert_eq!(decide(&format!("{folder}/config")), Action::Ask);
+        assert_eq!(decide(&format!("{folder}/hooks/pre-commit")), Action::Ask);
+    }
+    assert_eq!(decide("src/main.rs"), Action::Allow);
+}
+
 #[test]
 fn an_invalid_rule_is_rejected() {
     for bad in ["", ":git", "bash:", "ba sh", "b/a"] {

@@ -80,6 +80,28 @@ const PRIO_PROCESS: u64 = 0;
 /// Like `PRIO_PROCESS`, for `ioprio_set`.
 const IOPRIO_WHO_PROCESS: u64 = 1;
 
+/// Calls that set the mode of a file, with the argument of the mode and that of the flags with `O_CREAT`, if it counts only
+/// with that flag. Landlock has no rule for modes, so a command of root could make any program run as its owner.
+const MODES: &[(i64, u8, Option<u8>)] = &[
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_chmod, 1, None),
+    (libc::SYS_fchmod, 1, None),
+    (libc::SYS_fchmodat, 2, None),
+    (FCHMODAT2, 2, None),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_creat, 1, None),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_open, 2, Some(1)),
+    (libc::SYS_openat, 3, Some(2)),
+    #[cfg(target_arch = "x86_64")]
+    (libc::SYS_mknod, 1, None),
+    (libc::SYS_mknodat, 2, None),
+];
+/// Added in Linux 6.6, with the same number on every architecture.
+const FCHMODAT2: i64 = 452;
+/// A program with these bits runs with its owner's or group's rights.
+const RAISED: [u64; 2] = [0o4000, 0o2000];
+
 /// First number of the x32 interface on x86-64: the same calls under other numbers, which would pass the filter.
 const X32: u32 = 0x4000_0000;
 
@@ -103,6 +125,9 @@ pub(super) fn program(network: bool, unix_sockets: bool) -> Result<BpfProgram, s
     {
         let of_many = condition(0, SeccompCmpOp::Ne, of_process)?;
         rules.insert(number, vec![SeccompRule::new(vec![other(1)?])?, SeccompRule::new(vec![of_many])?]);
+    }
+    for (number, mode, creates) in MODES {
+        rules.insert(*number, raised_modes(*mode, *creates)?);
     }
     let mut families = Vec::new();
     if network {
@@ -130,6 +155,19 @@ pub(super) fn program(network: bool, unix_sockets: bool) -> Result<BpfProgram, s
     let mut program = refuse_x32();
     program.extend(BpfProgram::try_from(filter)?);
     Ok(program)
+}
+
+/// Matches modes that make a program run with the rights of its owner or group.
+fn raised_modes(mode: u8, creates: Option<u8>) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    let create = u64::from(libc::O_CREAT.unsigned_abs());
+    let rule = |bit: u64| {
+        let mut conditions = vec![condition(mode, SeccompCmpOp::MaskedEq(bit), bit)?];
+        if let Some(flags) = creates {
+            conditions.push(condition(flags, SeccompCmpOp::MaskedEq(create), create)?);
+        }
+        SeccompRule::new(conditions)
+    };
+    RAISED.into_iter().map(rule).collect()
 }
 
 /// Matches if the argument names a process other than the caller.

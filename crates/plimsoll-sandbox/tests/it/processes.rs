@@ -171,6 +171,29 @@ fn other_processes_cannot_be_looked_into() {
     }
 }
 
+/// A command of root could make a program of the system run as root for every user.
+#[rstest]
+#[case::chmod("cp /bin/true new; chmod u+s new")]
+#[case::chmod_of_the_group("cp /bin/true new; chmod 2755 new")]
+#[case::elsewhere("chmod 6755 OUT")]
+#[case::install("install -m 4755 /bin/true new")]
+#[case::at_creation("python3 -c 'import os; os.open(\"new\", os.O_CREAT | os.O_WRONLY, 0o4755)'")]
+#[case::as_a_node("python3 -c 'import os; os.mknod(\"new\", 0o104755)'")]
+fn no_file_gets_a_mode_that_raises_rights(#[case] command: &str) {
+    use std::os::unix::fs::PermissionsExt;
+    if !can(&[Guard::Network]) || command.starts_with("python3") && !has_python() {
+        return;
+    }
+    let (yard, elsewhere) = (Yard::new(), tempfile::NamedTempFile::new().unwrap());
+    yard.bash(&command.replace("OUT", &elsewhere.path().display().to_string()));
+    for path in [yard.folder().join("new"), elsewhere.path().to_owned()] {
+        let mode = path.metadata().map_or(0, |found| found.permissions().mode());
+        assert_eq!(mode & 0o6000, 0, "{command}: {} has {mode:o}", path.display());
+    }
+    // Other modes can be set as before.
+    assert!(!yard.bash("echo x > plain && chmod 1755 plain && test -x plain").contains("[exit code"));
+}
+
 #[test]
 fn running_a_setuid_program_gains_no_rights() {
     if !can(&[Guard::Writes]) {
