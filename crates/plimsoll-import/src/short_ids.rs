@@ -31,7 +31,7 @@ impl ShortIds<'_> {
     pub fn of<'a>(&self, id: &'a str, least: usize) -> &'a str {
         let from = id.find('_').map_or(0, |end| end + 1) + least;
         // The same session may exist twice: as a file and stored. Both names start with the id.
-        let place = self.ids.partition_point(|other| *other < id);
+        let place = self.ids.partition_point(|other| is_before(other, id));
         let before = self.ids.get(..place).and_then(<[&str]>::last);
         let after = self.ids.iter().skip(place).find(|other| !other.starts_with(id));
         let shared = [before, after].into_iter().flatten().map(|other| shared(other, id)).max().unwrap_or(0);
@@ -40,7 +40,63 @@ impl ShortIds<'_> {
     }
 }
 
+/// Compares two ids. Tests count the calls.
+fn is_before(other: &str, id: &str) -> bool {
+    #[cfg(test)]
+    tests::COMPARED.with(|compared| compared.set(compared.get() + 1));
+    other < id
+}
+
 /// Number of leading bytes that two ids have in common.
 fn shared(a: &str, b: &str) -> usize {
     a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::ShortIds;
+
+    thread_local! {
+        pub(super) static COMPARED: Cell<usize> = const { Cell::new(0) };
+    }
+
+    /// Ids that differ at different lengths.
+    fn names(count: usize) -> Vec<String> {
+        let mut names: Vec<String> =
+            (0..count).map(|n| format!("ses_{:016x}", n.wrapping_mul(0x9e37_79b9_7f4a_7c15))).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
+    #[test]
+    fn short_ids_are_unambiguous_and_as_short_as_possible() {
+        let names = names(500);
+        let ids = ShortIds { ids: names.iter().map(String::as_str).collect() };
+        for name in &names {
+            let short = ids.of(name, 4);
+            let meant = |start: &str| names.iter().filter(|other| other.starts_with(start)).count();
+            assert!(meant(short) == 1, "{short} of {name}");
+            assert!(short.len() == 8 || meant(&short[..short.len() - 1]) > 1, "{short} of {name}");
+        }
+    }
+
+    /// A list of 20,000 sessions took 13 s, because each id was compared with all others.
+    #[test]
+    fn an_id_of_a_long_list_is_compared_with_a_few_others() {
+        let compared = |count: usize| {
+            let names = names(count);
+            let ids = ShortIds { ids: names.iter().map(String::as_str).collect() };
+            COMPARED.set(0);
+            names.iter().for_each(|name| assert!(!ids.of(name, 4).is_empty()));
+            COMPARED.get() / names.len()
+        };
+        let (short, long) = (compared(1_000), compared(16_000));
+        assert!(
+            short <= 11 && long <= short + 5,
+            "{short} comparisons for each of 1,000 ids, {long} of 16,000"
+        );
+    }
 }

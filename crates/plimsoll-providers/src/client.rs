@@ -381,3 +381,22 @@ fn causes(error: &dyn std::error::Error) -> String {
     }
     output
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Client, ClientOptions};
+    use crate::endpoint::{Endpoint, Wire};
+
+    #[test]
+    fn certificates_are_read_for_the_first_request_and_not_before() {
+        let client = Client::new(
+            Endpoint::new(Wire::Chat, "https://localhost:1/v1", None).unwrap(),
+            ClientOptions::default(),
+        )
+        .unwrap();
+        assert!(client.http.get().is_none());
+        let clone = client.clone();
+        clone.http().unwrap();
+        assert!(client.http.get().is_some(), "a clone reads them for both");
+    }
+}

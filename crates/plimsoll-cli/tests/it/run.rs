@@ -605,3 +605,25 @@ fn continuing_a_session_in_another_directory_is_reported() {
     let again = stderr(&run(&home, &server, &["--session", id, "And here?"]));
     assert!(!again.contains("so far"), "{again}");
 }
+
+/// Decoded token tables took 64 MB before the first request was sent. Pages of the executable do not count.
+#[cfg(target_os = "linux")]
+#[test]
+fn little_memory_is_used_before_the_first_request() {
+    let home = Home::new();
+    let gate = Gate::new();
+    let server = ModelServer::start().unwrap();
+    server.push(Reply::new().text("Aye.").gate(0, &gate));
+    let url = server.url();
+    let variables = [("ANTHROPIC_API_KEY", KEY), ("ANTHROPIC_BASE_URL", url.as_str())];
+    let mut command = home.command(&["run", "--model", MODEL, "Go"], &variables);
+    let mut child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    assert!(gate.wait_reached());
+    let status = std::fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
+    let held = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).unwrap();
+    let held: u64 = held.trim().trim_end_matches(" kB").parse().unwrap();
+    gate.release();
+    assert!(child.wait().unwrap().success());
+    println!("{held} kB at the first request");
+    assert!(held < 30_000, "{held} kB");
+}

@@ -13,3 +13,4 @@ mod sse;
 mod tls;
 mod usage;
 mod wire;
+mod work;

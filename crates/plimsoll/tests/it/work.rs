@@ -12,10 +12,12 @@
 use plimsoll::compact::{CompactionContext, Ladder, Reply, Step, Summariser};
 use plimsoll::fork::{Child, fork, fork_for};
 use plimsoll::prune::{PruneChoice, plan_choice};
+use plimsoll::recall::{Lookup, RecallAnswer, RecallContent, RecallQuery};
 use plimsoll::redact::redact_messages;
+use plimsoll::truncate::{Address, Spill};
 use plimsoll::{
-    CachePlan, CharCounter, Limits, Load, Log, Message, Millis, Policy, RequestOverhead, Role, Tokens,
-    ToolState, Window, floor, prune, work,
+    CachePlan, CharCounter, Limits, Load, Log, Message, Millis, Policy, RequestOverhead, Role, Text, Tokens,
+    ToolState, Window, floor, prune, truncate, work,
 };
 use plimsoll_testkit::{History, ids};
 use rstest::rstest;
@@ -156,6 +158,25 @@ fn clearing() -> Policy {
     Policy::new(spec).unwrap()
 }
 
+/// A policy that truncates the smaller text as well as the larger one.
+fn truncating() -> Policy {
+    let mut spec = Policy::default().into_spec();
+    (spec.truncate.max_lines, spec.truncate.max_bytes) = (20, 1_000);
+    Policy::new(spec).unwrap()
+}
+
+/// The outputs of a session's calls.
+fn outputs(log: &Log) -> Vec<Text> {
+    let parts = log.iter().flat_map(|message| &message.parts);
+    parts.filter_map(|part| part.as_tool()?.state.result().cloned()).collect()
+}
+
+fn recall(text: &Text, query: &Value) -> RecallAnswer {
+    let query = RecallQuery::parse(query).unwrap();
+    let content = RecallContent::new("prt_1", "output of bash", text.clone());
+    query.answer(&Lookup::Found(content), &Policy::default().recall)
+}
+
 /// Climbs to the end with a summariser that copies names from the history.
 fn climb(log: &Log, with_model: bool) {
     let policy = Policy::default();
@@ -180,7 +201,7 @@ fn climb(log: &Log, with_model: bool) {
 type Work = fn(&Log);
 
 /// The steps of preparing a request, and other uses of a session.
-const STEPS: [(&str, Work); 12] = [
+const STEPS: [(&str, Work); 15] = [
     ("redact", |log| drop(redact_messages(&mut log.messages().to_vec()))),
     ("window", |log| drop(Window::of(log, &Policy::default()))),
     ("floor", |log| _ = floor::of_window(&Window::of(log, &Policy::default()), &CharCounter::default())),
@@ -201,6 +222,22 @@ const STEPS: [(&str, Work); 12] = [
     ("json", |log| {
         let written = serde_json::to_string(log.messages()).unwrap();
         drop(serde_json::from_str::<Vec<Message>>(&written).unwrap());
+    }),
+    ("truncate", |log| {
+        for text in outputs(log) {
+            let plan = truncate::plan(text.as_bytes(), "bash", &truncating());
+            drop(plan.render(&Spill::Saved(Address::Handle("spill_9c2f".into()))));
+        }
+    }),
+    ("recall", |log| {
+        for text in outputs(log) {
+            drop(recall(&text, &json!({ "handle": "prt_1", "offset": 500 })));
+        }
+    }),
+    ("search", |log| {
+        for text in outputs(log) {
+            drop(recall(&text, &json!({ "handle": "prt_1", "search": "a.*e|[0-9]+x$" })));
+        }
     }),
     ("climb", |log| climb(log, false)),
     ("climb with a model", |log| climb(log, true)),
@@ -301,4 +338,28 @@ fn every_step_of_preparing_a_request_is_linear_in_the_number_of_messages(
     kind: &str,
 ) {
     check(|size| long(kind, size));
+}
+
+/// Bytes of a text for the measurement of memory.
+const LARGE: usize = 100_000;
+/// Maximum of memory that a step holds at a time, per byte of the session's JSON. A line of 4 MB once took 2.2 GB, which is 70
+/// times the session.
+const MOST_HELD: u64 = 12;
+
+#[rstest]
+fn no_step_holds_more_than_a_few_times_the_session(
+    #[values("zeros", "base64 in a line", "distinct names", "deep JSON")] kind: &str,
+) {
+    let text = ugly(kind, LARGE);
+    let size = serde_json::to_string(session(&text).messages()).unwrap().len() as u64;
+    let mut large = Vec::new();
+    for (step, work) in STEPS {
+        work(&session(&ugly(kind, SIZE)));
+        let log = session(&text);
+        let held = allocation_counter::measure(|| work(&log)).bytes_max;
+        if held > MOST_HELD * size {
+            large.push(format!("{step}: {held} bytes for a session of {size}"));
+        }
+    }
+    assert!(large.is_empty(), "{}", large.join("\n"));
 }
