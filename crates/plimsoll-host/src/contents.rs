@@ -1,4 +1,4 @@
-//! What left a session's window, and what must stay in it.
+//! Content that left a session's window, and text that must stay in it.
 
 use plimsoll::prune::Cleared;
 use plimsoll::{Millis, Plan, Receipt, ReceiptId, Tokens};

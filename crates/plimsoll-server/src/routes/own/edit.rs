@@ -44,7 +44,7 @@ pub(super) const ROUTES: &[OwnRoute] = &[
     ),
 ];
 
-/// Which outputs are cleared; those that the policy chooses if nothing is given.
+/// The outputs to clear; those that the policy chooses if this is empty.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(super) struct PruneRequest {
@@ -71,7 +71,7 @@ impl PruneRequest {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 struct CompactRequest {
-    /// What the summary should keep above all.
+    /// Topic that the summary should keep above all.
     focus: Option<String>,
 }
 

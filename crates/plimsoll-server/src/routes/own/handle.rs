@@ -29,9 +29,9 @@ pub(super) async fn reader(
 
 /// A session that can be reduced.
 pub(super) enum Editor {
-    /// It is open here, and stays so for a while.
+    /// The session is open in this server, and stays open for a while.
     Open(SessionHandle),
-    /// It was opened for this request, because no model is configured to run it with.
+    /// The session was opened for this request, because no model is configured for it.
     Own(Box<Session>),
 }
 

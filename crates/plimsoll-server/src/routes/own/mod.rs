@@ -5,7 +5,7 @@
 //! | `service` | counters, policy, the OpenAPI document |
 //! | `sessions` | the tree of sessions, those of other tools, and their import |
 //! | `view` | reading one session, without its lease |
-//! | `plans` | plans, and applying them as they were shown |
+//! | `plans` | plans, and applying exactly the plan that was shown |
 //! | `edit` | reductions, undo and pins |
 //! | `tasks` | background tasks |
 //! | `replay` | what policies would have done to a session |

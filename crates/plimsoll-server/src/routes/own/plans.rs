@@ -38,7 +38,7 @@ pub(super) const ROUTES: &[OwnRoute] = &[
     .answer(ShownPlan::schema),
     OwnRoute::post(
         "/plimsoll/session/{id}/apply",
-        "Applies a plan as it was shown. 409 if the session has changed since.",
+        "Applies exactly the plan that was shown. 409 if the session has changed since.",
         |filter| on(filter, apply),
     )
     .body(ApplyRequest::schema)
@@ -49,7 +49,7 @@ pub(super) const ROUTES: &[OwnRoute] = &[
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct ShownPlan {
-    /// What to pass to `apply`.
+    /// Id for `apply`.
     id: String,
     /// `prune` or `compact`.
     kind: String,
@@ -61,7 +61,7 @@ struct ShownPlan {
     before: u64,
     /// Tokens after; for a compaction with the longest summary.
     after: u64,
-    /// What would be cleared.
+    /// The outputs that would be cleared.
     items: Vec<PlanItem>,
     /// Number of messages that a summary would replace.
     messages: Option<u64>,
@@ -86,9 +86,9 @@ struct PlanItem {
 struct ApplyRequest {
     /// Id of the plan.
     id: String,
-    /// What was chosen, if the plan was made for a choice.
+    /// The choice that the plan was made for, if any.
     choice: Option<PruneRequest>,
-    /// What a summary should keep above all.
+    /// Topic that a summary should keep above all.
     focus: Option<String>,
 }
 

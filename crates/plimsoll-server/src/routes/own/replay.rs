@@ -1,4 +1,4 @@
-//! What policies would have done to a session.
+//! Replays of a session under policies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -52,7 +52,7 @@ async fn tasks(Scope(project): Scope) -> ApiResult<Json<Value>> {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TaskWords {
-    /// What the task is asked or told.
+    /// Text for the task.
     prompt: String,
 }
 

@@ -60,7 +60,7 @@ pub(super) const ROUTES: &[OwnRoute] = &[
     .answer(RecallAnswer::schema),
 ];
 
-/// Maximum number of leases that are looked through to tell whether another process runs a session.
+/// Maximum number of leases that are searched for the one of a session.
 const MOST_LEASES: u64 = 1_000;
 
 /// A handle to bring back, or a pattern to search for.
@@ -85,7 +85,7 @@ struct RecallRequest {
 struct RecallAnswer {
     /// The content, or the matches with their handles.
     text: String,
-    /// Where to go on, if there is more.
+    /// The request that continues, if there is more.
     next: Option<Value>,
 }
 
