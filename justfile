@@ -163,6 +163,10 @@ mcp-recall:
 compat:
     tools/compat/run.sh
 
+# `plimsoll serve` against generated requests by its own OpenAPI document, with schemathesis; skipped where PyPI is missing.
+schemathesis *args:
+    tools/schemathesis/run.sh {{args}}
+
 # Build the tarball, the Debian package, the npm package and their checksums into `target/release-VERSION`. Publishes nothing.
 release version *args:
     tools/release/build.sh {{version}} {{args}}
