@@ -2,6 +2,7 @@
 
 import assert from "node:assert/strict";
 import { createRequire } from "node:module";
+import * as fs from "node:fs";
 import * as path from "node:path";
 import { pathToFileURL } from "node:url";
 import { start } from "./servers.mjs";
@@ -72,6 +73,53 @@ const second = ok(await flat.session.create({ title: "v2" }));
 const reply = ok(await flat.session.prompt({ sessionID: second.id, parts: parts("flat") }));
 assert.equal(text(reply), "flat");
 assert.equal(ok(await flat.session.messages({ sessionID: second.id })).length, 2);
+
+// Runs that take a while: half of an answer, a run that is aborted, a call that is rejected, and edits.
+const slow = await start(target, `${work}-slow`, [
+    { parts: [{ text: "one two three four five six seven eight" }], piece_size: 4, pause_ms: 150 },
+    { parts: [{ text: "never to be finished ".repeat(50) }], piece_size: 4, pause_ms: 150 },
+    { parts: [{ call: { id: "call_1", tool: "bash", input: { command: "echo x > written.txt", description: "Write" } } }] },
+    { parts: [{ text: "Not written." }], repeat: true },
+]);
+const other = v2.createOpencodeClient({ baseUrl: slow.url, directory: slow.project });
+const seen = [];
+const live = (await other.event.subscribe()).stream;
+void (async () => {
+    for await (const event of live) seen.push(event);
+})().catch(() => {});
+const sessionID = ok(await other.session.create({ title: "slow" })).id;
+const newest = async () => text(ok(await other.session.messages({ sessionID })).at(-1));
+const idle = () => seen.filter((event) => event.type === "session.idle").length;
+const deltas = () => seen.filter((event) => event.type === "message.part.delta").length;
+ok(await other.session.promptAsync({ sessionID, parts: parts("count") }));
+await until("half of the answer", async () => deltas() >= 2 && (await newest()).startsWith("one two"));
+assert.ok(!(await newest()).includes("eight") && idle() === 0, await newest());
+await until("the whole answer", () => idle() === 1);
+assert.equal(await newest(), "one two three four five six seven eight");
+const before = deltas();
+ok(await other.session.promptAsync({ sessionID, parts: parts("go on") }));
+await until("an answer to abort", () => deltas() >= before + 2);
+assert.equal(ok(await other.session.abort({ sessionID })), true);
+await until("the end of the aborted run", () => idle() === 2);
+const aborted = ok(await other.session.messages({ sessionID })).at(-1);
+assert.ok(aborted.info.error, JSON.stringify(aborted.info));
+assert.ok((await newest()).length < 500, "it was cut off");
+const writing = other.session.prompt({ sessionID, parts: parts("write") });
+await until("a question", () => seen.some((event) => event.type === "permission.asked"));
+const { id: requestID } = seen.find((event) => event.type === "permission.asked").properties;
+assert.equal(ok(await other.permission.reply({ requestID, reply: "reject" })), true);
+assert.equal(text(ok(await writing)), "Not written.");
+assert.ok(!fs.existsSync(path.join(slow.project, "written.txt")));
+const all = ok(await other.session.messages({ sessionID }));
+const asked = all[0];
+const [part] = asked.parts;
+const changed = { ...part, text: "count to eight" };
+const spot = { sessionID, messageID: asked.info.id, partID: part.id };
+assert.deepEqual(ok(await other.part.update({ ...spot, part: changed })), changed);
+assert.equal(text(ok(await other.session.messages({ sessionID }))[0]), "count to eight");
+assert.equal(ok(await other.part.delete(spot)), true);
+assert.equal(ok(await other.session.messages({ sessionID })).length, all.length - 1);
+console.log("SDK: half of an answer, an aborted run, a rejected call, part update and delete work");
 
 // The stream ends when the server does.
 const exited = new Promise((resolve) => server.once("exit", resolve));

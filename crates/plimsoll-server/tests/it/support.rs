@@ -53,7 +53,7 @@ impl TestServer {
         let root = folder.path().join("root");
         std::fs::create_dir_all(root.join("below")).unwrap();
         let root = root.canonicalize().unwrap();
-        let model = ModelServer::builder().answering(answer).start().unwrap();
+        let model = ModelServer::builder().keep_requests(20).answering(answer).start().unwrap();
         TestServer::serve(folder, root, model, change).await
     }
 
