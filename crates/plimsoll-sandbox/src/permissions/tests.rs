@@ -101,7 +101,9 @@ fn a_rule_for_all_files_does_not_open_repositories_of_any_name() {
     for (folder, others) in [("bare", ["objects", "refs"]), ("linked", ["commondir", "hooks"])] {
         std::fs::create_dir(project.join(folder)).unwrap();
         std::fs::write(project.join(folder).join("HEAD"), "ref: refs/heads/main").unwrap();
-        others.map(|other| std::fs::create_dir(project.join(folder).join(other)).unwrap());
+        for other in others {
+            std::fs::create_dir(project.join(folder).join(other)).unwrap();
+        }
         assert_eq!(decide(&format!("{folder}/config")), Action::Ask);
         assert_eq!(decide(&format!("{folder}/hooks/pre-commit")), Action::Ask);
     }
