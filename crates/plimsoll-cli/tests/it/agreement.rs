@@ -5,6 +5,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
+use plimsoll::{Tokens, Usage};
 use plimsoll_testkit::server::{ModelServer, Reply};
 use serde_json::{Value, json};
 
@@ -245,7 +246,16 @@ async fn a_chat_shows_the_window_that_the_other_commands_show() {
         let read = Reply::new().text("Let me look.").call("call_1", "read", json!({ "path": "depth.txt" }));
         home.write("project/depth.txt", &"nine metres\n".repeat(200));
         let replies = [read, Reply::new().text("Nine metres.")];
-        server.push_all(replies);
+        // The scripted model charges a quarter of the bytes. For a long text full of numbers no vocabulary needs that few tokens, so no
+        // command would believe it: the agent then estimates the whole window, and the others what was added since the last usage
+        // that they believe.
+        let is_dense = what == "long-claude.jsonl";
+        let charged = |reply: Reply, input, output| match is_dense {
+            true => reply.usage(Usage::new(Tokens(input), Tokens(output))),
+            false => reply,
+        };
+        let [read, answer] = replies;
+        server.push_all([charged(read, 70_000, 30), charged(answer, 72_000, 22)]);
         let mut command = chat::command(&home, &server, &["--session", &id]);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();

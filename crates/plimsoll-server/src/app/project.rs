@@ -1,25 +1,29 @@
 //! One served directory: its configuration, its database, its background tasks.
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use plimsoll::{Millis, SessionId};
 use plimsoll_agent::{Asker, Event, EventSink, TaskBoard};
 use plimsoll_host::{AgentSetup, Flags, Host, HostError, OpenStore, SessionTree};
 use plimsoll_store::Session;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::app::events;
 use crate::app::shape;
 use crate::app::{App, blocking, session_in};
 use crate::error::{ApiError, ApiResult};
 
+/// Longest time that the end of a run waits for its last changes to be reported.
+const REPORT: Duration = Duration::from_secs(1);
+
 /// A database, which several projects may share.
 pub(crate) struct Database {
     pub(crate) opened: OpenStore,
     /// The newest change that was looked at: at first that of the time when the database was opened.
-    pub(crate) since: AtomicU64,
+    pub(crate) since: watch::Sender<u64>,
     /// Makes the poller look at once.
     pub(crate) changed: Notify,
     is_followed: AtomicBool,
@@ -63,7 +67,7 @@ impl Project {
             match databases.iter().find(|known| known.opened.path == opened.path) {
                 Some(known) => Arc::clone(known),
                 None => {
-                    let since = AtomicU64::new(opened.archive.store().newest_change()?.0);
+                    let since = watch::Sender::new(opened.archive.store().newest_change()?.0);
                     let (changed, is_followed) = (Notify::new(), AtomicBool::new(false));
                     let new = Database { opened, since, changed, is_followed };
                     databases.push(Arc::new(new));
@@ -93,6 +97,16 @@ impl Project {
     ) -> ApiResult<T> {
         let (opened, name) = (self.database.opened.clone(), self.name.clone());
         blocking(move || work(&opened, &name)).await
+    }
+
+    /// Waits until the event streams have what was written so far.
+    pub(crate) async fn reported(&self) {
+        let newest = self.read(|opened, _| Ok(opened.archive.store().newest_change()?)).await;
+        let Ok(newest) = newest else { return };
+        self.database.changed.notify_one();
+        let mut since = self.database.since.subscribe();
+        // A feed that cannot be read must not hold up a run.
+        let _ = tokio::time::timeout(REPORT, since.wait_for(|at| *at >= newest.0)).await;
     }
 
     /// Reads a session of this project, and something of it.

@@ -528,7 +528,10 @@ impl Runner {
         state.is_running = false;
         state.open = Some(open);
         self.busy.store(false, Ordering::SeqCst);
-        self.project.database.changed.notify_one();
+        if app.hub.has_readers() {
+            // A client takes a session that is idle for complete.
+            self.project.reported().await;
+        }
         self.publish_status(app, "idle");
         app.hub.publish(app, &self.project.name, "session.idle", json!({ "sessionID": self.session }));
         for waiting in state.waiting.drain(..) {

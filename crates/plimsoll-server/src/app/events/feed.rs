@@ -1,7 +1,6 @@
 //! Events from the change feed of a database: also what other processes wrote.
 
 use std::collections::{BTreeSet, HashMap};
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -46,7 +45,7 @@ pub(crate) fn follow(app: &Arc<App>, database: &Arc<Database>) {
 fn look(app: &Weak<App>, database: &Arc<Database>, feed: Option<Feed>) -> Option<Feed> {
     let app = app.upgrade()?;
     let store = database.opened.archive.store();
-    let mut feed = feed.unwrap_or_else(|| Feed::new(Sequence(database.since.load(Ordering::Relaxed))));
+    let mut feed = feed.unwrap_or_else(|| Feed::new(Sequence(*database.since.borrow())));
     loop {
         let page = match store.changes(feed.since, 0) {
             Ok(page) => page,
@@ -88,7 +87,7 @@ fn look(app: &Weak<App>, database: &Arc<Database>, feed: Option<Feed>) -> Option
             return Some(feed);
         }
         feed.since = page.next;
-        database.since.store(page.next.0, Ordering::Relaxed);
+        database.since.send_replace(page.next.0);
     }
 }
 
