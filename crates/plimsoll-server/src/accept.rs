@@ -1,6 +1,6 @@
 //! The accept loop.
 //!
-//! `axum::serve` has no timeout for headers, so a half-sent request stays open for good. This loop sets the limits of
+//! `axum::serve` has no timeout for headers, so a half-sent request stays open forever. This loop sets the limits of
 //! hyper's connection itself.
 
 use std::sync::Arc;

@@ -90,7 +90,7 @@ fn check_origin(method: &Method, headers: &HeaderMap, uri: &Uri, host: &Authorit
     let refused = || ApiError::forbidden("requests of other origins are refused");
     for origin in headers.get_all(ORIGIN) {
         let origin = origin.to_str().map_err(|_| refused())?;
-        // Behind a proxy that ends TLS the scheme differs, so only the authority is compared.
+        // With a proxy that ends TLS the scheme differs, so only the authority is compared.
         let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
         if authority != Some(host.as_str()) {
             return Err(refused());

@@ -49,7 +49,7 @@ impl Server {
         self.address
     }
 
-    /// Answers requests until `stop` is cancelled. Then runs are interrupted at a point from which they can go on, event streams
+    /// Answers requests until `stop` is cancelled. Then runs are interrupted at a point from which they can continue, event streams
     /// end, sessions are released, and open requests have some seconds to end.
     pub async fn run(self, stop: CancellationToken) {
         let Server { app, access, listener, limits, .. } = self;
@@ -66,7 +66,7 @@ impl Server {
     }
 }
 
-/// An IPv6 address as it stands before a port.
+/// An IPv6 address in brackets, as URLs require before a port.
 fn bracketed(hostname: &str) -> String {
     match hostname.contains(':') && !hostname.starts_with('[') {
         true => format!("[{hostname}]"),

@@ -1,7 +1,7 @@
 //! A connection whose peer has stopped reading ends.
 //!
 //! Event streams can stay open for days, so there is no limit on the time of an answer. But a peer that neither reads nor
-//! closes would keep its socket and its buffer for good.
+//! closes would keep its socket and its buffer forever.
 
 use std::io;
 use std::pin::Pin;

@@ -148,7 +148,7 @@ impl App {
         self.projects.lock().await.values().cloned().collect()
     }
 
-    /// Returns an open project by the directory as the store has it.
+    /// Returns an open project by its directory as recorded in the store.
     pub(crate) async fn open_project(&self, directory: &str) -> Option<Arc<Project>> {
         self.projects.lock().await.get(Path::new(directory)).cloned()
     }

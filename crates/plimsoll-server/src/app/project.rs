@@ -40,7 +40,7 @@ impl Database {
 
 pub(crate) struct Project {
     pub(crate) directory: PathBuf,
-    /// The directory as the store has it.
+    /// The directory as recorded in the store.
     pub(crate) name: String,
     /// Id of the project for clients, derived from the directory.
     pub(crate) id: String,
@@ -90,7 +90,7 @@ impl Project {
         self.read(move |opened, name| session_in(opened.archive.store(), name, &id)).await
     }
 
-    /// Reads from the store on a thread for blocking work; gives the project's directory as the store has it.
+    /// Reads from the store on a thread for blocking work, with the project's directory as recorded in the store.
     pub(crate) async fn read<T: Send + 'static>(
         &self,
         work: impl FnOnce(&OpenStore, &str) -> ApiResult<T> + Send + 'static,
@@ -139,7 +139,7 @@ impl Project {
     }
 }
 
-/// What runs of a project report their events to.
+/// Returns the receiver of events of a project's runs.
 pub(crate) fn sink(app: &Arc<App>, database: &Arc<Database>, directory: &str) -> EventSink {
     let (app, database): (Weak<App>, _) = (Arc::downgrade(app), Arc::clone(database));
     let directory = directory.to_owned();

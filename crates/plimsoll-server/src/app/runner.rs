@@ -35,7 +35,7 @@ const INTERRUPTED: &str = "Interrupted: the run was given up.";
 /// Maximum number of sessions whose background tasks are listened for.
 const REMEMBERED: usize = 10_000;
 
-/// What a session is run with. Another choice opens it anew.
+/// Agent, model and options of a session's runs. Another choice reopens the session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Choice {
     /// The agent; the session's if not set.
@@ -67,7 +67,7 @@ pub(crate) struct Runners {
     known: Mutex<HashSet<SessionId>>,
     /// Tasks that run in this process.
     tasks: Mutex<HashSet<SessionId>>,
-    /// What users have allowed for good, by session: it outlasts the release of an idle session.
+    /// Permissions that users granted permanently, by session. They outlast the release of an idle session.
     granted: Mutex<HashMap<SessionId, Vec<PermissionRule>>>,
     is_stopping: CancellationToken,
 }
@@ -232,7 +232,7 @@ impl Runners {
         let Some(runner) = self.existing(session) else {
             let (app, session) = (Arc::clone(app), session.clone());
             app.clone().spawn(async move {
-                // It was released since; its directory is known by its record.
+                // The session was released since, so its directory is read from its record.
                 if let Some(project) = project_of(&app, &session).await {
                     let runner = app.runners.get(&project, &session);
                     runner.answer_notes(&app).await;
@@ -256,7 +256,7 @@ impl Runners {
             }
         };
         if tokio::time::timeout(STOP, stopping).await.is_err() {
-            tracing::warn!("some runs did not stop in time; their sessions can go on from what is stored");
+            tracing::warn!("some runs did not stop in time; their sessions can continue from what is stored");
         }
     }
 }
@@ -373,7 +373,7 @@ impl Runner {
         if !state.is_running && self.has_notes(&state.silent).await {
             match (self.opened(app, &mut state, Choice::default()).await, &waiting) {
                 (Ok(_), Some(_)) => self.start(app, &mut state, Job::Notes),
-                // It belongs to the log, but is not to be answered.
+                // The prompt belongs to the log, but is not to be answered.
                 (Ok(open), None) => drop(open.conversation.take_notes().await),
                 (Err(error), _) => {
                     if let Some(waiting) = waiting {
@@ -411,7 +411,7 @@ impl Runner {
             let wanted = choice.or(&open.choice);
             let is_still_ours = open.conversation.handle().keep_lease().await.is_ok();
             if is_still_ours && wanted == open.choice {
-                // Borrowed anew, because a borrow that is returned lasts to the end of the function.
+                // Borrowed again, because a borrow that is returned lasts to the end of the function.
                 return state.open.as_mut().ok_or_else(|| ApiError::internal("the session was closed"));
             }
         }
@@ -515,7 +515,7 @@ impl Runner {
             };
         };
         if ended.is_err() || cancel.is_cancelled() || !state.silent.is_empty() {
-            // What was accepted belongs to the log, also if it is not answered now.
+            // Accepted prompts belong to the log, also if they are not answered now.
             let _ = conversation.take_notes().await;
         }
         state.silent.clear();
@@ -541,7 +541,7 @@ impl Runner {
         self.release_later(app);
     }
 
-    /// What the callers that wait for a run get: the newest answer, or why there is none.
+    /// Returns the result for callers that wait for a run: the newest answer, or the error that prevented one.
     async fn outcome(&self, ended: &Result<Option<RunReport>, AgentError>, choice: &Choice) -> Answered {
         if let Err(error) = ended {
             let chosen = choice.model.as_deref().and_then(|model| model.split_once('/'));
@@ -667,7 +667,7 @@ impl Runner {
 }
 
 impl Choice {
-    /// This choice, completed by an earlier one. Text and tools of a prompt hold for its run only.
+    /// Returns this choice, completed by an earlier one. Text and tools of a prompt hold for its run only.
     fn or(&self, earlier: &Choice) -> Choice {
         let agent = self.agent.clone().or_else(|| earlier.agent.clone());
         // An agent may have a model of its own.

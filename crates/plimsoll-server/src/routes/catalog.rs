@@ -1,4 +1,4 @@
-//! What the server knows besides sessions: directories, configuration, providers, models, agents, commands.
+//! Everything besides sessions: directories, configuration, providers, models, agents, commands.
 //!
 //! OpenCode's terminal UI reads all of this when it starts. Lists of things that Plimsoll does not have are empty.
 
@@ -275,7 +275,7 @@ fn action_name(action: Action) -> &'static str {
     }
 }
 
-/// An agent as it is configured, with its mode for clients.
+/// Describes a configured agent, with its mode, for clients.
 struct ShownAgent {
     name: String,
     description: String,

@@ -1,11 +1,11 @@
-//! What has no route.
+//! Answers to requests without a route.
 
 use axum::http::{Method, Uri};
 
 use crate::error::ApiError;
 
-/// Paths of OpenCode's API that this server does not have, as prefixes. They are told apart from paths that do not exist at
-/// all: a client may be able to go on without a feature.
+/// Paths of OpenCode's API that this server does not have, as prefixes. They are distinguished from paths that do not exist at
+/// all: a client may be able to continue without a feature.
 const KNOWN: [&str; 34] = [
     "/api/",
     "/auth/",

@@ -100,7 +100,7 @@ impl TestServer {
         self.folder.path().join("home")
     }
 
-    /// A second view of the database, as another process has it.
+    /// A second connection to the database, as another process would open it.
     pub(crate) fn archive(&self) -> Arc<Archive> {
         let path = self.folder.path().join("home/.local/share/plimsoll/sessions.db");
         let path = if path.exists() { path } else { find_database(self.folder.path()) };

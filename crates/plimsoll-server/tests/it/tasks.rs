@@ -31,7 +31,7 @@ async fn a_task_is_a_child_session_with_toasts_and_its_parent_answers_its_end() 
         (&call["tool"], &call["state"]["metadata"]["sessionId"]),
         (&json!("task"), &children[0]["id"])
     );
-    // The parent is told, and answers by itself.
+    // The parent is notified, and answers without a prompt.
     let told = |event: &Value| {
         event["type"] == "message.part.updated"
             && event["properties"]["part"].to_string().contains("look around")

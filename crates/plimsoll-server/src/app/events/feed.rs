@@ -57,7 +57,7 @@ fn look(app: &Weak<App>, database: &Arc<Database>, feed: Option<Feed>) -> Option
         if page.gap {
             feed.report_gap(&app);
         }
-        // What is reported is read from the store now, so of several changes of one kind to one thing the last is enough. A text
+        // Content is read from the store now, so of several changes of one kind to one thing the last is enough. A text
         // that is being written changes many times a second, and a finished message would be reported as finished twice.
         let subject = |change: &Change| match change.kind {
             ChangeKind::Extended => change.part.as_ref().map(ToString::to_string),
@@ -94,7 +94,7 @@ fn look(app: &Weak<App>, database: &Arc<Database>, feed: Option<Feed>) -> Option
 /// Position in the change feed, and what is needed to report differences.
 struct Feed {
     since: Sequence,
-    /// Sessions as they were last seen: after one is removed, only this says where it belonged.
+    /// Last known state of each session: after a session is removed, only this has its directory.
     sessions: HashMap<SessionId, Session>,
     /// Number of bytes of each growing text that were reported.
     growing: HashMap<PartId, usize>,
@@ -129,7 +129,7 @@ impl Feed {
         if is_about_session || !self.sessions.contains_key(id) {
             match store.session(id) {
                 Ok(session) => drop(self.sessions.insert(id.clone(), session)),
-                // It was removed meanwhile; that change follows.
+                // The session was removed meanwhile; that change follows.
                 Err(StoreError::Missing { .. }) => {}
                 Err(error) => return Err(error),
             }

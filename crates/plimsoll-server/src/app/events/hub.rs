@@ -21,7 +21,7 @@ use crate::app::project::Database;
 pub(crate) struct Broadcast {
     /// The directory that it is about.
     directory: String,
-    /// The event alone, and wrapped for `/global/event`.
+    /// Frames of the event: for `/event`, and wrapped for `/global/event`.
     local: Bytes,
     global: Bytes,
 }
@@ -33,9 +33,9 @@ pub(crate) struct Hub {
 
 /// Which events a stream has.
 pub(crate) enum Reach {
-    /// Those of one directory, for `/event`.
+    /// Events of one directory, for `/event`.
     Directory(String),
-    /// Those of one directory or of all, for `/global/event`.
+    /// Events of one directory or of all, for `/global/event`.
     Global(Option<PathBuf>),
 }
 

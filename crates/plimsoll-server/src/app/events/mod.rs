@@ -1,6 +1,6 @@
 //! Event streams.
 //!
-//! Sessions, messages and parts are reported from the change feed of the store alone, whether this process or another one
+//! Sessions, messages and parts are reported only from the change feed of the store, whether this process or another one
 //! changed them: one source has one order, and nothing is reported twice. What is not stored, such as permission questions
 //! and the status of runs, is reported as it happens.
 

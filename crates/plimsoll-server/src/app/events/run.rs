@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use crate::app::{App, blocking};
 use crate::error::ApiError;
 
-/// Shown for so many milliseconds.
+/// Milliseconds for which a toast is shown.
 const TOAST: u64 = 5_000;
 
 /// Reports an event of a run. Runs wait for it, so it does not block.
@@ -145,7 +145,7 @@ async fn request(app: &Arc<App>, directory: &str, question: &PermissionQuestion)
     request
 }
 
-/// The message and the call of a part, which clients need to show the call beside the question.
+/// The message and the call of a part, which clients need to show the call with the question.
 async fn call_of(app: &Arc<App>, directory: &str, session: &SessionId, part: &PartId) -> Option<Value> {
     let project = app.open_project(directory).await?;
     let (opened, session, part) = (project.database.opened.clone(), session.clone(), part.clone());
