@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::on;
 use plimsoll::prune::PruneChoice;
@@ -20,6 +20,7 @@ use crate::app::project::Project;
 use crate::app::runner::Choice;
 use crate::body::JsonBody;
 use crate::error::{ApiError, ApiResult};
+use crate::extract::Path;
 use crate::scope::Scope;
 
 pub(super) const ROUTES: &[OwnRoute] = &[

@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::routing::on;
 use plimsoll::plan::CompactPlan;
 use plimsoll::{Plan, Receipt, SessionId, Tokens};
@@ -23,6 +23,7 @@ use super::table::{Described as _, OwnRoute};
 use crate::app::App;
 use crate::body::JsonBody;
 use crate::error::{ApiError, ApiResult};
+use crate::extract::Path;
 use crate::scope::Scope;
 
 pub(super) const ROUTES: &[OwnRoute] = &[

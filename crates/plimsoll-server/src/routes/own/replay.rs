@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::Json;
-use axum::extract::{Path, Query, State};
+use axum::extract::State;
 use axum::routing::on;
 use plimsoll::SessionId;
 use plimsoll_host::{Flags, InputSource, InputSpec, ReplayRequest};
@@ -16,6 +16,7 @@ use super::table::{OwnRoute, Parameter, ParameterKind};
 use super::to_json;
 use crate::app::{App, blocking};
 use crate::error::{ApiError, ApiResult};
+use crate::extract::{Path, Query};
 use crate::scope::Scope;
 
 /// Maximum number of messages of a session that is replayed. A longer one takes minutes; `plimsoll replay` shows progress.
@@ -60,9 +61,8 @@ async fn replay(
     State(app): State<Arc<App>>,
     Scope(project): Scope,
     Path(id): Path<String>,
-    query: Result<Query<ReplayQuery>, axum::extract::rejection::QueryRejection>,
+    Query(query): Query<ReplayQuery>,
 ) -> ApiResult<Json<Value>> {
-    let Query(query) = query.map_err(|error| ApiError::bad_request("Query", error.body_text()))?;
     let policies = query.policies.unwrap_or_default();
     let policies: Vec<String> =
         policies.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::routing::on;
 use plimsoll_host::Importer;
 use schemars::JsonSchema;
@@ -16,6 +16,7 @@ use super::view::shown;
 use crate::app::{App, blocking};
 use crate::body::JsonBody;
 use crate::error::{ApiError, ApiResult};
+use crate::extract::Path;
 use crate::scope::Scope;
 
 /// Maximum number of stored sessions in the tree.

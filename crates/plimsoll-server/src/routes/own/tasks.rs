@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::routing::on;
 use plimsoll_agent::tasks::{ResumeOutcome, Speaker, Task};
 use schemars::JsonSchema;
@@ -16,6 +16,7 @@ use crate::app::App;
 use crate::app::project::{Project, session_id};
 use crate::body::JsonBody;
 use crate::error::ApiResult;
+use crate::extract::Path;
 use crate::scope::Scope;
 
 pub(super) const ROUTES: &[OwnRoute] = &[

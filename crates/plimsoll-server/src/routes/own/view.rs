@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Json;
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::routing::on;
 use plimsoll::recall::RecallQuery;
 use plimsoll::{Receipt, SessionId};
@@ -19,6 +19,7 @@ use super::to_json;
 use crate::app::App;
 use crate::body::JsonBody;
 use crate::error::{ApiError, ApiResult};
+use crate::extract::Path;
 use crate::scope::Scope;
 
 pub(super) const ROUTES: &[OwnRoute] = &[
