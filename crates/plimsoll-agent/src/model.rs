@@ -1,4 +1,4 @@
-//! Models that can be asked.
+//! Models, the requests to them, and their collected answers.
 
 use plimsoll::{Block, CachePlan, Limits, MessageId, Usage, Window};
 use plimsoll_providers::{

@@ -267,7 +267,7 @@ impl<'s> Assembly<'s> {
         }
     }
 
-    /// Counts the size of the record for the first message it belongs to.
+    /// Adds the size of the current record to the first message that it belongs to.
     fn charge(&mut self, place: usize) {
         self.touched.get_or_insert(place);
         let bytes = std::mem::take(&mut self.bytes);

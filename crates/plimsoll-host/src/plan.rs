@@ -160,7 +160,7 @@ pub struct WindowSizes {
     pub after: Tokens,
     /// Whether `after` is an upper bound: the summary is not written yet.
     pub is_bound: bool,
-    /// The line.
+    /// The line, in tokens. `None` if it is unknown.
     pub line: Option<Tokens>,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Surveyed {
 /// Relation of a conversation to an earlier import of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
-    /// Both are equal.
+    /// The conversation and the import are equal.
     Same,
     /// The import is a beginning of the conversation, as far as is known without reading it again.
     Longer,

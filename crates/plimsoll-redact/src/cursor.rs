@@ -39,7 +39,7 @@ pub(crate) enum Quote {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Quoted {
     pub(crate) range: Range<usize>,
-    /// Whether the closing quote was found; a text that was cut has none.
+    /// Whether the closing quote was found. It is missing if the text is truncated.
     pub(crate) closed: bool,
 }
 

@@ -230,7 +230,7 @@ impl ChangeHistory {
                 {
                     reverted_from = reverted_from.min(record.turn);
                 }
-                // Late changes of another session may belong to an early turn.
+                // Changes of other sessions are merged by time, so the newest turn is not always met first.
                 FileOp::Changed(_) if trace.turn < reverted_from => newest = newest.max(Some(trace.turn)),
                 _ => {}
             }

@@ -27,7 +27,7 @@ impl Reduction {
         self.receipts.is_empty() && self.appended.is_empty()
     }
 
-    /// Applies the reduction to the log that it was planned on or its current state. All or nothing.
+    /// Applies the reduction atomically to the log that it was planned on, or to a later state of that log.
     ///
     /// ```
     /// use plimsoll::{Log, Message, Reduction};

@@ -199,7 +199,7 @@ impl Connection {
             },
         };
         let id = handle.id.clone();
-        // If a server does not read its input, even the cancellation blocks.
+        // Also bounds the cancellation after a timeout, which blocks if the server does not read its input.
         let most = LONGEST_CALL.max(timeout) + NOTIFY;
         let answered = tokio::select! {
             biased;

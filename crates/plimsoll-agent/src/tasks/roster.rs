@@ -85,7 +85,7 @@ pub struct ConfiguredRoster {
 }
 
 impl ConfiguredRoster {
-    /// Returns the configuration of an agent over its built-in settings.
+    /// Returns the configuration of an agent, merged over its built-in configuration.
     fn config(&self, name: &str) -> AgentConfig {
         over_built_in(name, self.run.agents.get(name).cloned().unwrap_or_default())
     }

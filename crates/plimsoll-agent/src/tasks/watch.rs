@@ -66,7 +66,7 @@ impl TaskBoard {
             // A run that is to stop needs no slot.
             () = cancel.cancelled() => {}
             permit = Arc::clone(&self.slots).acquire_owned() => {
-                // Another call may have started to wait.
+                // If another call waits by now, the slot stays free for the task that it waits for.
                 if let Some(local) = self.local().get_mut(session).filter(|local| local.waiting == 0) {
                     local.permit = permit.ok();
                 }

@@ -95,7 +95,7 @@ With `--run`, a background task with the session's context works on the prompt i
 standard error, the answer to standard output, and `plimsoll tasks` lists the task. A session of another tool is \
 imported first. Exit codes: 0 completed, 1 failed or cancelled, 130 interrupted and resumable.";
 
-/// Headings of options that many commands share, so that they follow a command's own options.
+/// Help headings of options that many commands share. They follow a command's own options.
 pub(super) const INPUT: &str = "Input options";
 pub(super) const POLICY: &str = "Policy options";
 

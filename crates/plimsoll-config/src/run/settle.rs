@@ -31,7 +31,7 @@ impl RunLayer {
         if heavier.is_project {
             self.keep_grants_with_their_commands(&heavier);
         }
-        // Collected before the other layer replaces the setting: what it refers to stays a key.
+        // Collected from every layer: a variable still contains a key after a later layer replaces the setting.
         for (_, value) in heavier.values.leaves().into_iter().filter(|(path, _)| path[0] == "providers") {
             self.key_variables.extend(reference::variables(&value));
         }

@@ -480,7 +480,7 @@ impl CodexReader<'_> {
                 let place = self.response(time);
                 self.log.call(place, id.as_deref(), tool, action);
                 if let Some(call) = self.log.waiting() {
-                    // The call was just added, so it takes the result.
+                    // Cannot fail: the call was just added and has no result yet.
                     let _ = self.log.answer(&call, Answer { at: time, ..Answer::default() });
                 }
             }

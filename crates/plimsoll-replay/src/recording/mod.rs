@@ -45,7 +45,7 @@ pub struct Recording {
     compactions: Vec<usize>,
     /// The whole session as a list of pieces, created when the first rules need it.
     layout: OnceLock<Layout>,
-    /// Fingerprints of the surroundings of each reference, for all places in the recording.
+    /// Fingerprints of the text around every occurrence of a reference in the recording.
     surroundings: OnceLock<HashSet<u64>>,
 }
 

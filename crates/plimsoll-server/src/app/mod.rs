@@ -39,7 +39,7 @@ pub(crate) struct App {
     pub(crate) hub: Hub,
     pub(crate) runners: Runners,
     pub(crate) questions: Questions,
-    /// Bounds the replays that run at once.
+    /// Limits the number of concurrent replays.
     pub(crate) replays: Arc<Semaphore>,
     /// Cancelled when the server ends.
     pub(crate) stop: CancellationToken,

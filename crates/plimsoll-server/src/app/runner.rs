@@ -200,7 +200,7 @@ impl Runners {
         let runner = self.get(project, session);
         let mut state = runner.state.lock().await;
         if state.is_running {
-            // The run holds the session; its handle does what may happen concurrently.
+            // The run owns the session. Its handle supports the operations that are safe during a run.
             let running = lock(&runner.handle).clone();
             return running.ok_or_else(|| ApiError::busy(session, "the session is busy"));
         }

@@ -112,7 +112,7 @@ pub(crate) struct Writing {
     message: MessageId,
     /// The part that grows, if one does.
     part: Option<Growing>,
-    /// Text that is not stored yet, and since when it waits.
+    /// Text that is not stored yet, and the time since which it has been waiting.
     pending: String,
     waiting_since: Option<Millis>,
     /// Newest usage that was reported while it streamed.

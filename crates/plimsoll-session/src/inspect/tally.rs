@@ -140,7 +140,7 @@ impl BlockScale<'_> {
             paths.for_each(|path| tally.add_file(&path, each(files.len()), is_call));
         }
         if is_shown {
-            // An output of several commands would be lost with the file that one of them showed.
+            // Counts only outputs that show one file: clearing others would lose the output of the other commands.
             let clears = match (is_all, files.len()) {
                 (true, 1) => tokens,
                 (true, count) if !named.is_empty() => each(count),

@@ -133,7 +133,7 @@ impl SessionHandle {
         self.run(|driver| Ok(driver.window())).await
     }
 
-    /// A counter that counts as the session's model does, as far as usage has shown.
+    /// Returns a token counter, calibrated with the usage that the session's model has reported.
     pub async fn counter(&self) -> Result<Arc<dyn Counter>, SessionError> {
         self.run(|driver| Ok(driver.counter())).await
     }

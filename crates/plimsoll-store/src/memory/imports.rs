@@ -1,4 +1,4 @@
-//! Imports, in memory.
+//! In-memory storage of imports.
 
 use std::time::Duration;
 

@@ -157,7 +157,7 @@ pub(super) fn set_aside(
             break;
         }
     }
-    // The pivot that counts now determines which messages are replaced.
+    // The pivot that is now in effect determines which messages are replaced.
     let (first, end) = (Position::start(), Position::end());
     match read::newest_pivot(connection, chain)? {
         Some(pivot) => flag(connection, chain, &pivot.tail.unwrap_or(pivot.marker), &end, false),

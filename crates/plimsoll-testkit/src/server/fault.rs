@@ -39,7 +39,7 @@ pub enum Fault {
     NotAStream,
     /// An error event in the stream, which ends it.
     ErrorEvent {
-        /// Number of events before it.
+        /// Number of events that are sent before the connection breaks.
         after: usize,
         /// The reported error.
         error: StreamError,

@@ -144,7 +144,7 @@ impl Setting {
         Ok(settings)
     }
 
-    /// The names of all variables, without OpenCode's.
+    /// Returns the names of all environment variables, except OpenCode's equivalents.
     pub fn variables() -> Vec<String> {
         let fields = fields().into_iter().map(|(field, _)| variable_of(&field));
         NAMED.iter().map(|named| variable(named.0)).chain(fields).collect()

@@ -429,7 +429,7 @@ fn scores(pieces: &[Piece], open: &[BTreeSet<String>]) -> Vec<i32> {
         let asked =
             i32::try_from(rules).unwrap_or(0) + i32::from(rules > 0) + i32::from(matches(&WISHES, text));
         let concrete = i32::try_from(concreteness(text).min(2)).unwrap_or(0);
-        // "Backend: FastAPI", "tools -> core/tools": a line that settles one thing.
+        // A line that states one decision, such as "Backend: FastAPI" or "tools -> core/tools".
         let settles = i32::from(matches(&SETTLED, text)) * 2;
         let open = i32::from(piece.section > 0 && wanted.contains(&piece.section)) * 2;
         let pasted = i32::from(text.contains("more lines pasted")) * 4;
@@ -450,5 +450,5 @@ fn scores(pieces: &[Piece], open: &[BTreeSet<String>]) -> Vec<i32> {
     scores
 }
 
-/// Share of words in common from which a piece is about a todo.
+/// Minimum share of common words for a piece to count as being about a todo.
 const ABOUT: f64 = 0.6;
