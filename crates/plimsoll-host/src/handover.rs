@@ -54,6 +54,8 @@ pub struct Handover {
     pub reduced: Option<Fitted>,
     /// Whether it is made from a stored session.
     pub is_stored: bool,
+    /// Name of the original for other commands: its file if one was named, otherwise its id.
+    pub original: Option<String>,
 }
 
 /// A reduction of the copy that is handed over, so that it fits its tool. The session itself is unchanged.
@@ -75,7 +77,13 @@ impl Host {
     pub fn hand_over(&self, request: HandoverRequest) -> Result<Handover, HostError> {
         let HandoverRequest { input, to, folder, as_is } = request;
         let flags = input.flags.clone();
-        let (origin, mut transcript) = self.input(input, Scope::All)?.read_sound()?;
+        let input = self.input(input, Scope::All)?;
+        let file = input.path.clone();
+        let (origin, mut transcript) = input.read_sound()?;
+        let original = match &file {
+            Some(path) => Some(quoted(path)),
+            None => transcript.info.id.clone(),
+        };
         if transcript.messages.is_empty() {
             return Err(HostError::negative("the session is empty: nothing to hand over"));
         }
@@ -95,7 +103,8 @@ impl Host {
             false => format!("cd {} && {command}", quoted(&directory)),
         });
         let Written { session, path, lost, .. } = written;
-        Ok(Handover { session, path, directory, command, lost, reduced, is_stored: origin.is_some() })
+        let is_stored = origin.is_some();
+        Ok(Handover { session, path, directory, command, lost, reduced, is_stored, original })
     }
 
     /// Reduces the messages that are handed over until they fit, by the rules that hold at the line. `None` if they fit, or
