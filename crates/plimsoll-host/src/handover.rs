@@ -20,6 +20,7 @@ use crate::error::{HostError, reason};
 use crate::files::{self, Existing};
 use crate::host::Host;
 use crate::input::InputSpec;
+use crate::inspect::weigh_window;
 use crate::recorded::{RecordedFigures, SessionWindow};
 use crate::shell::quoted;
 use crate::summarise::climb_alone;
@@ -64,8 +65,10 @@ pub struct Handover {
 pub struct Fitted {
     /// Tokens before.
     pub before: Tokens,
-    /// Tokens after.
+    /// Tokens after, scaled by the usage that the original recorded.
     pub after: Tokens,
+    /// Tokens of the copy as `plimsoll inspect` estimates it before the tool has recorded usage.
+    pub estimated: Option<Tokens>,
     /// The line.
     pub line: Tokens,
     /// Receipts of the reductions.
@@ -88,7 +91,7 @@ impl Host {
             return Err(HostError::negative("the session is empty: nothing to hand over"));
         }
         let config = self.config(&flags)?;
-        let reduced = self.fit(&mut transcript, &config, to, flags.context, as_is)?;
+        let mut reduced = self.fit(&mut transcript, &config, to, flags.context, as_is)?;
         // The session it works for is not handed over with it.
         transcript.info.parent = None;
         let directory = transcript.info.directory.as_deref().map(PathBuf::from);
@@ -98,6 +101,12 @@ impl Host {
             Tool::Opencode => self.write_opencode(&transcript, folder)?,
             _ => self.write_lines(to, folder, origin.as_ref(), &transcript, &directory, &config)?,
         };
+        if let Some(reduced) = &mut reduced {
+            // Only an estimate is missing if the copy cannot be read.
+            let copy = std::fs::File::open(&written.path).ok();
+            let copy = copy.and_then(|file| plimsoll_formats::read(std::io::BufReader::new(file)).ok());
+            reduced.estimated = copy.map(|copy| weigh_window(copy, &config, flags.context).0.window);
+        }
         let command = written.command.map(|command| match directory == self.directory() {
             true => command,
             false => format!("cd {} && {command}", quoted(&directory)),
@@ -149,7 +158,7 @@ impl Host {
                         if policy.shed.enabled { "" } else { ", or reduce more with `--policy plimsoll`" };
                     return Err(HostError::negative(message).hint(format!("{hint}{more}")));
                 }
-                Some(Fitted { before, after, line: line.at, receipts })
+                Some(Fitted { before, after, estimated: None, line: line.at, receipts })
             }
         };
         transcript.messages = log.messages().to_vec();

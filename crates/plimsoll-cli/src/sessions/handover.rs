@@ -48,11 +48,16 @@ pub(super) fn run(args: &HandoverArgs, host: &Host, output: &mut Output) -> Comm
 
 /// `unstored` names the original if it is not stored.
 fn note_reduced(reduced: &Fitted, unstored: Option<&str>) {
-    let Fitted { before, after, line, receipts, .. } = reduced;
+    let Fitted { before, after, estimated, line, receipts, .. } = reduced;
     note(&format!(
         "the window exceeds the line ({before} of {line} tokens); the copy is reduced to {after} tokens:"
     ));
     receipts.iter().for_each(|receipt| note(&format!("  {}", receipt.plan.title())));
+    if let Some(estimated) = estimated.filter(|estimated| *estimated > *line) {
+        note(&format!(
+            "until the tool has answered once, `plimsoll inspect` and `watch` estimate the copy at {estimated} tokens, over the line"
+        ));
+    }
     match unstored {
         None => note("the original is unchanged; `plimsoll mcp` lets the tool recall what was left out"),
         Some(original) => note(&format!(

@@ -267,6 +267,7 @@ fn a_session_is_handed_over_under_the_line_with_its_title() {
         );
         let (window, line, named) = handed(&home, &printed["path"]);
         assert!(window <= line, "{tool}: {window} of {line}");
+        assert_eq!(reduced["estimated"], json!(window), "{tool}: what `inspect` says of the copy");
         assert_eq!(named == json!("Mend the parser for good"), title, "{tool}: {named}");
     }
     assert_eq!(home.run(&["window", ID]), before, "the session is as it was");
