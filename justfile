@@ -96,9 +96,10 @@ commands:
 bench *args:
     cargo bench --workspace -- {{args}}
 
-# Write the JSON Schema of policies into the tree.
+# Write the JSON Schema of policies and the table of their fields for users into the tree.
 schema:
     PLIMSOLL_BLESS=1 cargo test -p plimsoll --features schema --test it schema
+    PLIMSOLL_BLESS=1 cargo test -p plimsoll --test it the_table_of_fields_for_users_is_current
     PLIMSOLL_BLESS=1 cargo test -p plimsoll-config --features schema --test it schema
 
 # Write the tables that tokens are counted with, from `bpe-openai` and the Unicode classes of `regex`.

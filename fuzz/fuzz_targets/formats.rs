@@ -28,7 +28,10 @@ const FORMATS: [Format; 16] = [
 
 fuzz_target!(|bytes: &[u8]| {
     let Some((first, bytes)) = bytes.split_first() else { return };
-    let format = FORMATS[usize::from(*first) % FORMATS.len()];
+    // `0` and the characters after it select by position, so that the seeds keep their formats when one is added at the end.
+    let position = first.checked_sub(b'0').map(usize::from);
+    let chosen = position.and_then(|position| FORMATS.get(position));
+    let format = *chosen.unwrap_or(&FORMATS[usize::from(*first) % FORMATS.len()]);
     let mut visited = Vec::new();
     let visit = visit_as(format, Cursor::new(bytes), &mut |_, message| visited.push(message));
     let Ok(read) = read_as(format, bytes) else {

@@ -4,10 +4,11 @@ use std::io::{self, IsTerminal, Write};
 use std::process::{Command, ExitCode};
 
 use plimsoll::compact::Reply;
+use plimsoll::prune::PruneChoice;
 use plimsoll::{Plan, Receipt};
 use plimsoll_host::{
     EditSummary, Flags, Host, HostConfig, HostError, PlanContents, RangeRequest, Reduced, StoredSession,
-    Summary, SummarySource, WindowSizes, other_tools, reason, too_little,
+    Summary, SummarySource, WholeSession, WindowSizes, other_tools, reason, too_little,
 };
 use serde_json::{Value, json};
 
@@ -26,7 +27,12 @@ pub(crate) fn prune(args: &PruneArgs, host: &Host, output: &mut Output) -> Comma
     if args.apply {
         let stored = stored(&args.input, &config, host)?;
         let reduced = stored.prune(choice.as_ref(), &config, args.force, host)?;
-        return show_reduced(&stored, reduced, output);
+        let is_nothing = matches!(reduced, Reduced::Nothing(..));
+        let code = show_reduced(&stored, reduced, output)?;
+        if is_nothing && choice.is_none() {
+            note_repeated(&host.whole_session(args.input.spec(), &config)?, &config);
+        }
+        return Ok(code);
     }
     let whole = host.whole_session(args.input.spec(), &config)?;
     let plan = host.during("planning", || whole.plan_prune(&config.policy, choice.as_ref()));
@@ -41,7 +47,20 @@ pub(crate) fn prune(args: &PruneArgs, host: &Host, output: &mut Output) -> Comma
         output.painted(&page.plan(&planned, sizes))?;
     }
     note_other_tools(&others);
+    if plan.items.is_empty() && choice.is_none() {
+        note_repeated(&whole, &config);
+    }
     Ok(ExitCode::SUCCESS)
+}
+
+/// The policy selects by age. Reads that `plimsoll inspect` reports as repeated may be too new for it, or too few.
+fn note_repeated(whole: &WholeSession, config: &HostConfig) {
+    let choice = PruneChoice { repeated: true, ..PruneChoice::default() };
+    let plan = whole.plan_prune(&config.policy, Some(&choice));
+    if !plan.items.is_empty() {
+        let freed = plan.freed_tokens;
+        note(&format!("hint: `--repeated` clears reads that a later read repeats, {freed} tokens"));
+    }
 }
 
 fn note_other_tools(tools: &[(String, usize)]) {

@@ -32,6 +32,13 @@ pub(crate) fn run(args: &ServeArgs, host: &Host, output: &mut Output) -> Command
             true => "every request needs the password",
             false => "only this machine can reach the server, and any of its users; a password is not set",
         });
+        // Sessions can be viewed and reduced without a model, and a client may name another one.
+        if let Some(problem) = server.model_problem().await {
+            note(&format!("note: {}: sessions can be viewed, but prompts fail", problem.message()));
+            if let Some(hint) = problem.hints().first().and_then(|hint| hint.lines().next()) {
+                note(&format!("hint: {hint}"));
+            }
+        }
         server.run(stop).await;
         Ok::<_, HostError>(())
     })?;
@@ -73,6 +80,11 @@ fn failed(error: ServerError) -> HostError {
         ServerError::Host(error) => error,
         ServerError::PasswordRequired(_) => HostError::usage(error.to_string())
             .hint("set OPENCODE_SERVER_PASSWORD, or name a file with `--password-file`"),
+        ServerError::Listen { ref source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
+            HostError::failed(error.to_string())
+                .hint("choose another port with `--port`, or 0 for a free one")
+                .caused_by(error)
+        }
         other => HostError::failed(other.to_string()).caused_by(other),
     }
 }

@@ -20,6 +20,7 @@ use crate::error::{HostError, reason};
 use crate::files::{self, Existing};
 use crate::host::Host;
 use crate::input::InputSpec;
+use crate::inspect::weigh_window;
 use crate::recorded::{RecordedFigures, SessionWindow};
 use crate::shell::quoted;
 use crate::summarise::climb_alone;
@@ -54,6 +55,8 @@ pub struct Handover {
     pub reduced: Option<Fitted>,
     /// Whether it is made from a stored session.
     pub is_stored: bool,
+    /// Name of the original for other commands: its file if one was named, otherwise its id.
+    pub original: Option<String>,
 }
 
 /// A reduction of the copy that is handed over, so that it fits its tool. The session itself is unchanged.
@@ -62,8 +65,10 @@ pub struct Handover {
 pub struct Fitted {
     /// Tokens before.
     pub before: Tokens,
-    /// Tokens after.
+    /// Tokens after, scaled by the usage that the original recorded.
     pub after: Tokens,
+    /// Tokens of the copy as `plimsoll inspect` estimates it before the tool has recorded usage.
+    pub estimated: Option<Tokens>,
     /// The line.
     pub line: Tokens,
     /// Receipts of the reductions.
@@ -75,12 +80,18 @@ impl Host {
     pub fn hand_over(&self, request: HandoverRequest) -> Result<Handover, HostError> {
         let HandoverRequest { input, to, folder, as_is } = request;
         let flags = input.flags.clone();
-        let (origin, mut transcript) = self.input(input, Scope::All)?.read_sound()?;
+        let input = self.input(input, Scope::All)?;
+        let file = input.path.clone();
+        let (origin, mut transcript) = input.read_sound()?;
+        let original = match &file {
+            Some(path) => Some(quoted(path)),
+            None => transcript.info.id.clone(),
+        };
         if transcript.messages.is_empty() {
             return Err(HostError::negative("the session is empty: nothing to hand over"));
         }
         let config = self.config(&flags)?;
-        let reduced = self.fit(&mut transcript, &config, to, flags.context, as_is)?;
+        let mut reduced = self.fit(&mut transcript, &config, to, flags.context, as_is)?;
         // The session it works for is not handed over with it.
         transcript.info.parent = None;
         let directory = transcript.info.directory.as_deref().map(PathBuf::from);
@@ -90,12 +101,19 @@ impl Host {
             Tool::Opencode => self.write_opencode(&transcript, folder)?,
             _ => self.write_lines(to, folder, origin.as_ref(), &transcript, &directory, &config)?,
         };
+        if let Some(reduced) = &mut reduced {
+            // Only an estimate is missing if the copy cannot be read.
+            let copy = std::fs::File::open(&written.path).ok();
+            let copy = copy.and_then(|file| plimsoll_formats::read(std::io::BufReader::new(file)).ok());
+            reduced.estimated = copy.map(|copy| weigh_window(copy, &config, flags.context).0.window);
+        }
         let command = written.command.map(|command| match directory == self.directory() {
             true => command,
             false => format!("cd {} && {command}", quoted(&directory)),
         });
         let Written { session, path, lost, .. } = written;
-        Ok(Handover { session, path, directory, command, lost, reduced, is_stored: origin.is_some() })
+        let is_stored = origin.is_some();
+        Ok(Handover { session, path, directory, command, lost, reduced, is_stored, original })
     }
 
     /// Reduces the messages that are handed over until they fit, by the rules that hold at the line. `None` if they fit, or
@@ -140,7 +158,7 @@ impl Host {
                         if policy.shed.enabled { "" } else { ", or reduce more with `--policy plimsoll`" };
                     return Err(HostError::negative(message).hint(format!("{hint}{more}")));
                 }
-                Some(Fitted { before, after, line: line.at, receipts })
+                Some(Fitted { before, after, estimated: None, line: line.at, receipts })
             }
         };
         transcript.messages = log.messages().to_vec();

@@ -211,7 +211,11 @@ impl From<HostError> for ApiError {
 
 impl From<AgentSetupError> for ApiError {
     fn from(error: AgentSetupError) -> ApiError {
-        ApiError::bad_request("Payload", error.to_string())
+        let hint = match &error {
+            AgentSetupError::Model(error) => error.hint().lines().next().map(|hint| format!("; {hint}")),
+            _ => None,
+        };
+        ApiError::bad_request("Payload", format!("{error}{}", hint.unwrap_or_default()))
     }
 }
 

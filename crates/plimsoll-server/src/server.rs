@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-use plimsoll_host::Host;
+use plimsoll_host::{Host, HostError};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -47,6 +47,12 @@ impl Server {
     /// The address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Why prompts that name no model would fail in the root, such as a missing key; `None` if they can be answered.
+    pub async fn model_problem(&self) -> Option<HostError> {
+        let project = self.app.project(None).await.ok()?;
+        project.setup.overrides().check(&project.setup.run).err().map(HostError::from)
     }
 
     /// Answers requests until `stop` is cancelled. Then runs are interrupted at a point from which they can continue, event streams

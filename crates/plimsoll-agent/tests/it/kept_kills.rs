@@ -122,7 +122,7 @@ impl Scene {
         let agent = agent(self.folder.path(), url);
         let archive = Arc::clone(&agent.archive);
         let mut talk = agent.open(&session()).await.unwrap();
-        assert_eq!(archive.check().unwrap().problems, Vec::<String>::new(), "{context}");
+        assert_eq!(archive.check().unwrap().into_all(), Vec::<String>::new(), "{context}");
         let report = talk.revert(Some(1)).await;
         if let Ok(report) = report {
             let problems: Vec<_> = report.files.iter().filter(|file| file.problem.is_some()).collect();

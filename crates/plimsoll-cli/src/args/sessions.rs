@@ -101,7 +101,10 @@ Examples:
 
 const CHECK_NOTES: &str = "\
 A database that is older than acknowledged writes (its `-wal` file was lost, or an older copy was restored) cannot be \
-repaired: restore a newer backup, or accept the loss. Until then every command prints a warning.";
+repaired: restore a newer backup, or accept the loss. Until then every command prints a warning.
+
+Calls without a result in sessions that no process runs are listed as well (`openCalls` in `--json`). They are no damage and \
+leave the exit code at 0: an interrupted session has them until it is run again.";
 
 /// Arguments of `sessions`.
 #[derive(Args)]
@@ -146,7 +149,7 @@ pub(crate) enum SessionsCommand {
     /// Remove expired spilled outputs and unreferenced files.
     #[command(before_help = GC, after_help = GC_NOTES)]
     Gc,
-    /// Check the database for damage; the exit code is the result.
+    /// Check the database for damage; exits with 1 if there is some.
     #[command(before_help = CHECK, after_help = CHECK_NOTES)]
     Check(CheckArgs),
     /// Permanently destroy content of a stored session, such as a secret.

@@ -15,10 +15,10 @@ use crate::output::{Output, note, printable};
 pub(super) fn run(args: &HandoverArgs, host: &Host, output: &mut Output) -> CommandResult {
     let (folder, as_is) = (args.dir.clone(), args.as_is);
     let request = HandoverRequest { input: args.input.spec(), to: args.to, folder, as_is };
-    let Handover { session, path, directory, command, lost, reduced, is_stored, .. } =
+    let Handover { session, path, directory, command, lost, reduced, is_stored, original, .. } =
         host.hand_over(request)?;
     if let Some(reduced) = &reduced {
-        note_reduced(reduced, is_stored);
+        note_reduced(reduced, original.as_deref().filter(|_| !is_stored));
     }
     if !lost.is_empty() {
         let lost: Vec<String> = lost.iter().map(format_lost).collect();
@@ -46,18 +46,26 @@ pub(super) fn run(args: &HandoverArgs, host: &Host, output: &mut Output) -> Comm
     Ok(ExitCode::SUCCESS)
 }
 
-fn note_reduced(reduced: &Fitted, is_stored: bool) {
-    let Fitted { before, after, line, receipts, .. } = reduced;
+/// `unstored` names the original if it is not stored.
+fn note_reduced(reduced: &Fitted, unstored: Option<&str>) {
+    let Fitted { before, after, estimated, line, receipts, .. } = reduced;
     note(&format!(
         "the window exceeds the line ({before} of {line} tokens); the copy is reduced to {after} tokens:"
     ));
     receipts.iter().for_each(|receipt| note(&format!("  {}", receipt.plan.title())));
-    note(match is_stored {
-        true => "the original is unchanged; `plimsoll mcp` lets the tool recall what was left out",
-        false => {
-            "the original is unchanged; to recall what was left out, store it first with `plimsoll sessions import`"
-        }
-    });
+    if let Some(estimated) = estimated.filter(|estimated| *estimated > *line) {
+        note(&format!(
+            "until the tool has answered once, `plimsoll inspect` and `watch` estimate the copy at {estimated} tokens, over the line"
+        ));
+    }
+    match unstored {
+        None => note("the original is unchanged; `plimsoll mcp` lets the tool recall what was left out"),
+        Some(original) => note(&format!(
+            "the original is unchanged; to let the tool recall what was left out, run `plimsoll sessions import {}` (now or \
+             later), then `plimsoll mcp`",
+            printable(original)
+        )),
+    }
 }
 
 fn format_lost(lost: &ConversionLoss) -> String {

@@ -79,6 +79,9 @@ pub(super) fn check(args: &CheckArgs, host: &Host, output: &mut Output) -> Comma
         count => counted(count, "problem"),
     };
     output.text(&format!("{result} in {checked}"))?;
+    for call in &findings.open_calls {
+        output.text(&printable(call))?;
+    }
     if findings.unverified > 0 {
         let parts = counted(findings.unverified as usize, "part");
         output.text(&format!("{parts} not verified: an earlier version stored them without a checksum"))?;

@@ -341,6 +341,42 @@ async fn a_session_that_was_handed_over_leads_to_its_origin() {
     }
 }
 
+/// A hand-over reduces only the copy, so the stored original still has in its window what the copy has cleared.
+#[tokio::test]
+async fn what_only_the_copy_has_cleared_is_listed_and_found() {
+    for is_stored_first in [true, false] {
+        let home = Home::new();
+        let first = export(&home.project).to_string();
+        let home = home.with("project/session.json", &first);
+        let input = if is_stored_first { "ses_5c" } else { "session.json" };
+        if is_stored_first {
+            home.run(&["sessions", "import", "session.json"]);
+        }
+        let handover = ["--json", "sessions", "handover", input, "--to", "claude-code", "--context", "80k"];
+        let printed = home.command(&handover, &[]).stdin(Stdio::null()).output().unwrap();
+        let done: Value = serde_json::from_slice(&printed.stdout).unwrap();
+        let said = String::from_utf8(printed.stderr).unwrap();
+        let step = "run `plimsoll sessions import session.json` (now or later), then `plimsoll mcp`";
+        assert_eq!(said.contains(step), !is_stored_first, "{said}");
+        assert!(!done["reduced"]["receipts"].as_array().unwrap().is_empty(), "{done}");
+        if !is_stored_first {
+            home.run(&["sessions", "import", "session.json"]);
+        }
+        let written = std::fs::read_to_string(done["path"].as_str().unwrap()).unwrap();
+        let handle = shown_handle(&written);
+        let client = Client::connect(&home, "claude-code").await;
+        let (listed, _) = client.call("list_recallable", json!({})).await.unwrap();
+        assert!(listed.contains(handle) && listed.starts_with("Outside the window: "), "{listed}");
+        let (text, _) = client.call("recall", json!({ "search": "^output 0" })).await.unwrap();
+        assert!(text.contains(handle) && text.contains("output 0"), "{text}");
+        // What the copy still has in its window is not listed.
+        let cleared = written.matches("result content cleared; recall ").count();
+        assert_eq!(listed.matches("output of read").count(), cleared, "{listed}");
+        let (text, _) = client.call("recall", json!({ "search": "^output 7" })).await.unwrap();
+        assert!(!text.contains("prt_"), "{text}");
+    }
+}
+
 /// A tool may continue under a new id in a file that it wrote itself. Then only the texts are equal.
 #[tokio::test]
 async fn the_origin_of_a_session_with_a_new_id_follows_from_its_handles() {

@@ -126,6 +126,22 @@ fn the_tokens_that_parts_free_add_up_to_the_window() {
     assert_eq!(sum, freed, "{page}");
 }
 
+/// `inspect` said that pruning frees repeated reads, and `prune` then that there is nothing to clear.
+#[test]
+fn a_prune_that_finds_nothing_mentions_repeated_reads() {
+    let home = Home::new();
+    read_thrice(&home).write(&home);
+    home.json(&["sessions", "import", "--json", ID]);
+    for (args, code) in [(["prune", ID].as_slice(), 0), (&["prune", "--apply", ID], 1)] {
+        let printed = home.run(args);
+        assert!(printed.starts_with(&format!("exit: {code}")), "{printed}");
+        assert!(printed.contains("hint: `--repeated` clears reads that a later read repeats, "), "{printed}");
+    }
+    home.json(&["prune", "--json", "--apply", "--repeated", ID]);
+    let printed = home.run(&["prune", ID]);
+    assert!(!printed.contains("--repeated"), "{printed}");
+}
+
 /// A stored session with two reductions that can be undone. Returns their receipts, oldest first.
 fn reduced(home: &Home) -> Vec<String> {
     read_thrice(home).write(home);
@@ -251,6 +267,7 @@ fn a_session_is_handed_over_under_the_line_with_its_title() {
         );
         let (window, line, named) = handed(&home, &printed["path"]);
         assert!(window <= line, "{tool}: {window} of {line}");
+        assert_eq!(reduced["estimated"], json!(window), "{tool}: what `inspect` says of the copy");
         assert_eq!(named == json!("Mend the parser for good"), title, "{tool}: {named}");
     }
     assert_eq!(home.run(&["window", ID]), before, "the session is as it was");

@@ -115,3 +115,30 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
     }
     assert_eq!(server.send("GET", "/session/status", ""), json!({}));
 }
+
+#[test]
+fn a_missing_key_and_a_used_port_are_explained() {
+    let folder = tempfile::tempdir().unwrap();
+    let command = |port: &str| {
+        let mut command = Command::new(assert_cmd::cargo::cargo_bin("plimsoll"));
+        command.args(["serve", "--model", "anthropic/claude-sonnet-4-6", "--port", port]).env_clear();
+        command.env("HOME", folder.path()).current_dir(folder.path());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        command
+    };
+    let mut child = command("0").spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().rsplit_once("http://").unwrap().1.to_owned();
+    let mut server = Serve { child, address };
+    let notes = BufReader::new(server.child.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let notes: Vec<String> = notes.take(3).collect();
+    let problem = "note: no key for provider `anthropic`: sessions can be viewed, but prompts fail";
+    assert_eq!(notes[1], problem, "{notes:?}");
+    assert!(notes[2].starts_with("hint: set `ANTHROPIC_API_KEY`"), "{notes:?}");
+
+    let refused = command(server.address.rsplit_once(':').unwrap().1).output().unwrap();
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert_eq!(refused.status.code(), Some(3), "{error}");
+    assert!(error.contains("hint: choose another port with `--port`, or 0 for a free one"), "{error}");
+}

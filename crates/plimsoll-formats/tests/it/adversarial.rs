@@ -331,7 +331,11 @@ fn the_seeds_of_the_fuzzer_are_handled() {
             agree(*format, &bytes);
         }
         let (first, rest) = bytes.split_first().unwrap();
-        let format = all[usize::from(*first) % all.len()];
+        // As in the target `formats`: `0` and the characters after it select by position, so that the seeds keep their formats
+        // when one is added at the end.
+        let position = first.checked_sub(b'0').map(usize::from);
+        let chosen = position.and_then(|position| all.get(position));
+        let format = *chosen.unwrap_or(&all[usize::from(*first) % all.len()]);
         if agree(format, rest).is_some_and(|read| !read.messages.is_empty() && read.skipped.is_empty()) {
             met.insert(format);
         }

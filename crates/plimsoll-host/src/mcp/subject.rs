@@ -4,6 +4,7 @@
 //! tool's own compaction removed from the window. It is read into memory for each call, so that the same lookups serve it as a
 //! stored one, and nothing of it is kept here.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use plimsoll::SessionId;
@@ -27,6 +28,9 @@ pub(super) struct Subject {
     pub(super) writer: Option<Tool>,
     /// Whether the client's session was handed over from it.
     pub(super) is_origin: bool,
+    /// Handles of outputs that the client's session shows as cleared. The session that it was handed over from may still
+    /// have them in its own window, because only the copy is reduced.
+    pub(super) cleared_in_copy: BTreeSet<String>,
 }
 
 /// Maximum number of handles that are tried to find the session that another was handed over from. Some may be of content
@@ -84,6 +88,10 @@ impl Subject {
         }
     }
 
+    fn new(opened: OpenStore, session: Session) -> Subject {
+        Subject { opened, session, writer: None, is_origin: false, cleared_in_copy: BTreeSet::new() }
+    }
+
     fn stored(named: Option<&str>, config: &HostConfig, host: &Host) -> Result<Subject, HostError> {
         let opened = match named {
             Some(id) => host
@@ -92,26 +100,31 @@ impl Subject {
             None => host.open_store(config)?,
         };
         let session = opened.session_or_newest(named, host)?;
-        Ok(Subject { opened, session, writer: None, is_origin: false })
+        Ok(Subject::new(opened, session))
     }
 
     /// The stored session that the client's was handed over from: the one that its file names, or the one that its
     /// handles are of. A tool that continues under a new id may have left out fields that it does not know.
     fn origin(&self, found: &Found, config: &HostConfig, host: &Host) -> Result<Option<Subject>, HostError> {
         let Some(opened) = host.open_existing(config)? else { return Ok(None) };
+        let messages = transcript(self.opened.archive.store(), &self.session, Extent::Whole)?.messages;
+        let parts = messages.iter().flat_map(|message| &message.parts);
+        let results = parts.filter_map(|part| part.as_tool()?.state.result());
+        let handles: Vec<&str> = results.filter_map(|text| placeholder_handle(text)).collect();
+        let origin = |subject: Subject| {
+            let cleared_in_copy = handles.iter().map(|&handle| handle.to_owned()).collect();
+            Some(Subject { is_origin: true, cleared_in_copy, ..subject })
+        };
         if let Some(id) = &found.origin {
             match opened.archive.store().session(&SessionId::new(id.as_str())) {
-                Ok(session) => return Ok(Some(Subject { opened, session, writer: None, is_origin: true })),
+                Ok(session) => return Ok(origin(Subject::new(opened, session))),
                 Err(StoreError::Missing { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        let messages = transcript(self.opened.archive.store(), &self.session, Extent::Whole)?.messages;
-        let parts = messages.iter().flat_map(|message| &message.parts);
-        let results = parts.filter_map(|part| part.as_tool()?.state.result());
-        for handle in results.filter_map(|text| placeholder_handle(text)).take(TRIED_HANDLES) {
+        for handle in handles.iter().take(TRIED_HANDLES) {
             if let Some(owner) = Subject::with_handle(handle, config, host)? {
-                return Ok(Some(Subject { is_origin: true, ..owner }));
+                return Ok(origin(owner));
             }
         }
         Ok(None)
@@ -132,7 +145,7 @@ impl Subject {
             Ok(_) | Err(StoreError::Missing { .. } | StoreError::Ambiguous { .. }) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        Ok(Some(Subject { opened, session, writer: None, is_origin: false }))
+        Ok(Some(Subject::new(opened, session)))
     }
 
     /// Reads a session of another tool.
@@ -161,6 +174,6 @@ impl Subject {
         })?;
         let archive = Archive::new(Box::new(store), Err("the session is not stored".to_owned()));
         let opened = OpenStore { archive: Arc::new(archive), path: found.path.clone() };
-        Ok(Subject { opened, session, writer: Some(found.tool), is_origin: false })
+        Ok(Subject { writer: Some(found.tool), ..Subject::new(opened, session) })
     }
 }

@@ -3,10 +3,11 @@
 //! Every answer is bounded, and known secrets are redacted in it, because it goes to an unknown model. The database and the
 //! session that the client is writing are opened for each call, so that new content is included and no file stays open.
 
+use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use plimsoll::policy::RecallPolicy;
-use plimsoll::recall::{Lookup, RecallQuery, RecallTool};
+use plimsoll::recall::{Lookup, RecallContent, RecallQuery, RecallTool};
 use plimsoll::redact::redact;
 use plimsoll::{Message, Part, PartBody, Policy, Tokens, VisibleRange};
 use plimsoll_config::Flags;
@@ -200,9 +201,10 @@ impl McpCall {
                 .ok_or_else(|| McpRefusal::Invalid("`after` must be a non-negative integer".to_owned()))?,
         };
         let (mut entries, mut sums) = (Vec::new(), Vec::new());
-        for Subject { opened, session, .. } in subjects {
+        for Subject { opened, session, cleared_in_copy, .. } in subjects {
             let before = entries.len();
-            entries.extend(recallable(&transcript(opened.archive.store(), session, Extent::Whole)?.messages));
+            let messages = transcript(opened.archive.store(), session, Extent::Whole)?.messages;
+            entries.extend(recallable(&messages, cleared_in_copy));
             for spill in opened.spills(&session.id)?.iter().filter(|spill| spill.expired.is_none()) {
                 let (handle, tool) = (&spill.handle, &spill.tool);
                 entries.push(format!("{handle}  full output of {tool}, {} bytes", Tokens(spill.bytes)));
@@ -239,17 +241,55 @@ fn found_in(subject: &Subject, query: &RecallQuery, policy: &RecallPolicy) -> Re
         Err(error @ (StoreError::Expired { .. } | StoreError::Lost { .. })) => {
             Ok(Lookup::Gone(error.to_string()))
         }
+        Ok(Lookup::Searched(mut contents)) if query.handle.is_none() => {
+            search_cleared_in_copy(subject, query, policy, &mut contents)?;
+            Ok(Lookup::Searched(contents))
+        }
         other => Ok(other?),
     }
 }
 
-/// Lists what is not in the window of a log, newest first.
-fn recallable(messages: &[Message]) -> Vec<String> {
+/// Adds matches in outputs that only the client's copy has cleared. The store does not search these, because they are still
+/// in the window of the session that it has.
+fn search_cleared_in_copy(
+    subject: &Subject,
+    query: &RecallQuery,
+    policy: &RecallPolicy,
+    contents: &mut Vec<RecallContent>,
+) -> Result<(), McpRefusal> {
+    let matches = |content: &RecallContent| content.excerpt.as_ref().map_or(0, |excerpt| excerpt.matches);
+    let most = query.limit.unwrap_or(policy.max_matches).min(policy.max_matches);
+    let mut count: u64 = contents.iter().map(matches).sum();
+    for handle in &subject.cleared_in_copy {
+        if contents.iter().any(|content| content.handle == *handle) {
+            continue;
+        }
+        if count > most {
+            // What follows may match too.
+            if let Some(last) = contents.pop() {
+                contents.push(last.ends_search());
+            }
+            break;
+        }
+        let one = RecallQuery { handle: Some(handle.clone()), ..query.clone() };
+        if let Lookup::Found(content) = found_in(subject, &one, policy)?
+            && matches(&content) > 0
+        {
+            count += matches(&content);
+            contents.push(content);
+        }
+    }
+    Ok(())
+}
+
+/// Lists what is not in the window of a log, and what a copy of it has cleared, newest first.
+fn recallable(messages: &[Message], cleared_in_copy: &BTreeSet<String>) -> Vec<String> {
     let visible = VisibleRange::of(messages);
     let start = visible.pivot.map_or(0, |pivot| pivot.start());
     let mut lines: Vec<String> = Vec::new();
     for message in messages[start..].iter().rev() {
-        let reduced = message.parts.iter().rev().filter(|part| part.is_reduced());
+        let is_outside = |part: &&Part| part.is_reduced() || cleared_in_copy.contains(part.id.as_str());
+        let reduced = message.parts.iter().rev().filter(is_outside);
         lines.extend(reduced.map(|part| format_part(message, part)));
     }
     let replaced = &messages[..start];

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use axum::http::StatusCode;
 use plimsoll::{Millis, SessionId};
 use plimsoll_agent::{Asker, Event, EventSink, TaskBoard};
 use plimsoll_host::{AgentSetup, Flags, Host, HostError, OpenStore, SessionTree};
@@ -84,6 +85,22 @@ impl Project {
         Ok(Arc::new(Project { directory, name, id, opened_at, host, setup, database, board, tree }))
     }
 
+    /// Requires that a path names a session: by an id as OpenCode makes them, or by that of a stored session, because
+    /// sessions imported from other tools keep theirs.
+    pub(crate) async fn session_id(&self, text: &str) -> ApiResult<SessionId> {
+        let id = SessionId::new(text);
+        if text.starts_with("ses") {
+            return Ok(id);
+        }
+        match self.session(&id).await {
+            Ok(_) => Ok(id),
+            Err(error) if error.status == StatusCode::NOT_FOUND => {
+                Err(ApiError::bad_request("Params", format!("`{text}` is not the id of a session")))
+            }
+            Err(error) => Err(error),
+        }
+    }
+
     /// Reads a session of this project.
     pub(crate) async fn session(&self, id: &SessionId) -> ApiResult<Session> {
         let id = id.clone();
@@ -148,12 +165,4 @@ pub(crate) fn sink(app: &Arc<App>, database: &Arc<Database>, directory: &str) ->
         database.changed.notify_one();
         events::on_run_event(&app, &directory, event);
     })
-}
-
-/// Requires that a request names a session.
-pub(crate) fn session_id(text: &str) -> ApiResult<SessionId> {
-    if text.starts_with("ses") {
-        return Ok(SessionId::new(text));
-    }
-    Err(ApiError::bad_request("Params", format!("`{text}` is not the id of a session")))
 }

@@ -13,7 +13,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::app::App;
-use crate::app::project::{Project, session_id};
+use crate::app::project::Project;
 use crate::app::shape::Scene;
 use crate::body::JsonBody;
 use crate::error::{ApiError, ApiResult};
@@ -47,7 +47,7 @@ pub(super) async fn update_part(
     if named.into_iter().any(|(given, wanted)| given.as_ref().is_some_and(|given| given != wanted)) {
         return Err(ApiError::bad_request("Payload", "the ids of the part differ from those of the path"));
     }
-    let (id, message, part) = (session_id(&id)?, MessageId::new(message), PartId::new(part));
+    let (id, message, part) = (project.session_id(&id).await?, MessageId::new(message), PartId::new(part));
     let (_, known) = find(&project, &id, &message, &part).await?;
     let PartBody::Text(said) = &known.body else {
         return Err(ApiError::not_implemented("only the text of parts of type `text` can be changed"));
@@ -75,7 +75,7 @@ pub(super) async fn remove_part(
     Scope(project): Scope,
     Path((id, message, part)): Path<(String, String, String)>,
 ) -> ApiResult<Json<bool>> {
-    let (id, message, part) = (session_id(&id)?, MessageId::new(message), PartId::new(part));
+    let (id, message, part) = (project.session_id(&id).await?, MessageId::new(message), PartId::new(part));
     find(&project, &id, &message, &part).await?;
     apply(&app, &project, &id, &message, Edit::RemovePart(part)).await?;
     Ok(Json(true))
@@ -87,7 +87,7 @@ pub(super) async fn remove_message(
     Scope(project): Scope,
     Path((id, message)): Path<(String, String)>,
 ) -> ApiResult<Json<bool>> {
-    let (id, message) = (session_id(&id)?, MessageId::new(message));
+    let (id, message) = (project.session_id(&id).await?, MessageId::new(message));
     super::message::find(&project, &id, &message).await?;
     apply(&app, &project, &id, &message, Edit::RemoveMessage(message.clone())).await?;
     Ok(Json(true))

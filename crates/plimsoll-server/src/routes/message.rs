@@ -16,7 +16,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::app::project::{Project, session_id};
+use crate::app::project::Project;
 use crate::app::shape::{Scene, is_removed};
 use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Query};
@@ -54,7 +54,7 @@ pub(super) async fn list(
     let before = wanted.before.as_deref().map(read_cursor).transpose()?;
     let scene = Scene::of_project(&project);
     let (messages, next) = project
-        .read_session(&session_id(&id)?, move |opened, session| {
+        .read_session(&project.session_id(&id).await?, move |opened, session| {
             let is_newest = before.is_none();
             let (mut messages, next) = newest(opened, &session.id, before, limit)?;
             if is_newest {
@@ -132,7 +132,7 @@ pub(super) async fn get(
     Scope(project): Scope,
     Path((id, message)): Path<(String, String)>,
 ) -> ApiResult<Json<Value>> {
-    let id = session_id(&id)?;
+    let id = project.session_id(&id).await?;
     let found = find(&project, &id, &MessageId::new(message)).await?;
     Ok(Json(Scene::of_project(&project).message(&id, &found)))
 }

@@ -10,7 +10,6 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::app::App;
-use crate::app::project::session_id;
 use crate::body::JsonBody;
 use crate::error::{ApiError, ApiResult};
 use crate::extract::Path;
@@ -57,7 +56,7 @@ pub(super) async fn answer_in_session(
     Path((session, id)): Path<(String, String)>,
     JsonBody(AnswerInSession { response }): JsonBody<AnswerInSession>,
 ) -> ApiResult<Json<bool>> {
-    let session = session_id(&session)?;
+    let session = project.session_id(&session).await?;
     match app.questions.answer(&project.name, Some(&session), &id, answer_of(response, None)) {
         true => Ok(Json(true)),
         false => Err(not_open(&id)),

@@ -14,7 +14,7 @@ use plimsoll_config::read_resolved;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::app::project::{Project, session_id};
+use crate::app::project::Project;
 use crate::app::runner::{Accepted, Choice};
 use crate::app::shape::Scene;
 use crate::app::{App, blocking};
@@ -66,7 +66,7 @@ pub(super) async fn prompt(
     Path(id): Path<String>,
     JsonBody(request): JsonBody<Prompt>,
 ) -> ApiResult<Json<Value>> {
-    let id = session_id(&id)?;
+    let id = project.session_id(&id).await?;
     let accepted = accept(&app, &project, &id, request).await?;
     match accepted.answer {
         None => Ok(Json(Scene::of_project(&project).message(&id, &accepted.message))),
@@ -84,7 +84,7 @@ pub(super) async fn prompt_async(
     Path(id): Path<String>,
     JsonBody(request): JsonBody<Prompt>,
 ) -> ApiResult<StatusCode> {
-    accept(&app, &project, &session_id(&id)?, request).await?;
+    accept(&app, &project, &project.session_id(&id).await?, request).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 

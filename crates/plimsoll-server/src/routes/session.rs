@@ -12,7 +12,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
-use crate::app::project::{Project, session_id};
+use crate::app::project::Project;
 use crate::app::runner::Choice;
 use crate::app::shape::{self, Scene};
 use crate::body::JsonBody;
@@ -81,7 +81,10 @@ pub(super) async fn create(
     refuse_unsupported("metadata", request.metadata.is_some_and(|metadata| !metadata.is_empty()))?;
     refuse_unsupported("permission", request.permission.is_some_and(|rules| !rules.is_empty()))?;
     refuse_unsupported("workspaceID", request.workspace.is_some_and(|workspace| !workspace.is_null()))?;
-    let parent = request.parent.as_deref().map(session_id).transpose()?;
+    let parent = match request.parent {
+        Some(parent) => Some(project.session_id(&parent).await?),
+        None => None,
+    };
     if let Some(parent) = &parent {
         project.session(parent).await?;
     }
@@ -112,7 +115,7 @@ pub(super) async fn get(
     Scope(project): Scope,
     Path(id): Path<String>,
 ) -> ApiResult<Json<Value>> {
-    let session = project.session(&session_id(&id)?).await?;
+    let session = project.session(&project.session_id(&id).await?).await?;
     Ok(Json(Scene::of_project(&project).session(&session)))
 }
 
@@ -134,7 +137,7 @@ pub(super) async fn children(
     Scope(project): Scope,
     Path(id): Path<String>,
 ) -> ApiResult<Json<Vec<Value>>> {
-    let (scene, id) = (Scene::of_project(&project), session_id(&id)?);
+    let (scene, id) = (Scene::of_project(&project), project.session_id(&id).await?);
     let children = project.read_session(&id, |opened, session| {
         let children = opened.children(&session.id)?;
         Ok(children.into_iter().filter(|child| child.directory == session.directory).collect::<Vec<_>>())
@@ -156,7 +159,7 @@ pub(super) async fn update(
     Path(id): Path<String>,
     JsonBody(patch): JsonBody<Patch>,
 ) -> ApiResult<Json<Value>> {
-    let id = session_id(&id)?;
+    let id = project.session_id(&id).await?;
     project.session(&id).await?;
     refuse_unsupported("metadata", patch.metadata.is_some_and(|metadata| !metadata.is_null()))?;
     refuse_unsupported("permission", patch.permission.is_some_and(|rules| !rules.is_empty()))?;
@@ -184,7 +187,7 @@ pub(super) async fn remove(
     Scope(project): Scope,
     Path(id): Path<String>,
 ) -> ApiResult<Json<bool>> {
-    let id = session_id(&id)?;
+    let id = project.session_id(&id).await?;
     project.session(&id).await?;
     app.runners.abort(&id);
     let runner = app.runners.get(&project, &id);
@@ -215,7 +218,7 @@ pub(super) async fn todo(
     Scope(project): Scope,
     Path(id): Path<String>,
 ) -> ApiResult<Json<Value>> {
-    let id = session_id(&id)?;
+    let id = project.session_id(&id).await?;
     let todos = project
         .read_session(&id, |opened, session| Ok(plimsoll_agent::newest_todos(&opened.archive, &session.id)?));
     Ok(Json(shape::todos(&todos.await?)))
@@ -227,7 +230,7 @@ pub(super) async fn diff(
     Scope(project): Scope,
     Path(id): Path<String>,
 ) -> ApiResult<Json<Vec<Value>>> {
-    project.session(&session_id(&id)?).await?;
+    project.session(&project.session_id(&id).await?).await?;
     Ok(Json(Vec::new()))
 }
 
@@ -245,7 +248,7 @@ pub(super) async fn fork(
     Path(id): Path<String>,
     JsonBody(ForkPlace { message }): JsonBody<ForkPlace>,
 ) -> ApiResult<Json<Value>> {
-    let id = session_id(&id)?;
+    let id = project.session_id(&id).await?;
     let (new, now) = app.with_ids(|ids, now| (ids.session(now), now));
     let forked = project.read_session(&id, move |opened, session| {
         let store = opened.archive.store();
@@ -295,7 +298,7 @@ pub(super) async fn abort(
     Scope(project): Scope,
     Path(id): Path<String>,
 ) -> ApiResult<Json<bool>> {
-    let id = session_id(&id)?;
+    let id = project.session_id(&id).await?;
     project.session(&id).await?;
     app.runners.abort(&id);
     // A task is run by the board.
@@ -319,7 +322,7 @@ pub(super) async fn summarize(
     Path(id): Path<String>,
     JsonBody(Summarize { provider, model }): JsonBody<Summarize>,
 ) -> ApiResult<Json<bool>> {
-    let id = session_id(&id)?;
+    let id = project.session_id(&id).await?;
     project.session(&id).await?;
     let choice = Choice { model: Some(format!("{provider}/{model}")), ..Choice::default() };
     app.runners.get(&project, &id).compact(&app, choice, None).await?;
@@ -340,7 +343,7 @@ pub(super) async fn revert(
     Path(id): Path<String>,
     JsonBody(RevertPlace { message }): JsonBody<RevertPlace>,
 ) -> ApiResult<Json<Value>> {
-    let id = session_id(&id)?;
+    let id = project.session_id(&id).await?;
     let turn = project.read_session(&id, move |opened, session| turn_of(opened, &session, &message)).await?;
     write_unrun(&app, &project, &id, async |conversation| match conversation.revert(Some(turn)).await {
         Err(error @ RevertError::TasksAtWork(_)) => Err(ApiError::busy(&id, error.to_string())),
@@ -356,7 +359,7 @@ pub(super) async fn unrevert(
     Scope(project): Scope,
     Path(id): Path<String>,
 ) -> ApiResult<Json<Value>> {
-    let id = session_id(&id)?;
+    let id = project.session_id(&id).await?;
     project.session(&id).await?;
     write_unrun(&app, &project, &id, async |conversation| {
         match conversation.undo_revert().await {

@@ -293,6 +293,15 @@ async fn sessions_of_other_tools_are_shown_and_imported_on_request() {
     let place = format!("/plimsoll/session/{}/", imported["id"].as_str().unwrap());
     assert_eq!(server.get(&format!("{place}window")).await.ok()["messages"], json!(2));
     server.post(&format!("{place}pins"), json!({ "what": "at the hull" })).await.ok();
+    // It keeps its id, which OpenCode's routes accept because it is stored.
+    assert_eq!(imported["id"], json!(uuid));
+    assert_eq!(server.get(&format!("/session/{uuid}")).await.ok()["id"], json!(uuid));
+    let messages = server.get(&format!("/session/{uuid}/message")).await.ok();
+    assert_eq!(messages.as_array().unwrap().len(), 2, "{messages}");
+    assert_eq!(server.prompt(uuid, "and now?").await, "echo: and now?");
+    let unknown = server.get("/session/7f3b1c9a-9999-4333-8444-555566667777").await;
+    assert_eq!(unknown.status, 400, "{unknown:?}");
+    assert_eq!(server.send("DELETE", &format!("/session/{uuid}"), &[], "").await.ok(), json!(true));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -58,6 +58,7 @@ impl Upkeep for MemoryStore {
             spills: state.spills.len() as u64,
             unverified: 0,
             problems: Vec::new(),
+            open_calls: Vec::new(),
         })
     }
 }

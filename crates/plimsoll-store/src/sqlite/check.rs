@@ -64,7 +64,8 @@ pub(super) fn check(connection: &Connection, now: Millis) -> Result<Findings, St
             note(error.to_string());
         }
     }
-    if let Err(error) = open_calls(connection, now, &mut note) {
+    let mut open = Vec::new();
+    if let Err(error) = open_calls(connection, now, &mut |call| open.push(call)) {
         note(error.to_string());
     }
     match witness::recorded(connection) {
@@ -74,6 +75,7 @@ pub(super) fn check(connection: &Connection, now: Millis) -> Result<Findings, St
     let verified = sums::verify(connection, None)?;
     verified.damage.iter().for_each(|damage| note(damage.to_string()));
     findings.unverified = verified.unverified;
+    findings.open_calls = open;
     let tables = [
         ("session", &mut findings.sessions),
         ("message", &mut findings.messages),

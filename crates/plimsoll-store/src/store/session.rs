@@ -298,4 +298,16 @@ pub struct Findings {
     pub unverified: u64,
     /// Problems, as text; empty if there are none.
     pub problems: Vec<String>,
+    /// Calls without a result in sessions that no process runs, as text. They are no damage: an interrupted session has them
+    /// until it is run again.
+    pub open_calls: Vec<String>,
+}
+
+impl Findings {
+    /// Returns the problems and the open calls.
+    pub fn into_all(self) -> Vec<String> {
+        let Findings { mut problems, open_calls, .. } = self;
+        problems.extend(open_calls);
+        problems
+    }
 }

@@ -250,7 +250,7 @@ async fn go_on(scene: &Scene, wire: Wire, script: &Script, entries: &[Entry], ne
     agent.take_over = plimsoll_store::TakeOver::Always;
     let archive = Arc::clone(&agent.archive);
     let mut conversation = agent.open(&scene.session).await.unwrap();
-    assert_eq!(archive.check().unwrap().problems, Vec::<String>::new(), "{context}");
+    assert_eq!(archive.check().unwrap().into_all(), Vec::<String>::new(), "{context}");
     let has_prompt = entries.iter().any(|entry| entry.event == "prompted");
     let is_over = entries.iter().any(|entry| entry.event == "ended");
     journal::hold(entries, &archive, &scene.session);
@@ -269,7 +269,7 @@ async fn go_on(scene: &Scene, wire: Wire, script: &Script, entries: &[Entry], ne
 
     let problems = script.server.take_problems();
     assert!(problems.is_empty(), "{context}: {problems:#?}");
-    assert_eq!(archive.check().unwrap().problems, Vec::<String>::new(), "{context}");
+    assert_eq!(archive.check().unwrap().into_all(), Vec::<String>::new(), "{context}");
     journal::hold(entries, &archive, &scene.session);
     let request = PageRequest { from: None, oldest_first: true, most: 10_000 };
     let log = archive.store().page(&scene.session, &request).unwrap().messages;

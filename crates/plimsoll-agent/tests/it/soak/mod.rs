@@ -217,7 +217,7 @@ fn live(life: &mut Life, turns: u64, dice: &mut Dice, context: &str, tally: &mut
     let entries = journal::read(&life.journal());
     let archive = open_archive(&life.folder);
     journal::hold(&entries, &archive, &SESSION.into());
-    let problems = archive.check().unwrap().problems;
+    let problems = archive.check().unwrap().into_all();
     assert_eq!(problems, Vec::<String>::new(), "{context}, life {}", life.number);
     let count = |event: &str| entries.iter().filter(|entry| entry.event == event).count() as u64;
     for entry in &entries {
@@ -256,7 +256,7 @@ async fn end_session(life: &Life, provider: &Provider, context: &str, tally: &mu
     }
     drop(conversation);
     hold_all(&life.folder, life.number, &agent);
-    assert_eq!(agent.archive.check().unwrap().problems, Vec::<String>::new(), "{context}");
+    assert_eq!(agent.archive.check().unwrap().into_all(), Vec::<String>::new(), "{context}");
     let problems = provider.server.take_problems();
     assert!(problems.is_empty(), "{context}: {problems:#?}");
     tally.requests += provider.server.requests().len();

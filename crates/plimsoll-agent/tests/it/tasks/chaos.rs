@@ -435,7 +435,7 @@ fn all_tasks_end_and_none_is_lost_or_reported_twice_or_run_twice() {
     for session in LANES {
         assert!(store.notes(&session.into(), 0).unwrap().is_empty());
     }
-    assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
+    assert_eq!(store.check().unwrap().into_all(), Vec::<String>::new());
     server.take_problems();
     println!(
         "{wanted} tasks and {inner} of tasks, {runs} runs, {marked} marks, {lost} interrupted, {kills} kills, {stalls} \

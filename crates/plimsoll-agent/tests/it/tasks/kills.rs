@@ -221,7 +221,7 @@ async fn each_end_is_reported_once_after_a_kill_at_every_event() {
         }
         assert!(output.is_empty(), "at {at}: {output:?}");
         assert!(store.notes(&SESSION.into(), 0).unwrap().is_empty(), "at {at}");
-        assert_eq!(store.check().unwrap().problems, Vec::<String>::new(), "at {at}");
+        assert_eq!(store.check().unwrap().into_all(), Vec::<String>::new(), "at {at}");
         if status.success() {
             break;
         }

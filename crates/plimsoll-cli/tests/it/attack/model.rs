@@ -92,7 +92,7 @@ impl Scene {
             }
         }
         let check = self.home.command(&["sessions", "check"], &[]).output().unwrap();
-        if !check.status.success() {
+        if !check.status.success() || String::from_utf8_lossy(&check.stdout).contains("waits for an answer") {
             problems.push(format!("sessions check: {}", String::from_utf8_lossy(&check.stdout)));
         }
         problems

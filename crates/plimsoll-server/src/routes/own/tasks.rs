@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::table::{Described as _, OwnRoute};
 use super::to_json;
 use crate::app::App;
-use crate::app::project::{Project, session_id};
+use crate::app::project::Project;
 use crate::body::JsonBody;
 use crate::error::ApiResult;
 use crate::extract::Path;
@@ -59,7 +59,7 @@ struct TaskWords {
 
 /// Finds a task of the directory by the id of its session.
 async fn task_of(project: &Project, id: &str) -> ApiResult<Task> {
-    let id = session_id(id)?;
+    let id = project.session_id(id).await?;
     project.session(&id).await?;
     Ok(project.board.task(&id).await?)
 }

@@ -84,12 +84,13 @@ fn a_check_names_a_session_with_an_open_call_of_a_dead_holder() {
     let lease = store.lease(&id, "host 7", Duration::from_millis(100)).unwrap();
     let call = Part::tool("prt_1".into(), "call_1", "bash", ToolState::pending(json!({})));
     store.append(&lease.claim(), vec![Message::assistant("msg_1".into(), vec![call])], NOW).unwrap();
-    assert_eq!(store.check().unwrap().problems, Vec::<String>::new(), "it is being run");
+    assert_eq!(store.check().unwrap().into_all(), Vec::<String>::new(), "it is being run");
     time.store(NOW.0 + 101, std::sync::atomic::Ordering::SeqCst);
-    let problems = store.check().unwrap().problems;
-    let [problem] = &problems[..] else { panic!("{problems:?}") };
-    assert!(problem.starts_with("session `ses_1`: the call of bash in part `prt_1` waits"), "{problem}");
-    assert!(problem.contains("`host 7`"), "{problem}");
+    let findings = store.check().unwrap();
+    assert_eq!(findings.problems, Vec::<String>::new(), "an interruption is no damage");
+    let [call] = &findings.open_calls[..] else { panic!("{findings:?}") };
+    assert!(call.starts_with("session `ses_1`: the call of bash in part `prt_1` waits"), "{call}");
+    assert!(call.contains("`host 7`"), "{call}");
     store.lease(&id, "host 8", Duration::from_millis(100)).unwrap();
-    assert_eq!(store.check().unwrap().problems, Vec::<String>::new(), "the next holder has settled it");
+    assert_eq!(store.check().unwrap().into_all(), Vec::<String>::new(), "the next holder has settled it");
 }
