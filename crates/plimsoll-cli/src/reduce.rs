@@ -4,11 +4,10 @@ use std::io::{self, IsTerminal, Write};
 use std::process::{Command, ExitCode};
 
 use plimsoll::compact::Reply;
-use plimsoll::prune::PruneChoice;
-use plimsoll::{Plan, Receipt};
+use plimsoll::{Plan, Receipt, Tokens};
 use plimsoll_host::{
     EditSummary, Flags, Host, HostConfig, HostError, PlanContents, RangeRequest, Reduced, StoredSession,
-    Summary, SummarySource, WholeSession, WindowSizes, other_tools, reason, too_little,
+    Summary, SummarySource, WindowSizes, other_tools, reason, repeated_reads, too_little,
 };
 use serde_json::{Value, json};
 
@@ -27,12 +26,7 @@ pub(crate) fn prune(args: &PruneArgs, host: &Host, output: &mut Output) -> Comma
     if args.apply {
         let stored = stored(&args.input, &config, host)?;
         let reduced = stored.prune(choice.as_ref(), &config, args.force, host)?;
-        let is_nothing = matches!(reduced, Reduced::Nothing(..));
-        let code = show_reduced(&stored, reduced, output)?;
-        if is_nothing && choice.is_none() {
-            note_repeated(&host.whole_session(args.input.spec(), &config)?, &config);
-        }
-        return Ok(code);
+        return show_reduced(&stored, reduced, output);
     }
     let whole = host.whole_session(args.input.spec(), &config)?;
     let plan = host.during("planning", || whole.plan_prune(&config.policy, choice.as_ref()));
@@ -48,17 +42,13 @@ pub(crate) fn prune(args: &PruneArgs, host: &Host, output: &mut Output) -> Comma
     }
     note_other_tools(&others);
     if plan.items.is_empty() && choice.is_none() {
-        note_repeated(&whole, &config);
+        note_repeated(repeated_reads(&whole.log, whole.limits, &config.policy));
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// The policy selects by age. Reads that `plimsoll inspect` reports as repeated may be too new for it, or too few.
-fn note_repeated(whole: &WholeSession, config: &HostConfig) {
-    let choice = PruneChoice { repeated: true, ..PruneChoice::default() };
-    let plan = whole.plan_prune(&config.policy, Some(&choice));
-    if !plan.items.is_empty() {
-        let freed = plan.freed_tokens;
+fn note_repeated(freed: Tokens) {
+    if freed > Tokens::ZERO {
         note(&format!("hint: `--repeated` clears reads that a later read repeats, {freed} tokens"));
     }
 }
@@ -220,12 +210,13 @@ fn show_reduced(stored: &StoredSession, reduced: Reduced, output: &mut Output) -
             remark.iter().for_each(|remark| note(remark));
             Ok(done)
         }
-        Reduced::Nothing(why, others) => {
+        Reduced::Nothing { why, others, repeated } => {
             if output.json {
                 output.json(&json!({ "session": stored.session.id, "receipts": [] }))?;
             }
             note(&why);
             note_other_tools(&others);
+            note_repeated(repeated);
             Ok(ExitCode::from(1))
         }
     }

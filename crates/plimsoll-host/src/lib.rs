@@ -61,7 +61,7 @@ pub use range::RangeRequest;
 pub use recall::{RecallRequest, RecallText};
 pub use receipts::{PinnedText, Undone, in_force, is_receipt_id, undone_by};
 pub use recorded::{RecordedFigures, SessionWindow, WindowSource};
-pub use reduce::{Reduced, other_tools, too_little};
+pub use reduce::{Reduced, other_tools, repeated_reads, too_little};
 pub use replay::{Bills, FREE_PRICE, PricedModel, ReplayRequest, Replays, RuleSource, SessionReplay};
 pub use report::{Level, Notice, Progress, Reporter, Silent, Work};
 pub use sessions::{ListRequest, SessionList};

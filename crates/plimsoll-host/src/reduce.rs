@@ -6,7 +6,7 @@ use plimsoll::compact::{CompactionContext, Outcome, Summariser, Trigger};
 use plimsoll::plan::CompactPlan;
 use plimsoll::prune::{self, Pressure, PruneChoice, PrunePlan, PruneReason};
 use plimsoll::{
-    Load, Log, Millis, Plan, Policy, Receipt, RequestOverhead, Role, Tokens, VisibleRange, Window,
+    Limits, Load, Log, Millis, Plan, Policy, Receipt, RequestOverhead, Role, Tokens, VisibleRange, Window,
     WindowRole, window_message_tokens,
 };
 use plimsoll_session::{Pruned, UsageScale};
@@ -23,25 +23,49 @@ use crate::words::counted;
 pub enum Reduced {
     /// Receipts of a completed reduction, and a remark if the window is still over its line.
     Done(Vec<Receipt>, Option<String>),
-    /// There was nothing to reduce; why, and of which tools there are outputs that may be pruned.
-    Nothing(String, Vec<(String, usize)>),
+    /// There was nothing to reduce.
+    Nothing {
+        /// The reason.
+        why: String,
+        /// Tools with outputs that may be pruned, and the number of these.
+        others: Vec<(String, usize)>,
+        /// Tokens that pruning repeated reads would free.
+        repeated: Tokens,
+    },
+}
+
+impl Reduced {
+    fn nothing(why: String) -> Reduced {
+        Reduced::Nothing { why, others: Vec::new(), repeated: Tokens::ZERO }
+    }
+}
+
+/// Returns the tokens that pruning repeated reads would free. A policy selects by age, so it leaves reads that
+/// `inspect` reports as repeated if they are too new, or too few.
+pub fn repeated_reads(log: &Log, limits: Limits, policy: &Policy) -> Tokens {
+    let choice = PruneChoice { repeated: true, ..PruneChoice::default() };
+    plan_prune(log, limits, policy, Some(&choice)).freed_tokens
+}
+
+fn plan_prune(log: &Log, limits: Limits, policy: &Policy, choice: Option<&PruneChoice>) -> PrunePlan {
+    // The scale counts the whole session, so it is made only if something was chosen.
+    if let Some(choice) = choice
+        && let Some(scale) = UsageScale::of(log, policy)
+    {
+        return scale.plan_choice(log, policy, choice, limits);
+    }
+    let load = Load::of(log, policy, RequestOverhead::default(), &policy.count);
+    let pressure = Some(Pressure { load: load.tokens, limits });
+    match choice {
+        Some(choice) => prune::plan_choice(log, policy, choice, pressure),
+        None => prune::plan(log, policy, pressure),
+    }
 }
 
 impl WholeSession {
     /// Plans a prune, by the policy or of what was chosen.
     pub fn plan_prune(&self, policy: &Policy, choice: Option<&PruneChoice>) -> PrunePlan {
-        // The scale counts the whole session, so it is made only if something was chosen.
-        if let Some(choice) = choice
-            && let Some(scale) = UsageScale::of(&self.log, policy)
-        {
-            return scale.plan_choice(&self.log, policy, choice, self.limits);
-        }
-        let load = Load::of(&self.log, policy, RequestOverhead::default(), &policy.count);
-        let pressure = Some(Pressure { load: load.tokens, limits: self.limits });
-        match choice {
-            Some(choice) => prune::plan_choice(&self.log, policy, choice, pressure),
-            None => prune::plan(&self.log, policy, pressure),
-        }
+        plan_prune(&self.log, self.limits, policy, choice)
     }
 
     /// Plans a compaction; `None` if there is too little to summarise.
@@ -82,12 +106,15 @@ impl StoredSession {
                 Pruned::Done(receipt) => Reduced::Done(vec![*receipt], None),
                 Pruned::Nothing(plan) => {
                     let others = other_tools(&plan, driver.log(), &config.policy);
-                    Reduced::Nothing(Plan::Prune(*plan).to_string(), others)
+                    let repeated = match choice {
+                        Some(_) => Tokens::ZERO,
+                        None => repeated_reads(driver.log(), driver.limits(), &config.policy),
+                    };
+                    Reduced::Nothing { why: Plan::Prune(*plan).to_string(), others, repeated }
                 }
-                Pruned::NotSmaller => Reduced::Nothing(
-                    "nothing pruned: the window would not get smaller".to_owned(),
-                    Vec::new(),
-                ),
+                Pruned::NotSmaller => {
+                    Reduced::nothing("nothing pruned: the window would not get smaller".to_owned())
+                }
             };
             driver.close()?;
             Ok(reduced)
@@ -119,7 +146,7 @@ pub(crate) fn compacted(
     nothing: String,
 ) -> Reduced {
     if receipts.is_empty() {
-        return Reduced::Nothing(nothing, Vec::new());
+        return Reduced::nothing(nothing);
     }
     let fits = *verdict == plimsoll::compact::FitResult::Fits;
     Reduced::Done(receipts, (!fits).then(|| verdict.to_string()))

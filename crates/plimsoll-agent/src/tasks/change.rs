@@ -1,5 +1,6 @@
 //! Changes of task records. Each is written in one transaction with its notes.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use plimsoll::SessionId;
@@ -140,11 +141,25 @@ impl TaskBoard {
         Ok(cancelled)
     }
 
-    /// Cancels the tasks that a task has launched, except those that have ended meanwhile.
+    /// Cancels all tasks below a task, except those that have ended meanwhile.
+    ///
+    /// Also below a task that is already cancelled: its run cancels its tasks too, and may not have reached all of them.
     pub(super) fn cancel_children(&self, parent: &SessionId, why: &str) {
-        for child in self.load_all(Some(parent)).unwrap_or_default() {
-            if child.status.is_active() || child.data.pending.is_some() {
-                let _ = self.cancel_now(&child.id, Some(why));
+        // A damaged record may name itself as its parent.
+        let mut visited = BTreeSet::new();
+        let mut parents = vec![(parent.clone(), why)];
+        while let Some((parent, why)) = parents.pop() {
+            if !visited.insert(parent.clone()) {
+                continue;
+            }
+            for child in self.load_all(Some(&parent)).unwrap_or_default() {
+                if child.status.is_active() || child.data.pending.is_some() {
+                    let cancel = TaskChange::Cancel { why: Some(why.to_owned()) };
+                    if self.change(&child.id, &cancel).is_ok() {
+                        self.stop_local(&child.id, StopReason::Cancelled);
+                    }
+                }
+                parents.push((child.id, LAUNCHER_CANCELLED));
             }
         }
     }

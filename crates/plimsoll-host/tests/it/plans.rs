@@ -45,7 +45,7 @@ fn a_prune_is_applied_once_and_undone_once() {
     };
     assert!(receipts.len() == 1 && receipts[0].after < receipts[0].before);
     let again = session.prune(Some(&reads()), &config, false, &host).unwrap();
-    assert!(matches!(again, Reduced::Nothing(..)), "{again:?}");
+    assert!(matches!(again, Reduced::Nothing { .. }), "{again:?}");
     let undone = host.undo(None, false).unwrap();
     assert_eq!((undone.receipt.id, undone.undo.after), (receipts[0].id.clone(), receipts[0].before));
     let error = host.undo(None, false).unwrap_err();
@@ -61,7 +61,7 @@ fn a_short_session_has_too_little_to_summarise() {
     let config = host.config(&Flags::default()).unwrap();
     let session =
         stored(&place, &host, &config, r#"{ "messages": [{ "role": "user", "content": "Hello" }] }"#);
-    let Reduced::Nothing(reason, _) = session.compact_offline(&config, false, &host).unwrap() else {
+    let Reduced::Nothing { why: reason, .. } = session.compact_offline(&config, false, &host).unwrap() else {
         panic!("something was summarised");
     };
     assert!(reason.starts_with("too little to summarise: 1 message, "), "{reason}");

@@ -260,9 +260,13 @@ async fn tasks_of_tasks_share_the_slots_and_are_cancelled_with_them() {
     assert_eq!(ended.data.result.as_deref(), Some("Outer done."));
 }
 
-/// While the innermost of three runs, the outermost is cancelled.
+/// While the innermost of three runs, the outermost is cancelled. Its own run cancels its tasks too: it may have reached the
+/// one in between, but not the innermost.
+#[rstest::rstest]
+#[case::all_running(false)]
+#[case::the_middle_one_just_cancelled(true)]
 #[tokio::test]
-async fn cancelling_a_task_cancels_its_tasks_and_theirs() {
+async fn cancelling_a_task_cancels_its_tasks_and_theirs(#[case] middle_is_cancelled: bool) {
     let gate = Gate::new();
     let inner = gate.clone();
     let boss = |id: &str, prompt: &str| {
@@ -293,6 +297,10 @@ async fn cancelling_a_task_cancels_its_tasks_and_theirs() {
     let middle = only_child(&outer.id).await;
     let inner = only_child(&middle.id).await;
     assert_eq!((inner.status, inner.data.depth), (TaskStatus::Running, 3));
+    if middle_is_cancelled {
+        let step = TaskMove { from: "running".into(), to: "cancelled".into(), ..TaskMove::default() };
+        dock.dock.archive.store().move_task(middle.id.as_str(), step, plimsoll::Millis(1)).unwrap();
+    }
     dock.board.cancel(&outer.id).await.unwrap();
     for id in [&outer.id, &middle.id, &inner.id] {
         assert_eq!(dock.board.task(id).await.unwrap().status, TaskStatus::Cancelled, "recorded at once");
