@@ -15,8 +15,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("cargo::rerun-if-changed={source}");
         let index = index(&std::fs::read(&source)?).map_err(|problem| format!("{source}: {problem}"))?;
         let bytes: Vec<u8> = index.iter().flat_map(|slot| slot.to_le_bytes()).collect();
-        let folder = std::env::var("OUT_DIR")?;
-        std::fs::write(Path::new(&folder).join(format!("{name}.index")), bytes)?;
+        let directory = std::env::var("OUT_DIR")?;
+        std::fs::write(Path::new(&directory).join(format!("{name}.index")), bytes)?;
     }
     println!("cargo::rerun-if-changed=build.rs");
     println!("cargo::rerun-if-changed=src/bpe/hash.rs");
@@ -37,6 +37,7 @@ fn index(tokens: &[u8]) -> Result<Vec<u32>, String> {
     if at >= 1 << OFFSET_BITS {
         return Err(format!("{at} bytes do not fit into {OFFSET_BITS} bits"));
     }
+    // At most half full: most lookups are of pairs that are not tokens, and end at the first free slot.
     let mut slots = vec![0; (offsets.len() * 2).next_power_of_two()];
     let mask = slots.len() - 1;
     for (offset, token) in offsets {

@@ -31,7 +31,7 @@ pub(crate) fn run(args: &TruncateArgs, host: &Host, output: &mut Output) -> Comm
     }
     if output.json {
         output.json(&json!({ "output": shown, "plan": plan, "spill": spill }))?;
-    } else if plan.loses() {
+    } else if plan.loses_content() {
         output.text(&shown)?;
     } else if output.is_terminal() {
         let (head, tail) = held.ends.held();
@@ -46,7 +46,7 @@ pub(crate) fn run(args: &TruncateArgs, host: &Host, output: &mut Output) -> Comm
 
 /// Formats what was dropped from an output, and how to keep it next time.
 fn dropped(plan: &TruncatePlan, spill: &Spill, has_spill_dir: bool) -> Option<String> {
-    if !plan.loses() {
+    if !plan.loses_content() {
         return None;
     }
     let hint = match spill {

@@ -50,7 +50,7 @@ pub(crate) fn merge(layers: Vec<Layer>, env: &Environment) -> Result<Merged, Con
             }
             chosen = name;
         }
-        all = all.under(layer.overrides);
+        all = all.with_higher(layer.overrides);
         context = layer.context.unwrap_or(context);
         store = layer.store.over(store);
         origins.extend(layer.origins);

@@ -104,6 +104,8 @@ impl Client {
             .build();
         let failed = |error| ProviderError::Network { message: self.endpoint.strip_keys(&causes(&error)) };
         let made = made.map_err(failed)?;
+        // Built outside of `get_or_init`, because building can fail. If two calls build at once, one client is
+        // dropped.
         Ok(self.http.get_or_init(|| made))
     }
 
@@ -135,8 +137,8 @@ impl Client {
             );
             if is_silent {
                 silent += 1;
-                // The first silent failure may be transient, and a third question would learn nothing more. The
-                // question costs a request, and the servers that need it are local ones.
+                // The first silent failure may be transient. After the second, the cause is checked once: the check
+                // costs a request, and only local servers need it.
                 if silent == 2 && request.wire() == Wire::Chat && self.endpoint.is_near() {
                     error = self.hidden_overflow(request).await.unwrap_or(error);
                 }
@@ -191,6 +193,7 @@ impl Client {
     async fn hidden_overflow(&self, request: &Request) -> Option<ProviderError> {
         let mut body = request.to_json();
         let fields = body.as_object_mut()?;
+        // Only allowed in a request that is streamed.
         fields.remove("stream_options");
         fields.insert("stream".into(), false.into());
         let limit =

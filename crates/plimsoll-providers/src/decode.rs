@@ -21,7 +21,7 @@ pub(crate) const DEFAULT_EVENT_LIMIT: usize = 32 << 20;
 pub(crate) const DEFAULT_ANSWER_LIMIT: usize = 16 << 20;
 
 /// Minimum for the limit on an answer's bytes, even if few tokens were requested: some servers do not count reasoning.
-const LEAST_ANSWER_LIMIT: usize = 1 << 20;
+const MIN_ANSWER_LIMIT: usize = 1 << 20;
 
 /// Decodes the stream of one answer.
 ///
@@ -65,7 +65,7 @@ impl Decoder {
         };
         let words = request.max_tokens().map(|most| most.saturating_mul(BYTES_PER_TOKEN));
         let words = words.map_or(usize::MAX, |words| usize::try_from(words).unwrap_or(usize::MAX));
-        let words_limit = words.max(LEAST_ANSWER_LIMIT).min(answer_limit);
+        let words_limit = words.max(MIN_ANSWER_LIMIT).min(answer_limit);
         Decoder { sse: SseReader::new(event_limit), wire, words_limit, answer_limit, read: 0, is_over: false }
     }
 

@@ -47,7 +47,7 @@ pub enum EndpointError {
     #[error("`{0}` does not name a model: write `provider/model`, such as `anthropic/claude-sonnet-4-6`")]
     NotAModel(String),
     /// The provider is neither built in nor configured.
-    #[error("unknown provider `{0}`: known are `anthropic`, `openai` and `openai-chat`")]
+    #[error("unknown provider `{0}` (available: `anthropic`, `openai`, `openai-chat`)")]
     UnknownProvider(String),
     /// The key is missing.
     #[error("no key for `{provider}`: set `{variable}`")]
@@ -251,6 +251,7 @@ impl Endpoint {
             }
         }
         for secret in self.headers.iter().map(|(_, value)| value).chain(&self.key) {
+            // Servers may quote the key without its scheme.
             let bare = secret.expose().trim_start_matches("Bearer ");
             text = Secret::new(bare).strip_from(&text);
         }

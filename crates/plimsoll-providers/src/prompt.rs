@@ -151,7 +151,7 @@ pub enum BuildError {
     #[error("the window is not a legal conversation: {0}")]
     InvalidWindow(#[from] InvalidWindow),
     /// The window is empty.
-    #[error("the window is empty: there is no message to send")]
+    #[error("the window has no message to send")]
     Empty,
     /// The required tool is not declared.
     #[error("tool `{0}` is required but not declared")]
@@ -220,7 +220,7 @@ pub(crate) fn overlay<T: Serialize + DeserializeOwned>(body: T, extra: &Extra) -
     serde_json::from_value(value).map_err(extra_error)
 }
 
-/// Whether this is a model of OpenAI's that always thinks: those reject a temperature.
+/// Whether this is an OpenAI reasoning model. These reject `temperature`.
 pub(crate) fn is_openai_reasoning(model: &str) -> bool {
     let name = model.rsplit('/').next().unwrap_or(model);
     let generation = |prefix: &str| name.strip_prefix(prefix)?.chars().next()?.to_digit(10);

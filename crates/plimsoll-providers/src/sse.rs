@@ -69,6 +69,7 @@ impl SseReader {
         if !self.line.is_empty() {
             self.end_line();
         }
+        // An empty line ends an event, and here it is missing.
         self.end_line()
     }
 

@@ -16,10 +16,10 @@ pub(crate) struct Found<'t> {
     pub(crate) text: &'t str,
     pub(crate) value: &'t str,
     pub(crate) range: Range<usize>,
-    /// The clue that led to it.
+    /// Position of the clue that produced this candidate.
     pub(crate) clue: Range<usize>,
     pub(crate) quote: Option<Quote>,
-    /// The name that led to it.
+    /// The name that introduces the value, if it was found by a name.
     pub(crate) named: Option<&'t Named<'t>>,
 }
 

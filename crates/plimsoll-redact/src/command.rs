@@ -47,6 +47,7 @@ pub(crate) fn passwords(
     let secrets = secrets
         .filter_map(|(way, at)| password(way, &words, at))
         .filter(|secret| is_password_argument(&text[secret.clone()]));
+    // `curl -b` takes cookies, or the name of a file that has them.
     let is_curl = command.programs.contains(&"curl");
     let cookies = words
         .windows(2)

@@ -6,7 +6,7 @@ use crate::cursor::Cursor;
 use crate::words::is_listed;
 
 /// Maximum number of cookies in a line.
-const MOST_COOKIES: usize = 100;
+const MAX_COOKIES: usize = 100;
 
 /// Maximum length of a cookie's name.
 const LONGEST_COOKIE_NAME: usize = 128;
@@ -21,6 +21,7 @@ pub(crate) fn cookies(text: &str, name: Range<usize>) -> (Vec<Range<usize>>, usi
     }
     let spaces = cursor.skip_spaces();
     let is_separated = cursor.eat(":") || cursor.eat("=") || (name_quote.is_some() && cursor.eat(","));
+    // `--cookie VALUE` has no separator.
     if !is_separated && (!is_flag || spaces == 0) {
         return (Vec::new(), name.end);
     }
@@ -29,14 +30,14 @@ pub(crate) fn cookies(text: &str, name: Range<usize>) -> (Vec<Range<usize>>, usi
     cursor.quote();
     let (mut found, mut end) = cookie_pairs(text, cursor.at);
     // Several headers as a list of strings.
-    while is_list && found.len() < MOST_COOKIES {
+    while is_list && found.len() < MAX_COOKIES {
         let mut next = Cursor::new(text, end);
         next.quote();
         let has_comma = next.eat(",");
         next.skip_spaces();
-        let goes_on = has_comma && next.quote().is_some();
+        let continues = has_comma && next.quote().is_some();
         let (more, read) = cookie_pairs(text, next.at);
-        if !goes_on || more.is_empty() {
+        if !continues || more.is_empty() {
             break;
         }
         found.extend(more);
@@ -50,13 +51,14 @@ pub(crate) fn cookie_pairs(text: &str, at: usize) -> (Vec<Range<usize>>, usize) 
     let mut found = Vec::new();
     let mut cursor = Cursor::new(text, at);
     let mut end = cursor.at;
-    for _ in 0..MOST_COOKIES {
+    for _ in 0..MAX_COOKIES {
         cursor.skip_spaces();
         let rest = cursor.rest();
         let length = rest.bytes().take(LONGEST_COOKIE_NAME).take_while(|byte| is_cookie_name(*byte)).count();
         let name = rest[..length].to_ascii_lowercase();
         let is_attribute = is_listed("cookie-attributes", &name);
         cursor.at += length;
+        // `==` is a comparison in code.
         if length > 0 && cursor.eat("=") && cursor.peek() != Some(b'=') {
             cursor.eat("\"");
             let value = cookie_value(&cursor);

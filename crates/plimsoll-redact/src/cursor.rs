@@ -1,4 +1,4 @@
-//! Reads on from a position in a text: spaces, quotes, values.
+//! Reads a text from a position: spaces, quotes, values.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ const LONGEST_WORD: usize = 512;
 const LONGEST_QUOTED: usize = 16 * 1024;
 
 /// Maximum number of spaces between a name and its value.
-const MOST_SPACES: usize = 24;
+const MAX_SPACES: usize = 24;
 
 /// Quote marks that are written in several characters, and how each closes.
 const WRITTEN_QUOTES: [(&str, &str); 9] = [
@@ -75,7 +75,7 @@ impl<'t> Cursor<'t> {
     /// Skips spaces and tabs and returns their number.
     pub(crate) fn skip_spaces(&mut self) -> usize {
         let bytes = self.rest().as_bytes();
-        let spaces = bytes.iter().take(MOST_SPACES).take_while(|byte| matches!(byte, b' ' | b'\t')).count();
+        let spaces = bytes.iter().take(MAX_SPACES).take_while(|byte| matches!(byte, b' ' | b'\t')).count();
         self.at += spaces;
         spaces
     }
@@ -169,7 +169,7 @@ impl<'t> Cursor<'t> {
         let end = (0..bytes.len()).find(|at| !is_plain(bytes[*at]) && ends(*at)).unwrap_or(bytes.len());
         let whole = &line[..end];
         let word = whole.trim_end_matches(['.', ',', ';', ':']);
-        // Three dots belong to the word: they say that it is not all there.
+        // Three dots belong to the word: they show that it was shortened.
         let word = if whole[word.len()..].contains("...") { whole } else { unwrap_brackets(word) };
         self.at..self.at + word.len()
     }

@@ -55,13 +55,14 @@ impl<'t> Named<'t> {
         start += whole.len() - trimmed.len();
         let name = trimmed.trim_end_matches(['-', '.']);
         let end = start + name.len();
-        // Most names in a text are not followed by anything that could give them a value.
+        // Most names in a text are not followed by anything that can introduce a value.
         if end < keyword.end || !may_follow(bytes, end) {
             return None;
         }
         let needs_word = name.eq_ignore_ascii_case("key") || name.eq_ignore_ascii_case("phrase");
         let (start, name) = if needs_word { with_word_before(text, start, end) } else { (start, name) };
         let is_parameter = matches!(before, Some(b'?' | b'&' | b'#')) || text[..start].ends_with("&amp;");
+        // Only in a URL. Elsewhere, a plain `key` names too many other things.
         let is_key = is_parameter && name.eq_ignore_ascii_case("key");
         let class = classify(name).or(is_key.then_some(Name::Weak))?;
         // A part of the name of a resource: `AWS::IAM::AccessKey`, `arn:aws:secretsmanager:…:secret:…`.
@@ -124,7 +125,7 @@ impl<'t> Named<'t> {
         matches!(self.before, Some(b'(' | b',')) || self.text[..self.start].ends_with(", ")
     }
 
-    /// Whether the name is the first argument of a call; of a list of names none is another's value.
+    /// Whether the name is the first argument of a call. In a list of names, no name is the value of another.
     pub(crate) fn is_in_call(&self) -> bool {
         near_before(self.text, self.start, 8).trim_end_matches(['"', '\'', '\\', '[']).ends_with('(')
     }

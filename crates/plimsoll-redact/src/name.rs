@@ -33,6 +33,7 @@ pub(crate) fn classify(name: &str) -> Option<Name> {
     let (before, after) = (&parts[..at], &parts[at + 1..]);
     let previous = before.last().copied().unwrap_or_default();
     let class = match parts[at] {
+        // A plain `key`, or one after a word such as `foreign`, is not a secret.
         "key" if before.is_empty() || is_listed("other-keys", previous) => return None,
         "key" if !is_listed("keys", previous) => Name::Faint,
         "pat" if before.is_empty() || !after.is_empty() => return None,

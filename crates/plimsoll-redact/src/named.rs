@@ -70,6 +70,7 @@ impl<'t> Named<'t> {
                 return Some(value);
             }
         }
+        // `${PASSWORD}` refers to a variable and does not set it.
         if near_before(text, self.start, 2) == "${" {
             return None;
         }
@@ -101,7 +102,7 @@ impl<'t> Named<'t> {
             "equals" if self.is_upper() => "variable",
             "equals" if self.is_option => "option",
             "equals" => "plain",
-            "is" | "aside" => "told",
+            "is" | "aside" => "stated",
             "spaced" | "colon" | "encoded" => link,
             _ => return None,
         };
@@ -153,7 +154,7 @@ impl<'t> Named<'t> {
             })
     }
 
-    /// `name: Type = value`: step over the type.
+    /// Skips the type in `name: Type = value`.
     fn skip_type(&self, cursor: &mut Cursor<'t>, link: &'static str) -> &'static str {
         if link != "colon" {
             return link;

@@ -54,6 +54,7 @@ impl Pattern {
                 let sources = self.sources.iter().map(|source| expand(source) + end);
                 Regex::builder()
                     .configure(config)
+                    // Secrets are ASCII. Unicode classes would make every pattern slower to compile.
                     .syntax(syntax::Config::new().unicode(false).utf8(false))
                     .build_many(&sources.collect::<Vec<_>>())
                     .ok()

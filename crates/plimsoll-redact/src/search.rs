@@ -67,6 +67,7 @@ static CLUES: LazyLock<Clues> = LazyLock::new(|| {
 pub(crate) fn search(text: &str) -> Vec<Span> {
     let mut search = Search { text, spans: Vec::new(), done: Progress::default() };
     if let Some(texts) = &CLUES.texts {
+        // Overlapping matches, because one clue may begin inside another: `sk-` and `sk-ant-`.
         for hit in texts.find_overlapping_iter(text) {
             if let Some(clue) = CLUES.clues.get(hit.pattern().as_usize()) {
                 search.look(*clue, hit.start()..hit.end());

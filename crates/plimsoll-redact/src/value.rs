@@ -246,8 +246,8 @@ pub(crate) fn is_identifier(value: &str) -> bool {
     bytes_fit && ((camel || value.contains('_')) && is_wordy(value) || constant)
 }
 
-/// A passphrase has fewer words than this.
-const MOST_WORDS: usize = 12;
+/// Maximum number of words of a passphrase. A longer text is a sentence.
+const MAX_WORDS: usize = 12;
 
 /// Whether a value has several words that are not a sentence: `correct horse battery staple`.
 pub(crate) fn is_passphrase(value: &str) -> bool {
@@ -262,7 +262,7 @@ pub(crate) fn is_passphrase(value: &str) -> bool {
             return false;
         }
         count += 1;
-        if count > MOST_WORDS {
+        if count > MAX_WORDS {
             return false;
         }
         states += usize::from(is_listed("states", &lower));

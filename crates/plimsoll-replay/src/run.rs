@@ -25,6 +25,7 @@ impl Recording {
     /// Returns the smallest window with room for every call, with its answer, that was sent unchanged.
     /// These calls happened, so an unknown window was at least this large.
     pub fn room(&self, params: &ReplayParams) -> Result<Tokens, SessionError> {
+        // Half of the range, so that a sum of two sizes does not overflow.
         let endless = ReplayParams { context: Tokens(u64::MAX / 2), ..*params };
         let sent = self.replay(&Rules::None, &endless)?.windows;
         let calls = self.steps.iter().filter_map(|step| step.call.as_ref());
@@ -95,6 +96,7 @@ impl Run<'_> {
         let first: Vec<Visibility> =
             call.wanted.iter().map(|wanted| self.request.visibility(wanted.reference)).collect();
         let mut recalls = 0;
+        // A request that does not fit gets no answer, so the model cannot recall anything.
         if first.contains(&Visibility::Missing) && self.fits(call) && self.recall(call, &first)? {
             recalls = 1;
             self.prepare(call)?;

@@ -337,8 +337,8 @@ fn report(path: &Path) -> Result<(), Box<dyn Error>> {
 fn corpus() -> Result<Vec<PathBuf>, Box<dyn Error>> {
     let root = std::env::var_os("PLIMSOLL_CORPUS").ok_or("name session files, or set PLIMSOLL_CORPUS")?;
     let mut paths = Vec::new();
-    for folder in ["claude-code", "codex"] {
-        for entry in std::fs::read_dir(Path::new(&root).join(folder))? {
+    for directory in ["claude-code", "codex"] {
+        for entry in std::fs::read_dir(Path::new(&root).join(directory))? {
             paths.push(entry?.path());
         }
     }

@@ -49,8 +49,8 @@ fn report(path: &Path) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-fn corpus(folder: &Path, found: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>> {
-    let mut entries = std::fs::read_dir(folder)?
+fn corpus(directory: &Path, found: &mut Vec<PathBuf>) -> Result<(), Box<dyn Error>> {
+    let mut entries = std::fs::read_dir(directory)?
         .map(|entry| entry.map(|entry| entry.path()))
         .collect::<Result<Vec<_>, _>>()?;
     entries.sort();

@@ -8,10 +8,10 @@ use bpe_openai::Tokenizer;
 use regex::Regex;
 
 fn main() -> Result<(), Box<dyn Error>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
-    std::fs::write(folder.join("o200k.tokens"), tokens(bpe_openai::o200k_base())?)?;
-    std::fs::write(folder.join("cl100k.tokens"), tokens(bpe_openai::cl100k_base())?)?;
-    std::fs::write(folder.join("classes.bin"), classes()?)?;
+    let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
+    std::fs::write(directory.join("o200k.tokens"), tokens(bpe_openai::o200k_base())?)?;
+    std::fs::write(directory.join("cl100k.tokens"), tokens(bpe_openai::cl100k_base())?)?;
+    std::fs::write(directory.join("classes.bin"), classes()?)?;
     Ok(())
 }
 

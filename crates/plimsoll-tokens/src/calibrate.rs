@@ -1,4 +1,4 @@
-//! Learning what a provider charges.
+//! Learns what a provider charges.
 //!
 //! No vocabulary is published for Claude, and for other models the framing of messages and the length of a tool's
 //! system prompt are unknown. But every response contains the usage of its request. [`Calibration`] learns from that:
@@ -32,7 +32,7 @@ use plimsoll::{Counter, Tokens};
 use serde::{Deserialize, Serialize};
 
 use crate::counter::Calibrated;
-use crate::fit::{Fit, Step, least_factor};
+use crate::fit::{Fit, Increment, least_factor};
 use crate::measure::{ABSURD, Measure};
 
 /// Usage that differs from the prediction by this factor is not trusted the first time.
@@ -53,7 +53,7 @@ pub struct Estimate {
     pub tokens: Tokens,
     /// Lower end of the bar.
     pub low: Tokens,
-    /// Upper end of the bar. Compare this one with limits.
+    /// Upper end of the bar. Compare this value with limits.
     pub high: Tokens,
 }
 
@@ -72,7 +72,7 @@ impl Estimate {
 pub enum Observed {
     /// Everything was learned.
     Learned,
-    /// Far off: it moved only the constant: something hidden was added or removed.
+    /// Far off. Only the constant was moved, because something hidden was added or removed.
     Reanchored,
     /// Too far off to be trusted, unless the next one agrees.
     Doubted,
@@ -133,6 +133,7 @@ impl From<Stored> for Calibration {
     fn from(Stored { model, fit, last, doubted, observations }: Stored) -> Calibration {
         let sane = fit.is_sane() && [last, doubted].iter().flatten().all(Point::is_sane);
         if !sane {
+            // A stored calibration may be damaged or from another version. The prior is a safe start.
             return Calibration::new(&model);
         }
         Calibration { model, fit, last, doubted, observations }
@@ -168,7 +169,7 @@ impl Calibration {
             }
             Some(last) => {
                 let error = tokens - self.ahead(&last, measure);
-                self.fit.learn(Step::between(last.measure, measure), measure, tokens, error, confirmed)
+                self.fit.learn(Increment::between(last.measure, measure), measure, tokens, error, confirmed)
             }
         };
         self.last = Some(point);
@@ -185,7 +186,7 @@ impl Calibration {
     /// a last one, like [`Calibration::estimate`].
     pub fn next(&self, measure: Measure) -> Estimate {
         let Some(last) = self.last else { return self.estimate(measure) };
-        let (more, variance) = self.fit.step(Step::between(last.measure, measure));
+        let (more, variance) = self.fit.step(Increment::between(last.measure, measure));
         Estimate::new(last.actual.0 as f64 + more, variance, 0.0)
     }
 
@@ -238,14 +239,14 @@ impl Calibration {
 
     /// Predicts `measure` from an earlier request.
     fn ahead(&self, from: &Point, measure: Measure) -> f64 {
-        from.actual.0 as f64 + self.fit.step(Step::between(from.measure, measure)).0
+        from.actual.0 as f64 + self.fit.step(Increment::between(from.measure, measure)).0
     }
 
     fn is_doubtful(&self, Point { measure, actual }: Point) -> bool {
         match self.last {
             Some(last) => off(actual, self.ahead(&last, measure)) > DOUBT,
             // Any system prompt may precede a session, so only too small numbers are recognised as wrong.
-            None => (actual.0 as f64) * DOUBT < self.fit.step(Step::to(measure)).0,
+            None => (actual.0 as f64) * DOUBT < self.fit.step(Increment::to(measure)).0,
         }
     }
 }

@@ -53,24 +53,24 @@ struct Centre {
 
 /// The difference between two requests, which may be negative.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Step {
+pub(crate) struct Increment {
     base: f64,
     blocks: f64,
     exact: f64,
 }
 
-impl Step {
-    pub(crate) fn between(from: Measure, to: Measure) -> Step {
+impl Increment {
+    pub(crate) fn between(from: Measure, to: Measure) -> Increment {
         let change = |from: u64, to: u64| to as f64 - from as f64;
-        Step {
+        Increment {
             base: change(from.base.0, to.base.0),
             blocks: change(from.blocks, to.blocks),
             exact: change(from.exact.0, to.exact.0),
         }
     }
 
-    pub(crate) fn to(measure: Measure) -> Step {
-        Step::between(Measure::default(), measure)
+    pub(crate) fn to(measure: Measure) -> Increment {
+        Increment::between(Measure::default(), measure)
     }
 }
 
@@ -123,8 +123,8 @@ impl Fit {
     }
 
     /// Price of an increment, and its variance.
-    pub(crate) fn step(&self, step: Step) -> (f64, f64) {
-        let Step { base, blocks, exact } = step;
+    pub(crate) fn step(&self, step: Increment) -> (f64, f64) {
+        let Increment { base, blocks, exact } = step;
         let whim = self.spread * self.price(base.abs(), blocks.abs());
         let variance = self.slope_variance(base, blocks) + whim * whim + FLOOR * FLOOR;
         (exact + self.price(base, blocks), variance)
@@ -132,25 +132,26 @@ impl Fit {
 
     /// Price of a whole request, and its variance.
     pub(crate) fn whole(&self, measure: Measure) -> (f64, f64) {
-        let step = Step::to(measure);
+        let step = Increment::to(measure);
         let (price, variance) = self.step(step);
         let Some(at) = self.centre else { return (price, variance + HIDDEN * HIDDEN) };
         let tokens = self.constant() + price;
         let stray = self.stray * tokens;
-        let from_centre = Step { base: step.base - at.base, blocks: step.blocks - at.blocks, exact: 0.0 };
+        let from_centre =
+            Increment { base: step.base - at.base, blocks: step.blocks - at.blocks, exact: 0.0 };
         (tokens, self.step(from_centre).1 + stray * stray)
     }
 
     /// Lower bound of a request's price before anything was observed: no vocabulary is that much better than the base
     /// counter's. Later observations may show that some counted content is not sent.
     pub(crate) fn least(&self, measure: Measure) -> f64 {
-        let Step { base, exact, .. } = Step::to(measure);
+        let Increment { base, exact, .. } = Increment::to(measure);
         if self.centre.is_none() { exact + FACTOR.start() * base } else { 0.0 }
     }
 
     /// Moves the line through a point. The first response of a session shows how much is hidden.
     pub(crate) fn anchor(&mut self, measure: Measure, actual: f64) {
-        let Step { base, blocks, exact } = Step::to(measure);
+        let Increment { base, blocks, exact } = Increment::to(measure);
         self.centre = Some(Centre { base, blocks, charged: actual - exact });
     }
 
@@ -158,7 +159,7 @@ impl Fit {
     /// Returns whether the error was too large to attribute to the slopes.
     pub(crate) fn learn(
         &mut self,
-        step: Step,
+        step: Increment,
         measure: Measure,
         actual: f64,
         error: f64,
@@ -178,11 +179,14 @@ impl Fit {
         // For a normal distribution, the standard deviation is 1.25 times the mean absolute deviation.
         let price = self.price(step.base.abs(), step.blocks.abs()).max(10.0 * FLOOR);
         self.spread += GAIN * ((1.25 * error.abs() / price).min(1.0) - self.spread);
+        // With a smaller spread, an ordinary error after a few exact increments would count as a surprise. With a
+        // larger one, nothing would.
         self.spread = self.spread.clamp(0.03, 0.6);
         self.stray += GAIN * ((1.25 * from_line / actual).min(1.0) - self.stray);
         if let Some(at) = &mut self.centre {
-            let now = Step::to(measure);
+            let now = Increment::to(measure);
             if surprising {
+                // Something hidden was added or removed, so the line jumps instead of drifting there.
                 at.charged += error;
             }
             at.base += GAIN * (now.base - at.base);
@@ -193,7 +197,7 @@ impl Fit {
     }
 
     /// One step of recursive least squares on an increment that was `error` more expensive than predicted.
-    fn fit(&mut self, step: Step, error: f64) {
+    fn fit(&mut self, step: Increment, error: f64) {
         let [ff, fb, bb] = self.variance;
         let total = self.step(step).1;
         let (to_factor, to_block) = (ff * step.base + fb * step.blocks, fb * step.base + bb * step.blocks);
@@ -202,6 +206,7 @@ impl Fit {
             (self.per_block + to_block / total * error).clamp(*PER_BLOCK.start(), *PER_BLOCK.end());
         let ff = (ff - to_factor * to_factor / total).max(0.0);
         let bb = (bb - to_block * to_block / total).max(0.0);
+        // Rounding must not make the covariance larger than the variances allow.
         let most = (ff * bb).sqrt();
         self.variance = [ff, (fb - to_factor * to_block / total).clamp(-most, most), bb];
     }

@@ -6,7 +6,7 @@ use plimsoll::floor::Floor;
 use plimsoll::{Counter, Text, Tokens, Window, block_tokens};
 use serde::{Deserialize, Serialize};
 
-/// No request was ever charged more than this.
+/// Maximum usage that is believed. No request was ever charged more.
 pub(crate) const ABSURD: u64 = 50_000_000;
 
 /// Known content of an unsent request, or a difference between two.
@@ -35,7 +35,7 @@ impl Measure {
         Measure { base, blocks, ..Measure::default() }
     }
 
-    /// Measures a text as a block of its own.
+    /// Measures a text as a separate block.
     pub(crate) fn of_text(text: &Text, base: &dyn Counter) -> Measure {
         Measure { least: Floor::of_text(text, base), ..Measure::new(base.count_text(text), 1) }
     }

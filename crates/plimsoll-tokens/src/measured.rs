@@ -41,9 +41,9 @@ pub use checkpoint::MeterCheckpoint;
 /// Number of responses that determine the hidden part; later ones check it.
 pub const FIRST_RESPONSES: usize = 4;
 /// Number of messages whose ids are kept. Tails of compactions are shorter.
-const MOST_NEWEST: usize = 4_096;
+const MAX_NEWEST: usize = 4_096;
 /// Maximum number of requests that are kept.
-const MOST_REQUESTS: usize = 20_000;
+const MAX_REQUESTS: usize = 20_000;
 
 /// Follows a recorded session, message by message. It stores numbers and no text, and its size is bounded.
 ///
@@ -272,7 +272,7 @@ impl Track {
     fn show(&mut self, entry: Entry) {
         self.sent = self.sent + entry.measure;
         self.newest.push_back(entry);
-        if self.newest.len() > MOST_NEWEST
+        if self.newest.len() > MAX_NEWEST
             && let Some(Entry { role: Role::System, measure, .. }) = self.newest.pop_front()
         {
             self.system = self.system + measure;
@@ -325,7 +325,7 @@ impl Track {
         }
         calibration.observe(self.sent, recorded);
         // In a very long session, every other request is as good a check as all of them. The last one is always kept.
-        if self.requests.len() >= MOST_REQUESTS {
+        if self.requests.len() >= MAX_REQUESTS {
             let mut number = 0;
             self.requests.retain(|_| {
                 number += 1;

@@ -9,7 +9,7 @@ use crate::measure::Measure;
 
 /// Share of a text's own count below which a billed reply was not counted to its end: some writers record the usage
 /// from the start of the stream.
-const LEAST_BILLED: f64 = 0.8;
+const MIN_BILLED_SHARE: f64 = 0.8;
 
 /// The measure of a message, by origin.
 #[derive(Clone, Copy, Debug, Default)]
@@ -91,7 +91,7 @@ impl ShownMeasure {
         let (said, whole) = (self.said, self.said + thought);
         let Some(usage) = usage else { return [whole, said] };
         let billed = |tokens: Tokens, shown: Measure, full: Measure| {
-            let is_whole = tokens.0 as f64 > LEAST_BILLED * full.base.0 as f64;
+            let is_whole = tokens.0 as f64 > MIN_BILLED_SHARE * full.base.0 as f64;
             let share =
                 if full.base == Tokens::ZERO { 1.0 } else { shown.base.0 as f64 / full.base.0 as f64 };
             let price = Tokens((tokens.0 as f64 * share).round() as u64);

@@ -4,11 +4,11 @@ use serde_json::Value;
 
 use crate::log::Usage;
 
-/// Event of a model's answer, in the order of the wire.
+/// Event of a model's answer.
 ///
-/// Blocks come one after the other: text and reasoning end with [`PartEnd`](AnswerEvent::PartEnd), a call with
-/// [`CallReady`](AnswerEvent::CallReady). The last event of an answer is [`Finished`](AnswerEvent::Finished). A stream that
-/// ends without it has failed.
+/// Blocks come one after the other, as the provider sends them: text and reasoning end with
+/// [`PartEnd`](AnswerEvent::PartEnd), a call with [`CallReady`](AnswerEvent::CallReady). The last event of an answer
+/// is [`Finished`](AnswerEvent::Finished). A stream that ends without it has failed.
 ///
 /// The enum is exhaustive on purpose: code that stores answers must handle every kind, or content would be lost.
 #[derive(Clone, Debug, PartialEq)]

@@ -15,7 +15,7 @@ use std::sync::{Arc, OnceLock};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::fnv::Fnv;
-use crate::least::{self, Least};
+use crate::least::{self, LowerBound};
 use crate::names;
 use crate::numbers::share_of;
 use crate::tokens::Tokens;
@@ -203,7 +203,7 @@ struct Counted {
     /// Hashes of the names in the string, computed on first use. Valid until the text grows.
     names: OnceLock<Box<[u64]>>,
     /// Lower bound of the string's tokens, computed on first use. Valid until the text grows.
-    least: OnceLock<Least>,
+    least: OnceLock<LowerBound>,
 }
 
 impl Counted {
@@ -298,7 +298,7 @@ impl Text {
     }
 
     /// Returns the lower bound of the text's tokens, computed once.
-    pub(crate) fn least(&self) -> Least {
+    pub(crate) fn least(&self) -> LowerBound {
         *self.0.least.get_or_init(|| least::of_text(&self.0.string))
     }
 

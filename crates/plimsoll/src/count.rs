@@ -57,7 +57,7 @@ pub fn window_message_tokens(message: &WindowMessage, counter: &dyn Counter) -> 
     blocks + counter.message_overhead() + results.map(|_| counter.result_overhead()).sum()
 }
 
-/// Tokens of every request besides the window.
+/// Tokens of every request in addition to the window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RequestOverhead {

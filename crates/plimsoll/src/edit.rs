@@ -41,8 +41,8 @@ pub enum EditError {
     /// The part has no text that can be changed.
     #[error("part `{0}` is not a text; only texts can be changed")]
     NotText(PartId),
-    /// The part or message was removed before.
-    #[error("`{0}` was removed before")]
+    /// The part or message was already removed.
+    #[error("`{0}` was already removed")]
     Removed(String),
     /// The part already has this text.
     #[error("part `{0}` already has this text")]

@@ -1,7 +1,8 @@
-//! Lower bound for token counts: fewer tokens no provider can have counted for a window.
+//! Lower bound for token counts: no provider can have counted fewer tokens for a window.
 //!
-//! Usage is the best figure for a request, and some of it is wrong: gateways report the uncached part or half of it, servers report
-//! the last message. A session whose window is believed to be almost empty is never reduced. Usage below this bound is not believed.
+//! Usage is the best figure for a request, but some of it is wrong: gateways report the uncached part or half of it,
+//! servers report the last message. A session whose window is believed to be almost empty is never reduced. Usage
+//! below this bound is not believed.
 //!
 //! The bound has two parts. The first holds for any text and any vocabulary, and is far below every real count (see `least.rs`). The
 //! second needs a counter that knows a real vocabulary: on text that is nearly all ASCII, no other vocabulary counts fewer than
@@ -42,8 +43,8 @@ impl Floor {
         }
     }
 
-    /// Returns the lower bound of a request with this window. Reasoning, files and blocks of the provider are left out: providers drop
-    /// them or count them in ways of their own.
+    /// Returns the lower bound of a request with this window. Reasoning, files and blocks of the provider are left
+    /// out: providers drop them, or count them by their own rules.
     pub fn of_window(window: &Window, counter: &dyn Counter) -> Floor {
         window.messages.iter().map(|message| Floor::of_message(message, counter)).sum()
     }
@@ -92,8 +93,8 @@ pub(crate) fn of_message(message: &WindowMessage, counter: &dyn Counter) -> Toke
     Floor::of_message(message, counter).tokens(counter.least_share().unwrap_or_default())
 }
 
-/// Largest usage of a request that is believed, several times the largest window of any model. A figure near the largest integer
-/// would make every later request look too long for its model.
+/// Maximum usage of a request that is believed, several times the largest window of any model. A figure near the
+/// largest integer would make every later request look too long for its model.
 const MOST: Tokens = Tokens(50_000_000);
 
 /// Returns whether usage can be that of a request with at least `least` tokens. Tokens read from the cache count.

@@ -18,7 +18,7 @@ impl Default for Fnv {
 }
 
 impl Fnv {
-    /// Returns the hash of nothing.
+    /// Creates the hash of no bytes.
     pub fn new() -> Fnv {
         Fnv::default()
     }

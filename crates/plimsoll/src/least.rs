@@ -11,15 +11,16 @@ const BYTE: u64 = 4;
 const REPEATED_BYTE: u64 = 1;
 /// Weight of a token: 64 different bytes, or 256 of a kind.
 const TOKEN: u64 = 64 * BYTE;
-/// Words that are taken for one token. One would do for all vocabularies in use; research has some with tokens of two words.
+/// Number of words that count as one token. One would be enough for all vocabularies in use, but research has some
+/// with tokens of two words.
 const WORDS: u64 = 2;
 
-/// At most one byte in this many may be outside ASCII, or vocabularies differ too much.
+/// Inverse of the maximum share of bytes outside ASCII. Above it, vocabularies differ too much.
 const FOREIGN: u64 = 10;
 
 /// Lower bound of the tokens of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Least {
+pub(crate) struct LowerBound {
     /// Fewest tokens in any vocabulary.
     pub(crate) tokens: Tokens,
     /// Whether nearly all of the text is ASCII. Vocabularies count such text alike; rare scripts differ by a factor of ten.
@@ -27,7 +28,7 @@ pub(crate) struct Least {
 }
 
 /// Returns the lower bound for a text. Linear in its length.
-pub(crate) fn of_text(text: &str) -> Least {
+pub(crate) fn of_text(text: &str) -> LowerBound {
     let (mut words, mut weight, mut before, mut foreign) = (0, 0, b' ', 0);
     for &byte in work::read(text).as_bytes() {
         foreign += u64::from(!byte.is_ascii());
@@ -40,7 +41,7 @@ pub(crate) fn of_text(text: &str) -> Least {
         before = byte;
     }
     let tokens = Tokens((words + of_word(weight)) / WORDS);
-    Least { tokens, is_ascii: foreign * FOREIGN <= text.len() as u64 }
+    LowerBound { tokens, is_ascii: foreign * FOREIGN <= text.len() as u64 }
 }
 
 fn of_word(weight: u64) -> u64 {
@@ -49,7 +50,7 @@ fn of_word(weight: u64) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::Least;
+    use super::LowerBound;
     use crate::tokens::Tokens;
 
     fn of_text(text: &str) -> Tokens {
@@ -59,7 +60,7 @@ mod tests {
     #[test]
     fn text_with_a_few_accents_is_ascii_and_other_scripts_are_not() {
         let is_ascii = |text: &str| {
-            let Least { is_ascii, .. } = super::of_text(text);
+            let LowerBound { is_ascii, .. } = super::of_text(text);
             is_ascii
         };
         assert!(

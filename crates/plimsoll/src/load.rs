@@ -109,6 +109,7 @@ impl Load {
         let Some(place) = newest_valid_usage(messages, visible, believed) else {
             return (estimated, window);
         };
+        // The bound covers only what the response's request contained. Messages that came later were not counted.
         let sent = least(&|message| message.place < Some(place));
         if !messages[place].info.tokens.as_ref().is_some_and(|usage| floor::is_credible(usage, sent)) {
             return (estimated, window);
@@ -119,6 +120,7 @@ impl Load {
         let since: Tokens = if reaches_back(messages, place) {
             // What was added since may be anywhere in the window.
             let then = Window::of(&messages[..=place], policy);
+            // Results of the response's own calls are in this window, but were not in its request.
             let own: Tokens = then.messages.iter().filter(is_own).map(weight).sum();
             estimate - (request_tokens(&then, fixed, counter) - own)
         } else {
@@ -202,6 +204,7 @@ fn is_own_result(message: &WindowMessage, place: usize) -> bool {
 /// Returns whether a message has usage of a request of the session, and not of a summary.
 fn is_counted(message: &Message) -> bool {
     let info = &message.info;
+    // Some servers report zeros. Believed, they would make a full window look empty.
     let is_positive = info.tokens.as_ref().is_some_and(|usage| {
         usage.input + usage.cache_read + usage.cache_write + usage.total.unwrap_or_default() > Tokens::ZERO
     });
@@ -234,6 +237,7 @@ fn revert(part: &mut Part, is_reverted: impl Fn(&LogPosition) -> bool) {
 fn newest_usage(messages: &[Message], visible: &VisibleRange, believed: UsageTrust) -> Option<usize> {
     let after = visible.pivot.map(|pivot| pivot.summary);
     let place = visible.places.iter().copied().rev().find(|place| is_counted(&messages[*place]))?;
+    // If another host answered last, older usage of this host describes a shorter window, so there is none to use.
     let is_foreign = believed == UsageTrust::Own && !messages[place].is_asked_here();
     (!is_foreign && after.is_none_or(|summary| place >= summary)).then_some(place)
 }
@@ -270,6 +274,7 @@ fn newest_valid_usage(messages: &[Message], visible: &VisibleRange, believed: Us
     let place = newest_usage(messages, visible, believed)?;
     let later = ids_from(messages, place);
     let is_stale = |moment: &LogPosition| is_after(moment, &messages[place], &later);
+    // Marks on messages out of view do not change the window, so they leave the usage valid.
     let shown = visible.places.iter().chain(&visible.system).copied();
     let shown = shown
         .chain(visible.pivot.into_iter().flat_map(|pivot| [Some(pivot.summary), pivot.prompt]).flatten());
@@ -286,14 +291,16 @@ fn newest_valid_usage(messages: &[Message], visible: &VisibleRange, believed: Us
     (!marked && !set_aside.into_iter().any(is_stale)).then_some(place)
 }
 
-/// Returns whether a position is after the begin of `response`: by the order of the log (`later` are the response and
-/// its successors), or for other tools by their clock. A position at the same time was caused by the response.
+/// Returns whether a position is after the beginning of `response`: by the order of the log (`later` are the response
+/// and its successors), or for other tools by their clock. A position at the same time was caused by the response.
 fn is_after(moment: &LogPosition, response: &Message, later: &BTreeSet<&MessageId>) -> bool {
     match &moment.after {
         Some(id) => later.contains(id),
         None => {
             let time = response.info.time.as_ref();
             let answered = time.and_then(|time| time.completed.or(time.created));
+            // Without times the order is unknown. The usage then counts as stale, because an estimate is the safer
+            // figure.
             answered.is_none_or(|answered| moment.at >= answered)
         }
     }

@@ -69,6 +69,7 @@ pub(crate) fn list(text: &str, mentioned: &mut Mentioned, room: Chars) -> Option
     for found in found {
         let chars = Chars::of(found.name) + separator;
         let is_number = found.kind == NameKind::Number;
+        // Does not end the list: a shorter name may still fit.
         if chars > left || (is_number && chars > left_for_numbers) {
             continue;
         }

@@ -35,14 +35,14 @@ pub enum PinError {
     #[error(transparent)]
     Log(#[from] LogError),
     /// The target has no text.
-    #[error("there is no text to pin in {0}")]
+    #[error("no text to pin in {0}")]
     Empty(String),
     /// The text is pinned already.
     #[error("this is pinned already")]
     Pinned,
     /// The pins would exceed their budget.
     #[error(
-        "a pin of {wanted} tokens beside {pinned} tokens of pins would be over the budget of {budget} tokens \
+        "pinning {wanted} tokens would exceed the pin budget: {pinned} of {budget} tokens are used \
          (`pin.maxTokens`, `pin.maxShare`)"
     )]
     OverBudget {

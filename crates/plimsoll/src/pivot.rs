@@ -38,11 +38,13 @@ impl Pivot {
             (!text.trim().is_empty()).then_some((at, at))
         });
         let (marker, summary) =
+            // The newest marker decides, whenever its summary arrived.
             paired.chain(inside).filter(|(marker, _)| !is_set_aside(&messages[*marker])).max()?;
         let before = |id: &MessageId| messages[..marker].iter().rposition(|m| &m.info.id == id);
         let part = messages[marker].marker()?;
         let tail = part.tail_start.as_ref().and_then(before);
         let start = tail.unwrap_or(marker);
+        // A prompt in the tail is shown there.
         let prompt = part.prompt.as_ref().and_then(before).filter(|prompt| *prompt < start);
         Some(Pivot { marker, summary, tail, prompt })
     }
@@ -70,12 +72,13 @@ impl Pivot {
     }
 }
 
-/// Precedes the index of names in a summary.
+/// Heading before the index of names in a summary.
 pub(crate) const INDEX_HEADING: &str = "## Index of names that left the window";
 
 /// Returns a summary without its index.
 pub(crate) fn without_index(summary: &str) -> &str {
     match summary.find(INDEX_HEADING) {
+        // Only at the beginning of a line, because a summary may quote the heading.
         Some(at) if at == 0 || summary[..at].ends_with('\n') => summary[..at].trim_end(),
         _ => summary,
     }
@@ -121,9 +124,9 @@ pub struct VisibleRange {
 }
 
 impl VisibleRange {
-    /// Returns the indices of all messages that are needed to build this window, in order: these alone give the
-    /// same window. Besides those shown, these are the prompt that leads a tail inside a turn, pinned messages, and
-    /// markers, without which older summaries would look like ordinary messages.
+    /// Returns the indices of all messages that are needed to build this window, in order. A log with only these
+    /// messages has the same window. In addition to the shown messages, they are the prompt that leads a tail inside
+    /// a turn, pinned messages, and markers, without which older summaries would look like ordinary messages.
     pub fn needed(&self, messages: &[Message]) -> Vec<usize> {
         let start = self.pivot.map_or(0, |pivot| pivot.start());
         let pivot =
@@ -163,9 +166,9 @@ impl VisibleRange {
 /// Returns the number of messages before an index, without those that only carry a compaction.
 pub(crate) fn messages_before(messages: &[Message], place: usize) -> usize {
     let answers = answers(messages);
-    let is_told =
+    let is_counted =
         |at: &usize| !is_scaffolding(&messages[*at], answers.contains_key(at)) && !is_out(&messages[*at]);
-    (0..place).filter(is_told).count()
+    (0..place).filter(is_counted).count()
 }
 
 fn is_out(message: &Message) -> bool {

@@ -118,8 +118,8 @@ impl Plan {
         }
     }
 
-    /// Sets the plan's marks in a log for a receipt; all or none. Messages that a compaction appends are not its
-    /// business: see [`crate::Reduction`].
+    /// Sets the plan's marks in a log for a receipt; all or none. Does not append the messages of a compaction: see
+    /// [`crate::Reduction`].
     pub fn mark(&self, log: &mut Log, receipt: &ReceiptId, now: Millis) -> Result<(), LogError> {
         let effects = self.effects();
         effects.iter().try_for_each(|(part, _)| log.part(part).map(|_| ()))?;

@@ -18,7 +18,7 @@ pub(crate) struct Piece {
     pub(crate) text: String,
     /// Kind of piece.
     pub(crate) kind: PieceKind,
-    /// Number of headings and numbered items before it. Pieces with the same number belong together.
+    /// Number of headings and numbered items that precede it. Pieces with the same number belong together.
     pub(crate) section: usize,
 }
 
@@ -43,13 +43,13 @@ const LONGEST_PIECE: usize = 2_000;
 const LONGEST_WORD: usize = 200;
 
 /// Maximum number of lines that are split, half of them from each end of a text, because prose is usually at its ends.
-const MOST_LINES: usize = 4_000;
+const MAX_LINES: usize = 4_000;
 
 /// Splits a text into pieces, without code blocks, horizontal rules and empty lines.
 pub(crate) fn pieces(text: &str) -> Vec<Piece> {
     let mut splitter = Splitter::default();
     let lines = work::read(text).lines().count();
-    let left_out = if lines > MOST_LINES { MOST_LINES / 2..lines - MOST_LINES / 2 } else { 0..0 };
+    let left_out = if lines > MAX_LINES { MAX_LINES / 2..lines - MAX_LINES / 2 } else { 0..0 };
     for (number, line) in work::read(text).lines().enumerate() {
         if left_out.contains(&number) {
             splitter.flush();
@@ -102,7 +102,7 @@ impl Splitter {
             self.open = Some((PieceKind::Item, item.to_owned()));
         } else {
             match &mut self.open {
-                Some((_, open)) if goes_on(open) => {
+                Some((_, open)) if continues(open) => {
                     open.push(' ');
                     open.push_str(trimmed);
                 }
@@ -139,7 +139,7 @@ pub(crate) fn bounded(text: &str) -> Cow<'_, str> {
 }
 
 /// Whether the next line continues this one: it is long and does not end a sentence.
-fn goes_on(line: &str) -> bool {
+fn continues(line: &str) -> bool {
     line.len() >= WRAPPED && !line.ends_with(['.', '!', '?', ':', ';', '。', '！', '？', '；'])
 }
 
@@ -189,7 +189,7 @@ pub(crate) fn sentences(line: &str) -> Vec<&str> {
             '.' | '!' | '?' => {
                 next.is_none_or(char::is_whitespace)
                     && !is_abbreviation(&line[start..at], c)
-                    && !(line[..at].ends_with("..") && goes_on_small(&line[at + 1..]))
+                    && !(line[..at].ends_with("..") && continues_in_lower_case(&line[at + 1..]))
             }
             _ => false,
         };
@@ -205,7 +205,7 @@ pub(crate) fn sentences(line: &str) -> Vec<&str> {
 }
 
 /// Whether a text continues in lower case, so that the dots before it do not end a sentence: `./... succeeds`.
-fn goes_on_small(rest: &str) -> bool {
+fn continues_in_lower_case(rest: &str) -> bool {
     rest.trim_start().starts_with(char::is_lowercase)
 }
 

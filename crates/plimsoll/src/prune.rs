@@ -220,7 +220,7 @@ impl fmt::Display for PruneReason {
             PruneReason::NoneChosen => "no tool output matches the choice",
             PruneReason::SmallEnough => "the window is small enough",
             PruneReason::ColdCache => "old tool outputs, while the cache is cold",
-            PruneReason::Pays => "old tool outputs, because that costs less than sending them again",
+            PruneReason::Pays => "old tool outputs: clearing them costs less than sending them again",
         })
     }
 }
@@ -307,6 +307,7 @@ pub(crate) fn gate_is_open(policy: &Policy, pressure: Option<Pressure>) -> bool 
 /// Minimum weight of a window for the gates to be open.
 fn gate(policy: &Policy, limits: Limits) -> Tokens {
     let (prune, context) = (&policy.prune, limits.context);
+    // One more, because this gate requires more than its share, while the others require at least theirs.
     let share = prune.gate_share.map(|share| context.share(share) + Tokens(1));
     let headroom = prune.gate_headroom.map(|headroom| context - headroom);
     share.into_iter().chain(headroom).chain([prune.protect_tokens]).max().unwrap_or_default()
@@ -338,6 +339,8 @@ fn collect(messages: &[Message], policy: &Policy) -> PrunePlan {
                     OnMeeting::Skip => continue,
                 }
             }
+            // Checked before this part is counted: the output that crosses the protected amount is cleared, the input
+            // of its call is not.
             if seen > prune.protect_tokens {
                 found.extend(input_item(part, message, policy));
             }

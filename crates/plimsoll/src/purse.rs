@@ -35,7 +35,7 @@ pub struct CacheTerms {
     pub write: f64,
     /// Price of a token of output.
     pub output: f64,
-    /// How long the cache lives after its last use.
+    /// Lifetime of the cache after its last use.
     pub lifetime: Millis,
 }
 
@@ -64,6 +64,7 @@ impl CacheTerms {
     /// Price of a request and its answer.
     fn of(&self, usage: &Usage, is_cold: bool) -> f64 {
         let counts_cache = usage.cache_read + usage.cache_write > Tokens::ZERO;
+        // Without cache figures in the usage, whether the input was read from the cache follows only from the time.
         let fresh = if counts_cache { self.write } else { self.repeat(is_cold) };
         fresh * (usage.input + usage.cache_write).0 as f64
             + self.read * usage.cache_read.0 as f64
@@ -71,7 +72,7 @@ impl CacheTerms {
     }
 }
 
-/// The requests of a session that are in view, and the prices at which each repeated what was sent before.
+/// The visible requests of a session, and the prices at which each resent earlier content.
 struct Requests {
     /// Places of the answers, ascending.
     places: Vec<usize>,
@@ -103,6 +104,8 @@ impl Requests {
             let begun = time.and_then(|time| time.created.or(time.completed));
             let is_cold = match (used, begun) {
                 (Some(used), Some(begun)) => begun.0.saturating_sub(used.0) > terms.lifetime.0,
+                // The first request finds nothing in the cache. Later ones without times count as warm: a cold cache
+                // would credit the purse with savings that may not exist.
                 _ => requests.places.is_empty(),
             };
             used = time.and_then(|time| time.completed.or(time.created)).or(used);
@@ -114,7 +117,7 @@ impl Requests {
         requests
     }
 
-    /// The first request after a place.
+    /// Returns the index of the first request after a place.
     fn first_after(&self, place: usize) -> usize {
         self.places.partition_point(|known| *known <= place)
     }
@@ -136,7 +139,7 @@ pub(crate) fn is_cold(messages: &[Message], visible: &VisibleRange, terms: Cache
     used.is_some_and(|used| now.0.saturating_sub(used.0) > terms.lifetime.0)
 }
 
-/// When the newest request in view was answered.
+/// Returns when the newest request in view was answered.
 pub(crate) fn last_use(messages: &[Message], visible: &VisibleRange) -> Option<Millis> {
     let newest =
         visible.places.iter().rev().map(|place| &messages[*place]).find(|message| message.is_assistant());
@@ -144,7 +147,7 @@ pub(crate) fn last_use(messages: &[Message], visible: &VisibleRange) -> Option<M
 }
 
 /// A part in view, in order.
-struct Spot<'m> {
+struct VisiblePart<'m> {
     place: usize,
     part: &'m Part,
 }
@@ -179,10 +182,10 @@ pub(crate) fn purse(
     factor: f64,
     now: Millis,
 ) -> Purse {
-    let spots: Vec<Spot<'_>> = visible
+    let spots: Vec<VisiblePart<'_>> = visible
         .places
         .iter()
-        .flat_map(|&place| messages[place].parts.iter().map(move |part| Spot { place, part }))
+        .flat_map(|&place| messages[place].parts.iter().map(move |part| VisiblePart { place, part }))
         .collect();
     let reduced = reductions(&spots, messages, policy);
     let requests = Requests::of(messages, visible, terms, now);
@@ -198,6 +201,7 @@ pub(crate) fn purse(
         balance += saved;
         freed += gone;
     }
+    // Marks of one receipt change the request once: what follows the first of them is written again.
     let mut groups: BTreeMap<(usize, Option<&ReceiptId>), Vec<&Reduced<'_>>> = BTreeMap::new();
     for one in &reduced {
         groups.entry((one.after, one.receipt)).or_default().push(one);
@@ -218,7 +222,7 @@ pub(crate) fn purse(
 }
 
 /// Returns the active reductions of the parts in view.
-fn reductions<'m>(spots: &[Spot<'m>], messages: &[Message], policy: &Policy) -> Vec<Reduced<'m>> {
+fn reductions<'m>(spots: &[VisiblePart<'m>], messages: &[Message], policy: &Policy) -> Vec<Reduced<'m>> {
     let mut found = Vec::new();
     let mut places: Option<BTreeMap<&MessageId, usize>> = None;
     for (number, spot) in spots.iter().enumerate() {
@@ -226,6 +230,7 @@ fn reductions<'m>(spots: &[Spot<'m>], messages: &[Message], policy: &Policy) -> 
         for mark in spot.part.active_marks() {
             let kept = shown(spot.part, &mark.effect, left, policy);
             let Some(kept) = kept.filter(|kept| *kept < left) else { continue };
+            // Built on first use: most sessions have no reductions, and the map has an entry for each message.
             let places = places.get_or_insert_with(|| {
                 messages.iter().enumerate().map(|(place, message)| (&message.info.id, place)).collect()
             });
@@ -273,7 +278,7 @@ const PLACEHOLDER_TOKENS: f64 = 15.0;
 fn pivot_balance(
     messages: &[Message],
     pivot: Pivot,
-    spots: &[Spot<'_>],
+    spots: &[VisiblePart<'_>],
     sizes: &Sums,
     requests: &Requests,
     policy: &Policy,
@@ -304,7 +309,7 @@ fn pivot_balance(
 
 /// Returns the cost of recalls in view: the requests that were made only for them, and their content in every later request.
 fn recalls(
-    spots: &[Spot<'_>],
+    spots: &[VisiblePart<'_>],
     messages: &[Message],
     requests: &Requests,
     policy: &Policy,
@@ -318,6 +323,8 @@ fn recalls(
         cost += content * (requests.rate_after(spot.place) + requests.terms.rewrite());
         let mut calls =
             messages[spot.place].parts.iter().filter(|part| matches!(part.body, PartBody::Tool(_)));
+        // A request that also called other tools would have been sent anyway. One with several recalls is paid for
+        // once.
         if counted != Some(spot.place) && calls.all(is_recall) {
             let is_cold = requests.is_cold_after(spot.place.saturating_sub(1));
             let usage = messages[spot.place].info.tokens.as_ref();

@@ -29,7 +29,7 @@ pub struct Receipt {
     pub reason: String,
     /// Tokens of the request before; for a truncated output, those of the output.
     pub before: Tokens,
-    /// Tokens after.
+    /// Tokens after it.
     pub after: Tokens,
     /// The plan that was applied.
     pub plan: Plan,
@@ -197,8 +197,8 @@ impl Receipt {
         let undone = self.undoing(ids, now)?;
         let id = &undone.id;
         if let Some(plan) = compact {
-            if let Some(go_on) = &plan.go_on {
-                log.mark(go_on, Effect::Hide, id, now)?;
+            if let Some(continuation) = &plan.continuation {
+                log.mark(continuation, Effect::Hide, id, now)?;
             }
             if let Some(marker) = &plan.marker {
                 log.set_aside(marker, now)?;
@@ -254,10 +254,10 @@ impl fmt::Display for Receipt {
 #[non_exhaustive]
 pub enum UndoError {
     /// The reduction cannot be undone.
-    #[error("receipt `{0}` is of something that cannot be undone")]
+    #[error("receipt `{0}` cannot be undone")]
     Final(ReceiptId),
-    /// The receipt was undone before.
-    #[error("receipt `{0}` was undone before")]
+    /// The receipt was already undone.
+    #[error("receipt `{0}` was already undone")]
     Undone(ReceiptId),
     /// The log lacks what the receipt names.
     #[error(transparent)]

@@ -1,4 +1,5 @@
-//! Redaction of messages. [`plimsoll_redact`] finds the secrets in a text; this module knows which parts of a message have one.
+//! Redaction of messages. [`plimsoll_redact`] finds the secrets in a text; this module knows where a message has
+//! text.
 //!
 //! A summary is the most visible message of a window and lives longest, so it is the worst place for a credential.
 //! Every summary is redacted before it is stored.
@@ -50,8 +51,8 @@ fn replace(text: &mut Text, found: &mut Vec<Found>) {
     }
 }
 
-/// In JSON a value follows its name, by which some secrets are recognised. If a replacement leaves no JSON, as one
-/// that crosses an escape can, each text is searched separately.
+/// Searches the input as JSON, because some secrets are recognised by the name before the value. If a replacement
+/// leaves invalid JSON, as one that crosses an escape can, each text is searched separately.
 fn replace_input(input: &mut Input, found: &mut Vec<Found>) {
     let redacted = redact(input.json().as_str());
     if redacted.found.is_empty() {

@@ -50,14 +50,14 @@ impl Reduction {
 
     /// Removes the request to continue if the log has grown since the snapshot. It would otherwise come
     /// after newer messages and be taken for the newest prompt.
-    pub fn without_stale_go_on(mut self, log: &Log) -> Result<Reduction, LogError> {
+    pub fn without_stale_continuation(mut self, log: &Log) -> Result<Reduction, LogError> {
         if self.missed(log)?.is_none() {
             return Ok(self);
         }
         self.appended.retain(|message| !message.is_continue());
         for receipt in &mut self.receipts {
             if let Plan::Compact(plan) = &mut receipt.plan {
-                plan.go_on = None;
+                plan.continuation = None;
             }
         }
         Ok(self)
@@ -73,8 +73,8 @@ impl Reduction {
         let seen = self.seen.as_ref().map(|seen| log.place(seen)).transpose()?;
         // Without a snapshot, it was planned on the log itself.
         let next = seen.map_or(log.len(), |seen| seen + 1);
-        let is_told = |message: &Message| message.info.role != Some(Role::System);
-        let new = (next..log.len()).find(|place| is_told(&log[*place]));
+        let is_conversation = |message: &Message| message.info.role != Some(Role::System);
+        let new = (next..log.len()).find(|place| is_conversation(&log[*place]));
         let mut grown = None;
         for message in &self.open {
             let place = log.place(&message.info.id)?;

@@ -1,7 +1,7 @@
 //! Thrift: reductions under the line, made to save money.
 //!
-//! Two questions decide. Is it expected to pay: do the calls to come save more than the change costs, with the chance that
-//! something has to be recalled? And is it paid for: does the [purse](crate::purse) hold what the change costs at once? So a
+//! A reduction must pass two checks. It must be expected to pay: later calls save more than the change costs,
+//! including the risk of a recall. And it must be paid for: the [purse](crate::purse) covers its immediate cost. So a
 //! session that ends with the next message has not cost more than it would have without Plimsoll.
 //!
 //! - **The cache is cold**, because the last request is older than the cache's lifetime: all of the window has to be
@@ -9,7 +9,7 @@
 //! - **The cache is warm**: clearing costs `(write - read) × what follows the first change`, and each call to come
 //!   saves `read × what was cleared`. So outputs go in batches, and the batch begins where the difference is largest.
 //!
-//! The rules of what may go come first, and money does not change them: see [`Rules`].
+//! The rules about what may be cleared come first, and money does not change them: see [`Rules`].
 
 mod ledger;
 
@@ -23,11 +23,11 @@ use crate::tokens::Tokens;
 
 pub(crate) use ledger::Ledger;
 
-/// Calls to come that are expected for each call in the window: a session that has made many calls makes more.
+/// Number of further calls to expect for each call in the window: a session that has made many calls makes more.
 const CALLS_TO_COME: f64 = 0.5;
-/// Most calls that are expected to come.
+/// Maximum number of further calls to expect.
 const MAX_CALLS_TO_COME: f64 = 60.0;
-/// Chance that content which left the window has to be recalled.
+/// Probability that content which left the window has to be recalled.
 const RECALL_CHANCE: f64 = 0.03;
 /// Tokens of a call of the recall tool.
 const RECALL_CALL: f64 = 60.0;
@@ -35,15 +35,15 @@ const RECALL_CALL: f64 = 60.0;
 /// Limits for reductions under the line.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rules {
-    /// Newest tool output that stays.
+    /// Amount of newest tool output that stays.
     protect_tokens: Tokens,
-    /// Newest user turns of which everything stays.
+    /// Number of newest user turns that stay whole.
     active_turns: u64,
-    /// Nothing is cleared unless this much is freed.
+    /// Minimum to free.
     min_tokens: Tokens,
-    /// Share of the line from which on a compaction is considered.
+    /// Share of the line above which a compaction is considered.
     pub(crate) compact_share: f64,
-    /// Most tokens that stay next to a summary made to save money. `None` for the policy's tail.
+    /// Maximum tokens that stay verbatim after a summary made to save money. `None` for the policy's tail.
     pub(crate) tail: Option<Tokens>,
     /// Whether the running turn stays whole.
     pub(crate) keeps_turn: bool,
@@ -79,7 +79,7 @@ impl Rules {
     }
 }
 
-/// A session before a request, as far as money is concerned.
+/// A session before a request, with everything that costs and savings depend on.
 #[derive(Clone, Copy)]
 pub(crate) struct Account<'a> {
     pub(crate) messages: &'a [Message],
@@ -88,7 +88,7 @@ pub(crate) struct Account<'a> {
     pub(crate) terms: CacheTerms,
     /// Tokens of the request, as the provider counts them.
     pub(crate) load: Tokens,
-    /// The context window; without reductions the session would not have got beyond it.
+    /// The context window. Without reductions, the session could not have grown beyond it.
     pub(crate) context: Tokens,
     /// Converts estimated tokens to the provider's.
     pub(crate) factor: f64,
@@ -100,13 +100,14 @@ impl Account<'_> {
         purse::is_cold(self.messages, self.visible, self.terms, self.now)
     }
 
-    /// Calls that are expected to come.
+    /// Returns the number of further calls to expect.
     fn calls(&self) -> f64 {
         let made = self.visible.places.iter().filter(|place| self.messages[**place].is_assistant()).count();
         (made as f64 * CALLS_TO_COME).min(MAX_CALLS_TO_COME)
     }
 
-    /// Price of a recall when the window has `load` tokens: a request, its call, and what comes back.
+    /// Returns the price of a recall when the window has `load` tokens: a request, the call, and the recalled
+    /// content.
     fn recall(&self, load: f64) -> f64 {
         let CacheTerms { read, write, output, .. } = self.terms;
         let bounds = self.policy.recall.for_context(self.context, &self.policy.count);
@@ -114,11 +115,11 @@ impl Account<'_> {
         read * load + output * RECALL_CALL + write * content
     }
 
-    /// Whether a reduction is expected to pay and paid for. `at_once` is its price on top of the next request, negative if
-    /// that gets cheaper; `later` what the calls after it save.
+    /// Whether a reduction is expected to pay and is paid for. `at_once` is its price in addition to the next
+    /// request, negative if that gets cheaper. `later` is what the calls after that save.
     fn allows(&self, at_once: f64, later: f64, rules: &Rules, purse: &Purse) -> bool {
         let load = self.load.0 as f64;
-        // Without reductions the request would not fit, so there is nothing to be cheaper than.
+        // Without reductions the request would not fit, so there is no cheaper session to compare with.
         let is_needed = load + purse.freed > self.context.0 as f64;
         later > at_once && (is_needed || purse.balance + later * rules.credit - at_once >= self.recall(load))
     }
@@ -141,19 +142,20 @@ pub(crate) struct Compaction {
     pub(crate) summary: Tokens,
     /// Tokens that the engine adds to it.
     pub(crate) completed: Tokens,
-    /// Whether the summary is asked for at the end of the session's own request, most of which is in the cache.
+    /// Whether the summary request is appended to the session's own, most of which is cached.
     pub(crate) is_appended: bool,
 }
 
 impl Compaction {
-    /// Whether it is expected to pay, and paid for.
+    /// Whether it is expected to pay and is paid for.
     pub(crate) fn pays(&self, account: &Account<'_>, rules: &Rules) -> bool {
         let CacheTerms { read, write, output, .. } = account.terms;
         let real = |tokens: Tokens| tokens.0 as f64;
         let (load, head, summary) = (real(account.load), real(self.head), real(self.summary));
         let gone = (head - summary - real(self.completed)).max(0.0);
         let stays = (load - real(self.fixed) - gone).max(0.0);
-        // On the session's own request it reads, or writes if the cache is cold, what the next call does not have to.
+        // An appended request reads the window from the cache, or writes it if the cache is cold, in place of the
+        // next call.
         let request = if self.is_appended {
             0.0
         } else {
@@ -165,7 +167,7 @@ impl Compaction {
     }
 }
 
-/// Content that could go.
+/// Content that could be cleared.
 struct Candidate {
     item: PruneItem,
     /// Tokens that follow it.
@@ -178,6 +180,7 @@ pub(crate) fn plan(account: &Account<'_>) -> PrunePlan {
     let Some(rules) = Rules::of(account.policy).filter(|_| account.policy.prune.enabled) else {
         return nothing(PruneReason::Off);
     };
+    // Nothing was sent yet, or it is unknown when, and so is the state of the cache.
     if purse::last_use(account.messages, account.visible).is_none() {
         return nothing(PruneReason::NotNeeded);
     }
@@ -189,7 +192,7 @@ pub(crate) fn plan(account: &Account<'_>) -> PrunePlan {
     if found.is_empty() {
         return nothing(PruneReason::AllProtected);
     }
-    // The balance reads all of the window, so it is asked for last.
+    // Computing the balance reads the whole window, so it is done last.
     let Some(count) = Some(()).filter(|()| freed >= rules.min_tokens).and_then(|()| scales.best(&found))
     else {
         return nothing(PruneReason::BelowMinimum);
@@ -213,12 +216,12 @@ impl Scales<'_> {
         tokens.0 as f64 * self.account.factor
     }
 
-    /// Savings of the calls after the next one if that many tokens are gone.
+    /// Returns the savings of the calls after the next one if these tokens are removed.
     fn later(&self, tokens: Tokens) -> f64 {
         self.account.terms.read * self.calls * self.real(tokens)
     }
 
-    /// Expected price of having to recall an output.
+    /// Returns the expected price of recalling a cleared output.
     fn risk(&self) -> f64 {
         RECALL_CHANCE * self.account.recall(self.account.load.0 as f64)
     }
@@ -228,13 +231,14 @@ impl Scales<'_> {
         now + self.later(tokens) > self.risk()
     }
 
-    /// How many of the candidates, newest first, are best cleared; `None` if none of these choices is allowed.
+    /// Returns the number of candidates, newest first, that is best to clear. `None` if no number is allowed.
     fn best(&self, found: &[Candidate]) -> Option<usize> {
         let terms = &self.account.terms;
         let purse = self.account.purse();
         let (mut freed, mut risk) = (Tokens::ZERO, 0.0);
         let mut best: Option<(f64, usize)> = None;
         for (number, candidate) in found.iter().enumerate() {
+            // What follows this candidate includes the newer candidates, which are cleared with it.
             let rewritten = self.real(candidate.behind - freed);
             freed += candidate.item.tokens;
             risk += self.risk();
@@ -266,7 +270,7 @@ fn candidates(account: &Account<'_>, rules: &Rules) -> Vec<Candidate> {
             let Weight { output, freed, tokens } = weigh(part, policy);
             let may_go = was_sent && turns >= rules.active_turns;
             if let Some(tool) = output {
-                // As the documents have it, the amount is on top of the newest turns.
+                // As in the source documents, the amount is protected in addition to the newest turns.
                 seen += if turns >= rules.active_turns { freed } else { Tokens::ZERO };
                 let is_old = may_go && seen > rules.protect_tokens && part.cleared().is_none();
                 if is_old && worth_clearing(part, freed, policy) {
@@ -286,7 +290,7 @@ fn candidates(account: &Account<'_>, rules: &Rules) -> Vec<Candidate> {
     found
 }
 
-/// Tokens of a part, and of them those of an output that could be cleared.
+/// Tokens of a part, and how many of them clearing its output would free.
 struct Weight<'a> {
     /// The tool, if the part has an output that is not protected.
     output: Option<&'a str>,
@@ -303,7 +307,7 @@ fn weigh<'a>(part: &'a Part, policy: &Policy) -> Weight<'a> {
     };
     let freed = match (part.cleared(), part.cut()) {
         (Some(_), _) => Tokens::ZERO,
-        // Of an output that was cut only the rest is left to clear.
+        // Of an output that was cut, only the visible rest can be cleared.
         (None, Some(cut)) => whole.min(policy.count.of_chars(cut.keep())),
         (None, None) => whole,
     };

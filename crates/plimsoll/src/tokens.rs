@@ -54,8 +54,8 @@ impl FromStr for Tokens {
         };
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         let is_digit = |digit: char| digit.is_ascii_digit();
-        // `1.` and `.5` are more likely slips than numbers, and more decimals than zeros are no whole number. A comma
-        // before other than three digits may be meant as a decimal point.
+        // `1.` and `.5` are more likely typos than numbers, and a number with more decimals than its unit has zeros
+        // is not whole. A comma that is not followed by three digits may be meant as a decimal point.
         let mut groups = whole.split([',', '_']);
         let is_number = groups.next().is_some_and(|first| !first.is_empty() && first.chars().all(is_digit))
             && groups.all(|group| group.len() == 3 && group.chars().all(is_digit))

@@ -45,7 +45,7 @@ pub struct TruncatePlan {
     pub tool: String,
     /// The content that stays, without a notice.
     #[serde(skip)]
-    pub kept: Kept,
+    pub kept: KeptText,
     /// Whether lines, bytes or chars were over a limit.
     pub truncated: bool,
     /// Number of lines that were shortened.
@@ -65,13 +65,13 @@ pub struct TruncatePlan {
     notice: Notice,
 }
 
-/// Content that stays of an output.
+/// The parts of an output that stay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Kept {
-    /// The beginning.
+pub struct KeptText {
+    /// Beginning of the output.
     pub head: String,
-    /// The end, if that is kept too.
+    /// End of the output, if it is kept too.
     pub tail: Option<String>,
     /// Names from the rest that neither of them contains; empty if the policy keeps none.
     pub names: String,
@@ -139,7 +139,7 @@ pub fn plan(output: &[u8], tool: &str, policy: &Policy) -> TruncatePlan {
         cutter.cut(output)
     } else {
         let whole = cutter.lines(forward(output), limits.whole(), End::Head);
-        (Kept { head: whole.text, ..Kept::default() }, original_lines, whole.bytes.saturating_sub(1))
+        (KeptText { head: whole.text, ..KeptText::default() }, original_lines, whole.bytes.saturating_sub(1))
     };
     if over && policy.names.enabled {
         kept.names = names_of_rest(output, &kept, policy);
@@ -160,14 +160,15 @@ pub fn plan(output: &[u8], tool: &str, policy: &Policy) -> TruncatePlan {
     if policy.truncate.only_if_shorter { plan.unless_longer(output) } else { plan }
 }
 
-/// Maximum length of a notice. If more than this is cut, the result is shorter and need not be rendered to be compared.
+/// Maximum length of a notice. If more than this is cut, the result is shorter in any case and need not be rendered
+/// for the comparison.
 const LONGEST_NOTICE: u64 = 16_384;
 
 /// Size of each end of an output that is searched for names.
 const SEARCHED: usize = 1 << 20;
 
 /// Returns names of an output that are not in what is kept of it.
-fn names_of_rest(output: &[u8], kept: &Kept, policy: &Policy) -> String {
+fn names_of_rest(output: &[u8], kept: &KeptText, policy: &Policy) -> String {
     let searched = if output.len() <= 2 * SEARCHED {
         String::from_utf8_lossy(output).into_owned()
     } else {
@@ -177,6 +178,7 @@ fn names_of_rest(output: &[u8], kept: &Kept, policy: &Policy) -> String {
     let shown = [Text::from(kept.head.as_str()), Text::from(kept.tail.as_deref().unwrap_or_default())];
     let gone = Chars::of(&searched) - shown[0].chars() - shown[1].chars();
     let mut mentioned = Mentioned::in_texts(&shown);
+    // Redacted first, because secrets are recognised by their context, which a list of names does not have.
     mentions::list(&redact(&searched).text, &mut mentioned, policy.names.room(gone, &policy.count))
         .unwrap_or_default()
 }
@@ -187,7 +189,7 @@ impl TruncatePlan {
     fn unless_longer(self, output: &[u8]) -> TruncatePlan {
         let gains_much = self.original_bytes > self.kept_bytes.saturating_add(LONGEST_NOTICE);
         let Ok(whole) = std::str::from_utf8(output) else { return self };
-        if !self.loses() || gains_much {
+        if !self.loses_content() || gains_much {
             return self;
         }
         // The output is spilled after this, so the length of its address is unknown; a handle is typical.
@@ -197,7 +199,7 @@ impl TruncatePlan {
             return self;
         }
         TruncatePlan {
-            kept: Kept { head: whole.to_owned(), ..Kept::default() },
+            kept: KeptText { head: whole.to_owned(), ..KeptText::default() },
             truncated: false,
             lines_shortened: 0,
             kept_lines: self.original_lines,
@@ -207,21 +209,22 @@ impl TruncatePlan {
     }
 
     /// Returns whether content would be lost without a spill.
-    pub fn loses(&self) -> bool {
+    pub fn loses_content(&self) -> bool {
         self.truncated || self.lines_shortened > 0 || self.lossy
     }
 
     /// Returns whether the caller should spill the whole output before rendering.
     pub fn wants_spill(&self) -> bool {
-        self.may_spill && self.loses()
+        self.may_spill && self.loses_content()
     }
 
     /// Returns the text for the model.
     pub fn render(&self, spill: &Spill) -> Text {
         if !self.truncated {
             return match spill {
-                // Content is missing nevertheless, and the model should know where it is.
-                Spill::Saved(address) if self.loses() => Text::from(format!(
+                // No limit was exceeded, but lines were shortened or bytes replaced: the model needs to know where
+                // the original is.
+                Spill::Saved(address) if self.loses_content() => Text::from(format!(
                     "{}\n\n---\n[Long lines were shortened or bytes replaced]\n[{address}]\n",
                     self.kept.head
                 )),
@@ -258,7 +261,7 @@ impl TruncatePlan {
     }
 
     fn guide(&self, spill: &Spill) -> Text {
-        let Kept { head, tail, .. } = &self.kept;
+        let KeptText { head, tail, .. } = &self.kept;
         let mut shown = head.clone();
         if let Some(tail) = tail {
             let hidden_lines = self.original_lines.saturating_sub(self.kept_lines);
@@ -394,7 +397,7 @@ enum End {
 }
 
 /// Lines taken from one end.
-struct Taken {
+struct TakenLines {
     text: String,
     lines: u64,
     bytes: u64,
@@ -409,7 +412,7 @@ struct Cutter<'a> {
 }
 
 impl Cutter<'_> {
-    fn cut(&mut self, output: &[u8]) -> (Kept, u64, u64) {
+    fn cut(&mut self, output: &[u8]) -> (KeptText, u64, u64) {
         let (first, last) = self.limits.budgets();
         let head = self.lines(forward(output), first, End::Head);
         let rest = &output[head.consumed.min(output.len())..];
@@ -422,13 +425,13 @@ impl Cutter<'_> {
         let lines = head.lines + tail.lines;
         let bytes = head.bytes + tail.bytes;
         let tail = (self.limits.keep != Keep::Head && !tail.text.is_empty()).then_some(tail.text);
-        (Kept { head: head.text, tail, names: String::new() }, lines, bytes)
+        (KeptText { head: head.text, tail, names: String::new() }, lines, bytes)
     }
 
     /// Takes whole lines while the budget lasts; a line over the line limit is shortened first.
-    fn lines<'o>(&mut self, lines: impl Iterator<Item = &'o [u8]>, budget: Budget, end: End) -> Taken {
+    fn lines<'o>(&mut self, lines: impl Iterator<Item = &'o [u8]>, budget: Budget, end: End) -> TakenLines {
         let mut pieces: Vec<Cow<'o, str>> = Vec::new();
-        let mut taken = Taken { text: String::new(), lines: 0, bytes: 0, consumed: 0 };
+        let mut taken = TakenLines { text: String::new(), lines: 0, bytes: 0, consumed: 0 };
         // There are never more chars than bytes, so nothing is counted until there are too many bytes.
         let mut chars = Chars::ZERO;
         let mut counted = false;

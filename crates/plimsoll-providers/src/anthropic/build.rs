@@ -53,6 +53,8 @@ pub(crate) fn build(prompt: &Prompt<'_>, names: &mut ToolNames) -> Result<Messag
         if let Some(tool) = tools.last_mut() {
             tool.cache_control = Some(mark(prompt));
         }
+        // The breakpoint is set on the end of the system prompt. System messages of the window follow it in the same
+        // list and may change with each request.
         let stable = prompt.system.iter().filter(|text| !text.trim().is_empty()).count();
         if let Some(block) = stable.checked_sub(1).and_then(|last| system.get_mut(last)) {
             set_mark(block, Some(mark(prompt)));
@@ -166,6 +168,7 @@ impl Builder<'_> {
                 WindowRole::User | WindowRole::Tool => "user",
             };
             if role == "assistant" {
+                // The API rejects a turn that ends with reasoning, as that of an aborted answer does.
                 while blocks.last().is_some_and(is_thought) {
                     blocks.pop();
                 }

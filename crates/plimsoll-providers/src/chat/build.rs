@@ -60,6 +60,7 @@ pub(crate) fn build(prompt: &Prompt<'_>, names: &mut ToolNames) -> Result<ChatRe
         temperature: options.temperature.filter(|_| !is_openai_reasoning(prompt.model)),
         prompt_cache_key: options.cache_key.clone(),
         stream: Some(true),
+        // By default, a stream has no usage.
         stream_options: Some(StreamOptions { include_usage: true, extra: Extra::new() }),
         extra: Extra::new(),
     };

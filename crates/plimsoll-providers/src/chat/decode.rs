@@ -72,6 +72,7 @@ impl ChatDecoder {
             return Ok(());
         }
         let mut chunk: Chunk = parse(data)?;
+        // Some servers send the error itself in place of a chunk.
         let as_error = chunk.extra.get("object").and_then(Value::as_str) == Some("error");
         if let Some(error) = chunk.error.take().or_else(|| as_error.then(|| json!(chunk.extra))) {
             let failure = Failure::of_value(None, &json!({ "error": error }));
@@ -85,6 +86,7 @@ impl ChatDecoder {
             }
         }
         if let Some(usage) = chunk.usage {
+            // A report without input must not replace an earlier one; see `usage`.
             let normalised = usage.normalise();
             if normalised.is_some() {
                 self.usage = Some(usage);
@@ -163,6 +165,7 @@ impl ChatDecoder {
             return prose.key;
         }
         self.end_prose(out);
+        // Complete calls are closed here. While they are open, the text after them would be held back.
         self.settle_calls(out);
         let key = self.open();
         self.prose = Some(OpenText { kind, key });
@@ -190,6 +193,7 @@ impl ChatDecoder {
         self.end_prose(out);
         let id = delta.id.filter(|id| !id.is_empty());
         let name = delta.function.name.filter(|name| !name.is_empty());
+        // Servers that send no index send the name only in the first delta of a call, so a name begins the next call.
         let newest = self.calls.last().map_or(0, |call| call.index);
         let index =
             delta.index.unwrap_or(if name.is_some() && !self.calls.is_empty() { newest + 1 } else { newest });

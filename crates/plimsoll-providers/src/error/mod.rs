@@ -9,7 +9,7 @@ use plimsoll::Tokens;
 use serde_json::Value;
 use thiserror::Error;
 
-/// Why there is no answer. Messages are plain text and contain no keys.
+/// Reason why a request has no answer. Messages are plain text without keys.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ProviderError {
@@ -121,7 +121,7 @@ pub enum TimeoutKind {
 #[non_exhaustive]
 pub enum StreamFault {
     /// The stream ended without its closing event, so the answer may be truncated.
-    #[error("it ended after {events} events without the closing event")]
+    #[error("ended after {events} events without the closing event")]
     Unfinished {
         /// Number of events before the end.
         events: u64,
@@ -316,6 +316,8 @@ impl From<Failure> for ProviderError {
             failure.message.chars().take(MESSAGE_LIMIT).collect()
         };
         let Failure { status, retry_after, .. } = failure;
+        // Overflows come with the status and codes of many other errors, so they are recognised first. `recognise`
+        // itself rules out authentication and rate-limit errors.
         if let Some((window, asked)) = overflow::recognise(&failure) {
             return ProviderError::Overflow { window, asked, message };
         }
@@ -349,6 +351,7 @@ impl From<Failure> for ProviderError {
             return ProviderError::Thoughts { message };
         }
         match status {
+            // Timeout, conflict and "too early" pass, unlike the other errors of this range, so they are retried.
             Some(408 | 409 | 425) => ProviderError::Server { status, retry_after, message },
             Some(status @ 400..500) => ProviderError::BadRequest { status: Some(status), message },
             Some(_) => ProviderError::Server { status, retry_after, message },

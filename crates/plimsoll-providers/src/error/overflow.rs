@@ -108,10 +108,11 @@ pub(crate) fn recognise(failure: &Failure) -> Option<(Option<Tokens>, Option<Tok
     let by_size = by_size || failure.codes.iter().any(|code| code == "request_too_large");
     // Authentication and rate-limit errors are never treated as overflow, whatever their message says.
     let is_other = is_rate_limit(&words) || matches!(failure.status, Some(401 | 402 | 403 | 429));
+    // A code names the error. A sentence may only mention an overflow, so it counts only if nothing else explains it.
     if !(by_code || (!is_other && !is_answer && (said || by_size))) {
         return None;
     }
-    let window = failure.window.or_else(|| after_last(&words, &BEFORE_WINDOW));
+    let window = failure.window.or_else(|| after_any(&words, &BEFORE_WINDOW));
     let window = window.or_else(|| limit_of_sum(&words));
     let asked = failure.asked.or_else(|| BEFORE_ASKED.iter().find_map(|phrase| number_after(&words, phrase)));
     // A number that cannot be a window refers to something else.
@@ -148,7 +149,7 @@ pub(crate) fn follows(words: &str, pieces: &[&str]) -> bool {
     })
 }
 
-fn after_last(words: &str, phrases: &[&str]) -> Option<u64> {
+fn after_any(words: &str, phrases: &[&str]) -> Option<u64> {
     phrases.iter().find_map(|phrase| number_after(words, phrase))
 }
 

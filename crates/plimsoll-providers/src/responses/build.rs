@@ -93,6 +93,7 @@ impl Builder<'_> {
                 message.blocks.iter().filter_map(|block| self.item(block)).collect()
             }
         };
+        // Without the item that followed it, the API rejects the reasoning.
         while items.last().is_some_and(|item| matches!(item, Item::Reasoning { .. })) {
             items.pop();
         }

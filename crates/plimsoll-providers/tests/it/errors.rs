@@ -302,7 +302,7 @@ fn waits_double_up_to_a_maximum_and_follow_the_provider() {
 fn a_truncated_stream_is_reported_as_truncated() {
     let mut decoder = Decoder::new(&crate::server::request(Wire::Anthropic));
     let error = decoder.finish().remove(0).unwrap_err();
-    assert_eq!(error.to_string(), "broken stream: it ended after 0 events without the closing event");
+    assert_eq!(error.to_string(), "broken stream: ended after 0 events without the closing event");
 }
 
 #[rstest]

@@ -14,7 +14,7 @@ const SIZE: usize = 10_000;
 const MOST: u64 = 6;
 /// Maximum of memory that is held at a time, per byte of the larger request. In these sessions a block has a few words, and
 /// its fields take up to 20 times as much.
-const MOST_HELD: u64 = 25;
+const MAX_HELD: u64 = 25;
 
 fn session(kind: &str, size: usize) -> Vec<Message> {
     let history = History::new().user("Look around.");
@@ -66,5 +66,5 @@ fn building_a_request_is_linear_in_its_size(
     let (before, ..) = measure(wire, &session(kind, SIZE));
     let (after, held, size) = measure(wire, &session(kind, 4 * SIZE));
     assert!(after <= MOST * before, "{before}, then {after}");
-    assert!(held <= MOST_HELD * size, "{held} bytes were held for a request of {size}");
+    assert!(held <= MAX_HELD * size, "{held} bytes were held for a request of {size}");
 }

@@ -167,9 +167,9 @@ fn question(kind: Kind, about: &str, needs: Vec<Need>, percent: usize) -> Questi
 fn file_needs(path: &str) -> Vec<Need> {
     let mut names = path.trim_end_matches('/').rsplit('/').filter(|name| !name.is_empty());
     let name = names.next().unwrap_or(path);
-    let folder = names.next().filter(|folder| *folder != "." && *folder != "..");
+    let directory = names.next().filter(|directory| *directory != "." && *directory != "..");
     std::iter::once(name)
-        .chain(folder)
+        .chain(directory)
         .map(|name| Need::Name(name.trim_matches(['.', '-']).to_lowercase()))
         .collect()
 }

@@ -41,7 +41,7 @@ use self::ask::{Kind, Question, ask};
 use self::calls::{call_count, place_of_call};
 
 /// Sessions with fewer calls contain too little work.
-const LEAST_CALLS: usize = 8;
+const MIN_CALLS: usize = 8;
 /// Percentages of the calls at which a session is cut.
 const FIRST_CUT: usize = 40;
 const SECOND_CUT: usize = 70;
@@ -146,7 +146,7 @@ fn session(
     let said = |message: &Message| !message.info.summary && message.marker().is_none();
     let messages: Vec<Message> = messages.into_iter().filter(said).collect();
     let calls = call_count(&messages);
-    if calls < LEAST_CALLS {
+    if calls < MIN_CALLS {
         return Ok(());
     }
     let cuts = [FIRST_CUT, SECOND_CUT].map(|share| place_of_call(&messages, calls * share / 100));
@@ -248,8 +248,8 @@ fn dump(
     window: &Haystack,
     questions: &[Question],
 ) -> Result<(), Box<dyn Error>> {
-    let Some(folder) = &options.dump else { return Ok(()) };
-    fs::create_dir_all(folder)?;
+    let Some(directory) = &options.dump else { return Ok(()) };
+    fs::create_dir_all(directory)?;
     let mut text = format!("{}\n\n=== questions\n", summary.text);
     for question in questions {
         let found = match (summary.answers(question), window.answers(question)) {
@@ -259,7 +259,7 @@ fn dump(
         };
         writeln!(text, "{found:8} {:12} {} {:?}", question.kind.name(), question.about, question.needs)?;
     }
-    Ok(fs::write(folder.join(format!("{name}.txt")), text)?)
+    Ok(fs::write(directory.join(format!("{name}.txt")), text)?)
 }
 
 /// A text that is searched for answers.

@@ -10,7 +10,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 const WIDTH: usize = 80;
 /// Maximum characters to read on each side. Without this limit, a megabyte of blanks would be read for each reference
 /// next to it.
-const MOST_READ: usize = 4 * WIDTH;
+const MAX_READ: usize = 4 * WIDTH;
 
 /// Returns a fingerprint of the reference at `start..end` of `text` with its line, at most [`WIDTH`] letters and digits
 /// on each side.
@@ -44,7 +44,7 @@ enum Boundary {
 
 /// Returns the letters and digits on one side of a reference, nearest first.
 fn side(chars: &mut dyn Iterator<Item = char>, stop: Boundary) -> String {
-    let within = chars.take(MOST_READ).take_while(|letter| stop == Boundary::Never || *letter != '\n');
+    let within = chars.take(MAX_READ).take_while(|letter| stop == Boundary::Never || *letter != '\n');
     within.filter(|letter| letter.is_alphanumeric()).take(WIDTH).collect()
 }
 

@@ -54,6 +54,7 @@ impl Layout {
                 ends[place + 1] = list.len();
             }
         }
+        // Messages that the window does not show end where the message before them ends.
         for place in 1..ends.len() {
             ends[place] = ends[place].max(ends[place - 1]);
         }

@@ -69,7 +69,7 @@ pub(crate) struct ModelCall {
     pub(crate) summary: Option<Text>,
     /// The model that answered; empty if it is not recorded.
     pub(crate) model: String,
-    /// Tokens of its answer that later requests contain although the recording does not show them.
+    /// Tokens of its answer that later requests include but the recording does not contain.
     pub(crate) hidden: u64,
     /// Recorded tokens of its request per token of the rebuilt request.
     pub(crate) scale: f64,
@@ -141,6 +141,7 @@ impl Recording {
         }
         let (references, results) = (Vec::new(), Vec::new());
         let unreduced_calls = unreduced_calls.unwrap_or(calls);
+        // A marker and its summary are two messages of one compaction.
         compactions.dedup();
         let mut recording = Recording {
             steps,

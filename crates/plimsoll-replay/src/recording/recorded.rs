@@ -35,8 +35,8 @@ pub(crate) fn request(usage: &Usage) -> Tokens {
     usage.input + usage.cache_read + usage.cache_write
 }
 
-/// Sets the scale of each call: that of its own request until the recorded agent reduces anything, and the last one
-/// after that or if nothing was recorded.
+/// Sets the scale of each call. Until the recorded agent reduces anything, it is that of the recorded request. After
+/// that, or if the request was not recorded, it is the last known one.
 ///
 /// Without scales, a replay without a policy would cost only 76 % of the recorded bills, because files do not show
 /// reasoning that is sent again.

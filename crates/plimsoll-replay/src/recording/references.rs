@@ -97,7 +97,8 @@ fn path(run: &str) -> Option<&str> {
     let path = path.trim_end_matches(['.', '-', '/', '+', '@']);
     let inner = path.trim_start_matches(['/', '.', '~']);
     let lettered = inner.chars().any(char::is_alphabetic);
-    // A single name after the root, as in `/etc`, is a path, and so is `~/notes`; `and/or` looks like one.
+    // A single name after the root, as in `/etc`, is a path; so is `~/notes`. `and/or` is not, although it looks like
+    // one.
     let known = path.starts_with("/dev/");
     (path.contains('/') && lettered && inner.len() >= 3 && !known).then_some(path)
 }

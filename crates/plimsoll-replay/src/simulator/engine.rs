@@ -326,11 +326,14 @@ impl PolicySimulator for EngineSimulator<'_> {
             self.answered = false;
             self.tick(None);
             let receipt = self.driver.end_turn()?;
+            // A prune at the end of the turn changes the window, which then has to be read as a whole.
             self.watch = self.watch.take().filter(|_| receipt.is_none());
             self.note(receipt.as_slice(), Vec::new());
         }
         self.answered |= step.call.is_some();
         let mut message = step.message.clone();
+        // The replay's clock replaces recorded times, which may be missing or go backwards, because marks are ordered
+        // by it.
         let now = self.tick(at);
         let time = message.info.time.get_or_insert_default();
         (time.created, time.completed) = (Some(now), Some(now));
@@ -373,6 +376,7 @@ impl PolicySimulator for EngineSimulator<'_> {
                     (self.driver.window(), None, receipts)
                 }
                 Prepared::Summarise(summary) => {
+                    // The recorded summary covers all messages, so it can only answer the request for the last chunk.
                     let recorded = call.summary.clone().filter(|_| summary.chunk == summary.of);
                     let is_recorded = recorded.is_some();
                     let reply = recorded.or_else(|| summary.offline_summary());

@@ -68,6 +68,7 @@ impl<'a> MaskSimulator<'a> {
         let results = self.layout.results.partition_point(|result| result.start < end);
         let decided = results - results % polling.max(1);
         let replaced = if trigger.is_none_or(is_over) { decided.saturating_sub(keep) } else { 0 };
+        // A replaced result stays replaced: showing it again would change the beginning of the request.
         replaced.max(self.replaced)
     }
 

@@ -206,6 +206,7 @@ impl<'a> SummarySimulator<'a> {
         let mut left = self.rule.user_tokens;
         let mut users = Vec::new();
         let own = |message: &&Cow<'_, Message>| {
+            // Earlier summaries are user messages too, with ids from `compact`.
             message.starts_turn() && !message.info.id.as_str().starts_with("summary-")
         };
         for message in self.history.iter().rev().filter(own) {

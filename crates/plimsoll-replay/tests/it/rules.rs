@@ -79,7 +79,7 @@ fn claude_code_clears_all_but_five_results_after_an_hour() {
 }
 
 #[test]
-fn none_changes_nothing() {
+fn the_rules_none_reduce_nothing() {
     let report = replay(reading(30, 3_000).messages(), "none", &window(200_000));
     assert!(report.fired.is_empty() && report.reductions.is_empty());
     assert!(report.windows.is_sorted_by_key(|sent| sent.tokens));

@@ -116,7 +116,7 @@ impl Driver {
         if !reduction.is_empty() {
             // A log that is no longer what was planned on is rejected below, with a better reason than a missing
             // message.
-            let mut reduction = reduction.clone().without_stale_go_on(&self.log).unwrap_or(reduction);
+            let mut reduction = reduction.clone().without_stale_continuation(&self.log).unwrap_or(reduction);
             let owed = self.owed.clone();
             if !owed.is_empty()
                 && let Some(summary) = reduction.appended.iter_mut().find(|message| message.info.summary)

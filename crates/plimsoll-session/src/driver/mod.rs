@@ -317,7 +317,7 @@ impl Driver {
     pub fn continue_turn(&mut self) -> Result<MessageId, SessionError> {
         let (now, policy) = (self.now(), Arc::clone(&self.settings.policy));
         let message =
-            Message::go_on(self.ids.message(now), self.ids.part(now), &policy.compact.continue_text);
+            Message::continuation(self.ids.message(now), self.ids.part(now), &policy.compact.continue_text);
         self.append(message.at(now))
     }
 

@@ -75,7 +75,7 @@ impl Archive {
         source.skip();
         let broken_off = source.failed.take().map(|error| error.to_string());
         let plan = early.unwrap_or_else(|| source.ends.plan(tool, policy));
-        if !plan.loses() {
+        if !plan.loses_content() {
             let (head, tail) = source.ends.held();
             let shown = Text::from(String::from_utf8_lossy(&[head, tail].concat()).into_owned());
             return Ok(CapturedOutput { shown, receipt: None, unrecorded: None, broken_off });

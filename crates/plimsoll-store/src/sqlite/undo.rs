@@ -110,7 +110,7 @@ impl Concerned {
         let mut parts: Vec<&PartId> = receipt.plan.effects().into_iter().map(|(part, _)| part).collect();
         let mut marker = None;
         if let Plan::Compact(plan) = &receipt.plan {
-            parts.extend(&plan.go_on);
+            parts.extend(&plan.continuation);
             marker = plan.marker.as_ref();
         }
         let mut concerned = Concerned { messages: Vec::new(), times: HashMap::new() };
@@ -151,10 +151,10 @@ fn undo_pivot(
     concerned: &Concerned,
     (by, moment): (&ReceiptId, &LogPosition),
 ) -> Result<(), StoreError> {
-    if let Some(go_on) = &plan.go_on {
+    if let Some(continuation) = &plan.continuation {
         let (receipt, set) = (Some(by.clone()), moment.clone());
         let mark = Mark { receipt, effect: Effect::Hide, set, lifted: None };
-        concerned.marked(chain, go_on).set(connection, &mark)?;
+        concerned.marked(chain, continuation).set(connection, &mark)?;
     }
     match &plan.marker {
         Some(marker) => set_aside(connection, chain, marker, moment),

@@ -195,16 +195,16 @@ fn a_repeated_write_changes_nothing(#[values(false, true)] real: bool) {
         assert_eq!(store.receipts(&id, None, u64::MAX).unwrap().len(), 1);
 
         let error = store.create(NewSession { title: "U".into(), ..new }, NOW).unwrap_err();
-        assert_eq!(error.to_string(), "there is already a session `ses_1` in this log");
+        assert_eq!(error.to_string(), "session `ses_1` already exists in this log");
         let error = store.append(&claim, vec![user("msg_1", "another")], NOW).unwrap_err();
-        assert_eq!(error.to_string(), "there is already a message `msg_1` in this log");
+        assert_eq!(error.to_string(), "message `msg_1` already exists in this log");
         let other = Part::text("prt_1".into(), "y");
         let error = store.append_part(&claim, &"msg_2".into(), other, NOW).unwrap_err();
-        assert_eq!(error.to_string(), "there is already a part `prt_1` in this log");
+        assert_eq!(error.to_string(), "part `prt_1` already exists in this log");
         let mut other = one;
         other.reason = "another".into();
         let error = store.reduce(&claim, reduction(&other), None, NOW).unwrap_err();
-        assert_eq!(error.to_string(), "there is already a receipt `rcp_1` in this log");
+        assert_eq!(error.to_string(), "receipt `rcp_1` already exists in this log");
     });
 }
 

@@ -46,13 +46,13 @@ fn messages_are_accepted_or_rejected_together() {
     store.append(&unleased(&id), vec![user("msg_1", "a")], NOW).unwrap();
     let error =
         store.append(&unleased(&id), vec![user("msg_2", "b"), user("msg_1", "again")], NOW).unwrap_err();
-    assert_eq!(error.to_string(), "there is already a message `msg_1` in this log");
+    assert_eq!(error.to_string(), "message `msg_1` already exists in this log");
     assert_eq!(ids(&store.window(&id).unwrap()), ["msg_1"]);
     let error = store.append(&unleased(&"ses_none".into()), vec![user("msg_9", "b")], NOW).unwrap_err();
     assert_eq!(error.to_string(), "session `ses_none` not found");
     let other = NewSession { title: "another".into(), ..NewSession::new(id) };
     let error = store.create(other, NOW).unwrap_err();
-    assert_eq!(error.to_string(), "there is already a session `ses_1` in this log");
+    assert_eq!(error.to_string(), "session `ses_1` already exists in this log");
 }
 
 #[test]

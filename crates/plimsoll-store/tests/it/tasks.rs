@@ -28,7 +28,7 @@ fn notes_reach_a_session_that_another_process_runs(#[values(false, true)] real: 
             store.send(&id, note(name, text), NOW).unwrap();
         }
         let error = store.send(&id, note("note_1", "another"), NOW).unwrap_err();
-        assert_eq!(error.to_string(), "there is already a note `note_1` in this log");
+        assert_eq!(error.to_string(), "note `note_1` already exists in this log");
         let names = |most| -> Vec<String> {
             store.notes(&id, most).unwrap().into_iter().map(|note| note.id).collect()
         };

@@ -136,7 +136,7 @@ fn a_refused_change_does_not_undo_its_neighbours() {
                     let bad = vec![user(&format!("bad_{at}"), "x"), double(at)];
                     let error = store.append(&unleased(session), bad, NOW).unwrap_err();
                     assert!(
-                        error.to_string().contains(&format!("already a message `{}`", name(at))),
+                        error.to_string().contains(&format!("message `{}` already exists", name(at))),
                         "{error}"
                     );
                 }

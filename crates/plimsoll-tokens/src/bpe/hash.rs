@@ -12,6 +12,7 @@ pub(crate) fn hash(bytes: &[u8]) -> u64 {
         let word = u64::from(u32::from_le_bytes(*head)) << 32 | u64::from(u32::from_le_bytes(*tail));
         return mix(hash, word);
     }
+    // The last eight bytes overlap the last chunk, which saves a loop over a remainder.
     if let Some(tail) = bytes.last_chunk::<8>() {
         for chunk in bytes.chunks_exact(8) {
             let mut word = [0; 8];

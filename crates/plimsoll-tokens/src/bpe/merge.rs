@@ -122,6 +122,7 @@ impl Merger {
                     tokens.extend(self.lengths.iter().filter(|length| **length > 0));
                     break;
                 }
+                // Grows geometrically, so that the worst piece is encoded again only a logarithmic number of times.
                 again *= 4;
             }
             done = end;

@@ -43,8 +43,8 @@ fn every_code_point_is_split_and_counted_as_by_bpe_openai() {
 
 #[test]
 fn texts_of_the_repository_are_counted_as_by_bpe_openai() {
-    fn texts(folder: &Path, found: &mut Vec<PathBuf>) {
-        for entry in std::fs::read_dir(folder).unwrap() {
+    fn texts(directory: &Path, found: &mut Vec<PathBuf>) {
+        for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             let kind = path.extension().and_then(|kind| kind.to_str()).unwrap_or_default();
             if path.is_dir() {
@@ -56,8 +56,8 @@ fn texts_of_the_repository_are_counted_as_by_bpe_openai() {
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut found = Vec::new();
-    for folder in ["docs", "examples", "fuzz/seeds", "crates/plimsoll-formats", "crates/plimsoll-tokens"] {
-        texts(&root.join(folder), &mut found);
+    for directory in ["docs", "examples", "fuzz/seeds", "crates/plimsoll-formats", "crates/plimsoll-tokens"] {
+        texts(&root.join(directory), &mut found);
     }
     assert!(found.len() > 50, "{found:?}");
     for path in found {

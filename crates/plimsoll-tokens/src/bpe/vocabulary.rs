@@ -48,6 +48,8 @@ impl Vocabulary {
         let hash = hash(bytes);
         // The number of slots is a power of two.
         let mask = (self.index.len() / 4).checked_sub(1)?;
+        // Tag and slot use different bits of the hash. With the same bits, tokens that share a slot would share the
+        // tag too.
         let tag = (hash as u32) >> OFFSET_BITS;
         let mut slot = (hash >> 40) as usize & mask;
         loop {

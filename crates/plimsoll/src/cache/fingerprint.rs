@@ -8,8 +8,7 @@ use crate::fnv::Fnv;
 use crate::policy::CachePolicy;
 use crate::window::{Block, Window, WindowMessage, WindowRole};
 
-/// A window that was sent, with eight bytes for each block: enough to find out later how much of another window begins
-/// the same.
+/// A sent window as one 64-bit hash per block: enough to find how long a prefix another window shares with it.
 ///
 /// Only what is sent is included (roles, texts, calls, results, files, signatures), not the ids of the
 /// log. In JSON a message is a string of sixteen hex digits for each of its blocks.
@@ -34,7 +33,7 @@ impl Fingerprint {
         Fingerprint { messages, kept: Vec::new() }
     }
 
-    /// Returns how much of the beginning is the same in `other`.
+    /// Returns the length of the common prefix with `other`.
     pub fn shared_with(&self, other: &Fingerprint) -> Prefix {
         let mut prefix = Prefix::default();
         for (MessagePrint(ours), MessagePrint(theirs)) in self.messages.iter().zip(&other.messages) {
@@ -60,7 +59,7 @@ impl MessagePrint {
     }
 }
 
-/// Every field goes in as one number, so that no two blocks run into each other.
+/// Hashes each field as one number, so that the end of one field cannot be taken for the beginning of the next.
 fn hash_block(hash: Fnv, block: &Block) -> u64 {
     let hash = match block {
         Block::Text { text, .. } => hash.number(1).number(text.hash()),
@@ -89,7 +88,7 @@ fn hash_optional(hash: Fnv, text: Option<&str>) -> Fnv {
     }
 }
 
-/// Hash JSON without writing it out: attached files can be megabytes.
+/// Hashes JSON without serialising it, because attached files can have megabytes.
 fn hash_value(hash: Fnv, value: &Value) -> Fnv {
     match value {
         Value::Null => hash.number(10),

@@ -46,9 +46,9 @@ pub use fingerprint::Fingerprint;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Prefix {
-    /// How many whole messages it has.
+    /// Number of complete messages.
     pub messages: usize,
-    /// How many blocks, those of a message that is in it only in part included.
+    /// Number of blocks, including those of a message that is only partly in the prefix.
     pub blocks: usize,
 }
 
@@ -56,9 +56,9 @@ pub struct Prefix {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Breakpoint {
-    /// The place of the message in the window.
+    /// Index of the message in the window.
     pub message: usize,
-    /// The place of the block in the message.
+    /// Index of the block in the message.
     pub block: usize,
 }
 
@@ -67,21 +67,21 @@ pub struct Breakpoint {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CachePlan {
-    /// Unchanged since it was last sent.
+    /// Prefix that is unchanged since the last request.
     pub unchanged: Prefix,
-    /// Expected to be the same in the next request: everything but an answer that is still being written and calls
-    /// that wait for their results.
+    /// Prefix that is expected to be the same in the next request: everything except an answer that is still being
+    /// written and calls that wait for their results.
     pub stable: Prefix,
-    /// Places of the breakpoints, in the order in which the window is sent.
+    /// Positions of the breakpoints, in the order in which the window is sent.
     pub breakpoints: Vec<Breakpoint>,
-    /// Fingerprint of the window: store it once the request was sent, and pass it to the next plan.
+    /// Fingerprint of the window. Store it after the request was sent, and pass it to the next plan.
     pub fingerprint: Fingerprint,
 }
 
 impl CachePlan {
-    /// Plan the cache of a window over `log`. `sent` is the fingerprint of the window that was last sent to the same
-    /// model with the same system prompt and tools; `reserved` says how many breakpoints the caller sets elsewhere,
-    /// such as on these.
+    /// Plans the cache of a window over `log`. `sent` is the fingerprint of the window that was last sent to the same
+    /// model with the same system prompt and tools. `reserved` is the number of breakpoints that the caller sets
+    /// elsewhere, such as on system prompt and tools.
     pub fn new(
         window: &Window,
         log: &[Message],
@@ -112,12 +112,12 @@ impl CachePlan {
 }
 
 impl Window {
-    /// How much of its beginning is unchanged from a window that was sent before.
+    /// Returns the prefix that is unchanged since another window was sent.
     pub fn unchanged_since(&self, sent: &Fingerprint, policy: &CachePolicy) -> Prefix {
         Fingerprint::of(self, policy).shared_with(sent)
     }
 
-    /// Tokens of the beginning of the window.
+    /// Returns the tokens of a prefix of the window.
     pub fn prefix_tokens(&self, prefix: Prefix, policy: &CachePolicy, counter: &dyn Counter) -> Tokens {
         let places: Vec<Breakpoint> = sent_order(self, policy)
             .flat_map(|message| blocks_of(self, message))
@@ -131,7 +131,7 @@ impl Window {
     }
 }
 
-/// The places of a window's messages in the order in which they are sent.
+/// Returns the indices of a window's messages in the order in which they are sent.
 fn sent_order(window: &Window, policy: &CachePolicy) -> impl Iterator<Item = usize> {
     let goes_first = |message: &WindowMessage| policy.system_first && message.role == WindowRole::System;
     let (first, rest): (Vec<usize>, Vec<usize>) =
@@ -143,17 +143,17 @@ fn blocks_of(window: &Window, message: usize) -> impl Iterator<Item = Breakpoint
     (0..window.messages[message].blocks.len()).map(move |block| Breakpoint { message, block })
 }
 
-/// Anthropic takes no breakpoint on a thought; what follows it carries it along. A block that is not known may take
-/// none either, and may not be sent at all.
+/// Whether a block can have a breakpoint. Anthropic rejects one on a thought, which is cached with the block after
+/// it. An unknown block may not accept one either, or may not be sent at all.
 fn can_mark(window: &Window, at: Breakpoint) -> bool {
     !matches!(window.messages[at.message].blocks[at.block], Block::Reasoning { .. } | Block::Provider { .. })
 }
 
-/// The first message of the window that may look different in the next request.
+/// Returns the index of the first message of the window that may change before the next request.
 ///
-/// Only the newest answer can: while it is written it grows, and an open call of it is shown as interrupted until
-/// its result comes. A call of an older answer that never got a result is taken for settled, because the model has
-/// continued without it; otherwise an interrupted session could never be cached beyond that point.
+/// Only the newest answer can change: it grows while it is written, and its open calls are shown as interrupted until
+/// their results arrive. A call of an older answer that never got a result counts as settled, because the model has
+/// continued without it. Otherwise an interrupted session could never be cached beyond that point.
 fn first_unstable(window: &Window, log: &[Message]) -> Option<usize> {
     let newest = window.messages.iter().rposition(|message| message.role == WindowRole::Assistant)?;
     let place = window.messages[newest].place;
@@ -167,7 +167,7 @@ fn first_unstable(window: &Window, log: &[Message]) -> Option<usize> {
     open.into_iter().chain(growing).min()
 }
 
-/// Messages that were imported without any times are finished, whatever else they do not say.
+/// Whether an answer is still being written. Messages that were imported without times count as finished.
 fn is_being_written(message: &Message) -> bool {
     !message.is_finished() && message.info.time.as_ref().is_some_and(|time| time.completed.is_none())
 }
@@ -180,22 +180,22 @@ fn is_open(block: &Block, parts: &[Part]) -> bool {
         PartBody::ToolCall(_) => true,
         _ => false,
     };
-    // Ids may be missing or repeated in logs from elsewhere, so the text has to agree.
+    // Imported logs may have missing or repeated ids, so the text has to match as well.
     text.as_str() == INTERRUPTED && parts.iter().any(|other| other.id == *part && waits(other))
 }
 
-/// Chooses places for breakpoints among the stable blocks. A place is the number of blocks up to and including the
-/// marked one, so it is the length of what is kept.
+/// Chooses positions for breakpoints among the stable blocks. A position is the number of blocks up to and including
+/// the marked one, which is also the length of the cached prefix.
 struct Placing {
-    /// For each block whether it can be marked.
+    /// Whether each block can be marked.
     can_mark: Vec<bool>,
-    /// How many places a provider looks at from a breakpoint, the breakpoint's own included.
+    /// Number of blocks that a provider searches back from a breakpoint, including the marked one.
     look_back: usize,
 }
 
 impl Placing {
-    /// At most `slots` places, ascending. `sent` is how many blocks are unchanged since the last request, and the
-    /// places that it kept.
+    /// Returns at most `slots` positions, ascending. `sent` is the number of blocks that are unchanged since the last
+    /// request, and the positions that it marked.
     fn choose(&self, slots: usize, sent: Option<(usize, &[usize])>) -> Vec<usize> {
         let Some(end) = self.last_within(self.can_mark.len()).filter(|_| slots > 0) else {
             return Vec::new();
@@ -208,7 +208,7 @@ impl Placing {
             oldest = older;
         }
         let anchor = sent.and_then(|(unchanged, kept)| self.anchor(unchanged.min(end), kept));
-        // A place within the lookback needs no separate breakpoint.
+        // A position within the lookback needs no separate breakpoint.
         if let Some(anchor) = anchor.filter(|anchor| anchor.saturating_add(self.look_back) <= oldest)
             && slots > 1
         {
@@ -219,8 +219,8 @@ impl Placing {
         places
     }
 
-    /// The breakpoint before another: as far away as the provider looks back, rounded to what stays the same while
-    /// the conversation grows. `None` if the lookback of the other reaches the beginning.
+    /// Returns the position of the breakpoint before another: as far away as the provider looks back, rounded so that
+    /// it does not move while the conversation grows. `None` if the lookback of the other reaches the beginning.
     fn before(&self, newer: usize) -> Option<usize> {
         if newer <= self.look_back {
             return None;
@@ -237,8 +237,8 @@ impl Placing {
         self.first_from(furthest).filter(in_reach)
     }
 
-    /// Where something was kept that still holds: a place of the last request, or failing that one where an earlier
-    /// request is likely to have had a breakpoint.
+    /// Returns a position up to which the prefix is probably cached: a breakpoint of the last request, or else one
+    /// that an earlier request is likely to have set.
     fn anchor(&self, unchanged: usize, kept: &[usize]) -> Option<usize> {
         let known = kept.iter().copied().filter(|place| *place <= unchanged).max();
         known.or_else(|| {
@@ -247,20 +247,20 @@ impl Placing {
         })
     }
 
-    /// Half of what is looked back over: then one of these places is always in reach, even if the block there cannot
-    /// be marked and the next one has to do.
+    /// Distance between rounded positions: half of the lookback. One of them is then always within reach, even if its
+    /// block cannot be marked and the next one is used instead.
     fn step(&self) -> usize {
         (self.look_back / 2).max(1)
     }
 
-    /// The first place from here on that can be marked.
+    /// Returns the first position from `place` on that can be marked.
     fn first_from(&self, place: usize) -> Option<usize> {
         let from = place.max(1);
         let found = self.can_mark.get(from - 1..)?.iter().position(|can_mark| *can_mark)?;
         Some(from + found)
     }
 
-    /// The last place up to here that can be marked.
+    /// Returns the last position up to `place` that can be marked.
     fn last_within(&self, place: usize) -> Option<usize> {
         Some(self.can_mark.get(..place)?.iter().rposition(|can_mark| *can_mark)? + 1)
     }

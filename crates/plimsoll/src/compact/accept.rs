@@ -51,7 +51,7 @@ pub struct Bounds {
 /// Factor by which an answer may exceed the requested length, because counters differ.
 const TOLERANCE: f64 = 1.5;
 /// Minimum size of a summary without headings, as a share of what it replaces.
-const LEAST_SHARE: f64 = 0.001;
+const MIN_SHARE: f64 = 0.001;
 /// Upper limit of that minimum.
 const LEAST: Tokens = Tokens(100);
 
@@ -61,7 +61,7 @@ impl Bounds {
     }
 
     fn least(&self) -> Tokens {
-        self.replaced.share(LEAST_SHARE).min(LEAST)
+        self.replaced.share(MIN_SHARE).min(LEAST)
     }
 }
 

@@ -179,6 +179,7 @@ impl CompactionContext {
         else {
             return false;
         };
+        // Checked first, because everything below reads the whole window.
         if load.tokens <= line.at.share(rules.compact_share) {
             return false;
         }
@@ -360,6 +361,7 @@ impl CompactionContext {
             // The provider rejected the request, so it was over the line, whatever the estimate.
             Trigger::Refused => {
                 let margin = overflow.margin_of(self.refusals);
+                // One more, because a request exactly on the line may count as under it.
                 gauge.at_least(load.estimate, line + line.share(margin) + Tokens(1))
             }
             Trigger::Auto | Trigger::Precompaction | Trigger::Manual => gauge,

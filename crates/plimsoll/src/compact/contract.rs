@@ -85,7 +85,7 @@ fn without_section(summary: &str) -> &str {
 
 /// Maximum number of items of each kind that are checked, the newest. A summary has room for fewer, and the whole
 /// summary is searched for each one.
-const MOST_OF_A_KIND: usize = 200;
+const MAX_PER_KIND: usize = 200;
 
 /// All items to check, by importance, the newest of each kind last.
 fn items(terms: &ContractTerms<'_>, policy: &Policy, counter: &dyn Counter) -> Vec<ContractItem> {
@@ -128,7 +128,7 @@ fn items(terms: &ContractTerms<'_>, policy: &Policy, counter: &dyn Counter) -> V
         let is_new = !item.text.trim().is_empty() && seen.insert((item.kind, normal(&item.text)));
         let count = counts.entry(item.kind).or_default();
         *count += usize::from(is_new);
-        is_new && (item.kind == ContractKind::Pin || *count <= MOST_OF_A_KIND)
+        is_new && (item.kind == ContractKind::Pin || *count <= MAX_PER_KIND)
     });
     items.reverse();
     items
@@ -156,8 +156,8 @@ fn is_carried(item: &ContractItem, carries: &str) -> bool {
     // The last two names of a path are enough to identify it.
     let mut ends = item.text.rsplitn(3, '/');
     match (item.kind, ends.next(), ends.next()) {
-        (ContractKind::File, Some(name), Some(folder)) => {
-            work::read(carries).contains(&normal(&format!("{folder}/{name}")))
+        (ContractKind::File, Some(name), Some(directory)) => {
+            work::read(carries).contains(&normal(&format!("{directory}/{name}")))
         }
         _ => false,
     }
@@ -176,6 +176,7 @@ fn append(items: &mut [ContractItem], budget: Tokens, counter: &dyn Counter) -> 
         for item in items.iter_mut().rev().filter(missing) {
             let line = format!("\n- {}", item.text.replace('\n', "\n  "));
             let tokens = counter.count(&line) + price;
+            // Does not end the list: a shorter item may still fit.
             if tokens > left {
                 continue;
             }

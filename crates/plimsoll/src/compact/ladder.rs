@@ -13,9 +13,9 @@
 //! The work (chunks and tries of a summary, halvings of the tail, rounds of hiding) is bounded when the rung is
 //! reached. A rung that would not shrink the window is skipped, so no step undoes another.
 //!
-//! The window ends under the line because the last rungs can remove everything except a legal conversation, pins and the newest
-//! prompt. If these do not fit either, they yield in this order: the prompt is cut to its share, then further; then
-//! parts are unpinned, with a receipt that lists them.
+//! The window ends under the line because the last rungs can remove everything except a legal conversation, pins and
+//! the newest prompt. If these do not fit either, they are reduced in this order: the prompt is cut to its share,
+//! then further; then parts are unpinned, with a receipt that lists them.
 
 mod breakdown;
 mod pivot;
@@ -185,6 +185,8 @@ impl Ladder {
     /// Climbs one rung. Returns `None` if the climb is not finished. For callers that may have to stop in between: a
     /// climb over a long history takes a while, and dropping a ladder changes nothing.
     pub fn climb_one(&mut self, ids: &mut Ids) -> Result<Option<Step>, LogError> {
+        // If a rung returns an error, the ladder stays at its end, so a caller that continues cannot repeat half a
+        // step.
         self.rung = match std::mem::replace(&mut self.rung, Rung::End) {
             Rung::Start => self.start(),
             Rung::Save => self.save(ids)?,
@@ -393,6 +395,7 @@ impl Ladder {
 
     fn cut(&mut self, goal: &Goal, reason: &str, ids: &mut Ids) -> Result<(), LogError> {
         let (policy, counter) = (Arc::clone(&self.context.policy), Arc::clone(&self.context.counter));
+        // The same choice as `context.counter()`, which would borrow the context while the log is changed.
         let counter: &dyn Counter = match policy.overflow.detector {
             Detector::Both => &*counter,
             Detector::Usage | Detector::Estimate => &policy.count,
@@ -419,6 +422,8 @@ impl Ladder {
         let asked = !matches!(self.context.trigger, Trigger::Auto | Trigger::Precompaction)
             || self.context.policy.overflow.auto;
         let over = self.line.is_some_and(|line| line.is_over(after)) && asked;
+        // A climb that the detector did not call for has not failed if it ends over the line, unless the system
+        // prompt and the tools exceed the line by themselves.
         let uncalled = !self.called;
         let alone = self.line.is_some_and(|line| line.is_over(self.gauge.real(self.context.fixed.total())));
         let verdict = if !over || (uncalled && !alone) {
@@ -429,6 +434,7 @@ impl Ladder {
             FitResult::StillOver
         };
         let appended = self.log[self.known..].iter().map(|message| {
+            // Without their marks: committing the receipts sets these again.
             let parts = message.parts.iter().map(|part| Part { marks: Vec::new(), ..part.clone() }).collect();
             Message { parts, ..message.clone() }
         });

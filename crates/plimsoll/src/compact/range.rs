@@ -76,7 +76,7 @@ pub enum RangeError {
     },
 }
 
-/// Selects the range from one message to another, inclusive. Each is given by its id or a unique prefix of it.
+/// Selects the range from one message to another, inclusive. Both are identified by an id or a unique prefix of one.
 pub fn select_range(
     messages: &[Message],
     (from, to): (&str, &str),

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::prompt::{self, Aim, Newer};
+use super::prompt::{self, Newer, RequestedSummary};
 use crate::chars::{Chars, Text, cut_middle, head};
 use crate::counter::Counter;
 use crate::gauge::Factor;
@@ -186,7 +186,7 @@ struct Instruction {
     hook: Option<String>,
     context: Option<String>,
     focus: Option<String>,
-    aim: Aim,
+    requested: RequestedSummary,
 }
 
 /// The summariser's window is too small for any history.
@@ -212,8 +212,11 @@ impl SummaryJob {
         let max_tokens = longest_answer(policy, summariser.limits);
         let system = prompt::system(compact.template);
         let newer = if compact.scope == Scope::All { Newer::None } else { Newer::Left };
-        let instruction =
-            Instruction::new(hook, policy, Aim { newer, ..aim(policy, summariser.limits, max_tokens) });
+        let instruction = Instruction::new(
+            hook,
+            policy,
+            RequestedSummary { newer, ..requested_summary(policy, summariser.limits, max_tokens) },
+        );
         // Every chunk reserves room for the prior summary, which is at most as long as the longest answer.
         let frame = render(&instruction, "", Some(""));
         let overhead = summariser.real(&system) + summariser.real(&frame) + max_tokens;
@@ -235,14 +238,18 @@ impl SummaryJob {
 
     /// Sets the window of the session, which decides the length of the summary.
     pub fn for_window(mut self, policy: &Policy, session: Limits) -> SummaryJob {
-        self.instruction.aim.target = aim(policy, session, self.max_tokens).target;
+        self.instruction.requested.target = requested_summary(policy, session, self.max_tokens).target;
         self
     }
 
     /// Asks for half the length from now on, because an answer was cut off.
     pub fn shorten(&mut self) {
-        let aim = &mut self.instruction.aim;
-        *aim = Aim { target: Tokens(aim.target.0 / 2).max(SHORTEST), was_cut_off: true, ..*aim };
+        let requested = &mut self.instruction.requested;
+        *requested = RequestedSummary {
+            target: Tokens(requested.target.0 / 2).max(SHORTEST),
+            was_cut_off: true,
+            ..*requested
+        };
     }
 
     /// Maximum length of the answer to one call.
@@ -297,16 +304,16 @@ const SHORTEST: Tokens = Tokens(200);
 const AIMED_SHARE: f64 = 0.75;
 
 /// Returns the requested length of a summary for a window, limited by the longest answer.
-fn aim(policy: &Policy, window: Limits, longest: Tokens) -> Aim {
+fn requested_summary(policy: &Policy, window: Limits, longest: Tokens) -> RequestedSummary {
     let line = policy.overflow.line(window).map(|line| line.room()).unwrap_or(window.context);
     let budget = policy.compact.summary_budget(window.context, line);
     let target = budget.min(longest.share(AIMED_SHARE)).max(SHORTEST.min(longest));
-    Aim { target, newer: Newer::None, was_cut_off: false }
+    RequestedSummary { target, newer: Newer::None, was_cut_off: false }
 }
 
 /// Returns the length that is requested from `summariser` for a session with `window`.
 pub(super) fn asked_length(policy: &Policy, window: Limits, summariser: Limits) -> Tokens {
-    aim(policy, window, longest_answer(policy, summariser)).target
+    requested_summary(policy, window, longest_answer(policy, summariser)).target
 }
 
 /// Returns the request that appends the instruction to the session's own window. `None` if request and answer do not
@@ -321,8 +328,11 @@ pub fn appended_request(
     let Limits { context, input, .. } = summariser.limits;
     let max_tokens = longest_answer(policy, summariser.limits);
     let newer = if policy.compact.scope == Scope::All { Newer::None } else { Newer::Included };
-    let instruction =
-        Instruction::new(hook, policy, Aim { newer, ..aim(policy, summariser.limits, max_tokens) });
+    let instruction = Instruction::new(
+        hook,
+        policy,
+        RequestedSummary { newer, ..requested_summary(policy, summariser.limits, max_tokens) },
+    );
     let prompt = render_appended(&instruction);
     let tokens = window_tokens + summariser.real(&prompt) + summariser.counter.message_overhead();
     let fits = tokens + max_tokens <= context && input.is_none_or(|input| tokens <= input);
@@ -331,7 +341,7 @@ pub fn appended_request(
 }
 
 impl Instruction {
-    fn new(hook: &HookText, policy: &Policy, aim: Aim) -> Instruction {
+    fn new(hook: &HookText, policy: &Policy, requested: RequestedSummary) -> Instruction {
         let compact = &policy.compact;
         let context: Vec<&str> =
             hook.context.iter().map(|text| text.trim()).filter(|text| !text.is_empty()).collect();
@@ -347,7 +357,7 @@ impl Instruction {
             hook: said(&hook.prompt, "hook"),
             context: (!context.is_empty()).then(|| bounded("hook", &context.join("\n\n"))),
             focus: said(&hook.focus, "focus"),
-            aim,
+            requested,
         }
     }
 
@@ -362,7 +372,7 @@ impl Instruction {
             }
             None => sections.push(prompt::instruction(self.template, has_prior)),
         }
-        sections.extend(prompt::aim(self.template, self.aim));
+        sections.extend(prompt::length_request(self.template, self.requested));
         if let Some(focus) = &self.focus {
             let lead = "The user asks that the summary keep the following above all, in full detail.";
             sections.push(format!("{lead}\n{focus}"));
@@ -437,6 +447,7 @@ fn shrink(text: &Text, most: Tokens, head_share: f64, counter: &dyn Counter) -> 
     if counter.count_text(text) <= most {
         return text.clone();
     }
+    // Redacted before it is cut, because half of a key is not recognised as one.
     let text = &Text::from(redact(text).text);
     let mut shortest = Text::default();
     let (mut low, mut high) = (0, text.chars().0);

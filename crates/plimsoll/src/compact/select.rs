@@ -55,7 +55,7 @@ impl Selection {
             cut: Vec::new(),
             contract: Vec::new(),
             marker: None,
-            go_on: None,
+            continuation: None,
             unknown_names: Vec::new(),
             rejections: Vec::new(),
         })

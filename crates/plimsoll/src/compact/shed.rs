@@ -48,6 +48,7 @@ pub(super) fn clear(log: &Log, policy: &Policy, excess: Tokens, counter: &dyn Co
         let message = &log[place];
         for part in &message.parts {
             let Some((tool, chars)) = result_chars(part, message, policy) else { continue };
+            // The placeholder contains the handle, which is the id of the part.
             let stays = Chars::of(PLACEHOLDER) + Chars(part.id.as_str().len() as u64);
             let gain = match policy.prune.view {
                 ClearedView::Clear => prune::freed(chars - stays - pinned_chars(part), policy),
@@ -61,6 +62,8 @@ pub(super) fn clear(log: &Log, policy: &Policy, excess: Tokens, counter: &dyn Co
     }
     prune::by_value(&mut items, log, policy, &|| counter.is_stopped());
     let keeps_names = policy.names.enabled && policy.prune.view == ClearedView::Clear;
+    // The names of an item are only known after all items are chosen, because finding them reads the whole window.
+    // Until then, each item is assumed to keep the maximum of names.
     let lost_to_names = if keeps_names { policy.names.share } else { 0.0 };
     let mut freed = Tokens::ZERO;
     let enough = items.iter().position(|item| {
@@ -193,6 +196,7 @@ fn lower(log: &Log, pieces: &[Piece], goes: Tokens, least: Chars) -> Vec<CutItem
     let level = level(texts().map(|piece| piece.chars), stays).max(least);
     for piece in texts().filter(|piece| piece.chars > level) {
         let before = log.part(&piece.part).ok().and_then(Part::cut).map(|cut| cut.keep);
+        // Marks of a part do not add up: the strictest one counts, so a weaker cut would free nothing.
         if before.is_none_or(|before| level < before) && known.insert(&piece.part) {
             items.push(CutItem { part: piece.part.clone(), chars: piece.chars, keep: level });
         }
@@ -238,16 +242,16 @@ fn pieces(window: &Window, log: &Log, reach: Reach, counter: &dyn Counter) -> Ve
 }
 
 /// Content of the window that can be hidden.
-struct Spare {
+struct Hideable {
     part: PartId,
     message: MessageId,
     tokens: Tokens,
-    kind: SpareKind,
+    kind: HideableKind,
 }
 
-/// Role of a spare in its message.
+/// Role of hideable content in its message.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum SpareKind {
+enum HideableKind {
     /// A call, with its result.
     Call,
     /// A signed thought. It is hidden together with the last call of its message.
@@ -262,50 +266,50 @@ enum SpareKind {
 pub(super) fn hide(log: &Log, policy: &Policy, excess: Tokens, counter: &dyn Counter) -> Vec<HideItem> {
     let newest = NewestPlaces::of(log);
     let (mut older, mut step, mut system) = (Vec::new(), Vec::new(), Vec::new());
-    let mut thoughts: BTreeMap<MessageId, Vec<Spare>> = BTreeMap::new();
+    let mut thoughts: BTreeMap<MessageId, Vec<Hideable>> = BTreeMap::new();
     let mut calls: BTreeMap<MessageId, usize> = BTreeMap::new();
-    for (place, spare) in spares(log, policy, counter) {
+    for (place, hideable) in hideables(log, policy, counter) {
         if Some(place) == newest.prompt {
             continue;
         }
-        match spare.kind {
-            SpareKind::SignedThought => {
-                thoughts.entry(spare.message.clone()).or_default().push(spare);
+        match hideable.kind {
+            HideableKind::SignedThought => {
+                thoughts.entry(hideable.message.clone()).or_default().push(hideable);
                 continue;
             }
-            SpareKind::Call => *calls.entry(spare.message.clone()).or_default() += 1,
-            SpareKind::Other => {}
+            HideableKind::Call => *calls.entry(hideable.message.clone()).or_default() += 1,
+            HideableKind::Other => {}
         }
         let group = match log[place].info.role {
             Some(crate::Role::System) => &mut system,
             _ if newest.is_step(place) => &mut step,
             _ => &mut older,
         };
-        group.push(spare);
+        group.push(hideable);
     }
     let last_call = step.pop();
     let first_word = if system.is_empty() { None } else { Some(system.remove(0)) };
-    let weight = |group: &[Spare]| group.iter().map(|spare| spare.tokens).sum::<Tokens>();
+    let weight = |group: &[Hideable]| group.iter().map(|hideable| hideable.tokens).sum::<Tokens>();
     if weight(&system) > weight(&step) {
         std::mem::swap(&mut system, &mut step);
     }
     let order = older.into_iter().chain(step).chain(system).chain(last_call).chain(first_word);
     let mut freed = Tokens::ZERO;
     let mut items = Vec::new();
-    for spare in order {
+    for hideable in order {
         if freed >= excess {
             break;
         }
         let mut going = Vec::new();
-        if spare.kind == SpareKind::Call {
-            let left = calls.entry(spare.message.clone()).or_default();
+        if hideable.kind == HideableKind::Call {
+            let left = calls.entry(hideable.message.clone()).or_default();
             *left = left.saturating_sub(1);
             if *left == 0 {
-                going = thoughts.remove(&spare.message).unwrap_or_default();
+                going = thoughts.remove(&hideable.message).unwrap_or_default();
             }
         }
-        going.push(spare);
-        for Spare { part, message, tokens, .. } in going {
+        going.push(hideable);
+        for Hideable { part, message, tokens, .. } in going {
             freed += tokens;
             items.push(HideItem { part, message, tokens });
         }
@@ -315,10 +319,10 @@ pub(super) fn hide(log: &Log, policy: &Policy, excess: Tokens, counter: &dyn Cou
 
 /// Content that can be hidden, in the order of the window, with the position of its message. A call includes its
 /// result.
-fn spares(log: &Log, policy: &Policy, counter: &dyn Counter) -> Vec<(usize, Spare)> {
+fn hideables(log: &Log, policy: &Policy, counter: &dyn Counter) -> Vec<(usize, Hideable)> {
     let window = Window::of(log, policy);
     let summary = VisibleRange::of(log).pivot.map(|pivot| pivot.summary);
-    let mut spares: Vec<(usize, Spare)> = Vec::new();
+    let mut hideables: Vec<(usize, Hideable)> = Vec::new();
     let mut by_call: BTreeMap<&str, usize> = BTreeMap::new();
     for message in &window.messages {
         let Some(place) = message.place.filter(|place| Some(*place) != summary) else { continue };
@@ -328,7 +332,7 @@ fn spares(log: &Log, policy: &Policy, counter: &dyn Counter) -> Vec<(usize, Spar
             let part = match block {
                 Block::Result { id, .. } => {
                     if let Some(call) = by_call.get(id.as_str()) {
-                        spares[*call].1.tokens += tokens;
+                        hideables[*call].1.tokens += tokens;
                     }
                     continue;
                 }
@@ -343,18 +347,18 @@ fn spares(log: &Log, policy: &Policy, counter: &dyn Counter) -> Vec<(usize, Spar
                 continue;
             }
             if let Block::Call { id, .. } = block {
-                by_call.insert(id, spares.len());
+                by_call.insert(id, hideables.len());
             }
             let message = log[place].info.id.clone();
             let kind = match block {
-                Block::Call { .. } => SpareKind::Call,
-                Block::Reasoning { metadata: Some(_), .. } if calls => SpareKind::SignedThought,
-                _ => SpareKind::Other,
+                Block::Call { .. } => HideableKind::Call,
+                Block::Reasoning { metadata: Some(_), .. } if calls => HideableKind::SignedThought,
+                _ => HideableKind::Other,
             };
-            spares.push((place, Spare { part: part.clone(), message, tokens, kind }));
+            hideables.push((place, Hideable { part: part.clone(), message, tokens, kind }));
         }
     }
-    spares
+    hideables
 }
 
 /// Returns the parts to unpin, the newest first, until `excess` is freed.

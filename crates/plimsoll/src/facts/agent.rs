@@ -10,21 +10,21 @@ use crate::redact::redact;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Turn {
     /// Texts before the last one, oldest first.
-    pub notes: Vec<Said>,
+    pub notes: Vec<Statement>,
     /// The last text.
-    pub report: Option<Said>,
+    pub report: Option<Statement>,
     /// Whether a call followed the last text, so that it is not a report and the turn has not ended.
     pub unfinished: bool,
     /// Whether the user's next words contradict the turn, so that its decisions no longer apply.
     pub corrected: bool,
     /// The newest thoughts since the last text, newest last, for turns with little text.
-    pub thoughts: Vec<Said>,
+    pub thoughts: Vec<Statement>,
 }
 
 /// A text of the agent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Said {
+pub struct Statement {
     /// The text, redacted.
     pub text: String,
     /// The message that has it.
@@ -96,7 +96,7 @@ impl Turns {
             return;
         }
         self.thoughts.clear();
-        let said = Said { text: redact(text).text, source: source.clone() };
+        let said = Statement { text: redact(text).text, source: source.clone() };
         self.open.notes.extend(self.open.report.replace(said));
         self.open.unfinished = false;
     }
@@ -105,7 +105,7 @@ impl Turns {
     pub(super) fn finish(mut self) -> Vec<Turn> {
         let thoughts = std::mem::take(&mut self.thoughts).into_iter();
         self.open.thoughts =
-            thoughts.map(|(text, source)| Said { text: redact(text.trim()).text, source }).collect();
+            thoughts.map(|(text, source)| Statement { text: redact(text.trim()).text, source }).collect();
         if self.open.report.is_some() || !self.open.thoughts.is_empty() {
             self.done.push(self.open);
         }

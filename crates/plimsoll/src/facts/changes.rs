@@ -72,7 +72,7 @@ impl Changes {
         let path = path.trim().trim_matches(['"', '\'']).replace('\\', "/");
         let path = path.trim_start_matches("./");
         if path.is_empty()
-            || path.len() > LONGEST_PATH
+            || path.len() > MAX_PATH
             || path.ends_with('/')
             || path.contains(['\n', '\0', '*', '$'])
         {
@@ -110,14 +110,14 @@ impl Changes {
             let mut kept: Vec<ChangedFile> = Vec::new();
             for file in same {
                 let end = format!("/{}", file.path);
-                let many = kept.len() >= MOST_NAMESAKES;
+                let many = kept.len() >= MAX_NAMESAKES;
                 match kept.iter_mut().find(|whole| whole.path.ends_with(&end)) {
                     Some(whole) if file.order > whole.order => {
                         let path = std::mem::take(&mut whole.path);
                         *whole = ChangedFile { path, ..file };
                     }
                     Some(_) => {}
-                    // Too many files with one name are not merged; see `MOST_NAMESAKES`.
+                    // Too many files with one name are not merged; see `MAX_NAMESAKES`.
                     None if many => files.push(file),
                     None => kept.push(file),
                 }
@@ -130,9 +130,9 @@ impl Changes {
 }
 
 /// Maximum length of a path. A longer string is something else.
-const LONGEST_PATH: usize = 400;
+const MAX_PATH: usize = 400;
 /// Maximum number of files with one name that are compared with each other, which takes quadratic time.
-const MOST_NAMESAKES: usize = 64;
+const MAX_NAMESAKES: usize = 64;
 
 const PATHS: [&str; 10] = [
     "filePath",
@@ -150,7 +150,7 @@ const PATHS: [&str; 10] = [
 /// Paths in a tool's input: the usual fields, and the file headers of a patch.
 pub fn paths(input: &Value) -> Vec<String> {
     let fields = PATHS.iter().filter_map(|key| input.get(*key)?.as_str());
-    let mut found: Vec<String> = fields.filter(|path| path.len() < LONGEST_PATH).map(str::to_owned).collect();
+    let mut found: Vec<String> = fields.filter(|path| path.len() < MAX_PATH).map(str::to_owned).collect();
     let mut patched = Vec::new();
     patches(input, &mut patched);
     found.extend(patched.into_iter().map(|(path, _)| path));
@@ -329,7 +329,7 @@ fn shell_changes(line: &str, directory: Option<&str>, found: &mut Vec<(String, C
 }
 
 /// Maximum number of files per script.
-const MOST_SCRIPTED: usize = 50;
+const MAX_PER_SCRIPT: usize = 50;
 
 /// Files that a script inside a command line opens by name for writing.
 fn scripted(line: &str) -> Vec<&str> {
@@ -344,7 +344,7 @@ fn scripted(line: &str) -> Vec<&str> {
     let writes = ["write_text", "open(", "writeFile"].iter().any(|sign| line.contains(sign));
     let Some(pattern) = WRITES.as_ref().filter(|_| writes) else { return Vec::new() };
     let indirect = line.contains("write_text");
-    let captures = pattern.captures_iter(line).take(MOST_SCRIPTED);
+    let captures = pattern.captures_iter(line).take(MAX_PER_SCRIPT);
     let paths = captures.filter_map(|found| match (found.get(1), found.get(2), found.get(3)) {
         (Some(path), ..) | (_, _, Some(path)) => Some(path.as_str()),
         (_, Some(path), _) if indirect => Some(path.as_str()),

@@ -102,6 +102,7 @@ impl Commands {
         }
         let last = lines.len() - 1;
         for (place, line) in lines.into_iter().enumerate() {
+            // Only the last command of a call can still be running.
             if let Some(name) = running(call.result, self.scan).filter(|_| place == last) {
                 self.waiting.insert(name.to_owned(), line.clone());
             }
@@ -192,6 +193,7 @@ impl Commands {
         let object =
             call.field(&["filePath", "file_path", "path", "url", "query", "name", "id"]).unwrap_or_default();
         let object = object.replace('\\', "/");
+        // No program begins with NUL, so keys of tools and programs cannot collide.
         let key = format!("\u{0}{} {object}", call.tool);
         match call.outcome {
             Outcome::Ended => {
@@ -272,7 +274,7 @@ fn is_shell(word: &str) -> bool {
 }
 
 /// Maximum number of commands per script.
-const MOST_SCRIPTED: usize = 50;
+const MAX_PER_SCRIPT: usize = 50;
 
 /// The commands in a script with which the model programs its calls.
 fn scripted(script: &str) -> Vec<String> {
@@ -283,7 +285,7 @@ fn scripted(script: &str) -> Vec<String> {
         .ok()
     });
     let Some(pattern) = COMMANDS.as_ref() else { return Vec::new() };
-    let found = pattern.captures_iter(script).take(MOST_SCRIPTED);
+    let found = pattern.captures_iter(script).take(MAX_PER_SCRIPT);
     let texts = found.filter_map(|found| found.get(1).or(found.get(2)).or(found.get(3)));
     texts.map(|text| unescape(text.as_str())).collect()
 }

@@ -8,7 +8,7 @@
 use std::collections::BTreeSet;
 
 use super::strip::typed_only;
-use super::superseded::Later;
+use super::superseded::LaterActions;
 use super::user::UserWords;
 use crate::chars::Chars;
 use crate::log::MessageId;
@@ -27,7 +27,11 @@ pub struct Instruction {
 }
 
 /// The instructions in the user's words, without duplicates, the newest last.
-pub(super) fn instructions(words: &[UserWords], later: &Later, policy: &SummaryPolicy) -> Vec<Instruction> {
+pub(super) fn instructions(
+    words: &[UserWords],
+    later: &LaterActions,
+    policy: &SummaryPolicy,
+) -> Vec<Instruction> {
     let mut found: Vec<Instruction> = Vec::new();
     for (place, said) in words.iter().enumerate() {
         let typed = typed_only(&said.whole, policy);

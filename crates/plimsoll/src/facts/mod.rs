@@ -22,7 +22,7 @@ mod superseded;
 mod todos;
 mod user;
 
-pub use agent::{Said, Turn};
+pub use agent::{Statement, Turn};
 pub use changes::{Change, ChangedFile, paths};
 pub use commands::{CommandRun, Commit, Ended, OpenError, shell_commands};
 pub use environment::Environment;
@@ -32,7 +32,7 @@ pub use reads::{FileRead, ReadLines, SeenLines, ShellReads, file_reads, shell_re
 pub use steps::Step;
 pub(crate) use steps::end_of_path;
 pub use todos::{Todo, TodoList, TodoState};
-pub use user::{Occasion, UserWords, is_typed, typed_words};
+pub use user::{UserTextKind, UserWords, is_typed, typed_words};
 
 use self::call::{Call, Results};
 use crate::chars::Chars;
@@ -69,7 +69,7 @@ pub struct Facts {
     pub environment: Environment,
     /// Whether the user spoke last, so that the newest request waits for an answer.
     pub is_waiting: bool,
-    later: superseded::Later,
+    later: superseded::LaterActions,
 }
 
 impl Facts {
@@ -93,7 +93,7 @@ impl Facts {
         let mut commands = commands::Commands::new(policy.command_chars, scan);
         let mut steps = steps::Steps::new(policy.last_steps, policy.min_words.max(Chars(80)));
         let mut environment = environment::EnvironmentCollector::new(scan);
-        let mut later = superseded::Later::default();
+        let mut later = superseded::LaterActions::default();
         let (mut number, mut is_waiting) = (0, false);
         for message in history {
             if is_stopped() {

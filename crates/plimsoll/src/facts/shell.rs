@@ -87,14 +87,14 @@ pub(super) fn join(directory: Option<&str>, path: &str) -> String {
 /// Maximum length of a variable setting. A longer one is data.
 const LONGEST_SETTING: usize = 60;
 /// Maximum nesting of shells.
-const DEEPEST: usize = 3;
+const MAX_DEPTH: usize = 3;
 /// Maximum number of wrappers and settings that are removed from a command. Removing one moves all words after it.
-const MOST_WRAPPERS: usize = 64;
+const MAX_WRAPPERS: usize = 64;
 /// Maximum length of a name in a Windows path.
 const LONGEST_NAME: usize = 255;
 
 fn unwrap(mut program: Program, found: &mut Vec<Program>, depth: usize) {
-    for _ in 0..MOST_WRAPPERS {
+    for _ in 0..MAX_WRAPPERS {
         let name = program.name().to_owned();
         let is_setting = |word: &str| {
             let (key, _) = word.split_once('=').unwrap_or_default();
@@ -128,7 +128,7 @@ fn unwrap(mut program: Program, found: &mut Vec<Program>, depth: usize) {
             || option == "-command";
         is_script.then(|| pair[1].clone())
     });
-    match script.filter(|_| is_shell && depth < DEEPEST) {
+    match script.filter(|_| is_shell && depth < MAX_DEPTH) {
         Some(script) => {
             let mut directory = None;
             for inner in split(&script) {

@@ -12,7 +12,7 @@ use crate::prose::{Pattern, WordList, bounded, matches, patterns_of, sentences, 
 
 /// Requests, permissions and actions that may end an order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Later {
+pub(super) struct LaterActions {
     /// Verbs of the user's requests, each with the number of kept messages up to the newest such request.
     asked: BTreeMap<String, usize>,
     /// Verbs of what the user allowed, in the same form.
@@ -30,7 +30,7 @@ enum FileOp {
     Install,
 }
 
-impl Later {
+impl LaterActions {
     /// Records the actions of a call, after `turns` messages of the user.
     pub(super) fn note(&mut self, call: &Call, has_changed: bool, turns: usize) {
         if call.outcome != Outcome::Ended {

@@ -155,7 +155,7 @@ fn clean(text: &str) -> String {
 }
 
 /// Maximum number of steps per script.
-const MOST_SCRIPTED: usize = 50;
+const MAX_PER_SCRIPT: usize = 50;
 
 /// The plan in a script with which the model programs its calls.
 fn scripted(script: &str) -> Vec<Todo> {
@@ -171,7 +171,7 @@ fn scripted(script: &str) -> Vec<Todo> {
     });
     let find = |pattern: &Pattern, status: usize, texts: [usize; 3]| -> Vec<Todo> {
         let Some(pattern) = pattern.as_ref() else { return Vec::new() };
-        let steps = pattern.captures_iter(script).take(MOST_SCRIPTED).filter_map(|step| {
+        let steps = pattern.captures_iter(script).take(MAX_PER_SCRIPT).filter_map(|step| {
             let text = texts.iter().find_map(|place| step.get(*place))?;
             Some(Todo { text: clean(&unescape(text.as_str())), state: state(step.get(status)?.as_str()) })
         });

@@ -24,18 +24,18 @@ pub struct UserWords {
     pub text: String,
     /// The text with complete pastes, in which sentences are searched.
     pub(crate) whole: String,
-    /// Occasion on which it was said.
-    pub occasion: Occasion,
+    /// Kind of the text.
+    pub kind: UserTextKind,
     /// The message that has it.
     pub source: MessageId,
     /// Number of the user's messages up to this one, including short ones that are not kept.
     pub(crate) turn: usize,
 }
 
-/// Occasion of a text of the user.
+/// Kind of a text of the user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Occasion {
+pub enum UserTextKind {
     /// A prompt.
     Prompt,
     /// An answer to a question of the agent.
@@ -110,20 +110,25 @@ impl<'p> Gathered<'p> {
         for part in &message.parts {
             let PartBody::Text(text) = &part.body else { continue };
             if text.ignored != Some(true) {
-                queued(&text.text).iter().for_each(|queued| self.add(queued, Occasion::Interjection, id));
+                queued(&text.text).iter().for_each(|queued| self.add(queued, UserTextKind::Interjection, id));
             }
         }
         let typed = typed_words(message);
         let beside_results = message.parts.iter().any(|part| matches!(part.body, PartBody::ToolResult(_)));
-        let occasion = if beside_results { Occasion::Interjection } else { Occasion::Prompt };
+        let kind = if beside_results { UserTextKind::Interjection } else { UserTextKind::Prompt };
         let is_turn = !typed.trim().is_empty() && !beside_results;
         self.turns += usize::from(!typed.trim().is_empty());
         match self.asked.take_if(|_| is_turn) {
             // A short answer means nothing without its question.
             Some(asked) if is_answer(&typed) => {
-                self.add_after(&format!("(asked: {}) ", redact(&asked).text), &typed, Occasion::Answer, id);
+                self.add_after(
+                    &format!("(asked: {}) ", redact(&asked).text),
+                    &typed,
+                    UserTextKind::Answer,
+                    id,
+                );
             }
-            _ => self.add(&typed, occasion, id),
+            _ => self.add(&typed, kind, id),
         }
         is_turn
     }
@@ -145,27 +150,27 @@ impl<'p> Gathered<'p> {
             for (question, answer) in answers(call) {
                 let question = shorten(&question, self.policy.min_words.max(Chars(80)));
                 let asked = if question.is_empty() { String::new() } else { format!("(asked: {question}) ") };
-                self.add_after(&asked, &answer, Occasion::Answer, call.source);
+                self.add_after(&asked, &answer, UserTextKind::Answer, call.source);
             }
         }
         if let Some(reason) = refusal(call) {
-            self.add_after(&format!("(refused {}) ", call.tool), &reason, Occasion::Refusal, call.source);
+            self.add_after(&format!("(refused {}) ", call.tool), &reason, UserTextKind::Refusal, call.source);
         }
         for queued in queued(call.result) {
-            self.add(&queued, Occasion::Interjection, call.source);
+            self.add(&queued, UserTextKind::Interjection, call.source);
         }
     }
 
-    fn add(&mut self, text: &str, occasion: Occasion, source: &MessageId) {
-        self.add_after("", text, occasion, source);
+    fn add(&mut self, text: &str, kind: UserTextKind, source: &MessageId) {
+        self.add_after("", text, kind, source);
     }
 
-    /// Adds a text after a prefix that states its occasion.
-    fn add_after(&mut self, before: &str, text: &str, occasion: Occasion, source: &MessageId) {
+    /// Adds a text after a prefix that states its kind.
+    fn add_after(&mut self, before: &str, text: &str, kind: UserTextKind, source: &MessageId) {
         let text = text.trim();
         if text.is_empty()
             || is_host_command(text)
-            || (occasion == Occasion::Prompt && is_acknowledgement(text))
+            || (kind == UserTextKind::Prompt && is_acknowledgement(text))
         {
             return;
         }
@@ -177,7 +182,7 @@ impl<'p> Gathered<'p> {
             return;
         }
         let text = format!("{before}{}", aligned(&short_paths(&without_pastes(&whole, self.policy))));
-        self.words.push(UserWords { text, whole, occasion, source: source.clone(), turn: self.turns });
+        self.words.push(UserWords { text, whole, kind, source: source.clone(), turn: self.turns });
     }
 }
 

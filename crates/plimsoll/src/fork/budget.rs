@@ -55,6 +55,7 @@ pub fn fit(messages: &[Lines<'_>], pinned: usize, policy: &ForkPolicy) -> Fitted
     let Writer { mut text, shortened, results, .. } = writer;
     text.push('\n');
     text.push_str(CLOSE);
+    // The lengths are known unless a cut has changed them.
     let chars = if shortened == 0 { total } else { Chars::of(&text) };
     let (count, words) = (kept.len(), words.places.len());
     Fitted { text, chars, count, removed: messages.len() - count, words, shortened, results }
@@ -88,6 +89,8 @@ impl History<'_, '_> {
         // Room that the words do not need goes to the messages.
         let start = self.start(room - words.chars);
         let fewer = self.words(start, words_room);
+        // Fewer messages share the same room, so each may become longer and the sum too large. Then the first
+        // division stays.
         if self.chars_from(start) + fewer.chars <= room { (start, fewer) } else { (reserved, words) }
     }
 

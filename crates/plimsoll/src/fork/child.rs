@@ -115,7 +115,7 @@ pub(super) fn sized(
         if needed <= room {
             return Ok(digest);
         }
-        if budget <= ForkPolicy::LEAST_BUDGET {
+        if budget <= ForkPolicy::MIN_BUDGET {
             return Err(NoRoom { needed, room });
         }
         let preamble = message_tokens(&digest.preamble, counter);
@@ -127,7 +127,7 @@ pub(super) fn sized(
         // As many chars as the density of the text allows. A smaller digest may be denser, so it is measured again.
         // Each is smaller by at least one step, so the loop ends.
         let fitting = (chars as f64 * may_have as f64 / has as f64) as u64;
-        budget = Chars(fitting.min(chars - chars / STEPS)).max(ForkPolicy::LEAST_BUDGET);
+        budget = Chars(fitting.min(chars - chars / STEPS)).max(ForkPolicy::MIN_BUDGET);
         digest = source.digest(&policy.sized_to(budget));
     }
 }
@@ -140,7 +140,7 @@ impl ForkPolicy {
     /// Scales the policy to a smaller budget. Limits shrink with the budget, the newest results get a part of it, and
     /// some of the user's words stay if messages have to be removed.
     pub fn sized_to(&self, budget: Chars) -> ForkPolicy {
-        let budget = budget.max(ForkPolicy::LEAST_BUDGET);
+        let budget = budget.max(ForkPolicy::MIN_BUDGET);
         if budget >= self.char_budget {
             return self.clone();
         }

@@ -117,7 +117,7 @@ impl Results {
         self.cut.total() + self.squeezed
     }
 
-    fn add(&mut self, tier: Tier, shown: &Shown<'_>, squeezed: Option<Squeezed>) {
+    fn add(&mut self, tier: Tier, shown: &Shown<'_>, squeezed: Option<CutResult>) {
         *self.distribution.of(tier) += 1;
         let (is_cut, keeps_end) = match shown {
             Shown::Whole(_) => (false, true),
@@ -139,7 +139,7 @@ impl Results {
 }
 
 /// A result that was cut together with its message.
-struct Squeezed {
+struct CutResult {
     keeps_both_ends: bool,
 }
 
@@ -228,7 +228,7 @@ impl<'a> Lines<'a> {
             let body = range.start + RESULT.len()..range.end;
             let hit = missing.start < body.end && body.start < missing.end;
             let keeps_both_ends = body.start < missing.start && missing.end < body.end;
-            results.add(*tier, shown, hit.then_some(Squeezed { keeps_both_ends }));
+            results.add(*tier, shown, hit.then_some(CutResult { keeps_both_ends }));
         });
     }
 }

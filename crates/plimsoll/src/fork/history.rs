@@ -184,8 +184,8 @@ impl<'a> Parent<'a> {
         self.messages.iter().rposition(|message| message.parts.iter().any(calls))
     }
 
-    /// The messages up to the point.
-    pub fn until_point(&self) -> &'a [Message] {
+    /// Returns the messages up to the fork point.
+    pub fn up_to_fork_point(&self) -> &'a [Message] {
         match self.launch_place() {
             Some(place) => &self.messages[..=place],
             None => self.messages,
@@ -208,18 +208,18 @@ impl<'a> Parent<'a> {
     }
 
     /// The step whose calls have to be answered, if there is one.
-    fn step(&self) -> Result<Option<Step>, NoHistory> {
+    fn step(&self) -> Result<Option<CallStep>, NoHistory> {
         let launch = match self.point {
             Point::Newest => None,
             Point::Call(call) => Some(call),
         };
-        let messages = self.until_point();
+        let messages = self.up_to_fork_point();
         let Some(place) = messages.len().checked_sub(1) else { return Err(NoHistory::Empty) };
         let mut steps = steps(messages, place, self.policy);
         let step = match launch {
             Some(launch) => {
                 let has_call =
-                    |step: &Step| step.calls.iter().any(|at| &messages[place].parts[*at].id == launch);
+                    |step: &CallStep| step.calls.iter().any(|at| &messages[place].parts[*at].id == launch);
                 let unknown = || NoHistory::UnknownCall(launch.clone());
                 Some(steps.into_iter().rfind(has_call).ok_or_else(unknown)?)
             }
@@ -231,7 +231,7 @@ impl<'a> Parent<'a> {
 }
 
 /// A step of the assistant's newest message.
-struct Step {
+struct CallStep {
     /// Position of the message in the log.
     place: usize,
     /// Position of the step in the window.
@@ -243,11 +243,11 @@ struct Step {
 }
 
 /// The steps of the message at `place` that call tools, as in the window.
-fn steps(messages: &[Message], place: usize, policy: &Policy) -> Vec<Step> {
+fn steps(messages: &[Message], place: usize, policy: &Policy) -> Vec<CallStep> {
     let parts = &messages[place].parts;
     let window = Window::of(messages, policy);
     let shown = window.messages.iter().enumerate().filter(|(_, message)| message.place == Some(place));
-    let mut steps: Vec<Step> = Vec::new();
+    let mut steps: Vec<CallStep> = Vec::new();
     // The window keeps the order of parts, so each block is searched after the previous one. This also works for
     // imported messages, whose parts may not have unique ids.
     let mut next = 0;
@@ -265,7 +265,7 @@ fn steps(messages: &[Message], place: usize, policy: &Policy) -> Vec<Step> {
             let results = results.unwrap_or_default().iter();
             let open = calls.iter().zip(results).filter(|(call, result)| is_open(&parts[**call], result));
             let open = open.map(|(call, _)| *call).collect();
-            steps.push(Step { place, at, calls, open });
+            steps.push(CallStep { place, at, calls, open });
         }
     }
     steps
@@ -293,7 +293,7 @@ impl InheritedHistory {
         counter: &dyn Counter,
     ) -> Result<InheritedHistory, NoHistory> {
         let Parent { policy, point, .. } = *parent;
-        let messages = parent.until_point();
+        let messages = parent.up_to_fork_point();
         let line = policy.overflow.line(child.limits).map(Line::room);
         let room = line.map(|line| line.share(policy.fork.history_share));
         if let Some(room) = room {
@@ -360,7 +360,7 @@ fn refuse_far_too_large(
 }
 
 /// The child's copy of a step, with all calls answered, and without everything after the step.
-fn closed(message: &Message, step: &Step, point: Point<'_>, ids: &mut Ids, now: Millis) -> Message {
+fn closed(message: &Message, step: &CallStep, point: Point<'_>, ids: &mut Ids, now: Millis) -> Message {
     let mut copy = message.clone();
     // Text after the calls belongs to the step until the next one begins.
     let last = step.calls.last().copied().unwrap_or_default();

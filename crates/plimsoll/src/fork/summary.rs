@@ -56,6 +56,7 @@ fn block(summary: &Text) -> String {
 }
 
 fn with_summary(mut digest: Digest, block: &str, older: &[&Message], policy: &ForkPolicy) -> Digest {
+    // The first tag is the real one: all others are escaped.
     digest.context = digest.context.replacen(OPEN, &format!("{OPEN}{block}"), 1);
     digest.stats.total_chars = Chars::of(&digest.context);
     digest.stats.summarised_messages = older.len().min(digest.stats.removed_messages);

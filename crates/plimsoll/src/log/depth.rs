@@ -1,14 +1,15 @@
 //! A limit for the nesting of JSON that comes from models and providers.
 //!
-//! JSON is read and walked by recursion, so readers have a limit; that of `serde_json` is 127 levels. What arrives at 127 levels
-//! is stored inside a part, which is inside a message, which is inside a document: it could be written and never read again.
+//! JSON is read and walked by recursion, so readers have a limit; that of `serde_json` is 127 levels. A value that
+//! arrives with 127 levels is stored inside a part, a message and a document: it could be written, but never read
+//! again.
 
 use serde_json::Value;
 
-/// Levels of nesting that are kept as structure.
-const DEEPEST: usize = 100;
+/// Maximum nesting that is kept as structure.
+const MAX_DEPTH: usize = 100;
 
-/// The value, or its JSON as a string if it is nested more than 100 levels deep.
+/// Returns the value, or its JSON as a string if it is nested more than 100 levels deep.
 ///
 /// ```
 /// use plimsoll::log::flatten_deep;
@@ -18,7 +19,7 @@ const DEEPEST: usize = 100;
 /// assert_eq!(flatten_deep(nested(101)), Value::String(format!("{}1{}", "[".repeat(101), "]".repeat(101))));
 /// ```
 pub fn flatten_deep(value: Value) -> Value {
-    if is_deeper(&value, DEEPEST) { Value::String(value.to_string()) } else { value }
+    if is_deeper(&value, MAX_DEPTH) { Value::String(value.to_string()) } else { value }
 }
 
 fn is_deeper(value: &Value, levels: usize) -> bool {

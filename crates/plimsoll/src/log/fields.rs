@@ -174,56 +174,56 @@ fn describe(value: &Value) -> String {
 const WHOLE: &str = "a whole number of zero or more";
 
 /// A wrong value, returned to the caller.
-pub(super) struct Wrong {
+pub(super) struct WrongValue {
     expected: &'static str,
     value: Value,
 }
 
 /// Reads a string.
-pub(super) fn string(value: Value) -> Result<String, Wrong> {
+pub(super) fn string(value: Value) -> Result<String, WrongValue> {
     match value {
         Value::String(text) => Ok(text),
-        value => Err(Wrong { expected: "a string", value }),
+        value => Err(WrongValue { expected: "a string", value }),
     }
 }
 
 /// Reads an id: a string that is not empty. The log replaces empty ids.
-pub(super) fn name(value: Value) -> Result<String, Wrong> {
+pub(super) fn name(value: Value) -> Result<String, WrongValue> {
     match value {
         Value::String(text) if !text.is_empty() => Ok(text),
-        value => Err(Wrong { expected: "a name", value }),
+        value => Err(WrongValue { expected: "a name", value }),
     }
 }
 
 /// Reads a number.
-pub(super) fn number(value: Value) -> Result<Number, Wrong> {
+pub(super) fn number(value: Value) -> Result<Number, WrongValue> {
     match value {
         Value::Number(number) => Ok(number),
-        value => Err(Wrong { expected: "a number", value }),
+        value => Err(WrongValue { expected: "a number", value }),
     }
 }
 
 /// Reads a list.
-pub(super) fn array(value: Value) -> Result<Vec<Value>, Wrong> {
+pub(super) fn array(value: Value) -> Result<Vec<Value>, WrongValue> {
     match value {
         Value::Array(items) => Ok(items),
-        value => Err(Wrong { expected: "an array", value }),
+        value => Err(WrongValue { expected: "an array", value }),
     }
 }
 
 /// Reads an object.
-pub(super) fn object(value: Value) -> Result<Map<String, Value>, Wrong> {
+pub(super) fn object(value: Value) -> Result<Map<String, Value>, WrongValue> {
     match value {
         Value::Object(map) => Ok(map),
-        value => Err(Wrong { expected: "an object", value }),
+        value => Err(WrongValue { expected: "an object", value }),
     }
 }
 
 /// Reads a count or a time: the whole part of the number, and the value itself if it is not a whole number.
-pub(super) fn whole(value: Value) -> (Option<u64>, Result<(), Wrong>) {
+pub(super) fn whole(value: Value) -> (Option<u64>, Result<(), WrongValue>) {
     match value.as_u64() {
         Some(number) => (Some(number), Ok(())),
-        None => (whole_part(&value), Err(Wrong { expected: WHOLE, value })),
+        None => (whole_part(&value), Err(WrongValue { expected: WHOLE, value })),
     }
 }
 
@@ -238,8 +238,14 @@ pub fn whole_part(value: &Value) -> Option<u64> {
 }
 
 /// Keeps a wrong value in `extra` and notes it.
-pub(super) fn set_apart(read: Result<(), Wrong>, key: &str, at: &At, extra: &mut Extra, notes: &mut Notes) {
-    if let Err(Wrong { expected, value }) = read {
+pub(super) fn set_apart(
+    read: Result<(), WrongValue>,
+    key: &str,
+    at: &At,
+    extra: &mut Extra,
+    notes: &mut Notes,
+) {
+    if let Err(WrongValue { expected, value }) = read {
         notes.wrong(at.expected(expected, &value));
         extra.insert(key.to_owned(), value);
     }
@@ -259,11 +265,11 @@ pub(super) fn put(map: &mut Map<String, Value>, key: &str, value: Option<Value>)
     }
 }
 
-/// Add to the known fields in `map` what else the source wrote.
+/// Adds the unknown fields of the source to the known fields in `map`.
 ///
-/// A value under the name of a known field is one that did not belong there. It is written back as long as the
-/// field still says what was made of it: nothing, or its whole part. Once the field was set anew, or a mark that
-/// is one of `marks` was lifted, the old value is gone.
+/// A value in `extra` under the name of a known field was invalid when it was read. It is written back as long as the
+/// field still has the value that reading gave it: none, or the whole part of a number. Once the field was set, or a
+/// mark in one of `marks` was lifted, the invalid value is dropped.
 pub(super) fn keep(map: &mut Map<String, Value>, extra: &Map<String, Value>, marks: &[&str]) {
     for (key, raw) in extra {
         match map.get_mut(key) {
@@ -282,7 +288,7 @@ pub(super) fn keep(map: &mut Map<String, Value>, extra: &Map<String, Value>, mar
     }
 }
 
-/// Whether a known field says no more than was made of a value that did not belong there.
+/// Whether a known field still has the value that reading gave it for the invalid value `raw`.
 fn stands_for(known: &Value, raw: &Value) -> bool {
     match known {
         Value::Number(number) => number.as_u64() == Some(whole_part(raw).unwrap_or(0)),
@@ -290,7 +296,7 @@ fn stands_for(known: &Value, raw: &Value) -> bool {
     }
 }
 
-/// Whether a value is what a field without content is written as.
+/// Whether a value is how a field without content is written.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -302,7 +308,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
-/// Takes the known fields of a part out of its object and leaves the rest, among it what is not as it should be.
+/// Takes the known fields of a part out of its object. Unknown fields and invalid values stay in it.
 pub(super) struct Reader<'a> {
     pub(super) at: &'a At<'a>,
     pub(super) map: &'a mut Map<String, Value>,
@@ -310,7 +316,7 @@ pub(super) struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// Note that the value under `key` is not what was expected.
+    /// Notes that the value under `key` is not what was expected.
     pub(super) fn wrong(&mut self, key: &str, expected: &str) {
         if let Some(found) = self.map.get(key) {
             self.notes.wrong(At::Key(self.at, key).expected(expected, found));
@@ -331,7 +337,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A string that is not empty; an empty one stays, as it names nothing.
+    /// Takes a string that is not empty. An empty one stays, because it names nothing.
     pub(super) fn name(&mut self, key: &str) -> Option<String> {
         match self.map.get(key)? {
             Value::String(text) if !text.is_empty() => self.string(key),
@@ -342,7 +348,7 @@ impl Reader<'_> {
         }
     }
 
-    /// An object that `wanted` says yes to.
+    /// Takes an object that `wanted` accepts.
     pub(super) fn object(
         &mut self,
         key: &str,
@@ -378,7 +384,7 @@ impl Reader<'_> {
         number
     }
 
-    /// The first of several names under which systems write the same thing.
+    /// Takes the string under the first of several names that systems use for the same field.
     pub(super) fn string_of(&mut self, keys: &[&'static str]) -> (Option<String>, Option<&'static str>) {
         for key in keys {
             if let Some(Value::String(_)) = self.map.get(*key) {

@@ -150,8 +150,11 @@ impl Ids {
 
     fn render(&mut self, prefix: &str, stamp: u64) -> String {
         const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+        // OpenCode keeps the low 48 bits too, which leaves 36 bits for milliseconds: the order of ids wraps around
+        // every 26 months.
         let mut id = format!("{prefix}_{:012x}", stamp & 0xffff_ffff_ffff);
         for _ in 0..2 {
+            // Seven digits use less than 42 of the 64 random bits, so the remainders are close enough to uniform.
             let mut number = (self.random)();
             for _ in 0..7 {
                 id.push(char::from(DIGITS[(number % 62) as usize]));

@@ -302,7 +302,7 @@ impl Part {
         self.drop_lone_foreign_clear();
     }
 
-    /// Turns a clear by another tool into a mark of its own, so that undoing ours does not undo it.
+    /// Converts a clear by another tool into a separate mark, so that undoing ours does not undo it.
     fn name_foreign_clear(&mut self) {
         let ours = self.active_marks().any(|mark| mark.effect.is_clear());
         if let Some(at) = self.cleared().filter(|_| !ours) {
@@ -443,6 +443,8 @@ fn older(ours: &Map<String, Value>, at: &At) -> Result<Vec<Mark>, ShapeError> {
     if let Some(lifted) = ours.get("lifted") {
         let at = Millis(At::Key(at, "lifted").whole(lifted)?);
         let lift = (LogPosition { at, after: None }, ReceiptId::default());
+        // The effect is not recorded. Any one will do: a lifted mark has none, and only shows that older usage is
+        // stale.
         marks.push(mark(Effect::Hide, at, Some(lift)));
     }
     Ok(marks)

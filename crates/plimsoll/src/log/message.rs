@@ -140,7 +140,7 @@ impl Message {
 
     /// Creates the request to continue that a host adds after an automatic compaction or an interrupted turn. It is not the
     /// user's own message; see [`is_continue`](Message::is_continue).
-    pub fn go_on(id: MessageId, part: PartId, text: &str) -> Message {
+    pub fn continuation(id: MessageId, part: PartId, text: &str) -> Message {
         let mut message = Message::user(id, part, text);
         for part in &mut message.parts {
             if let PartBody::Text(text) = &mut part.body {

@@ -60,7 +60,7 @@ pub enum LogError {
         kind: &'static str,
     },
     /// The id exists already.
-    #[error("there is already a {kind} `{id}` in this log")]
+    #[error("{kind} `{id}` already exists in this log")]
     Duplicate {
         /// `message` or `part`.
         kind: &'static str,
@@ -68,7 +68,7 @@ pub enum LogError {
         id: String,
     },
     /// The log has no message or part with that id.
-    #[error("there is no {kind} `{id}` in this log")]
+    #[error("unknown {kind} `{id}`: it is not in this log")]
     Missing {
         /// `message` or `part`.
         kind: &'static str,
@@ -92,7 +92,7 @@ pub enum LogError {
         why: &'static str,
     },
     /// A different value was recorded before.
-    #[error("message `{message}` has its {what} recorded already, and not as this one")]
+    #[error("message `{message}` already has another {what} recorded")]
     Recorded {
         /// The message.
         message: MessageId,
@@ -100,7 +100,7 @@ pub enum LogError {
         what: &'static str,
     },
     /// The part has no tool result, so the mark does not apply to it.
-    #[error("part `{id}` holds no tool result that could be cleared")]
+    #[error("part `{id}` has no tool result to clear")]
     NotClearable {
         /// The part.
         id: PartId,
@@ -125,6 +125,7 @@ impl Log {
         let mut fresh = 0;
         for mut message in messages {
             let at = log.messages.len();
+            // References are updated before the message gets its own new id, because they mean an earlier message.
             for reference in message.references() {
                 if let Some(now) = renamed.get(reference) {
                     *reference = now.clone();
@@ -241,6 +242,7 @@ impl Log {
             (PartBody::Text(_), PartBody::Text(_)) | (PartBody::Reasoning(_), PartBody::Reasoning(_)) => {}
             _ => return rewrite("only text, reasoning and tool calls change after they were appended"),
         }
+        // The caller's copy of the part may be older than a reduction, so the marks of the log stay.
         let (marks, cleared) = (old.marks.clone(), old.cleared());
         let (message, index) = self.parts[&part.id];
         if grows {

@@ -452,8 +452,7 @@ impl Reader<'_> {
         found
     }
 
-    /// The mark of a prune in the field `time`, and the other times in it. A `time` without the mark is left
-    /// alone.
+    /// The mark of a prune in the field `time`, and the other times in it. A `time` without the mark is not changed.
     fn mark_among_times(&mut self) -> (Option<Millis>, Map<String, Value>) {
         let Some(time) = self.object("time", |time| time.get("compacted").is_some()) else {
             return (None, Map::new());

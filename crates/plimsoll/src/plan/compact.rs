@@ -44,9 +44,10 @@ pub struct CompactPlan {
     pub contract: Vec<ContractItem>,
     /// The marker of the pivot. `None` before the plan is applied.
     pub marker: Option<MessageId>,
-    /// The message to continue that was appended with it.
-    #[serde(default)]
-    pub go_on: Option<PartId>,
+    /// The part of the request to continue that was appended with it.
+    // The name in stored receipts.
+    #[serde(default, rename = "goOn")]
+    pub continuation: Option<PartId>,
     /// Names in a model's summary that the history does not contain.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_names: Vec<String>,

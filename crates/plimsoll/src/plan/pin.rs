@@ -35,7 +35,7 @@ pub struct PinItem {
     pub part: PartId,
     /// The message of that part.
     pub message: MessageId,
-    /// The text.
+    /// The pinned text.
     pub text: Text,
     /// Tokens of the text.
     pub tokens: Tokens,

@@ -69,7 +69,7 @@ pub struct ForkPolicy {
 
 impl ForkPolicy {
     /// Minimum length of a digest. It must have room for tags, labels and markers.
-    pub const LEAST_BUDGET: Chars = Chars(1_000);
+    pub const MIN_BUDGET: Chars = Chars(1_000);
 }
 
 /// Rules that a digest follows if the fork document and the needs of a child differ.

@@ -13,7 +13,7 @@ use super::{ForkPolicy, Policy, PolicyError, Preset, guide};
 /// use serde_json::json;
 /// let user = Overrides::from_value(json!({ "preset": "opencode", "prune": { "protectTokens": 30000 } }))?;
 /// let project = Overrides::from_value(json!({ "prune": { "activeTurns": 4 } }))?;
-/// let policy = user.under(project).policy()?;
+/// let policy = user.with_higher(project).policy()?;
 /// assert_eq!((policy.prune.protect_tokens.0, policy.prune.active_turns), (30_000, 4));
 /// # Ok::<(), plimsoll::PolicyError>(())
 /// ```
@@ -37,7 +37,8 @@ pub struct Setting {
     pub value: Value,
 }
 
-/// Variables with names of their own and OpenCode's equivalents, the field that each sets, and how.
+/// Variables that are not named after their field, OpenCode's equivalents, the field that each sets, and the type of
+/// its value.
 const NAMED: [(&str, &str, &str, Named); 3] = [
     ("OUTPUT_TOKEN_MAX", "OPENCODE_EXPERIMENTAL_OUTPUT_TOKEN_MAX", "overflow.outputCap", Named::Number),
     ("DISABLE_AUTOCOMPACT", "OPENCODE_DISABLE_AUTOCOMPACT", "overflow.auto", Named::Off),
@@ -87,9 +88,9 @@ impl Overrides {
         Ok(Overrides { preset, fields })
     }
 
-    /// Merges `above` into these overrides. Fields of `above` win.
+    /// Returns these overrides with those of a layer above applied. Fields of `above` win.
     #[must_use]
-    pub fn under(self, above: Overrides) -> Overrides {
+    pub fn with_higher(self, above: Overrides) -> Overrides {
         let mut fields = Value::Object(self.fields);
         merge(&mut fields, Value::Object(above.fields));
         let fields = if let Value::Object(fields) = fields { fields } else { Map::new() };
@@ -159,7 +160,7 @@ impl Setting {
                 nested = Value::Object(Map::from_iter([(key.to_owned(), nested)]));
             }
             if let Value::Object(fields) = nested {
-                all = all.under(Overrides { preset: None, fields });
+                all = all.with_higher(Overrides { preset: None, fields });
             }
         }
         all

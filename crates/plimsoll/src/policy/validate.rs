@@ -78,7 +78,7 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     rule(overflow.max_factor >= 1.0, "overflow.maxFactor", || format!("{} is below 1", overflow.max_factor))?;
     share("overflow.maxHiddenShare", overflow.max_hidden_share)?;
     rule((0.0..1.0).contains(&overflow.refused_margin), "overflow.refusedMargin", || {
-        format!("{} is not at least 0 and below 1", overflow.refused_margin)
+        format!("{} must be at least 0 and below 1", overflow.refused_margin)
     })?;
     above_zero("overflow.outputCap", overflow.output_cap.0)?;
     for (model, limits) in &overflow.models {
@@ -93,7 +93,7 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     share("compact.askedTailShare", compact.asked_tail_share)?;
     share("compact.stepShare", compact.step_share)?;
     rule((0.0..1.0).contains(&compact.prompt_share), "compact.promptShare", || {
-        format!("{} is not at least 0 and below 1", compact.prompt_share)
+        format!("{} must be at least 0 and below 1", compact.prompt_share)
     })?;
     rule(compact.tail_min <= compact.tail_max, "compact.tailMin", || {
         format!("{} is more than `compact.tailMax`, which is {}", compact.tail_min, compact.tail_max)
@@ -109,7 +109,7 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
     share("compact.turnShare", compact.turn_share)?;
     above_zero("compact.minMessages", compact.min_messages)?;
     rule((0.0..1.0).contains(&compact.min_freed_share), "compact.minFreedShare", || {
-        format!("{} is not at least 0 and below 1", compact.min_freed_share)
+        format!("{} must be at least 0 and below 1", compact.min_freed_share)
     })?;
     share("compact.inputShare", compact.input_share)?;
     above_zero("compact.resultChars", compact.result_chars.0)?;
@@ -167,7 +167,7 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
 
     share("pin.maxShare", pin.max_share)?;
 
-    let least = ForkPolicy::LEAST_BUDGET;
+    let least = ForkPolicy::MIN_BUDGET;
     rule(fork.char_budget >= least, "fork.charBudget", || {
         format!("{} is too little for a digest (minimum {least})", fork.char_budget)
     })?;
@@ -178,7 +178,7 @@ pub(super) fn check(spec: &PolicySpec) -> Result<(), PolicyError> {
         format!("{} is more than `fork.tier2Limit`, which is {}", fork.tier3_limit, fork.tier2_limit)
     })?;
     rule((0.0..1.0).contains(&fork.summary_share), "fork.summaryShare", || {
-        format!("{} is not at least 0 and below 1", fork.summary_share)
+        format!("{} must be at least 0 and below 1", fork.summary_share)
     })?;
     share("fork.headRatio", fork.head_ratio)?;
     share("fork.tailRatio", fork.tail_ratio)?;
@@ -221,7 +221,7 @@ fn summarising(summary: &SummaryPolicy) -> Result<(), PolicyError> {
         format!("the sum of the sections' shares is {sum:.2} and must be 1")
     })?;
     rule((0.0..1.0).contains(&summary.prior_share), "summary.priorShare", || {
-        format!("{} is not at least 0 and below 1", summary.prior_share)
+        format!("{} must be at least 0 and below 1", summary.prior_share)
     })?;
     share("summary.duplicateShare", summary.duplicate_share)?;
     share("summary.evenShare", summary.even_share)?;

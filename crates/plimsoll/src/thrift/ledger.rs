@@ -1,9 +1,10 @@
-//! Sums over a window that show, without reading it again, that no reduction under the line can be worth it.
+//! Running sums over a window that prove, without reading it again, that no reduction under the line can pay.
 //!
-//! Before every request [`plan`](super::plan) reads the whole window, which makes a session of n requests cost n² messages.
-//! Messages that are appended move the sums of a ledger in constant time, and the sums bound what a plan could find: outputs
-//! become candidates from the oldest on, so the candidates are a prefix, and the [purse](crate::purse) gains the same amount
-//! with every request until something is reduced. The bounds are one-sided. "No" is certain; otherwise a plan has to look.
+//! [`plan`](super::plan) reads the whole window before every request, so a session of n requests would read O(n²)
+//! messages. A ledger is updated in constant time for each appended message, and its sums bound what a plan could
+//! find: outputs become candidates from the oldest on, so the candidates are a prefix, and the [purse](crate::purse)
+//! gains the same amount with every request until something is reduced. The bounds are one-sided: "no" is certain,
+//! and anything else needs a plan.
 
 use super::{Account, CALLS_TO_COME, MAX_CALLS_TO_COME, Rules, weigh};
 use crate::log::{Message, Millis};
@@ -16,14 +17,14 @@ use crate::tokens::Tokens;
 const ROUNDING: f64 = 1e-6;
 
 /// An output or input that could be cleared once it is old enough.
-struct Spot {
+struct Clearable {
     /// Number of its message among those in view.
     message: usize,
-    /// Tokens of the spots before it.
+    /// Tokens that clearing all earlier ones frees.
     before: u64,
     /// Tokens that clearing it frees.
     freed: u64,
-    /// Tokens of all parts in view up to its own, which is included.
+    /// Tokens of all parts in view up to and including its own.
     end: u64,
 }
 
@@ -34,8 +35,8 @@ pub(crate) struct Ledger {
     newest_answer: usize,
     /// Messages that begin a turn.
     turns: Vec<usize>,
-    outputs: Vec<Spot>,
-    inputs: Vec<Spot>,
+    outputs: Vec<Clearable>,
+    inputs: Vec<Clearable>,
     largest_output: u64,
     /// Tokens of all parts.
     tokens: u64,
@@ -43,19 +44,21 @@ pub(crate) struct Ledger {
     last_use: Option<Millis>,
     /// The newest known time of an answer.
     used: Option<Millis>,
-    /// The purse when the ledger was opened, for estimates that are exact: what grows with their factor, and the rest.
+    /// The purse when the ledger was opened, split into the part that is proportional to the factor of estimates, and
+    /// the rest (`unscaled`).
     purse: Purse,
     unscaled: f64,
-    /// Sum of the prices at which the requests since then repeated a token.
+    /// Sum of the prices of a repeated token in all requests since then.
     repeated: f64,
-    /// Whether the purse took the cache of the next request for cold, as long as no answer shows that it was.
+    /// Whether the purse assumed that the cache is cold for the next request. `None` once an answer has shown whether
+    /// it was.
     assumed_cold: Option<bool>,
-    /// Whether that assumption was wrong, so that the purse is another one.
+    /// Whether that assumption was wrong, so that the purse is not valid.
     is_wrong: bool,
 }
 
 impl Ledger {
-    /// Opens a ledger over a session. `is_answered` says whether its newest answer came after every reduction.
+    /// Opens a ledger over a session. `is_answered` is whether its newest answer came after every reduction.
     pub(crate) fn of(account: &Account<'_>, is_answered: bool) -> Ledger {
         let Account { messages, visible, policy, terms, now, .. } = *account;
         let purse = |factor| purse::purse(messages, visible, policy, terms, factor, now);
@@ -82,7 +85,8 @@ impl Ledger {
             ledger.add(&messages[*place], policy, terms);
         }
         ledger.repeated = 0.0;
-        // What was never reduced has cost nothing to write again, in a cold cache or a warm one.
+        // A session that was never reduced has not paid for writing anything again, whether the cache was cold or
+        // warm.
         ledger.assumed_cold = (!is_answered && whole != Purse::default()).then(|| account.is_cold());
         ledger
     }
@@ -134,15 +138,16 @@ impl Ledger {
         }
         let newest =
             outputs.last().into_iter().chain(inputs.last()).map(|spot| spot.end).max().unwrap_or_default();
-        // The output and the input of one part share their place, so the first does not count as rewritten.
+        // The output and the input of one part have the same position, so the largest output is not counted as
+        // rewritten.
         let behind = self.tokens.saturating_sub(newest).saturating_sub(self.largest_output);
         let real = |tokens: u64| tokens as f64 * account.factor;
         let at_once = account.terms.rewrite() * real(behind) - account.terms.read * real(freed);
         self.may_afford(account, rules, at_once, account.terms.read * self.calls() * real(freed))
     }
 
-    /// Whether a compaction may be worth it that is asked for at the end of the session's own request; `false` is certain.
-    /// `summary` are the tokens of the summary, `fixed` those of the system prompt and the tools.
+    /// Whether a compaction may be worth it if its request is appended to the session's own; `false` is certain.
+    /// `summary` is the size of the summary, `fixed` that of the system prompt and the tools.
     pub(crate) fn may_compact(
         &self,
         account: &Account<'_>,
@@ -172,27 +177,27 @@ impl Ledger {
     }
 
     /// Outputs and inputs that are not protected.
-    fn candidates(&self, rules: &Rules) -> (&[Spot], &[Spot]) {
+    fn candidates(&self, rules: &Rules) -> (&[Clearable], &[Clearable]) {
         let active = usize::try_from(rules.active_turns).unwrap_or(usize::MAX);
         let settled = match active {
             0 => self.messages,
             _ => self.turns.len().checked_sub(active).map_or(0, |turn| self.turns[turn]),
         };
         let seen = total(&self.outputs[..self.outputs.partition_point(|spot| spot.message < settled)]);
-        let may_go = |spot: &Spot| spot.message < settled && spot.message < self.newest_answer;
-        let is_old = |spot: &Spot| may_go(spot) && seen - spot.before > rules.protect_tokens.0;
+        let may_go = |spot: &Clearable| spot.message < settled && spot.message < self.newest_answer;
+        let is_old = |spot: &Clearable| may_go(spot) && seen - spot.before > rules.protect_tokens.0;
         let outputs = self.outputs.partition_point(is_old);
         let inputs = self.inputs.partition_point(may_go);
         (&self.outputs[..outputs], &self.inputs[..inputs])
     }
 }
 
-fn push(spots: &mut Vec<Spot>, message: usize, freed: Tokens, end: u64) {
+fn push(spots: &mut Vec<Clearable>, message: usize, freed: Tokens, end: u64) {
     let before = total(spots);
-    spots.push(Spot { message, before, freed: freed.0, end });
+    spots.push(Clearable { message, before, freed: freed.0, end });
 }
 
-/// Tokens that clearing all of these spots frees.
-fn total(spots: &[Spot]) -> u64 {
+/// Tokens that clearing all of these frees.
+fn total(spots: &[Clearable]) -> u64 {
     spots.last().map_or(0, |spot| spot.before + spot.freed)
 }

@@ -53,14 +53,14 @@ impl Window {
                         }
                         results.push(id.as_str());
                     }
-                    (WindowRole::Tool, _) => return illegal(at, "a tool message holds results only"),
-                    (_, Block::Call { .. }) => return illegal(at, "only the assistant calls tools"),
-                    (_, Block::Result { .. }) => return illegal(at, "results stand in tool messages"),
+                    (WindowRole::Tool, _) => return illegal(at, "a tool message must contain only results"),
+                    (_, Block::Call { .. }) => return illegal(at, "only the assistant may call tools"),
+                    (_, Block::Result { .. }) => return illegal(at, "results must be in tool messages"),
                     _ => {}
                 }
             }
             if results != open {
-                return illegal(at, "results must be those of the calls right before, each once");
+                return illegal(at, "each call needs exactly one result, right after it");
             }
             let is_thought = |block: &&Block| matches!(block, Block::Reasoning { .. });
             if message.blocks.iter().all(|block| is_thought(&block)) {
@@ -69,7 +69,7 @@ impl Window {
             if !calls.is_empty() && message.signed > 0 {
                 let is_signed = |block: &&Block| matches!(block, Block::Reasoning { metadata: Some(_), .. });
                 if message.blocks.iter().filter(is_signed).count() != message.signed {
-                    return illegal(at, "signed reasoning must be given back with the calls it led to");
+                    return illegal(at, "signed reasoning must be sent back with the calls that it led to");
                 }
                 if !message.blocks.first().is_some_and(|block| is_thought(&block)) {
                     return illegal(at, "the reasoning of a message that calls tools must come first");

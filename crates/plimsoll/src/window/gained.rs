@@ -5,8 +5,8 @@ use super::view::added;
 use crate::log::{Message, Part, PartBody};
 use crate::policy::Policy;
 
-/// The messages that a window gains by those of the log from `known` on; `None` if they may change what it shows before them.
-/// The window over the messages before them must show something of the conversation.
+/// Returns what the messages of the log from `known` on add to the end of the window. `None` if they may change
+/// earlier messages of the window. The window over the earlier messages must show something of the conversation.
 pub(crate) fn gained(messages: &[Message], known: usize, policy: &Policy) -> Option<Vec<WindowMessage>> {
     if !messages[known..].iter().all(only_adds) {
         return None;

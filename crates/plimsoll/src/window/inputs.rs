@@ -9,9 +9,11 @@ use crate::log::Input;
 /// (many short strings), the input becomes the cut text of its JSON.
 pub(super) fn cut_input(input: &Input, keep: Chars, head_share: f64) -> Input {
     let shorter = Input::from(map_strings(input.value(), &mut |text| {
+        // There are never more chars than bytes, so this includes all strings that are too long.
         let is_long = text.len() as u64 > keep.0;
         is_long.then(|| cut_middle(&Text::from(text), keep, head_share).as_str().to_owned())
     }));
+    // Twice the limit leaves room for keys and short values, which are not cut.
     if shorter.json().chars() <= keep + keep {
         return shorter;
     }

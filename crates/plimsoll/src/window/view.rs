@@ -46,6 +46,7 @@ impl Window {
         for &place in &visible.places {
             view.message(place);
         }
+        // Done last, because only the finished window shows which pins are missing from it.
         let pins = view.pins_out_of_view();
         view.done.splice(after_pivot..after_pivot, pins);
         let pivot = visible.pivot.map(|pivot| messages[pivot.marker].info.id.clone());
@@ -80,7 +81,8 @@ impl<'a> View<'a> {
         let pairs = separate_pairs(messages, places);
         let answered = pairs.values().copied().collect();
         let (ids, numbers) = Default::default();
-        // An answer and its results are two. A list that grows step by step is the larger part of the time in a long session.
+        // Reserves two entries per message (an answer and its results): growing the list step by step took most of
+        // the time in long sessions.
         let done = Vec::with_capacity(2 * places.len());
         View { messages, policy, pairs, answered, ids, numbers, is_opened: false, done }
     }
@@ -88,9 +90,11 @@ impl<'a> View<'a> {
     fn push(&mut self, role: WindowRole, place: Option<usize>, mut blocks: Vec<Block>) {
         // Most messages have one block, and a list that grew has room for four.
         blocks.shrink_to_fit();
+        // Providers reject a message without content, and one that consists only of reasoning.
         if blocks.iter().all(|block| matches!(block, Block::Reasoning { .. })) {
             return;
         }
+        // Providers require the user to speak first, but a log may begin with the model.
         if !self.is_opened && matches!(role, WindowRole::Assistant | WindowRole::Tool) {
             self.done.push(said(WindowRole::User, OPENING));
         }
@@ -106,6 +110,7 @@ impl<'a> View<'a> {
         if pins.is_empty() {
             return None;
         }
+        // Only blocks of pinned parts are searched. Searching all blocks for all pins would be quadratic.
         let pinned: BTreeSet<&PartId> = pins.iter().map(|(part, _)| *part).collect();
         let mut shown: BTreeSet<(&PartId, &str)> = BTreeSet::new();
         for block in self.done.iter().flat_map(|message| &message.blocks) {
@@ -195,15 +200,15 @@ impl<'a> View<'a> {
         self.push(role, Some(place), blocks);
     }
 
-    /// An assistant message is one answer of the model, or several if the source marks where a step begins.
-    /// Text between two calls of one answer stays between them: the answer is sent back as it
-    /// was, with its results after it.
+    /// Adds an assistant message. It is one answer of the model, or several if the source marks the beginnings of
+    /// steps. Text between two calls of one answer stays there: the answer is sent back unchanged, with its results
+    /// after it.
     fn assistant(&mut self, place: usize) {
         let message = &self.messages[place];
         if is_lost(message) {
             return;
         }
-        let mut step = Step::default();
+        let mut step = AnswerStep::default();
         for (index, part) in message.parts.iter().enumerate() {
             if part.replaced().is_some() {
                 // A call that a summary replaces keeps its id, so that later calls of the same id are numbered as before.
@@ -226,6 +231,7 @@ impl<'a> View<'a> {
                         continue;
                     }
                     step.signed += usize::from(metadata.is_some());
+                    // A signature covers the whole text, so reasoning cannot be cut: a cut removes it.
                     let is_kept = part.cut().is_none() && !part.is_hidden();
                     let with_calls = metadata.is_some();
                     let text = reasoning.text.clone();
@@ -261,8 +267,8 @@ impl<'a> View<'a> {
         self.flush(&mut step, place);
     }
 
-    fn flush(&mut self, step: &mut Step, place: usize) {
-        let Step { blocks, results, signed, hidden } = std::mem::take(step);
+    fn flush(&mut self, step: &mut AnswerStep, place: usize) {
+        let AnswerStep { blocks, results, signed, hidden } = std::mem::take(step);
         // Hidden reasoning stays as long as a call does that it led to: providers reject the
         // call without it.
         let calls = !results.is_empty();
@@ -278,6 +284,7 @@ impl<'a> View<'a> {
         }
         let after_thoughts = said.iter().position(|block| !is_thought(block)).unwrap_or(said.len());
         if let Some(notice) = left_out(&self.messages[place], hidden).filter(|_| !said.is_empty()) {
+            // After the reasoning, because providers require reasoning to come first.
             said.insert(after_thoughts, notice);
         }
         let before = self.done.len();
@@ -319,6 +326,7 @@ impl<'a> View<'a> {
     fn result_of_tool(&self, id: &str, part: &Part, tool: &ToolPart) -> Block {
         let state = &tool.state;
         let interrupted = !state.status.is_final();
+        // A host may keep the output of an interrupted tool in its metadata. It says more than the error.
         let partial = state.extra.get("metadata").filter(|m| m.get("interrupted") == Some(&json!(true)));
         let partial = partial.and_then(|m| m.get("output")?.as_str()).map(Text::from);
         let text = match (interrupted, partial) {
@@ -461,8 +469,8 @@ fn first_text(message: &Message) -> Option<&Part> {
 
 /// Answer of an assistant: reasoning, text and calls in order, and their results.
 #[derive(Default)]
-struct Step {
-    /// Each block with whether it stays if no call does.
+struct AnswerStep {
+    /// Each block, and whether it stays if no call does.
     blocks: Vec<(Block, bool)>,
     results: Vec<Block>,
     signed: usize,
@@ -470,7 +478,7 @@ struct Step {
     hidden: usize,
 }
 
-impl Step {
+impl AnswerStep {
     fn call(&mut self, block: Block) {
         self.blocks.push((block, true));
     }

@@ -1,8 +1,9 @@
 //! Common parts of requests to all providers: attachments, tool inputs and names of tools.
 //!
-//! `plimsoll-providers` builds requests that are sent, with cache breakpoints, thinking and the way back from a tool's name.
-//! `plimsoll-formats` writes requests that are kept, one message at a time. Apart from this module they differ in nearly
-//! every rule, so neither uses the other.
+//! `plimsoll-providers` builds requests that are sent, with cache breakpoints, thinking and a mapping of tool names.
+//! `plimsoll-formats` writes a window as a file, one message at a time, and invents what the API requires. Apart from
+//! this module they share only the conversion of a block, about forty lines. Moving it here would add provider-specific
+//! JSON to the engine.
 
 use serde_json::{Value, json};
 

@@ -106,7 +106,10 @@ fn a_pin_beyond_the_budget_is_rejected_with_figures() {
         error,
         PinError::OverBudget { wanted: Tokens(2_000), pinned: Tokens(3_000), budget: Tokens(4_000) }
     );
-    assert!(error.to_string().contains("2,000 tokens beside 3,000 tokens"), "{error}");
+    assert!(
+        error.to_string().contains("pinning 2,000 tokens would exceed the pin budget: 3,000 of 4,000"),
+        "{error}"
+    );
     assert_eq!(log, before);
     assert_eq!(pin(&mut log, &PinTarget::Message("m0".into()), &mut names).unwrap_err(), PinError::Pinned);
     assert!(matches!(pin(&mut log, &PinTarget::Words(" ".into()), &mut names), Err(PinError::Empty(_))));

@@ -23,7 +23,7 @@ fn files() -> Vec<PathBuf> {
 }
 
 #[test]
-#[ignore = "needs a folder of sessions in PLIMSOLL_CORPUS"]
+#[ignore = "needs a directory of sessions in PLIMSOLL_CORPUS"]
 fn corpus_sessions_round_trip_and_make_legal_windows() {
     let mut read = 0;
     for file in files() {

@@ -94,7 +94,7 @@ fn a_removed_part_is_no_longer_pinned() {
 }
 
 #[test]
-fn what_cannot_be_edited_is_refused_with_the_reason() {
+fn invalid_edits_are_rejected_with_a_reason() {
     let log = History::new()
         .user("start")
         .tool("read", "x")

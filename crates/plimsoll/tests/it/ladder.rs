@@ -138,7 +138,7 @@ fn a_compaction_can_be_planned_before_it_is_done() {
     assert_eq!((plan.made, plan.calls, plan.marker.is_none()), (SummaryOrigin::ByModel, 1, true));
     let (outcome, _) = climb(&mut log, with_model(&policy), summarised);
     let Plan::Compact(mut done) = outcome.reduction.receipts[0].plan.clone() else { panic!() };
-    (done.marker, done.go_on) = (None, None);
+    (done.marker, done.continuation) = (None, None);
     assert_eq!(plan, done);
     assert!(with_model(&policy).plan_compaction(&before[..1]).is_none());
 }

@@ -334,7 +334,7 @@ fn p5_receipts_are_undone_in_any_order() {
         for place in &order {
             receipts[*place].undo(&mut log, &mut ids, NOW).unwrap();
             let again = receipts[*place].undo(&mut log, &mut ids, NOW).unwrap_err();
-            assert!(again.to_string().contains("was undone before"), "{again}");
+            assert!(again.to_string().contains("was already undone"), "{again}");
         }
         let window = Window::of(&log, &policy);
         let before = Window::of(&original, &policy);
@@ -418,7 +418,7 @@ fn p6_a_window_that_lost_a_signed_thought_is_illegal() {
     window.messages[1].blocks.remove(0);
     assert_eq!(
         window.check().unwrap_err().rule,
-        "signed reasoning must be given back with the calls it led to"
+        "signed reasoning must be sent back with the calls that it led to"
     );
     window.messages[1].blocks = kept.into_iter().rev().collect();
     assert_eq!(

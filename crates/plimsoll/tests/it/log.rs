@@ -166,7 +166,7 @@ fn the_log_rejects_missing_and_repeated_ids() {
     assert_eq!(log.append(message("m", "")), Err(LogError::Nameless { kind: "part" }));
     log.append(message("m", "p")).unwrap();
     let error = log.append(message("m2", "p")).unwrap_err();
-    assert_eq!(error.to_string(), "there is already a part `p` in this log");
+    assert_eq!(error.to_string(), "part `p` already exists in this log");
     assert_eq!(log.len(), 1, "a rejected message changes nothing");
     assert!(log.append(message("m2", "p2")).is_ok());
 }

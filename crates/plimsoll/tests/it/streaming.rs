@@ -179,7 +179,7 @@ fn an_update_adds_facts_and_rewrites_nothing() {
     log.record(&id, model("claude"), NOW).unwrap();
     log.record(&id, model("claude"), NOW).unwrap();
     let error = log.record(&id, model("gpt"), NOW).unwrap_err();
-    assert_eq!(error.to_string(), "message `a` has its model recorded already, and not as this one");
+    assert_eq!(error.to_string(), "message `a` already has another model recorded");
 
     // Usage and cost are running totals while the answer streams.
     let usage = |input, output| MessageUpdate {
@@ -191,7 +191,7 @@ fn an_update_adds_facts_and_rewrites_nothing() {
     log.record(&id, usage(500, 7), NOW).unwrap();
     let before = log.clone();
     let error = log.record(&id, usage(500, 3), NOW).unwrap_err();
-    assert_eq!(error.to_string(), "message `a` has its usage recorded already, and not as this one");
+    assert_eq!(error.to_string(), "message `a` already has another usage recorded");
     // Atomic: the finish of a rejected update is not recorded either.
     let refused = MessageUpdate { finish: Some("stop".into()), ..usage(400, 9) };
     log.record(&id, refused, NOW).unwrap_err();
@@ -213,10 +213,7 @@ fn an_update_adds_facts_and_rewrites_nothing() {
         (usage(500, 10), "usage"),
     ] {
         let error = log.record(&id, late, Millis(3_000)).unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            format!("message `a` has its {what} recorded already, and not as this one")
-        );
+        assert_eq!(error.to_string(), format!("message `a` already has another {what} recorded"));
     }
     assert_eq!(log, before);
 }

@@ -262,7 +262,7 @@ fn every_cut_makes_the_output_shorter() {
         for tool in ["read", "bash", "glob"] {
             let plan = ours(output.as_bytes(), tool);
             let shown = plan.render(&handle).chars();
-            assert!(!plan.loses() || shown < Chars::of(&output), "{tool}: {length} became {shown}");
+            assert!(!plan.loses_content() || shown < Chars::of(&output), "{tool}: {length} became {shown}");
         }
     }
 }
@@ -312,7 +312,7 @@ proptest! {
             prop_assert!(Chars::of(&plan.kept.head) + Chars::of(&tail) <= Chars(3_000 + 240));
         } else {
             prop_assert_eq!(plan.original_lines, plan.kept_lines);
-            if !plan.loses() {
+            if !plan.loses_content() {
                 let shown = plan.render(&Spill::Off);
                 prop_assert_eq!(shown.as_bytes(), output.as_slice());
             }

@@ -291,13 +291,10 @@ fn the_check_finds_illegal_windows() {
         "the last call has no result"
     );
     assert_eq!(broken(|w| w.messages[0].blocks.clear()), "a message must not be empty");
-    assert_eq!(
-        broken(|w| w.messages.swap(1, 2)),
-        "results must be those of the calls right before, each once"
-    );
+    assert_eq!(broken(|w| w.messages.swap(1, 2)), "each call needs exactly one result, right after it");
     assert_eq!(
         broken(|w| w.messages[2].blocks.extend_from_within(..1)),
-        "results must be those of the calls right before, each once"
+        "each call needs exactly one result, right after it"
     );
     assert_eq!(broken(|w| w.messages.extend(w.messages.clone())), "call ids must be unique");
 }

@@ -345,7 +345,7 @@ fn every_step_of_preparing_a_request_is_linear_in_the_number_of_messages(
 const LARGE: usize = 100_000;
 /// Maximum of memory that a step holds at a time, per byte of the session's JSON. A line of 4 MB once took 2.2 GB, which is 70
 /// times the session.
-const MOST_HELD: u64 = 12;
+const MAX_HELD: u64 = 12;
 
 #[rstest]
 fn no_step_holds_more_than_a_few_times_the_session(
@@ -358,7 +358,7 @@ fn no_step_holds_more_than_a_few_times_the_session(
         work(&session(&ugly(kind, SIZE)));
         let log = session(&text);
         let held = allocation_counter::measure(|| work(&log)).bytes_max;
-        if held > MOST_HELD * size {
+        if held > MAX_HELD * size {
             large.push(format!("{step}: {held} bytes for a session of {size}"));
         }
     }

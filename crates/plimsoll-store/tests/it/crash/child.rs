@@ -413,7 +413,7 @@ impl<'a> Host<'a> {
             receipt.plan.effects().into_iter().map(|(part, _)| part.clone()).collect();
         let mut marker = None;
         if let Plan::Compact(plan) = &receipt.plan {
-            parts.extend(plan.go_on.clone());
+            parts.extend(plan.continuation.clone());
             marker = plan.marker.clone();
         }
         let at = self.tick();

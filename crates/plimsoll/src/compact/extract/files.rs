@@ -43,8 +43,8 @@ pub(super) fn write_files(files: &[Named], room: Chars) -> Written {
         let named: Vec<&Named> = shown.into_iter().map(|place| &files[place]).collect();
         let more = match left_out {
             0 => String::new(),
-            1 => "\n(1 file is left out)".to_owned(),
-            _ => format!("\n({left_out} files are left out)"),
+            1 => "\n(1 more file)".to_owned(),
+            _ => format!("\n({left_out} more files)"),
         };
         let text = format!("{}{more}", under_root(&named, &root, with_marks));
         (Chars::of(&text) <= room).then_some(text)
@@ -82,17 +82,17 @@ fn common_root(files: &[Named]) -> String {
     for path in files.iter().map(|file| file.path.as_str()).filter(|path| is_absolute(path)) {
         all += 1;
         // A root with a single name is too general.
-        let folders = path.match_indices('/').map(|(at, _)| &path[..at]);
-        folders
-            .filter(|folder| {
-                folder.matches('/').count() >= 2 || !folder.starts_with('/') && folder.contains('/')
+        let directories = path.match_indices('/').map(|(at, _)| &path[..at]);
+        directories
+            .filter(|directory| {
+                directory.matches('/').count() >= 2 || !directory.starts_with('/') && directory.contains('/')
             })
-            .for_each(|folder| *counts.entry(folder).or_default() += 1);
+            .for_each(|directory| *counts.entry(directory).or_default() += 1);
     }
     // The deepest of the directories with the most files.
-    let best = counts.into_iter().max_by_key(|(folder, count)| (*count, folder.len()));
+    let best = counts.into_iter().max_by_key(|(directory, count)| (*count, directory.len()));
     best.filter(|(_, count)| *count as f64 >= IN_ROOT * all as f64)
-        .map(|(folder, _)| folder.to_owned())
+        .map(|(directory, _)| directory.to_owned())
         .unwrap_or_default()
 }
 
@@ -115,34 +115,34 @@ fn under_root(files: &[&Named], root: &str, with_marks: bool) -> String {
 /// Writes one line for each directory near the root, with files below it grouped in braces, as in a shell. The line
 /// with the newest change comes last.
 fn grouped(files: &[&Named], root: &str, with_marks: bool) -> String {
-    let mut folders: BTreeMap<&str, (usize, Vec<String>)> = BTreeMap::new();
+    let mut directories: BTreeMap<&str, (usize, Vec<String>)> = BTreeMap::new();
     for (place, file) in files.iter().enumerate() {
         let inside = file.path.strip_prefix(root).filter(|_| !root.is_empty());
         let path = inside.map_or(file.path.as_str(), |path| path.trim_start_matches('/'));
-        let (folder, name) = path.rsplit_once('/').unwrap_or(("", path));
-        let (newest, names) = folders.entry(folder).or_default();
+        let (directory, name) = path.rsplit_once('/').unwrap_or(("", path));
+        let (newest, names) = directories.entry(directory).or_default();
         *newest = place;
         names.push(format!("{name}{}", if with_marks { file.mark } else { "" }));
     }
     // Sibling directories share the line of their parent.
     let mut parents: BTreeMap<&str, usize> = BTreeMap::new();
-    for folder in folders.keys() {
-        *parents.entry(folder.rsplit_once('/').map_or("", |(parent, _)| parent)).or_default() += 1;
+    for directory in directories.keys() {
+        *parents.entry(directory.rsplit_once('/').map_or("", |(parent, _)| parent)).or_default() += 1;
     }
     let mut lines: BTreeMap<&str, (usize, Vec<String>)> = BTreeMap::new();
-    for (folder, (newest, names)) in &folders {
-        let (parent, own) = folder.rsplit_once('/').unwrap_or(("", folder));
-        let joins = !parent.is_empty() && (parents[parent] > 1 || folders.contains_key(parent));
-        let (line, below) = if joins { (parent, format!("{own}/")) } else { (*folder, String::new()) };
+    for (directory, (newest, names)) in &directories {
+        let (parent, own) = directory.rsplit_once('/').unwrap_or(("", directory));
+        let joins = !parent.is_empty() && (parents[parent] > 1 || directories.contains_key(parent));
+        let (line, below) = if joins { (parent, format!("{own}/")) } else { (*directory, String::new()) };
         let (last, words) = lines.entry(line).or_default();
         *last = (*last).max(*newest);
         words.extend(braced(&below, names));
     }
     let mut lines: Vec<(usize, String)> = lines
         .into_iter()
-        .map(|(folder, (newest, words))| match folder {
+        .map(|(directory, (newest, words))| match directory {
             "" => (newest, format!("- {}", words.join(", "))),
-            _ => (newest, format!("- {folder}/: {}", words.join(", "))),
+            _ => (newest, format!("- {directory}/: {}", words.join(", "))),
         })
         .collect();
     lines.sort_by_key(|(newest, _)| *newest);
@@ -192,12 +192,12 @@ pub(super) fn write_commands(commands: &[Command], room: Chars) -> Written {
     let mut order: Vec<usize> = (0..commands.len()).collect();
     order.sort_by_key(|place| (std::cmp::Reverse(commands[*place].value), *place));
     // First one command for each subject, then the others.
-    let mut told: BTreeSet<&str> = BTreeSet::new();
+    let mut covered: BTreeSet<&str> = BTreeSet::new();
     let (mut first, mut again) = (Vec::new(), Vec::new());
     for place in order {
         let subjects = &commands[place].subjects;
-        let known = !subjects.is_empty() && subjects.iter().all(|subject| told.contains(subject.as_str()));
-        told.extend(subjects.iter().map(String::as_str));
+        let known = !subjects.is_empty() && subjects.iter().all(|subject| covered.contains(subject.as_str()));
+        covered.extend(subjects.iter().map(String::as_str));
         if known { again.push(place) } else { first.push(place) }
     }
     let mut chosen = Vec::new();

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, BinaryHeap};
 
 use super::room::Written;
 use crate::chars::Chars;
-use crate::facts::{Facts, Said};
+use crate::facts::{Facts, Statement};
 use crate::pattern::Regex;
 use crate::policy::SummaryPolicy;
 use crate::prose::{
@@ -42,7 +42,7 @@ const STRETCH: usize = 6;
 
 /// A report, or a stretch of notes that is treated like one.
 struct Span<'a> {
-    said: Vec<&'a Said>,
+    said: Vec<&'a Statement>,
     /// Added to the score of its sentences.
     bonus: f64,
     /// Whether the user contradicted it next.
@@ -54,7 +54,7 @@ struct Span<'a> {
 fn spans<'a>(facts: &'a Facts, policy: &SummaryPolicy) -> Vec<Span<'a>> {
     let mut spans = Vec::new();
     for turn in &facts.turns {
-        let mut stretch: Vec<&Said> = Vec::new();
+        let mut stretch: Vec<&Statement> = Vec::new();
         for said in turn.notes.iter().chain(&turn.report) {
             let is_last = turn.report.as_ref().is_some_and(|report| std::ptr::eq(report, said));
             let is_report = is_last && !turn.unfinished || Chars::of(&said.text) >= policy.report_chars;
@@ -88,7 +88,7 @@ pub(super) fn findings(facts: &Facts, policy: &SummaryPolicy) -> Vec<Finding> {
     let spans = spans(facts, policy);
     // Span 0 is for findings of an earlier summary.
     let count = spans.len().max(1);
-    let told: BTreeSet<String> = facts.words.iter().flat_map(|words| word_set(&words.text)).collect();
+    let user_words: BTreeSet<String> = facts.words.iter().flat_map(|words| word_set(&words.text)).collect();
     let mut found = Vec::new();
     // For each thing, the span of the last statement about it.
     let mut newest: BTreeMap<String, usize> = BTreeMap::new();
@@ -102,7 +102,7 @@ pub(super) fn findings(facts: &Facts, policy: &SummaryPolicy) -> Vec<Finding> {
             if score >= WORTH {
                 let text = shorten(&piece.text, policy.sentence_chars);
                 let words = word_set(&text);
-                let known = words.iter().filter(|word| told.contains(*word)).count();
+                let known = words.iter().filter(|word| user_words.contains(*word)).count();
                 // Sentences that mostly repeat the user's own words get a lower score, and so do long ones.
                 let echo =
                     if known as f64 >= policy.duplicate_share * words.len() as f64 { 1.5 } else { 0.0 };

@@ -3,7 +3,7 @@
 use super::room::Written;
 use super::said::Words;
 use crate::chars::{Chars, level};
-use crate::facts::{Facts, Occasion, TodoState, Turn};
+use crate::facts::{Facts, TodoState, Turn, UserTextKind};
 use crate::pattern::Regex;
 use crate::policy::SummaryPolicy;
 use crate::prose::{Pattern, Piece, PieceKind, matches, patterns_of, pieces, shorten, shorten_ends};
@@ -20,7 +20,7 @@ pub(super) struct Goal(Vec<(&'static str, Words)>);
 impl Goal {
     /// Removes the goal from the user's words. An answer to a question is not a request.
     pub(super) fn take(words: &mut Vec<Words>) -> Goal {
-        let is_request = |words: &Words| words.occasion != Occasion::Answer;
+        let is_request = |words: &Words| words.kind != UserTextKind::Answer;
         let Some(first) = words.iter().position(is_request) else { return Goal::default() };
         let newest = words.iter().rposition(is_request).filter(|newest| *newest != first);
         let newest = newest.map(|newest| (NEWEST, words.remove(newest)));

@@ -65,8 +65,8 @@ pub fn extract_before(
     let facts = gather(history);
     let all = (!following.is_empty()).then(|| gather(&[history, following].concat()));
     let now = all.as_ref().unwrap_or(&facts);
-    let material = Material::collect(&facts, now, history, prior, policy);
-    fit(most, counter, |room| material.render(room, policy))
+    let content = Content::collect(&facts, now, history, prior, policy);
+    fit(most, counter, |room| content.render(room, policy))
 }
 
 /// Summaries of ranges that a model or the user wrote. Extractive ones are skipped, because their messages are part of
@@ -92,6 +92,7 @@ const CLOSE: f64 = 0.97;
 /// the largest that fits and the smallest that does not, and every other round halves that range.
 fn fit(most: Tokens, counter: &dyn Counter, render: impl Fn(Chars) -> String) -> Text {
     let rendered = |room: Chars| {
+        // Redacted before it is counted, because a mark differs in length from the secret that it replaces.
         let text = Text::from(redact(&render(room)).text);
         let size = counter.count_text(&text);
         (text, size)
@@ -147,8 +148,8 @@ fn within(text: &Text, most: Tokens, counter: &dyn Counter) -> Text {
     Text::from(head(text, Chars(low)))
 }
 
-/// Material of a summary: the facts, merged with the content of an earlier summary.
-struct Material<'a> {
+/// Content of a summary: the facts, merged with the content of an earlier summary.
+struct Content<'a> {
     facts: &'a Facts,
     /// Facts of all messages up to the newest, for what is open.
     now: &'a Facts,
@@ -165,14 +166,14 @@ struct Material<'a> {
     earlier: Vec<Section>,
 }
 
-impl<'a> Material<'a> {
+impl<'a> Content<'a> {
     fn collect(
         facts: &'a Facts,
         now: &'a Facts,
         history: &[&Message],
         prior: Option<&Text>,
         policy: &SummaryPolicy,
-    ) -> Material<'a> {
+    ) -> Content<'a> {
         let prior = prior.map(|prior| Prior::read(&redact(prior).text)).unwrap_or_default();
         let ids = history.first().zip(history.last());
         let range = ids.map(|(first, last)| {
@@ -188,7 +189,7 @@ impl<'a> Material<'a> {
         let all = found.chain(failed).chain(found::findings(facts, policy));
         let (failures, findings) = all.partition(|finding| finding.is_failure);
         let ranges = ranges(history).flat_map(|text| Foreign::read(&text).sections);
-        Material {
+        Content {
             facts,
             now,
             range,
@@ -229,7 +230,7 @@ impl<'a> Material<'a> {
         };
         let goal_part = self.goal_part(policy);
         let next_share = policy.standing_share * rest * NEXT_PART;
-        let next_share = next_share.max((LEAST_NEXT.0 as f64 / left.0.max(1) as f64).min(MOST_NEXT));
+        let next_share = next_share.max((MIN_NEXT.0 as f64 / left.0.max(1) as f64).min(MAX_NEXT_SHARE));
         let sections = |found, failed| -> [(&'static str, f64, Writer<'_>); SECTIONS] {
             [
                 (headings::GOAL, policy.user_share * rest * goal_part, &goal),
@@ -267,7 +268,7 @@ impl<'a> Material<'a> {
         let goal = self.goal.len() as f64 * policy.ends_weight;
         match self.words.len() {
             0 => 1.0,
-            others => (goal / (goal + others as f64)).max(LEAST_GOAL),
+            others => (goal / (goal + others as f64)).max(MIN_GOAL_SHARE),
         }
     }
 }
@@ -275,12 +276,12 @@ impl<'a> Material<'a> {
 /// Number of sections.
 const SECTIONS: usize = 10;
 /// Minimum part of the room for the user's words that the goal gets.
-const LEAST_GOAL: f64 = 0.25;
+const MIN_GOAL_SHARE: f64 = 0.25;
 /// The next step's part of the room for where the work stands.
 const NEXT_PART: f64 = 0.2;
-/// Minimum room for the next step, and the maximum share of a small room for it.
-const LEAST_NEXT: Chars = Chars(200);
-const MOST_NEXT: f64 = 0.15;
+/// Minimum room for the next step, and its maximum share if room is short.
+const MIN_NEXT: Chars = Chars(200);
+const MAX_NEXT_SHARE: f64 = 0.15;
 /// The failed approaches' part of the room for what was found.
 const FAILED_PART: f64 = 0.15;
 /// The environment's part of the room for commands.
@@ -304,7 +305,7 @@ mod headings {
 const STANDING_PLACE: usize = 6;
 
 /// Maximum number of commands that are considered, the newest.
-const MOST_COMMANDS: usize = 200;
+const MAX_COMMANDS: usize = 200;
 
 /// The commands of an earlier summary followed by those of this history, without duplicates.
 fn commands(earlier: &[(String, String)], facts: &Facts) -> Vec<files::Command> {
@@ -318,7 +319,7 @@ fn commands(earlier: &[(String, String)], facts: &Facts) -> Vec<files::Command> 
     });
     // A command is redundant if a later command line contains it.
     let within = |run: &CommandRun| {
-        let newer = facts.commands.iter().rev().take(MOST_COMMANDS);
+        let newer = facts.commands.iter().rev().take(MAX_COMMANDS);
         newer
             .take_while(|other| other.order > run.order)
             .any(|other| other.line != run.line && other.line.contains(&run.line))
@@ -329,7 +330,7 @@ fn commands(earlier: &[(String, String)], facts: &Facts) -> Vec<files::Command> 
             && !facts.errors.iter().any(|error| error.text.contains(&run.line))
     };
     // More commands than this are never shown, and comparing all pairs takes quadratic time.
-    let newest = &facts.commands[facts.commands.len().saturating_sub(MOST_COMMANDS)..];
+    let newest = &facts.commands[facts.commands.len().saturating_sub(MAX_COMMANDS)..];
     let telling = newest.iter().filter(|run| !within(run) && !mended(run));
     let runs = telling.enumerate().map(|(place, run)| {
         let outcome = match &run.ended {

@@ -46,7 +46,7 @@ impl Prior {
                 headings::ENVIRONMENT => item(&mut prior.environment, line),
                 headings::FILES => {
                     match line.strip_prefix("Under `").and_then(|rest| rest.strip_suffix("`:")) {
-                        Some(folder) => root = format!("{folder}/"),
+                        Some(directory) => root = format!("{directory}/"),
                         None => prior.files.extend(paths(line, &root)),
                     }
                 }
@@ -94,11 +94,11 @@ fn item(items: &mut Vec<String>, line: &str) {
     }
 }
 
-/// The paths of a line `- folder/: name, below/{a,b}.rs, name (new)`.
+/// The paths of a line `- directory/: name, below/{a,b}.rs, name (new)`.
 fn paths(line: &str, root: &str) -> Vec<String> {
     let Some(line) = line.strip_prefix("- ") else { return Vec::new() };
-    let (folder, names) = match line.split_once("/: ") {
-        Some((folder, names)) => (format!("{folder}/"), names),
+    let (directory, names) = match line.split_once("/: ") {
+        Some((directory, names)) => (format!("{directory}/"), names),
         None => (String::new(), line),
     };
     let mut found = Vec::new();
@@ -113,9 +113,9 @@ fn paths(line: &str, root: &str) -> Vec<String> {
         let braces = word.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?)));
         match braces {
             Some((before, (stems, ending))) => {
-                found.extend(stems.split(',').map(|stem| format!("{root}{folder}{before}{stem}{ending}")));
+                found.extend(stems.split(',').map(|stem| format!("{root}{directory}{before}{stem}{ending}")));
             }
-            None if !word.is_empty() => found.push(format!("{root}{folder}{word}")),
+            None if !word.is_empty() => found.push(format!("{root}{directory}{word}")),
             None => {}
         }
     }

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, BinaryHeap};
 
 use super::room::Written;
 use crate::chars::{Chars, level};
-use crate::facts::{Occasion, TodoList, UserWords, is_instruction};
+use crate::facts::{TodoList, UserTextKind, UserWords, is_instruction};
 use crate::pattern::Regex;
 use crate::policy::SummaryPolicy;
 use crate::prose::{
@@ -25,8 +25,8 @@ pub(super) struct Words {
     order: Vec<usize>,
     /// Id of the message. `None` if it comes from an earlier summary.
     source: Option<String>,
-    /// Occasion on which it was said.
-    pub(super) occasion: Occasion,
+    /// Kind of the message.
+    pub(super) kind: UserTextKind,
 }
 
 impl Words {
@@ -34,30 +34,30 @@ impl Words {
     pub(super) fn of(words: &UserWords, todos: Option<&TodoList>) -> Words {
         let open: Vec<BTreeSet<String>> =
             todos.into_iter().flat_map(TodoList::open).map(|todo| word_set(&todo.text)).collect();
-        let text = match words.occasion {
-            Occasion::Interjection => format!("(while the agent worked) {}", words.text),
-            Occasion::Prompt | Occasion::Answer | Occasion::Refusal => words.text.clone(),
+        let text = match words.kind {
+            UserTextKind::Interjection => format!("(while the agent worked) {}", words.text),
+            UserTextKind::Prompt | UserTextKind::Answer | UserTextKind::Refusal => words.text.clone(),
         };
-        Words::new(text, Some(words.source.to_string()), words.occasion, &open)
+        Words::new(text, Some(words.source.to_string()), words.kind, &open)
     }
 
     /// Takes a text from an earlier summary, which may already be shortened.
     pub(super) fn earlier(text: &str) -> Words {
-        let occasion = if text.starts_with("(asked: ") { Occasion::Answer } else { Occasion::Prompt };
-        Words::new(text.to_owned(), None, occasion, &[])
+        let kind = if text.starts_with("(asked: ") { UserTextKind::Answer } else { UserTextKind::Prompt };
+        Words::new(text.to_owned(), None, kind, &[])
     }
 
-    fn new(text: String, source: Option<String>, occasion: Occasion, open: &[BTreeSet<String>]) -> Words {
+    fn new(text: String, source: Option<String>, kind: UserTextKind, open: &[BTreeSet<String>]) -> Words {
         let lean = without_praise(&text);
         // An answer must stay with its question, so it is not split.
-        let pieces: Vec<Piece> = match occasion {
-            Occasion::Answer => Vec::new(),
+        let pieces: Vec<Piece> = match kind {
+            UserTextKind::Answer => Vec::new(),
             _ => pieces(&lean).into_iter().flat_map(clauses).collect(),
         };
         let scores = scores(&pieces, open);
         let mut order: Vec<usize> = (0..pieces.len()).collect();
         order.sort_by_key(|place| (Reverse(scores[*place]), *place));
-        Words { text, lean, pieces, scores, order, source, occasion }
+        Words { text, lean, pieces, scores, order, source, kind }
     }
 
     /// Length of the whole message in a summary.
@@ -362,8 +362,8 @@ fn joined(pieces: &[Piece], chosen: &[Option<String>]) -> String {
             if missing && !out.ends_with('…') {
                 out.push_str(" …");
             }
-            let goes_on = piece.kind == PieceKind::Sentence && !after_item;
-            out.push(if goes_on { ' ' } else { '\n' });
+            let continues = piece.kind == PieceKind::Sentence && !after_item;
+            out.push(if continues { ' ' } else { '\n' });
         }
         (missing, after_item) = (false, piece.kind == PieceKind::Item);
         out.push_str(text);

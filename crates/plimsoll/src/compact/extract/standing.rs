@@ -3,7 +3,7 @@
 
 use super::room::{Portion, Written, divide};
 use crate::chars::Chars;
-use crate::facts::{Facts, Said, TodoState, Turn, end_of_path};
+use crate::facts::{Facts, Statement, TodoState, Turn, end_of_path};
 use crate::policy::SummaryPolicy;
 use crate::prose::{plain, shorten, shorten_ends, shorten_front};
 
@@ -50,7 +50,7 @@ fn said(facts: &Facts, room: Chars, policy: &SummaryPolicy) -> Written {
         return labelled("Last report: ", report, room, policy);
     }
     // An agent that is not interrupted reports and continues.
-    let all: Vec<&Said> = turn.notes.iter().chain(&turn.report).collect();
+    let all: Vec<&Statement> = turn.notes.iter().chain(&turn.report).collect();
     let reported = all.iter().rposition(|said| Chars::of(&said.text) >= policy.report_chars);
     let since = &all[reported.map_or(0, |place| place + 1)..];
     let newest = notes(since, turn, room, policy);
@@ -73,7 +73,7 @@ fn said(facts: &Facts, room: Chars, policy: &SummaryPolicy) -> Written {
 }
 
 /// The newest notes since the last report, oldest first, and thoughts since the last note.
-fn notes(since: &[&Said], turn: &Turn, room: Chars, policy: &SummaryPolicy) -> Written {
+fn notes(since: &[&Statement], turn: &Turn, room: Chars, policy: &SummaryPolicy) -> Written {
     let label = "In progress: ";
     let thoughts = turn.thoughts.iter().rev().map(|thought| plain(&thought.text));
     let said = since.iter().rev().map(|said| plain(&said.text)).take(NOTES);

@@ -33,13 +33,14 @@ impl Ladder {
         let counter = self.context.counter();
         let overhead = counter.message_overhead() + counter.message_overhead();
         let question = counter.count(MARKER_QUESTION);
-        let go_on = counter.message_overhead() + counter.count(&self.context.policy.compact.continue_text);
+        let continuation =
+            counter.message_overhead() + counter.count(&self.context.policy.compact.continue_text);
         let gone = match selection.prior {
             // Marker and question already exist.
             Some(pivot) => selection.head_tokens + counter.count_text(&pivot.text(&self.log)),
             None => selection.head_tokens - overhead - question,
         };
-        gone - go_on - selection.lead_tokens
+        gone - continuation - selection.lead_tokens
     }
 
     pub(super) fn pivot_without_model(
@@ -84,6 +85,8 @@ impl Ladder {
         let budget = self.gauge.estimate(self.context.policy.contract.budget(line));
         let index = self.gauge.estimate(self.context.policy.names.index_room(line));
         if self.context.policy.contract.enabled {
+            // If contract and index make the summary too long to save anything, the bare summary may still save
+            // something.
             for share in [1.0, 0.0] {
                 let (completed, items) = self.complete(selection, &summary, budget.share(share));
                 let policy = &self.context.policy;
@@ -139,7 +142,8 @@ impl Ladder {
         let (known, now) = (self.log.len(), self.context.now);
         let messages = self.pivot_messages(selection, summary, &plan, ids);
         plan.marker = messages.first().map(|marker| marker.info.id.clone());
-        plan.go_on = messages.get(2).and_then(|message| message.parts.first()).map(|part| part.id.clone());
+        plan.continuation =
+            messages.get(2).and_then(|message| message.parts.first()).map(|part| part.id.clone());
         messages.into_iter().try_for_each(|message| self.log.append(message))?;
         // If the newest step or the prompt is too long for what stays, it is cut. The compaction's receipt has these
         // marks, so undoing it restores them.
@@ -149,6 +153,8 @@ impl Ladder {
         let mut receipt = stamp.receipt(Plan::Compact(plan), before, before);
         receipt.plan.mark(&mut self.log, &receipt.id, now)?;
         receipt.after = self.estimate();
+        // Only the applied pivot shows its effect, because it also moves pins and the lead of the tail. One that does
+        // not help is taken back.
         if receipt.after >= before {
             for (part, _) in receipt.plan.effects() {
                 self.log.forget_marks(part, &receipt.id)?;

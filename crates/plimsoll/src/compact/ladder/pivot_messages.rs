@@ -63,10 +63,14 @@ impl Ladder {
         let mut messages =
             vec![marker, Message { info: answer.into(), parts: parts.into(), ..Message::default() }];
         let compacted = |receipt: &Receipt| matches!(receipt.plan, Plan::Compact(_));
+        // A user who asked for the compaction decides what comes next, a waiting prompt is a request already, and an
+        // earlier compaction of this climb has added one.
         if auto && !waiting && !self.receipts.iter().any(compacted) {
             let part = ids.part(now);
-            let go_on = Message::go_on(ids.message(now), part, &self.context.policy.compact.continue_text);
-            messages.extend(go_on.parts.into_iter().map(|part| user(go_on.info.id.clone(), part)));
+            let continuation =
+                Message::continuation(ids.message(now), part, &self.context.policy.compact.continue_text);
+            messages
+                .extend(continuation.parts.into_iter().map(|part| user(continuation.info.id.clone(), part)));
         }
         messages
     }

@@ -20,6 +20,7 @@ impl Ladder {
             _ if !policy.overflow.auto => return Rung::End,
             _ => {}
         }
+        // If system prompt and tools exceed the line by themselves, no reduction of the window can help.
         if self.line.is_some_and(|line| line.is_over(self.context.fixed.total())) {
             return Rung::End;
         }
@@ -55,6 +56,7 @@ impl Ladder {
 
     pub(super) fn select(&mut self) -> Rung {
         let asked = self.context.trigger == Trigger::Manual;
+        // The breaker saves automatic tries. A user who asks for a compaction gets one.
         let broken = self.context.breaker.failures >= self.context.policy.compact.breaker && !asked;
         let (Some(summariser), false) = (&self.context.summariser, broken) else {
             let failures = self.context.breaker.failures;
@@ -75,6 +77,7 @@ impl Ladder {
         let own = summariser.model.is_none() && policy.compact.request == RequestForm::Appended;
         let appended =
             own.then(|| appended_request(&self.sent, self.before, &self.context.hook, policy, measured));
+        // A rejected request does not fit, and appending to it makes it longer.
         let appended = appended.flatten().filter(|_| self.context.trigger != Trigger::Refused);
         match (&job, &appended) {
             (Err(too_small), None) => {

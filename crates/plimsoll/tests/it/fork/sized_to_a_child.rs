@@ -99,9 +99,9 @@ fn space_that_the_users_words_do_not_need_is_used_for_messages() {
 
 #[test]
 fn words_of_a_host_are_not_kept_as_the_users() {
-    let go_on = json!({ "info": { "role": "user" }, "parts": [
+    let continuation = json!({ "info": { "role": "user" }, "parts": [
         { "type": "text", "text": "Continue if you have next steps", "synthetic": true } ] });
-    let history = History::new().user("REAL").raw(go_on);
+    let history = History::new().user("REAL").raw(continuation);
     let log = (0..80).fold(history, |h, _| h.say("word ".repeat(100))).messages();
     let digest = plain(&log, 16_000);
     assert!(digest.context.contains("REAL") && !digest.context.contains("Continue if"));
