@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::environment::Environment;
+use crate::shell::shell_quoted;
 
 const VERSION: u32 = 1;
 
@@ -101,7 +102,8 @@ impl LedgerError {
             }
             LedgerError::Damaged { path, .. } => format!("remove `{}`", path.display()),
             LedgerError::Exposed { path } => {
-                format!("check that all entries are yours, then `chmod 600 '{}'`", path.display())
+                let word = shell_quoted(&path.to_string_lossy());
+                format!("check that all entries are yours, then run `chmod 600 {word}`")
             }
             LedgerError::NotUtf8 { .. } => "rename the directory".to_owned(),
         }
@@ -208,4 +210,17 @@ fn is_exposed(file: &File) -> io::Result<bool> {
 #[cfg(not(unix))]
 fn is_exposed(_: &File) -> io::Result<bool> {
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LedgerError;
+
+    #[test]
+    fn a_suggested_command_survives_an_apostrophe_in_the_path() {
+        let exposed = LedgerError::Exposed { path: "/home/o'brien/trust.json".into() };
+        let remedy = exposed.remedy();
+        let command = remedy.split('`').nth(1).unwrap();
+        assert_eq!(shlex::split(command).unwrap(), ["chmod", "600", "/home/o'brien/trust.json"], "{remedy}");
+    }
 }

@@ -21,6 +21,7 @@ mod risk;
 mod run;
 #[cfg(feature = "schema")]
 mod schema;
+mod shell;
 mod store;
 
 use std::collections::BTreeMap;
@@ -51,6 +52,7 @@ pub use run::{
     McpConnection, McpServer, ModelConfig, ProviderConfig, ProviderKeys, ResolvedModel, RunCaps, RunConfig,
     RunField, SetupError, SkillSource, TaskConfig, ToolSwitch, WebfetchConfig,
 };
+pub use shell::shell_quoted;
 pub use store::{Durability, STORE_FIELDS, SpillAge, StoreConfig};
 
 /// The merged configuration.

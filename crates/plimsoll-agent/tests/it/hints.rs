@@ -95,7 +95,7 @@ async fn a_suggestion_for_a_guarded_file_names_the_file() {
     let input = json!({ "path": ".git/hooks/pre-commit", "content": "x" });
     let config = "permissions.write.\"*\" = \"allow\"\n";
     let denied = what_is_told_helps(config, "build", "write", input).await;
-    assert_eq!(denied["allow"], "--allow 'write:.git/hooks/pre-commit'");
+    assert_eq!(denied["allow"], "--allow write:.git/hooks/pre-commit");
 }
 
 /// If a tool has one action for everything, TOML accepts no pattern for it in another line.

@@ -160,7 +160,7 @@ async fn a_denied_call_is_reported_to_the_model_and_the_user() {
             _ => None,
         })
         .collect();
-    assert_eq!(flags, ["--allow 'bash:touch *'", "--allow 'read:/etc/hostname'"]);
+    assert_eq!(flags, ["--allow 'bash:touch *'", "--allow read:/etc/hostname"]);
 }
 
 #[tokio::test]
