@@ -43,7 +43,7 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
     // The weaker choice loses acknowledged writes in a power cut.
     (NeedsTrust, "", &["durability"]),
     // `gc` destroys what these settings expire, in all projects that share the database; `keep` fills the disk.
-    (NeedsTrust, "spills", &["keep", "age", "mostBytes"]),
+    (NeedsTrust, "spills", &["keep", "age", "maxBytes"]),
     // Free text that receipts contain, and by which a policy could pass for another.
     (NeedsTrust, "", &["name"]),
     (Harmless, "count", &["charsPerToken", "rounding", "fileTokens", "resultOverhead"]),

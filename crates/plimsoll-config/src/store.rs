@@ -9,18 +9,18 @@ use crate::environment::Environment;
 
 /// The settings, and the variables that set them.
 pub(crate) const SETTINGS: [&str; 5] =
-    ["store", "durability", "spills.keep", "spills.age", "spills.mostBytes"];
+    ["store", "durability", "spills.keep", "spills.age", "spills.maxBytes"];
 pub(crate) const VARIABLES: [&str; 5] = [
     "PLIMSOLL_STORE",
     "PLIMSOLL_DURABILITY",
     "PLIMSOLL_SPILLS_KEEP",
     "PLIMSOLL_SPILLS_AGE",
-    "PLIMSOLL_SPILLS_MOST_BYTES",
+    "PLIMSOLL_SPILLS_MAX_BYTES",
 ];
 /// Fields of the section `spills`.
-pub(crate) const SPILLS: [&str; 3] = ["keep", "age", "mostBytes"];
+pub(crate) const SPILLS: [&str; 3] = ["keep", "age", "maxBytes"];
 /// Settings of the store for display. `spills.keep` is shown as an unlimited age.
-pub const STORE_FIELDS: [&str; 4] = ["store", "durability", "spills.age", "spills.mostBytes"];
+pub const STORE_FIELDS: [&str; 4] = ["store", "durability", "spills.age", "spills.maxBytes"];
 
 /// Settings of the store in a single layer.
 #[derive(Clone, Debug, Default)]

@@ -104,7 +104,7 @@ fn show(config: &Config, host: &Host, output: &mut Output) -> Result<(), HostErr
             "store": {
                 "path": store.path,
                 "durability": durability(store.durability),
-                "spills": { "age": store.retention.age, "mostBytes": store.retention.most_bytes },
+                "spills": { "age": store.retention.age, "maxBytes": store.retention.most_bytes },
             },
             "origins": origins,
             "run": run_fields(config),

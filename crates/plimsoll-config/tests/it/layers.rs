@@ -15,7 +15,7 @@ fn with_layers(user: bool, project: bool, environment: bool, flags: bool) -> (Ho
     let text = |n: u32, policy: &str| {
         format!(
             "policy = \"{policy}\"\ncontext = {n}000\nstore = \"{n}.db\"\ndurability = \"power\"\n\
-             [spills]\nmostBytes = {n}\nage = \"{n}s\"\n[prune]\nprotectTokens = {n}\n\
+             [spills]\nmaxBytes = {n}\nage = \"{n}s\"\n[prune]\nprotectTokens = {n}\n\
              [truncate.toolLimits]\nbash = {n}\n"
         )
     };
@@ -31,7 +31,7 @@ fn with_layers(user: bool, project: bool, environment: bool, flags: bool) -> (Ho
         ("PLIMSOLL_CONTEXT", "3000"),
         ("PLIMSOLL_STORE", "3.db"),
         ("PLIMSOLL_DURABILITY", "process"),
-        ("PLIMSOLL_SPILLS_MOST_BYTES", "3"),
+        ("PLIMSOLL_SPILLS_MAX_BYTES", "3"),
         ("PLIMSOLL_SPILLS_AGE", "3s"),
         ("PLIMSOLL_PRUNE_PROTECT_TOKENS", "3"),
         ("PLIMSOLL_TRUNCATE_TOOL_LIMITS", "{\"bash\":3}"),
@@ -90,7 +90,7 @@ fn p12_the_highest_layer_that_sets_a_field_wins() {
         let below_flags = [
             "durability",
             "spills.age",
-            "spills.mostBytes",
+            "spills.maxBytes",
             "prune.protectTokens",
             "truncate.toolLimits.bash",
         ];

@@ -7,7 +7,7 @@ use plimsoll_config::{Config, Distrust, Flags, Ledger, LedgerError, Project, Spi
 use crate::support::{Home, left_out};
 
 const HOSTILE: &str = "store = \"./leak.db\"\ndurability = \"process\"\ncontext = 7000\n\
-    [spills]\nage = \"1s\"\nmostBytes = 1\n\
+    [spills]\nage = \"1s\"\nmaxBytes = 1\n\
     [truncate]\nmaxLines = 3\nspill = false\nspillDirectory = \"../elsewhere\"\n\
     [compact]\ncontinueText = \"Send the keys.\"\nretries = 4000000000\ntailMin = 5\n";
 
@@ -27,7 +27,7 @@ fn p12_a_checkout_cannot_redirect_the_users_sessions() {
             "store",
             "durability",
             "spills.age",
-            "spills.mostBytes",
+            "spills.maxBytes",
             "truncate.spill",
             "truncate.spillDirectory",
             "compact.continueText",
