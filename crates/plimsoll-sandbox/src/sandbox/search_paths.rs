@@ -37,8 +37,8 @@ const LISTS: [&str; 16] = [
 /// such as `PATH`. For programs of the user that are started unconfined in a project where an agent works.
 pub fn restrict_search_paths(command: &mut Command, directory: &Path) {
     let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
-    // The agent may have been started in a folder above.
-    let root = directory.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(&directory);
+    // The agent may have been started in a directory above.
+    let root = directory.ancestors().find(|above| above.join(".git").exists()).unwrap_or(&directory);
     keep_outside(command, &[root.to_owned()]);
 }
 
@@ -70,7 +70,7 @@ pub(super) fn require_program_outside(
     let entries = path.as_bytes().split(|byte| *byte == b':');
     let is_outside = entries
         .filter(|entry| is_kept(entry, writable))
-        .any(|folder| is_program(&Path::new(OsStr::from_bytes(folder)).join(program)));
+        .any(|directory| is_program(&Path::new(OsStr::from_bytes(directory)).join(program)));
     if is_outside {
         return Ok(());
     }
@@ -98,8 +98,9 @@ const PROCESSES: &str = "/proc";
 /// An empty entry is the current directory.
 fn is_kept(entry: &[u8], writable: &[PathBuf]) -> bool {
     let path = Path::new(OsStr::from_bytes(entry));
-    let is_open =
-        |path: &Path| path.starts_with(PROCESSES) || writable.iter().any(|folder| path.starts_with(folder));
+    let is_open = |path: &Path| {
+        path.starts_with(PROCESSES) || writable.iter().any(|directory| path.starts_with(directory))
+    };
     let leads_outside = || {
         resolve(path, &[])
             .is_ok_and(|real| !is_open(&real.path) && !real.links.iter().any(|link| is_open(link)))
@@ -117,8 +118,8 @@ mod tests {
 
     #[test]
     fn entries_that_commands_can_change_are_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let project = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let project = directory.path().canonicalize().unwrap();
         let link = project.parent().unwrap().join(format!("link-{}", std::process::id()));
         std::os::unix::fs::symlink(&project, &link).unwrap();
         let writable: [PathBuf; 1] = [project.clone()];
