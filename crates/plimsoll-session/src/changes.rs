@@ -34,7 +34,8 @@ pub struct FileChange {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
     /// Directories that are created for it, outermost first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    // Existing sessions have this name, and the handle of the old content is a hash of the whole record.
+    #[serde(rename = "folders", default, skip_serializing_if = "Vec::is_empty")]
     pub directories: Vec<String>,
 }
 
