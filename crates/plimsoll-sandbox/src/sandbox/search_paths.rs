@@ -57,7 +57,8 @@ pub(super) fn keep_outside(command: &mut Command, writable: &[PathBuf]) {
     }
 }
 
-/// Fails if a program without a path is found only in directories that [`keep_outside`] removes. To be called before.
+/// Fails if a program without a path is found only in directories that [`keep_outside`] removes. Call it before that
+/// function.
 pub(super) fn require_program_outside(
     command: &Command,
     program: &OsStr,
@@ -92,10 +93,10 @@ fn variable(command: &Command, name: &str) -> Option<OsString> {
     }
 }
 
-/// Where links lead that mean something else for each process: `/proc/self/cwd` is the project for a hook.
+/// File system whose links differ for each process: for a hook, `/proc/self/cwd` is the project.
 const PROCESSES: &str = "/proc";
 
-/// An empty entry is the current directory.
+/// Whether an entry stays in a search path. An empty entry is the current directory, which is removed.
 fn is_kept(entry: &[u8], writable: &[PathBuf]) -> bool {
     let path = Path::new(OsStr::from_bytes(entry));
     let is_open = |path: &Path| {

@@ -13,12 +13,12 @@ use std::time::{Duration, SystemTime};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use tempfile::TempDir;
 
-/// Prefix of the names, unlike that of any user's directory.
+/// Prefix of the names. No directory of a user should have it.
 const PREFIX: &str = "plimsoll-commands-";
 /// Age below which a directory may not be locked yet.
 const YOUNG: Duration = Duration::from_secs(60);
 
-/// Directories for temporary files that the environment does not name.
+/// Default directories for temporary files, in addition to the one of the environment.
 const USUAL_PARENTS: [&str; 2] = ["/tmp", "/var/tmp"];
 
 /// A directory that is removed when dropped.
@@ -51,7 +51,7 @@ impl TemporaryDirectory {
     }
 
     fn create_in(parent: &Path) -> io::Result<TemporaryDirectory> {
-        // Files of commands are not for other users of this machine.
+        // Other users of this machine must not read files of commands.
         let private = std::fs::Permissions::from_mode(0o700);
         let directory = tempfile::Builder::new().prefix(PREFIX).permissions(private).tempdir_in(parent)?;
         let handle = open(directory.path())?;

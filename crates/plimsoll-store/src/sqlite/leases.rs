@@ -34,7 +34,7 @@ pub(crate) fn lease(connection: &Connection, request: &Request<'_>) -> Result<Le
     let key = key(connection, session)?;
     let other = unexpired(connection, key, now)?.filter(|(other, _)| other != holder);
     let taken_from = match other {
-        Some((holder, until)) if !take_over.hits(&holder) && !holder_is_gone(&holder) => {
+        Some((holder, until)) if !take_over.allows(&holder) && !holder_is_gone(&holder) => {
             return Err(StoreError::Leased { session: session.clone(), holder, until, now });
         }
         other => other.map(|(holder, _)| holder),

@@ -253,7 +253,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// A loss: the database is older than what was acknowledged.
+/// Lost writes: the database is older than the newest acknowledged change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loss {
