@@ -85,7 +85,7 @@ tasks-chaos tasks="200" kills="20" seed="1":
 # Attack Plimsoll, as root and as user 1000 if this runs as root: probe the sandbox from inside, change code of hooks and servers, swap
 # paths for links, and run hostile checkouts and a hostile model against the agent and the command.
 attack:
-    cargo test -p plimsoll-sandbox -p plimsoll-agent -p plimsoll-cli --no-fail-fast --test it -- --include-ignored --nocapture --test-threads=1 attack beside:: closed:: swaps:: descriptors:: network:: processes:: reads:: writes:: user::
+    cargo test -p plimsoll-sandbox -p plimsoll-agent -p plimsoll-cli --no-fail-fast --test it -- --include-ignored --nocapture --test-threads=1 attack confined_programs:: closed:: swaps:: descriptors:: network:: processes:: reads:: writes:: user::
 
 # What commands of an agent cost: memory for 2 GB of output, time to end and to begin.
 commands:

@@ -73,13 +73,13 @@ struct Dock {
     size: usize,
     is_compacted: bool,
     _talk: Conversation,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Dock {
     async fn new(size: usize, is_compacted: bool, server: &ModelServer) -> Dock {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("plimsoll.db");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("plimsoll.db");
         let archive = Arc::new(Archive::open(path, &Policy::default(), Durability::Process).unwrap());
         let endpoint = Endpoint::new(Wire::Anthropic, &server.url(), None).unwrap();
         let name = ModelRef { provider: "anthropic".into(), model: "scripted".into() };
@@ -92,7 +92,7 @@ impl Dock {
             ..NewSession::new(session.clone())
         };
         archive.store().create(new, Millis(1)).unwrap();
-        let mut agent = Agent::new(Arc::clone(&archive), model, folder.path());
+        let mut agent = Agent::new(Arc::clone(&archive), model, directory.path());
         agent.policy = Arc::new(Preset::Plimsoll.policy());
         let template = agent.clone();
         let roster = move |_: &str, _: Option<&str>| {
@@ -103,7 +103,7 @@ impl Dock {
         let agent = agent.with_tasks(&board);
         let talk = agent.open(&session).await.unwrap();
         let caller = Caller::new(agent, session, talk.handle().clone());
-        Dock { board, caller, size, is_compacted, _talk: talk, _folder: folder }
+        Dock { board, caller, size, is_compacted, _talk: talk, _directory: directory }
     }
 
     async fn launch(&self, way: AgentFork) -> Duration {

@@ -92,13 +92,13 @@ struct Dock {
     agent: Agent,
     session: SessionId,
     size: usize,
-    _folder: TempDir,
+    _directory: TempDir,
 }
 
 impl Dock {
     fn new(size: usize, server: &ModelServer) -> Dock {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("plimsoll.db");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("plimsoll.db");
         let archive = Arc::new(Archive::open(path, &Policy::default(), Durability::Process).unwrap());
         let endpoint = Endpoint::new(Wire::Anthropic, &server.url(), None).unwrap();
         let name = ModelRef { provider: "anthropic".into(), model: "scripted".into() };
@@ -111,9 +111,9 @@ impl Dock {
             ..NewSession::new(session.clone())
         };
         archive.store().create(new, Millis(1)).unwrap();
-        let mut agent = Agent::new(archive, model, folder.path());
+        let mut agent = Agent::new(archive, model, directory.path());
         agent.policy = Arc::new(Preset::Plimsoll.policy());
-        Dock { agent, session, size, _folder: folder }
+        Dock { agent, session, size, _directory: directory }
     }
 }
 

@@ -43,7 +43,7 @@ pub(crate) fn built_in(name: &str) -> Option<AgentConfig> {
             prompt: prompted(PLAN_PROMPT),
             mode: Some(AgentMode::Primary),
             tools: vec![switch("write", false), switch("edit", false)],
-            // Permission for commands during work is not permission during planning.
+            // A permission to run commands while working does not apply to planning.
             permissions: Permissions::from(vec![rule("bash", Action::Ask)]),
             ..AgentConfig::default()
         },

@@ -30,8 +30,8 @@ pub(crate) fn closed_notice(sandbox: &Sandbox, directory: &Path) -> Option<Strin
 
 /// Describes the same to the model, if commands are confined.
 pub(crate) fn closed_text_for_model(sandbox: &Sandbox, directory: &Path) -> Option<&'static str> {
-    let is_told = sandbox.confinement().holds(Guard::Writes) && sandbox.closes_parts_of(directory);
-    is_told.then_some(
+    let is_reported = sandbox.confinement().holds(Guard::Writes) && sandbox.closes_parts_of(directory);
+    is_reported.then_some(
         " In this project commands cannot create files or directories at the top level, only in existing directories, \
          and cannot access the user's settings.",
     )

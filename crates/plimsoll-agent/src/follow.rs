@@ -63,7 +63,7 @@ impl Follower {
                     all.push(self.load_current(change.clone())?);
                 }
             }
-            // Only now, so that changes that could not be read are read again by the next call.
+            // Advanced last, so that the next call retries changes that could not be read.
             if page.next == self.since {
                 return Ok(all);
             }

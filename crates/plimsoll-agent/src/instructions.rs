@@ -9,14 +9,14 @@ use plimsoll_config::{INSTRUCTION_ENTRIES, RunConfig, read_in_time};
 const MOST: usize = 200_000;
 
 /// Maximum number of instruction files.
-const MOST_FILES: usize = 200;
+const MAX_FILES: usize = 200;
 
 /// Content of instruction files, and notices about missing content.
 pub(crate) struct Instructions {
     /// The texts, each after the name of its file; `None` if there are none.
     pub(crate) text: Option<String>,
-    /// Notices about files that were not read completely. The model cannot follow rules that it was not shown, and
-    /// their author should know why.
+    /// Notices about files that were not read completely. The model cannot follow rules that it was not shown, so the
+    /// user is told which are missing.
     pub(crate) notices: Vec<String>,
 }
 
@@ -25,7 +25,7 @@ impl Instructions {
         let (mut all, mut notices) = (String::new(), Vec::new());
         for source in &run.standing {
             if let Some(problem) = &source.problem {
-                let path = source.folder.join(&source.pattern);
+                let path = source.directory.join(&source.pattern);
                 notices.push(format!("`{}` is not included in the system prompt: {problem}", path.display()));
             }
         }
@@ -34,19 +34,19 @@ impl Instructions {
         let files: Vec<_> = sources.flat_map(|source| source.files(home, &mut entries)).collect();
         if entries == 0 {
             notices.push(format!(
-                "the patterns of `instructions` cover more than {INSTRUCTION_ENTRIES} files and folders; the rest is not searched"
+                "the patterns of `instructions` cover more than {INSTRUCTION_ENTRIES} files and directories; the rest is not searched"
             ));
         }
         let mut seen = HashSet::new();
         let files: Vec<_> = files.iter().filter(|file| seen.insert(*file)).collect();
-        if let Some(more @ 1..) = files.len().checked_sub(MOST_FILES) {
+        if let Some(more @ 1..) = files.len().checked_sub(MAX_FILES) {
             notices
-                .push(format!("{more} more files of `instructions` are not read: the limit is {MOST_FILES}"));
+                .push(format!("{more} more files of `instructions` are not read: the limit is {MAX_FILES}"));
         }
-        for file in files.into_iter().take(MOST_FILES) {
+        for file in files.into_iter().take(MAX_FILES) {
             let shown = file.display();
             let left = MOST.saturating_sub(all.len());
-            // A few bytes more than the limit, so that a char at the limit is complete.
+            // Four bytes more than the limit, so that a character at the limit is complete.
             match read_in_time(file, MOST as u64 + 4) {
                 // Zero bytes take six bytes each in a request: 200,000 of them were 300,000 tokens.
                 Ok(head) if head.bytes.contains(&0) => {

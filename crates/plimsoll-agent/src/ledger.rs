@@ -22,7 +22,7 @@ pub struct FileLedger {
 #[derive(Debug, Default)]
 struct LedgerState {
     seen: HashMap<PathBuf, [u8; 32]>,
-    /// Folders outside the project that may be read.
+    /// Directories outside the project that may be read.
     opened: BTreeSet<PathBuf>,
 }
 
@@ -54,14 +54,14 @@ impl FileLedger {
         self.state().seen.remove(path);
     }
 
-    /// Permits reading the files of a folder, such as those of a skill that the model received.
-    pub fn open_folder(&self, folder: &Path) {
-        self.state().opened.insert(folder.to_owned());
+    /// Permits reading the files of a directory, such as those of a skill that the model received.
+    pub fn open_directory(&self, directory: &Path) {
+        self.state().opened.insert(directory.to_owned());
     }
 
-    /// Returns whether a path, with links resolved, is in a permitted folder.
+    /// Returns whether a path, with links resolved, is in a permitted directory.
     pub fn is_opened(&self, path: &Path) -> bool {
-        self.state().opened.iter().any(|folder| path.starts_with(folder))
+        self.state().opened.iter().any(|directory| path.starts_with(directory))
     }
 
     fn state(&self) -> MutexGuard<'_, LedgerState> {

@@ -68,7 +68,8 @@ pub const FORKS_CUT: &str = "plimsoll_forks_cut_total";
 /// Size of that context, in tokens.
 pub const FORK_TOKENS: &str = "plimsoll_fork_tokens";
 
-/// Describes the counters of reductions to the recorder, and sets them to zero: they are shown before anything is reduced.
+/// Describes the counters of reductions to the recorder and sets them to zero, so that they are shown before anything
+/// is reduced.
 pub fn describe() {
     const MEANINGS: [&str; 8] = [
         "Truncated outputs.",

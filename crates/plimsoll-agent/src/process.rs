@@ -19,7 +19,9 @@ const KEYS: [&str; 4] =
 pub(crate) fn remove_keys(command: &mut Command, keys: &ProviderKeys) {
     let own =
         ProviderKeys::of_values(KEYS.iter().filter_map(|name| std::env::var(name).ok()).map(Secret::new));
-    let is_key = |name: &OsString, value: &OsString| keys.are_in(name, value) || own.are_in(name, value);
+    let is_key = |name: &OsString, value: &OsString| {
+        keys.are_exposed_by(name, value) || own.are_exposed_by(name, value)
+    };
     let found = std::env::vars_os().filter(|(name, value)| is_key(name, value)).map(|(name, _)| name);
     for name in found.chain(KEYS.map(OsString::from)) {
         command.env_remove(name);

@@ -23,7 +23,7 @@ use crate::skills::{SkillEntry, SkillPlace, find_skills, skill_places};
 use crate::spend::RunLimits;
 use crate::tools::{Bash, Skill, Webfetch};
 
-/// Agents that the runtime asks itself, and that cannot be run.
+/// Agents reserved for the runtime's own requests. Users cannot run them.
 pub(crate) const INTERNAL: [&str; 2] = ["compaction", "title"];
 
 /// Settings of the user for one run.
@@ -247,9 +247,8 @@ fn surroundings(directory: &Path) -> String {
 
 /// Returns the skills of the home, the project and the configuration.
 fn skills(run: &RunConfig, project: &Path, home: Option<&Path>) -> Vec<SkillEntry> {
-    let configured = run
-        .skills
-        .iter()
-        .filter_map(|source| Some(SkillPlace { folder: source.place(home)?, within: source.within.clone() }));
+    let configured = run.skills.iter().filter_map(|source| {
+        Some(SkillPlace { directory: source.place(home)?, within: source.within.clone() })
+    });
     find_skills(&skill_places(project, home, configured.collect()))
 }

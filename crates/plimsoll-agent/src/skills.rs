@@ -1,4 +1,4 @@
-//! Skills: folders with a `SKILL.md` that explains how to do something.
+//! Skills: directories with a `SKILL.md` that explains how to do something.
 //!
 //! Skills are found where other agents store them, in the home and in the project. A project's skills come with its
 //! checkout. Like its `AGENTS.md` and `instructions`, they are used without trust: the model may read them anyway, they
@@ -13,26 +13,26 @@ use ignore::WalkBuilder;
 use plimsoll_config::read_resolved;
 
 /// Maximum number of skills.
-const MOST_SKILLS: usize = 50;
+const MAX_SKILLS: usize = 50;
 /// Maximum length of a shown description, in chars.
 const DESCRIPTION: usize = 300;
 /// Maximum length of a name, in chars.
 const NAME: usize = 64;
 /// Maximum size of a `SKILL.md` in bytes; a longer one is cut.
-const MOST_TEXT: u64 = 200_000;
+const MAX_TEXT: u64 = 200_000;
 /// Number of bytes read to find name and description.
 const HEAD: u64 = 8_192;
 /// Maximum depth at which skills and their files are searched.
 const DEPTH: usize = 3;
 /// Maximum number of listed files of a skill.
-const MOST_FILES: usize = 100;
+const MAX_FILES: usize = 100;
 /// Maximum number of entries that are searched.
-const MOST_ENTRIES: usize = 5_000;
+const MAX_ENTRIES: usize = 5_000;
 
-/// Folders of skills in a project.
+/// Directories of skills in a project.
 const PROJECT: [&str; 5] =
     [".plimsoll/skills", ".opencode/skill", ".opencode/skills", ".claude/skills", ".agents/skills"];
-/// Folders of skills in a home.
+/// Directories of skills in a home.
 const HOME: [&str; 8] = [
     ".config/plimsoll/skills",
     ".plimsoll/skills",
@@ -44,11 +44,11 @@ const HOME: [&str; 8] = [
     ".agents/skills",
 ];
 
-/// A folder that is searched for skills.
+/// A directory that is searched for skills.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SkillPlace {
-    /// The folder.
-    pub folder: PathBuf,
+    /// The directory.
+    pub directory: PathBuf,
     /// Directory that its skills must lie in after links are resolved; `None` for any.
     pub within: Option<PathBuf>,
 }
@@ -66,46 +66,49 @@ pub struct SkillEntry {
 }
 
 impl SkillEntry {
-    /// Returns its folder, with links resolved.
-    pub fn folder(&self) -> &Path {
+    /// Returns its directory, with links resolved.
+    pub fn directory(&self) -> &Path {
         self.file.parent().unwrap_or(&self.file)
     }
 
     /// Returns its text without the header, and whether it was cut.
     pub(crate) fn text(&self) -> std::io::Result<(String, bool)> {
-        let head = read_resolved(&self.file, MOST_TEXT)?;
+        let head = read_resolved(&self.file, MAX_TEXT)?;
         let text = String::from_utf8_lossy(&head.bytes);
         Ok((split_head(&text).1.trim().to_owned(), head.is_cut()))
     }
 
-    /// Returns its other files, relative to its folder and sorted, and whether there are more.
+    /// Returns its other files, relative to its directory and sorted, and whether there are more.
     pub(crate) fn files(&self) -> (Vec<String>, bool) {
-        let folder = self.folder();
+        let directory = self.directory();
         let walk =
-            WalkBuilder::new(folder).max_depth(Some(DEPTH)).standard_filters(false).hidden(true).build();
-        let names = walk.take(MOST_ENTRIES).flatten().filter_map(|entry| {
+            WalkBuilder::new(directory).max_depth(Some(DEPTH)).standard_filters(false).hidden(true).build();
+        let names = walk.take(MAX_ENTRIES).flatten().filter_map(|entry| {
             let is_file = entry.file_type().is_some_and(|kind| kind.is_file());
-            let name = entry.path().strip_prefix(folder).ok()?.to_str()?.to_owned();
+            let name = entry.path().strip_prefix(directory).ok()?.to_str()?.to_owned();
             (is_file && entry.path() != self.file).then_some(name)
         });
         let mut names: Vec<String> = names.collect();
         names.sort();
-        let has_more = names.len() > MOST_FILES;
-        names.truncate(MOST_FILES);
+        let has_more = names.len() > MAX_FILES;
+        names.truncate(MAX_FILES);
         (names, has_more)
     }
 }
 
-/// Returns the folders of a home and a project, those with the highest priority first.
+/// Returns the directories of a home and a project, those with the highest priority first.
 pub fn skill_places(project: &Path, home: Option<&Path>, configured: Vec<SkillPlace>) -> Vec<SkillPlace> {
     let (users, projects): (Vec<SkillPlace>, Vec<SkillPlace>) =
         configured.into_iter().partition(|place| place.within.is_none());
-    let of_home = home.into_iter().flat_map(|home| HOME.map(|folder| home.join(folder)));
-    let of_home = of_home.map(|folder| SkillPlace { folder, within: None });
-    // In the home itself its folders are the user's, which are already included.
+    let of_home = home.into_iter().flat_map(|home| HOME.map(|directory| home.join(directory)));
+    let of_home = of_home.map(|directory| SkillPlace { directory, within: None });
+    // If the project is the home itself, its directories are already included as the user's.
     let own = Some(project).filter(|project| home.is_none_or(|home| !same(home, project)));
     let of_project = own.into_iter().flat_map(|project| {
-        PROJECT.map(|folder| SkillPlace { folder: project.join(folder), within: Some(project.to_owned()) })
+        PROJECT.map(|directory| SkillPlace {
+            directory: project.join(directory),
+            within: Some(project.to_owned()),
+        })
     });
     users.into_iter().chain(of_home).chain(projects).chain(of_project).collect()
 }
@@ -114,22 +117,22 @@ fn same(one: &Path, other: &Path) -> bool {
     one.canonicalize().ok().is_some_and(|one| other.canonicalize().ok() == Some(one))
 }
 
-/// Returns the skills in these folders, each name once, in the order of the folders.
+/// Returns the skills in these directories, each name once, in the order of the directories.
 pub fn find_skills(places: &[SkillPlace]) -> Vec<SkillEntry> {
     let mut found: Vec<SkillEntry> = Vec::new();
     let mut names = BTreeSet::new();
     for place in places {
         let within = place.within.as_ref().map(|within| within.canonicalize().unwrap_or(within.clone()));
         // Links are followed, because users link skills into their homes. Their targets are checked below.
-        let mut walk = WalkBuilder::new(&place.folder);
+        let mut walk = WalkBuilder::new(&place.directory);
         walk.max_depth(Some(DEPTH)).standard_filters(false).follow_links(true).sort_by_file_path(Path::cmp);
         let inside = within.clone();
-        // A link in a checkout must not lead into the user's other folders.
+        // A link in a checkout must not lead into the user's other directories.
         walk.filter_entry(move |entry| {
             let Some(within) = inside.as_ref().filter(|_| entry.path_is_symlink()) else { return true };
             entry.path().canonicalize().is_ok_and(|real| real.starts_with(within))
         });
-        for entry in walk.build().take(MOST_ENTRIES).flatten() {
+        for entry in walk.build().take(MAX_ENTRIES).flatten() {
             if entry.file_name() != "SKILL.md" {
                 continue;
             }
@@ -138,7 +141,7 @@ pub fn find_skills(places: &[SkillPlace]) -> Vec<SkillEntry> {
                 continue;
             }
             let Some(skill) = read_head(entry.path(), file) else { continue };
-            if found.len() < MOST_SKILLS && names.insert(skill.name.clone()) {
+            if found.len() < MAX_SKILLS && names.insert(skill.name.clone()) {
                 found.push(skill);
             }
         }
@@ -151,8 +154,8 @@ fn read_head(found: &Path, file: PathBuf) -> Option<SkillEntry> {
     let bytes = read_resolved(&file, HEAD).ok()?.bytes;
     let text = String::from_utf8_lossy(&bytes);
     let (head, _) = split_head(&text);
-    let folder = found.parent()?.file_name()?.to_str()?;
-    let name = field(head, "name").unwrap_or_else(|| folder.to_owned());
+    let directory = found.parent()?.file_name()?.to_str()?;
+    let name = field(head, "name").unwrap_or_else(|| directory.to_owned());
     let is_name = |c: char| c.is_alphanumeric() || "-_.:".contains(c);
     if name.is_empty() || name.chars().count() > NAME || !name.chars().all(is_name) {
         return None;
@@ -190,11 +193,11 @@ fn field(head: &str, name: &str) -> Option<String> {
     let mut lines = head.lines();
     let first = lines.by_ref().find_map(|line| line.strip_prefix(name)?.trim_start().strip_prefix(':'))?;
     let first = first.trim();
-    let goes_on: Vec<&str> =
+    let continues: Vec<&str> =
         lines.take_while(|line| line.starts_with([' ', '\t']) || line.is_empty()).collect();
     let is_block = first.starts_with(['>', '|']);
     let mut text = if is_block { String::new() } else { first.to_owned() };
-    for line in goes_on {
+    for line in continues {
         text.push(' ');
         text.push_str(line);
     }

@@ -3,8 +3,8 @@
 //! If each task had its own limits only, a run could delegate its whole budget to each of its tasks. So every run has a
 //! meter that refers to the meter of the run that launched it, and charges apply to all of them. All limits are checked
 //! before each request: a task ends when the run that launched it has reached its limit, even if that run only waits.
-//! Sums over task records would work across processes, but a waiting parent makes no requests at which it could check
-//! them, and a task checks only its own.
+//! Sums over task records were rejected: they would work across processes, but a waiting parent makes no requests at
+//! which it could check them, and a task checks only its own.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -62,7 +62,7 @@ impl Spend {
 
 /// A limit that was reached.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Reached {
+pub(crate) enum SpendLimit {
     /// The token budget.
     Tokens(u64),
     /// The cost limit, in dollars.
@@ -113,7 +113,7 @@ impl SpendMeter {
     }
 
     /// Returns the limit that this run or the nearest above it has reached.
-    pub(crate) fn reached_here_or_above(&self) -> Option<Reached> {
+    pub(crate) fn reached_here_or_above(&self) -> Option<SpendLimit> {
         let (mut spend, below) = *self.sums();
         spend.add(&below);
         reached(self.tokens, self.cost, &spend).or_else(|| self.above.as_ref()?.reached_here_or_above())
@@ -126,7 +126,7 @@ impl SpendMeter {
     }
 }
 
-pub(crate) fn reached(tokens: Option<u64>, cost: Option<f64>, spend: &Spend) -> Option<Reached> {
-    let tokens = tokens.filter(|most| spend.usage.total() >= *most).map(Reached::Tokens);
-    tokens.or_else(|| cost.filter(|most| spend.cost >= *most).map(Reached::Cost))
+pub(crate) fn reached(tokens: Option<u64>, cost: Option<f64>, spend: &Spend) -> Option<SpendLimit> {
+    let tokens = tokens.filter(|most| spend.usage.total() >= *most).map(SpendLimit::Tokens);
+    tokens.or_else(|| cost.filter(|most| spend.cost >= *most).map(SpendLimit::Cost))
 }

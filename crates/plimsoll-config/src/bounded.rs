@@ -1,8 +1,8 @@
 //! Reading files that a checkout supplies.
 //!
-//! A checkout chooses file types and link targets, so any of its files may be an endless device, a pipe without a writer, or on a
-//! mount that does not respond. These functions read regular files only, up to a limit, and never more than the file's size:
-//! `/proc/kmsg` and similar files are regular with size 0, and block when they are read.
+//! A checkout chooses file types and link targets, so any of its files may be an endless device, a pipe without a
+//! writer, or on a mount that does not respond. These functions read regular files only, up to a limit, and never more
+//! than the file's size: `/proc/kmsg` and similar files are regular with size 0, and block when they are read.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::mpsc;
 use std::time::Duration;
 
-/// Time limit for reading one file. A local disk needs milliseconds.
+/// Timeout for reading one file. A local disk needs milliseconds.
 const DEADLINE: Duration = Duration::from_secs(10);
 
 /// The beginning of a file.
@@ -47,7 +47,7 @@ fn head_of(file: File, most: u64) -> io::Result<FileHead> {
     let size = file.metadata()?.len();
     let mut bytes = Vec::new();
     file.take(most.min(size)).read_to_end(&mut bytes)?;
-    // A file that shrank while it was read is not truncated.
+    // A file that shrank while it was read was still read whole.
     let size = if (bytes.len() as u64) < most.min(size) { bytes.len() as u64 } else { size };
     Ok(FileHead { bytes, size })
 }
@@ -68,8 +68,8 @@ pub fn read_resolved(path: &Path, most: u64) -> io::Result<FileHead> {
     })
 }
 
-/// Runs `work` on a separate thread and returns an error if it exceeds the deadline. The thread is leaked, because a blocked read
-/// cannot be interrupted.
+/// Runs `work` on a separate thread and returns an error if it exceeds the deadline. The thread is leaked, because a
+/// blocked read cannot be interrupted.
 fn in_time<T: Send + 'static>(
     deadline: Duration,
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
@@ -112,8 +112,8 @@ mod tests {
 
     #[test]
     fn the_beginning_of_a_regular_file_is_read() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("file");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("file");
         std::fs::write(&path, "0123456789").unwrap();
         for (most, bytes, is_cut) in [(4, "0123", true), (10, "0123456789", false), (99, "0123456789", false)]
         {
@@ -123,18 +123,21 @@ mod tests {
             assert_eq!(read_in_time(&path, most).unwrap(), head);
             assert_eq!(read_resolved(&path.canonicalize().unwrap(), most).unwrap(), head);
         }
-        assert_eq!(read_regular(&folder.path().join("none"), 9).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert_eq!(
+            read_regular(&directory.path().join("none"), 9).unwrap_err().kind(),
+            io::ErrorKind::NotFound
+        );
     }
 
     #[cfg(unix)]
     #[test]
-    fn devices_pipes_and_folders_are_rejected_also_through_links() {
-        let folder = tempfile::tempdir().unwrap();
-        let pipe = folder.path().join("pipe");
+    fn devices_pipes_and_directories_are_rejected_also_through_links() {
+        let directory = tempfile::tempdir().unwrap();
+        let pipe = directory.path().join("pipe");
         rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
-        let link = folder.path().join("link");
+        let link = directory.path().join("link");
         std::os::unix::fs::symlink("/dev/zero", &link).unwrap();
-        for path in [pipe.as_path(), &link, folder.path(), Path::new("/dev/zero"), Path::new("/dev/tty")] {
+        for path in [pipe.as_path(), &link, directory.path(), Path::new("/dev/zero"), Path::new("/dev/tty")] {
             let error = read_regular(path, 9).unwrap_err();
             assert_eq!(error.to_string(), "not a regular file", "{}", path.display());
             let error = read_resolved(path, 9).unwrap_err();

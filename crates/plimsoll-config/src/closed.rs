@@ -1,8 +1,8 @@
 //! Paths of the user that an agent may not change by a rule for all files, and that its commands cannot reach:
 //! Plimsoll's own data and configuration, and files that shells and other programs run or read when they start.
 //!
-//! These paths matter if they are inside a project, that is, if the user works in their home directory. A rule that allows
-//! writing is meant for the work there, not for `~/.bashrc`.
+//! These paths matter if they are inside a project, that is, if the user works in their home directory. A rule that
+//! allows writing there is meant for the work, not for `~/.bashrc`.
 
 use std::path::{Path, PathBuf};
 
@@ -58,36 +58,36 @@ const SIDE_FILES: [&str; 5] = ["", "-wal", "-shm", "-journal", "-newest"];
 const BESIDE_STORE: [&str; 3] = ["chat-history", "trust.json", "trust.lock"];
 
 /// Returns the paths where Plimsoll stores sessions: the database with its journals and the files next to it, and the
-/// folder of the user's data. `spills` is the folder for outputs next to the database. All paths are absolute; they may
-/// not exist yet.
+/// directory of the user's data. `spills` is the directory for outputs next to the database. All paths are absolute;
+/// they may not exist yet.
 pub(crate) fn private_places(env: &Environment, store: Option<&Path>, spills: &str) -> Vec<PathBuf> {
-    let mut own: Vec<PathBuf> = env.data_folder().into_iter().collect();
+    let mut own: Vec<PathBuf> = env.data_directory().into_iter().collect();
     if let Some(store) = store {
-        let folder = store.parent().unwrap_or(Path::new(""));
+        let directory = store.parent().unwrap_or(Path::new(""));
         // SQLite keeps its journals next to the target of a link.
         for database in with_target(store) {
             let name = database.file_name().unwrap_or_default().to_string_lossy().into_owned();
             own.extend(SIDE_FILES.map(|end| database.with_file_name(format!("{name}{end}"))));
         }
         let spills = if spills.is_empty() { "spill" } else { spills };
-        own.extend(BESIDE_STORE.iter().chain([&spills]).map(|name| folder.join(name)));
+        own.extend(BESIDE_STORE.iter().chain([&spills]).map(|name| directory.join(name)));
     }
     outermost(own.iter().flat_map(|path| with_target(path)))
 }
 
 /// Returns all closed paths, including the private ones.
 pub(crate) fn closed_places(env: &Environment, private: &[PathBuf]) -> Vec<PathBuf> {
-    let folders = [env.config_folder(), env.below_home(".config/opencode")];
-    let own = folders.into_iter().flatten().flat_map(|path| with_target(&path));
-    // If a dotfile is a link, the repository it points to stays open, because it is a project like others. The
-    // configuration of an editor is also open if it is the project itself.
+    let directories = [env.config_directory(), env.below_home(".config/opencode")];
+    let own = directories.into_iter().flatten().flat_map(|path| with_target(&path));
+    // If a dotfile is a link, the repository it points to stays open, because it is a project like others. A closed
+    // path that is the project itself, such as the configuration of an editor, stays open too.
     let project = env.directory.canonicalize().unwrap_or_else(|_| env.directory.clone());
     let started = IN_HOME.iter().filter_map(|name| env.below_home(name)).map(|path| below_links(&path));
     let started = started.filter(|path| !project.starts_with(path));
     outermost(own.chain(started).chain(private.iter().cloned()))
 }
 
-/// Returns a path and its link target: a link to a closed folder must not be a way around it.
+/// Returns a path and its link target: a link to a closed directory must not be a way around it.
 fn with_target(path: &Path) -> Vec<PathBuf> {
     [below_links(path)].into_iter().chain(path.canonicalize().ok()).collect()
 }
@@ -104,7 +104,8 @@ fn outermost(paths: impl Iterator<Item = PathBuf>) -> Vec<PathBuf> {
 
 /// Resolves links in the existing part of a path's parent.
 fn below_links(path: &Path) -> PathBuf {
-    let above = path.ancestors().skip(1).find_map(|folder| Some((folder, folder.canonicalize().ok()?)));
-    let Some((folder, real)) = above else { return path.to_owned() };
-    path.strip_prefix(folder).map_or_else(|_| path.to_owned(), |rest| real.join(rest))
+    let above =
+        path.ancestors().skip(1).find_map(|directory| Some((directory, directory.canonicalize().ok()?)));
+    let Some((directory, real)) = above else { return path.to_owned() };
+    path.strip_prefix(directory).map_or_else(|_| path.to_owned(), |rest| real.join(rest))
 }

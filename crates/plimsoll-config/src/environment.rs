@@ -41,24 +41,24 @@ impl Environment {
         Some(self.home.as_ref()?.join(place))
     }
 
-    /// Folder of the user's data: the database of sessions and the record of trust.
-    pub fn data_folder(&self) -> Option<PathBuf> {
-        self.user_folder("XDG_DATA_HOME", "LOCALAPPDATA", ".local/share")
+    /// Directory of the user's data: the database of sessions and the record of trust.
+    pub fn data_directory(&self) -> Option<PathBuf> {
+        self.user_directory("XDG_DATA_HOME", "LOCALAPPDATA", ".local/share")
     }
 
-    /// Folder of the user's configuration.
-    pub fn config_folder(&self) -> Option<PathBuf> {
-        self.user_folder("XDG_CONFIG_HOME", "APPDATA", ".config")
+    /// Directory of the user's configuration.
+    pub fn config_directory(&self) -> Option<PathBuf> {
+        self.user_directory("XDG_CONFIG_HOME", "APPDATA", ".config")
     }
 
-    /// Folder for files that can be recreated.
-    pub fn cache_folder(&self) -> Option<PathBuf> {
-        self.user_folder("XDG_CACHE_HOME", "LOCALAPPDATA", ".cache")
+    /// Directory for files that can be recreated.
+    pub fn cache_directory(&self) -> Option<PathBuf> {
+        self.user_directory("XDG_CACHE_HOME", "LOCALAPPDATA", ".cache")
     }
 
-    fn user_folder(&self, xdg: &str, windows: &str, home: &str) -> Option<PathBuf> {
-        let folder = self.path(xdg).or_else(|| self.path(windows).filter(|_| cfg!(windows)));
-        Some(folder.or_else(|| self.below_home(home))?.join("plimsoll"))
+    fn user_directory(&self, xdg: &str, windows: &str, home: &str) -> Option<PathBuf> {
+        let directory = self.path(xdg).or_else(|| self.path(windows).filter(|_| cfg!(windows)));
+        Some(directory.or_else(|| self.below_home(home))?.join("plimsoll"))
     }
 
     /// Formats a path for users, with `~` for the home directory.

@@ -18,12 +18,12 @@ use crate::layer::{Layer, placed};
 use crate::names::{self, check_key, leaves};
 use crate::notice::Notice;
 use crate::opencode;
-use crate::paths::folder;
+use crate::paths::parent_directory;
 use crate::run::{RunLayer, RunSource, SECTIONS, Tree};
 use crate::store::StoreLayer;
 
 /// Maximum size of a file. It may come with a checkout and must not fill the memory of a command that reads it.
-const MOST_BYTES: u64 = 1_000_000;
+const MAX_BYTES: u64 = 1_000_000;
 
 /// Content of a file.
 #[derive(Debug)]
@@ -69,7 +69,7 @@ impl ConfigFile {
         }
         let mut bytes = Vec::new();
         let read =
-            std::fs::File::open(path).and_then(|file| file.take(MOST_BYTES + 1).read_to_end(&mut bytes));
+            std::fs::File::open(path).and_then(|file| file.take(MAX_BYTES + 1).read_to_end(&mut bytes));
         ConfigFile::of_text(&checked_text(path, read.map(|_| bytes))?, path)
     }
 
@@ -108,7 +108,7 @@ impl ConfigFile {
             fields: Map::new(),
             run: Tree::default(),
             problem: None,
-            base: folder(path).to_owned(),
+            base: parent_directory(path).to_owned(),
             notices: Vec::new(),
             lines: BTreeMap::new(),
         }
@@ -299,9 +299,9 @@ impl ConfigFile {
         let fields: Vec<(String, Value)> =
             own.chain(spills.into_iter().map(|(key, value)| (format!("spills.{key}"), value))).collect();
         // Relative paths in a file start from the file's directory.
-        let folder = self.path.parent().unwrap_or(Path::new(".")).to_owned();
+        let directory = self.path.parent().unwrap_or(Path::new(".")).to_owned();
         for (field, value) in fields {
-            let set = self.store.set(&field, &value, &folder);
+            let set = self.store.set(&field, &value, &directory);
             set.map_err(|problem| self.wrong(&field, format!("`{field}`: {problem}")))?;
             self.store_values.push((field, value));
         }
@@ -320,13 +320,13 @@ impl ConfigFile {
 
 /// Reads the text of a regular file.
 fn read_text(path: &Path) -> Result<String, ConfigError> {
-    checked_text(path, read_in_time(path, MOST_BYTES + 1).map(|head| head.bytes))
+    checked_text(path, read_in_time(path, MAX_BYTES + 1).map(|head| head.bytes))
 }
 
 fn checked_text(path: &Path, read: io::Result<Vec<u8>>) -> Result<String, ConfigError> {
     let unreadable = |source| ConfigError::Unreadable { path: path.to_owned(), source };
     let bytes = read.map_err(unreadable)?;
-    if bytes.len() as u64 > MOST_BYTES {
+    if bytes.len() as u64 > MAX_BYTES {
         let origin = Origin::File { path: path.to_owned(), line: None };
         let problem = "larger than 1,000,000 bytes, the maximum for a configuration file".to_owned();
         return Err(ConfigError::Value { origin, problem });

@@ -15,7 +15,7 @@ use crate::file::ConfigFile;
 use crate::flags::Flags;
 use crate::layer::{Layer, placed};
 use crate::names::{self, POLICY, WINDOW};
-use crate::paths::folder;
+use crate::paths::parent_directory;
 use crate::run::{self, RunConfig, RunLayer};
 use crate::store::{self, STORE_FIELDS, StoreConfig, StoreLayer};
 
@@ -68,7 +68,7 @@ pub(crate) fn merge(layers: Vec<Layer>, env: &Environment) -> Result<Merged, Con
 pub(crate) fn file_layers(file: &ConfigFile) -> Result<Vec<Layer>, ConfigError> {
     let named = match &file.policy {
         // Relative paths in a file start from the file's directory.
-        Some((name, origin)) => Some(named(name, origin.clone(), folder(&file.path))?),
+        Some((name, origin)) => Some(named(name, origin.clone(), parent_directory(&file.path))?),
         None => None,
     };
     Ok(stacked(named, file.layer()?, &file.path))
@@ -78,7 +78,7 @@ pub(crate) fn file_layers(file: &ConfigFile) -> Result<Vec<Layer>, ConfigError> 
 pub(crate) fn stacked(named: Option<Layer>, mut own: Layer, path: &Path) -> Vec<Layer> {
     let mut layers: Vec<Layer> = named.into_iter().collect();
     match own.overrides.preset.take() {
-        // The guide's section has its own preset.
+        // The guide's `TokenManagement` section implies a preset.
         Some(preset) if layers.is_empty() => {
             layers.push(of_preset(preset, Origin::File { path: path.to_owned(), line: None }));
         }
@@ -89,12 +89,12 @@ pub(crate) fn stacked(named: Option<Layer>, mut own: Layer, path: &Path) -> Vec<
 }
 
 /// Returns the policy that a layer names: a preset, or the fields of a file.
-fn named(name: &str, origin: Origin, folder: &Path) -> Result<Layer, ConfigError> {
+fn named(name: &str, origin: Origin, directory: &Path) -> Result<Layer, ConfigError> {
     let source = match name.parse::<Preset>() {
         Ok(preset) => return Ok(of_preset(preset, origin)),
         Err(unknown) => unknown,
     };
-    let path = folder.join(name);
+    let path = directory.join(name);
     if !path.exists() {
         return Err(ConfigError::UnknownPolicy { origin, source });
     }

@@ -1,7 +1,7 @@
 //! The record of trusted projects: their directories with the hashes of their files.
 //!
-//! The ledger is one private file in the user's data folder, which is replaced atomically. If it cannot be read, or another
-//! user could have written it, nothing is trusted.
+//! The ledger is one private file in the user's data directory, which is replaced atomically. If it cannot be read, or
+//! another user could have written it, nothing is trusted.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -11,6 +11,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::environment::Environment;
+use crate::shell::shell_quoted;
 
 const VERSION: u32 = 1;
 
@@ -29,8 +30,8 @@ pub struct Ledger {
 pub struct TrustedProject {
     /// Canonical path of the directory.
     pub directory: PathBuf,
-    /// The project's `plimsoll.toml` with the policy file that it names, OpenCode's files, and the files inside the project that
-    /// they refer to.
+    /// The project's `plimsoll.toml` with the policy file that it names, OpenCode's files, and the files inside the
+    /// project that they refer to.
     pub files: Vec<TrustedFile>,
 }
 
@@ -96,12 +97,13 @@ impl LedgerError {
         match self {
             LedgerError::NoHome => "set HOME, or XDG_DATA_HOME to an absolute path".to_owned(),
             LedgerError::Read { path, .. } | LedgerError::Write { path, .. } => {
-                let folder = path.parent().unwrap_or(path).display();
-                format!("make `{folder}` a folder that you can read and write, or set XDG_DATA_HOME")
+                let directory = path.parent().unwrap_or(path).display();
+                format!("make `{directory}` a directory that you can read and write, or set XDG_DATA_HOME")
             }
             LedgerError::Damaged { path, .. } => format!("remove `{}`", path.display()),
             LedgerError::Exposed { path } => {
-                format!("check that all entries are yours, then `chmod 600 '{}'`", path.display())
+                let word = shell_quoted(&path.to_string_lossy());
+                format!("check that all entries are yours, then run `chmod 600 {word}`")
             }
             LedgerError::NotUtf8 { .. } => "rename the directory".to_owned(),
         }
@@ -160,52 +162,66 @@ impl Ledger {
     ) -> Result<(), LedgerError> {
         let path = place(env)?;
         let failed = |source| LedgerError::Write { path: path.clone(), source };
-        let folder = path.parent().unwrap_or(Path::new("."));
-        make_private(folder).map_err(failed)?;
+        let directory = path.parent().unwrap_or(Path::new("."));
+        make_private(directory).map_err(failed)?;
         // The lock lasts until the file is closed, at the end of this function.
         let mut private = File::options();
         #[cfg(unix)]
         std::os::unix::fs::OpenOptionsExt::mode(&mut private, 0o600);
-        let lock = private.create(true).truncate(false).write(true).open(folder.join("trust.lock"));
+        let lock = private.create(true).truncate(false).write(true).open(directory.join("trust.lock"));
         let lock = lock.map_err(failed)?;
         lock.lock().map_err(failed)?;
         let mut ledger = Ledger::read(env)?;
         change(&mut ledger.trusted);
         let mut text = serde_json::to_vec_pretty(&ledger).map_err(|error| failed(io::Error::other(error)))?;
         text.push(b'\n');
-        write_whole(&path, folder, &text).map_err(failed)
+        write_whole(&path, directory, &text).map_err(failed)
     }
 }
 
 fn place(env: &Environment) -> Result<PathBuf, LedgerError> {
-    Ok(env.data_folder().ok_or(LedgerError::NoHome)?.join("trust.json"))
+    Ok(env.data_directory().ok_or(LedgerError::NoHome)?.join("trust.json"))
 }
 
 /// Writes to a temporary file that only the user can read, and renames it.
-fn write_whole(path: &Path, folder: &Path, bytes: &[u8]) -> io::Result<()> {
-    let mut file = tempfile::Builder::new().prefix(".trust-").tempfile_in(folder)?;
+fn write_whole(path: &Path, directory: &Path, bytes: &[u8]) -> io::Result<()> {
+    let mut file = tempfile::Builder::new().prefix(".trust-").tempfile_in(directory)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(path).map(drop).map_err(|error| error.error)
 }
 
-/// Creates a private folder and its parents. An existing one is left unchanged.
-fn make_private(folder: &Path) -> io::Result<()> {
+/// Creates a private directory and its parents. An existing one is left unchanged.
+fn make_private(directory: &Path) -> io::Result<()> {
     let mut builder = fs::DirBuilder::new();
     builder.recursive(true);
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(folder)
+    builder.create(directory)
 }
 
 /// Whether other users can write to a file.
 #[cfg(unix)]
 fn is_exposed(file: &File) -> io::Result<bool> {
     use std::os::unix::fs::PermissionsExt;
+    // Other users may read it: it has no secrets, only paths and hashes.
     Ok(file.metadata()?.permissions().mode() & 0o022 != 0)
 }
 
 #[cfg(not(unix))]
 fn is_exposed(_: &File) -> io::Result<bool> {
     Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::LedgerError;
+
+    #[test]
+    fn a_suggested_command_survives_an_apostrophe_in_the_path() {
+        let exposed = LedgerError::Exposed { path: "/home/o'brien/trust.json".into() };
+        let remedy = exposed.remedy();
+        let command = remedy.split('`').nth(1).unwrap();
+        assert_eq!(shlex::split(command).unwrap(), ["chmod", "600", "/home/o'brien/trust.json"], "{remedy}");
+    }
 }

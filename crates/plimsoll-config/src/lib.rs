@@ -21,6 +21,7 @@ mod risk;
 mod run;
 #[cfg(feature = "schema")]
 mod schema;
+mod shell;
 mod store;
 
 use std::collections::BTreeMap;
@@ -44,13 +45,14 @@ pub use notice::{Notice, UnknownVariable};
 pub use plimsoll_sandbox::{
     Action, Grants, Origin, PermissionRule, Permissions, SandboxConfig, SandboxMode, matches,
 };
-pub use project::{Distrust, LeftOut, Project};
+pub use project::{DistrustReason, LeftOut, Project};
 pub use review::Review;
 pub use run::{
     AgentConfig, AgentFork, AgentMode, HookCommand, HookEvent, INSTRUCTION_ENTRIES, InstructionSource,
     McpConnection, McpServer, ModelConfig, ProviderConfig, ProviderKeys, ResolvedModel, RunCaps, RunConfig,
     RunField, SetupError, SkillSource, TaskConfig, ToolSwitch, WebfetchConfig,
 };
+pub use shell::shell_quoted;
 pub use store::{Durability, STORE_FIELDS, SpillAge, StoreConfig};
 
 /// The merged configuration.
@@ -93,6 +95,7 @@ impl Config {
             layers.extend(layers::file_layers(&ConfigFile::read(&path)?)?);
         }
         let (mut own, mut left_out) = (Vec::new(), Vec::new());
+        // A record that cannot be read is reported with the settings that it leaves out.
         let ledger = Ledger::read(env).ok();
         let projects = Project::in_effect(env)?;
         let is_known =
@@ -105,6 +108,7 @@ impl Config {
             left_out.extend(of_project.left_out);
             notices.extend(project.notices().cloned());
         }
+        // After all OpenCode files: a `plimsoll.toml` outranks those of every directory.
         layers.extend(own);
         layers.extend(layers::environment_policy(env)?);
         let asked = layers::flag_layers(flags, env)?;
@@ -171,5 +175,5 @@ impl Config {
 
 /// Returns the user's own file, if it exists.
 fn user_file(env: &Environment) -> Option<PathBuf> {
-    env.config_folder().map(|folder| folder.join("config.toml")).filter(|file| file.is_file())
+    env.config_directory().map(|directory| directory.join("config.toml")).filter(|file| file.is_file())
 }

@@ -11,7 +11,7 @@ use crate::risk;
 use crate::run;
 use crate::store::{self, SPILLS};
 
-/// Variables that are not fields of the policy; those of the store are in [`store::VARIABLES`].
+/// Variables that are not fields of the policy. Those of the store are in [`store::VARIABLES`].
 pub(crate) const POLICY: &str = "PLIMSOLL_POLICY";
 pub(crate) const WINDOW: &str = "PLIMSOLL_CONTEXT";
 /// Filter of the command's log, which is not a setting of a session.
@@ -69,7 +69,8 @@ pub(crate) fn check_key(path: &[String]) -> Result<(), Option<String>> {
 
 /// Returns the variables that begin with `PLIMSOLL_` and that Plimsoll does not read.
 ///
-/// Unknown variables are not an error: a variable of a newer or older release in a shell's profile must not stop every command.
+/// Unknown variables are not an error: a variable of a newer or older release in a shell's profile must not stop every
+/// command.
 pub(crate) fn unknown_variables(env: &Environment) -> Vec<UnknownVariable> {
     let mut known = Setting::variables();
     let run = run::RUN_VARIABLES.map(|(name, _)| name);

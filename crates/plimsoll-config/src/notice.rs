@@ -9,7 +9,7 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Notice {
-    /// Key as written in the file, with `*` for names of models; or a folder.
+    /// Key as written in the file, with `*` for names of models; or a directory.
     pub key: String,
     /// Location of the setting.
     pub origin: Origin,

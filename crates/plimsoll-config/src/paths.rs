@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 
 use crate::environment::Environment;
 
-/// Returns the folder of a file.
-pub(crate) fn folder(path: &Path) -> &Path {
+/// Returns the directory of a file.
+pub(crate) fn parent_directory(path: &Path) -> &Path {
     path.parent().unwrap_or(Path::new("."))
 }
 
-/// Returns OpenCode's folder for user configuration.
-pub(crate) fn opencode_user_folder(env: &Environment) -> Option<PathBuf> {
-    let folder = env.path("XDG_CONFIG_HOME").or_else(|| env.below_home(".config"));
-    folder.map(|folder| folder.join("opencode"))
+/// Returns OpenCode's directory for user configuration.
+pub(crate) fn opencode_user_directory(env: &Environment) -> Option<PathBuf> {
+    let directory = env.path("XDG_CONFIG_HOME").or_else(|| env.below_home(".config"));
+    directory.map(|directory| directory.join("opencode"))
 }
 
 /// Returns the directories whose files OpenCode reads: from the root of the repository (or of the file system, outside

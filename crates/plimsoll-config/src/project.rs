@@ -23,7 +23,7 @@ use crate::layers;
 use crate::ledger::{Ledger, LedgerError, TrustedFile};
 use crate::notice::Notice;
 use crate::opencode;
-use crate::paths::{folder, project_directories};
+use crate::paths::{parent_directory, project_directories};
 use crate::review::Review;
 use crate::run::reference;
 
@@ -74,14 +74,14 @@ pub struct LeftOut {
     /// The directory to trust.
     pub directory: PathBuf,
     /// Why it is not trusted.
-    pub why: Distrust,
+    pub why: DistrustReason,
     /// The ignored settings.
     pub settings: Vec<GuardedSetting>,
 }
 
 /// Why a project is not trusted.
 #[derive(Debug)]
-pub enum Distrust {
+pub enum DistrustReason {
     /// The user has not trusted it.
     NotTrusted,
     /// A file has changed since the user trusted it.
@@ -91,9 +91,9 @@ pub enum Distrust {
 }
 
 /// Maximum number of files that a configuration may refer to.
-const MOST_REFERENCES: usize = 100;
+const MAX_REFERENCES: usize = 100;
 /// Maximum bytes of a referenced file that are hashed.
-const MOST_REFERENCED: u64 = 16 << 20;
+const MAX_REFERENCED: u64 = 16 << 20;
 
 impl Project {
     /// Returns the file of the nearest project, upwards from a directory.
@@ -111,17 +111,17 @@ impl Project {
     }
 
     /// Returns the directory of a project from the directory or one of its files.
-    pub fn folder_of(path: &Path) -> &Path {
+    pub fn directory_of(path: &Path) -> &Path {
         match path.is_file() {
             false => path,
             true if opencode::is_own_name(path) => opencode::owner(path),
-            true => folder(path),
+            true => parent_directory(path),
         }
     }
 
     /// Reads a project from its directory or one of its files, with the policy file that it names if that is inside.
     pub fn read(path: &Path) -> Result<Project, ConfigError> {
-        let found = Project::folder_of(path);
+        let found = Project::directory_of(path);
         let unreadable = |source| ConfigError::Unreadable { path: found.to_owned(), source };
         let directory = found.canonicalize().map_err(unreadable)?;
         let file = own_file(found).map(|path| ConfigFile::read(&path)).transpose()?;
@@ -161,10 +161,10 @@ impl Project {
             _ => None,
         };
         let (_, mut settings) = self.harmless(true)?;
-        // Before trust nothing in a file outside takes effect, so all of it is new.
+        // Before trust, a file outside has no effect, so all of its settings are new.
         settings.extend(outside.iter().flat_map(all_settings));
         if let (Some(file), Some((name, origin))) = (&outside, self.named_policy()) {
-            // Errors in the file are reported now and not after it was trusted.
+            // Reports errors in the file before it is trusted, not afterwards.
             layers::of_policy_file(name, origin.clone(), file)?;
         }
         let files = self.records(outside.as_ref(), env);
@@ -172,7 +172,7 @@ impl Project {
     }
 
     /// Returns why the project is not trusted according to a ledger; `None` if it is.
-    pub fn distrust(&self, ledger: &Ledger, env: &Environment) -> Option<Distrust> {
+    pub fn distrust(&self, ledger: &Ledger, env: &Environment) -> Option<DistrustReason> {
         self.trusted_policy(ledger, env).err()
     }
 
@@ -180,10 +180,11 @@ impl Project {
     /// read.
     pub(crate) fn layers(&self, env: &Environment, with_own: bool) -> Result<ProjectLayers, ConfigError> {
         let (harmless, settings) = self.harmless(with_own)?;
+        // Before the record is read: harmless settings must take effect without one.
         if settings.is_empty() {
             return Ok(harmless);
         }
-        let trusted = Ledger::read(env).map_err(Distrust::NoLedger);
+        let trusted = Ledger::read(env).map_err(DistrustReason::NoLedger);
         match trusted.and_then(|ledger| self.trusted_policy(&ledger, env)) {
             Ok(outside) => self.all(outside.as_ref(), with_own),
             Err(why) => {
@@ -282,19 +283,23 @@ impl Project {
     }
 
     /// Returns the policy file outside of the project, if the project is trusted and names one.
-    fn trusted_policy(&self, ledger: &Ledger, env: &Environment) -> Result<Option<ConfigFile>, Distrust> {
-        let files = ledger.files(&self.directory).ok_or(Distrust::NotTrusted)?;
+    fn trusted_policy(
+        &self,
+        ledger: &Ledger,
+        env: &Environment,
+    ) -> Result<Option<ConfigFile>, DistrustReason> {
+        let files = ledger.files(&self.directory).ok_or(DistrustReason::NotTrusted)?;
         // The project's own files are checked first: only if they are unchanged has the user seen the paths that they
         // name, which may then be opened.
         if !self.files().all(|file| files.contains(&self.record(file))) {
-            return Err(Distrust::Changed);
+            return Err(DistrustReason::Changed);
         }
         let outside = match &self.policy {
-            NamedPolicy::Outside(path) => Some(read_outside(path).map_err(|_| Distrust::Changed)?),
+            NamedPolicy::Outside(path) => Some(read_outside(path).map_err(|_| DistrustReason::Changed)?),
             _ => None,
         };
         if files != self.records(outside.as_ref(), env) {
-            return Err(Distrust::Changed);
+            return Err(DistrustReason::Changed);
         }
         Ok(outside)
     }
@@ -316,6 +321,7 @@ impl Project {
     /// Returns the files inside the project that its settings refer to with `{file:PATH}` or name in a command. They
     /// are part of the checkout like the settings. Files outside belong to the user, like a key, and may change.
     fn references(&self, env: &Environment) -> Vec<TrustedFile> {
+        // Sorted, because trust compares the whole list with the recorded one.
         let mut paths = BTreeSet::new();
         for file in self.files() {
             for (path, value) in file.run.leaves() {
@@ -323,13 +329,13 @@ impl Project {
                 let words = command_words(&path, &value).into_iter().map(|word| self.directory.join(word));
                 paths.extend(words.filter(|path| path.is_file()).filter_map(|path| path.canonicalize().ok()));
                 let written = reference::files(&value);
-                let beside = folder(&file.path);
+                let beside = parent_directory(&file.path);
                 let meant = written.iter().filter_map(|path| reference::referenced_path(path, beside, env));
                 paths.extend(meant.filter_map(|path| path.canonicalize().ok()));
             }
         }
-        let inside = paths.into_iter().filter(|path| path.starts_with(&self.directory)).take(MOST_REFERENCES);
-        let read = inside.filter_map(|path| Some((read_in_time(&path, MOST_REFERENCED).ok()?.bytes, path)));
+        let inside = paths.into_iter().filter(|path| path.starts_with(&self.directory)).take(MAX_REFERENCES);
+        let read = inside.filter_map(|path| Some((read_in_time(&path, MAX_REFERENCED).ok()?.bytes, path)));
         read.map(|(bytes, path)| TrustedFile { path, hash: blake3::hash(&bytes).to_hex().to_string() })
             .collect()
     }

@@ -1,4 +1,4 @@
-//! Classifies which settings a checkout may make without being trusted.
+//! Decides which settings a checkout may make without being trusted.
 //!
 //! A project's file comes with a checkout, and a checkout may be hostile. Before the user trusts it, its settings must
 //! not be able to
@@ -43,8 +43,8 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
     // The weaker choice loses acknowledged writes in a power cut.
     (NeedsTrust, "", &["durability"]),
     // `gc` destroys what these settings expire, in all projects that share the database; `keep` fills the disk.
-    (NeedsTrust, "spills", &["keep", "age", "mostBytes"]),
-    // Free text that receipts contain, and by which a policy could pass for another.
+    (NeedsTrust, "spills", &["keep", "age", "maxBytes"]),
+    // Free text that receipts contain: a policy could pretend to be another one.
     (NeedsTrust, "", &["name"]),
     (Harmless, "count", &["charsPerToken", "rounding", "fileTokens", "resultOverhead"]),
     (
@@ -240,8 +240,7 @@ const TABLE: &[(Risk, &str, &[&str])] = &[
 /// Permission rules, tool switches, instructions and skills are judged by their content ([`of_rule`], [`of_switch`],
 /// [`of_instruction`]): forbidding something is harmless and takes effect at once.
 ///
-/// The default for everything that is not listed must be trust, because a new setting would otherwise be harmless until
-/// someone reviews it.
+/// A key that is not listed must need trust: otherwise a new setting would count as harmless until it is reviewed.
 pub(crate) const RUN: &[(RunRisk, &str)] = &[
     // Another provider would receive the conversation, and the user pays for a more expensive model.
     (RunRisk::NeedsTrust, "model"),
@@ -256,7 +255,7 @@ pub(crate) const RUN: &[(RunRisk, &str)] = &[
     (RunRisk::ByContent, "skills"),
     (RunRisk::ByContent, "permissions.*"),
     (RunRisk::ByContent, "permissions.*.*"),
-    // These decide who receives the conversation and the key.
+    // These determine who receives the conversation and the key.
     (RunRisk::NeedsTrust, "providers.*.api"),
     (RunRisk::NeedsTrust, "providers.*.base_url"),
     (RunRisk::NeedsTrust, "providers.*.key"),
@@ -296,7 +295,7 @@ pub(crate) const RUN: &[(RunRisk, &str)] = &[
     (RunRisk::NeedsTrust, "agents.*.fork"),
     // Could disable an agent that the user has set up as a guard.
     (RunRisk::NeedsTrust, "agents.*.disable"),
-    // A command that is run, or a URL that receives data; and a server that the user disabled.
+    // A command that is run, or a URL that receives data. `enabled` could start a server that the user disabled.
     (RunRisk::NeedsTrust, "mcp.*.command"),
     (RunRisk::NeedsTrust, "mcp.*.environment.*"),
     (RunRisk::NeedsTrust, "mcp.*.cwd"),
@@ -309,7 +308,7 @@ pub(crate) const RUN: &[(RunRisk, &str)] = &[
     (RunRisk::NeedsTrust, "mcp.*.network"),
     (RunRisk::NeedsTrust, "mcp.*.unix_sockets"),
     (RunRisk::NeedsTrust, "mcp.*.write"),
-    // More confinement is harmless; less would let an allowed command do what the user did not mean.
+    // More confinement is harmless. With less, an allowed command could do more than the user agreed to.
     (RunRisk::ByContent, "sandbox.mode"),
     (RunRisk::NeedsTrust, "sandbox.write"),
     (RunRisk::ByContent, "sandbox.network"),
@@ -363,7 +362,7 @@ pub(crate) fn of_switch(on: bool) -> Risk {
 }
 
 /// Returns the risk of instructions. Those in the project are read like its `AGENTS.md`; others are files of the user.
-/// Applies to a folder of skills too, whose text the model can load.
+/// Applies to a directory of skills too, whose text the model can load.
 pub(crate) fn of_instruction(pattern: &str) -> Risk {
     let is_harmless = InstructionSource::stays_below(pattern) && !has_reference(&pattern.into());
     if is_harmless { Harmless } else { NeedsTrust }
@@ -409,8 +408,8 @@ pub(crate) fn of_key(section: &str, name: &str) -> Option<Risk> {
     row.map(|(risk, ..)| *risk)
 }
 
-/// Returns the risk of a key with this value. A reference needs trust anywhere: it sends something of the user's to
-/// where the value is used.
+/// Returns the risk of a key with this value. A reference always needs trust: it copies a variable or a file of the
+/// user to wherever the value is used.
 pub(crate) fn of_value(section: &str, name: &str, value: &Value) -> Risk {
     if has_reference(value) { NeedsTrust } else { of_key(section, name).unwrap_or(NeedsTrust) }
 }

@@ -37,7 +37,7 @@ pub(crate) fn config_schema() -> Value {
             "properties": {
                 "keep": { "type": "boolean", "description": "Whether they are kept regardless of age." },
                 "age": { "type": "string", "description": "Maximum age: `7d`, `12h`, `30m`." },
-                "mostBytes": { "type": "integer", "minimum": 0, "description": "Maximum bytes of all spilled outputs." },
+                "maxBytes": { "type": "integer", "minimum": 0, "description": "Maximum bytes of all spilled outputs." },
             },
         },
     });

@@ -9,18 +9,18 @@ use crate::environment::Environment;
 
 /// The settings, and the variables that set them.
 pub(crate) const SETTINGS: [&str; 5] =
-    ["store", "durability", "spills.keep", "spills.age", "spills.mostBytes"];
+    ["store", "durability", "spills.keep", "spills.age", "spills.maxBytes"];
 pub(crate) const VARIABLES: [&str; 5] = [
     "PLIMSOLL_STORE",
     "PLIMSOLL_DURABILITY",
     "PLIMSOLL_SPILLS_KEEP",
     "PLIMSOLL_SPILLS_AGE",
-    "PLIMSOLL_SPILLS_MOST_BYTES",
+    "PLIMSOLL_SPILLS_MAX_BYTES",
 ];
 /// Fields of the section `spills`.
-pub(crate) const SPILLS: [&str; 3] = ["keep", "age", "mostBytes"];
+pub(crate) const SPILLS: [&str; 3] = ["keep", "age", "maxBytes"];
 /// Settings of the store for display. `spills.keep` is shown as an unlimited age.
-pub const STORE_FIELDS: [&str; 4] = ["store", "durability", "spills.age", "spills.mostBytes"];
+pub const STORE_FIELDS: [&str; 4] = ["store", "durability", "spills.age", "spills.maxBytes"];
 
 /// Settings of the store in a single layer.
 #[derive(Clone, Debug, Default)]
@@ -28,7 +28,7 @@ pub(crate) struct StoreLayer {
     path: Option<PathBuf>,
     durability: Option<Durability>,
     age: Option<SpillAge>,
-    most_bytes: Option<u64>,
+    max_bytes: Option<u64>,
 }
 
 impl StoreLayer {
@@ -37,13 +37,13 @@ impl StoreLayer {
         StoreLayer { path: Some(path), ..StoreLayer::default() }
     }
 
-    /// Sets a field; relative paths start from `folder`.
-    pub(crate) fn set(&mut self, field: &str, value: &Value, folder: &Path) -> Result<(), String> {
+    /// Sets a field; relative paths start from `directory`.
+    pub(crate) fn set(&mut self, field: &str, value: &Value, directory: &Path) -> Result<(), String> {
         match field {
             "store" => {
                 let path = value.as_str().filter(|path| !path.is_empty()).ok_or("expected a path")?;
                 let is_home = path == "~" || path.starts_with("~/");
-                self.path = Some(if is_home { path.into() } else { folder.join(path) });
+                self.path = Some(if is_home { path.into() } else { directory.join(path) });
             }
             "durability" => {
                 self.durability = Some(match value.as_str() {
@@ -68,7 +68,7 @@ impl StoreLayer {
             _ => {
                 let bytes =
                     value.as_u64().ok_or_else(|| format!("expected a whole number of bytes, found {value}"));
-                self.most_bytes = Some(bytes?);
+                self.max_bytes = Some(bytes?);
             }
         }
         Ok(())
@@ -77,7 +77,7 @@ impl StoreLayer {
     /// Returns the fields that the layer sets, by their display names.
     pub(crate) fn fields(&self) -> impl Iterator<Item = &'static str> + use<> {
         let set =
-            [self.path.is_some(), self.durability.is_some(), self.age.is_some(), self.most_bytes.is_some()];
+            [self.path.is_some(), self.durability.is_some(), self.age.is_some(), self.max_bytes.is_some()];
         STORE_FIELDS.into_iter().zip(set).filter_map(|(field, set)| set.then_some(field))
     }
 
@@ -87,7 +87,7 @@ impl StoreLayer {
             path: self.path.or(lighter.path),
             durability: self.durability.or(lighter.durability),
             age: self.age.or(lighter.age),
-            most_bytes: self.most_bytes.or(lighter.most_bytes),
+            max_bytes: self.max_bytes.or(lighter.max_bytes),
         }
     }
 }
@@ -136,13 +136,13 @@ impl StoreLayer {
                 Ok(rest) => env.home.as_ref().map(|home| home.join(rest)),
                 Err(_) => Some(path),
             },
-            None => env.data_folder().map(|folder| folder.join("plimsoll.db")),
+            None => env.data_directory().map(|directory| directory.join("plimsoll.db")),
         };
         StoreConfig {
             path,
             durability: self.durability.unwrap_or_default(),
             spill_age: self.age.unwrap_or_default(),
-            spill_bytes: self.most_bytes,
+            spill_bytes: self.max_bytes,
         }
     }
 }

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use plimsoll::{Limits, Policy, Preset};
 use plimsoll_config::{
-    Config, Distrust, Environment, Flags, GuardedSetting, LeftOut, Origin, RunConfig, SpillAge,
+    Config, DistrustReason, Environment, Flags, GuardedSetting, LeftOut, Origin, RunConfig, SpillAge,
 };
 use plimsoll_replay::Price;
 use plimsoll_store::{Durability, Retention};
@@ -175,7 +175,7 @@ impl StoreSettings {
             plimsoll_config::Durability::Process => Durability::Process,
             plimsoll_config::Durability::Power => Durability::Power,
         };
-        let retention = Retention { age, most_bytes: store.spill_bytes.or(default.most_bytes) };
+        let retention = Retention { age, max_bytes: store.spill_bytes.or(default.max_bytes) };
         StoreSettings { path: store.path.clone(), durability, retention }
     }
 }
@@ -201,9 +201,9 @@ fn left_out_notice(left_out: &LeftOut, keys: &str, env: &Environment) -> Notice 
     let directory = shell_word(directory, env);
     let next = format!("review them with `plimsoll config`, apply them with `plimsoll trust {directory}`");
     let (why, next) = match why {
-        Distrust::NotTrusted => (format!("{names} {is} not trusted"), next),
-        Distrust::Changed => (format!("{names} or a file it names changed since it was trusted"), next),
-        Distrust::NoLedger(error) => {
+        DistrustReason::NotTrusted => (format!("{names} {is} not trusted"), next),
+        DistrustReason::Changed => (format!("{names} or a file it names changed since it was trusted"), next),
+        DistrustReason::NoLedger(error) => {
             (ledger_message(error), format!("{}, then `plimsoll trust {directory}`", error.remedy()))
         }
     };

@@ -52,8 +52,8 @@ impl RecallRequest {
         Selection {
             lines,
             search,
-            most_bytes: self.max_bytes,
-            most_matches: usize::MAX,
+            max_bytes: self.max_bytes,
+            max_matches: usize::MAX,
             ..Selection::default()
         }
     }

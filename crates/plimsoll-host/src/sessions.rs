@@ -53,7 +53,7 @@ impl Host {
         let found: Vec<Found> = lookup.search.sessions(within).take(request.limit).collect();
         let progress = self.progress("reading sessions", Work::Items(found.len() as u64));
         let store = lookup.opened.as_ref().map(|opened| opened.archive.store());
-        let folder = self.env.cache_folder().map(|folder| folder.join("sessions"));
+        let folder = self.env.cache_directory().map(|folder| folder.join("sessions"));
         let cache = folder.map(|folder| WeighedCache::new(folder, &config.policy));
         let weighed = weigh_all(&found, store, &config.policy, cache.as_ref(), &|| progress.step());
         drop(progress);

@@ -133,7 +133,7 @@ impl Host {
         let lookup = self.lookup(Scope::Others);
         lookup.report_problems(self);
         let found: Vec<Found> = lookup.search.sessions(Some(self.directory())).take(most).collect();
-        let folder = self.env.cache_folder().map(|folder| folder.join("sessions"));
+        let folder = self.env.cache_directory().map(|folder| folder.join("sessions"));
         let cache = folder.map(|folder| WeighedCache::new(folder, &config.policy));
         let weighed = weigh_all(&found, None, &config.policy, cache.as_ref(), &|| {});
         let mut nodes = Vec::new();

@@ -1,9 +1,9 @@
 //! Opens files by paths that were checked, without following links.
 //!
 //! A path is resolved once, matched against the rules, and opened later. In between, a command that runs at the same
-//! time or another program may replace a folder of the path by a link. So nothing here follows a link anywhere in a
+//! time or another program may replace a directory of the path by a link. So nothing here follows a link anywhere in a
 //! path: a path that contains one since it was resolved is an error. On Linux `openat2` does this in one call. If the
-//! kernel or a seccomp filter does not have it, each folder of the path is opened in the one before.
+//! kernel or a seccomp filter does not have it, each directory of the path is opened in the one before.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -26,10 +26,10 @@ pub const MAX_FILE_BYTES: u64 = 64 << 20;
 const UNFINISHED: &str = ".plimsoll-";
 /// Age in seconds after which a temporary file counts as orphaned. A change takes no longer than writing the file.
 const ABANDONED: i64 = 3600;
-/// Maximum number of entries of a folder that are searched for orphaned files.
-const MOST_SWEPT: usize = 20_000;
+/// Maximum number of entries of a directory that are searched for orphaned files.
+const MAX_SWEPT: usize = 20_000;
 /// Linux's limit for the names of a file's extended attributes, and for one value.
-const MOST_ATTRIBUTES: usize = 64 << 10;
+const MAX_ATTRIBUTES: usize = 64 << 10;
 
 /// Opens a regular file for reading.
 pub fn open_file(path: &Path) -> io::Result<File> {
@@ -63,7 +63,7 @@ fn reachable() -> OFlags {
 /// Opens a directory whose path must contain no link.
 pub(crate) fn open_directory(path: &Path) -> io::Result<OwnedFd> {
     match open(path, OFlags::RDONLY | OFlags::DIRECTORY) {
-        // A folder that may be entered but not listed is good enough.
+        // A directory that may be entered but not listed is good enough.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
             open(path, reachable() | OFlags::DIRECTORY)
         }
@@ -82,7 +82,7 @@ fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     walk_without_links(path, flags).and_then(require_no_link).map_err(path_error)
 }
 
-/// Fails for a link: with `O_PATH` the link itself can be opened.
+/// Returns an error for a link, which `O_PATH` opens instead of rejecting.
 fn require_no_link(opened: OwnedFd) -> Result<OwnedFd, Errno> {
     match FileType::from_raw_mode(rustix::fs::fstat(&opened)?.st_mode) {
         FileType::Symlink => Err(Errno::LOOP),
@@ -90,7 +90,7 @@ fn require_no_link(opened: OwnedFd) -> Result<OwnedFd, Errno> {
     }
 }
 
-/// Opens each folder of a path in the one before.
+/// Opens each directory of a path in the one before.
 fn walk_without_links(path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
     let steps = reachable() | OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let names: Vec<Component<'_>> = path.components().filter(|part| *part != Component::RootDir).collect();
@@ -129,15 +129,15 @@ impl FileContent {
     }
 }
 
-/// An existing or future file: its opened folder, and its name there.
+/// An existing or future file: its opened directory, and its name there.
 ///
 /// ```
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use plimsoll_sandbox::{FileEntry, ReplaceError};
 ///
-/// let folder = tempfile::tempdir()?;
-/// let path = folder.path().canonicalize()?.join("notes.txt");
-/// let entry = FileEntry::create_folders(&path)?;
+/// let directory = tempfile::tempdir()?;
+/// let path = directory.path().canonicalize()?.join("notes.txt");
+/// let entry = FileEntry::create_directories(&path)?;
 /// entry.replace(None, b"one", None)?;
 /// let seen = entry.read()?;
 /// std::fs::write(&path, "changed by another program")?;
@@ -147,7 +147,7 @@ impl FileContent {
 /// ```
 #[derive(Debug)]
 pub struct FileEntry {
-    folder: OwnedFd,
+    directory: OwnedFd,
     name: OsString,
 }
 
@@ -164,23 +164,23 @@ pub enum ReplaceError {
 }
 
 impl FileEntry {
-    /// Opens the folder of a path; `None` if it does not exist.
+    /// Opens the directory of a path; `None` if it does not exist.
     pub fn find(path: &Path) -> io::Result<Option<FileEntry>> {
-        let (folder, name) = parts_of(path)?;
-        match open_directory(folder) {
-            Ok(folder) => Ok(Some(FileEntry { folder, name })),
+        let (directory, name) = parts_of(path)?;
+        match open_directory(directory) {
+            Ok(directory) => Ok(Some(FileEntry { directory, name })),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
             Err(error) => Err(error),
         }
     }
 
-    /// Returns the folders of a path that do not exist, the outermost first.
-    pub fn missing_folders(path: &Path) -> io::Result<Vec<PathBuf>> {
+    /// Returns the directories of a path that do not exist, the outermost first.
+    pub fn missing_directories(path: &Path) -> io::Result<Vec<PathBuf>> {
         let mut missing = Vec::new();
-        for folder in path.ancestors().skip(1) {
-            match open_directory(folder) {
+        for directory in path.ancestors().skip(1) {
+            match open_directory(directory) {
                 Ok(_) => break,
-                Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(folder.to_owned()),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => missing.push(directory.to_owned()),
                 Err(error) => return Err(error),
             }
         }
@@ -188,16 +188,16 @@ impl FileEntry {
         Ok(missing)
     }
 
-    /// Opens the folder of a path, and creates missing folders.
-    pub fn create_folders(path: &Path) -> io::Result<FileEntry> {
-        let missing = FileEntry::missing_folders(path)?;
-        let (folder, name) = parts_of(path)?;
+    /// Opens the directory of a path, and creates missing directories.
+    pub fn create_directories(path: &Path) -> io::Result<FileEntry> {
+        let missing = FileEntry::missing_directories(path)?;
+        let (directory, name) = parts_of(path)?;
         let Some(first) = missing.first() else {
-            return Ok(FileEntry { folder: open_directory(folder)?, name });
+            return Ok(FileEntry { directory: open_directory(directory)?, name });
         };
         let mut at = open_directory(first.parent().unwrap_or(Path::new("/")))?;
-        for folder in &missing {
-            let name = folder.file_name().unwrap_or_default();
+        for directory in &missing {
+            let name = directory.file_name().unwrap_or_default();
             match rustix::fs::mkdirat(&at, name, Mode::from_raw_mode(0o777)) {
                 Err(Errno::EXIST) | Ok(()) => {}
                 Err(error) => return Err(path_error(error)),
@@ -205,13 +205,13 @@ impl FileEntry {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             at = rustix::fs::openat(&at, name, flags, Mode::empty()).map_err(path_error)?;
         }
-        Ok(FileEntry { folder: at, name })
+        Ok(FileEntry { directory: at, name })
     }
 
     /// Reads the file; `None` if it does not exist. Fails unless it is a regular file of at most [`MAX_FILE_BYTES`].
     pub fn read(&self) -> io::Result<Option<FileContent>> {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()) {
+        let file = match rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty()) {
             Err(Errno::NOENT) => return Ok(None),
             file => File::from(file.map_err(path_error)?),
         };
@@ -238,7 +238,7 @@ impl FileEntry {
 
     /// Returns whether the permissions of the file let this process write it. Replacing it does not check them.
     pub fn may_write(&self) -> bool {
-        rustix::fs::accessat(&self.folder, &self.name, Access::WRITE_OK, AtFlags::empty()).is_ok()
+        rustix::fs::accessat(&self.directory, &self.name, Access::WRITE_OK, AtFlags::empty()).is_ok()
     }
 
     /// Replaces the file atomically: the new content is written to a temporary file, which is then renamed. `old` is
@@ -256,7 +256,7 @@ impl FileEntry {
         let mode = mode.or(old.map(|old| old.mode));
         self.sweep(ABANDONED);
         let unfinished = self.write_temporary(bytes, mode, old.map(|old| old.owner))?;
-        let (folder, name) = (&self.folder, &self.name);
+        let (directory, name) = (&self.directory, &self.name);
         let Some(old) = old else {
             match self.give_name(&unfinished.name, name) {
                 Ok(()) => unfinished.forget(),
@@ -266,23 +266,32 @@ impl FileEntry {
             self.sync();
             return Ok(());
         };
-        // The two files are exchanged, so that the replaced content can be checked: what another program saved in the
-        // last moment would be lost otherwise.
-        match rustix::fs::renameat_with(folder, &*unfinished.name, folder, name, RenameFlags::EXCHANGE) {
+        // The two files are exchanged, so that the replaced content can be checked: otherwise a change that another
+        // program saved just now would be lost.
+        match rustix::fs::renameat_with(directory, &*unfinished.name, directory, name, RenameFlags::EXCHANGE)
+        {
             Ok(()) => {
-                let replaced = FileEntry { folder: folder.try_clone()?, name: unfinished.name.clone() };
+                let replaced = FileEntry { directory: directory.try_clone()?, name: unfinished.name.clone() };
                 if replaced.read().ok().flatten().is_none_or(|found| found.bytes != old.bytes) {
-                    rustix::fs::renameat_with(folder, &*unfinished.name, folder, name, RenameFlags::EXCHANGE)
-                        .map_err(path_error)?;
+                    rustix::fs::renameat_with(
+                        directory,
+                        &*unfinished.name,
+                        directory,
+                        name,
+                        RenameFlags::EXCHANGE,
+                    )
+                    .map_err(path_error)?;
                     return Err(ReplaceError::Changed);
                 }
             }
             Err(Errno::NOENT) => return Err(ReplaceError::Changed),
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
+                // Not every file system can exchange files. Without that, a change between this check and the rename is
+                // lost.
                 if self.read()?.is_none_or(|found| found.bytes != old.bytes) {
                     return Err(ReplaceError::Changed);
                 }
-                rustix::fs::renameat(folder, &*unfinished.name, folder, name).map_err(path_error)?;
+                rustix::fs::renameat(directory, &*unfinished.name, directory, name).map_err(path_error)?;
                 unfinished.forget();
             }
             Err(error) => return Err(path_error(error).into()),
@@ -298,12 +307,14 @@ impl FileEntry {
 
     /// Like [`remove`](FileEntry::remove), and calls `moved_aside` while the file has no name.
     fn remove_after(&self, old: &FileContent, moved_aside: impl FnOnce()) -> Result<(), ReplaceError> {
-        // Moved aside first, for the same reason that `replace` exchanges files.
-        let aside = Unfinished { folder: self.folder.as_fd(), name: unfinished_name(), is_there: true };
-        rustix::fs::renameat(&self.folder, &self.name, &self.folder, &*aside.name).map_err(path_error)?;
+        // Moved aside first, so that the removed content can be checked, as in `replace`.
+        let aside = Unfinished { directory: self.directory.as_fd(), name: unfinished_name(), is_there: true };
+        rustix::fs::renameat(&self.directory, &self.name, &self.directory, &*aside.name)
+            .map_err(path_error)?;
         moved_aside();
-        let moved = FileEntry { folder: self.folder.try_clone()?, name: aside.name.clone() };
+        let moved = FileEntry { directory: self.directory.try_clone()?, name: aside.name.clone() };
         if moved.read().ok().flatten().is_some_and(|found| found.bytes == old.bytes) {
+            // Dropping it removes the file.
             drop(aside);
             self.sync();
             return Ok(());
@@ -334,14 +345,14 @@ impl FileEntry {
         Err(ReplaceError::Changed)
     }
 
-    /// Renames a file of the folder without replacing another.
+    /// Renames a file of the directory without replacing another.
     fn give_name(&self, from: &OsString, to: &OsString) -> Result<(), Errno> {
-        let folder = &self.folder;
-        match rustix::fs::renameat_with(folder, from, folder, to, RenameFlags::NOREPLACE) {
+        let directory = &self.directory;
+        match rustix::fs::renameat_with(directory, from, directory, to, RenameFlags::NOREPLACE) {
             // Not every file system supports this. A hard link does not replace anything either.
             Err(Errno::INVAL | Errno::NOSYS | Errno::NOTSUP) => {
-                rustix::fs::linkat(folder, from, folder, to, AtFlags::empty())?;
-                rustix::fs::unlinkat(folder, from, AtFlags::empty())
+                rustix::fs::linkat(directory, from, directory, to, AtFlags::empty())?;
+                rustix::fs::unlinkat(directory, from, AtFlags::empty())
             }
             renamed => renamed,
         }
@@ -357,14 +368,16 @@ impl FileEntry {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         // Narrow permissions are set before the file has any content.
         let first = Mode::from_raw_mode(if mode.is_some() { 0o600 } else { 0o666 });
-        let mut file = File::from(rustix::fs::openat(&self.folder, &name, flags, first).map_err(path_error)?);
-        let unfinished = Unfinished { folder: self.folder.as_fd(), name, is_there: true };
+        let mut file =
+            File::from(rustix::fs::openat(&self.directory, &name, flags, first).map_err(path_error)?);
+        let unfinished = Unfinished { directory: self.directory.as_fd(), name, is_there: true };
         let own = file.metadata()?;
         if let Some((user, group)) = owner.filter(|owner| *owner != (own.uid(), own.gid())) {
             let (user, group) = (rustix::fs::Uid::from_raw(user), rustix::fs::Gid::from_raw(group));
             // Only root may change the owner. Otherwise the file belongs to the writer, as with other editors.
             let _ = rustix::fs::fchown(&file, Some(user), Some(group));
         }
+        // After the owner, because changing that clears the set-ID bits.
         if let Some(mode) = mode {
             rustix::fs::fchmod(&file, Mode::from_raw_mode(mode as RawMode)).map_err(path_error)?;
         }
@@ -372,6 +385,7 @@ impl FileEntry {
             self.copy_attributes(&file);
         }
         file.write_all(bytes)?;
+        // Before the rename: after a power cut, the name must not lead to an empty file.
         file.sync_all()?;
         Ok(unfinished)
     }
@@ -380,8 +394,8 @@ impl FileEntry {
     /// the system does not let this process set are left out, as with other editors.
     fn copy_attributes(&self, new: &File) {
         let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let Ok(old) = rustix::fs::openat(&self.folder, &self.name, flags, Mode::empty()) else { return };
-        let mut names = vec![0; MOST_ATTRIBUTES];
+        let Ok(old) = rustix::fs::openat(&self.directory, &self.name, flags, Mode::empty()) else { return };
+        let mut names = vec![0; MAX_ATTRIBUTES];
         let Ok(count) = rustix::fs::flistxattr(&old, &mut names) else { return };
         for name in names[..count].split(|byte| *byte == 0).filter(|name| !name.is_empty()) {
             // These describe the content, and the system removes them when a file is written to.
@@ -389,7 +403,7 @@ impl FileEntry {
             if is_of_content.iter().any(|known| known.as_bytes() == name) {
                 continue;
             }
-            let mut value = vec![0; MOST_ATTRIBUTES];
+            let mut value = vec![0; MAX_ATTRIBUTES];
             if let Ok(count) = rustix::fs::fgetxattr(&old, name, &mut value) {
                 let _ = rustix::fs::fsetxattr(new, name, &value[..count], XattrFlags::empty());
             }
@@ -398,33 +412,33 @@ impl FileEntry {
 
     /// Removes the temporary files of processes that were killed during a change.
     fn sweep(&self, abandoned: i64) {
-        let Ok(entries) = rustix::fs::Dir::read_from(&self.folder) else { return };
-        for entry in entries.take(MOST_SWEPT).flatten() {
+        let Ok(entries) = rustix::fs::Dir::read_from(&self.directory) else { return };
+        for entry in entries.take(MAX_SWEPT).flatten() {
             let name = entry.file_name().to_bytes();
             if !name.starts_with(UNFINISHED.as_bytes()) || !name.ends_with(b".tmp") {
                 continue;
             }
             let name = OsStr::from_bytes(name);
-            let Ok(about) = rustix::fs::statat(&self.folder, name, AtFlags::SYMLINK_NOFOLLOW) else {
+            let Ok(about) = rustix::fs::statat(&self.directory, name, AtFlags::SYMLINK_NOFOLLOW) else {
                 continue;
             };
             // Renaming updates the time of the last status change, while the modification time may be old.
             let since = about.st_ctime;
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
             if i64::try_from(now).unwrap_or(i64::MAX).saturating_sub(since) >= abandoned {
-                let _ = rustix::fs::unlinkat(&self.folder, name, AtFlags::empty());
+                let _ = rustix::fs::unlinkat(&self.directory, name, AtFlags::empty());
             }
         }
     }
 
-    /// Syncs the folder, so that a rename survives a power cut, if the file system supports it.
+    /// Syncs the directory, so that a rename survives a power cut, if the file system supports it.
     fn sync(&self) {
-        let _ = rustix::fs::fsync(&self.folder);
+        let _ = rustix::fs::fsync(&self.directory);
     }
 }
 
-/// Removes an empty folder that is not a link.
-pub fn remove_empty_folder(path: &Path) -> io::Result<()> {
+/// Removes an empty directory that is not a link.
+pub fn remove_empty_directory(path: &Path) -> io::Result<()> {
     let (parent, name) = parts_of(path)?;
     let parent = open_directory(parent)?;
     rustix::fs::unlinkat(&parent, name, AtFlags::REMOVEDIR).map_err(path_error)
@@ -432,7 +446,7 @@ pub fn remove_empty_folder(path: &Path) -> io::Result<()> {
 
 fn parts_of(path: &Path) -> io::Result<(&Path, OsString)> {
     match (path.parent(), path.file_name()) {
-        (Some(folder), Some(name)) => Ok((folder, name.to_owned())),
+        (Some(directory), Some(name)) => Ok((directory, name.to_owned())),
         _ => Err(io::Error::other("not the name of a file")),
     }
 }
@@ -445,7 +459,7 @@ fn unfinished_name() -> OsString {
 
 /// A file that is removed unless it gets its final name.
 struct Unfinished<'a> {
-    folder: std::os::fd::BorrowedFd<'a>,
+    directory: std::os::fd::BorrowedFd<'a>,
     name: OsString,
     is_there: bool,
 }
@@ -459,7 +473,7 @@ impl Unfinished<'_> {
 impl Drop for Unfinished<'_> {
     fn drop(&mut self) {
         if self.is_there {
-            let _ = rustix::fs::unlinkat(self.folder, &self.name, AtFlags::empty());
+            let _ = rustix::fs::unlinkat(self.directory, &self.name, AtFlags::empty());
         }
     }
 }
@@ -475,8 +489,8 @@ mod tests {
     /// Both ways to open a path detect a link anywhere in it.
     #[test]
     fn no_link_is_followed() {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().canonicalize().unwrap();
         std::fs::create_dir(root.join("a")).unwrap();
         std::fs::write(root.join("a/file"), "x").unwrap();
         symlink("a", root.join("b")).unwrap();
@@ -490,8 +504,8 @@ mod tests {
         }
         assert!(FileEntry::find(&root.join("b/file")).is_err());
         assert!(
-            FileEntry::create_folders(&root.join("b/c/file")).is_err(),
-            "no folder is created through a link"
+            FileEntry::create_directories(&root.join("b/c/file")).is_err(),
+            "no directory is created through a link"
         );
         assert!(!root.join("a/c").exists());
         let linked = FileEntry::find(&root.join("a/link")).unwrap().unwrap();
@@ -500,8 +514,8 @@ mod tests {
 
     #[test]
     fn files_changed_at_the_last_moment_are_not_overwritten() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().canonicalize().unwrap().join("file");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap().join("file");
         std::fs::write(&path, "old").unwrap();
         let place = FileEntry::find(&path).unwrap().unwrap();
         let old = place.read().unwrap().unwrap();
@@ -514,14 +528,14 @@ mod tests {
         place.replace(Some(&old), b"new", None).unwrap();
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "new");
         place.remove(&place.read().unwrap().unwrap()).unwrap();
-        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0, "no other file is left");
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "no other file is left");
     }
 
     /// A file that another program creates while the old one is moved aside stays, and so does the old one.
     #[test]
     fn a_file_created_during_a_removal_is_not_replaced() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().canonicalize().unwrap().join("file");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap().join("file");
         std::fs::write(&path, "old").unwrap();
         let place = FileEntry::find(&path).unwrap().unwrap();
         let old = place.read().unwrap().unwrap();
@@ -530,7 +544,7 @@ mod tests {
         let Err(ReplaceError::Io(error)) = failed else { panic!("{failed:?}") };
         assert!(error.to_string().contains("just created it again"), "{error}");
         assert_eq!(std::fs::read_to_string(&path).unwrap(), "made anew");
-        let names: Vec<_> = std::fs::read_dir(folder.path()).unwrap().flatten().collect();
+        let names: Vec<_> = std::fs::read_dir(directory.path()).unwrap().flatten().collect();
         let kept = names.iter().find(|entry| entry.path() != path).unwrap().path();
         assert!(kept.extension().is_some_and(|kind| kind == "kept"), "{kept:?}");
         assert_eq!(std::fs::read_to_string(kept).unwrap(), "saved meanwhile");
@@ -538,25 +552,25 @@ mod tests {
 
     #[test]
     fn leftovers_of_a_killed_process_are_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let folder_path = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let directory_path = directory.path().canonicalize().unwrap();
         for name in [".plimsoll-left.tmp", ".plimsoll-other", "a.tmp"] {
-            std::fs::write(folder_path.join(name), "x").unwrap();
+            std::fs::write(directory_path.join(name), "x").unwrap();
         }
-        let place = FileEntry::find(&folder_path.join("file")).unwrap().unwrap();
+        let place = FileEntry::find(&directory_path.join("file")).unwrap().unwrap();
         place.sweep(3600);
-        assert!(folder_path.join(".plimsoll-left.tmp").exists(), "it may be in use");
+        assert!(directory_path.join(".plimsoll-left.tmp").exists(), "it may be in use");
         place.sweep(0);
         let mut names: Vec<_> =
-            std::fs::read_dir(&folder_path).unwrap().map(|e| e.unwrap().file_name()).collect();
+            std::fs::read_dir(&directory_path).unwrap().map(|e| e.unwrap().file_name()).collect();
         names.sort();
         assert_eq!(names, [".plimsoll-other", "a.tmp"]);
     }
 
     #[test]
     fn extended_attributes_are_copied_to_a_replaced_file() {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().canonicalize().unwrap().join("file");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap().join("file");
         std::fs::write(&path, "old").unwrap();
         let flags = rustix::fs::XattrFlags::empty();
         if rustix::fs::setxattr(&path, "user.plimsoll", b"kept", flags).is_err() {

@@ -13,7 +13,7 @@ mod sandbox;
 pub use config::{Grants, SandboxConfig, SandboxMode};
 #[cfg(unix)]
 pub use files::{
-    FileContent, FileEntry, MAX_FILE_BYTES, ReplaceError, open_file, remove_empty_folder, require_no_links,
+    FileContent, FileEntry, MAX_FILE_BYTES, ReplaceError, open_file, remove_empty_directory, require_no_links,
 };
 pub use origin::Origin;
 pub use permissions::{

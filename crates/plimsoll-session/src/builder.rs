@@ -175,7 +175,7 @@ impl SessionBuilder {
         Driver::open_leased(self.archive, lease, self.settings)
     }
 
-    /// The session's id; a new session is created first.
+    /// Returns the session's id. Creates the session first if it is new.
     fn stored(&mut self) -> Result<SessionId, SessionError> {
         let new = match &self.target {
             Target::Stored(id) => return Ok(id.clone()),

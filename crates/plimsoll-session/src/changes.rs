@@ -34,14 +34,15 @@ pub struct FileChange {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<u32>,
     /// Directories that are created for it, outermost first.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub folders: Vec<String>,
+    // Existing sessions have this name, and the handle of the old content is a hash of the whole record.
+    #[serde(rename = "folders", default, skip_serializing_if = "Vec::is_empty")]
+    pub directories: Vec<String>,
 }
 
 impl FileChange {
-    /// The handle of the old content, for the part that records the change.
+    /// Returns the handle of the old content, for the part that records the change.
     pub fn handle(&self, part: &PartId) -> String {
-        // As JSON, so that no two records are made of the same bytes.
+        // Hashed as JSON: joined strings of two different records could be the same bytes.
         let said = json!([part.as_str(), self]).to_string();
         let hash = blake3::hash(said.as_bytes()).to_hex();
         format!("{KEPT_PREFIX}{}", &hash.as_str()[..32])
@@ -73,7 +74,7 @@ pub struct CallTrace {
     pub part: PartId,
     /// The turn it belongs to.
     pub turn: usize,
-    /// When it began, as far as the log says.
+    /// When it began, according to the log.
     pub at: Millis,
     /// The effect.
     pub op: FileOp,
@@ -127,12 +128,12 @@ pub struct ChangeHistory {
 pub struct KnownTools<'a> {
     /// Tools that change no files.
     pub traceless: &'a [&'a str],
-    /// Tools that record each change of a file. A call of one without a record was made by another program.
+    /// Tools that record each change of a file. If a call of such a tool has no record, another program made it.
     pub recording: &'a [&'a str],
 }
 
 impl KnownTools<'_> {
-    /// Whether it is not known what a call has done.
+    /// Whether the effects of a call are unknown.
     fn is_unknown(&self, tool: &str, state: &ToolState) -> bool {
         let ours = ours(&state.extra);
         let is_recorded =
@@ -183,6 +184,7 @@ impl ChangeHistory {
                     let at = call.state.time.start.unwrap_or(created);
                     let changes = ours(&call.state.extra).and_then(|ours| ours.get("files"));
                     let changes: Vec<FileChange> = changes.and_then(read).unwrap_or_default();
+                    // Recorded changes are the whole effect of the call, even if its tool failed half way.
                     if changes.is_empty() && tools.is_unknown(&call.tool, &call.state) {
                         push(at, FileOp::Unknown { tool: call.tool.clone(), input: line_of(&call.state) });
                     }
@@ -199,12 +201,13 @@ impl ChangeHistory {
         }
     }
 
-    /// Adds the history of another session, oldest first, at its time among the rest. The order within each session is
-    /// that of its log, whatever its times are: a clock may have been set back.
+    /// Merges the history of another session, oldest first, by time. Calls of one session keep the order of their log
+    /// even if its times go backwards because the clock was set back.
     pub fn merge(&mut self, others: Vec<CallTrace>) {
         let mut merged = Vec::with_capacity(self.traces.len() + others.len());
         let mut others = others.into_iter().peekable();
         for own in std::mem::take(&mut self.traces) {
+            // Not a sort by time: that would reorder the calls of one session if its clock was set back.
             while let Some(earlier) = others.next_if(|other| other.at < own.at) {
                 merged.push(earlier);
             }
@@ -214,7 +217,7 @@ impl ChangeHistory {
         self.traces = merged;
     }
 
-    /// The newest turn that has changed files and was not reverted since.
+    /// Returns the newest turn that has changed files and was not reverted since.
     pub fn newest_changed(&self) -> Option<usize> {
         let undone = self.undone();
         // Everything from this turn on was reverted by a later revert.
@@ -228,6 +231,7 @@ impl ChangeHistory {
                         && record.undoes.is_none()
                         && !undone.contains(message) =>
                 {
+                    // `min`: reverts can go back by different distances, and the furthest one counts.
                     reverted_from = reverted_from.min(record.turn);
                 }
                 // Changes of other sessions are merged by time, so the newest turn is not always met first.
@@ -238,7 +242,7 @@ impl ChangeHistory {
         newest
     }
 
-    /// The newest revert of this session that was not undone.
+    /// Returns the newest revert of this session that was not undone.
     pub fn newest_revert(&self) -> Option<(&MessageId, &RevertRecord)> {
         let undone = self.undone();
         let mut reverts = self.reverts().rev();
@@ -263,25 +267,27 @@ impl ChangeHistory {
 /// Key under `metadata` of a part with the ids of the inbox notes that the message reports.
 pub const NOTES_KEY: &str = "notes";
 
-/// Returns whether a turn is counted from this message: a prompt of the user. Reports of tasks are user messages too, but
-/// belong to the turn that waits for them.
+/// Returns whether a message begins a turn, which only prompts of the user do. Reports of tasks have the role `user`
+/// too, but belong to the turn that waits for them.
 pub fn begins_turn(message: &Message) -> bool {
     message.is_question() && !reports_notes(message)
 }
 
 fn reports_notes(message: &Message) -> bool {
-    let tells = |part: &Part| part.extra.get("metadata").is_some_and(|about| about.get(NOTES_KEY).is_some());
-    message.parts.iter().any(tells)
+    let reports =
+        |part: &Part| part.extra.get("metadata").is_some_and(|about| about.get(NOTES_KEY).is_some());
+    message.parts.iter().any(reports)
 }
 
-/// The value under `metadata.plimsoll`.
+/// Returns our own metadata, under `metadata.plimsoll`.
 fn ours(extra: &Map<String, Value>) -> Option<&Value> {
     extra.get("metadata")?.get("plimsoll")
 }
 
-/// A field under `metadata.plimsoll`, created if it does not exist.
+/// Returns a field under `metadata.plimsoll`, created if it does not exist.
 pub(crate) fn own_field<'a>(extra: &'a mut Map<String, Value>, field: &str) -> &'a mut Value {
     let metadata = extra.entry("metadata").or_insert_with(|| json!({}));
+    // An imported log may hold anything here; indexing a string would panic.
     if !metadata.is_object() {
         *metadata = json!({});
     }
@@ -296,13 +302,13 @@ fn read<T: serde::de::DeserializeOwned>(value: &Value) -> Option<T> {
     serde_json::from_value(value.clone()).ok()
 }
 
-/// Whether a call was made. A pending call has done nothing yet.
+/// Whether the tool ran. A pending call has not run yet.
 fn was_run(state: &ToolState) -> bool {
     let was_refused = ours(&state.extra).and_then(|ours| ours.get("notRun")?.as_bool()) == Some(true);
     state.status != plimsoll::ToolStatus::Pending && !was_refused
 }
 
-/// The input of a call in one line; for a shell, its command.
+/// Returns the input of a call in one line; for a shell, its command.
 fn line_of(state: &ToolState) -> String {
     let input = state.input.as_ref().map(|input| input.value());
     let command = input.and_then(|input| input.get("command")?.as_str());

@@ -62,7 +62,7 @@ pub enum ClimbStep {
     Done(Box<ClimbOutcome>),
 }
 
-/// Outcome of a climb, which nothing was committed of yet.
+/// Outcome of a climb. Nothing is committed yet.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct ClimbOutcome {
@@ -92,7 +92,7 @@ impl Climb {
         Climb { ladder: Ladder::new(log, context), ids, planned_on, charges, stop: StopFlag::default() }
     }
 
-    /// A climb over a log that is not stored, such as that of a file.
+    /// Creates a climb over a log that is not stored, such as that of a file.
     pub fn of_log(log: Log, context: CompactionContext, ids: Ids) -> Climb {
         Climb::new(log, Revision::default(), context, ids)
     }
@@ -129,7 +129,7 @@ impl Climb {
         self.stop = stop;
     }
 
-    /// Whether it was stopped and no longer counts.
+    /// Whether it was stopped, so that its figures are invalid.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stop.is_set()
     }
@@ -142,7 +142,7 @@ impl Climb {
                 break step;
             }
         };
-        // Figures that were counted after the flag was set are wrong.
+        // A stopped counter returns zero: figures of this step are wrong if the flag was set meanwhile.
         self.stop.check()?;
         Ok(match step {
             Step::Ask(request) => ClimbStep::Ask(Box::new(request)),
@@ -173,7 +173,7 @@ impl Climb {
         self.ladder.rejections()
     }
 
-    /// The summary that can be extracted without a model.
+    /// Returns the summary that can be extracted without a model.
     pub fn offline(&self) -> Option<Text> {
         self.ladder.offline()
     }

@@ -35,7 +35,7 @@ pub enum SessionError {
     /// The part is out of view, and its message must be named instead.
     #[error("part `{0}` is out of view; name its message")]
     OutOfView(plimsoll::PartId),
-    /// The work was stopped because its result is not wanted any more.
+    /// The work was stopped because its caller no longer needs the result.
     #[error("stopped")]
     Stopped,
     /// The output of a tool could not be read to its end.

@@ -12,7 +12,7 @@ use crate::error::SessionError;
 /// Length of the back-pressure queue: a tool that writes faster than the disk waits.
 const QUEUE: usize = 16;
 
-/// Takes the output of one call piece by piece. Dropping it keeps what was written and does not answer the call.
+/// Receives the output of one call piece by piece. Dropping it stores what was written but does not answer the call.
 ///
 /// Writing blocks while the disk is slower than the tool. Async hosts write from a blocking thread.
 pub struct OutputSink {
@@ -22,7 +22,7 @@ pub struct OutputSink {
 }
 
 impl OutputSink {
-    /// A sink whose output is read by `take` on a separate thread.
+    /// Creates a sink whose output `take` reads on a separate thread.
     pub(crate) fn spawn(
         call: PartId,
         take: impl FnOnce(&mut dyn Read) -> Result<CapturedOutput, StoreError> + Send + 'static,
@@ -34,7 +34,7 @@ impl OutputSink {
         Ok(OutputSink { call, sender: Some(sender), thread: Some(thread) })
     }
 
-    /// The part of the call.
+    /// Returns the part of the call.
     pub fn call(&self) -> &PartId {
         &self.call
     }
@@ -86,7 +86,7 @@ impl Read for Pieces {
         while self.read == self.piece.len() {
             match self.receiver.recv() {
                 Ok(piece) => (self.piece, self.read) = (piece, 0),
-                // The tool has printed its last.
+                // All senders are dropped: the output is complete.
                 Err(_) => return Ok(0),
             }
         }

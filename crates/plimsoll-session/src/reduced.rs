@@ -23,7 +23,8 @@ pub(crate) struct Reduced {
 }
 
 impl Reduced {
-    /// The last reduction of a session, if it made the usage of the newest answer stale and that usage is this model's.
+    /// Returns the last reduction of a session, if it made the usage of the newest answer stale and that usage is this
+    /// model's.
     pub(crate) fn of(
         archive: &Archive,
         session: &SessionId,
@@ -55,7 +56,7 @@ impl Reduced {
         (undoes_the_last && is_newer).then_some(Reduced { newest, tokens: last.after })
     }
 
-    /// The scale on which the window weighed that much then.
+    /// Returns the scale on which the window weighed that much then.
     pub(crate) fn scale(&self, context: &CompactionContext, log: &Log) -> Scale {
         let messages = log.messages();
         let count =

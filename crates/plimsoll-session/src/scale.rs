@@ -42,17 +42,17 @@ pub struct WindowSize {
 }
 
 impl WindowScale {
-    /// The scale of a session with these messages.
+    /// Returns the scale of a session with these messages.
     pub fn of(messages: &[Message], policy: &Policy) -> WindowScale {
         WindowScale::new(WindowMeter::of(messages).read(), policy)
     }
 
-    /// The scale of a session whose usage was read.
+    /// Returns the scale of a session whose usage was read.
     pub fn new(measured: Option<Measured>, policy: &Policy) -> WindowScale {
         WindowScale { measured, chars: policy.count }
     }
 
-    /// The recorded usage, if there is any.
+    /// Returns the recorded usage, if there is any.
     pub fn measured(&self) -> Option<&Measured> {
         self.measured.as_ref()
     }
@@ -71,7 +71,7 @@ impl WindowScale {
             return WindowSize { tokens: visible, hidden: None, unseen: None };
         };
         let tokens = measured.window_of(|| visible);
-        // The pieces are estimates, and together they are what was counted.
+        // The pieces are estimates; their sum is the counted size.
         let unrecorded = tokens - visible;
         let hidden = measured.hidden().min(unrecorded);
         WindowSize { tokens, hidden: Some(hidden), unseen: Some(unrecorded - hidden) }
@@ -115,18 +115,19 @@ pub struct UsageScale {
 }
 
 impl UsageScale {
-    /// The scale of a session with these messages; `None` if it records no usage.
+    /// Returns the scale of a session with these messages; `None` if it records no usage.
     pub fn of(messages: &[Message], policy: &Policy) -> Option<UsageScale> {
         let scale = WindowScale::of(messages, policy);
         scale.measured.is_some().then(|| UsageScale::new(&scale, messages, policy))
     }
 
-    /// The scale that a session is shown on: by its usage, or by characters over four if it records none.
+    /// Returns the scale that a session is shown on: by its usage, or by characters over four if it records none.
     pub fn shown(messages: &[Message], policy: &Policy) -> UsageScale {
         UsageScale::new(&WindowScale::of(messages, policy), messages, policy)
     }
 
-    /// The scale of a stored session, with `log` in the place of the messages that are stored under the same ids.
+    /// Returns the scale of a stored session, with `log` in the place of the messages that are stored under the same
+    /// ids.
     pub(crate) fn read(
         archive: &Archive,
         session: &SessionId,
@@ -154,8 +155,8 @@ impl UsageScale {
         UsageScale { window, hidden: scale.measured.as_ref().map_or(Tokens::ZERO, Measured::hidden), counter }
     }
 
-    /// Makes a climb weigh by this scale. Policies that follow a document keep the document's own figures, which know
-    /// of nothing hidden.
+    /// Makes a climb weigh by this scale. Policies that follow a document keep the document's own figures, which do not
+    /// include hidden content.
     pub fn apply_to(&self, context: &mut CompactionContext) {
         if context.policy.overflow.detector == Detector::Both {
             context.fixed.system += self.hidden;

@@ -52,12 +52,12 @@ pub struct SessionModel {
 }
 
 impl SessionModel {
-    /// A model of which only the name is known.
+    /// Creates a model of which only the name is known.
     pub fn new(name: impl Into<String>) -> SessionModel {
         SessionModel { name: name.into(), ..SessionModel::default() }
     }
 
-    /// A model with the limits and the price that [`ModelTable`] has for it.
+    /// Creates a model with the limits and the price from [`ModelTable`].
     pub fn known(name: impl Into<String>) -> SessionModel {
         let name = name.into();
         let facts = ModelTable::default().find(&name).unwrap_or_default();
@@ -118,13 +118,13 @@ pub enum Counting {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Figures {
-    /// The session's own counter, on the scale of the newest usage: for hosts that make requests, and know what they
-    /// carry besides the conversation.
+    /// The session's own counter, on the scale of the newest usage: for hosts that make requests, and know their system
+    /// prompt and tools.
     #[default]
     Driven,
-    /// All usage that the session records, otherwise the policy's counter, as in every command that shows a stored session.
-    /// Usage separates the system prompt and tools of an absent host from the factor by which the model counts. For
-    /// hosts that change a session without making requests; the whole session is read for it.
+    /// All usage that the session records, otherwise the policy's counter, as in every command that shows a stored
+    /// session. Usage separates the system prompt and tools of an absent host from the factor by which the model
+    /// counts. For hosts that change a session without making requests; the whole session is read for it.
     Recorded,
 }
 
@@ -143,7 +143,7 @@ impl Default for Settings {
             take_over: TakeOver::Never,
             lease: Duration::from_secs(60),
             cache: None,
-            // The system prompt and the tools.
+            // One for the system prompt, one for the tools.
             reserved_breakpoints: 2,
             clock: Clock::default(),
         }
@@ -166,7 +166,7 @@ impl Settings {
         })
     }
 
-    /// The limits that apply to the model.
+    /// Returns the limits that apply to the model.
     pub(crate) fn limits(&self) -> Limits {
         self.policy.limits(&self.model.name, self.model.limits)
     }

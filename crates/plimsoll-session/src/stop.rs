@@ -26,7 +26,7 @@ impl StopFlag {
         self.0.is_set()
     }
 
-    /// The same flag, for reads of the store.
+    /// Returns the same flag, for reads of the store.
     pub(crate) fn of_store(&self) -> &plimsoll_store::StopFlag {
         &self.0
     }

@@ -1,4 +1,4 @@
-//! Stored sessions, read message by message.
+//! Reads stored sessions message by message.
 
 use plimsoll::{Message, SessionId};
 use plimsoll_store::{CountWatch, PageRequest, StopFlag, Store, StoreError};

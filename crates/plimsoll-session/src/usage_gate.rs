@@ -1,4 +1,4 @@
-//! Holding back messages until it is known that their session records usage.
+//! Holds back messages until it is known whether their session records usage.
 
 use plimsoll::{Message, Part, PartBody};
 use plimsoll_tokens::records_usage;
@@ -11,28 +11,28 @@ use plimsoll_tokens::records_usage;
 pub struct UsageGate {
     waiting: Vec<Message>,
     bytes: usize,
-    most_bytes: usize,
+    max_bytes: usize,
     is_open: bool,
 }
 
 /// Limit for sessions of any length, in bytes: beyond it, counting is cheaper than the memory.
-const MOST_WAITING: usize = 8 << 20;
+const MAX_WAITING: usize = 8 << 20;
 
 impl Default for UsageGate {
-    /// A closed gate that opens by itself when 8 MB of messages wait.
+    /// Creates a closed gate that opens by itself when 8 MB of messages wait.
     fn default() -> UsageGate {
-        UsageGate { waiting: Vec::new(), bytes: 0, most_bytes: MOST_WAITING, is_open: false }
+        UsageGate { waiting: Vec::new(), bytes: 0, max_bytes: MAX_WAITING, is_open: false }
     }
 }
 
 impl UsageGate {
-    /// A closed gate that holds any number of messages: [`waiting`](UsageGate::waiting) is then a whole session without
-    /// usage.
+    /// Creates a closed gate that holds any number of messages: [`waiting`](UsageGate::waiting) is then a whole session
+    /// without usage.
     pub fn unlimited() -> UsageGate {
-        UsageGate { most_bytes: usize::MAX, ..UsageGate::default() }
+        UsageGate { max_bytes: usize::MAX, ..UsageGate::default() }
     }
 
-    /// A gate that passes every message on.
+    /// Creates an open gate, which passes every message on.
     pub fn opened() -> UsageGate {
         UsageGate { is_open: true, ..UsageGate::default() }
     }
@@ -46,7 +46,7 @@ impl UsageGate {
     pub fn pass(&mut self, message: Message) -> impl Iterator<Item = Message> + use<> {
         if !self.is_open {
             self.bytes = self.bytes.saturating_add(size(&message));
-            self.is_open = records_usage(&message) || self.bytes > self.most_bytes;
+            self.is_open = records_usage(&message) || self.bytes > self.max_bytes;
         }
         let (passed, newest) = if self.is_open {
             (std::mem::take(&mut self.waiting), Some(message))
@@ -78,7 +78,7 @@ pub(crate) fn size(message: &Message) -> usize {
             PartBody::File(file) => file.url.as_ref().map_or(0, |url| url.len()),
             _ => 0,
         };
-        // A struct, and its strings, which are allocated separately.
+        // The struct, and a guess for its separately allocated strings.
         text + size_of::<Part>() + 200
     });
     parts.sum::<usize>() + size_of::<Message>() + 300

@@ -18,12 +18,12 @@ use plimsoll::{
 use plimsoll_store::{Archive, Claim, Durability, NewSession, Scope, Selection};
 
 const NOW: Millis = Millis(1_794_775_451_033);
-const FOLDER: &str = "PLIMSOLL_BENCH_FOLDER";
+const DIRECTORY: &str = "PLIMSOLL_BENCH_DIRECTORY";
 const HANDLE: &str = "PLIMSOLL_BENCH_HANDLE";
 
 fn main() {
-    match (std::env::var(FOLDER), std::env::var(HANDLE)) {
-        (Ok(folder), Ok(handle)) => recall(Path::new(&folder), &handle),
+    match (std::env::var(DIRECTORY), std::env::var(HANDLE)) {
+        (Ok(directory), Ok(handle)) => recall(Path::new(&directory), &handle),
         _ => {
             large_output();
             upkeep();
@@ -32,8 +32,8 @@ fn main() {
     }
 }
 
-fn open(folder: &Path) -> Archive {
-    Archive::open(folder.join("plimsoll.db"), &Policy::default(), Durability::Process).unwrap()
+fn open(directory: &Path) -> Archive {
+    Archive::open(directory.join("plimsoll.db"), &Policy::default(), Durability::Process).unwrap()
 }
 
 /// Lines of about a hundred bytes, created on reading.
@@ -76,8 +76,8 @@ fn peak() -> u64 {
 fn large_output() {
     let megabytes: u64 =
         std::env::var("PLIMSOLL_BENCH_MEGABYTES").ok().and_then(|n| n.parse().ok()).unwrap_or(1_000);
-    let folder = tempfile::tempdir().unwrap();
-    let archive = open(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let archive = open(directory.path());
     let session = archive.store().create(NewSession::new(SessionId::new("ses_1")), NOW).unwrap().id;
     let claim = Claim::unleased(&session);
     let before = peak();
@@ -94,15 +94,15 @@ fn large_output() {
     let handle = plimsoll_store::handles(&taken.receipt.unwrap()).remove(0);
     drop(archive);
     let child = Command::new(std::env::current_exe().unwrap())
-        .env(FOLDER, folder.path())
+        .env(DIRECTORY, directory.path())
         .env(HANDLE, handle)
         .status()
         .unwrap();
     assert!(child.success());
 }
 
-fn recall(folder: &Path, handle: &str) {
-    let archive = open(folder);
+fn recall(directory: &Path, handle: &str) {
+    let archive = open(directory);
     let before = peak();
     let started = Instant::now();
     let wanted = Selection { lines: Some((500_000, 500_001)), ..Selection::default() };
@@ -117,8 +117,8 @@ fn recall(folder: &Path, handle: &str) {
 
 /// Indexes 137 MB before a summary while other threads append.
 fn upkeep() {
-    let folder = tempfile::tempdir().unwrap();
-    let archive = open(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let archive = open(directory.path());
     let store = archive.store();
     let session = store.create(NewSession::new(SessionId::new("ses_1")), NOW).unwrap().id;
     let claim = Claim::unleased(&session);
@@ -191,8 +191,8 @@ fn upkeep() {
 /// One reduction with 50,000 marks, and its undo.
 fn marks() {
     const COUNT: usize = 50_000;
-    let folder = tempfile::tempdir().unwrap();
-    let archive = open(folder.path());
+    let directory = tempfile::tempdir().unwrap();
+    let archive = open(directory.path());
     let store = archive.store();
     let session = store.create(NewSession::new(SessionId::new("ses_1")), NOW).unwrap().id;
     let claim = Claim::unleased(&session);

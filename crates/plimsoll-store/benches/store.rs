@@ -56,8 +56,8 @@ fn step(n: usize) -> Message {
     Message::assistant(format!("msg_{n:08}").as_str().into(), parts).at(Millis(NOW.0 + n as u64))
 }
 
-fn store(folder: &Path, durability: Durability) -> (SqliteStore, SessionId) {
-    let store = SqliteStore::open(folder.join("plimsoll.db"), durability).unwrap();
+fn store(directory: &Path, durability: Durability) -> (SqliteStore, SessionId) {
+    let store = SqliteStore::open(directory.join("plimsoll.db"), durability).unwrap();
     let session = store.create(NewSession::new(SessionId::new("ses_1")), NOW).unwrap().id;
     (store, session)
 }
@@ -69,8 +69,8 @@ fn appends() {
     {
         let messages: Vec<Message> = (0..count).map(step).collect();
         let ours = || {
-            let folder = tempfile::tempdir().unwrap();
-            let (store, session) = store(folder.path(), durability);
+            let directory = tempfile::tempdir().unwrap();
+            let (store, session) = store(directory.path(), durability);
             let messages = messages.clone();
             let started = Instant::now();
             for message in messages {
@@ -79,8 +79,8 @@ fn appends() {
             started.elapsed()
         };
         let together = || {
-            let folder = tempfile::tempdir().unwrap();
-            let (store, _) = store(folder.path(), durability);
+            let directory = tempfile::tempdir().unwrap();
+            let (store, _) = store(directory.path(), durability);
             for writer in 0..8 {
                 store.create(NewSession::new(SessionId::new(format!("ses_w{writer}"))), NOW).unwrap();
             }
@@ -134,9 +134,9 @@ fn memory() {
     let shared = Path::new("/dev/shm");
     for _ in 0..ROUNDS {
         in_memory = in_memory.min(replay(&MemoryStore::new()));
-        let folder =
+        let directory =
             if shared.is_dir() { tempfile::tempdir_in(shared) } else { tempfile::tempdir() }.unwrap();
-        let store = SqliteStore::open(folder.path().join("plimsoll.db"), Durability::Process).unwrap();
+        let store = SqliteStore::open(directory.path().join("plimsoll.db"), Durability::Process).unwrap();
         sqlite = sqlite.min(replay(&store));
     }
     let micros = |time: Duration| time.as_secs_f64() * 1e6 / messages.len() as f64;
@@ -148,8 +148,8 @@ fn writers() {
     println!("\nwriters on separate sessions, 3 s each; appends in all, per writer, and how long one waits");
     for (name, durability) in [("process", Durability::Process), ("power", Durability::Power)] {
         for count in [1, 8, 200] {
-            let folder = tempfile::tempdir().unwrap();
-            let (store, _) = store(folder.path(), durability);
+            let directory = tempfile::tempdir().unwrap();
+            let (store, _) = store(directory.path(), durability);
             let sessions: Vec<SessionId> = (0..count).map(|n| SessionId::new(format!("ses_w{n}"))).collect();
             for session in &sessions {
                 store.create(NewSession::new(session.clone()), NOW).unwrap();
@@ -202,8 +202,8 @@ fn streaming() {
     const DELTA: &str = "abcde ";
     let size = if std::env::var_os("PLIMSOLL_SMALL").is_some() { 1_000_000 } else { 10_000_000 };
     for joined in [1, 100] {
-        let folder = tempfile::tempdir().unwrap();
-        let (store, session) = store(folder.path(), Durability::Process);
+        let directory = tempfile::tempdir().unwrap();
+        let (store, session) = store(directory.path(), Durability::Process);
         let claim = Claim::unleased(&session);
         let part = Part::text("prt_1".into(), "");
         let message = Message { parts: vec![part].into(), ..Message::begun("msg_1".into(), NOW) };
@@ -233,8 +233,8 @@ fn streaming() {
 
 /// Yardstick: the same rows in the same tables, without anything else.
 fn plain(messages: &[Message], synchronous: &str) -> Duration {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("plain.db");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("plain.db");
     let connection = Connection::open(path).unwrap();
     connection.pragma_update(None, "journal_mode", "wal").unwrap();
     connection.pragma_update(None, "synchronous", synchronous).unwrap();
@@ -290,8 +290,8 @@ fn sizes() {
         vec![1_000, 100_000, 1_000_000]
     };
     for size in sizes {
-        let folder = tempfile::tempdir().unwrap();
-        let (store, session) = store(folder.path(), Durability::Process);
+        let directory = tempfile::tempdir().unwrap();
+        let (store, session) = store(directory.path(), Durability::Process);
         let mut n = 0;
         while n < size {
             let batch: Vec<Message> = (n..(n + 1_000).min(size)).map(step).collect();
@@ -351,8 +351,8 @@ fn searches() {
     println!(
         "\nsearch over 100 MB of tool outputs before a summary, compared with grep on the same bytes in one file"
     );
-    let folder = tempfile::tempdir().unwrap();
-    let (store, session) = store(folder.path(), Durability::Process);
+    let directory = tempfile::tempdir().unwrap();
+    let (store, session) = store(directory.path(), Durability::Process);
     let count = 4_000;
     let mut all = Vec::new();
     for n in 0..count {
@@ -374,7 +374,7 @@ fn searches() {
         store.append(&Claim::unleased(&session), vec![message.at(Millis(NOW.0 + n as u64))], NOW).unwrap();
     }
     pivot(&store, &session, count, count - 1);
-    let file = folder.path().join("all.txt");
+    let file = directory.path().join("all.txt");
     std::fs::write(&file, &all).unwrap();
     println!("  {} MB in {count} outputs", all.len() / 1_000_000);
     let patterns =
@@ -397,8 +397,8 @@ fn searches() {
             let search = Search { pattern: pattern.into(), literal, ..Search::default() };
             let ask = Selection {
                 search: Some(search),
-                most_matches: 100_000,
-                most_bytes: 100_000_000,
+                max_matches: 100_000,
+                max_bytes: 100_000_000,
                 ..Selection::default()
             };
             let ours = median(5, || {

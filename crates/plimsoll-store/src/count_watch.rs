@@ -7,7 +7,7 @@ use crate::store::Store;
 
 /// Number of counts that are stored in one transaction.
 const BATCH: usize = 5_000;
-/// Minimum size of newly counted text, in bytes, for which a write to the store pays.
+/// Minimum size of newly counted text, in bytes, for which a transaction is worth its cost.
 const MIN_BYTES: usize = 64 << 10;
 
 /// Texts of a session that were read without a count.

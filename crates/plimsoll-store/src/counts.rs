@@ -6,7 +6,6 @@
 //!
 //! Counts are derived data: changing a part deletes its count, storing a count changes no revision, and a count that
 //! cannot be stored is not an error.
-//! one is not an error.
 
 use plimsoll::{Input, Part, PartBody, PartId, Text, Tokens};
 
@@ -28,7 +27,7 @@ pub struct PartCounts {
     pub(crate) chars: (u64, u64),
 }
 
-/// The counted texts of a part: the input of a call, and the text that it is stored with.
+/// Returns the counted texts of a part: the input of a call, and the text that it is stored with.
 pub(crate) fn texts(part: &Part) -> (Option<&Text>, Option<&Text>) {
     match &part.body {
         PartBody::Text(said) => (None, Some(&said.text)),

@@ -12,7 +12,7 @@ use crate::clock::{span, utc};
 use crate::holder::Shown;
 use crate::revision::Revision;
 
-/// Time that a process waits for another one that writes, before it reports a busy database.
+/// How long a write waits for another process before the database is reported as busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Error of a store operation.
@@ -105,7 +105,7 @@ pub enum StoreError {
     Expired {
         /// The handle.
         handle: String,
-        /// Time of its removal.
+        /// When it was removed.
         at: Millis,
         /// Text that the window still shows.
         shown: String,
@@ -243,12 +243,12 @@ impl StoreError {
         }
     }
 
-    /// The id is already used by other content.
+    /// Creates the error for an id that is already used by other content.
     pub(crate) fn duplicate(kind: &'static str, id: &(impl ToString + ?Sized)) -> StoreError {
         StoreError::Log(LogError::Duplicate { kind, id: id.to_string() })
     }
 
-    /// The record does not exist.
+    /// Creates the error for a missing record.
     pub(crate) fn missing(kind: &'static str, id: &(impl ToString + ?Sized)) -> StoreError {
         StoreError::Missing { kind, id: id.to_string() }
     }

@@ -1,16 +1,16 @@
 //! Names of lease holders, and whether the named process still exists.
 //!
-//! A lease ends when it is released or runs out. A killed process does neither, so its lease would block the session
+//! A lease ends when it is released or expires. A killed process releases nothing, so its lease would block the session
 //! for a minute. The name of a holder therefore identifies its process: kernel, namespaces, process number and start
-//! time. Only a process that is visible from here is declared gone. For one in another process namespace, on another
-//! machine, or from before a reboot, the number means nothing here, and its lease has to expire.
+//! time. Only a process that is visible from here can be declared gone. For one in another process namespace, on
+//! another machine, or from before a reboot, the number means nothing here, and its lease has to expire.
 
 use std::fmt;
 
 /// Separator before the part of a name that identifies the process.
 const OPEN: &str = " [";
 
-/// The name under which this process holds leases: a description for users, then what identifies the process.
+/// Returns the name under which this process holds leases: a description for users, then what identifies the process.
 pub fn process_holder(program: &str) -> String {
     let words = format!("{program} on {}, process {}", system::host(), std::process::id());
     match system::Identity::own() {
@@ -87,7 +87,7 @@ mod system {
         else {
             return false;
         };
-        // For a process of another user this is `EPERM`: it exists.
+        // For a process of another user the result is `EPERM`, which means that it exists.
         if test_kill_process(pid) == Err(Errno::SRCH) {
             return true;
         }
@@ -98,7 +98,7 @@ mod system {
         found.is_some_and(|found| found.is_dead || found.started != started)
     }
 
-    /// The inode number in a link such as `pid:[4026531836]`.
+    /// Returns the inode number in a link such as `pid:[4026531836]`.
     fn namespace(kind: &str) -> Option<String> {
         let link = std::fs::read_link(format!("/proc/self/ns/{kind}")).ok()?;
         let digits: String = link.to_string_lossy().chars().filter(char::is_ascii_digit).collect();
@@ -153,7 +153,7 @@ mod tests {
 
     use super::{holder_is_gone, holder_name, process_holder};
 
-    /// The name of a holder, with the number and start time of another process.
+    /// Returns the name of a holder, with the number and start time of another process.
     fn holder_of(pid: u32, changed_start: bool) -> Option<String> {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let start: u64 = stat.rsplit_once(") ")?.1.split(' ').nth(19)?.parse().ok()?;

@@ -65,7 +65,7 @@ pub(crate) fn is_being_written(message: &plimsoll::Message) -> bool {
     is_unfinished(message) || message.parts.iter().any(waits)
 }
 
-/// Text that streams in pieces: that of a part, or the raw input of a call that has not started.
+/// Returns the text that streams in pieces: that of a part, or the raw input of a call that has not started.
 pub(crate) fn text_in_pieces(part: &Part) -> Option<&str> {
     match &part.body {
         PartBody::Text(said) => Some(said.text.as_str()),

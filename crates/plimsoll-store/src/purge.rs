@@ -15,7 +15,7 @@ use crate::store::PurgeTarget;
 /// Replaces destroyed content.
 pub(crate) const TOMBSTONE: &str = "[purged]";
 
-/// Fields that hold the log together: names, kinds and states. They are not content and stay.
+/// Fields of the structure of a log: names, kinds and states. They are not content and are not destroyed.
 const STRUCTURE: [&str; 26] = [
     "id",
     "type",
@@ -48,7 +48,7 @@ const STRUCTURE: [&str; 26] = [
 /// Fields below which tools and hosts may put anything.
 const FREE: [&str; 4] = ["input", "metadata", "attachments", "args"];
 
-/// Content that is destroyed, by where it is stored: pins and the contracts of summaries quote it elsewhere.
+/// Destroyed content, by its location. Pins and contracts of summaries may quote it elsewhere.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Quoted {
     pub(crate) parts: BTreeSet<PartId>,
@@ -74,7 +74,7 @@ impl Scrubber {
 
     /// Counts the places that would be destroyed.
     pub(crate) fn count(&self, text: &str) -> u64 {
-        // Replacing blank text would turn an empty summary into one that counts.
+        // Replacing blank text would turn an empty summary, which is ignored, into a valid one.
         if text.trim().is_empty() {
             return 0;
         }

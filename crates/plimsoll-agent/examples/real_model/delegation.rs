@@ -21,13 +21,13 @@ const PROMPTS: [&str; 2] = ["Say in one sentence how deep the harbour is.", "Nam
 
 pub(crate) async fn run(upstream: &Upstream) -> Result<String, Box<dyn Error>> {
     let shim = Shim::start(upstream.clone())?;
-    let folder = tempfile::tempdir()?;
-    std::fs::write(folder.path().join("chart.txt"), format!("{SECRET}\n"))?;
+    let directory = tempfile::tempdir()?;
+    std::fs::write(directory.path().join("chart.txt"), format!("{SECRET}\n"))?;
     let policy = Arc::new(Way::Configured.policy()?);
-    let path = folder.path().join("plimsoll.db");
+    let path = directory.path().join("plimsoll.db");
     let archive = Arc::new(Archive::open(path, &Policy::default(), Durability::Process)?);
     let mut agent =
-        Agent::new(Arc::clone(&archive), model(&shim.url(), Way::Configured.limits())?, folder.path());
+        Agent::new(Arc::clone(&archive), model(&shim.url(), Way::Configured.limits())?, directory.path());
     agent.profile.tools =
         ToolSet::builtin(&policy, &agent.sandbox).filter(|tool| matches!(tool, "read" | "recall"));
     agent.policy = policy;

@@ -165,10 +165,11 @@ fn copy(tally: &Mutex<Tally>) -> Tally {
 
 /// A few turns without anything between agent and server, so that the server's own streams are read too.
 async fn direct(upstream: &Upstream) -> Result<String, Box<dyn Error>> {
-    let folder = tempfile::tempdir()?;
-    let archive = Archive::open(folder.path().join("plimsoll.db"), &Policy::default(), Durability::Process)?;
+    let directory = tempfile::tempdir()?;
+    let archive =
+        Archive::open(directory.path().join("plimsoll.db"), &Policy::default(), Durability::Process)?;
     let tally: Arc<Mutex<Tally>> = Arc::default();
-    let mut agent = Agent::new(Arc::new(archive), model(&upstream.url(), None)?, folder.path());
+    let mut agent = Agent::new(Arc::new(archive), model(&upstream.url(), None)?, directory.path());
     agent.events = noting(&tally);
     let mut conversation = agent.begin("").await?;
     let (started, mut words) = (Instant::now(), 0);
@@ -193,9 +194,9 @@ async fn run(way: Way, upstream: &Upstream, turns: u64) -> Result<RunFigures, Bo
     let root = root();
     let workload = Workload::of(&root)?;
     let shim = Shim::start(upstream.clone())?;
-    let folder = tempfile::tempdir()?;
+    let directory = tempfile::tempdir()?;
     let policy = Arc::new(way.policy()?);
-    let archive = Archive::open(folder.path().join("plimsoll.db"), &policy, Durability::Process)?;
+    let archive = Archive::open(directory.path().join("plimsoll.db"), &policy, Durability::Process)?;
     let archive = Arc::new(archive);
     let tally: Arc<Mutex<Tally>> = Arc::default();
     let mut agent = Agent::new(Arc::clone(&archive), model(&shim.url(), way.limits())?, &root);

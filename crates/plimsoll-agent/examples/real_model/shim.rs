@@ -28,14 +28,14 @@ pub(crate) struct ScriptedAnswer {
 /// A request that went to the real server, and what came of it.
 #[derive(Clone, Debug)]
 pub(crate) struct Exchange {
-    pub(crate) asked: Asked,
+    pub(crate) asked: RequestKind,
     pub(crate) status: u16,
     pub(crate) took: Duration,
 }
 
 /// Purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Asked {
+pub(crate) enum RequestKind {
     /// The next answer of the conversation.
     Answer,
     /// A summary.
@@ -87,8 +87,8 @@ fn lock(state: &Mutex<State>) -> std::sync::MutexGuard<'_, State> {
 }
 
 fn answer(upstream: &Upstream, state: &Mutex<State>, request: &Captured) -> Reply {
-    let asked = if is_summary(&request.body) { Asked::Summary } else { Asked::Answer };
-    let scripted = if asked == Asked::Answer { lock(state).script.front().cloned() } else { None };
+    let asked = if is_summary(&request.body) { RequestKind::Summary } else { RequestKind::Answer };
+    let scripted = if asked == RequestKind::Answer { lock(state).script.front().cloned() } else { None };
     let mut body = request.body.clone();
     body["stream"] = false.into();
     if let Some(fields) = body.as_object_mut() {

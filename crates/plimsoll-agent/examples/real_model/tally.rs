@@ -7,7 +7,7 @@ use std::time::Duration;
 use plimsoll::Tokens;
 use plimsoll_agent::Event;
 
-use crate::shim::{Asked, Exchange};
+use crate::shim::{Exchange, RequestKind};
 
 /// Estimates are judged from this response on: the first ones teach what the model's vocabulary is.
 const JUDGED_FROM: usize = 5;
@@ -124,7 +124,8 @@ pub(crate) struct RunFigures {
 
 impl fmt::Display for RunFigures {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let asked = |asked: Asked| self.exchanges.iter().filter(|exchange| exchange.asked == asked).count();
+        let asked =
+            |asked: RequestKind| self.exchanges.iter().filter(|exchange| exchange.asked == asked).count();
         let waited: Duration = self.exchanges.iter().map(|exchange| exchange.took).sum();
         let Tally { pairs, reductions, summaries_asked, output_bytes, largest_output, .. } = &self.tally;
         let reduced: Vec<String> = reductions.iter().map(|(kind, count)| format!("{count} {kind}")).collect();
@@ -138,8 +139,8 @@ impl fmt::Display for RunFigures {
         writeln!(
             f,
             "  requests          {} for answers, {} for summaries; the largest answered had {largest} tokens",
-            asked(Asked::Answer),
-            asked(Asked::Summary)
+            asked(RequestKind::Answer),
+            asked(RequestKind::Summary)
         )?;
         writeln!(f, "  refused           {}", self.tally.refused())?;
         writeln!(f, "  tool outputs      {output_bytes} bytes, the largest {largest_output}")?;

@@ -68,8 +68,8 @@ impl Workload {
     }
 }
 
-fn collect(root: &Path, folder: &Path, files: &mut Vec<String>) -> Result<(), Box<dyn Error>> {
-    for entry in std::fs::read_dir(folder)? {
+fn collect(root: &Path, directory: &Path, files: &mut Vec<String>) -> Result<(), Box<dyn Error>> {
+    for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         let (path, kind) = (entry.path(), entry.file_type()?);
         if kind.is_dir() {

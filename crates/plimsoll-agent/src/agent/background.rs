@@ -1,7 +1,7 @@
 //! Interface between the loop of an agent and background tasks.
 //!
-//! A conversation has tasks, and a task is a conversation. So the loop knows tasks only by this trait, which
-//! [`TaskBoard`](crate::TaskBoard) implements.
+//! A conversation has tasks, and a task is a conversation. To break this cycle, the loop knows tasks only by this
+//! trait, which [`TaskBoard`](crate::TaskBoard) implements.
 
 use std::pin::Pin;
 use std::sync::Arc;

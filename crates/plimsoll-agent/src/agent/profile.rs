@@ -29,8 +29,8 @@ pub struct Profile {
     /// For a background task: bounds of the agents that launched it. A task never has permissions that its ancestors
     /// lack.
     pub bounds: Vec<Bound>,
-    /// Whether a run waits for background tasks after the last answer and lets the model answer their results. An
-    /// interactive host takes in their notes later instead.
+    /// Whether a run waits for background tasks after the last answer and lets the model answer their results.
+    /// Interactive hosts take in their notes later instead.
     pub awaits_tasks: bool,
     /// Limits of a run.
     pub limits: RunLimits,
@@ -60,8 +60,8 @@ fn is_on(switches: &[ToolSwitch], tool: &str) -> bool {
 }
 
 impl Profile {
-    /// Returns whether its switches and those of the agents above it enable a tool. Otherwise an agent could do through
-    /// a task what it cannot do itself.
+    /// Returns whether its switches and those of all agents above it enable a tool. Without the latter, an agent could
+    /// do through a task what it cannot do itself.
     pub(crate) fn wants(&self, tool: &str) -> bool {
         is_on(&self.switches, tool) && self.bounds.iter().all(|bound| bound.has(tool))
     }

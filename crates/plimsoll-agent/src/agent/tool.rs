@@ -31,7 +31,7 @@ pub trait Tool: Send + Sync {
     /// Returns the subject of a call, which permissions are checked against.
     fn subject(&self, input: &Value, directory: &Path) -> Result<Subject, ToolError>;
 
-    /// Returns details for the user who is asked about a call, if they are more than its subject.
+    /// Returns details of a call for the user who is asked about it; `None` if its subject is enough.
     fn preview(&self, _input: &Value, _subject: &Subject, _directory: &Path) -> Option<Preview> {
         None
     }
@@ -86,8 +86,8 @@ pub struct ToolCall<'a> {
     pub part: &'a PartId,
     /// Input from the model.
     pub input: &'a Value,
-    /// Subject of the call, against which permissions were checked. A tool opens this and resolves no path again, so
-    /// that a link created after the check has no effect.
+    /// Subject of the call, against which permissions were checked. A tool opens exactly this path and never resolves
+    /// one again, so that a link created after the check has no effect.
     pub subject: &'a Subject,
     /// File contents that the model has seen.
     pub files: &'a FileLedger,

@@ -22,12 +22,12 @@ use crate::confinement::failure_hint;
 use crate::process::{remove_keys, wait_for_end};
 use crate::untrusted::clean;
 
-/// Default time limit of a hook.
+/// Default timeout of a hook.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum size of a hook's output, in bytes.
-const MOST_OUTPUT: usize = 1_000_000;
+const MAX_OUTPUT: usize = 1_000_000;
 /// Maximum size of standard error that is quoted when a hook fails.
-const MOST_ERRORS: usize = 4_000;
+const MAX_ERRORS: usize = 4_000;
 /// How long to wait for the rest of the output after the command has ended.
 const GRACE: Duration = Duration::from_millis(200);
 
@@ -117,7 +117,7 @@ impl CommandHook {
         command.args(arguments);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         remove_keys(&mut command, &self.keys);
-        // From here on the command and its children end with this future, even if it is dropped.
+        // From here on, the command and its children are ended when this future completes or is dropped.
         let mut group = self.sandbox.spawn(&mut command, &self.directory).map_err(failed)?;
         let child = group.child();
         let (Some(stdin), Some(stdout), Some(stderr)) =
@@ -139,11 +139,11 @@ impl CommandHook {
                 Ok(())
             };
             let read = async {
-                let is_too_much = read_to(&mut stdout, &mut said, MOST_OUTPUT).await;
+                let is_too_much = read_to(&mut stdout, &mut said, MAX_OUTPUT).await;
                 if is_too_much { Err(()) } else { Ok(()) }
             };
             let complain = async {
-                read_to(&mut stderr, &mut errors, MOST_ERRORS).await;
+                read_to(&mut stderr, &mut errors, MAX_ERRORS).await;
                 // Read the rest as well: a full pipe would block the hook.
                 let _ = tokio::io::copy(&mut stderr, &mut tokio::io::sink()).await;
                 Ok(())
@@ -166,7 +166,7 @@ impl CommandHook {
         let has_ended = group.has_ended();
         let status = group.end();
         let failed = match status {
-            _ if is_too_much => return Err(HookError(format!("it printed more than {MOST_OUTPUT} bytes"))),
+            _ if is_too_much => return Err(HookError(format!("it printed more than {MAX_OUTPUT} bytes"))),
             _ if !has_ended => format!("it took longer than {} s", limit.as_secs_f64()),
             Some(status) if status.success() => return Ok(said),
             Some(status) => format!("it failed ({status})"),
@@ -247,7 +247,7 @@ impl Hooks for CommandHook {
     fn compacted<'a>(&'a self, compaction: &'a CompactionContext) -> HookFuture<'a, ()> {
         Box::pin(async move {
             let about = serde_json::to_value(compaction).unwrap_or_default();
-            // There is no reply to parse, so any output is accepted.
+            // This event has no reply, so any output is accepted.
             self.request_reply(HookEvent::Compacted, &about).await.map(drop)
         })
     }

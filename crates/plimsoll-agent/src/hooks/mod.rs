@@ -2,8 +2,8 @@
 //!
 //! An embedder implements [`Hooks`]; a configuration names commands, each of which becomes a [`CommandHook`]. Replies
 //! of hooks are untrusted: permissions are checked against a changed input, text for a summary is bounded and marked by
-//! the engine, and a replaced output stays in the store. A failed hook is reported and otherwise ignored, because
-//! permissions, not hooks, are the guard.
+//! the engine, and a replaced output stays in the store. A failed hook is reported and otherwise ignored: permissions
+//! protect the user, not hooks.
 //!
 //! A configured command runs in the sandbox of the agent's commands, with its own grants. Its code may have been
 //! changed by a command of the agent. Comparing files before every start was tried and cannot be complete, because a

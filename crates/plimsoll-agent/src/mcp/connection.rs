@@ -29,12 +29,12 @@ use super::stdio::{Launcher, ServerProcess, strip_secrets};
 use crate::untrusted::clean;
 
 /// Maximum number of tools read from one server.
-const MOST_LISTED: usize = 500;
+const MAX_LISTED: usize = 500;
 /// Maximum number of pages read.
-const MOST_PAGES: usize = 50;
+const MAX_PAGES: usize = 50;
 /// Maximum duration of a call that keeps reporting progress.
 const LONGEST_CALL: Duration = Duration::from_secs(60 * 60);
-/// Time limit for sending a notification.
+/// Timeout for sending a notification.
 const NOTIFY: Duration = Duration::from_secs(2);
 /// How long a server may take to exit after its input is closed.
 const GRACE: Duration = Duration::from_secs(2);
@@ -81,7 +81,7 @@ impl Connection {
         }
     }
 
-    /// A attempt. The error includes whether it was the server's reply to the handshake.
+    /// Makes one attempt at the handshake. The error says whether the server itself replied with it.
     async fn shake(
         name: &str,
         setup: &McpConnection,
@@ -113,6 +113,7 @@ impl Connection {
             Err(error) => {
                 let is_answer = matches!(error, ClientInitializeError::JsonRpcError(_));
                 let mut description = describe_handshake_error(&error);
+                // A server that replied is alive, and its reply says more than its exit.
                 if let (Some(process), false) = (&mut process, is_answer) {
                     description = process.post_mortem().await;
                 }
@@ -152,7 +153,7 @@ impl Connection {
     async fn own_tools(&self, server: &str) -> Result<Vec<ListedTool>, String> {
         let mut listed: Vec<ListedTool> = Vec::new();
         let mut page = PaginatedRequestParams::default();
-        for _ in 0..MOST_PAGES {
+        for _ in 0..MAX_PAGES {
             let request = ClientRequest::ListToolsRequest(ListToolsRequest::with_param(page));
             let (tools, next) = match self.peer.send_request(request).await {
                 Ok(ServerResult::ListToolsResult(result)) => (result.tools, result.next_cursor),
@@ -169,12 +170,12 @@ impl Connection {
                 Err(error) => return Err(self.describe_error(&error).await),
             };
             listed.extend(tools.into_iter().map(|tool| of_wire(server, tool)));
-            let Some(next) = next.filter(|next| !next.is_empty() && listed.len() < MOST_LISTED) else {
+            let Some(next) = next.filter(|next| !next.is_empty() && listed.len() < MAX_LISTED) else {
                 break;
             };
             page = PaginatedRequestParams::default().with_cursor(Some(next));
         }
-        listed.truncate(MOST_LISTED);
+        listed.truncate(MAX_LISTED);
         Ok(listed)
     }
 

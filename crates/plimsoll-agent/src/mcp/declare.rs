@@ -22,7 +22,7 @@ const LARGEST_SCHEMA: usize = 16 << 10;
 /// Maximum nesting depth of a schema.
 const DEEPEST_SCHEMA: usize = 32;
 /// Maximum number of declared tools of all servers. OpenAI accepts 128 in total, including the agent's own.
-pub(super) const MOST_TOOLS: usize = 100;
+pub(super) const MAX_TOOLS: usize = 100;
 
 /// Request that a call of a tool makes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -107,8 +107,8 @@ pub(super) fn declare(
             tool: shown_name(&tool.tool),
             reason,
         };
-        if declared.len() == MOST_TOOLS {
-            omitted.push(omit(tool, format!("more than {MOST_TOOLS} tools of MCP servers")));
+        if declared.len() == MAX_TOOLS {
+            omitted.push(omit(tool, format!("more than {MAX_TOOLS} tools of MCP servers")));
             continue;
         }
         match checked_schema(&tool.schema) {
@@ -242,7 +242,7 @@ fn tidy(value: &mut Value, depth: usize, explains: bool) -> bool {
 mod tests {
     use serde_json::{Value, json};
 
-    use super::{ListedTool, MOST_TOOLS, Purpose, declare};
+    use super::{ListedTool, MAX_TOOLS, Purpose, declare};
 
     fn listed(server: &str, tool: &str, description: &str, schema: Value) -> ListedTool {
         ListedTool {
@@ -359,7 +359,7 @@ mod tests {
         let many = |server: &str| (0..80).map(|n| plain(server, &format!("t{n:02}"))).collect::<Vec<_>>();
         let all: Vec<_> = many("a").into_iter().chain(many("b")).collect();
         let (found, omitted) = declare(all.clone(), &[], |_| true);
-        assert_eq!((found.len(), omitted.len()), (MOST_TOOLS, 60));
+        assert_eq!((found.len(), omitted.len()), (MAX_TOOLS, 60));
         let (found, omitted) = declare(all, &[], |name| !name.starts_with("a_"));
         assert_eq!((found.len(), omitted.len()), (80, 0));
     }

@@ -24,10 +24,10 @@ use sse_stream::{Sse, SseStream};
 
 use super::stdio::LARGEST_MESSAGE;
 
-/// Time limit for connecting.
+/// Timeout for connecting.
 const CONNECT: Duration = Duration::from_secs(10);
 /// Maximum number of redirects, within one origin.
-const MOST_REDIRECTS: usize = 5;
+const MAX_REDIRECTS: usize = 5;
 /// Maximum number of bytes read from an error's body.
 const ERROR_BODY: usize = 64 << 10;
 
@@ -47,7 +47,7 @@ impl BoundedHttp {
             let keeps_message =
                 [StatusCode::TEMPORARY_REDIRECT, StatusCode::PERMANENT_REDIRECT].contains(&attempt.status());
             let is_same = from == Some(attempt.url().origin());
-            match keeps_message && is_same && attempt.previous().len() <= MOST_REDIRECTS {
+            match keeps_message && is_same && attempt.previous().len() <= MAX_REDIRECTS {
                 true => attempt.follow(),
                 false => attempt.stop(),
             }
@@ -121,7 +121,7 @@ impl StreamableHttpClient for BoundedHttp {
         let awaits_answer = matches!(message, JsonRpcMessage::Request(_));
         if !status.is_success() {
             let body = read(response, ERROR_BODY).await.unwrap_or_default();
-            // A protocol error says more than the status. Errors of a gateway before the server are not protocol
+            // A protocol error is more specific than the status. Errors of a gateway before the server are not protocol
             // errors.
             let is_gate = matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
             return match serde_json::from_slice::<ServerJsonRpcMessage>(&body) {
@@ -188,7 +188,7 @@ impl StreamableHttpClient for BoundedHttp {
     }
 }
 
-/// An address may contain a key, so errors do not show it.
+/// Converts an error. Its address is left out, because it may contain a key.
 fn failed(error: reqwest::Error) -> HttpError {
     StreamableHttpError::Client(error.without_url())
 }

@@ -15,7 +15,7 @@ use crate::agent::{ToolError, optional_text, text};
 use crate::untrusted::clean;
 
 /// Maximum number of resources listed from one page. A server decides how long its pages are.
-const MOST_NAMED: usize = 200;
+const MAX_NAMED: usize = 200;
 /// Maximum length of a resource's URI that is listed and can be read, in characters.
 const LONGEST_ADDRESS: usize = 1_000;
 /// Maximum length of a resource's name or description, in characters.
@@ -70,12 +70,12 @@ pub(super) fn format_list(list: &ListResourcesResult) -> CallToolResult {
     let (readable, unreadable): (Vec<&Resource>, Vec<&Resource>) =
         list.resources.iter().partition(|resource| resource.uri.chars().count() <= LONGEST_ADDRESS);
     let mut lines: Vec<String> =
-        readable.iter().take(MOST_NAMED).map(|resource| format_resource(resource)).collect();
+        readable.iter().take(MAX_NAMED).map(|resource| format_resource(resource)).collect();
     if lines.is_empty() {
         lines.push("[There are no resources.]".to_owned());
     }
-    if readable.len() > MOST_NAMED {
-        lines.push(format!("[{} more on this page are not listed.]", readable.len() - MOST_NAMED));
+    if readable.len() > MAX_NAMED {
+        lines.push(format!("[{} more on this page are not listed.]", readable.len() - MAX_NAMED));
     }
     if !unreadable.is_empty() {
         lines.push(format!(
@@ -114,14 +114,14 @@ pub(super) fn format_contents(read: ReadResourceResult) -> CallToolResult {
 mod tests {
     use rmcp::model::{ListResourcesResult, Resource};
 
-    use super::{MOST_NAMED, format_list};
+    use super::{MAX_NAMED, format_list};
 
     #[test]
     fn descriptions_of_resources_are_bounded_and_cleaned() {
         let mut evil = Resource::new("f://evil", "a\u{1b}[2J\nb");
         evil.description = Some("words ".repeat(1_000));
         let long = Resource::new(format!("f://{}", "x".repeat(5_000)), "long");
-        let many = (0..MOST_NAMED + 5).map(|n| Resource::new(format!("f://{n}"), "one"));
+        let many = (0..MAX_NAMED + 5).map(|n| Resource::new(format!("f://{n}"), "one"));
         let resources = [evil, long].into_iter().chain(many).collect();
         let list = ListResourcesResult { resources, next_cursor: Some("page2".into()), ..Default::default() };
         let text = format_list(&list).content[0].as_text().unwrap().text.clone();

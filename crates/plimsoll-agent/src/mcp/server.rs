@@ -13,14 +13,14 @@ use super::declare::ListedTool;
 use super::stdio::Launcher;
 use crate::event::{Event, EventSink, McpChange};
 
-/// Time limit for starting and listing tools. Many servers are fetched from a registry when they start.
+/// Timeout for starting and listing tools. Many servers are downloaded from a registry when they start.
 const START: Duration = Duration::from_secs(60);
-/// Time limit of a call without progress.
+/// Timeout of a call without progress.
 const CALL: Duration = Duration::from_secs(120);
-/// Time limit of a ping.
+/// Timeout of a ping.
 const PING: Duration = Duration::from_secs(5);
 /// Maximum number of starts in a conversation, for servers that keep exiting.
-const MOST_STARTS: u32 = 4;
+const MAX_STARTS: u32 = 4;
 
 /// A configured server, and its connection if there is one.
 pub(super) struct Server {
@@ -82,9 +82,10 @@ impl Server {
             if state.is_shut {
                 return Err("the conversation is over".to_owned());
             }
-            if state.starts == MOST_STARTS {
-                return Err(format!("it was started {MOST_STARTS} times and exited each time"));
+            if state.starts == MAX_STARTS {
+                return Err(format!("it was started {MAX_STARTS} times and exited each time"));
             }
+            // Counted before the attempt, so that failed starts count too.
             state.starts += 1;
         }
         let limit = self.setup.timeout.unwrap_or(START);
@@ -124,6 +125,7 @@ impl Server {
         if let Some(connection) = living() {
             return Ok(connection);
         }
+        // Checked again under the lock: another call may have restarted the server meanwhile.
         let _starting = self.starting.lock().await;
         if let Some(connection) = living() {
             return Ok(connection);
@@ -162,7 +164,8 @@ impl Server {
         let called = connection.call(request, limit, cancel).await;
         match &called {
             Err(CallFailure::Closed(error)) => self.emit(McpChange::Died { error: error.clone() }),
-            // A slow server answers the ping. If it hangs, every further call would wait as long.
+            // A slow server still answers a ping. One that hangs is closed, because every further call would wait for
+            // the timeout.
             Err(CallFailure::TimedOut(_)) if !connection.answers(limit.min(PING)).await => {
                 self.state().connection.take_if(|known| Arc::ptr_eq(known, &connection));
                 connection.kill();

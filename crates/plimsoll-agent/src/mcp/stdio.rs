@@ -26,7 +26,7 @@ pub(super) const LARGEST_MESSAGE: usize = 16 << 20;
 /// Maximum length of a logged line of standard error, in characters.
 const LONGEST_NOTE: usize = 500;
 /// Maximum number of logged bytes of standard error for one start. The rest is read and dropped.
-const MOST_NOTES: usize = 256 << 10;
+const MAX_NOTES: usize = 256 << 10;
 /// Number of the last lines that are quoted when a server fails.
 const LAST_NOTES: usize = 5;
 
@@ -145,7 +145,7 @@ impl Notes {
         let (is_read, all_read) = oneshot::channel();
         let follow = move || {
             let _is_read = is_read;
-            let (mut line, mut left) = (Vec::new(), MOST_NOTES);
+            let (mut line, mut left) = (Vec::new(), MAX_NOTES);
             let mut buffer = vec![0; 8 << 10];
             // Read to the end, including what is not logged: a full pipe would block the server.
             while let Ok(count @ 1..) = errors.read(&mut buffer) {

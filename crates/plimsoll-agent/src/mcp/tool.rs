@@ -39,7 +39,7 @@ impl Tool for McpTool {
         Some(&self.server.name)
     }
 
-    /// A server may declare a tool as read-only, but that is not trusted.
+    /// Always `Act`: a server may declare a tool as read-only, but that is not trusted.
     fn access(&self) -> Access {
         Access::Act
     }

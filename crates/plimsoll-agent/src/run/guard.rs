@@ -7,56 +7,60 @@ use serde_json::Value;
 
 /// Counts calls with equal results within one run.
 ///
-/// A new result is progress and resets all counts. So the same failing test between edits is not a loop, but a cycle of
-/// several calls is.
+/// A new result is progress and resets all counts, so a test that fails the same way between edits is not a loop, but a
+/// cycle of several calls is.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    most: u32,
-    seen: HashMap<u64, Seen>,
+    /// Number of equal results at which it acts; 0 disables it.
+    limit: u32,
+    /// By the hash of tool, input and result.
+    repeats: HashMap<u64, Repeats>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
+struct Repeats {
     times: u32,
     /// Step in which the model was warned.
-    told_in: Option<u64>,
+    warned_in: Option<u64>,
 }
 
-/// Action for a call.
+/// What to do after a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallDecision {
-    /// None.
-    Fine,
+    /// Continue the run.
+    Continue,
     /// Warn the model that it has made this call this many times.
-    Tell(u32),
+    Warn(u32),
     /// Stop: the model was warned and repeated the call.
     Stop(u32),
 }
 
 impl Guard {
-    /// Creates a guard that acts when a call returned the same result `most` times; 0 disables it.
-    pub(crate) fn new(most: u32) -> Guard {
-        Guard { most, seen: HashMap::new() }
+    /// Creates a guard that acts when a call returned the same result `limit` times; 0 disables it.
+    pub(crate) fn new(limit: u32) -> Guard {
+        Guard { limit, repeats: HashMap::new() }
     }
 
     /// Records a call of a step and the hash of its result. A model that repeats a call within one step has not seen
     /// the warning yet, so it is stopped in a later step at the earliest.
     pub(crate) fn observe(&mut self, step: u64, tool: &str, input: &Value, result: u64) -> CallDecision {
         let key = hash_of([tool.as_bytes(), input.to_string().as_bytes(), &result.to_le_bytes()]);
-        if !self.seen.contains_key(&key) {
-            // Counts restart, but known results stay known.
-            self.seen.values_mut().for_each(|seen| *seen = Seen::default());
+        if !self.repeats.contains_key(&key) {
+            // Counts restart, but the keys stay: a result that returns later is not new, so a cycle of calls is not
+            // mistaken for progress.
+            self.repeats.values_mut().for_each(|repeats| *repeats = Repeats::default());
         }
-        let seen = self.seen.entry(key).or_default();
-        seen.times += 1;
-        match seen.told_in {
-            _ if self.most == 0 || seen.times < self.most => CallDecision::Fine,
+        let repeats = self.repeats.entry(key).or_default();
+        repeats.times += 1;
+        match repeats.warned_in {
+            _ if self.limit == 0 || repeats.times < self.limit => CallDecision::Continue,
             None => {
-                seen.told_in = Some(step);
-                CallDecision::Tell(seen.times)
+                repeats.warned_in = Some(step);
+                CallDecision::Warn(repeats.times)
             }
-            Some(told_in) if told_in < step => CallDecision::Stop(seen.times),
-            Some(_) => CallDecision::Fine,
+            Some(warned_in) if warned_in < step => CallDecision::Stop(repeats.times),
+            // Repeated within the step of the warning, which the model has not read yet.
+            Some(_) => CallDecision::Continue,
         }
     }
 }
@@ -88,11 +92,11 @@ mod tests {
     fn a_repeated_call_with_the_same_result_is_warned_about_and_then_stopped() {
         let mut guard = Guard::new(3);
         let mut call = |step, result| guard.observe(step, "bash", &json!({"command": "make"}), result);
-        assert_eq!([call(1, 1), call(2, 1)], [CallDecision::Fine; 2]);
-        assert_eq!(call(3, 1), CallDecision::Tell(3));
+        assert_eq!([call(1, 1), call(2, 1)], [CallDecision::Continue; 2]);
+        assert_eq!(call(3, 1), CallDecision::Warn(3));
         assert_eq!(call(4, 1), CallDecision::Stop(4));
-        assert_eq!(call(5, 2), CallDecision::Fine, "another result is progress");
-        assert_eq!([call(6, 1), call(7, 1)], [CallDecision::Fine; 2]);
+        assert_eq!(call(5, 2), CallDecision::Continue, "another result is progress");
+        assert_eq!([call(6, 1), call(7, 1)], [CallDecision::Continue; 2]);
     }
 
     #[test]
@@ -103,11 +107,11 @@ mod tests {
         assert_eq!(
             first,
             [
-                CallDecision::Fine,
-                CallDecision::Fine,
-                CallDecision::Tell(3),
-                CallDecision::Fine,
-                CallDecision::Fine
+                CallDecision::Continue,
+                CallDecision::Continue,
+                CallDecision::Warn(3),
+                CallDecision::Continue,
+                CallDecision::Continue
             ]
         );
         assert_eq!(call(2), CallDecision::Stop(6));
@@ -121,9 +125,9 @@ mod tests {
             step += 1;
             guard.observe(step, name, &json!({}), 1)
         };
-        assert_eq!([call("a"), call("b"), call("a"), call("b")], [CallDecision::Fine; 4]);
-        assert_eq!(call("a"), CallDecision::Fine, "its first time was before `b` was new");
-        assert_eq!(call("b"), CallDecision::Tell(3));
+        assert_eq!([call("a"), call("b"), call("a"), call("b")], [CallDecision::Continue; 4]);
+        assert_eq!(call("a"), CallDecision::Continue, "its first time was before `b` was new");
+        assert_eq!(call("b"), CallDecision::Warn(3));
         let mut guard = Guard::new(3);
         let verdicts: Vec<CallDecision> = (0..9)
             .map(|n| match n % 2 {
@@ -131,8 +135,12 @@ mod tests {
                 _ => guard.observe(n, "test", &json!({}), 1),
             })
             .collect();
-        assert_eq!(verdicts, [CallDecision::Fine; 9], "a test that fails the same way between edits is work");
+        assert_eq!(
+            verdicts,
+            [CallDecision::Continue; 9],
+            "a test that fails the same way between edits is work"
+        );
         let mut off = Guard::new(0);
-        assert!((0..9).all(|n| off.observe(n, "a", &json!({}), 1) == CallDecision::Fine));
+        assert!((0..9).all(|n| off.observe(n, "a", &json!({}), 1) == CallDecision::Continue));
     }
 }

@@ -34,9 +34,9 @@ pub(crate) enum HookedInput {
 /// Changes of hooks to a result.
 #[derive(Default)]
 pub(crate) struct HookedOutput {
-    /// Replaces the output.
+    /// Text that replaces the output.
     pub(crate) replacement: Option<String>,
-    /// Is appended.
+    /// Text appended to the output.
     pub(crate) addition: String,
 }
 
@@ -109,9 +109,9 @@ impl Agent {
         cancel: &CancellationToken,
     ) -> Option<String> {
         for hook in self.hooks_for(HookEvent::Autocontinue, None) {
-            let goes_on =
+            let continues =
                 self.await_reply(hook, HookEvent::Autocontinue, hook.autocontinue(context), cancel).await;
-            if goes_on == Some(false) {
+            if continues == Some(false) {
                 self.report_hook(hook, HookEvent::Autocontinue, HookOutcome::Stopped);
                 return Some(hook.name());
             }

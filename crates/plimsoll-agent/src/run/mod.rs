@@ -29,7 +29,7 @@ use crate::mcp::ServerSet;
 use crate::metrics::{self, TokenMetrics};
 use crate::model::Model;
 use crate::report::{RunEnd, RunReport, StopReason};
-use crate::spend::{Reached, Spend, SpendMeter};
+use crate::spend::{Spend, SpendLimit, SpendMeter};
 use compaction::{Precompaction, unless_cancelled};
 use guard::Guard;
 use step::StepEnd;
@@ -44,7 +44,7 @@ pub struct Conversation {
     pub(crate) specs: Arc<Vec<ToolSpec>>,
     /// A compaction that is prepared while the turn continues.
     pub(crate) precompaction: Option<Precompaction>,
-    /// Whether a provider's error named the model's window, which no table has.
+    /// Whether an overflow error named the model's window, which the model table does not have.
     pub(crate) learned: bool,
     /// MCP servers.
     pub(crate) servers: ServerSet,
@@ -124,7 +124,7 @@ impl Conversation {
         drop(precompaction);
         servers.close().await;
         let closed = session.close().await;
-        // Wait for it: it is bounded, and a process that always exits here would never finish it.
+        // Waited for because it is bounded, and a process that always exits here would never finish it.
         if let Some(cleanup) = cleanup {
             let _ = cleanup.await;
         }
@@ -165,9 +165,9 @@ impl Conversation {
         let message = self.session.prompt(prompt).await?;
         self.agent.emit(&Event::Prompted { message });
         if is_first {
-            self.give_title(prompt).await?;
+            self.set_initial_title(prompt).await?;
         }
-        self.go_on(cancel).await
+        self.continue_run(cancel).await
     }
 
     /// Continues an interrupted turn without a new prompt.
@@ -186,12 +186,12 @@ impl Conversation {
         if self.session.with_log(|log| log.is_empty()).await? {
             return Err(SessionError::OutOfOrder("the session has no prompt to continue from").into());
         }
-        let Some(last) = self.session.last_word().await? else { return self.go_on(cancel).await };
+        let Some(last) = self.session.final_answer().await? else { return self.continue_run(cancel).await };
         let (text, reason) = (last.text(), last.info.finish.clone().unwrap_or_default());
         if StopReason::of(&reason) != StopReason::Done {
             // A request must not end with an answer: many models refuse to continue from one.
             self.session.continue_turn().await?;
-            return self.go_on(cancel).await;
+            return self.continue_run(cancel).await;
         }
         Ok(RunReport {
             session: self.session.id().clone(),
@@ -213,9 +213,9 @@ impl Conversation {
 
     /// Lets the model answer new messages in the log without a new prompt, after
     /// [`take_notes`](Conversation::take_notes) has added some.
-    pub async fn go_on(&mut self, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
+    pub async fn continue_run(&mut self, cancel: &CancellationToken) -> Result<RunReport, AgentError> {
         let progress = self.begin_progress();
-        self.go_on_as(progress, cancel).await
+        self.continue_as(progress, cancel).await
     }
 
     /// Takes in notes for this session and lets the model answer them as part of the user's last turn, whose limits
@@ -230,15 +230,16 @@ impl Conversation {
         }
         let turn = self.turn.take();
         let progress = turn.unwrap_or_else(|| self.begin_progress());
-        self.go_on_as(progress, cancel).await.map(Some)
+        self.continue_as(progress, cancel).await.map(Some)
     }
 
-    async fn go_on_as(
+    async fn continue_as(
         &mut self,
         mut progress: Progress,
         cancel: &CancellationToken,
     ) -> Result<RunReport, AgentError> {
-        let report = self.go_on_from(&mut progress, cancel).await;
+        let report = self.continue_from(&mut progress, cancel).await;
+        // Stored even after an error: a follow-up must not start with fresh limits.
         self.turn = Some(progress);
         report
     }
@@ -265,9 +266,9 @@ impl Conversation {
         }
     }
 
-    /// Like [`go_on`](Conversation::go_on), as part of an earlier run whose limits continue to apply. The report covers
-    /// the whole run.
-    pub(crate) async fn go_on_from(
+    /// Like [`continue_run`](Conversation::continue_run), as part of an earlier run whose limits continue to apply. The
+    /// report covers the whole run.
+    pub(crate) async fn continue_from(
         &mut self,
         progress: &mut Progress,
         cancel: &CancellationToken,
@@ -314,10 +315,11 @@ impl Conversation {
             if progress.steps >= limits.steps {
                 return Ok(RunEnd::Steps);
             }
-            // A task also ends with the limit of the run that launched it, which may only be waiting for it.
+            // A task also ends when the run that launched it has reached its limit: that run may only be waiting, and
+            // checks nothing.
             match progress.meter.reached_here_or_above() {
-                Some(Reached::Tokens(_)) => return Ok(RunEnd::Tokens),
-                Some(Reached::Cost(_)) => return Ok(RunEnd::Cost),
+                Some(SpendLimit::Tokens(_)) => return Ok(RunEnd::Tokens),
+                Some(SpendLimit::Cost(_)) => return Ok(RunEnd::Cost),
                 None => {}
             }
             match self.step(progress, cancel).await? {
@@ -341,7 +343,7 @@ impl Conversation {
 
     /// Sets the title of a session: the first words of the prompt at once, and a small model's title when it is ready.
     /// [`run`](Conversation::run) does so; a host that appends the first prompt itself calls this.
-    pub async fn give_title(&self, prompt: &str) -> Result<(), AgentError> {
+    pub async fn set_initial_title(&self, prompt: &str) -> Result<(), AgentError> {
         let title = title_from_words(prompt);
         if !self.session.record().await?.title.trim().is_empty() {
             return Ok(());

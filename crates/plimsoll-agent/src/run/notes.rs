@@ -37,7 +37,7 @@ impl Agent {
 
 impl Conversation {
     /// Takes in notes for this session: ended tasks, steering messages. Returns whether the model has something new to
-    /// answer; [`go_on`](Conversation::go_on) then lets it. An idle host calls this when the board's
+    /// answer; [`continue_run`](Conversation::continue_run) then lets it. An idle host calls this when the board's
     /// [`watch`](crate::TaskBoard::watch) changes; a run does so before each request.
     pub async fn take_notes(&mut self) -> Result<bool, AgentError> {
         self.settle().await?;

@@ -36,7 +36,7 @@ impl Agent {
             self.emit(&Event::Notice { text: text.clone() });
         }
         if let Some(tasks) = &self.tasks {
-            // Tasks whose process is gone are found when their parent is opened, so that the parent learns of it.
+            // Tasks whose process is gone are detected here, so that their parent is notified.
             Arc::clone(tasks).supervise(session.id().clone()).await?;
         }
         let tools = self.profile.tools.clone();

@@ -62,7 +62,7 @@ impl Conversation {
 
 /// Returns notices about rules that cannot match. Calls of a server's tool have no subject that a pattern could match,
 /// because only the server knows what its fields mean, and JSON can be written in many ways. So a rule for such a tool
-/// applies to all its calls, and one with a pattern would silently protect nothing.
+/// applies to all its calls, and a rule with a pattern would silently have no effect.
 fn idle_patterns(rules: &Permissions, own: &ToolSet, tools: &[Arc<dyn Tool>]) -> Vec<String> {
     let own = own.names();
     let is_idle = |rule: &&PermissionRule| {

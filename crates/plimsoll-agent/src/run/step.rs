@@ -20,7 +20,7 @@ use crate::model::{CollectedAnswer, Model, Question};
 use crate::report::RunEnd;
 
 /// Minimum number of output tokens to request, even if the window leaves less room.
-const LEAST_ANSWER: Tokens = Tokens(256);
+const MIN_ANSWER: Tokens = Tokens(256);
 
 /// A request that was sent.
 struct Sent {
@@ -83,11 +83,12 @@ impl Conversation {
                     agent.notify_compacted(id, "auto", &request.receipts, cancel).await;
                     match agent.task_reminder(&handle).await? {
                         Some(reminder) => self.session.append(reminder).await?,
+                        // Only a compaction can hide a launch, so the loop ends after one reminder.
                         None => break request,
                     };
                 }
-                // Only now it is certain that a summary is needed. If hooks change its instructions, the climb
-                // restarts, which costs counting but no request.
+                // Hooks are called only now, when a summary is certainly needed. If hooks change its instructions, the
+                // climb restarts, which costs counting but no request.
                 Prepared::Summarise(_) if std::mem::take(&mut asks_hooks) => {
                     let context = agent.compaction_context(id, "auto", Vec::new());
                     let text = agent.summary_text(&context, cancel).await;
@@ -146,6 +147,7 @@ impl Conversation {
             cache: Some(&request.cache),
             options: &options,
         })?;
+        // Bytes and not tokens: the count that let the rejected request through may be wrong.
         let bytes = sendable.to_bytes().len();
         if progress.refused_bytes.is_some_and(|refused| bytes >= refused) {
             // The provider has rejected this size before. Policies that follow another tool may have no further way to
@@ -178,11 +180,13 @@ impl Conversation {
         let newest = request.window.messages.iter().rev().find_map(|shown| shown.message.clone());
         let stream = match stream {
             Ok(stream) => stream,
+            // Once for the same reasoning: if the request is rejected without it too, the cause is another.
             Err(ProviderError::Thoughts { .. }) if agent.leave_out_thoughts(newest) => {
                 return Ok(StepEnd::Again);
             }
             Err(error) => return self.no_answer(error, bytes, progress).await,
         };
+        // The provider accepted this size, so a larger one may be tried again.
         (progress.refused_bytes, progress.last_refusal) = (None, None);
         let sent = Sent { started, bytes, tokens: request.load.tokens, newest };
         let writer = request.begin_answer(Some(&agent.profile.name)).await?;
@@ -204,6 +208,7 @@ impl Conversation {
     ) -> Result<StepEnd, AgentError> {
         let window = match &error {
             ProviderError::Overflow { window, .. } => *window,
+            // A limit per minute that is smaller than the request: waiting never helps, only a smaller request does.
             ProviderError::RateLimited { request_too_large: true, .. } => None,
             _ => return Err(error.into()),
         };
@@ -300,6 +305,7 @@ impl Conversation {
         }
         // Each interrupted answer counts as a step, so that a provider which always interrupts is not asked forever.
         progress.steps += 1;
+        // The client only retries until an answer begins. This is the retry after that.
         tokio::time::sleep(Duration::from_millis(200) * progress.broken).await;
         Ok(StepEnd::Again)
     }
@@ -333,6 +339,7 @@ impl Agent {
             let event = tokio::select! {
                 biased;
                 () = cancel.cancelled() => {
+                    // Closes the connection first, so that the provider stops generating.
                     drop(stream);
                     charge(progress, counted.as_ref());
                     writer.abort("The run was cancelled.").await?;
@@ -370,13 +377,14 @@ fn options(agent: &Agent, content: &Content, is_learned: bool, session: &Session
     let model = &agent.model;
     // Without known limits, a maximum is sent only to Anthropic, which requires one.
     let is_known = model.limits.is_some() || is_learned || model.wire() == Wire::Anthropic;
-    let room = content.room.max(LEAST_ANSWER);
+    let room = content.room.max(MIN_ANSWER);
     RequestOptions {
         max_tokens: match (model.options.max_tokens, is_known) {
             (Some(most), true) => Some(most.min(room.0)),
             (most, false) => most,
             (None, true) => Some(room.0),
         },
+        // A key of the session keeps its requests on servers that hold its prefix.
         cache_key: model.options.cache_key.clone().or_else(|| Some(session.to_string())),
         ..model.options.clone()
     }
@@ -403,5 +411,5 @@ pub(crate) fn reply_of(said: CollectedAnswer, model: &Model) -> Reply {
 pub(crate) fn summary_max_tokens(request: &SummaryRequest) -> Option<u64> {
     let most = Some(request.max_tokens).filter(|most| *most > Tokens::ZERO);
     // If there is hardly any room, providers reject so small a maximum; the Responses API requires at least 16.
-    most.map(|most| most.max(LEAST_ANSWER).0)
+    most.map(|most| most.max(MIN_ANSWER).0)
 }

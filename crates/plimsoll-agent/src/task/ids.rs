@@ -9,7 +9,7 @@ use super::record::Task;
 pub(crate) const SHORTEST: usize = 8;
 pub(crate) const PREFIX: &str = "ses_";
 /// Maximum number of candidates listed for an ambiguous ID.
-const MOST_CANDIDATES: usize = 10;
+const MAX_CANDIDATES: usize = 10;
 
 /// Returns an ID without its prefix.
 pub(crate) fn bare(id: &str) -> &str {
@@ -52,7 +52,7 @@ pub fn find_task<'a>(tasks: &'a [Task], given: &str) -> Result<&'a Task, TaskErr
             let short = short_id(&task.id, tasks.iter().map(|task| &task.id));
             format!("`{short}` ({})", task.data.description)
         };
-        let candidates = fitting.take(MOST_CANDIDATES).map(name).collect();
+        let candidates = fitting.take(MAX_CANDIDATES).map(name).collect();
         return Err(TaskError::Ambiguous { given: given.to_owned(), candidates });
     }
     first.ok_or_else(|| TaskError::NotFound(given.to_owned()))

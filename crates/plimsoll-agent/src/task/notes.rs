@@ -60,11 +60,13 @@ pub(crate) async fn deliver_notes(
     };
     let messages = messages_of(&fresh, &reported, &siblings, now);
     for message in &messages {
+        // Messages first, then the inbox: a kill in between leaves a note whose id is in the log, which is only
+        // removed.
         session.append(message.clone()).await?;
     }
-    pass(TaskPoint::Told);
+    pass(TaskPoint::NotesStored);
     session.take_notes(ours.into_iter().map(|note| note.id).collect()).await?;
-    pass(TaskPoint::Taken);
+    pass(TaskPoint::NotesRemoved);
     Ok(messages)
 }
 
@@ -107,8 +109,8 @@ fn messages_of(
     messages
 }
 
-/// A message that lists the running tasks, after a summary has replaced their launches: a model that does not know of
-/// them launches them again. `None` if this summary has one, or if no task runs.
+/// Returns a message that lists the running tasks, after a summary has replaced their launches: a model that does not
+/// know of them launches them again. `None` if this summary has one, or if no task runs.
 pub(crate) async fn task_reminder(
     session: &SessionHandle,
     now: Millis,

@@ -1,4 +1,4 @@
-//! Points in a task's life at which tests kill the process.
+//! Points at which tests kill the process of a task.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ pub(crate) type Probe = Arc<dyn Fn(TaskPoint) + Send + Sync>;
 #[non_exhaustive]
 pub enum TaskPoint {
     /// Session, record and lease of a new task are stored.
-    Born,
+    Created,
     /// A resume is recorded; its prompt is not in the session yet.
     Resumed,
     /// A run may begin.
@@ -19,13 +19,13 @@ pub enum TaskPoint {
     /// A run has its slot and its session.
     Started,
     /// The last answer is complete; steering messages that arrived meanwhile were not checked yet.
-    Spoken,
+    Answered,
     /// The last answer is complete; the end is not recorded.
-    Worked,
+    Finished,
     /// The end is recorded with its note.
     Ended,
     /// The parent's message about notes is stored; the notes are still in the inbox.
-    Told,
+    NotesStored,
     /// The notes are removed from the inbox.
-    Taken,
+    NotesRemoved,
 }

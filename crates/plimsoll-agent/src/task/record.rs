@@ -81,7 +81,6 @@ pub struct TaskData {
     pub pending: Option<String>,
     /// Number of steering messages. It is stored in the same write as the message, so an end that was computed without
     /// the message fails.
-    /// recorded.
     pub steers: u64,
     /// Error of the newest run.
     pub error: Option<String>,
@@ -288,7 +287,7 @@ pub enum TaskChange {
     /// The task is removed from lists.
     Clear,
     /// Notes are sent for runs whose end the parent may not have received.
-    Tell,
+    Notify,
 }
 
 impl Task {
@@ -399,7 +398,7 @@ impl Task {
                 // A queued resume would bring back a cleared task.
                 (data.cleared, data.pending) = (true, None);
             }
-            TaskChange::Tell => {
+            TaskChange::Notify => {
                 data.runs.iter_mut().filter(|run| run.end.is_some()).for_each(|run| run.noted = true);
             }
         }

@@ -114,13 +114,13 @@ impl TaskView<'_> {
     pub fn output(&self) -> String {
         match self.task.status {
             TaskStatus::Completed => self.result(),
-            _ => self.status() + &self.said(),
+            _ => self.status() + &self.last_text(),
         }
     }
 
     /// Formats the last text of an unfinished run, or the result of the run before: a queued resume must not hide a
     /// result that was not read yet.
-    fn said(&self) -> String {
+    fn last_text(&self) -> String {
         let data = &self.task.data;
         let own = data.result.as_ref().filter(|_| !self.task.status.is_active());
         let before = || data.runs.iter().rev().skip(1).find_map(|run| run.result.as_ref());
@@ -422,7 +422,7 @@ pub fn ended_text(ended: &[EndedRun<'_>], siblings: &[Task], now: Millis) -> (St
     let counted: Vec<&Task> = siblings.iter().filter(|task| !task.data.cleared).collect();
     let active = counted.iter().filter(|task| task.status.is_active()).count();
     let mut lines: Vec<String> = ended.iter().map(|run| run.line(now)).collect();
-    // If another process has cleared all of them there is nothing to count.
+    // Another process may have cleared all of them.
     if !counted.is_empty() {
         lines.push(format!("Task Progress: {}/{}", counted.len() - active, counted.len()));
     }

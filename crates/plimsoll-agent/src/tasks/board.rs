@@ -24,7 +24,7 @@ use crate::task::{Probe, Task, TaskError, TaskPhase, TaskPoint, TaskProgress, Ta
 /// Returns whether the holder of a lease, given by name, is known to be gone.
 type IsGone = Arc<dyn Fn(&str) -> bool + Send + Sync>;
 
-/// Runs background tasks: some at the same time, the others in the order of their arrival.
+/// Runs background tasks: up to a limit at the same time, the others in order of arrival.
 pub struct TaskBoard {
     pub(super) archive: Arc<Archive>,
     pub(super) roster: Arc<dyn Roster>,
@@ -43,7 +43,7 @@ pub struct TaskBoard {
     pub(super) is_watching: AtomicBool,
     is_closing: AtomicBool,
     /// Whether the ends recorded by older versions were checked for missing notes.
-    pub(super) has_looked_back: AtomicBool,
+    pub(super) has_checked_old_ends: AtomicBool,
     probe: Probe,
     /// Meters of the newest runs, by session.
     pub(super) meters: Mutex<HashMap<SessionId, Weak<SpendMeter>>>,
@@ -58,7 +58,7 @@ pub(super) struct Local {
     pub(super) permit: Option<OwnedSemaphorePermit>,
     /// Number of its calls that wait for tasks. While there are any, the task needs no slot.
     pub(super) waiting: u32,
-    /// Whether its run has begun. Until then its record may still be in creation.
+    /// Whether its run has begun. Until then, its record may not exist yet.
     pub(super) is_begun: bool,
 }
 
@@ -167,7 +167,7 @@ impl TaskBoard {
             claiming: Mutex::default(),
             is_watching: AtomicBool::new(false),
             is_closing: AtomicBool::new(false),
-            has_looked_back: AtomicBool::new(false),
+            has_checked_old_ends: AtomicBool::new(false),
             probe: Arc::new(|_| {}),
             meters: Mutex::default(),
         })
@@ -201,7 +201,7 @@ impl TaskBoard {
     }
 
     /// Returns the interval at which tasks of other processes are checked while they are waited for. It is shorter for
-    /// short leases: a process that cannot be seen counts as gone when its lease has expired.
+    /// short leases: a process whose liveness cannot be checked counts as gone when its lease has expired.
     pub fn supervise_interval(&self) -> Duration {
         (self.lease / 12).clamp(Duration::from_millis(50), Duration::from_secs(5))
     }
@@ -304,7 +304,7 @@ impl TaskBoard {
             let Some(last) = page.last() else { return Ok(tasks) };
             filter.after = Some(last.id.clone());
             for record in page {
-                // Skip records of other programs and of newer versions.
+                // Records of other programs and of newer versions are skipped.
                 tasks.extend(self.with_progress(record).ok());
             }
         }

@@ -1,4 +1,4 @@
-//! Changes of task records. Each is written in one transaction with its notes.
+//! Changes task records. Each change is written in one transaction with its notes.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::board::{StopReason, TaskBoard};
 use crate::task::{ENDED, STEER, Task, TaskChange, TaskError, note_id};
 
 /// Maximum number of notes read from an inbox.
-const MOST_NOTES: u64 = 1_000;
+const MAX_NOTES: u64 = 1_000;
 /// Reasons for cancelling tasks that a task launched.
 pub(super) const LAUNCHER_CANCELLED: &str = "The task that launched it was cancelled.";
 pub(super) const LAUNCHER_ENDED: &str = "The task that launched it has ended.";
@@ -73,7 +73,8 @@ impl TaskBoard {
             }
             let has_ended = before.status.is_active() && !next.status.is_active();
             if let Some(run) = next.data.runs.last_mut().filter(|_| has_ended) {
-                // Read after the record: a later message changes the record, and the end is computed again with it.
+                // Read after the record: a message that arrives later changes the record, and the end is then computed
+                // again.
                 (run.unread, run.unread_of_user) = self.unread(id)?;
             }
             let notes_of_ends = next.noted_since(&before);
@@ -97,7 +98,7 @@ impl TaskBoard {
 
     /// Returns the unread steering messages of a task: its parent's and the user's.
     fn unread(&self, id: &SessionId) -> Result<(Vec<String>, Vec<String>), TaskError> {
-        let waiting = match self.archive.store().notes(id, MOST_NOTES) {
+        let waiting = match self.archive.store().notes(id, MAX_NOTES) {
             Err(StoreError::Missing { .. }) => return Ok(Default::default()),
             waiting => waiting?,
         };
@@ -114,7 +115,7 @@ impl TaskBoard {
     /// ended.
     pub(super) fn drop_unread(&self, claim: &Claim) -> Result<(), TaskError> {
         let store = self.archive.store();
-        let waiting = store.notes(&claim.session, MOST_NOTES)?;
+        let waiting = store.notes(&claim.session, MAX_NOTES)?;
         let steers = waiting.into_iter().filter(|note| note.kind == STEER);
         let ids: Vec<String> = steers.map(|note| note.id).collect();
         if !ids.is_empty() {
@@ -212,7 +213,7 @@ impl TaskBoard {
                 }
                 match board.change(&task.id, &TaskChange::Clear) {
                     Ok(task) => cleared.push(task),
-                    // It was resumed meanwhile.
+                    // The task was resumed meanwhile, and stays listed.
                     Err(TaskError::Moved { .. }) => {}
                     Err(error) => return Err(error),
                 }

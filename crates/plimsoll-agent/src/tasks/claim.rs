@@ -32,7 +32,7 @@ impl TaskBoard {
         let begun = Instant::now();
         loop {
             let claiming = self.claiming();
-            // Not in the `match` itself, which would hold the lock to its end.
+            // A separate statement: in the `match`, the lock would be held to its end.
             let own_run = self.local().get(session).map(|local| local.run);
             let held = match own_run {
                 Some(run) => self.still_running(session, run)?,
@@ -59,6 +59,7 @@ impl TaskBoard {
         });
         match made {
             Ok(task) => {
+                // Still under the lock of `claim`: a search for lost tasks must find the entry.
                 self.local().insert(lease.session.clone(), Local::reserved(&task));
                 self.pass(TaskPoint::Claimed);
                 Ok((task, lease))
@@ -81,15 +82,15 @@ impl TaskBoard {
         Ok(self.archive.store().append(&lease.claim(), vec![message], self.now())?)
     }
 
-    /// A run of this board that has ended may not be cleaned up yet, which is worth waiting for; one that has not is
-    /// rejected at once. The lease is not requested, because all of this board use the same holder name, and it would
-    /// be taken from the run.
+    /// Returns the error for a task that this board still runs. If its run has ended and only has to be cleaned up, the
+    /// caller retries; otherwise the resume is rejected. The lease is not requested, because all runs of this board
+    /// have the same holder name, and it would be taken from the run.
     fn still_running(&self, session: &SessionId, run: u32) -> Result<TaskError, TaskError> {
         let task = self.load(session)?;
         if task.status.is_active() && task.run() >= run {
             return Err(TaskError::Moved { status: task.status });
         }
-        Ok(TaskError::Internal("the task's last run is still being put away".into()))
+        Ok(TaskError::Internal("the task's previous run has not been cleaned up yet; retry".into()))
     }
 
     /// Returns the lease of a session, if no living process has it.
@@ -104,7 +105,8 @@ impl TaskBoard {
         }
     }
 
-    /// Only one thread at a time takes leases here: all use the same holder name and would take them from each other.
+    /// Locks the taking of leases: all runs here have the same holder name, so concurrent threads would take leases
+    /// from each other.
     pub(super) fn claiming(&self) -> MutexGuard<'_, ()> {
         self.claiming.lock().unwrap_or_else(PoisonError::into_inner)
     }

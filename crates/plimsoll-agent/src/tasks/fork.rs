@@ -16,8 +16,8 @@ use crate::agent::{Agent, BackgroundTasks, Bound, Profile, ToolSet, declared, ov
 use crate::builtin::DEFAULT_AGENT;
 use crate::task::{ForkReceipt, ForkWay, Task, TaskError};
 
-/// A task's session and agent.
-pub(super) struct Born {
+/// Session and agent of a new task.
+pub(super) struct CreatedTask {
     pub(super) session: SessionId,
     pub(super) agent: Agent,
     pub(super) fork: Option<ForkReceipt>,
@@ -33,10 +33,10 @@ impl TaskBoard {
         way: AgentFork,
         agent: Agent,
         new: NewSession,
-    ) -> Result<Born, TaskError> {
+    ) -> Result<CreatedTask, TaskError> {
         if !launch.fork {
             let session = self.create(new, &launch.prompt).await?;
-            return Ok(Born { session, agent, fork: None, cache_key: None });
+            return Ok(CreatedTask { session, agent, fork: None, cache_key: None });
         }
         let twin = match way {
             AgentFork::Digest => None,
@@ -50,7 +50,8 @@ impl TaskBoard {
         let child = twin.as_ref().unwrap_or(&agent);
         let forking = self.fork_session(caller, child, new.clone(), launch, twin.is_some());
         let Some(forked) = caller.cancel.run_until_cancelled(forking).await else {
-            // The session may have been stored. The launch cancels its task then, and must wait for this.
+            // The fork may still be stored after its future was dropped. Wait for it, so that the launch can cancel its
+            // task.
             let _ = caller.handle.with_log(|_| ()).await;
             return Err(TaskError::Cancelled);
         };
@@ -63,12 +64,12 @@ impl TaskBoard {
                         let cache_key = twin.model.options.cache_key.clone();
                         let shared = Some(history.shared);
                         let fork = ForkReceipt { way: ForkWay::History, shared, ..receipt };
-                        Ok(Born { session, agent: twin, fork: Some(fork), cache_key })
+                        Ok(CreatedTask { session, agent: twin, fork: Some(fork), cache_key })
                     }
                     (ForkContent::History(history), None) => {
                         let fork =
                             ForkReceipt { way: ForkWay::History, shared: Some(history.shared), ..receipt };
-                        Ok(Born { session, agent, fork: Some(fork), cache_key: None })
+                        Ok(CreatedTask { session, agent, fork: Some(fork), cache_key: None })
                     }
                     (ForkContent::Digest { digest, why: no_history }, _) => {
                         why = why.or_else(|| no_history.map(|why| why.to_string()));
@@ -78,7 +79,7 @@ impl TaskBoard {
                         };
                         let tokens = receipt.tokens;
                         let fork = ForkReceipt { way, why, tokens, ..ForkReceipt::of_stats(digest.stats) };
-                        Ok(Born { session, agent, fork: Some(fork), cache_key: None })
+                        Ok(CreatedTask { session, agent, fork: Some(fork), cache_key: None })
                     }
                 }
             }
@@ -88,7 +89,7 @@ impl TaskBoard {
                     format!("The parent's context could not be read, and the task runs without it: {error}");
                 let session = self.create(new, &launch.prompt).await?;
                 let fork = ForkReceipt { warning: Some(warning), ..ForkReceipt::default() };
-                Ok(Born { session, agent, fork: Some(fork), cache_key: None })
+                Ok(CreatedTask { session, agent, fork: Some(fork), cache_key: None })
             }
         }
     }

@@ -8,7 +8,7 @@ use crate::task::{PREFIX, SHORTEST, Task, TaskData, TaskError, bare, beginning};
 /// Number of milliseconds whose IDs share the first [`SHORTEST`] digits.
 const SHOWN_MILLIS: u64 = 16;
 /// Maximum number of such steps that an ID may be ahead of the clock. Beyond that it is shown longer.
-const MOST_AHEAD: u64 = 500;
+const MAX_AHEAD: u64 = 500;
 
 impl TaskBoard {
     /// Chooses the ID of a new task and reserves its entry. No other session has the same short ID: IDs begin with the
@@ -19,8 +19,8 @@ impl TaskBoard {
         let _claiming = self.claiming();
         let (now, mut ids) = (self.now(), plimsoll_store::random_ids());
         let mut id = ids.session(now);
-        for ahead in 1..=MOST_AHEAD {
-            if !self.is_shown_alike(&id)? {
+        for ahead in 1..=MAX_AHEAD {
+            if !self.is_short_id_taken(&id)? {
                 break;
             }
             id = ids.session(Millis(now.0 + ahead * SHOWN_MILLIS));
@@ -31,7 +31,7 @@ impl TaskBoard {
     }
 
     /// Returns whether a stored session or a task in launch has the same short ID.
-    fn is_shown_alike(&self, id: &SessionId) -> Result<bool, TaskError> {
+    fn is_short_id_taken(&self, id: &SessionId) -> Result<bool, TaskError> {
         let shown = beginning(bare(id.as_str()), SHORTEST);
         if self.local().keys().any(|other| bare(other.as_str()).starts_with(shown)) {
             return Ok(true);

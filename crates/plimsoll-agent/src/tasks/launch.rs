@@ -8,7 +8,7 @@ use plimsoll_store::{NewLease, NewSession};
 
 use super::board::{Caller, Launch, ResumeOutcome, TaskBoard};
 use super::claim::LEASE_PATIENCE;
-use super::fork::Born;
+use super::fork::CreatedTask;
 use super::limits::require_price;
 use super::roster::RosterAgent;
 use crate::agent::Agent;
@@ -39,6 +39,7 @@ impl TaskBoard {
         let bounds = caller.agent.profile.bounds_below();
         let mut agent = self.task_agent(&caller.agent, bounds.clone(), rostered);
         agent.charged_to = self.meter_of(&caller.session);
+        // After the meter is set, because the limits of the runs above count too.
         require_price(&agent)?;
         let data = TaskData {
             description: launch.description.clone(),
@@ -51,8 +52,8 @@ impl TaskBoard {
             bounds: bounds.iter().map(StoredBound::from).collect(),
             ..TaskData::default()
         };
-        // Reserve the entry first: all of this board use the same holder name, and a search for lost tasks would take
-        // the lease of this one.
+        // Reserve the entry first: all runs of this board have the same holder name, and a search for lost tasks would
+        // take the lease of this one.
         let parent = caller.session.clone();
         let task = self.blocking(move |board| board.reserve(&parent, data)).await?;
         let id = task.id.clone();
@@ -73,7 +74,7 @@ impl TaskBoard {
             lease: Some(NewLease { holder: self.holder.clone(), ttl: self.lease }),
             ..NewSession::default()
         };
-        let launched = self.bear(caller, &launch, way, agent, new).await;
+        let launched = self.create_session(caller, &launch, way, agent, new).await;
         match launched {
             Ok((task, agent, lease)) => {
                 if let Some(fork) = &task.data.fork {
@@ -84,7 +85,7 @@ impl TaskBoard {
             }
             Err(error) => {
                 self.local().remove(&id);
-                // The record must not look as if the task ran.
+                // The record must not claim that the task ran.
                 let why = format!("It could not be launched: {error}");
                 let _ = self.blocking(move |board| board.cancel_now(&id, Some(&why))).await;
                 Err(error)
@@ -93,7 +94,7 @@ impl TaskBoard {
     }
 
     /// Creates the session of a task, and records the inherited context.
-    async fn bear(
+    async fn create_session(
         self: &Arc<Self>,
         caller: &Caller,
         launch: &Launch,
@@ -101,9 +102,9 @@ impl TaskBoard {
         agent: Agent,
         new: NewSession,
     ) -> Result<(Task, Agent, plimsoll_store::Lease), TaskError> {
-        let Born { session, agent, fork, cache_key } =
+        let CreatedTask { session, agent, fork, cache_key } =
             self.make_child(caller, launch, way, agent, new).await?;
-        self.pass(TaskPoint::Born);
+        self.pass(TaskPoint::Created);
         let (task, lease) = self
             .blocking(move |board| {
                 // Take over the lease that was stored with the session.
@@ -160,7 +161,7 @@ impl TaskBoard {
                 let queue = TaskChange::QueueResume { prompt: text };
                 match self.blocking(move |board| board.change(&own, &queue)).await {
                     Ok(task) => return Ok(ResumeOutcome::Queued(task)),
-                    // It ended meanwhile.
+                    // The run ended meanwhile: resume at once instead of queueing.
                     Err(TaskError::Moved { .. }) => continue,
                     Err(error) => return Err(error),
                 }

@@ -73,7 +73,7 @@ impl TaskLimits {
 }
 
 /// Rejects an agent whose cost limit could never be reached because its price is unknown. A limit that is silently not
-/// enforced is worse than a task that does not run, and `plimsoll run` rejects the same for the user's agent. Limits of
+/// enforced is worse than a task that does not run. `plimsoll run` rejects such an agent for the same reason. Limits of
 /// ancestor runs count, because the task's cost is charged to them.
 pub(super) fn require_price(agent: &Agent) -> Result<(), TaskError> {
     let above = agent.charged_to.as_ref().and_then(|meter| meter.least_cost());

@@ -11,7 +11,7 @@
 //! | give an agent the tools | [`TaskBoard::new`], [`Agent::with_tasks`](crate::Agent::with_tasks) |
 //! | call what the tools call | [`TaskBoard::launch`], [`resume`](TaskBoard::resume), [`cancel`](TaskBoard::cancel), [`steer`](TaskBoard::steer), [`clear`](TaskBoard::clear) |
 //! | inspect tasks | [`TaskBoard::tasks`], [`TaskBoard::find`], [`TaskView`] and the other texts |
-//! | notify an idle conversation | [`Conversation::take_notes`](crate::Conversation::take_notes), [`Conversation::go_on`](crate::Conversation::go_on) |
+//! | notify an idle conversation | [`Conversation::take_notes`](crate::Conversation::take_notes), [`Conversation::continue_run`](crate::Conversation::continue_run) |
 
 mod background;
 mod board;

@@ -62,7 +62,7 @@ impl TaskBoard {
         let (id, here) = (id.clone(), directory.display().to_string());
         self.blocking(move |board| match board.archive.store().session(&id) {
             Ok(session) => Ok(session.directory.is_none_or(|own| own == here)),
-            // The resume finds that it was removed.
+            // The resume reports that the session was removed.
             Err(StoreError::Missing { .. }) => Ok(true),
             Err(error) => Err(error.into()),
         })
@@ -74,7 +74,7 @@ impl TaskBoard {
     }
 
     fn reconcile_now(&self, parent: Option<&SessionId>) -> Result<Vec<Task>, TaskError> {
-        if !self.has_looked_back.swap(true, Ordering::SeqCst) {
+        if !self.has_checked_old_ends.swap(true, Ordering::SeqCst) {
             self.send_missing_notes()?;
         }
         let mut marked = Vec::new();
@@ -134,7 +134,7 @@ impl TaskBoard {
             let is_unreported = task.data.runs.iter().any(|run| run.end.is_some() && !run.noted);
             if is_unreported
                 && !task.data.cleared
-                && let Err(error) = self.change(&task.id, &TaskChange::Tell)
+                && let Err(error) = self.change(&task.id, &TaskChange::Notify)
             {
                 tracing::warn!(task = %task.id, %error, "the end of a task could not be reported");
             }
@@ -164,6 +164,7 @@ impl TaskBoard {
         if self.is_local(&task.id) {
             return Ok(None);
         }
+        // Only after the check under the lock: the lease of a run of this board would be taken from it.
         let lease = match self.lease_free(&task.id) {
             Ok(lease) => Some(lease),
             Err(TaskError::Store(StoreError::Leased { .. })) => return Ok(None),
@@ -185,6 +186,7 @@ impl TaskBoard {
         let marked = self.load(&task.id).and_then(|now| {
             if let Some(lease) = lease.as_ref().filter(|_| now.status.is_active() && now.run() == task.run())
             {
+                // Its process may have died between the record of a resume and the prompt.
                 self.ensure_prompt(lease, &now)?;
             }
             self.change(&task.id, &change)

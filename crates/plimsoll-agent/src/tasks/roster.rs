@@ -97,8 +97,8 @@ impl ConfiguredRoster {
 
     /// Returns whether the user's agent is listed as one that it can launch. A fork inherits the conversation only if
     /// parent and task are the same agent, so a model that does not know its own agent could never request one; and an
-    /// agent whose tasks may launch tasks was meant to delegate to itself. For others the list stays short, because
-    /// tasks suit agents that are made for them.
+    /// agent whose tasks may launch tasks is meant to delegate to itself. For other agents it is not listed, to keep
+    /// the list to agents that are made for tasks.
     fn allows_self_fork(&self, name: &str) -> bool {
         self.inherits_history(name) || self.has_task_tool(name, LAUNCH_TOOL, true)
     }

@@ -78,6 +78,7 @@ impl TaskBoard {
         let agent = Agent { events: meter.sink(&task.id, &task.parent, Arc::clone(&events)), ..agent };
         let runner =
             Runner { board: Arc::clone(self), task: task.id.clone(), run: task.run(), agent, meter, cancel };
+        // `close` stops the runs that it finds; one that begins during it is stopped here.
         if self.is_closing() {
             self.stop_local(&task.id, StopReason::Closing);
         }
@@ -93,12 +94,13 @@ async fn run_to_end(runner: Runner, lease: Lease, own: Agent, events: EventSink)
     let worked = tokio::spawn(async move { work.work(lease).await }).await;
     let (outcome, held) = worked
         .unwrap_or_else(|error| (failed(format!("the run has panicked: {error}")), SessionHold::Nothing));
-    board.pass(TaskPoint::Worked);
+    board.pass(TaskPoint::Finished);
     // Record the end while the lease is held: an active record without one would count as one whose process is gone.
     let ended = runner.record_end(outcome, &held).await;
     if ended.is_ok() {
         board.pass(TaskPoint::Ended);
     }
+    // The entry is removed last: while it exists, no other run here takes the lease, which has the same holder name.
     held.give_back(&board).await;
     board.local().remove(&id);
     board.note_change();
@@ -223,7 +225,7 @@ impl Runner {
         self.board.pass(TaskPoint::Started);
         let outcome = match started {
             Ok(_) => self.converse(&mut conversation).await,
-            // It was cancelled while it waited, or another process has it.
+            // The task was cancelled while it waited, or another process runs it.
             Err(TaskError::Moved { .. } | TaskError::NotFound(_)) => self.stopped(),
             Err(error) => failed(error.to_string()),
         };
@@ -250,6 +252,7 @@ impl Runner {
     async fn await_slot(&self, lease: &mut Lease) -> Option<OwnedSemaphorePermit> {
         let slot = Arc::clone(&self.board.slots).acquire_owned();
         tokio::pin!(slot);
+        // A third, so that one renewal may fail before the lease expires. The first tick completes at once.
         let mut beat = tokio::time::interval(self.board.lease / 3);
         beat.tick().await;
         loop {
@@ -269,7 +272,7 @@ impl Runner {
                             self.board.stop_local(&self.task, StopReason::Lost);
                             return None;
                         }
-                        // It was removed, which opening it will report.
+                        // The session was removed, which opening it will report.
                         Err(TaskError::Store(StoreError::Missing { .. })) => {}
                         Err(error) => tracing::warn!(task = %self.task, %error, "a lease could not be renewed"),
                     }
@@ -279,7 +282,7 @@ impl Runner {
     }
 
     async fn converse(&self, conversation: &mut Conversation) -> Outcome {
-        // Text from before this run is not its result: the parent's messages, or those of an earlier run.
+        // Earlier text is not the result of this run: inherited messages, or those of an earlier run.
         let handle = conversation.handle().clone();
         let known = handle.with_log(|log| {
             let answers = log.iter().filter(|message| message.is_assistant());
@@ -324,11 +327,11 @@ impl Runner {
 
     /// Runs the model until it makes no more calls and there are no new messages for it.
     async fn speak(&self, conversation: &mut Conversation) -> Result<RunReport, AgentError> {
-        // One progress for all: steering messages at the end do not reset the limits.
+        // One progress for all rounds: steering messages at the end do not reset the limits.
         let mut progress = conversation.begin_progress();
         loop {
-            let report = conversation.go_on_from(&mut progress, &self.cancel).await?;
-            self.board.pass(TaskPoint::Spoken);
+            let report = conversation.continue_from(&mut progress, &self.cancel).await?;
+            self.board.pass(TaskPoint::Answered);
             let is_over = !matches!(report.end, RunEnd::Finished { .. }) || self.cancel.is_cancelled();
             if is_over || !conversation.take_in_notes().await? {
                 return Ok(report);
@@ -355,7 +358,7 @@ impl Runner {
         Outcome { status, error, result: None }
     }
 
-    /// Stops the run when its time is over. Only the end of the run ends this.
+    /// Stops the run when its time is over. Never returns; the end of the run drops it.
     async fn keep_time(&self, longest: Option<Duration>) -> std::convert::Infallible {
         if let Some(longest) = longest {
             tokio::time::sleep(longest).await;

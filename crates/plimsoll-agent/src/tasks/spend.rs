@@ -6,7 +6,7 @@ use plimsoll::SessionId;
 
 use super::board::TaskBoard;
 use crate::report::RunReport;
-use crate::spend::{Reached, RunLimits, Spend, SpendMeter, reached};
+use crate::spend::{RunLimits, Spend, SpendLimit, SpendMeter, reached};
 use crate::task::Task;
 
 /// Returns the spending of a session's tasks and their tasks, whether they are listed or not. `all` are all existing
@@ -36,8 +36,8 @@ pub(super) fn describe_limit(limits: &RunLimits, report: &RunReport, above: Opti
     let own = reached(limits.tokens, limits.cost, &spend);
     let above = || Some((above?.reached_here_or_above()?, " of the run that launched it"));
     match own.map(|own| (own, "")).or_else(above) {
-        Some((Reached::Tokens(most), whose)) => format!("Token budget of {most}{whose} exhausted."),
-        Some((Reached::Cost(most), whose)) => format!("Cost limit of {most} dollars{whose} reached."),
+        Some((SpendLimit::Tokens(most), whose)) => format!("Token budget of {most}{whose} exhausted."),
+        Some((SpendLimit::Cost(most), whose)) => format!("Cost limit of {most} dollars{whose} reached."),
         None => "A limit was reached.".to_owned(),
     }
 }

@@ -22,7 +22,7 @@ use crate::task::{self, REPORTED_KEY, Task, TaskError, TaskView, TranscriptFilte
 const DEFAULT_WAIT: u64 = 120;
 const LONGEST_WAIT: u64 = 600;
 /// Maximum number of messages of a session in one result.
-const MOST_MESSAGES: u64 = 100;
+const MAX_MESSAGES: u64 = 100;
 
 /// Returns the tools for background tasks, in the order of their declaration.
 ///
@@ -161,7 +161,7 @@ impl Tool for TaskTool {
         if call.agent.tasks.is_none() {
             return Err(ToolError::Failed("Background tasks are not available here.".into()));
         }
-        let work = Work { call, board: Arc::clone(&self.board) };
+        let work = Invocation { call, board: Arc::clone(&self.board) };
         let text = call.runtime.block_on(async {
             match self.kind {
                 Kind::Launch => work.launch().await,
@@ -176,12 +176,12 @@ impl Tool for TaskTool {
     }
 }
 
-struct Work<'a> {
+struct Invocation<'a> {
     call: &'a ToolCall<'a>,
     board: Arc<TaskBoard>,
 }
 
-impl Work<'_> {
+impl Invocation<'_> {
     fn caller(&self) -> Caller {
         Caller {
             agent: self.call.agent.clone(),
@@ -295,7 +295,7 @@ impl Work<'_> {
         let limit = number(input, "message_limit")?;
         let mut filter = TranscriptFilter {
             since: optional_text(input, "since_message_id")?.map(str::to_owned),
-            most: Some(limit.unwrap_or(MOST_MESSAGES).min(MOST_MESSAGES) as usize),
+            most: Some(limit.unwrap_or(MAX_MESSAGES).min(MAX_MESSAGES) as usize),
             thinking: flag(input, "include_thinking")?,
             results: flag(input, "include_tool_results")?,
             forked_for: None,
@@ -318,7 +318,7 @@ impl Work<'_> {
         }
         filter.forked_for = task.is_forked().then(|| task.data.prompt.clone());
         let text = match full {
-            true => self.transcript(&task, &filter, limit.is_none_or(|limit| limit > MOST_MESSAGES)).await,
+            true => self.transcript(&task, &filter, limit.is_none_or(|limit| limit > MAX_MESSAGES)).await,
             false => self.format_task(&task, |view| view.output()).await,
         };
         match text {
@@ -353,7 +353,7 @@ impl Work<'_> {
             filter.most.is_some_and(|most| messages.len() > most) && !messages.first().is_some_and(is_known);
         let text = self.format_task(task, |view| view.session(&messages, filter)).await?;
         Ok(match is_capped && has_older {
-            true => format!("(Older messages are left out. These are the newest {MOST_MESSAGES}.)\n\n{text}"),
+            true => format!("(Older messages are left out. These are the newest {MAX_MESSAGES}.)\n\n{text}"),
             false => text,
         })
     }

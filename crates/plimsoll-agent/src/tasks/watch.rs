@@ -156,7 +156,7 @@ impl<'a> Waiting<'a> {
 
 impl Drop for Waiting<'_> {
     fn drop(&mut self) {
-        // A dropped call no longer waits.
+        // A dropped call no longer waits for tasks.
         if !self.has_ended
             && let Some(local) = self.board.local().get_mut(self.session)
         {

@@ -27,7 +27,7 @@ const MAX_TIMEOUT: Duration = Duration::from_secs(600);
 const FLUSH: Duration = Duration::from_millis(100);
 /// How long to wait for further output after everything has ended.
 const GRACE: Duration = Duration::from_millis(500);
-/// Total time limit for that.
+/// Total time limit for further output.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 /// Maximum size of an output in bytes, because it is stored on the disk of the sessions.
 const MAX_OUTPUT: u64 = 4 << 30;
@@ -106,13 +106,13 @@ impl Tool for Bash {
         let mut last = LineTracker::default();
         let mut is_closed = false;
         let end = loop {
-            // Continuous output must not keep a cancelled call alive.
+            // Checked here too, because continuous output would keep a cancelled call alive.
             if call.cancel.is_cancelled() {
                 break End::Cancelled;
             }
             match signs.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
                 Ok(Sign::Output(piece)) => last.write(out, &piece)?,
-                // The command may still run.
+                // The command closed its output and may still run.
                 Ok(Sign::Closed) => is_closed = true,
                 Ok(Sign::Ended) => break End::Exit,
                 Ok(Sign::Cancelled) => break End::Cancelled,
@@ -205,12 +205,14 @@ impl Bash {
         let path = std::env::var_os("PATH");
         let mut command = self.sandbox.command("bash", call.directory, path.as_deref()).map_err(failed)?;
         command.arg("-c").arg(line);
+        // Without input, a command that asks a question fails at once instead of waiting for its timeout.
         command.stdin(Stdio::null()).stdout(writer).stderr(errors);
         remove_keys(&mut command, &self.keys);
         let group = self.sandbox.spawn(&mut command, call.directory).map_err(failed)?;
         // The command must hold the only write ends of the pipe.
         drop(command);
         let mut running = Running { group, waker: None };
+        // Bounded: a command that prints faster than the disk has to wait.
         let (sender, signs) = sync_channel(16);
         let thread = |name: &str| std::thread::Builder::new().name(format!("plimsoll-{name}"));
         let (output, ended) = (sender.clone(), sender.clone());
@@ -220,7 +222,7 @@ impl Bash {
         let cancel = call.cancel.clone();
         let waker = call.runtime.spawn(async move {
             cancel.cancelled().await;
-            // If the channel is full, its reader checks the token itself.
+            // If the channel is full, its receiver is busy and checks the token itself.
             let _ = sender.try_send(Sign::Cancelled);
         });
         running.waker = Some(waker.abort_handle());

@@ -64,13 +64,13 @@ pub(super) fn change_file(
         let text = path.to_str().map(str::to_owned);
         text.ok_or_else(|| ToolError::Failed(format!("the name of `{name}` is not valid UTF-8")))
     };
-    let folders = FileEntry::missing_folders(path).map_err(failed)?;
+    let directories = FileEntry::missing_directories(path).map_err(failed)?;
     let change = FileChange {
         path: text(path)?,
         before: old.map(|old| old.hash().to_hex().to_string()),
         after: Some(after.to_hex().to_string()),
         mode: old.map(|old| old.mode),
-        folders: folders.iter().map(|folder| text(folder)).collect::<Result<_, _>>()?,
+        directories: directories.iter().map(|directory| text(directory)).collect::<Result<_, _>>()?,
     };
     let keep = call.record.keep_file(&change, old.map(|old| old.bytes.clone()));
     call.runtime.block_on(keep).map_err(|error| {
@@ -81,7 +81,7 @@ pub(super) fn change_file(
         path: path.to_owned(),
         handle: change.handle(call.part),
     });
-    let place = FileEntry::create_folders(path).map_err(failed)?;
+    let place = FileEntry::create_directories(path).map_err(failed)?;
     match place.replace(old, new, None) {
         Ok(()) => {
             call.files.note(path, *after.as_bytes());

@@ -109,10 +109,10 @@ pub(super) fn require_without_links(path: &Path, call: &ToolCall<'_>) -> Result<
     require_no_links(path).map_err(|error| cannot_read(path, call, &error))
 }
 
-/// Returns whether the folder of a walked entry still contains no links. The entry itself may be one, because links are
-/// listed but not followed.
+/// Returns whether the directory of a walked entry still contains no links. The entry itself may be one, because links
+/// are listed but not followed.
 pub(super) fn is_reached_without_links(path: &Path) -> bool {
-    path.parent().is_none_or(|folder| require_no_links(folder).is_ok())
+    path.parent().is_none_or(|directory| require_no_links(directory).is_ok())
 }
 
 /// Returns the error for a file that cannot be read, with similar names.
@@ -127,12 +127,12 @@ pub(super) fn cannot_read(path: &Path, call: &ToolCall<'_>, error: &io::Error) -
     }
     let wanted = path.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
     let stem = wanted.split('.').find(|piece| !piece.is_empty()).unwrap_or_default();
-    let siblings = path.parent().and_then(|folder| std::fs::read_dir(folder).ok());
+    let siblings = path.parent().and_then(|parent| std::fs::read_dir(parent).ok());
     let mut alike: Vec<String> = siblings
         .into_iter()
         .flatten()
         .flatten()
-        // Names that may not be read must not be revealed by a typo.
+        // A typo must not reveal the names of files that may not be read.
         .filter(|entry| (call.may_read)(&entry.path()))
         .map(|entry| entry.file_name().to_string_lossy().into_owned())
         .filter(|name| is_alike(stem, &name.to_lowercase()))
@@ -145,8 +145,8 @@ pub(super) fn cannot_read(path: &Path, call: &ToolCall<'_>, error: &io::Error) -
     ToolError::Failed(format!("`{name}` does not exist{hint}"))
 }
 
-/// Returns whether a name is similar to the stem of a missing one. Stems are compared because extensions say nothing:
-/// every `.txt` has an `x`. One or two letters are part of any name.
+/// Returns whether a name is similar to the stem of a missing one. Stems are compared because an extension is no
+/// similarity. Stems of one or two letters are ignored, because most names contain them.
 fn is_alike(wanted: &str, name: &str) -> bool {
     let stem = name.split('.').find(|piece| !piece.is_empty()).unwrap_or_default();
     let (shorter, longer) = if wanted.len() < stem.len() { (wanted, stem) } else { (stem, wanted) };

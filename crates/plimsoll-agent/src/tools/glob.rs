@@ -76,13 +76,13 @@ impl Tool for Glob {
             return Err(ToolError::Input(why.into()));
         }
         let glob = GlobBuilder::new(below).literal_separator(true).build();
-        let glob = glob.map_err(|error| ToolError::Input(format!("`pattern` is not a pattern: {error}")))?;
+        let glob = glob.map_err(|error| ToolError::Input(format!("invalid glob in `pattern`: {error}")))?;
         let (glob, is_name) = (glob.compile_matcher(), !below.contains('/'));
         files::require_without_links(root, call)?;
-        // A pattern that names a hidden file or folder includes it.
+        // A pattern that names a hidden file or directory includes it.
         let names_hidden = below.split('/').any(|name| name.starts_with('.'));
         let mut walk = Walk::new(root, WalkOptions { hidden: names_hidden, ..WalkOptions::default() }, call);
-        // Keep the newest results, with the oldest on top of the heap, which is removed first.
+        // Keep the newest results in a heap with the oldest on top, where it is removed first.
         let mut newest: BinaryHeap<Reverse<(SystemTime, Reverse<PathBuf>)>> = BinaryHeap::new();
         let mut count = 0_u64;
         for entry in walk.by_ref() {

@@ -80,8 +80,7 @@ impl Tool for Grep {
         let include = match optional_text(call.input, "include")? {
             None => None,
             Some(glob) => {
-                let bad =
-                    |error| ToolError::Input(format!("`include` is not a pattern of file names: {error}"));
+                let bad = |error| ToolError::Input(format!("invalid glob in `include`: {error}"));
                 Some(Glob::new(glob).map_err(bad)?.compile_matcher())
             }
         };
@@ -89,7 +88,7 @@ impl Tool for Grep {
         files::require_without_links(root, call)?;
         let mut searcher = searcher();
         let mut matches = 0_u64;
-        // Workflows, settings and the like are hidden and worth finding; the content of `.git` is not.
+        // Workflows and settings are hidden files that are worth finding; the content of `.git` is not.
         let options = WalkOptions { hidden: true, without_git: true, ..WalkOptions::default() };
         let mut walk = Walk::new(root, options, call);
         for entry in walk.by_ref() {
@@ -176,12 +175,12 @@ mod tests {
     use crate::agent::ToolError;
 
     /// Lines without end. The call is cancelled while they are read.
-    struct Endless<'a> {
+    struct EndlessLines<'a> {
         read: usize,
         cancel: &'a CancellationToken,
     }
 
-    impl Read for Endless<'_> {
+    impl Read for EndlessLines<'_> {
         fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
             self.read += buffer.len();
             if self.read > 1 << 20 {
@@ -198,7 +197,7 @@ mod tests {
     fn a_search_without_matches_is_cancelled() {
         let cancel = CancellationToken::new();
         let matcher = RegexMatcher::new("keel").unwrap();
-        let file = Endless { read: 0, cancel: &cancel };
+        let file = EndlessLines { read: 0, cancel: &cancel };
         let found = search(&mut searcher(), &matcher, file, &cancel, Lossy(|_, _| Ok(true)));
         assert!(matches!(found, Err(ToolError::Cancelled)), "{found:?}");
     }

@@ -69,7 +69,7 @@ impl Tool for Read {
         }
         let failed = |error| files::cannot_read(path, call, &error);
         let file = open_file(path).map_err(failed)?;
-        // A file that is too large to be changed need not be hashed.
+        // A file that is too large to be changed is not hashed.
         let is_on = file.metadata().map_err(failed)?.len() <= MAX_FILE_BYTES;
         let file = files::Cancellable::new(file, call.cancel);
         let hashed = Hashed { file, hasher: blake3::Hasher::new(), is_on };
@@ -116,7 +116,7 @@ impl Tool for Read {
             writeln!(out, "[`{name}` {what}.]")?;
         }
         if reader.get_ref().is_on {
-            // A change is compared with the whole file, so the remaining lines are hashed too.
+            // The rest of the file is hashed too, because a later change is checked against the whole file.
             std::io::copy(&mut reader, &mut std::io::sink()).map_err(failed)?;
             call.note_seen(path, reader.into_inner().hasher.finalize())?;
         }

@@ -9,17 +9,17 @@ use memchr::memmem::Finder;
 use plimsoll_sandbox::MAX_FILE_BYTES;
 
 /// Maximum number of line numbers listed for an ambiguous text.
-const MOST_LISTED: usize = 100;
+const MAX_LISTED: usize = 100;
 /// Maximum number of changed lines shown.
-const MOST_SHOWN: usize = 200;
+const MAX_SHOWN: usize = 200;
 /// Ends a list of changed lines that is not complete.
 const MORE_CHANGED: &str = "[… more lines were changed]\n";
 /// Maximum number of chars of a line that are shown and compared.
 const LINE: usize = 300;
 /// Maximum number of lines compared with one that was not found.
-const MOST_COMPARED: usize = 50_000;
+const MAX_COMPARED: usize = 50_000;
 /// Maximum number of bytes of lines compared with one that was not found. Comparing takes 50 ns for each.
-const MOST_SCORED: usize = 2 << 20;
+const MAX_SCORED: usize = 2 << 20;
 /// Minimum similarity of a line that is suggested.
 const ALIKE: f64 = 0.6;
 
@@ -68,7 +68,8 @@ impl Plain {
         plain
     }
 
-    /// Returns a position in the original content. Before a line feed means before its carriage return.
+    /// Maps a position in the normalised text to the original. A position before a line feed maps to the one before its
+    /// carriage return.
     fn original(&self, at: usize) -> usize {
         at + self.returns.partition_point(|place| *place < at)
     }
@@ -95,13 +96,13 @@ pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result
     let plain = Plain::of(content);
     let finder = Finder::new(old.as_bytes());
     let first = finder.find(&plain.bytes).ok_or(ReplaceProblem::NotFound)?;
-    // Matches may overlap, and each of them may be meant.
+    // Matches may overlap, and each of them could be the intended one.
     if !all && finder.find(&plain.bytes[first + 1..]).is_some() {
         let found = occurrences(&plain.bytes[first..], old.as_bytes()).map(|at| first + at);
         let (mut count, mut listed) = (0, Vec::new());
         found.for_each(|at| {
             count += 1;
-            listed.extend(Some(at).filter(|_| listed.len() < MOST_LISTED));
+            listed.extend(Some(at).filter(|_| listed.len() < MAX_LISTED));
         });
         return Err(ReplaceProblem::Ambiguous { count, lines: lines_of(&plain.bytes, &listed) });
     }
@@ -118,7 +119,7 @@ pub(super) fn replace(content: &[u8], old: &str, new: &str, all: bool) -> Result
         let start = edited.bytes.len();
         edited.bytes.extend_from_slice(put.as_bytes());
         edited.count += 1;
-        if edited.places.len() < MOST_SHOWN {
+        if edited.places.len() < MAX_SHOWN {
             edited.places.push(start..edited.bytes.len());
         }
         if edited.bytes.len() as u64 > MAX_FILE_BYTES {
@@ -184,7 +185,7 @@ impl Edited {
             }
             for number in from..=last + 1 {
                 let Some((_, line)) = lines.find(|(at, _)| *at == number) else { break };
-                if shown == MOST_SHOWN {
+                if shown == MAX_SHOWN {
                     text.push_str(MORE_CHANGED);
                     return text;
                 }
@@ -248,7 +249,7 @@ impl ReplaceProblem {
 /// Describes similar text in the file.
 fn nearest(content: &[u8], old: &str) -> String {
     let content = String::from_utf8_lossy(content);
-    let lines: Vec<&str> = content.lines().take(MOST_COMPARED).collect();
+    let lines: Vec<&str> = content.lines().take(MAX_COMPARED).collect();
     let wanted: Vec<&str> = old.lines().collect();
     if let Some(bare) = without_numbers(&wanted)
         && content.replace("\r\n", "\n").contains(&bare)
@@ -281,7 +282,7 @@ fn nearest(content: &[u8], old: &str) -> String {
         .map(|(at, line)| (at, cut(line)))
         .scan(0, |bytes, (at, line)| {
             *bytes += line.len();
-            (*bytes <= MOST_SCORED).then_some((at, line))
+            (*bytes <= MAX_SCORED).then_some((at, line))
         })
         .map(|(at, line)| (at, strsim::sorensen_dice(&longest, &line)))
         .filter(|(_, score)| *score >= ALIKE)

@@ -59,17 +59,17 @@ impl Tool for Skill {
 
     fn reopen(&self, input: &Value, files: &FileLedger) {
         if let Ok(skill) = self.find(input) {
-            files.open_folder(skill.folder());
+            files.open_directory(skill.directory());
         }
     }
 
     fn run(&self, call: &ToolCall<'_>, out: &mut dyn Write) -> Result<(), ToolError> {
         let skill = self.find(call.input)?;
-        let (name, folder) = (&skill.name, skill.folder());
+        let (name, directory) = (&skill.name, skill.directory());
         let (text, is_cut) = skill
             .text()
             .map_err(|error| ToolError::Failed(format!("the skill `{name}` cannot be read: {error}")))?;
-        call.files.open_folder(folder);
+        call.files.open_directory(directory);
         // The text must not be able to end its own element.
         let text = text.replace("</skill", "<\\/skill");
         writeln!(out, "<skill name=\"{name}\">\n{text}\n</skill>")?;
@@ -78,7 +78,7 @@ impl Tool for Skill {
         }
         let (files, has_more) = skill.files();
         if !files.is_empty() {
-            writeln!(out, "Files in its folder, which may be read: {}", folder.display())?;
+            writeln!(out, "Files in its folder, which may be read: {}", directory.display())?;
             files.iter().try_for_each(|file| writeln!(out, "- {file}"))?;
         }
         if has_more {

@@ -18,7 +18,7 @@ use crate::event::Event;
 use crate::todo::{TodoItem, TodoStatus};
 
 /// Maximum number of items.
-const MOST_ITEMS: usize = 100;
+const MAX_ITEMS: usize = 100;
 /// Maximum length of an item, in chars.
 const ITEM: usize = 1_000;
 /// Number of messages read at a time to find the newest list.
@@ -43,7 +43,7 @@ impl Todo {
             "properties": {
                 "todos": {
                     "type": "array",
-                    "maxItems": MOST_ITEMS,
+                    "maxItems": MAX_ITEMS,
                     "items": {
                         "type": "object",
                         "properties": {
@@ -77,9 +77,9 @@ fn list_of(input: &Value) -> Result<Option<Vec<TodoItem>>, ToolError> {
             "`todos` must be a list of items with `content` and `status` ({known}): {error}"
         ))
     })?;
-    if items.len() > MOST_ITEMS {
+    if items.len() > MAX_ITEMS {
         return Err(ToolError::Input(format!(
-            "`todos` has {} items; at most {MOST_ITEMS} are kept",
+            "`todos` has {} items; at most {MAX_ITEMS} are kept",
             items.len()
         )));
     }

@@ -18,11 +18,11 @@ use crate::agent::{ToolCall, ToolError};
 
 /// Largest file of patterns, in bytes. GitHub's own collection has none over 20 kB.
 const LARGEST_FILE: u64 = 256 << 10;
-/// Bytes of patterns that one walk compiles. Without it, a thousand links to one large file would be compiled a
-/// thousand times.
-const MOST_PATTERNS: u64 = 4 << 20;
-/// Number of unusable files that are named.
-const MOST_NAMED: usize = 5;
+/// Maximum bytes of patterns that one walk compiles. Without a limit, a thousand links to one large file would be
+/// compiled a thousand times.
+const MAX_PATTERNS: u64 = 4 << 20;
+/// Maximum number of unusable files that are named.
+const MAX_NAMED: usize = 5;
 
 /// Filters of a walk in addition to patterns.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,13 +53,13 @@ impl<'a> Walk<'a> {
 
     /// Lines about files of patterns that are not applied.
     pub(super) fn notices(&self, directory: &Path) -> Vec<String> {
-        let named = self.rules.unusable.iter().take(MOST_NAMED).map(|(path, problem)| {
+        let named = self.rules.unusable.iter().take(MAX_NAMED).map(|(path, problem)| {
             format!(
                 "[The patterns in `{}` are not applied: {problem}.]",
                 files::display_path(path, directory)
             )
         });
-        let more = self.rules.unusable.len().saturating_sub(MOST_NAMED);
+        let more = self.rules.unusable.len().saturating_sub(MAX_NAMED);
         let more = (more > 0).then(|| format!("[Nor are those in {more} more files.]"));
         named.chain(more).collect()
     }
@@ -88,7 +88,7 @@ impl Iterator for Walk<'_> {
             if self.cancel.is_cancelled() {
                 return Some(Err(ToolError::Cancelled));
             }
-            // What cannot be read does not hide the rest.
+            // An unreadable entry does not end the walk.
             let Ok(entry) = self.entries.next()? else { continue };
             if !self.is_left_out(&entry) {
                 return Some(Ok(entry));
@@ -116,7 +116,7 @@ struct Rules {
 
 /// The patterns of one directory.
 struct Level {
-    /// `.ignore`, which counts more than all of git's.
+    /// `.ignore`, which has priority over all of git's.
     ignore: Gitignore,
     /// `.gitignore`.
     git: Gitignore,
@@ -125,13 +125,13 @@ struct Level {
 }
 
 impl Rules {
-    /// The patterns of all directories above a path, and the user's own.
+    /// Returns the patterns of all directories above a path, and the user's own.
     fn above(root: &Path, directory: &Path) -> Rules {
         let mut rules = Rules {
             levels: Vec::new(),
             above: 0,
             global: Gitignore::empty(),
-            room: MOST_PATTERNS,
+            room: MAX_PATTERNS,
             unusable: Vec::new(),
         };
         if let Some(path) = gitconfig_excludes_path().filter(|path| path.is_file()) {
@@ -139,7 +139,7 @@ impl Rules {
         }
         let mut above: Vec<&Path> = root.ancestors().skip(1).collect();
         above.reverse();
-        above.into_iter().for_each(|folder| rules.enter(folder));
+        above.into_iter().for_each(|ancestor| rules.enter(ancestor));
         rules.above = rules.levels.len();
         rules
     }
@@ -150,9 +150,9 @@ impl Rules {
         let inside = self.above + entry.depth();
         self.levels.truncate(inside);
         if self.levels.len() < inside
-            && let Some(folder) = entry.path().parent()
+            && let Some(directory) = entry.path().parent()
         {
-            self.enter(folder);
+            self.enter(directory);
         }
         let (path, is_dir) = (entry.path(), entry.file_type().is_dir());
         let decide = |patterns: &Gitignore| patterns.matched(path, is_dir).map(drop);
@@ -166,13 +166,13 @@ impl Rules {
             .or(decide(&self.global))
     }
 
-    fn enter(&mut self, folder: &Path) {
-        let [ignore, git] = [".ignore", ".gitignore"].map(|name| self.read(&folder.join(name), folder));
-        let exclude = exclude_file(folder).map(|path| self.read(&path, folder));
+    fn enter(&mut self, directory: &Path) {
+        let [ignore, git] = [".ignore", ".gitignore"].map(|name| self.read(&directory.join(name), directory));
+        let exclude = exclude_file(directory).map(|path| self.read(&path, directory));
         self.levels.push(Level { ignore, git, exclude: exclude.unwrap_or_else(Gitignore::empty) });
     }
 
-    /// The patterns of a file, for paths below `root`.
+    /// Returns the patterns of a file, for paths below `root`.
     fn read(&mut self, path: &Path, root: &Path) -> Gitignore {
         let Ok(about) = path.symlink_metadata() else { return Gitignore::empty() };
         // A link may lead to a mount that does not answer. A plain file is on the same mount as the directory being
@@ -206,14 +206,14 @@ impl Rules {
 }
 
 /// Returns the file with a repository's local patterns, if a directory is the root of one.
-fn exclude_file(folder: &Path) -> Option<PathBuf> {
-    let git = folder.join(".git");
+fn exclude_file(directory: &Path) -> Option<PathBuf> {
+    let git = directory.join(".git");
     let about = git.metadata().ok()?;
     if about.is_dir() {
         return Some(git.join("info/exclude"));
     }
     // In a worktree and in a submodule it is a file that names the directory.
-    let named = folder.join(first_line(&git)?.strip_prefix("gitdir: ")?);
+    let named = directory.join(first_line(&git)?.strip_prefix("gitdir: ")?);
     let common = first_line(&named.join("commondir")).map(|common| named.join(common));
     Some(common.unwrap_or(named).join("info/exclude"))
 }

@@ -14,7 +14,7 @@ use crate::support::{is_summary, lines, open_archive, reader, run};
 
 /// A home with a repository, and a scripted model that the environment names.
 pub(crate) struct Place {
-    _folder: TempDir,
+    _directory: TempDir,
     pub(crate) home: PathBuf,
     pub(crate) project: PathBuf,
     pub(crate) server: ModelServer,
@@ -26,12 +26,12 @@ impl Place {
     }
 
     pub(crate) fn with(server: ModelServer) -> Place {
-        let folder = tempfile::tempdir().unwrap();
-        let home = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let home = directory.path().canonicalize().unwrap();
         let project = home.join("repository/part");
         std::fs::create_dir_all(&project).unwrap();
         std::fs::create_dir_all(home.join("repository/.git")).unwrap();
-        Place { _folder: folder, home, project, server }
+        Place { _directory: directory, home, project, server }
     }
 
     pub(crate) fn write(&self, place: &str, text: &str) {
@@ -251,7 +251,7 @@ async fn instructions_missing_from_the_prompt_are_reported_to_the_user() {
 async fn an_instruction_file_that_is_not_a_regular_file_is_reported() {
     type Make = fn(&std::path::Path);
     let cases: [(&str, Make); 5] = [
-        ("it is a folder", |path| std::fs::create_dir(path).unwrap()),
+        ("it is a directory", |path| std::fs::create_dir(path).unwrap()),
         ("its target cannot be read: No such file", |path| {
             std::os::unix::fs::symlink("missing.md", path).unwrap();
         }),

@@ -29,16 +29,16 @@ async fn call(dock: &Dock, talk: &mut Conversation, tool: &str, input: Value) ->
 fn yard() -> Dock {
     let mut dock = Dock::new(ModelServer::start().unwrap());
     dock.agent.profile.limits.repeats = 0;
-    let (folder, project) = (dock.folder.path().to_owned(), dock.folder.path().join("project"));
-    std::fs::write(folder.join("secret.txt"), "hunter2").unwrap();
+    let (directory, project) = (dock.directory.path().to_owned(), dock.directory.path().join("project"));
+    std::fs::write(directory.join("secret.txt"), "hunter2").unwrap();
     std::fs::create_dir_all(project.join("secrets")).unwrap();
     std::fs::create_dir_all(project.join("src")).unwrap();
     std::fs::write(project.join("secrets/key"), "hunter2").unwrap();
     std::fs::write(project.join("open.txt"), "open").unwrap();
-    symlink(&folder, project.join("up")).unwrap();
-    symlink(folder.join("secret.txt"), project.join("link.txt")).unwrap();
+    symlink(&directory, project.join("up")).unwrap();
+    symlink(directory.join("secret.txt"), project.join("link.txt")).unwrap();
     symlink("link.txt", project.join("twice.txt")).unwrap();
-    symlink(folder.join("none.txt"), project.join("dangling.txt")).unwrap();
+    symlink(directory.join("none.txt"), project.join("dangling.txt")).unwrap();
     symlink(project.join("secrets"), project.join("src/inner")).unwrap();
     symlink(project.join("open.txt"), project.join("secrets/alias")).unwrap();
     dock
@@ -97,16 +97,16 @@ async fn no_path_changes_a_file_outside_the_project(#[case] tool: &str, #[case] 
             _ => assert!(output.starts_with("Denied:"), "{path}: {output}"),
         }
     }
-    let folder = dock.folder.path();
-    assert_eq!(std::fs::read_to_string(folder.join("secret.txt")).unwrap(), "hunter2");
-    assert!(!folder.join("new.txt").exists() && !folder.join("none.txt").exists());
+    let directory = dock.directory.path();
+    assert_eq!(std::fs::read_to_string(directory.join("secret.txt")).unwrap(), "hunter2");
+    assert!(!directory.join("new.txt").exists() && !directory.join("none.txt").exists());
 }
 
 #[tokio::test]
 async fn a_denied_file_stays_denied_under_every_name() {
     let mut dock = yard();
     deny(&mut dock, "read:secrets/*");
-    let project = dock.folder.path().canonicalize().unwrap().join("project");
+    let project = dock.directory.path().canonicalize().unwrap().join("project");
     let talk = &mut dock.begin().await;
     let absolute = project.join("secrets/key").display().to_string();
     for path in [
@@ -147,8 +147,8 @@ async fn a_link_that_is_made_after_the_check_leads_nowhere_else() {
     assert!(!output.contains("hunter2"), "{output}");
 }
 
-/// Permits everything, after replacing a file and a folder of the project by links to the outside: the longest possible
-/// time between a check and its use.
+/// Permits everything, after replacing a file and a directory of the project by links to the outside: the longest
+/// possible time between a check and its use.
 struct Swapper(PathBuf);
 
 impl Asker for Swapper {
@@ -182,9 +182,9 @@ impl Asker for Swapper {
 #[tokio::test]
 async fn a_path_replaced_during_a_question_leads_nowhere_else(#[case] tool: &str, #[case] input: Value) {
     let mut dock = yard();
-    let folder = dock.folder.path().canonicalize().unwrap();
+    let directory = dock.directory.path().canonicalize().unwrap();
     dock.write("src/secret.txt", "harmless");
-    dock.agent.asker = Some(Arc::new(Swapper(folder.clone())));
+    dock.agent.asker = Some(Arc::new(Swapper(directory.clone())));
     let mut rule = parse_allow(tool, None).unwrap();
     rule.action = Action::Ask;
     dock.agent.profile.permissions.rules.push(rule);
@@ -198,7 +198,7 @@ async fn a_path_replaced_during_a_question_leads_nowhere_else(#[case] tool: &str
     // `secret.txt` may appear, because the call named it; the content of its target may not.
     assert!(!output.contains("hunter2") && !output.contains("plimsoll.db"), "{output}");
     assert!(!output.contains("secret.txt:"), "{output}");
-    assert_eq!(std::fs::read_to_string(folder.join("secret.txt")).unwrap(), "hunter2");
+    assert_eq!(std::fs::read_to_string(directory.join("secret.txt")).unwrap(), "hunter2");
     if !matches!(tool, "write" | "edit") {
         let is_empty = output.contains("No file matches") || output.contains("No matches");
         assert!(output.contains("cannot read") || output.contains("there is no") || is_empty, "{output}");
@@ -274,9 +274,9 @@ async fn a_call_changed_by_a_hook_is_checked_again() {
         let output = call(&dock, talk, tool, input).await;
         assert!(output.starts_with("Denied:"), "{tool}: {output}");
     }
-    let folder = dock.folder.path();
-    assert_eq!(std::fs::read_to_string(folder.join("secret.txt")).unwrap(), "hunter2");
-    assert_eq!(std::fs::read_to_string(folder.join("project/open.txt")).unwrap(), "open");
+    let directory = dock.directory.path();
+    assert_eq!(std::fs::read_to_string(directory.join("secret.txt")).unwrap(), "hunter2");
+    assert_eq!(std::fs::read_to_string(directory.join("project/open.txt")).unwrap(), "open");
 }
 
 /// Settings of an untrusted project.
@@ -289,9 +289,9 @@ async fn a_call_changed_by_a_hook_is_checked_again() {
 #[tokio::test]
 async fn a_projects_file_allows_nothing(#[case] text: &str) {
     let mut dock = yard();
-    let project = dock.folder.path().join("project");
+    let project = dock.directory.path().join("project");
     std::fs::write(project.join("plimsoll.toml"), text).unwrap();
-    let home = dock.folder.path().join("home");
+    let home = dock.directory.path().join("home");
     let variables = [("HOME".to_owned(), home.display().to_string())];
     let env = Environment::new(project.clone(), variables);
     let config = Config::load(&Flags::default(), &env).unwrap();

@@ -11,8 +11,8 @@ use crate::support::run;
 
 /// An agent that works in the home itself, with these rules.
 fn at_home(place: &Place, allow: &[&str]) -> Agent {
-    for folder in [".config/plimsoll", ".config/other", ".local/share/plimsoll", ".ssh", "work"] {
-        std::fs::create_dir_all(place.home.join(folder)).unwrap();
+    for directory in [".config/plimsoll", ".config/other", ".local/share/plimsoll", ".ssh", "work"] {
+        std::fs::create_dir_all(place.home.join(directory)).unwrap();
     }
     for file in [".bashrc", ".local/share/plimsoll/trust.json", "note.txt"] {
         std::fs::write(place.home.join(file), "old\n").unwrap();
@@ -73,8 +73,8 @@ async fn other_files_of_the_home_are_written_as_everywhere() {
 #[case::configuration("echo x > .config/plimsoll/config.toml")]
 #[case::trust("echo x > .local/share/plimsoll/trust.json")]
 #[case::a_new_file_beside_the_sessions("echo x > .local/share/plimsoll/new")]
-#[case::another_folder_in_its_place("mv .config/plimsoll old")]
-#[case::the_folder_above("mv .local away")]
+#[case::another_directory_in_its_place("mv .config/plimsoll old")]
+#[case::the_directory_above("mv .local away")]
 #[case::through_a_link("ln -s ../.local/share/plimsoll work/link; echo x > work/link/new")]
 #[case::by_a_hard_link("ln .local/share/plimsoll/trust.json work/hard; echo x > work/hard")]
 #[case::a_shell("echo x > .bashrc")]
@@ -132,7 +132,7 @@ async fn closed_files_are_reported_to_the_user_and_the_model() {
     assert!(!agent.notices.iter().any(|reply| reply.contains("your own files")), "{:?}", agent.notices);
 }
 
-/// The data folder is a link, as on another disk. It is dangling when the agent is set up.
+/// The data directory is a link, as on another disk. It is dangling when the agent is set up.
 #[tokio::test]
 async fn sessions_are_closed_to_commands_at_the_target_of_a_link() {
     if !Sandbox::new(SandboxConfig::default()).confinement().holds(Guard::Reads) {
@@ -148,9 +148,9 @@ async fn sessions_are_closed_to_commands_at_the_target_of_a_link() {
     std::fs::create_dir_all(real.join("spill")).unwrap();
     let names = ["plimsoll.db", "plimsoll.db-wal", "plimsoll.db-newest", "trust.json", "spill/text"];
     names.iter().for_each(|name| std::fs::write(real.join(name), "secret").unwrap());
-    for folder in [real, place.home.join(".local/share/plimsoll")] {
+    for directory in [real, place.home.join(".local/share/plimsoll")] {
         let command =
-            format!("cd '{}' && for name in {}; do cat $name; done", folder.display(), names.join(" "));
+            format!("cd '{}' && for name in {}; do cat $name; done", directory.display(), names.join(" "));
         let output = call(&place, &agent, "bash", json!({ "command": command })).await;
         assert!(!output.contains("secret") && output.matches("denied").count() == names.len(), "{output}");
     }

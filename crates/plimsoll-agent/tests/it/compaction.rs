@@ -196,7 +196,7 @@ async fn a_failed_or_empty_summary_loses_no_history(#[case] bad: Reply) {
     let shown = format!("{:?}", conversation.handle().window().await.unwrap());
     assert!(shown.contains("round r0"), "and can be brought back into view");
     assert!(
-        std::fs::exists(dock.folder.path().join("project/big.txt")).unwrap(),
+        std::fs::exists(dock.directory.path().join("project/big.txt")).unwrap(),
         "a call in a summary is not run"
     );
 }

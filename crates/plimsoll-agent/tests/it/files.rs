@@ -40,7 +40,7 @@ pub(crate) async fn calls(dock: &Dock, talk: &mut Conversation, made: Vec<(&str,
 
 impl Dock {
     pub(crate) fn project(&self) -> PathBuf {
-        self.folder.path().join("project").canonicalize().unwrap()
+        self.directory.path().join("project").canonicalize().unwrap()
     }
 
     pub(crate) fn content(&self, name: &str) -> Option<String> {
@@ -49,7 +49,7 @@ impl Dock {
 }
 
 #[tokio::test]
-async fn write_makes_a_file_with_its_folders() {
+async fn write_makes_a_file_with_its_directories() {
     let dock = writing_dock();
     let talk = &mut dock.begin().await;
     let said = call(&dock, talk, "write", json!({ "path": "a/b/c.txt", "content": "one\ntwo" })).await;
@@ -215,10 +215,10 @@ fn asking(agent: &mut Agent, tool: &str, meanwhile: impl Fn(&PermissionQuestion)
     agent.asker = Some(Arc::new(Meanwhile(Box::new(meanwhile))));
 }
 
-/// Replaces a folder by a link to another.
-fn swap(folder: &Path, outside: &Path) {
-    std::fs::rename(folder, folder.with_extension("aside")).unwrap();
-    symlink(outside, folder).unwrap();
+/// Replaces a directory by a link to another.
+fn swap(directory: &Path, outside: &Path) {
+    std::fs::rename(directory, directory.with_extension("aside")).unwrap();
+    symlink(outside, directory).unwrap();
 }
 
 #[rstest]
@@ -228,15 +228,15 @@ fn swap(folder: &Path, outside: &Path) {
 #[case::list("list", json!({ "path": "inner" }))]
 #[case::glob("glob", json!({ "pattern": "*", "path": "inner" }))]
 #[case::write("write", json!({ "path": "inner/new.txt", "content": "secret" }))]
-#[case::write_folders("write", json!({ "path": "inner/deeper/new.txt", "content": "secret" }))]
+#[case::write_directories("write", json!({ "path": "inner/deeper/new.txt", "content": "secret" }))]
 #[case::edit("edit", json!({ "path": "inner/key.txt", "old": "harmless", "new": "secret" }))]
 #[tokio::test]
-async fn a_folder_swapped_for_a_link_after_the_check_is_not_followed(
+async fn a_directory_swapped_for_a_link_after_the_check_is_not_followed(
     #[case] tool: &str,
     #[case] input: Value,
 ) {
     let mut dock = writing_dock();
-    let outside = dock.folder.path().canonicalize().unwrap().join("outside");
+    let outside = dock.directory.path().canonicalize().unwrap().join("outside");
     std::fs::create_dir_all(outside.join("deep")).unwrap();
     for name in ["key.txt", "deep/key.txt"] {
         std::fs::write(outside.join(name), "a secret that is none of its business\n").unwrap();
@@ -276,7 +276,7 @@ pub(crate) async fn open_when_free(agent: &Agent, session: &plimsoll::SessionId)
 #[tokio::test]
 async fn a_file_that_became_a_link_is_not_replaced() {
     let mut dock = writing_dock();
-    let outside = dock.folder.path().canonicalize().unwrap().join("outside.txt");
+    let outside = dock.directory.path().canonicalize().unwrap().join("outside.txt");
     std::fs::write(&outside, "mine\n").unwrap();
     let (link, to) = (dock.project().join("new.txt"), outside.clone());
     asking(&mut dock.agent, "write", move |_| symlink(&to, &link).unwrap());

@@ -25,7 +25,7 @@ async fn denial(place: &Place, mut agent: Agent, tool: &str, input: Value) -> (O
 }
 
 /// Checks a suggestion for a configuration, an agent, and a denied call.
-async fn what_is_told_helps(config: &str, name: &str, tool: &str, input: Value) -> Value {
+async fn suggestion_helps(config: &str, name: &str, tool: &str, input: Value) -> Value {
     let place = Place::new();
     let file = ".config/plimsoll/config.toml";
     place.write(file, config);
@@ -57,7 +57,7 @@ async fn what_is_told_helps(config: &str, name: &str, tool: &str, input: Value) 
 #[tokio::test]
 async fn for_a_command_of_a_planner_it_is_a_setting_of_the_planner() {
     let config = "permissions.bash = \"allow\"\n";
-    let denied = what_is_told_helps(config, "plan", "bash", json!({ "command": "touch x" })).await;
+    let denied = suggestion_helps(config, "plan", "bash", json!({ "command": "touch x" })).await;
     assert_eq!(denied["allow"], "--allow 'bash:touch *'");
     assert_eq!(denied["setting"], "agents.plan.permission.bash.\"touch *\" = \"allow\"");
     assert_eq!(denied["rule"], "`bash` on `*` is `ask` (built in)");
@@ -67,7 +67,7 @@ async fn for_a_command_of_a_planner_it_is_a_setting_of_the_planner() {
 async fn a_suggestion_for_a_denied_search_is_a_rule_for_read() {
     let config = "permissions.read.\"secrets/*\" = \"deny\"\n";
     let search = json!({ "path": "secrets", "pattern": "hunter" });
-    let denied = what_is_told_helps(config, "build", "grep", search).await;
+    let denied = suggestion_helps(config, "build", "grep", search).await;
     assert_eq!(denied["allow"], "--allow 'read:secrets/*'");
     assert!(denied["rule"].as_str().unwrap().starts_with("`read` on `secrets/*` is `deny` ("), "{denied}");
 }
@@ -85,7 +85,7 @@ async fn for_a_page_of_this_machine_the_host_has_to_be_named_too() {
         }
     });
     let address = format!("http://127.0.0.1:{port}/");
-    let denied = what_is_told_helps("", "build", "webfetch", json!({ "url": address })).await;
+    let denied = suggestion_helps("", "build", "webfetch", json!({ "url": address })).await;
     assert_eq!(denied["also"], format!("webfetch.hosts = [\"127.0.0.1:{port}\"]"));
     assert!(denied["hint"].as_str().unwrap().contains("together with"), "{denied}");
 }
@@ -94,8 +94,8 @@ async fn for_a_page_of_this_machine_the_host_has_to_be_named_too() {
 async fn a_suggestion_for_a_guarded_file_names_the_file() {
     let input = json!({ "path": ".git/hooks/pre-commit", "content": "x" });
     let config = "permissions.write.\"*\" = \"allow\"\n";
-    let denied = what_is_told_helps(config, "build", "write", input).await;
-    assert_eq!(denied["allow"], "--allow 'write:.git/hooks/pre-commit'");
+    let denied = suggestion_helps(config, "build", "write", input).await;
+    assert_eq!(denied["allow"], "--allow write:.git/hooks/pre-commit");
 }
 
 /// If a tool has one action for everything, TOML accepts no pattern for it in another line.
@@ -132,7 +132,7 @@ async fn a_suggested_setting_is_valid_next_to_existing_ones(
     #[case] place: &str,
 ) {
     let input = json!({ "path": "AGENTS.md", "content": "x" });
-    let denied = what_is_told_helps(config, "build", "write", input).await;
+    let denied = suggestion_helps(config, "build", "write", input).await;
     assert_eq!(denied["setting"], setting);
     assert!(denied["hint"].as_str().unwrap().contains(place), "{denied}");
 }
@@ -141,6 +141,6 @@ async fn a_suggested_setting_is_valid_next_to_existing_ones(
 #[tokio::test]
 async fn a_suggestion_for_a_denied_list_is_a_rule_for_read() {
     let config = "permissions.read.\"secrets/*\" = \"deny\"\n";
-    let denied = what_is_told_helps(config, "build", "list", json!({ "path": "secrets" })).await;
+    let denied = suggestion_helps(config, "build", "list", json!({ "path": "secrets" })).await;
     assert_eq!(denied["allow"], "--allow 'read:secrets/*'");
 }

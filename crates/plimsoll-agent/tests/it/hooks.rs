@@ -62,7 +62,7 @@ fn outcomes(dock: &Dock) -> Vec<HookOutcome> {
 #[tokio::test]
 async fn a_hook_before_a_call_can_change_its_input() {
     let mut dock = dock();
-    let reply = dock.agent.directory.join("told.json");
+    let reply = dock.agent.directory.join("reply.json");
     let line = format!("cat > {}; echo '{{\"input\": {{\"command\": \"echo changed\"}}}}'", reply.display());
     hook(&mut dock, HookCommand { tools: Some("ba*".into()), ..shell(HookEvent::ToolBefore, &line) });
     hook(&mut dock, HookCommand { tools: Some("read".into()), ..shell(HookEvent::ToolBefore, "exit 9") });
@@ -263,7 +263,7 @@ async fn a_hook_runs_in_the_project_without_keys() {
 #[tokio::test]
 async fn a_hook_after_a_call_can_append_to_the_result() {
     let mut dock = dock();
-    let reply = dock.agent.directory.join("told.json");
+    let reply = dock.agent.directory.join("reply.json");
     let line = format!("cat > {}; echo '{{\"append\": \"Mind the gap.\"}}'", reply.display());
     hook(&mut dock, shell(HookEvent::ToolAfter, &line));
     let talk = &mut dock.begin().await;
@@ -320,7 +320,7 @@ async fn r121_r122_r123_hooks_change_the_summary_request_and_are_notified() {
     ] {
         let mut dock = Dock::new(ModelServer::answering(reader()).unwrap());
         dock.write("big.txt", &lines(400));
-        let reply = dock.agent.directory.join("told.json");
+        let reply = dock.agent.directory.join("reply.json");
         hook(
             &mut dock,
             shell(HookEvent::Compacting, &format!("cat > {0}.1; echo '{answer}'", reply.display())),

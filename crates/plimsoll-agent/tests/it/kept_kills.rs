@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::support::{die, model, name_of, open_archive, policy};
 
-const FOLDER: &str = "PLIMSOLL_KEPT_FOLDER";
+const DIRECTORY: &str = "PLIMSOLL_KEPT_DIRECTORY";
 const URL: &str = "PLIMSOLL_KEPT_URL";
 /// Number of the event at which it dies, from 1; 0 for never.
 const AT: &str = "PLIMSOLL_KEPT_AT";
@@ -32,8 +32,9 @@ fn content(word: &str) -> String {
     format!("{word} is what this line says\n").repeat(lines)
 }
 
-fn agent(folder: &Path, url: &str) -> Agent {
-    let mut agent = Agent::new(open_archive(folder), model(Wire::Anthropic, url), &folder.join("project"));
+fn agent(directory: &Path, url: &str) -> Agent {
+    let mut agent =
+        Agent::new(open_archive(directory), model(Wire::Anthropic, url), &directory.join("project"));
     agent.policy = policy(|_| {});
     for rule in ["write", "edit"] {
         agent.profile.permissions.rules.push(plimsoll_agent::parse_allow(rule, None).unwrap());
@@ -49,12 +50,12 @@ fn session() -> SessionId {
 /// The child process: does nothing unless it was started as one.
 #[tokio::test]
 async fn the_changing_child() {
-    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let Ok(directory) = std::env::var(DIRECTORY) else { return };
     let at: usize = std::env::var(AT).unwrap().parse().unwrap();
-    let folder = Path::new(&folder);
-    let mut agent = agent(folder, &std::env::var(URL).unwrap());
+    let directory = Path::new(&directory);
+    let mut agent = agent(directory, &std::env::var(URL).unwrap());
     let output = AtomicUsize::new(0);
-    let journal = folder.join("journal");
+    let journal = directory.join("journal");
     agent.events = Arc::new(move |event: &Event| {
         let mut lines = std::fs::read_to_string(&journal).unwrap_or_default();
         lines.push_str(&name_of(event));
@@ -73,29 +74,33 @@ async fn the_changing_child() {
 }
 
 struct Scene {
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl Scene {
     fn new() -> Scene {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("project")).unwrap();
-        std::fs::write(folder.path().join("project/a.txt"), content("one")).unwrap();
-        let archive = open_archive(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("project")).unwrap();
+        std::fs::write(directory.path().join("project/a.txt"), content("one")).unwrap();
+        let archive = open_archive(directory.path());
         archive.store().create(NewSession::new(session()), plimsoll::Millis(1)).unwrap();
-        Scene { folder }
+        Scene { directory }
     }
 
     /// Returns the events of the child, and whether it was killed.
     fn run(&self, url: &str, at: usize, reverts: bool) -> (Vec<String>, bool) {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child.args(["--exact", "kept_kills::the_changing_child", "--nocapture"]);
-        child.env(FOLDER, self.folder.path()).env(URL, url).env(AT, at.to_string()).stdout(Stdio::null());
+        child
+            .env(DIRECTORY, self.directory.path())
+            .env(URL, url)
+            .env(AT, at.to_string())
+            .stdout(Stdio::null());
         if reverts {
             child.env(REVERTS, "1");
         }
         let status = child.status().unwrap();
-        let journal = self.folder.path().join("journal");
+        let journal = self.directory.path().join("journal");
         let output = std::fs::read_to_string(&journal).unwrap_or_default();
         let _ = std::fs::remove_file(journal);
         let signal = std::os::unix::process::ExitStatusExt::signal(&status);
@@ -104,7 +109,7 @@ impl Scene {
     }
 
     fn content(&self, name: &str) -> Option<String> {
-        std::fs::read_to_string(self.folder.path().join("project").join(name)).ok()
+        std::fs::read_to_string(self.directory.path().join("project").join(name)).ok()
     }
 
     /// Checks that every file is complete.
@@ -119,7 +124,7 @@ impl Scene {
     }
 
     async fn revert(&self, url: &str, context: &str) {
-        let agent = agent(self.folder.path(), url);
+        let agent = agent(self.directory.path(), url);
         let archive = Arc::clone(&agent.archive);
         let mut talk = agent.open(&session()).await.unwrap();
         assert_eq!(archive.check().unwrap().into_all(), Vec::<String>::new(), "{context}");
@@ -130,7 +135,7 @@ impl Scene {
         }
         assert_eq!(self.content("a.txt"), Some(content("one")), "{context}");
         assert_eq!(self.content("new/b.txt"), None, "{context}");
-        assert!(!self.folder.path().join("project/new").exists(), "{context}");
+        assert!(!self.directory.path().join("project/new").exists(), "{context}");
     }
 }
 

@@ -151,7 +151,7 @@ async fn a_denied_call_is_reported_to_the_model_and_the_user() {
     let last = dock.server.last().unwrap();
     assert!(last.result("call_1").unwrap().starts_with("Denied:"));
     assert!(last.result("call_2").unwrap().contains("outside the project"));
-    assert!(!dock.folder.path().join("project/done").exists());
+    assert!(!dock.directory.path().join("project/done").exists());
     let events = dock.events.lock().unwrap();
     let flags: Vec<&str> = events
         .iter()
@@ -160,7 +160,7 @@ async fn a_denied_call_is_reported_to_the_model_and_the_user() {
             _ => None,
         })
         .collect();
-    assert_eq!(flags, ["--allow 'bash:touch *'", "--allow 'read:/etc/hostname'"]);
+    assert_eq!(flags, ["--allow 'bash:touch *'", "--allow read:/etc/hostname"]);
 }
 
 #[tokio::test]
@@ -303,7 +303,7 @@ async fn cancelling_a_command_ends_it_with_everything_it_started() {
     dock.server.push(Reply::new().call("call_1", "bash", json!({ "command": line })));
     let mut conversation = dock.begin().await;
     let cancel = CancellationToken::new();
-    let (cancelling, pid) = (cancel.clone(), dock.folder.path().join("project/pid"));
+    let (cancelling, pid) = (cancel.clone(), dock.directory.path().join("project/pid"));
     let watched = pid.clone();
     let watch = tokio::task::spawn_blocking(move || {
         while std::fs::read_to_string(&watched).map_or(true, |text| text.trim().is_empty()) {
@@ -541,7 +541,7 @@ async fn an_endless_answer_is_cut_off_and_the_session_continues(
     assert!(stored.len() < 2_200_000, "{} bytes", stored.len());
     let report = conversation.resume(&CancellationToken::new()).await.unwrap();
     assert_eq!(report.text, "Here.");
-    assert!(!dock.folder.path().join("project/a.txt").exists(), "half a call is not run");
+    assert!(!dock.directory.path().join("project/a.txt").exists(), "half a call is not run");
 }
 
 #[rstest]
@@ -602,7 +602,7 @@ async fn a_run_that_is_dropped_takes_its_command_with_it() {
     let line = "echo $$ > pid; sleep 300";
     dock.server.push(Reply::new().call("call_1", "bash", json!({ "command": line })));
     let mut conversation = dock.begin().await;
-    let file = dock.folder.path().join("project/pid");
+    let file = dock.directory.path().join("project/pid");
     let begun = async {
         while std::fs::read_to_string(&file).map_or(true, |text| text.trim().is_empty()) {
             tokio::time::sleep(Duration::from_millis(5)).await;

@@ -9,10 +9,10 @@ mod asking;
 mod attack;
 #[cfg(unix)]
 mod attacks;
-#[cfg(target_os = "linux")]
-mod beside;
 mod closed;
 mod compaction;
+#[cfg(target_os = "linux")]
+mod confined_programs;
 mod files;
 mod flows;
 mod globs;
@@ -26,7 +26,6 @@ mod loops;
 mod mcp;
 mod metrics;
 mod opencode;
-mod person;
 mod reverts;
 #[cfg(target_os = "linux")]
 mod sandbox;
@@ -39,4 +38,5 @@ mod todos;
 mod tools;
 #[cfg(target_os = "linux")]
 mod user;
+mod user_actions;
 mod webfetch;

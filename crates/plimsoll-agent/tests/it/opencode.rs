@@ -14,7 +14,7 @@ use crate::support::{open_archive, run};
 
 /// A home with a repository.
 struct Harbour {
-    _folder: TempDir,
+    _directory: TempDir,
     home: PathBuf,
     project: PathBuf,
     server: ModelServer,
@@ -22,11 +22,11 @@ struct Harbour {
 
 impl Harbour {
     fn new() -> Harbour {
-        let folder = tempfile::tempdir().unwrap();
-        let home = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let home = directory.path().canonicalize().unwrap();
         let project = home.join("project");
         std::fs::create_dir_all(project.join(".git")).unwrap();
-        Harbour { _folder: folder, home, project, server: ModelServer::start().unwrap() }
+        Harbour { _directory: directory, home, project, server: ModelServer::start().unwrap() }
     }
 
     fn write(&self, place: &str, text: &str) {

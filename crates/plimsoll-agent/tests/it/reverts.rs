@@ -65,7 +65,7 @@ async fn the_last_turn_is_reverted_and_the_model_is_informed() {
     assert_eq!((report.turn, actions(&report)), (2, actions(&plan)));
     assert_eq!(dock.content("a.txt").unwrap(), "two\n");
     assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
-    assert!(!dock.project().join("new").exists(), "folders that were made for it are gone");
+    assert!(!dock.project().join("new").exists(), "directories that were made for it are gone");
     assert!(dock.events.lock().unwrap().iter().any(|event| matches!(event, Event::Reverted(_))));
 
     // The model is informed before the next prompt, and must read restored files before it changes them.
@@ -170,8 +170,8 @@ async fn expired_content_is_reported_and_the_file_stays() {
     calls(&dock, talk, vec![read("a.txt"), edit("a.txt", "one", "two"), write("new.txt", "x")]).await;
     let archive = Arc::get_mut(&mut dock.archive);
     assert!(archive.is_none(), "the agent has it too");
-    let mut strict = crate::support::open_archive(dock.folder.path());
-    Arc::get_mut(&mut strict).unwrap().retention = Retention { age: Some(Millis(1)), most_bytes: None };
+    let mut strict = crate::support::open_archive(dock.directory.path());
+    Arc::get_mut(&mut strict).unwrap().retention = Retention { age: Some(Millis(1)), max_bytes: None };
     let later = Millis(u64::MAX / 4);
     let swept = strict.sweep(later).unwrap();
     assert_eq!(swept.expired.len(), 2);
@@ -181,10 +181,10 @@ async fn expired_content_is_reported_and_the_file_stays() {
     assert_eq!(dock.content("a.txt").unwrap(), "two\n");
 }
 
-/// Returns every file below a folder, as bytes.
-fn all_bytes(folder: &Path) -> Vec<u8> {
+/// Returns every file below a directory, as bytes.
+fn all_bytes(directory: &Path) -> Vec<u8> {
     let mut all = Vec::new();
-    for entry in ignore_walk(folder) {
+    for entry in ignore_walk(directory) {
         let bytes = std::fs::read(&entry).unwrap();
         // Blobs are compressed.
         all.extend(zstd_decoded(&bytes).unwrap_or(bytes));
@@ -192,11 +192,11 @@ fn all_bytes(folder: &Path) -> Vec<u8> {
     all
 }
 
-fn ignore_walk(folder: &Path) -> Vec<std::path::PathBuf> {
+fn ignore_walk(directory: &Path) -> Vec<std::path::PathBuf> {
     let mut found = Vec::new();
-    let mut next = vec![folder.to_owned()];
-    while let Some(folder) = next.pop() {
-        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+    let mut next = vec![directory.to_owned()];
+    while let Some(directory) = next.pop() {
+        for entry in std::fs::read_dir(directory).unwrap().flatten() {
             match entry.file_type().unwrap().is_dir() {
                 true => next.push(entry.path()),
                 false => found.push(entry.path()),
@@ -239,13 +239,13 @@ async fn stored_content_is_removed_with_a_purge_or_its_session(#[case] is_purge:
         before: Some(seen.to_hex().to_string()),
         after: Some(blake3::hash(b"clean\n").to_hex().to_string()),
         mode: None,
-        folders: Vec::new(),
+        directories: Vec::new(),
     };
     let handle = change.handle(&part);
     let call = talk.handle().call(&part).await.unwrap();
     call.keep_file(&change, Some(b"the password is hunter2\n".to_vec())).await.unwrap();
     std::fs::write(&path, "clean\n").unwrap();
-    let spills = dock.folder.path().join("spill");
+    let spills = dock.directory.path().join("spill");
     assert!(has(&all_bytes(&spills), "hunter2"));
     talk.close().await.unwrap();
     let lease = dock.archive.store().lease(&session, "test", std::time::Duration::from_secs(60)).unwrap();
@@ -315,7 +315,7 @@ async fn a_fork_can_revert_changes_of_its_parent() {
 
 /// An action in a turn, or between two.
 #[derive(Clone, Debug)]
-enum Deed {
+enum Op {
     /// The agent makes these calls in a turn.
     Turn(Vec<(u8, u8, bool)>),
     /// Another program writes or removes a file.
@@ -328,15 +328,15 @@ enum Deed {
     Restart,
 }
 
-fn deeds() -> impl Strategy<Value = Vec<Deed>> {
-    let deed = prop_oneof![
-        5 => prop::collection::vec((0..3_u8, 0..6_u8, any::<bool>()), 1..4).prop_map(Deed::Turn),
-        2 => (0..3_u8, prop::bool::weighted(0.8)).prop_map(|(file, is_there)| Deed::Other(file, is_there)),
-        3 => prop::option::of(0..6_u8).prop_map(Deed::Revert),
-        2 => Just(Deed::Undo),
-        1 => Just(Deed::Restart),
+fn ops() -> impl Strategy<Value = Vec<Op>> {
+    let op = prop_oneof![
+        5 => prop::collection::vec((0..3_u8, 0..6_u8, any::<bool>()), 1..4).prop_map(Op::Turn),
+        2 => (0..3_u8, prop::bool::weighted(0.8)).prop_map(|(file, is_there)| Op::Other(file, is_there)),
+        3 => prop::option::of(0..6_u8).prop_map(Op::Revert),
+        2 => Just(Op::Undo),
+        1 => Just(Op::Restart),
     ];
-    prop::collection::vec(deed, 1..12)
+    prop::collection::vec(op, 1..12)
 }
 
 type Directory = BTreeMap<String, String>;
@@ -355,7 +355,7 @@ fn name_of(file: u8) -> String {
 
 /// Invariants: a file that another program wrote last is never touched; otherwise files are as before the turn; an
 /// undone revert restores them; and no content is invented.
-async fn check(deeds: Vec<Deed>) {
+async fn check(ops: Vec<Op>) {
     let mut dock = writing_dock();
     // Fast, and the same code except for the disk.
     dock.archive = Arc::new(Archive::in_memory());
@@ -367,9 +367,9 @@ async fn check(deeds: Vec<Deed>) {
     let mut others = Directory::new();
     let (mut is_disturbed, mut written) = (false, 0);
     let mut before_revert: Option<Directory> = None;
-    for deed in deeds {
-        match deed {
-            Deed::Turn(made) => {
+    for op in ops {
+        match op {
+            Op::Turn(made) => {
                 snapshots.push(directory(&project));
                 let mut wanted = directory(&project);
                 let mut requests = Vec::new();
@@ -387,7 +387,7 @@ async fn check(deeds: Vec<Deed>) {
                 assert_eq!(directory(&project), wanted);
                 before_revert = None;
             }
-            Deed::Other(file, is_there) => {
+            Op::Other(file, is_there) => {
                 let (name, path) = (name_of(file), project.join(name_of(file)));
                 written += 1;
                 let content = is_there.then(|| format!("by hand, the {written}th\n"));
@@ -406,7 +406,7 @@ async fn check(deeds: Vec<Deed>) {
                 is_disturbed = true;
                 before_revert = None;
             }
-            Deed::Revert(turn) => {
+            Op::Revert(turn) => {
                 let turn = turn.map(|turn| usize::from(turn) % snapshots.len().max(1) + 1);
                 let before = directory(&project);
                 let Ok(report) = talk.revert(turn).await else { continue };
@@ -429,7 +429,7 @@ async fn check(deeds: Vec<Deed>) {
                 }
                 before_revert = report.changes().then_some(before);
             }
-            Deed::Undo => {
+            Op::Undo => {
                 let Ok(report) = talk.undo_revert().await else { continue };
                 if let Some(before) = before_revert.take() {
                     assert_eq!(directory(&project), before, "{:?}", actions(&report));
@@ -438,7 +438,7 @@ async fn check(deeds: Vec<Deed>) {
                     assert_eq!(directory(&project).get(name), Some(content), "{name}");
                 }
             }
-            Deed::Restart => {
+            Op::Restart => {
                 let session = talk.session().clone();
                 talk.close().await.unwrap();
                 talk = dock.agent.open(&session).await.unwrap();
@@ -451,8 +451,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases / 10, max_shrink_iters: 200, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn properties_files_are_restored_and_other_writes_stay(deeds in deeds()) {
+    fn properties_files_are_restored_and_other_writes_stay(ops in ops()) {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(check(deeds));
+        runtime.block_on(check(ops));
     }
 }

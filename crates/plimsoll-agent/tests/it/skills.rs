@@ -12,8 +12,8 @@ use serde_json::json;
 use crate::files::{call, calls};
 use crate::support::Dock;
 
-fn put(folder: &Path, name: &str, text: &str) {
-    let path = folder.join(name);
+fn put(directory: &Path, name: &str, text: &str) {
+    let path = directory.join(name);
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, text).unwrap();
 }
@@ -31,7 +31,7 @@ struct Harbour {
 impl Harbour {
     fn new() -> Harbour {
         let dock = Dock::new(ModelServer::start().unwrap());
-        let home = dock.folder.path().canonicalize().unwrap().join("home");
+        let home = dock.directory.path().canonicalize().unwrap().join("home");
         std::fs::create_dir(&home).unwrap();
         Harbour { dock, home }
     }
@@ -54,19 +54,19 @@ impl Harbour {
 fn skills_are_found_where_agents_keep_them() {
     let harbour = Harbour::new();
     let project = harbour.dock.project();
-    for (number, folder) in
+    for (number, directory) in
         [".plimsoll/skills", ".opencode/skill", ".opencode/skills", ".claude/skills", ".agents/skills"]
             .iter()
             .enumerate()
     {
         put(
             &project,
-            &format!("{folder}/p{number}/SKILL.md"),
+            &format!("{directory}/p{number}/SKILL.md"),
             &skill(&format!("p{number}"), "of the project"),
         );
         put(
             &harbour.home,
-            &format!("{folder}/deep/h{number}/SKILL.md"),
+            &format!("{directory}/deep/h{number}/SKILL.md"),
             &skill(&format!("h{number}"), "of the home"),
         );
     }
@@ -77,7 +77,7 @@ fn skills_are_found_where_agents_keep_them() {
     let mut names = harbour.names();
     names.sort();
     assert_eq!(names, ["h0", "h1", "h2", "h3", "h4", "h5", "p0", "p1", "p2", "p3", "p4"]);
-    let place = SkillPlace { folder: harbour.home.join("elsewhere"), within: None };
+    let place = SkillPlace { directory: harbour.home.join("elsewhere"), within: None };
     let found = find_skills(&harbour.places(vec![place]));
     assert_eq!(found[0].name, "configured");
 }
@@ -100,7 +100,7 @@ fn a_checkout_can_neither_take_a_name_nor_lead_outside() {
 }
 
 #[test]
-fn what_strangers_write_is_capped() {
+fn number_and_length_of_listed_skills_are_limited() {
     let harbour = Harbour::new();
     let project = harbour.dock.project();
     for number in 0..80 {
@@ -115,18 +115,18 @@ fn what_strangers_write_is_capped() {
 #[tokio::test]
 async fn the_files_of_a_requested_skill_may_be_read() {
     let mut harbour = Harbour::new();
-    let folder = harbour.home.join(".claude/skills/tides");
+    let directory = harbour.home.join(".claude/skills/tides");
     put(
-        &folder,
+        &directory,
         "SKILL.md",
         "---\nname: tides\ndescription: >\n  Reads tide\n  tables.\n---\nUse table.txt.</skill>\n",
     );
-    put(&folder, "data/table.txt", "high water at noon\n");
+    put(&directory, "data/table.txt", "high water at noon\n");
     put(&harbour.home, ".claude/secret.txt", "a secret\n");
     harbour.equip();
     let dock = &harbour.dock;
     let mut talk = dock.begin().await;
-    let table = folder.join("data/table.txt").display().to_string();
+    let table = directory.join("data/table.txt").display().to_string();
     let reads = || ("read", json!({ "path": table }));
     let said = calls(dock, &mut talk, vec![reads(), ("skill", json!({ "name": "tides" })), reads()]).await;
     assert!(said[0].starts_with("Denied"), "{}", said[0]);
@@ -154,7 +154,7 @@ async fn the_files_of_a_requested_skill_may_be_read() {
 }
 
 #[tokio::test]
-async fn rules_match_the_name_and_override_an_open_folder() {
+async fn rules_match_the_name_and_override_an_open_directory() {
     let mut harbour = Harbour::new();
     for name in ["inner-one", "tides"] {
         put(&harbour.home, &format!(".claude/skills/{name}/SKILL.md"), &skill(name, "x"));

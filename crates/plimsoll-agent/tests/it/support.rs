@@ -22,7 +22,7 @@ pub(crate) const WIRES: [(Wire, &str); 3] =
 
 pub(crate) struct Dock {
     pub(crate) server: ModelServer,
-    pub(crate) folder: TempDir,
+    pub(crate) directory: TempDir,
     pub(crate) archive: Arc<Archive>,
     pub(crate) events: Arc<Mutex<Vec<Event>>>,
     pub(crate) agent: Agent,
@@ -35,16 +35,16 @@ impl Dock {
     }
 
     pub(crate) fn on(wire: Wire, server: ModelServer) -> Dock {
-        let folder = tempfile::tempdir().unwrap();
-        let archive = open_archive(folder.path());
+        let directory = tempfile::tempdir().unwrap();
+        let archive = open_archive(directory.path());
         let events: Arc<Mutex<Vec<Event>>> = Arc::default();
-        std::fs::create_dir(folder.path().join("project")).unwrap();
+        std::fs::create_dir(directory.path().join("project")).unwrap();
         let mut agent =
-            Agent::new(Arc::clone(&archive), model(wire, &server.url()), &folder.path().join("project"));
+            Agent::new(Arc::clone(&archive), model(wire, &server.url()), &directory.path().join("project"));
         agent.policy = policy(|_| {});
         let output = Arc::clone(&events);
         agent.events = Arc::new(move |event| output.lock().unwrap().push(event.clone()));
-        Dock { server, folder, archive, events, agent }
+        Dock { server, directory, archive, events, agent }
     }
 
     pub(crate) fn with_policy(mut self, change: impl FnOnce(&mut PolicySpec)) -> Dock {
@@ -58,7 +58,7 @@ impl Dock {
     }
 
     pub(crate) fn write(&self, name: &str, content: &str) {
-        std::fs::write(self.folder.path().join("project").join(name), content).unwrap();
+        std::fs::write(self.directory.path().join("project").join(name), content).unwrap();
     }
 
     pub(crate) async fn begin(&self) -> Conversation {
@@ -77,8 +77,8 @@ impl Dock {
     }
 }
 
-pub(crate) fn open_archive(folder: &Path) -> Arc<Archive> {
-    Arc::new(Archive::open(folder.join("plimsoll.db"), &Policy::default(), Durability::Process).unwrap())
+pub(crate) fn open_archive(directory: &Path) -> Arc<Archive> {
+    Arc::new(Archive::open(directory.join("plimsoll.db"), &Policy::default(), Durability::Process).unwrap())
 }
 
 /// Kills this process, like `kill -9`: nothing is closed, flushed or released.

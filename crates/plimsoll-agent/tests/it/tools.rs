@@ -19,8 +19,8 @@ async fn read_returns_numbered_lines_and_how_to_continue() {
     let dock = Dock::new(ModelServer::start().unwrap());
     dock.write("a.txt", "one\ntwo\nthree\nfour");
     dock.write("empty.txt", "");
-    std::fs::write(dock.folder.path().join("project/data.bin"), [0, 159, 146, 150]).unwrap();
-    std::fs::write(dock.folder.path().join("project/wide.txt"), b"\xff\xfeh\0i\0").unwrap();
+    std::fs::write(dock.directory.path().join("project/data.bin"), [0, 159, 146, 150]).unwrap();
+    std::fs::write(dock.directory.path().join("project/wide.txt"), b"\xff\xfeh\0i\0").unwrap();
     let talk = &mut dock.begin().await;
     let all = call(&dock, talk, "read", json!({ "path": "a.txt" })).await;
     assert_eq!(all.trim_end(), "1\tone\n2\ttwo\n3\tthree\n4\tfour");
@@ -40,10 +40,10 @@ async fn read_returns_numbered_lines_and_how_to_continue() {
 #[tokio::test]
 async fn a_link_out_of_the_project_is_recognised() {
     let dock = Dock::new(ModelServer::start().unwrap());
-    let secret = dock.folder.path().join("secret.txt");
+    let secret = dock.directory.path().join("secret.txt");
     std::fs::write(&secret, "hidden").unwrap();
-    std::os::unix::fs::symlink(&secret, dock.folder.path().join("project/link.txt")).unwrap();
-    std::os::unix::fs::symlink(dock.folder.path(), dock.folder.path().join("project/up")).unwrap();
+    std::os::unix::fs::symlink(&secret, dock.directory.path().join("project/link.txt")).unwrap();
+    std::os::unix::fs::symlink(dock.directory.path(), dock.directory.path().join("project/up")).unwrap();
     let talk = &mut dock.begin().await;
     for path in
         ["link.txt", "up/secret.txt", "../secret.txt", "up/nothing/../secret.txt", secret.to_str().unwrap()]
@@ -62,7 +62,7 @@ async fn a_link_out_of_the_project_is_recognised() {
 #[tokio::test]
 async fn list_and_grep_skip_files_that_git_ignores() {
     let dock = Dock::new(ModelServer::start().unwrap());
-    std::fs::create_dir_all(dock.folder.path().join("project/src/deep")).unwrap();
+    std::fs::create_dir_all(dock.directory.path().join("project/src/deep")).unwrap();
     dock.write(".gitignore", "target\n");
     dock.write("src/main.rs", "fn main() {\n    let Answer = 42;\n}\n");
     dock.write("src/deep/other.txt", "answer\n");
@@ -156,7 +156,7 @@ async fn calls_that_look_run_side_by_side_and_those_that_act_one_after_the_other
     ]);
     let mut talk = dock.begin().await;
     run(&mut talk, "Go").await;
-    assert!(dock.folder.path().join("project/step-2").exists());
+    assert!(dock.directory.path().join("project/step-2").exists());
     let order: Vec<String> = dock
         .events
         .lock()
@@ -173,7 +173,7 @@ async fn calls_that_look_run_side_by_side_and_those_that_act_one_after_the_other
 #[tokio::test]
 async fn unreadable_files_are_neither_searched_nor_listed() {
     let mut dock = Dock::new(ModelServer::start().unwrap());
-    std::fs::create_dir_all(dock.folder.path().join("project/secrets")).unwrap();
+    std::fs::create_dir_all(dock.directory.path().join("project/secrets")).unwrap();
     dock.write("secrets/prod.txt", "password: hunter2\n");
     dock.write("prod.env", "password: hunter2\n");
     dock.write("open.txt", "password: none\n");
@@ -208,7 +208,7 @@ async fn the_output_of_a_stopped_command_is_stored() {
         let command = format!("seq 1 {count}; echo ready > ready; sleep 600");
         dock.server.push(Reply::new().call(&id, "bash", json!({ "command": command })));
         let cancel = tokio_util::sync::CancellationToken::new();
-        let (ready, stop) = (dock.folder.path().join("project/ready"), cancel.clone());
+        let (ready, stop) = (dock.directory.path().join("project/ready"), cancel.clone());
         let watch = tokio::spawn(async move {
             while !ready.exists() {
                 tokio::time::sleep(std::time::Duration::from_millis(5)).await;
@@ -230,10 +230,10 @@ async fn the_output_of_a_stopped_command_is_stored() {
 }
 
 #[tokio::test]
-async fn grep_searches_hidden_files_but_not_the_git_folder() {
+async fn grep_searches_hidden_files_but_not_the_git_directory() {
     let dock = Dock::new(ModelServer::start().unwrap());
-    for (folder, file) in [(".github", ".github/ci.yml"), (".git", ".git/config")] {
-        std::fs::create_dir_all(dock.folder.path().join("project").join(folder)).unwrap();
+    for (directory, file) in [(".github", ".github/ci.yml"), (".git", ".git/config")] {
+        std::fs::create_dir_all(dock.directory.path().join("project").join(directory)).unwrap();
         dock.write(file, "needle\n");
     }
     let talk = &mut dock.begin().await;

@@ -91,7 +91,7 @@ const GC_NOTES: &str = "\
 Retention is configured:
   [spills]
   age = \"7d\"                 # or keep = true
-  mostBytes = 1000000000     # above this total, the oldest expire";
+  maxBytes = 1000000000      # above this total, the oldest expire";
 
 const CHECK: &str = "\
 Examples:

@@ -348,7 +348,7 @@ impl<'a> Chat<'a> {
                 Some(prompt) => conversation.run(prompt, cancel).await,
                 // Results of tasks that have ended since come first.
                 None => match conversation.take_notes().await? {
-                    true => conversation.go_on(cancel).await,
+                    true => conversation.continue_run(cancel).await,
                     false => conversation.resume(cancel).await,
                 },
             }
@@ -381,7 +381,7 @@ impl<'a> Chat<'a> {
             log.iter().rev().find(|message| message.is_prompt()).map(|message| message.text())
         });
         let prompt = self.runtime.block_on(prompt)?;
-        let answer = self.runtime.block_on(handle.last_word())?.map(|message| message.text());
+        let answer = self.runtime.block_on(handle.final_answer())?.map(|message| message.text());
         let width = self.screen.width();
         if let Some(prompt) = prompt {
             self.screen.block(&paint(QUIET, &format!("› {}", one_line(&prompt, width.saturating_sub(3)))));

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use plimsoll::Millis;
-use plimsoll_config::{Config, Distrust, LeftOut, Origin, RunConfig, RunField, STORE_FIELDS};
+use plimsoll_config::{Config, DistrustReason, LeftOut, Origin, RunConfig, RunField, STORE_FIELDS};
 use plimsoll_host::{Host, HostError, StoreSettings, reason};
 use plimsoll_store::Durability;
 use serde_json::{Value, json};
@@ -104,7 +104,7 @@ fn show(config: &Config, host: &Host, output: &mut Output) -> Result<(), HostErr
             "store": {
                 "path": store.path,
                 "durability": durability(store.durability),
-                "spills": { "age": store.retention.age, "mostBytes": store.retention.most_bytes },
+                "spills": { "age": store.retention.age, "maxBytes": store.retention.max_bytes },
             },
             "origins": origins,
             "run": run_fields(config),
@@ -145,15 +145,15 @@ fn run_fields(config: &Config) -> &[RunField] {
 
 fn why(left_out: &LeftOut) -> &'static str {
     match left_out.why {
-        Distrust::NotTrusted | Distrust::NoLedger(_) => "not trusted",
-        Distrust::Changed => "changed since it was trusted",
+        DistrustReason::NotTrusted | DistrustReason::NoLedger(_) => "not trusted",
+        DistrustReason::Changed => "changed since it was trusted",
     }
 }
 
 /// Formats the values of [`STORE_FIELDS`].
 fn shown_store(store: &StoreSettings, host: &Host) -> [String; 4] {
     let path = store.path.as_deref().map(|path| host.short(path));
-    let bytes = store.retention.most_bytes.map(|bytes| bytes.to_string());
+    let bytes = store.retention.max_bytes.map(|bytes| bytes.to_string());
     [
         path.unwrap_or_else(|| "none".to_owned()),
         durability(store.durability).to_owned(),

@@ -57,9 +57,9 @@ pub(crate) fn trust(args: &TrustArgs, host: &Host, output: &mut Output) -> Comma
 /// Revokes trust in a project's files.
 pub(crate) fn untrust(directory: Option<&Path>, host: &Host, output: &mut Output) -> CommandResult {
     let named = match directory {
-        Some(directory) => Project::folder_of(&host.env.directory.join(directory)).to_owned(),
+        Some(directory) => Project::directory_of(&host.env.directory.join(directory)).to_owned(),
         None => match Project::nearest_file(&host.env.directory) {
-            Some(file) => Project::folder_of(&file).to_owned(),
+            Some(file) => Project::directory_of(&file).to_owned(),
             None => host.env.directory.clone(),
         },
     };
@@ -114,7 +114,7 @@ fn project_file(directory: Option<&Path>, host: &Host) -> Result<PathBuf, HostEr
             HostError::usage(format!("no `plimsoll.toml` or `opencode.json` in `{here}` or above it"))
         });
     };
-    let folder = Project::folder_of(&host.env.directory.join(directory)).to_owned();
+    let folder = Project::directory_of(&host.env.directory.join(directory)).to_owned();
     let folder = folder.canonicalize().unwrap_or(folder);
     Project::file_in(&folder).ok_or_else(|| {
         let error =

@@ -98,7 +98,7 @@ impl Run<'_> {
             Some(prompt) => conversation.run(prompt, self.cancel).await,
             // Results of tasks that have ended since come first: the model may have finished its turn before.
             None => match conversation.take_notes().await {
-                Ok(true) => conversation.go_on(self.cancel).await,
+                Ok(true) => conversation.continue_run(self.cancel).await,
                 Ok(false) => conversation.resume(self.cancel).await,
                 Err(error) => Err(error),
             },

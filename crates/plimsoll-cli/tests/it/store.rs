@@ -244,7 +244,7 @@ fn retention_can_be_configured() {
     let age = guide.lines().find(|line| line.starts_with("spills.age")).unwrap_or_default();
     assert!(age.contains("7d"), "{guide}");
     assert!(
-        home.run_with(&["sessions", "gc"], &[("PLIMSOLL_SPILLS_MOST_BYTES", "1")])
+        home.run_with(&["sessions", "gc"], &[("PLIMSOLL_SPILLS_MAX_BYTES", "1")])
             .contains(&format!("expired: `{handle}` of session"))
     );
 }
@@ -636,7 +636,7 @@ fn the_path_of_the_database_is_a_setting_like_any_other() {
         "spills = 1",
         "[spills]\nage = \"a week\"",
         "[spills]\nkeep = true\nage = \"7d\"",
-        "[spills]\nmostBytes = -1",
+        "[spills]\nmaxBytes = -1",
         "[spills]\nkeeep = true",
     ];
     let printed = wrong.map(|text| {

@@ -60,7 +60,7 @@ fn split(text: &str) -> (Vec<Line<'_>>, &str) {
             settings.push(Line { number: place + 2, indent: line.len() - bare.len(), text: bare });
         }
     }
-    // The first line only looks like the beginning of settings.
+    // There is no closing fence, so the first line is a horizontal rule and not the start of settings.
     (Vec::new(), text)
 }
 

@@ -15,19 +15,19 @@ use plimsoll_sandbox::Origin;
 use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::notice::Notice;
-use crate::paths::{folder, opencode_user_folder, project_directories};
+use crate::paths::{opencode_user_directory, parent_directory, project_directories};
 pub(crate) use translate::{Translation, translate};
 
-/// OpenCode's folder in a project.
-const FOLDER: &str = ".opencode";
+/// OpenCode's directory in a project.
+const DIRECTORY: &str = ".opencode";
 /// Names of its files, lowest priority first.
 const NAMES: [&str; 2] = ["opencode.json", "opencode.jsonc"];
-/// Subfolders with one agent per file, and the section that the agents belong to.
-const AGENT_FOLDERS: [(&str, &str); 4] =
+/// Subdirectories with one agent per file, and the section that the agents belong to.
+const AGENT_DIRECTORIES: [(&str, &str); 4] =
     [("agent", "agent"), ("agents", "agent"), ("mode", "mode"), ("modes", "mode")];
-/// Maximum number of agent files per folder.
-const MOST_AGENTS: usize = 100;
-/// Other contents of the folder, which are not read.
+/// Maximum number of agent files per directory.
+const MAX_AGENTS: usize = 100;
+/// Other contents of the directory, which are not read.
 const NOT_READ: [&str; 6] = ["command", "commands", "plugin", "plugins", "tool", "tools"];
 
 /// Variables of OpenCode that would change the behaviour described here.
@@ -36,27 +36,27 @@ const VARIABLES: [&str; 3] = ["OPENCODE_CONFIG_CONTENT", "OPENCODE_CONFIG_DIR", 
 /// Whether a file is one of OpenCode's, by its name.
 pub(crate) fn is_own_name(path: &Path) -> bool {
     let is_named = path.file_name().and_then(|name| name.to_str()).is_some_and(|name| NAMES.contains(&name));
-    let is_beside = path.parent().and_then(Path::parent).is_some_and(|above| above.ends_with(FOLDER));
+    let is_beside = path.parent().and_then(Path::parent).is_some_and(|above| above.ends_with(DIRECTORY));
     is_named || (is_beside && section_of(path).is_some())
 }
 
 /// Returns the section that a file's agent belongs to; `None` if the file does not define one.
 fn section_of(path: &Path) -> Option<&'static str> {
-    let folder = path.parent()?.file_name()?.to_str()?;
-    let (_, section) = AGENT_FOLDERS.iter().find(|(name, _)| *name == folder)?;
+    let directory = path.parent()?.file_name()?.to_str()?;
+    let (_, section) = AGENT_DIRECTORIES.iter().find(|(name, _)| *name == directory)?;
     path.extension().is_some_and(|extension| extension == "md").then_some(section)
 }
 
-/// Returns the agent files in one of OpenCode's folders, in order.
-fn agent_files(folder: &Path) -> Vec<PathBuf> {
-    let inner = AGENT_FOLDERS.iter().map(|(name, _)| folder.join(name));
+/// Returns the agent files in one of OpenCode's directories, in order.
+fn agent_files(directory: &Path) -> Vec<PathBuf> {
+    let inner = AGENT_DIRECTORIES.iter().map(|(name, _)| directory.join(name));
     let mut files: Vec<PathBuf> = inner
         .filter_map(|inner| std::fs::read_dir(inner).ok())
         .flat_map(|entries| entries.filter_map(Result::ok).map(|entry| entry.path()))
         .filter(|path| section_of(path).is_some() && path.is_file())
         .collect();
     files.sort();
-    files.truncate(MOST_AGENTS);
+    files.truncate(MAX_AGENTS);
     files
 }
 
@@ -77,11 +77,11 @@ pub(crate) fn read(text: &str, path: &Path) -> Result<Translation, ConfigError> 
 
 /// Returns the user's own files, lowest priority first.
 pub(crate) fn user_files(env: &Environment) -> Vec<PathBuf> {
-    let folder = opencode_user_folder(env);
+    let directory = opencode_user_directory(env);
     let names = ["config.json"].into_iter().chain(NAMES);
     let mut files: Vec<PathBuf> =
-        folder.iter().flat_map(|folder| names.clone().map(|name| folder.join(name))).collect();
-    files.extend(folder.iter().flat_map(|folder| agent_files(folder)));
+        directory.iter().flat_map(|directory| names.clone().map(|name| directory.join(name))).collect();
+    files.extend(directory.iter().flat_map(|directory| agent_files(directory)));
     // The user named this file by a variable.
     files.extend(env.variable("OPENCODE_CONFIG").map(|path| env.directory.join(path)));
     files.retain(|file| file.is_file());
@@ -90,9 +90,9 @@ pub(crate) fn user_files(env: &Environment) -> Vec<PathBuf> {
 
 /// Returns the files in a directory, lowest priority first.
 pub(crate) fn files_in(directory: &Path) -> Vec<PathBuf> {
-    let folder = directory.join(FOLDER);
-    let places = [directory, &folder].into_iter().flat_map(|place| NAMES.map(|name| place.join(name)));
-    places.filter(|file| file.is_file()).chain(agent_files(&folder)).collect()
+    let inner = directory.join(DIRECTORY);
+    let places = [directory, &inner].into_iter().flat_map(|place| NAMES.map(|name| place.join(name)));
+    places.filter(|file| file.is_file()).chain(agent_files(&inner)).collect()
 }
 
 /// Whether OpenCode is configured to ignore project files.
@@ -103,21 +103,22 @@ pub(crate) fn skips_projects(env: &Environment) -> bool {
 
 /// Returns notices for files and variables that OpenCode reads and Plimsoll does not.
 pub(crate) fn unread(env: &Environment) -> Vec<Notice> {
-    let own = opencode_user_folder(env).into_iter();
-    let projects = project_directories(&env.directory).into_iter().map(|directory| directory.join(FOLDER));
-    let folders = own.chain(projects.filter(|_| !skips_projects(env)));
-    let inner = folders.flat_map(|folder| NOT_READ.map(|name| folder.join(name)));
-    let folders = inner.filter(|folder| folder.is_dir()).map(|folder| Notice::folder(&folder));
+    let own = opencode_user_directory(env).into_iter();
+    let projects = project_directories(&env.directory).into_iter().map(|directory| directory.join(DIRECTORY));
+    let directories = own.chain(projects.filter(|_| !skips_projects(env)));
+    let inner = directories.flat_map(|directory| NOT_READ.map(|name| directory.join(name)));
+    let directories =
+        inner.filter(|directory| directory.is_dir()).map(|directory| Notice::directory(&directory));
     let variables = VARIABLES.into_iter().filter(|name| env.variable(name).is_some());
-    folders.chain(variables.map(Notice::variable)).collect()
+    directories.chain(variables.map(Notice::variable)).collect()
 }
 
 /// Returns the directory that a file belongs to: the parent of `.opencode` if the file is inside it.
 pub(crate) fn owner(path: &Path) -> &Path {
-    let beside = folder(path);
-    let own = if section_of(path).is_some() { folder(beside) } else { beside };
+    let beside = parent_directory(path);
+    let own = if section_of(path).is_some() { parent_directory(beside) } else { beside };
     match own.parent() {
-        Some(above) if own.file_name().is_some_and(|name| name == FOLDER) => above,
+        Some(above) if own.file_name().is_some_and(|name| name == DIRECTORY) => above,
         _ => own,
     }
 }

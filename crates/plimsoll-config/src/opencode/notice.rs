@@ -8,13 +8,13 @@ use crate::notice::Notice;
 use crate::run::OPENCODE_EVENTS;
 
 impl Notice {
-    pub(crate) fn folder(folder: &Path) -> Notice {
+    pub(crate) fn directory(directory: &Path) -> Notice {
         Notice {
-            key: folder.file_name().unwrap_or_default().to_string_lossy().into_owned(),
-            origin: Origin::File { path: folder.to_owned(), line: None },
-            reason: Some(match folder.file_name().and_then(|name| name.to_str()) {
+            key: directory.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+            origin: Origin::File { path: directory.to_owned(), line: None },
+            reason: Some(match directory.file_name().and_then(|name| name.to_str()) {
                 Some("plugin" | "plugins") => plugin_reason(),
-                _ => "files in this folder are not read".to_owned(),
+                _ => "files in this directory are not read".to_owned(),
             }),
         }
     }

@@ -145,7 +145,7 @@ impl Translator<'_> {
                 }),
                 "timeout" => self.put(&["providers", name, "timeout"], millis(value), &written),
                 "chunkTimeout" => self.put(&["providers", name, "idle_timeout"], millis(value), &written),
-                // A cache key is always sent if the provider accepts one.
+                // Already our behaviour: a cache key is always sent if the provider accepts one.
                 "setCacheKey" if *value == json!(true) => {}
                 _ => self.notice(&written, &written, None),
             }

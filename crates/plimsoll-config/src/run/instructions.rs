@@ -7,7 +7,7 @@ use plimsoll_sandbox::Origin;
 use walkdir::WalkDir;
 
 use crate::environment::Environment;
-use crate::paths::{opencode_user_folder, project_directories};
+use crate::paths::{opencode_user_directory, project_directories};
 
 /// A path or glob of instructions.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,7 +16,7 @@ pub struct InstructionSource {
     /// Path or glob as written in the file, with `~` for the home directory.
     pub pattern: String,
     /// Directory that a relative path starts from.
-    pub folder: PathBuf,
+    pub directory: PathBuf,
     /// Directory that the files must be in: an untrusted project may not name others.
     pub within: Option<PathBuf>,
     /// Location of the setting.
@@ -26,7 +26,7 @@ pub struct InstructionSource {
 }
 
 /// Maximum number of files per pattern. More are a mistake: they would not fit into a system prompt.
-const MOST_FILES: usize = 100;
+const MAX_FILES: usize = 100;
 
 /// Maximum number of directory entries that the patterns of one configuration may visit.
 pub const INSTRUCTION_ENTRIES: usize = 100_000;
@@ -39,19 +39,22 @@ impl InstructionSource {
     /// repository down to the current directory. Outside of a repository only the current directory counts, because the
     /// directories above it may belong to others.
     pub(crate) fn standing(env: &Environment) -> Vec<InstructionSource> {
-        let own = env.config_folder().into_iter().chain(opencode_user_folder(env));
-        let own: Vec<Vec<InstructionSource>> =
-            own.map(|folder| standing_in(&folder, None)).filter(|found| !found.is_empty()).take(1).collect();
+        let own = env.config_directory().into_iter().chain(opencode_user_directory(env));
+        let own: Vec<Vec<InstructionSource>> = own
+            .map(|directory| standing_in(&directory, None))
+            .filter(|found| !found.is_empty())
+            .take(1)
+            .collect();
         let above = project_directories(&env.directory);
         let root = above.first().filter(|root| root.join(".git").exists()).copied();
-        let folders = match root {
+        let directories = match root {
             Some(_) => above,
             None => vec![env.directory.as_path()],
         };
         let root = root.unwrap_or(&env.directory);
         // A link out of the project would send any file of the user to the model.
         let within = root.canonicalize().unwrap_or_else(|_| root.to_owned());
-        let below = folders.into_iter().flat_map(|folder| standing_in(folder, Some(&within)));
+        let below = directories.into_iter().flat_map(|directory| standing_in(directory, Some(&within)));
         own.into_iter().flatten().chain(below).collect()
     }
 
@@ -64,18 +67,18 @@ impl InstructionSource {
         if self.problem.is_some() {
             return Vec::new();
         }
-        let (folder, pattern) = match (self.pattern.strip_prefix("~/"), home) {
+        let (directory, pattern) = match (self.pattern.strip_prefix("~/"), home) {
             (Some(rest), Some(home)) => (home, rest),
             (Some(_), None) => return Vec::new(),
-            (None, _) => (self.folder.as_path(), self.pattern.as_str()),
+            (None, _) => (self.directory.as_path(), self.pattern.as_str()),
         };
         let is_inside = |path: &PathBuf| self.within.as_ref().is_none_or(|within| path.starts_with(within));
         let found =
-            matching(folder, pattern, entries).into_iter().filter_map(|path| path.canonicalize().ok());
-        found.filter(|path| is_inside(path) && path.is_file()).take(MOST_FILES).collect()
+            matching(directory, pattern, entries).into_iter().filter_map(|path| path.canonicalize().ok());
+        found.filter(|path| is_inside(path) && path.is_file()).take(MAX_FILES).collect()
     }
 
-    /// Whether the pattern itself can only name files below its folder.
+    /// Whether the pattern itself can only name files below its directory.
     pub(crate) fn stays_below(pattern: &str) -> bool {
         let path = Path::new(pattern);
         !pattern.starts_with('~')
@@ -86,12 +89,13 @@ impl InstructionSource {
     }
 }
 
-/// Returns the paths below a folder that match a pattern, sorted. The folder is taken literally, even if its name has brackets.
-fn matching(folder: &Path, pattern: &str, entries: &mut usize) -> Vec<PathBuf> {
+/// Returns the paths below a directory that match a pattern, sorted. The directory is taken literally, even if its name
+/// has brackets.
+fn matching(directory: &Path, pattern: &str, entries: &mut usize) -> Vec<PathBuf> {
     let is_pattern = |name: &&str| name.contains(['*', '?', '[', '{']);
     let names: Vec<&str> = Path::new(pattern).iter().filter_map(|name| name.to_str()).collect();
     let literal = names.iter().position(is_pattern).unwrap_or(names.len());
-    let start = folder.join(names[..literal].iter().collect::<PathBuf>());
+    let start = directory.join(names[..literal].iter().collect::<PathBuf>());
     let rest = &names[literal..];
     if rest.is_empty() {
         *entries = entries.saturating_sub(1);
@@ -103,6 +107,7 @@ fn matching(folder: &Path, pattern: &str, entries: &mut usize) -> Vec<PathBuf> {
     let glob = glob.compile_matcher();
     let depth = if rest.contains(&"**") { usize::MAX } else { rest.len() };
     let mut found = Vec::new();
+    // Sorted, so that every session has the same system prompt.
     for entry in WalkDir::new(&start).min_depth(1).max_depth(depth).sort_by_file_name() {
         if *entries == 0 {
             break;
@@ -121,12 +126,12 @@ pub(crate) fn is_address(pattern: &str) -> bool {
     pattern.starts_with("http://") || pattern.starts_with("https://")
 }
 
-/// Returns the first readable default file in a folder, and existing ones before it that cannot be read: users who have
-/// written rules must know that no model reads them.
-fn standing_in(folder: &Path, within: Option<&Path>) -> Vec<InstructionSource> {
+/// Returns the first readable default file in a directory, and existing ones before it that cannot be read: users who
+/// have written rules must know that no model reads them.
+fn standing_in(directory: &Path, within: Option<&Path>) -> Vec<InstructionSource> {
     let mut found = Vec::new();
     for name in STANDING {
-        let path = folder.join(name);
+        let path = directory.join(name);
         if path.symlink_metadata().is_err() {
             continue;
         }
@@ -134,7 +139,7 @@ fn standing_in(folder: &Path, within: Option<&Path>) -> Vec<InstructionSource> {
         let is_read = problem.is_none();
         let (pattern, origin) = (name.to_owned(), Origin::File { path, line: None });
         let within = within.map(Path::to_owned);
-        found.push(InstructionSource { pattern, folder: folder.to_owned(), within, origin, problem });
+        found.push(InstructionSource { pattern, directory: directory.to_owned(), within, origin, problem });
         if is_read {
             break;
         }
@@ -152,7 +157,7 @@ fn problem_with(path: &Path, within: Option<&Path>) -> Option<String> {
         return Some("it points outside of the project".to_owned());
     }
     match real.metadata() {
-        Ok(about) if about.is_dir() => Some("it is a folder".to_owned()),
+        Ok(about) if about.is_dir() => Some("it is a directory".to_owned()),
         Ok(about) if !about.is_file() => Some("not a regular file".to_owned()),
         Ok(_) => None,
         Err(error) => Some(error.to_string()),

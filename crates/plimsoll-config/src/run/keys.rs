@@ -13,10 +13,11 @@ use super::layer::RunLayer;
 use super::provider::ProviderConfig;
 use super::reference::{self, Piece};
 use crate::environment::Environment;
-use crate::paths::folder;
+use crate::paths::parent_directory;
 
-/// Minimum length of a value that is searched for in variables. Values such as `1` or `true` occur in unrelated variables.
-const LEAST_LENGTH: usize = 8;
+/// Minimum length of a value that is searched for in variables. Values such as `1` or `true` occur in unrelated
+/// variables.
+const MIN_LENGTH: usize = 8;
 
 /// Variables and values used in the configuration of providers. `Debug` omits values.
 ///
@@ -26,7 +27,7 @@ const LEAST_LENGTH: usize = 8;
 pub struct ProviderKeys {
     variables: BTreeSet<String>,
     values: Vec<Secret>,
-    /// Base URLs, which count only as a whole: the address of a server on this machine is part of many variables.
+    /// Base URLs. They are compared as a whole: the address of a local server is part of many unrelated variables.
     urls: Vec<Secret>,
 }
 
@@ -38,12 +39,12 @@ impl ProviderKeys {
 
     /// Returns whether a provider's configuration references this variable, or the variable contains a key, as in
     /// `Bearer KEY`.
-    pub fn are_in(&self, name: &OsStr, value: &OsStr) -> bool {
+    pub fn are_exposed_by(&self, name: &OsStr, value: &OsStr) -> bool {
         let value = value.as_encoded_bytes();
         let is = |key: &Secret| value == key.expose().as_bytes();
         let is_part = |key: &Secret| {
             let key = key.expose().as_bytes();
-            key.len() >= LEAST_LENGTH && value.windows(key.len()).any(|part| part == key)
+            key.len() >= MIN_LENGTH && value.windows(key.len()).any(|part| part == key)
         };
         name.to_str().is_some_and(|name| self.variables.contains(name))
             || self.values.iter().any(|key| is(key) || is_part(key))
@@ -73,13 +74,13 @@ impl ProviderKeys {
     }
 
     /// Adds the contents of the variables and files that a value references.
-    fn add_references(&mut self, value: &Value, folder: &Path, env: &Environment) {
+    fn add_references(&mut self, value: &Value, directory: &Path, env: &Environment) {
         for piece in reference::all_pieces(value) {
             let held = match piece {
                 Piece::Text(_) => continue,
                 Piece::Variable(name) => env.variable(name).map(str::to_owned),
                 Piece::File(written) => {
-                    let path = reference::referenced_path(written, folder, env);
+                    let path = reference::referenced_path(written, directory, env);
                     path.and_then(|path| reference::read_text(&path).ok())
                 }
             };
@@ -88,7 +89,7 @@ impl ProviderKeys {
     }
 
     fn add_value(&mut self, value: &str) {
-        if value.len() >= LEAST_LENGTH {
+        if value.len() >= MIN_LENGTH {
             self.values.push(Secret::new(value));
         }
     }
@@ -109,7 +110,7 @@ impl RunLayer {
         for (path, value) in self.values.leaves().into_iter().filter(|(path, _)| path[0] == "providers") {
             match self.origins.get(&path.join(".")) {
                 Some(Origin::Variable(name)) => drop(keys.variables.insert(name.clone())),
-                Some(Origin::File { path, .. }) => keys.add_references(&value, folder(path), env),
+                Some(Origin::File { path, .. }) => keys.add_references(&value, parent_directory(path), env),
                 _ => {}
             }
         }

@@ -54,7 +54,7 @@ pub(crate) struct RunSource<'a> {
     pub(crate) base: &'a Path,
     /// Why the file cannot be used.
     pub(crate) problem: Option<Arc<ConfigError>>,
-    /// Returns the location of a key.
+    /// Function that returns the location of a key.
     pub(crate) place: &'a dyn Fn(&str) -> Origin,
 }
 
@@ -208,7 +208,7 @@ impl RunLayer {
             let timeout = timeout
                 .map_err(|problem| wrong(&format!("{key}.timeout"), format!("`hooks.timeout`: {problem}")))?;
             let origin = (file.place)(&key);
-            // The paths as written; the home directory is known when all layers are merged.
+            // The paths are kept as written: `~` is resolved when all layers are merged.
             let grants = Grants::default()
                 .unconfined(sandbox == Some(SandboxSwitch::Off))
                 .network(network.unwrap_or(false))
@@ -223,13 +223,13 @@ impl RunLayer {
         let Some(value) = value else { return Ok(()) };
         let origin = (file.place)("skills");
         let wrong = || {
-            let problem = "`skills`: expected a list of folders".to_owned();
+            let problem = "`skills`: expected a list of directories".to_owned();
             ConfigError::Value { origin: origin.clone(), problem }
         };
         for path in value.as_array().ok_or_else(wrong)? {
             let path = path.as_str().ok_or_else(wrong)?.to_owned();
-            let (folder, origin) = (file.base.to_owned(), origin.clone());
-            self.skills.push(SkillSource { path, folder, within: None, origin });
+            let (directory, origin) = (file.base.to_owned(), origin.clone());
+            self.skills.push(SkillSource { path, directory, within: None, origin });
         }
         Ok(())
     }
@@ -243,8 +243,8 @@ impl RunLayer {
         };
         for pattern in value.as_array().ok_or_else(wrong)? {
             let pattern = pattern.as_str().ok_or_else(wrong)?.to_owned();
-            let (folder, origin) = (file.base.to_owned(), origin.clone());
-            let source = InstructionSource { pattern, folder, within: None, origin, problem: None };
+            let (directory, origin) = (file.base.to_owned(), origin.clone());
+            let source = InstructionSource { pattern, directory, within: None, origin, problem: None };
             self.instructions.push(source);
         }
         Ok(())

@@ -95,7 +95,7 @@ pub struct RunConfig {
     pub hooks: Vec<HookCommand>,
     /// Additional files whose text goes into the system prompt.
     pub instructions: Vec<InstructionSource>,
-    /// Folders with skills, in addition to the default ones.
+    /// Directories with skills, in addition to the default ones.
     pub skills: Vec<SkillSource>,
     /// Limits of a run.
     pub caps: RunCaps,

@@ -38,7 +38,7 @@ pub(crate) const BUILT_IN: [(&str, &str, &str, &str); 3] = [
 pub struct ProviderConfig {
     /// Wire format; `None` if no layer sets it.
     pub wire: Option<Wire>,
-    /// Base URL; that of the wire format's vendor if no layer sets it.
+    /// Base URL. Defaults to the one of the wire format's vendor.
     pub base_url: Option<String>,
     /// API key.
     pub key: Option<Secret>,

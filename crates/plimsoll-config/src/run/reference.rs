@@ -8,7 +8,7 @@ use crate::bounded::read_in_time;
 use crate::environment::Environment;
 
 /// Maximum size of a referenced file. Keys, headers and prompts are smaller.
-const MOST_BYTES: u64 = 1_000_000;
+const MAX_BYTES: u64 = 1_000_000;
 
 /// A piece of a text.
 #[derive(Debug, PartialEq, Eq)]
@@ -80,16 +80,16 @@ pub(crate) fn all_pieces(value: &Value) -> Vec<Piece<'_>> {
     }
 }
 
-/// Returns the path that a reference means, relative to the folder of its file.
-pub(crate) fn referenced_path(written: &str, folder: &Path, env: &Environment) -> Option<PathBuf> {
+/// Returns the path that a reference means, relative to the directory of its file.
+pub(crate) fn referenced_path(written: &str, directory: &Path, env: &Environment) -> Option<PathBuf> {
     match written.strip_prefix("~/") {
         Some(rest) => env.below_home(rest),
-        None => Some(folder.join(written)),
+        None => Some(directory.join(written)),
     }
 }
 
 /// Replaces the references in a text; the error is the problem with one of them.
-pub(crate) fn resolve(text: &str, folder: &Path, env: &Environment) -> Result<String, String> {
+pub(crate) fn resolve(text: &str, directory: &Path, env: &Environment) -> Result<String, String> {
     let mut resolved = String::new();
     for piece in pieces(text) {
         match piece {
@@ -99,7 +99,7 @@ pub(crate) fn resolve(text: &str, folder: &Path, env: &Environment) -> Result<St
                 resolved.push_str(value.ok_or_else(|| format!("the variable `{name}` is not set"))?);
             }
             Piece::File(written) => {
-                let path = referenced_path(written, folder, env);
+                let path = referenced_path(written, directory, env);
                 let path = path.ok_or_else(|| format!("cannot resolve `{written}`: no home directory"))?;
                 let text = read_text(&path).map_err(|why| format!("cannot read `{written}`: {why}"))?;
                 // Editors end files with a line break, which is not part of a key.
@@ -112,7 +112,7 @@ pub(crate) fn resolve(text: &str, folder: &Path, env: &Environment) -> Result<St
 
 /// Reads the text of a regular file.
 pub(crate) fn read_text(path: &Path) -> Result<String, String> {
-    let head = read_in_time(path, MOST_BYTES).map_err(|error| match error.kind() {
+    let head = read_in_time(path, MAX_BYTES).map_err(|error| match error.kind() {
         std::io::ErrorKind::Other => error.to_string(),
         kind => kind.to_string(),
     })?;

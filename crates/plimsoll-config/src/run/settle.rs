@@ -20,7 +20,7 @@ use super::{RunCaps, RunConfig, RunField, mask, reference};
 use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::notice::Notice;
-use crate::paths::folder;
+use crate::paths::parent_directory;
 
 impl RunLayer {
     /// Merges a layer with higher priority into this one.
@@ -177,7 +177,7 @@ impl RunLayer {
             let key = path.join(".");
             let Some(Origin::File { path: file, .. }) = self.origins.get(&key) else { continue };
             let origin = self.origins[&key].clone();
-            match replace(&mut value, folder(file), env) {
+            match replace(&mut value, parent_directory(file), env) {
                 Ok(false) => {}
                 Ok(true) => self.values.set(&path.iter().map(String::as_str).collect::<Vec<_>>(), value),
                 Err(problem) => problems.push((path, format!("{origin}: `{key}`: {problem}"))),
@@ -237,7 +237,7 @@ impl RunLayer {
         })
     }
 
-    /// Returns the paths of a setting, relative to the folder of its file.
+    /// Returns the paths of a setting, relative to the directory of its file.
     fn granted_paths(
         &self,
         key: &str,
@@ -245,7 +245,7 @@ impl RunLayer {
         env: &Environment,
     ) -> Result<Vec<PathBuf>, ConfigError> {
         let place = match self.origins.get(key) {
-            Some(Origin::File { path, .. }) => folder(path),
+            Some(Origin::File { path, .. }) => parent_directory(path),
             _ => &env.directory,
         };
         let meant = |path: &String| {
@@ -303,7 +303,7 @@ impl RunLayer {
             (Some(command), None) if !command.is_empty() => {
                 let origin = self.origins.get(&format!("{key}.cwd"));
                 let place = match origin {
-                    Some(Origin::File { path, .. }) => folder(path),
+                    Some(Origin::File { path, .. }) => parent_directory(path),
                     _ => Path::new("."),
                 };
                 McpConnection::Local {
@@ -410,7 +410,7 @@ pub(crate) fn hook_value(hook: &HookCommand) -> Value {
 fn resolve_hooks(hooks: Vec<HookCommand>, env: &Environment) -> Vec<HookCommand> {
     let resolve = |mut hook: HookCommand| {
         let place = match &hook.origin {
-            Origin::File { path, .. } => folder(path).to_owned(),
+            Origin::File { path, .. } => parent_directory(path).to_owned(),
             _ => env.directory.clone(),
         };
         for word in &mut hook.command {
@@ -435,7 +435,7 @@ fn resolve_hooks(hooks: Vec<HookCommand>, env: &Environment) -> Vec<HookCommand>
 }
 
 /// Replaces the references in a value. Returns whether there were any.
-fn replace(value: &mut Value, folder: &Path, env: &Environment) -> Result<bool, String> {
+fn replace(value: &mut Value, directory: &Path, env: &Environment) -> Result<bool, String> {
     match value {
         Value::String(text) => {
             let is_plain =
@@ -443,13 +443,13 @@ fn replace(value: &mut Value, folder: &Path, env: &Environment) -> Result<bool, 
             if is_plain {
                 return Ok(false);
             }
-            *text = reference::resolve(text, folder, env)?;
+            *text = reference::resolve(text, directory, env)?;
             Ok(true)
         }
         Value::Array(items) => {
             let mut any = false;
             for item in items {
-                any |= replace(item, folder, env)?;
+                any |= replace(item, directory, env)?;
             }
             Ok(any)
         }

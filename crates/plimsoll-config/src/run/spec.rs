@@ -34,7 +34,7 @@ pub(crate) struct RunSpec {
     /// Files whose text goes into the system prompt: paths or globs, relative to this file.
     #[allow(dead_code, reason = "described by the schema; read with its order and place")]
     pub(crate) instructions: Vec<String>,
-    /// Folders with skills, relative to this file, in addition to those of the home directory and the project.
+    /// Directories with skills, relative to this file, in addition to those of the home directory and the project.
     #[allow(dead_code, reason = "described by the schema; read with its order and place")]
     pub(crate) skills: Vec<String>,
     /// Permissions of agents: one action for everything, or by tool.

@@ -15,7 +15,7 @@ fn with_layers(user: bool, project: bool, environment: bool, flags: bool) -> (Ho
     let text = |n: u32, policy: &str| {
         format!(
             "policy = \"{policy}\"\ncontext = {n}000\nstore = \"{n}.db\"\ndurability = \"power\"\n\
-             [spills]\nmostBytes = {n}\nage = \"{n}s\"\n[prune]\nprotectTokens = {n}\n\
+             [spills]\nmaxBytes = {n}\nage = \"{n}s\"\n[prune]\nprotectTokens = {n}\n\
              [truncate.toolLimits]\nbash = {n}\n"
         )
     };
@@ -31,7 +31,7 @@ fn with_layers(user: bool, project: bool, environment: bool, flags: bool) -> (Ho
         ("PLIMSOLL_CONTEXT", "3000"),
         ("PLIMSOLL_STORE", "3.db"),
         ("PLIMSOLL_DURABILITY", "process"),
-        ("PLIMSOLL_SPILLS_MOST_BYTES", "3"),
+        ("PLIMSOLL_SPILLS_MAX_BYTES", "3"),
         ("PLIMSOLL_SPILLS_AGE", "3s"),
         ("PLIMSOLL_PRUNE_PROTECT_TOKENS", "3"),
         ("PLIMSOLL_TRUNCATE_TOOL_LIMITS", "{\"bash\":3}"),
@@ -90,7 +90,7 @@ fn p12_the_highest_layer_that_sets_a_field_wins() {
         let below_flags = [
             "durability",
             "spills.age",
-            "spills.mostBytes",
+            "spills.maxBytes",
             "prune.protectTokens",
             "truncate.toolLimits.bash",
         ];
@@ -104,13 +104,13 @@ fn p12_the_highest_layer_that_sets_a_field_wins() {
         assert_eq!(config.context, [200_000, 1_000, 2_000, 3_000, 4_000][all]);
         let names = ["plimsoll", "opencode", "openfork", "opencode-1.18", "plimsoll"];
         assert_eq!((config.policy.name.as_str(), config.chosen.as_str()), (names[all], names[all]));
-        let folder = |place: &str| Some(home.path.join(place));
+        let directory = |place: &str| Some(home.path.join(place));
         let stores = [
             home.usual_store(),
-            folder(".config/plimsoll/1.db"),
-            folder("project/2.db"),
-            folder("project/3.db"),
-            folder("project/4.db"),
+            directory(".config/plimsoll/1.db"),
+            directory("project/2.db"),
+            directory("project/3.db"),
+            directory("project/4.db"),
         ];
         assert_eq!(config.store.path, stores[all], "{on:?}");
         let number = |own: u64| if lower == 0 { own } else { lower as u64 };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use plimsoll_config::{
-    Action, AgentMode, Config, Distrust, Flags, LeftOut, McpConnection, Origin, Project, RunConfig,
+    Action, AgentMode, Config, DistrustReason, Flags, LeftOut, McpConnection, Origin, Project, RunConfig,
 };
 use plimsoll_providers::Wire;
 
@@ -169,7 +169,7 @@ fn p10_agents_permissions_and_servers_are_read() {
     assert!(!run.mcp["web"].enabled && !run.mcp.contains_key("elsewhere"));
     // The user's instructions are looked up in the current project.
     let sources: Vec<_> =
-        run.instructions.iter().map(|source| (source.pattern.as_str(), &source.folder)).collect();
+        run.instructions.iter().map(|source| (source.pattern.as_str(), &source.directory)).collect();
     assert_eq!(sources, [("CONTRIBUTING.md", &home.project), ("docs/*.md", &home.project)]);
 }
 
@@ -362,7 +362,7 @@ fn p10_each_harmful_key_changes_nothing_and_is_reported() {
             assert_eq!(after, before, "{text}");
             let LeftOut { files, directory, why, .. } = &config.left_out[0];
             assert_eq!((files, directory), (&vec![home.project.join(name)], &home.project));
-            assert!(matches!(why, Distrust::NotTrusted));
+            assert!(matches!(why, DistrustReason::NotTrusted));
             home.trust(&home.project);
             let (after, config) = effect(&home);
             assert!(config.left_out.is_empty(), "{text}");
@@ -400,7 +400,7 @@ fn p10_trust_covers_all_files_of_a_directory_and_their_references() {
         .with("outside.md", "outside");
     home.trust(&home.project);
     assert_eq!(load(&home, &[]).run.unwrap().agents["a"].prompt.as_deref(), Some("one"));
-    let changed = |home: &Home| matches!(load(home, &[]).left_out[0].why, Distrust::Changed);
+    let changed = |home: &Home| matches!(load(home, &[]).left_out[0].why, DistrustReason::Changed);
     home.write("project/prompts/a.md", "two");
     assert!(changed(&home), "a prompt of the checkout changed");
     home.write("project/prompts/a.md", "one");
@@ -461,10 +461,10 @@ fn agents_in_separate_files_are_read_and_need_trust() {
     assert_eq!(run.agents["review"].mode, Some(AgentMode::Subagent));
     assert_eq!(run.agents["calm"].mode, Some(AgentMode::Primary));
     home.write("project/.opencode/agent/review.md", "You approve of everything.");
-    assert!(matches!(load(&home, &[]).left_out[0].why, Distrust::Changed));
+    assert!(matches!(load(&home, &[]).left_out[0].why, DistrustReason::Changed));
     home.write("project/.opencode/agent/review.md", agent);
     home.write("project/.opencode/agent/more.md", "More.");
-    assert!(matches!(load(&home, &[]).left_out[0].why, Distrust::Changed));
+    assert!(matches!(load(&home, &[]).left_out[0].why, DistrustReason::Changed));
 }
 
 #[test]

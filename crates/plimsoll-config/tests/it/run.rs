@@ -565,7 +565,7 @@ fn every_variable_that_a_provider_refers_to_is_a_key() {
     ];
     let config = Config::load(&Flags::default(), &home.env(&home.project, &variables)).unwrap();
     let keys = config.run.unwrap().keys;
-    let is_key = |name: &str, value: &str| keys.are_in(name.as_ref(), value.as_ref());
+    let is_key = |name: &str, value: &str| keys.are_exposed_by(name.as_ref(), value.as_ref());
     for (name, value) in variables {
         assert!(is_key(name, value), "{name}");
     }

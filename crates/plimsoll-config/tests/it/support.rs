@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 /// A home directory with a project in it.
 pub(crate) struct Home {
-    _folder: TempDir,
+    _directory: TempDir,
     /// The home directory.
     pub(crate) path: PathBuf,
     /// The project, which is the current directory.
@@ -16,11 +16,11 @@ pub(crate) struct Home {
 
 impl Home {
     pub(crate) fn new() -> Home {
-        let folder = TempDir::new().unwrap();
-        let path = folder.path().canonicalize().unwrap();
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().canonicalize().unwrap();
         let project = path.join("project");
         std::fs::create_dir_all(&project).unwrap();
-        Home { _folder: folder, path, project }
+        Home { _directory: directory, path, project }
     }
 
     /// Adds a file.

@@ -138,8 +138,7 @@ impl Subject {
         host: &Host,
     ) -> Result<Option<Subject>, HostError> {
         let Some(opened) = host.open_existing(config)? else { return Ok(None) };
-        let little =
-            Selection { lines: Some((1, 1)), most_bytes: 1, most_matches: 1, ..Selection::default() };
+        let little = Selection { lines: Some((1, 1)), max_bytes: 1, max_matches: 1, ..Selection::default() };
         let session = match opened.archive.recall(InStore::Everywhere, handle, &little) {
             Ok(found) if found.handle == handle => opened.archive.store().session(&found.session)?,
             Ok(_) | Err(StoreError::Missing { .. } | StoreError::Ambiguous { .. }) => return Ok(None),

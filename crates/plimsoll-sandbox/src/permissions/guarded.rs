@@ -1,15 +1,15 @@
 //! Files that decide what programs run or agents read later. A rule for all files does not open them.
 //!
 //! A git hook, an editor setting or an agent's own configuration runs outside any sandbox the next time its program
-//! starts. A rule that allows `write` was not written with these in mind, so a change of them is asked about every time
-//! unless a rule names the file or its folder.
+//! starts. A rule that allows `write` was not written with these in mind, so the user is asked about each change,
+//! unless a rule names the file or its directory.
 
 use std::path::{Component, Path};
 
 use super::matches;
 
-/// Folders, in any directory. An entry with a slash is a folder in another.
-const FOLDERS: &[&str] = &[
+/// Directories, in any directory. An entry with a slash is a directory in another.
+const DIRECTORIES: &[&str] = &[
     // Version control and its hooks.
     ".git",
     ".githooks",
@@ -41,7 +41,7 @@ const FOLDERS: &[&str] = &[
     ".roo",
     ".trae",
     ".windsurf",
-    // Editors, and what sets up a shell that enters a folder.
+    // Editors, and what sets up a shell that enters a directory.
     ".devcontainer",
     ".devenv",
     ".direnv",
@@ -54,7 +54,7 @@ const FOLDERS: &[&str] = &[
     ".config/mise",
 ];
 
-/// Files, in any directory. A star matches any characters; a slash is as for folders.
+/// Files, in any directory. A star matches any characters; a slash is as for directories.
 const FILES: &[&str] = &[
     // Agents.
     "plimsoll.toml",
@@ -81,7 +81,7 @@ const FILES: &[&str] = &[
     ".roorules*",
     ".windsurfrules",
     // Hooks of version control.
-    // A folder with this file and two others is a repository, whatever its name, and its `config` runs programs.
+    // A directory with this file and two others is a repository, whatever its name, and its `config` runs programs.
     "HEAD",
     ".gitattributes",
     ".gitmodules",
@@ -98,7 +98,7 @@ const FILES: &[&str] = &[
     "prek.toml",
     ".simple-git-hooks.*",
     "simple-git-hooks.*",
-    // What sets up a shell that enters a folder.
+    // Files that a shell loads when it enters a directory.
     ".autoenv*",
     ".envrc*",
     ".mise.toml",
@@ -134,15 +134,15 @@ pub(super) fn guarded_name(path: &Path) -> Option<&'static str> {
     let parts: Vec<String> = path.components().map(lower_case).collect();
     let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
     let is_file = |entry: &&&str| (0..parts.len()).any(|from| fits(entry, &parts[from..]));
-    FILES.iter().find(is_file).or_else(|| FOLDERS.iter().find(|entry| is_at(entry, &parts))).copied()
+    FILES.iter().find(is_file).or_else(|| DIRECTORIES.iter().find(|entry| is_at(entry, &parts))).copied()
 }
 
-/// Returns the git repository that a path is in, if it is below the project and not named `.git`: a bare one, or one that a
-/// `.git` file points to.
+/// Returns the git repository that a path is in, if it is below the project and not named `.git`: a bare one, or one
+/// that a `.git` file points to.
 pub(super) fn repository_of<'a>(path: &'a Path, project: &Path) -> Option<&'a Path> {
-    let below = path.ancestors().skip(1).take_while(|folder| folder.starts_with(project));
-    let is_repository = |folder: &&Path| {
-        let has = |name: &str| folder.join(name).symlink_metadata().is_ok();
+    let below = path.ancestors().skip(1).take_while(|directory| directory.starts_with(project));
+    let is_repository = |directory: &&Path| {
+        let has = |name: &str| directory.join(name).symlink_metadata().is_ok();
         has("HEAD") && (has("commondir") || (has("objects") && has("refs")))
     };
     below.into_iter().find(is_repository)

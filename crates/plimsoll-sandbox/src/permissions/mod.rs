@@ -38,7 +38,7 @@ pub enum Access {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Subject {
-    /// Nothing in particular.
+    /// The call has no object.
     None,
     /// A file or directory.
     Path {
@@ -156,7 +156,7 @@ impl<'a> EffectiveRules<'a> {
         self.judge(request).1
     }
 
-    /// Returns whether a rule says that a call is not made, or only if the user agrees.
+    /// Returns whether a rule denies a call or requires the user's agreement.
     pub fn restrict(&self, request: PermissionRequest<'_>) -> bool {
         let call = Call::new(request, self.closed);
         let restricts = |rule: Option<&PermissionRule>| rule.is_some_and(|rule| rule.action != Action::Allow);
@@ -225,7 +225,7 @@ impl<'a> Call<'a> {
     fn new(request: PermissionRequest<'a>, closed: &'a [PathBuf]) -> Call<'a> {
         let guarded = match request.subject {
             Subject::Path { named, real } if request.access == Access::Act => {
-                // The directories above the project are not chosen by what is in it.
+                // Only names below the project are checked: the checkout does not choose the directories above it.
                 let below = |path: &'a Path| path.strip_prefix(request.project).unwrap_or(path);
                 let name = guarded::guarded_name(below(real)).or_else(|| guarded::guarded_name(below(named)));
                 let is_in = |place: &&PathBuf| real.starts_with(place) || named.starts_with(place);
@@ -238,7 +238,7 @@ impl<'a> Call<'a> {
         Call { request, guarded }
     }
 
-    /// Decides by one set of rules. A rule about `read` applies to other tools as far as they show the same: see
+    /// Decides by one set of rules. A rule about `read` also applies to tools that show the same content: see
     /// [`Call::reading_rule`].
     fn judge<'p>(&self, rules: &'p [PermissionRule]) -> Decision<'p> {
         let default = match self.request.access {
@@ -264,7 +264,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// Returns whether a rule may allow such a call at all: one that does not name a guarded file may not.
+    /// Returns whether a rule may allow the call at all. For a guarded file, only a rule that names it may.
     fn may_allow(&self, rule: &PermissionRule) -> bool {
         let names = |guarded: Guarded<'_>| match guarded {
             Guarded::Name(name) => guarded::names(&rule.pattern, name),
@@ -308,7 +308,8 @@ impl<'a> Call<'a> {
         inside.into_iter().chain([path]).any(|path| {
             let text = path.to_string_lossy();
             // `src/*` covers `src` itself, too.
-            matches(pattern, &text) || pattern.strip_suffix("/*").is_some_and(|folder| matches(folder, &text))
+            matches(pattern, &text)
+                || pattern.strip_suffix("/*").is_some_and(|directory| matches(directory, &text))
         })
     }
 

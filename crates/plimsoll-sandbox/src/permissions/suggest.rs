@@ -32,7 +32,7 @@ pub fn parse_allow(text: &str, home: Option<&Path>) -> Result<PermissionRule, Ba
     };
     // A directory includes everything in it.
     let pattern = match pattern.strip_suffix('/') {
-        Some(folder) if tool != "bash" => format!("{folder}/*"),
+        Some(directory) if tool != "bash" => format!("{directory}/*"),
         _ => pattern,
     };
     Ok(PermissionRule::new(tool, pattern, Action::Allow, Origin::Flag("--allow")))
@@ -191,12 +191,13 @@ const HARMLESS_COMMANDS: [(&str, &[&str]); 3] = [
     ("go", &["test", "version"]),
 ];
 
-/// Returns whether a program has options with which it does more than what was asked.
+/// Returns whether a program has options with which it does more than the user agreed to.
 fn can_exceed_answer(command: &str) -> bool {
     command.starts_with("git ")
 }
 
-/// Returns whether a command that matches a pattern of [`HARMLESS_COMMANDS`] does more than what was asked: `git log
+/// Returns whether a command that matches a pattern of [`HARMLESS_COMMANDS`] does more than the user agreed to: `git
+/// log
 /// --output=FILE` writes, and other options run programs of git's configuration. Git accepts abbreviated options. A
 /// file name may look like an option as well, so a glob could expand to one.
 pub(super) fn exceeds_answer(command: &str) -> bool {

@@ -86,7 +86,8 @@ fn a_denied_name_stays_denied_if_it_is_a_link() {
     assert_eq!(found, Action::Deny);
 }
 
-/// `git` takes any folder with a `HEAD`, `objects` and `refs` for a repository, and runs programs that its `config` names.
+/// `git` takes any directory with a `HEAD`, `objects` and `refs` for a repository, and runs programs that its `config`
+/// names.
 #[test]
 fn a_rule_for_all_files_does_not_open_repositories_of_any_name() {
     let project = tempfile::tempdir().unwrap();
@@ -97,15 +98,15 @@ fn a_rule_for_all_files_does_not_open_repositories_of_any_name() {
         decide(&permissions, "write", Access::Act, &path(at.to_str().unwrap()), project)
     };
     assert_eq!(decide("docs/config"), Action::Allow);
-    assert_eq!(decide("docs/HEAD"), Action::Ask, "makes the folder a repository");
-    for (folder, others) in [("bare", ["objects", "refs"]), ("linked", ["commondir", "hooks"])] {
-        std::fs::create_dir(project.join(folder)).unwrap();
-        std::fs::write(project.join(folder).join("HEAD"), "ref: refs/heads/main").unwrap();
+    assert_eq!(decide("docs/HEAD"), Action::Ask, "makes the directory a repository");
+    for (directory, others) in [("bare", ["objects", "refs"]), ("linked", ["commondir", "hooks"])] {
+        std::fs::create_dir(project.join(directory)).unwrap();
+        std::fs::write(project.join(directory).join("HEAD"), "ref: refs/heads/main").unwrap();
         for other in others {
-            std::fs::create_dir(project.join(folder).join(other)).unwrap();
+            std::fs::create_dir(project.join(directory).join(other)).unwrap();
         }
-        assert_eq!(decide(&format!("{folder}/config")), Action::Ask);
-        assert_eq!(decide(&format!("{folder}/hooks/pre-commit")), Action::Ask);
+        assert_eq!(decide(&format!("{directory}/config")), Action::Ask);
+        assert_eq!(decide(&format!("{directory}/hooks/pre-commit")), Action::Ask);
     }
     assert_eq!(decide("src/main.rs"), Action::Allow);
 }
@@ -424,7 +425,7 @@ fn files_that_decide_what_runs_later_are_opened_only_by_name() {
         let linked = Subject::Path { named: named.into(), real: real.into() };
         assert_eq!(judged(&["write"], "write", Access::Act, &linked), Action::Ask, "{named}");
     }
-    // A project inside such a folder is still a project.
+    // A project inside such a directory is still a project.
     let inner = Path::new("/home/.claude/worktrees/x");
     let rules = Permissions { rules: vec![parse_allow("write", None).unwrap()] };
     let file = path("/home/.claude/worktrees/x/src/a.rs");

@@ -21,14 +21,14 @@ impl ProcessGroup {
         ProcessGroup { child, ending, status: None, is_over: false }
     }
 
-    /// Starts a command of the user, which is not confined. It stays in the terminal's foreground, so that it can ask the
-    /// user, and is interrupted with this process.
+    /// Starts a command of the user, which is not confined. It stays in the terminal's foreground, so that it can ask
+    /// the user, and is interrupted with this process.
     pub fn start(command: &mut Command) -> io::Result<ProcessGroup> {
         let ending = Ending::mark(command);
         Ok(ProcessGroup::new(command.spawn()?, ending))
     }
 
-    /// Waits for the process, and leaves running what it has started.
+    /// Waits for the process. Processes that it started keep running.
     pub fn wait(mut self) -> io::Result<ExitStatus> {
         self.is_over = true;
         self.child.wait()
@@ -43,8 +43,8 @@ impl ProcessGroup {
         i32::try_from(self.child.id()).ok().and_then(Pid::from_raw)
     }
 
-    /// Returns whether the process has ended. It is not reaped yet, so that its ID and that of its group stay its own
-    /// until the group is ended.
+    /// Returns whether the process has ended. It is not reaped yet, so its ID and that of its group cannot be reused
+    /// before the group is ended.
     pub fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let found = self.pid().map(|pid| waitid(WaitId::Pid(pid), options));
@@ -65,13 +65,14 @@ impl ProcessGroup {
     pub fn end(&mut self) -> Option<ExitStatus> {
         if !self.is_over {
             self.is_over = true;
-            // The process is not reaped yet, so that neither its ID nor that of its group can belong to another one.
+            // The process is not reaped yet, so its ID and that of its group cannot have been reused.
             if let Some(pid) = self.pid() {
                 // Fails for a process that has ended. One that has just started may not have its own group yet.
                 let _ = kill_process_group(pid, Signal::KILL);
                 let _ = kill_process(pid, Signal::KILL);
             }
             self.ending.end();
+            // Reaped last: until then, nothing else can have its ID.
             self.status = self.child.wait().ok();
         }
         self.status
@@ -141,8 +142,8 @@ mod tests {
         ProcessGroup::new(command.spawn().unwrap(), ending)
     }
 
-    /// The number of a process's session, as the kernel prints it. In a container the session may have begun outside,
-    /// which the kernel reports as 0 and which `getsid` of rustix rejects.
+    /// Returns the number of a process's session, as the kernel prints it. In a container the session may have begun
+    /// outside, which the kernel reports as 0 and which `getsid` of rustix rejects.
     #[cfg(target_os = "linux")]
     fn session(pid: rustix::process::Pid) -> i32 {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).unwrap();

@@ -17,7 +17,7 @@ const SYSTEM_DIRECTORIES: [&str; 5] = [
 
 /// Returns the path of a program of the system.
 pub(crate) fn system_program(name: &str) -> Option<PathBuf> {
-    SYSTEM_DIRECTORIES.iter().map(|folder| Path::new(folder).join(name)).find(|path| is_program(path))
+    SYSTEM_DIRECTORIES.iter().map(|directory| Path::new(directory).join(name)).find(|path| is_program(path))
 }
 
 pub(crate) fn is_program(path: &Path) -> bool {

@@ -49,6 +49,7 @@ impl Reaper {
     /// Ends everything, and returns whether that was done.
     pub(super) fn end(mut self) -> bool {
         drop(self.input.take());
+        // The shell kills everything when its input ends.
         let status = self.shell.wait().ok().and_then(|status| status.code());
         if status == Some(NO_SCOPE) {
             tracing::warn!(

@@ -54,7 +54,7 @@ impl SessionStarter {
             command.process_group(0).current_dir(directory);
             return Ok(command);
         };
-        // The message of `setsid` about a missing program would be taken for the program's own.
+        // Checked here: `setsid` would report a missing program as output of the command.
         require_program(program, directory, path)?;
         let mut command = Command::new(setsid);
         // No process group: its leader cannot begin a session, and `setsid` would fork to do it.
@@ -67,7 +67,7 @@ fn require_program(program: &str, directory: &Path, path: Option<&OsStr>) -> io:
     let places: Vec<PathBuf> = match (program.contains('/'), path) {
         (true, _) => vec![directory.join(program)],
         (false, Some(path)) => {
-            std::env::split_paths(path).map(|folder| directory.join(folder).join(program)).collect()
+            std::env::split_paths(path).map(|entry| directory.join(entry).join(program)).collect()
         }
         // The system has a default `PATH` for this case.
         (false, None) => return Ok(()),

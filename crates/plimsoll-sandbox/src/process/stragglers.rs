@@ -14,7 +14,7 @@ pub(super) struct Marker(String);
 
 impl Marker {
     pub(super) fn new() -> Marker {
-        // Two commands must not share a mark. It need not be secret.
+        // The mark must be unique for each command. It need not be secret.
         Marker(format!("{:016x}-{}", RandomState::new().build_hasher().finish(), std::process::id()))
     }
 

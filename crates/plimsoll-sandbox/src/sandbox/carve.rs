@@ -1,22 +1,22 @@
-//! Splits a folder into the entries that commands may read or write, if something in it stays closed.
+//! Splits a directory into the entries that commands may read or write, if something in it stays closed.
 //!
-//! Landlock opens a folder with everything in it and cannot exclude a part. So a folder that contains a closed path is
-//! not opened itself; its entries are, down to the closed path. Entries that appear later in such a folder are not
-//! open, because that would take a right to everything below it.
+//! Landlock opens a directory with everything in it and cannot exclude a part. So a directory that contains a closed
+//! path is not opened itself; its entries are, down to the closed path. Entries that are created later in such a
+//! directory are not open: opening them in advance would need a right to everything below it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
-/// Returns whether a folder contains a closed path or lies in one.
-pub(super) fn is_carved(folder: &Path, closed: &[PathBuf]) -> bool {
-    closed.iter().any(|place| place.starts_with(folder) || folder.starts_with(place))
+/// Returns whether a directory contains a closed path or lies in one.
+pub(super) fn is_carved(directory: &Path, closed: &[PathBuf]) -> bool {
+    closed.iter().any(|place| place.starts_with(directory) || directory.starts_with(place))
 }
 
-/// Returns what is open of a folder: all of it, or those of its entries that are not closed. An entry with one of the
-/// `skipped` paths is left out if the folder is taken apart.
-pub(super) fn open_parts(folder: &Path, closed: &[PathBuf], skipped: &[&str]) -> Vec<PathBuf> {
+/// Returns what is open of a directory: all of it, or those of its entries that are not closed. An entry with one of
+/// the `skipped` paths is left out if the directory is taken apart.
+pub(super) fn open_parts(directory: &Path, closed: &[PathBuf], skipped: &[&str]) -> Vec<PathBuf> {
     let mut parts = Vec::new();
-    add_parts(folder, closed, skipped, &mut parts);
+    add_parts(directory, closed, skipped, &mut parts);
     parts
 }
 
@@ -35,14 +35,14 @@ fn add_parts(path: &Path, closed: &[PathBuf], skipped: &[&str], parts: &mut Vec<
     }
 }
 
-/// Returns the entries of a folder. For a folder that can be entered but not listed, as `/home` often is, these are the
-/// ones that lead to closed paths.
-fn entries(folder: &Path, closed: &[PathBuf]) -> BTreeSet<PathBuf> {
-    if let Ok(entries) = std::fs::read_dir(folder) {
+/// Returns the entries of a directory. For a directory that can be entered but not listed, as `/home` often is, these
+/// are the ones that lead to closed paths.
+fn entries(directory: &Path, closed: &[PathBuf]) -> BTreeSet<PathBuf> {
+    if let Ok(entries) = std::fs::read_dir(directory) {
         return entries.flatten().map(|entry| entry.path()).collect();
     }
-    let below = closed.iter().filter_map(|place| place.strip_prefix(folder).ok()?.components().next());
-    below.map(|next| folder.join(next)).collect()
+    let below = closed.iter().filter_map(|place| place.strip_prefix(directory).ok()?.components().next());
+    below.map(|next| directory.join(next)).collect()
 }
 
 #[cfg(test)]
@@ -52,10 +52,10 @@ mod tests {
     use super::open_parts;
 
     #[test]
-    fn a_folder_that_cannot_be_listed_is_opened_as_far_as_it_is_known() {
-        let folder = tempfile::tempdir().unwrap();
+    fn a_directory_that_cannot_be_listed_is_opened_as_far_as_it_is_known() {
+        let directory = tempfile::tempdir().unwrap();
         // A file cannot be listed, not even by root.
-        let home = folder.path().join("file");
+        let home = directory.path().join("file");
         std::fs::write(&home, "").unwrap();
         let closed = [home.join("me/store"), home.join("you/store")];
         let found = super::entries(&home, &closed);
@@ -63,9 +63,9 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_is_opened_without_what_is_closed_in_it() {
-        let folder = tempfile::tempdir().unwrap();
-        let home = folder.path().canonicalize().unwrap();
+    fn a_directory_is_opened_without_what_is_closed_in_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let home = directory.path().canonicalize().unwrap();
         for name in ["work/a", ".config/plimsoll", ".config/other", ".ssh"] {
             std::fs::create_dir_all(home.join(name)).unwrap();
         }
@@ -73,8 +73,8 @@ mod tests {
         std::os::unix::fs::symlink("/", home.join("root")).unwrap();
         // The last one does not exist, and must not be created.
         let closed = [".config/plimsoll", ".ssh", ".local/share/plimsoll"].map(|name| home.join(name));
-        let parts = |folder: PathBuf| {
-            let mut parts = open_parts(&folder, &closed, &[]);
+        let parts = |directory: PathBuf| {
+            let mut parts = open_parts(&directory, &closed, &[]);
             parts.sort();
             parts
         };

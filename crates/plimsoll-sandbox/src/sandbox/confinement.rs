@@ -8,8 +8,8 @@ use crate::config::{SandboxConfig, SandboxMode};
 
 /// A restriction on commands.
 ///
-/// Each variant is one that a kernel may have and another lack, so that [`Confinement`] can name what is missing. Landlock
-/// gained its rules over many releases, and seccomp covers what Landlock has no rule for.
+/// Each variant is one that a kernel may have and another lack, so that [`Confinement`] can name what is missing.
+/// Landlock gained its rules over many releases, and seccomp covers what Landlock has no rule for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -17,11 +17,11 @@ pub enum Guard {
     /// No file outside the project and the temporary directory is created, opened for writing, renamed, linked or
     /// removed.
     Writes,
-    /// No file outside is truncated by its path. Separate from [`Writes`](Guard::Writes), because Landlock before Linux 6.2
-    /// does not restrict `truncate`.
+    /// No file outside is truncated by its path. Separate from [`Writes`](Guard::Writes), because Landlock before Linux
+    /// 6.2 does not restrict `truncate`.
     Truncation,
-    /// No terminal or other device, and no private file, is opened for reading: a command could read a password that the
-    /// user types, or block the database with a lock.
+    /// No terminal or other device, and no private file, is opened for reading: a command could read a password that
+    /// the user types, or block the database with a lock.
     Reads,
     /// No TCP, no UDP, no other network. Refused by seccomp when the socket is created: Landlock restricts only TCP.
     Network,

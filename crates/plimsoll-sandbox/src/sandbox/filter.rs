@@ -24,7 +24,7 @@ const REFUSED: &[i64] = &[
     libc::SYS_move_mount,
     libc::SYS_mount_setattr,
     // A user namespace is enough to prepare a file system with these. Merely creating an overlay makes the kernel empty
-    // a folder of its work directory, wherever that is, and Landlock is not asked.
+    // a directory of its work directory, wherever that is, and Landlock is not asked.
     libc::SYS_fsopen,
     libc::SYS_fsconfig,
     libc::SYS_fsmount,
@@ -80,8 +80,8 @@ const PRIO_PROCESS: u64 = 0;
 /// Like `PRIO_PROCESS`, for `ioprio_set`.
 const IOPRIO_WHO_PROCESS: u64 = 1;
 
-/// Calls that set the mode of a file, with the argument of the mode and that of the flags with `O_CREAT`, if it counts only
-/// with that flag. Landlock has no rule for modes, so a command of root could make any program run as its owner.
+/// Calls that set the mode of a file, with the argument of the mode and that of the flags with `O_CREAT`, if it counts
+/// only with that flag. Landlock has no rule for modes, so a command of root could make any program run as its owner.
 const MODES: &[(i64, u8, Option<u8>)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1, None),

@@ -2,7 +2,7 @@
 //!
 //! A granted path is opened again for each program. If a part of it lies in a directory that commands write to, a
 //! command can put a link to any directory in its place, and the next program would be granted the link's target. So no
-//! link is followed below such a directory; it does not matter who has made it. Links elsewhere are the user's own.
+//! link is followed below such a directory, even one that the user made. Links elsewhere are the user's own.
 
 use std::collections::VecDeque;
 use std::ffi::OsString;
@@ -10,7 +10,7 @@ use std::io;
 use std::path::{Component, Path, PathBuf};
 
 /// Maximum number of links in a path, as in Linux.
-const MOST_LINKS: usize = 40;
+const MAX_LINKS: usize = 40;
 
 /// A path without links, as far as it exists.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Resolved {
     pub(super) links: Vec<PathBuf>,
 }
 
-/// Resolves an absolute path. Fails if that takes a link which lies in one of the `writable` directories.
+/// Resolves an absolute path. Fails if a link in one of the `writable` directories would be followed.
 pub(super) fn resolve(path: &Path, writable: &[PathBuf]) -> io::Result<Resolved> {
     let mut at = PathBuf::from("/");
     let mut rest: VecDeque<Part> = parts(path).collect();
@@ -43,7 +43,7 @@ pub(super) fn resolve(path: &Path, writable: &[PathBuf]) -> io::Result<Resolved>
             at = next;
             continue;
         };
-        if writable.iter().any(|folder| at.starts_with(folder)) {
+        if writable.iter().any(|directory| at.starts_with(directory)) {
             return Err(io::Error::other(format!(
                 "cannot grant writing to `{}`: `{}` is a symbolic link in a directory that commands can write to; \
                  grant its target by the target's own path",
@@ -52,7 +52,7 @@ pub(super) fn resolve(path: &Path, writable: &[PathBuf]) -> io::Result<Resolved>
             )));
         }
         links.push(next);
-        if links.len() > MOST_LINKS {
+        if links.len() > MAX_LINKS {
             return Err(io::Error::other(format!("too many symbolic links in `{}`", path.display())));
         }
         for part in parts(&target).collect::<Vec<_>>().into_iter().rev() {
@@ -85,8 +85,8 @@ mod tests {
 
     #[test]
     fn links_are_followed_except_in_writable_directories() {
-        let folder = tempfile::tempdir().unwrap();
-        let home = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let home = directory.path().canonicalize().unwrap();
         std::fs::create_dir_all(home.join("project/inner")).unwrap();
         symlink("project", home.join("first")).unwrap();
         symlink(home.join("first/inner"), home.join("second")).unwrap();

@@ -29,7 +29,7 @@ pub(super) struct Support {
 }
 
 impl Support {
-    /// Tries the features on a thread that ends right after.
+    /// Tests the features on a short-lived thread.
     pub(super) fn detect() -> Support {
         let nothing = Support { landlock: ABI::Unsupported, seccomp: false, bash: None };
         std::thread::spawn(Support::probe).join().unwrap_or(nothing)
@@ -59,7 +59,7 @@ impl Support {
             Guard::Network | Guard::UnixSockets => self.seccomp,
             Guard::Signals => self.landlock >= ABI::V6,
             Guard::Processes => self.landlock >= ABI::V6 && self.bash.is_some(),
-            // Not enforced by the kernel: each command begins a new session.
+            // Not a feature of the kernel: commands get a new session from `setsid`.
             Guard::Terminal => false,
         }
     }
@@ -78,6 +78,7 @@ pub(super) fn spawn(
             return Ok(None);
         };
         on_thread(|| {
+            // The reaper writes nothing and needs no network.
             let rules =
                 Rules { write: Vec::new(), temporary: None, read: rules.read.clone(), ..Rules::default() };
             confine(&rules, support, &filter::program(false, false).map_err(io::Error::other)?, false)?;
@@ -87,6 +88,7 @@ pub(super) fn spawn(
     on_thread(|| {
         let mut reaper = None;
         if support.holds(Guard::Signals) {
+            // The outer scope comes first: the reaper and the command must both be inside it.
             require_enforced(&scope().map_err(io::Error::other)?)?;
             reaper = reaping()?;
         }
@@ -113,7 +115,9 @@ fn on_thread<T: Send>(function: impl FnOnce() -> io::Result<T> + Send) -> io::Re
     std::thread::scope(|scope| {
         let thread =
             std::thread::Builder::new().name("plimsoll-sandbox".into()).spawn_scoped(scope, function)?;
-        thread.join().unwrap_or_else(|_| Err(io::Error::other("the sandbox could not be set up")))
+        thread
+            .join()
+            .unwrap_or_else(|_| Err(io::Error::other("the thread that sets up the sandbox panicked")))
     })
 }
 
@@ -141,8 +145,9 @@ fn give_up_rights() -> io::Result<()> {
 /// Fails if the kernel enforces less than was detected: a command never runs with less than what was reported.
 fn require_enforced(status: &RestrictionStatus) -> io::Result<()> {
     match status.ruleset {
+        // Partial is expected on older kernels, whose missing guards were reported.
         RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(()),
-        RulesetStatus::NotEnforced => Err(io::Error::other("the sandbox could not be set up")),
+        RulesetStatus::NotEnforced => Err(io::Error::other("Landlock did not apply the sandbox rules")),
     }
 }
 
@@ -158,7 +163,7 @@ fn scope() -> Result<RestrictionStatus, RulesetError> {
 
 /// Applies the rules for the command itself, in a scope inside the outer one if `is_scoped`.
 fn restrict(rules: &Rules, is_scoped: bool) -> Result<RestrictionStatus, RulesetError> {
-    // The newest version that this was tried on. Older kernels enforce what they know, and `Support` says which.
+    // The newest tested Landlock version. Older kernels enforce the part that they know; `Support` has which.
     let handled = AccessFs::from_write(ABI::V5) | AccessFs::ReadFile;
     let mut ruleset = Ruleset::default().handle_access(handled)?;
     if is_scoped {
@@ -174,14 +179,14 @@ fn restrict(rules: &Rules, is_scoped: bool) -> Result<RestrictionStatus, Ruleset
     let read = rules.read.iter().map(|path| (path.as_path(), AccessFs::ReadFile.into()));
     let write = rules.write.iter().map(|path| (path.as_path(), rights_below(path)));
     for (path, rights) in read.chain(write) {
-        // A path that does not exist cannot be created later either, because its directory is not opened. Nor is one
-        // opened in which a link has appeared since it was resolved: the link would open its target.
+        // A path that does not exist cannot be created later either, because its directory is not opened. A path in
+        // which a link has appeared since it was resolved is not opened either: the rule would apply to the target.
         if let Ok(place) = open_place(path) {
             ruleset = ruleset.add_rule(PathBeneath::new(place, rights))?;
         }
     }
-    if let Some(folder) = &rules.temporary {
-        ruleset = ruleset.add_rule(PathBeneath::new(folder.as_fd(), rights_below(Path::new("/tmp"))))?;
+    if let Some(directory) = &rules.temporary {
+        ruleset = ruleset.add_rule(PathBeneath::new(directory.as_fd(), rights_below(Path::new("/tmp"))))?;
     }
     let rights = make_bitflags!(AccessFs::{ReadFile | WriteFile | Truncate | IoctlDev});
     for device in DEVICES.iter().filter_map(|path| PathFd::new(path).ok()) {
@@ -190,8 +195,8 @@ fn restrict(rules: &Rules, is_scoped: bool) -> Result<RestrictionStatus, Ruleset
     ruleset.restrict_self()
 }
 
-/// Returns the rights below a path that commands may write to. They include reading, because a terminal that the user
-/// opens would be of no use otherwise.
+/// Returns the rights below a path that commands may write to. They include reading: a terminal device that the user
+/// grants would be useless otherwise.
 fn rights_below(path: &Path) -> BitFlags<AccessFs> {
     let all = AccessFs::from_write(ABI::V5) | AccessFs::ReadFile;
     // Root could create a device in the project that is the disk itself under another name.

@@ -44,7 +44,7 @@ use links::resolve;
 use mounts::Mounts;
 pub use search_paths::restrict_search_paths;
 use search_paths::{keep_outside, require_program_outside};
-use temporary::TemporaryFolder;
+use temporary::TemporaryDirectory;
 
 /// File systems of the kernel, which a grant of a directory above them does not open for writing.
 const OF_KERNEL: [&str; 3] = ["/dev", "/proc", "/sys"];
@@ -75,7 +75,7 @@ pub struct Sandbox {
     /// The settings of commands, if this sandbox is for a program with grants.
     less: Option<SandboxConfig>,
     /// Created for the first command and removed with the sandbox, so that commands find files of earlier ones there.
-    temporary: Mutex<Option<Arc<TemporaryFolder>>>,
+    temporary: Mutex<Option<Arc<TemporaryDirectory>>>,
 }
 
 /// Properties of this system, and what is done once for all sandboxes that share it.
@@ -180,6 +180,7 @@ impl Sandbox {
     }
 
     fn rules(&self, project: &Path, temporary: &File) -> io::Result<Rules> {
+        // The path was resolved when the session began. A link that has appeared since would open its target.
         require_no_links(project).map_err(|error| {
             io::Error::new(error.kind(), format!("cannot open the project `{}`: {error}", project.display()))
         })?;
@@ -209,13 +210,14 @@ impl Sandbox {
     }
 
     /// Returns the temporary directory. If a command has replaced it, another is created.
-    fn temporary(&self, project: &Path) -> io::Result<Arc<TemporaryFolder>> {
+    fn temporary(&self, project: &Path) -> io::Result<Arc<TemporaryDirectory>> {
         let mut current = self.temporary.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(folder) = current.as_ref().filter(|folder| folder.is_in_place()) {
-            return Ok(Arc::clone(folder));
+        if let Some(directory) = current.as_ref().filter(|directory| directory.is_in_place()) {
+            return Ok(Arc::clone(directory));
         }
         self.system.sweep.call_once(temporary::sweep_in_background);
-        let created = TemporaryFolder::create(&writable_roots(project, &self.config.write, &Mounts::read()));
+        let created =
+            TemporaryDirectory::create(&writable_roots(project, &self.config.write, &Mounts::read()));
         let created = Arc::new(created.map_err(|error| {
             io::Error::new(error.kind(), format!("cannot create a temporary directory: {error}"))
         })?);
@@ -224,8 +226,8 @@ impl Sandbox {
     }
 }
 
-/// Returns the directories that commands may write to, by every path that is known of them. A mount may show the
-/// project at a second path, and a link in it is the same link there.
+/// Returns the directories that commands may write to, by every known path. A mount may show the project at a second
+/// path, and a link in it is the same link there.
 fn writable_roots(project: &Path, write: &[PathBuf], mounts: &Mounts) -> Vec<PathBuf> {
     let real = |place: &PathBuf| resolve(place, &[]).ok().map(|resolved| resolved.path);
     let granted = write.iter().flat_map(|place| [Some(place.clone()), real(place)]).flatten();
@@ -264,14 +266,14 @@ fn with_side_files(places: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 fn side_files(place: &Path) -> Vec<PathBuf> {
-    let (Some(folder), Some(name)) = (place.parent(), place.file_name()) else { return Vec::new() };
+    let (Some(directory), Some(name)) = (place.parent(), place.file_name()) else { return Vec::new() };
     let name = name.as_encoded_bytes();
     let is_side_file = |other: &OsStr| {
         let other = other.as_encoded_bytes();
         let rest = other.strip_prefix(name).or_else(|| other.strip_prefix(b".")?.strip_prefix(name));
         matches!(rest, Some([b'-' | b'.', ..]))
     };
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     entries.filter(|entry| is_side_file(&entry.file_name())).map(|entry| entry.path()).collect()
 }
 
@@ -294,7 +296,7 @@ mod tests {
     use super::{Confinement, Sandbox};
     use crate::config::{Grants, SandboxConfig, SandboxMode};
 
-    /// A sandbox on a system that can hold nothing.
+    /// Returns a sandbox on a system that cannot enforce any guard.
     fn powerless(config: SandboxConfig) -> Sandbox {
         let confinement = Confinement::of(&config, |_| false);
         Sandbox { confinement, ..Sandbox::new(config) }

@@ -59,13 +59,13 @@ impl Mounts {
         paths
     }
 
-    /// The mount that a path lies in. A later mount hides an earlier one at the same point.
+    /// Returns the mount that a path lies in. A later mount hides an earlier one at the same point.
     fn holder(&self, path: &Path, is_meant: impl Fn(&Mount) -> bool) -> Option<&Mount> {
         let holders = self.0.iter().filter(|mount| path.starts_with(&mount.point) && is_meant(mount));
         holders.max_by_key(|mount| mount.point.components().count())
     }
 
-    /// The paths by which a file of a mount can be reached through mounts of the same file system.
+    /// Returns the paths by which a file of a mount can be reached through mounts of the same file system.
     fn others(&self, mount: &Mount, path: &Path) -> impl Iterator<Item = PathBuf> {
         let inner = path.strip_prefix(&mount.point).map(|below| mount.root.join(below)).unwrap_or_default();
         let same = self.0.iter().filter(|other| other.device == mount.device);

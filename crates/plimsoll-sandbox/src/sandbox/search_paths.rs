@@ -37,8 +37,8 @@ const LISTS: [&str; 16] = [
 /// such as `PATH`. For programs of the user that are started unconfined in a project where an agent works.
 pub fn restrict_search_paths(command: &mut Command, directory: &Path) {
     let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
-    // The agent may have been started in a folder above.
-    let root = directory.ancestors().find(|folder| folder.join(".git").exists()).unwrap_or(&directory);
+    // The agent may have been started in a directory above.
+    let root = directory.ancestors().find(|above| above.join(".git").exists()).unwrap_or(&directory);
     keep_outside(command, &[root.to_owned()]);
 }
 
@@ -57,7 +57,8 @@ pub(super) fn keep_outside(command: &mut Command, writable: &[PathBuf]) {
     }
 }
 
-/// Fails if a program without a path is found only in directories that [`keep_outside`] removes. To be called before.
+/// Fails if a program without a path is found only in directories that [`keep_outside`] removes. Call it before that
+/// function.
 pub(super) fn require_program_outside(
     command: &Command,
     program: &OsStr,
@@ -70,7 +71,7 @@ pub(super) fn require_program_outside(
     let entries = path.as_bytes().split(|byte| *byte == b':');
     let is_outside = entries
         .filter(|entry| is_kept(entry, writable))
-        .any(|folder| is_program(&Path::new(OsStr::from_bytes(folder)).join(program)));
+        .any(|directory| is_program(&Path::new(OsStr::from_bytes(directory)).join(program)));
     if is_outside {
         return Ok(());
     }
@@ -92,14 +93,15 @@ fn variable(command: &Command, name: &str) -> Option<OsString> {
     }
 }
 
-/// Where links lead that mean something else for each process: `/proc/self/cwd` is the project for a hook.
+/// File system whose links differ for each process: for a hook, `/proc/self/cwd` is the project.
 const PROCESSES: &str = "/proc";
 
-/// An empty entry is the current directory.
+/// Whether an entry stays in a search path. An empty entry is the current directory, which is removed.
 fn is_kept(entry: &[u8], writable: &[PathBuf]) -> bool {
     let path = Path::new(OsStr::from_bytes(entry));
-    let is_open =
-        |path: &Path| path.starts_with(PROCESSES) || writable.iter().any(|folder| path.starts_with(folder));
+    let is_open = |path: &Path| {
+        path.starts_with(PROCESSES) || writable.iter().any(|directory| path.starts_with(directory))
+    };
     let leads_outside = || {
         resolve(path, &[])
             .is_ok_and(|real| !is_open(&real.path) && !real.links.iter().any(|link| is_open(link)))
@@ -117,8 +119,8 @@ mod tests {
 
     #[test]
     fn entries_that_commands_can_change_are_removed() {
-        let folder = tempfile::tempdir().unwrap();
-        let project = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let project = directory.path().canonicalize().unwrap();
         let link = project.parent().unwrap().join(format!("link-{}", std::process::id()));
         std::os::unix::fs::symlink(&project, &link).unwrap();
         let writable: [PathBuf; 1] = [project.clone()];

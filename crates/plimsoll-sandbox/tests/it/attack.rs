@@ -1,4 +1,5 @@
-//! Attacks the sandbox from inside with programs that try the system calls and paths that might lead out: `just attack`.
+//! Attacks the sandbox from inside with programs that try the system calls and paths that might lead out: `just
+//! attack`.
 
 mod calls;
 
@@ -35,7 +36,7 @@ fn a_probe_of_system_calls_and_paths_finds_no_way_out() {
     assert!(can(Guard::ALL), "this kernel enforces less than the newest known one");
     assert_eq!(std::env::consts::ARCH, "x86_64", "the probe has the numbers of x86-64");
     let mut yard = Yard::new();
-    let store = yard.folder().join("plimsoll.db");
+    let store = yard.directory().join("plimsoll.db");
     for end in ["", "-wal", "-shm", "-journal", "-newest", ".v2.bak"] {
         std::fs::write(format!("{}{end}", store.display()), "sessions").unwrap();
     }

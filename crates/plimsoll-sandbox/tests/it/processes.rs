@@ -10,7 +10,7 @@ use rstest::rstest;
 use crate::support::{Bystander, Yard, can, has_python};
 
 /// Directory and command of the host that is killed; set only for it.
-const FOLDER: &str = "PLIMSOLL_KILLED_FOLDER";
+const DIRECTORY: &str = "PLIMSOLL_KILLED_DIRECTORY";
 const COMMAND: &str = "PLIMSOLL_KILLED_COMMAND";
 
 /// Number of processes that run `sleep` with this time. Each test has its own.
@@ -186,7 +186,7 @@ fn no_file_gets_a_mode_that_raises_rights(#[case] command: &str) {
     }
     let (yard, elsewhere) = (Yard::new(), tempfile::NamedTempFile::new().unwrap());
     yard.bash(&command.replace("OUT", &elsewhere.path().display().to_string()));
-    for path in [yard.folder().join("new"), elsewhere.path().to_owned()] {
+    for path in [yard.directory().join("new"), elsewhere.path().to_owned()] {
         let mode = path.metadata().map_or(0, |found| found.permissions().mode());
         assert_eq!(mode & 0o6000, 0, "{command}: {} has {mode:o}", path.display());
     }
@@ -267,13 +267,13 @@ fn the_end_of_one_command_does_not_end_other_commands() {
 /// The host that is killed: does nothing unless it was started as one.
 #[test]
 fn the_killed_host() {
-    let Ok(folder) = std::env::var(FOLDER) else { return };
-    let folder = Path::new(&folder);
+    let Ok(directory) = std::env::var(DIRECTORY) else { return };
+    let directory = Path::new(&directory);
     let sandbox = Sandbox::new(SandboxConfig::default());
-    let mut command = sandbox.command("bash", folder, None).unwrap();
+    let mut command = sandbox.command("bash", directory, None).unwrap();
     command.args(["-c", &std::env::var(COMMAND).unwrap()]);
-    let _group = sandbox.spawn(&mut command, folder).unwrap();
-    while !folder.join("started").exists() {
+    let _group = sandbox.spawn(&mut command, directory).unwrap();
+    while !directory.join("started").exists() {
         std::thread::sleep(Duration::from_millis(5));
     }
     rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL).unwrap();
@@ -287,14 +287,14 @@ fn processes_end_with_a_killed_host() {
     if !can(&[Guard::Processes]) {
         return;
     }
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let time = format!("34{}", std::process::id());
     let command = format!("setsid -f sleep {time}; sleep {time} & touch started; sleep {time}");
     let mut host = Command::new(std::env::current_exe().unwrap());
     host.args(["--exact", "processes::the_killed_host"]).stdin(Stdio::null());
-    host.env(FOLDER, folder.path()).env(COMMAND, command).stdout(Stdio::null()).stderr(Stdio::null());
+    host.env(DIRECTORY, directory.path()).env(COMMAND, command).stdout(Stdio::null()).stderr(Stdio::null());
     let status = host.status().unwrap();
     assert!(!status.success(), "it was killed");
-    assert!(folder.path().join("started").exists());
+    assert!(directory.path().join("started").exists());
     assert!(await_none(&time), "what it had started has ended");
 }

@@ -181,13 +181,13 @@ fn private_files_are_closed_by_every_mount() {
         return;
     }
     let (terminal, mut yard) = (Terminal::open(), Yard::new());
-    let folder = yard.folder();
-    let store = folder.join("plimsoll.db");
+    let directory = yard.directory();
+    let store = directory.join("plimsoll.db");
     std::fs::write(&store, "sessions").unwrap();
     for (how, place, point) in [
         ("--bind", "/dev/pts", "terminals"),
         ("--rbind", "/dev", "devices"),
-        ("--bind", folder.to_str().unwrap(), "again"),
+        ("--bind", directory.to_str().unwrap(), "again"),
     ] {
         std::fs::create_dir(yard.outside.join(point)).unwrap();
         let mounted = Command::new("mount").args([how, place]).arg(yard.outside.join(point)).status();

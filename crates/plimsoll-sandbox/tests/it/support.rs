@@ -37,7 +37,7 @@ const FLUSH: Duration = Duration::from_millis(100);
 
 /// A project whose commands are confined, and a directory next to it.
 pub(crate) struct Yard {
-    folder: TempDir,
+    directory: TempDir,
     sandbox: Sandbox,
     pub(crate) project: PathBuf,
     pub(crate) outside: PathBuf,
@@ -49,12 +49,12 @@ impl Yard {
     }
 
     pub(crate) fn with(config: SandboxConfig) -> Yard {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().canonicalize().unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap();
         let (project, outside) = (path.join("project"), path.join("outside"));
         std::fs::create_dir(&project).unwrap();
         std::fs::create_dir(&outside).unwrap();
-        Yard { folder, sandbox: Sandbox::new(config), project, outside }
+        Yard { directory, sandbox: Sandbox::new(config), project, outside }
     }
 
     /// Changes the settings of the sandbox.
@@ -63,8 +63,8 @@ impl Yard {
     }
 
     /// Returns the parent of both directories.
-    pub(crate) fn folder(&self) -> PathBuf {
-        self.folder.path().canonicalize().unwrap()
+    pub(crate) fn directory(&self) -> PathBuf {
+        self.directory.path().canonicalize().unwrap()
     }
 
     pub(crate) fn write(&self, name: &str, content: &str) {

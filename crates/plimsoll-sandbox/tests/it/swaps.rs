@@ -72,9 +72,9 @@ fn path_with_project(yard: &Yard) -> Vec<(&'static str, OsString)> {
 fn programs_that_a_command_put_along_path_do_not_run_outside_the_sandbox() {
     let test = "swaps::programs_that_a_command_put_along_path_do_not_run_outside_the_sandbox";
     let Some(project) = again(test, path_with_project).filter(|_| can(&[Guard::Writes])) else { return };
-    for folder in [".venv/bin", "bin", "."] {
+    for directory in [".venv/bin", "bin", "."] {
         for program in ["bash", "sh", "setsid", "env", "kill", "sleep", "true"] {
-            trap(&project, &format!("{folder}/{program}"));
+            trap(&project, &format!("{directory}/{program}"));
         }
     }
     let sandbox = Sandbox::new(SandboxConfig::default());
@@ -108,15 +108,15 @@ fn a_program_with_grants_is_not_looked_up_in_the_project(#[case] grants: Grants)
     let outside = project.parent().unwrap().join("outside");
     let write: Vec<PathBuf> = grants.write.iter().map(|_| outside.clone()).collect();
     let sandbox = Sandbox::new(SandboxConfig::default()).granting(&grants.write(write));
-    for folder in [".venv/bin", "bin", "."] {
+    for directory in [".venv/bin", "bin", "."] {
         for program in ["bash", "setsid", "date", "only-here"] {
-            trap(&project, &format!("{folder}/{program}"));
+            trap(&project, &format!("{directory}/{program}"));
         }
     }
     let output = run(&sandbox, &project, "bash", &["-c", "date > /dev/null; echo $PATH"]).unwrap();
     assert!(!project.join("ran").exists() && !has_escaped(&project), "{output}");
     assert!(!output.contains(project.to_str().unwrap()), "{output}");
-    assert!(output.trim().split(':').all(|folder| folder.starts_with('/')), "{output}");
+    assert!(output.trim().split(':').all(|directory| directory.starts_with('/')), "{output}");
     let error = run(&sandbox, &project, "only-here", &[]).unwrap_err().to_string();
     assert!(error.contains("only-here") && error.contains("those which commands can change"), "{error}");
     // By its path it is meant.
@@ -160,7 +160,7 @@ fn a_program_with_grants_gets_no_search_path_into_the_project() {
 #[rstest]
 #[case::itself("granted", "mv granted old; ln -s OUT granted")]
 #[case::by_a_relative_link("granted", "mv granted old; ln -s ../outside granted")]
-#[case::a_folder_above("sub/granted", "mv sub old; mkdir -p OUT/granted 2> /dev/null; ln -s OUT sub")]
+#[case::a_directory_above("sub/granted", "mv sub old; mkdir -p OUT/granted 2> /dev/null; ln -s OUT sub")]
 #[case::two_links("granted", "mv granted old; ln -s OUT second; ln -s second granted")]
 #[case::the_root("granted", "mv granted old; ln -s / granted")]
 #[case::to_what_appears_later("granted", "mv granted old; ln -s OUT/later granted")]
@@ -203,7 +203,7 @@ fn a_grant_in_another_writable_directory_does_not_follow_a_link() {
         return;
     }
     let yard = Yard::new();
-    let cache = yard.folder().join("cache");
+    let cache = yard.directory().join("cache");
     std::fs::create_dir(&cache).unwrap();
     let sandbox = Sandbox::new(SandboxConfig::default().write([&cache]));
     let granted = sandbox.granting(&Grants::default().write([cache.join("deep")]));
@@ -220,7 +220,7 @@ fn a_grant_follows_links_outside_of_what_commands_write_to() {
         return;
     }
     let yard = Yard::new();
-    let link = yard.folder().join("link");
+    let link = yard.directory().join("link");
     symlink(&yard.outside, &link).unwrap();
     let sandbox = Sandbox::new(SandboxConfig::default()).granting(&Grants::default().write([&link]));
     run(&sandbox, &yard.project, "bash", &["-c", "echo x > ../link/new"]).unwrap();
@@ -303,11 +303,11 @@ fn the_target_of_a_private_link_is_closed_too() {
         return;
     }
     let mut yard = Yard::new();
-    let real = yard.folder().join("real");
+    let real = yard.directory().join("real");
     std::fs::create_dir(&real).unwrap();
-    symlink(&real, yard.folder().join("second")).unwrap();
-    symlink(yard.folder().join("second"), yard.folder().join("store")).unwrap();
-    symlink(real.join("sessions.db"), yard.folder().join("linked.db")).unwrap();
+    symlink(&real, yard.directory().join("second")).unwrap();
+    symlink(yard.directory().join("second"), yard.directory().join("store")).unwrap();
+    symlink(real.join("sessions.db"), yard.directory().join("linked.db")).unwrap();
     const FILES: [&str; 9] = [
         "sessions.db",
         "sessions.db-wal",
@@ -319,18 +319,18 @@ fn the_target_of_a_private_link_is_closed_too() {
         ".sessions.db.upgrade-x1",
         "sessions.db-later",
     ];
-    let (folder, file) = (yard.folder().join("store"), yard.folder().join("linked.db"));
-    let by_name = yard.folder().join("store/sessions.db");
-    for private in [folder, file, by_name] {
+    let (directory, file) = (yard.directory().join("store"), yard.directory().join("linked.db"));
+    let by_name = yard.directory().join("store/sessions.db");
+    for private in [directory, file, by_name] {
         let config = SandboxConfig::default();
         // Configured before anything exists, as on the first start.
         yard.confine(config.closed([&private]).private([&private]));
         FILES.iter().for_each(|name| std::fs::write(real.join(name), "secret").unwrap());
         std::fs::write(real.join("other"), "open").unwrap();
         for name in FILES {
-            for folder in ["real", "second", "store"] {
-                let output = yard.bash(&format!("cat ../{folder}/{name}"));
-                assert!(!output.contains("secret"), "{} by {folder}/{name}: {output}", private.display());
+            for directory in ["real", "second", "store"] {
+                let output = yard.bash(&format!("cat ../{directory}/{name}"));
+                assert!(!output.contains("secret"), "{} by {directory}/{name}: {output}", private.display());
             }
         }
         assert!(!yard.bash("cat ../linked.db").contains("secret"), "{}", private.display());
@@ -346,7 +346,7 @@ fn the_target_of_a_closed_link_stays_writable() {
         return;
     }
     let mut yard = Yard::new();
-    let link = yard.folder().join(".vimrc");
+    let link = yard.directory().join(".vimrc");
     symlink(yard.project.join("vimrc"), &link).unwrap();
     yard.write("vimrc", "old");
     yard.confine(SandboxConfig::default().closed([&link]));
@@ -372,7 +372,7 @@ fn a_grant_by_another_mount_of_the_project_does_not_follow_a_link() {
         return;
     }
     let yard = Yard::new();
-    let alias = yard.folder().join("alias");
+    let alias = yard.directory().join("alias");
     std::fs::create_dir(&alias).unwrap();
     std::fs::create_dir(yard.project.join("granted")).unwrap();
     let mounted = Command::new("mount").arg("--bind").args([&yard.project, &alias]).status();

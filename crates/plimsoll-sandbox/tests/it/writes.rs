@@ -68,10 +68,10 @@ fn a_write_outside_fails(#[case] command: &str) {
     assert_eq!(contents(&yard.outside), before, "{output}");
 }
 
-/// The kernel itself empties the folder `work` below the work directory of an overlay, without asking Landlock. An
+/// The kernel itself empties the directory `work` below the work directory of an overlay, without asking Landlock. An
 /// overlay needs no `mount`: the newer calls prepare one in a user namespace.
 #[test]
-fn an_overlay_in_a_user_namespace_empties_no_folder_outside() {
+fn an_overlay_in_a_user_namespace_empties_no_directory_outside() {
     if !can(&[Guard::Writes, Guard::Network]) || !has_python() || !cfg!(target_arch = "x86_64") {
         return;
     }
@@ -152,7 +152,7 @@ attempt("kernel setting", lambda: open("/proc/sys/kernel/core_pattern", "w"))
 }
 
 #[test]
-fn what_commands_need_works() {
+fn ordinary_commands_work_in_the_sandbox() {
     let yard = Yard::new();
     for (command, expected) in [
         ("echo x > a && mkdir -p d/e && mv a d/e/b && ln d/e/b c && cat c && rm -r d", "x"),
@@ -191,11 +191,11 @@ fn the_configuration_opens_more() {
     let write = vec![cache.path().join("open"), file, cache.path().join("missing")];
     std::fs::create_dir(&write[0]).unwrap();
     let yard = Yard::with(SandboxConfig::default().write(write));
-    let folder = cache.path().display();
-    let output = yard.bash(&format!("echo x > {folder}/open/a && echo y > {folder}/lock && echo done"));
+    let directory = cache.path().display();
+    let output = yard.bash(&format!("echo x > {directory}/open/a && echo y > {directory}/lock && echo done"));
     assert_eq!(output.trim(), "done");
     for closed in ["b", "missing", "missing/a"] {
-        let output = yard.bash(&format!("echo x > {folder}/{closed}"));
+        let output = yard.bash(&format!("echo x > {directory}/{closed}"));
         assert!(output.contains("[exit code 1]"), "{closed}: {output}");
     }
 }

@@ -307,7 +307,7 @@ impl Runner {
         let session = open.conversation.session_mut();
         session.settle(INTERRUPTED).await?;
         session.append(message.clone()).await?;
-        open.conversation.give_title(&message.text()).await?;
+        open.conversation.set_initial_title(&message.text()).await?;
         self.project.database.changed.notify_one();
         if no_reply {
             self.release_later(app);
@@ -491,7 +491,7 @@ impl Runner {
         self.publish_status(app, "busy");
         let conversation = &mut open.conversation;
         let mut ended = match job {
-            Job::Prompt => conversation.go_on(&cancel).await.map(Some),
+            Job::Prompt => conversation.continue_run(&cancel).await.map(Some),
             Job::Notes => conversation.answer_notes(&cancel).await,
             Job::Compact { focus, done } => {
                 let compacted = conversation.compact_on(focus.as_deref(), &cancel).await;

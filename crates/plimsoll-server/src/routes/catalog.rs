@@ -80,8 +80,8 @@ async fn path(Scope(project): Scope) -> Json<Value> {
         |path: Option<std::path::PathBuf>| path.map(|path| path.display().to_string()).unwrap_or_default();
     Json(json!({
         "home": text(env.home.clone()),
-        "state": text(env.data_folder()),
-        "config": text(env.config_folder()),
+        "state": text(env.data_directory()),
+        "config": text(env.config_directory()),
         "worktree": project.name,
         "directory": project.name,
     }))

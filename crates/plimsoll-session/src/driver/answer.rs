@@ -51,7 +51,7 @@ impl<'d> AnswerWriter<'d> {
         Ok(AnswerWriter { driver, message })
     }
 
-    /// The id of the answer.
+    /// Returns the id of the answer.
     pub fn message(&self) -> &MessageId {
         &self.message
     }
@@ -112,7 +112,7 @@ pub(crate) struct Writing {
     message: MessageId,
     /// The part that grows, if one does.
     part: Option<Growing>,
-    /// Text that is not stored yet, and the time since which it has been waiting.
+    /// Text that is not stored yet, and since when it has waited.
     pending: String,
     waiting_since: Option<Millis>,
     /// Newest usage that was reported while it streamed.
@@ -194,7 +194,7 @@ impl Driver {
                 self.flush()?;
                 self.advance_call(&id, |state| {
                     state.input = Some(Input::from(input));
-                    // The raw text has served: the input says the same.
+                    // The parsed input replaces the raw text.
                     state.extra.shift_remove("raw");
                 })?;
                 self.close_part();
@@ -204,7 +204,7 @@ impl Driver {
                 self.flush()?;
                 let id = match self.require(Kind::Thinking, "") {
                     Ok(id) => id,
-                    // A thought of which the provider shows only the signature.
+                    // Reasoning of which the provider returns only the signature.
                     Err(_) => {
                         self.end_part()?;
                         let now = self.now();
@@ -310,8 +310,8 @@ impl Driver {
 
     /// Whether the newest answer was broken off in its text, so that the next request would end with half an answer.
     pub fn is_broken_off(&self) -> bool {
-        let is_told = |message: &&Message| message.info.role != Some(Role::System);
-        let newest = self.log.iter().rev().find(is_told);
+        let is_of_turn = |message: &&Message| message.info.role != Some(Role::System);
+        let newest = self.log.iter().rev().find(is_of_turn);
         newest.is_some_and(|message| {
             message.is_assistant()
                 && !message.info.summary
@@ -320,16 +320,17 @@ impl Driver {
         })
     }
 
-    /// The answer that ended the newest turn: one that is complete and calls nothing. `None` if the turn is not over.
-    pub fn last_word(&self) -> Option<&Message> {
+    /// Returns the answer that ended the newest turn: one that is complete and calls nothing. `None` if the turn is not
+    /// over.
+    pub fn final_answer(&self) -> Option<&Message> {
         // A pivot replaces what came before it, and is not a turn.
-        let is_told = |message: &&Message| {
+        let is_of_turn = |message: &&Message| {
             message.info.role != Some(Role::System)
                 && message.marker().is_none()
                 && !message.info.summary
                 && !message.is_notice()
         };
-        let newest = self.log.iter().rev().find(is_told)?;
+        let newest = self.log.iter().rev().find(is_of_turn)?;
         let is_over = newest.is_assistant()
             && newest.info.error.is_none()
             // A provider that paused a long turn of server-side tools expects another request.
@@ -365,7 +366,7 @@ impl Driver {
         let (now, from) = (self.now(), self.written(&id)?);
         let stored = self.store(|store, claim| store.extend(claim, &id, from, &more, now));
         if let Err(error) = stored {
-            // Nothing taken is lost to the next try.
+            // Put back: the next flush stores it.
             if let Some(writing) = &mut self.writing {
                 (writing.pending, writing.waiting_since) = (more, Some(now));
             }
@@ -424,7 +425,7 @@ impl Driver {
         self.writing.as_mut().and_then(|writing| writing.part.take()).map(|part| part.id)
     }
 
-    /// The part that is being written, which must be of that kind.
+    /// Returns the part that is being written; an error if it is of another kind.
     fn require(&mut self, kind: Kind, why: &'static str) -> Result<PartId, SessionError> {
         let part = self.writing()?.part.as_ref().filter(|part| part.kind == kind);
         part.map(|part| part.id.clone()).ok_or(SessionError::OutOfOrder(why))
@@ -450,7 +451,7 @@ impl Driver {
         self.advance(part)
     }
 
-    /// A call with another state, not stored.
+    /// Returns a call with another state, without storing it.
     pub(super) fn changed_call(
         &self,
         id: &PartId,
@@ -464,7 +465,7 @@ impl Driver {
         Ok(part)
     }
 
-    /// The calls of the newest answer that are not answered, oldest first.
+    /// Returns the calls of the newest answer that are not answered, oldest first.
     pub fn open_calls(&self) -> Vec<PendingCall> {
         let newest = self.log.iter().rev().find(|message| message.is_assistant());
         let parts = newest.into_iter().flat_map(|message| &message.parts);
@@ -472,5 +473,5 @@ impl Driver {
     }
 }
 
-/// Says of a call that its answer ended before the call could be run.
+/// Result of a call whose answer ended before the tool could run.
 const BROKEN_OFF: &str = "Not run: the answer was broken off before it was finished.";

@@ -26,14 +26,14 @@ pub struct PendingCall {
 }
 
 impl PendingCall {
-    /// The call that a part holds.
+    /// Returns the call that a part holds.
     pub(crate) fn of(part: &Part) -> Result<PendingCall, SessionError> {
         let tool = part.as_tool().ok_or_else(|| SessionError::NotACall(part.id.clone()))?;
         let input = tool.state.input.as_ref().map_or(Value::Null, |input| input.value().clone());
         Ok(PendingCall { part: part.id.clone(), tool: tool.tool.clone(), input })
     }
 
-    /// The call that a part holds, if it is not answered.
+    /// Returns the call that a part holds, if it is not answered.
     pub(super) fn of_open(part: &Part) -> Option<PendingCall> {
         let status = &part.as_tool()?.state.status;
         let is_open = matches!(status, ToolStatus::Pending | ToolStatus::Running);
@@ -50,7 +50,7 @@ pub struct ToolCall<'d> {
 }
 
 impl Driver {
-    /// A call, to record what happens to it.
+    /// Returns a recorder for a call.
     pub fn call(&mut self, part: &PartId) -> Result<ToolCall<'_>, SessionError> {
         let tool = self.log.part(part)?.as_tool().map(|tool| tool.tool.clone());
         let tool = tool.ok_or_else(|| SessionError::NotACall(part.clone()))?;
@@ -86,8 +86,8 @@ impl ToolCall<'_> {
         })
     }
 
-    /// A sink for output that is produced piece by piece. It does not borrow the driver, so that several tools can run
-    /// at once; [`finish`](ToolCall::finish) takes it back.
+    /// Returns a sink for output that is produced piece by piece. It does not borrow the driver, so that several tools
+    /// can run at once; [`finish`](ToolCall::finish) takes it back.
     pub fn output(&mut self) -> Result<OutputSink, SessionError> {
         self.driver.keep_lease()?;
         let (archive, claim) = (Arc::clone(&self.driver.archive), self.driver.lease.claim());
@@ -130,7 +130,7 @@ impl ToolCall<'_> {
         self.driver.fail_calls(&[self.part], error)
     }
 
-    /// Answers the call with an error: its tool did not run. What it has changed is known then: nothing.
+    /// Answers the call with an error: its tool did not run, so a revert knows that it changed nothing.
     pub fn refuse(self, error: impl Into<Text>) -> Result<(), SessionError> {
         let (now, error) = (self.driver.now(), error.into());
         self.driver.advance_call(&self.part, |state| {

@@ -75,8 +75,8 @@ impl Driver {
         }
     }
 
-    /// Commits what was prepared ahead. If something was reduced since, it is stale, and the ordinary climb does its
-    /// work.
+    /// Commits a precompaction. If something was reduced since, it is stale and discarded, and the ordinary climb
+    /// follows.
     pub(super) fn commit_stashed(&mut self, stashed: ClimbOutcome) -> Result<Vec<Receipt>, SessionError> {
         let charges = stashed.charges.clone();
         match self.commit(stashed) {
@@ -104,6 +104,7 @@ impl Driver {
         let load = context.load(&self.log);
         self.keep_scale(&context, &load);
         self.stop.check()?;
+        // Its own source of ids, because it may run on another thread while the turn creates ids too.
         let mut climb = Climb::new(self.log.clone(), self.revision, context, self.ids.split());
         climb.stop_on(self.stop.clone());
         Ok(climb)
@@ -114,8 +115,8 @@ impl Driver {
     pub fn commit(&mut self, climbed: ClimbOutcome) -> Result<Vec<Receipt>, SessionError> {
         let Outcome { reduction, breaker, .. } = climbed.outcome;
         if !reduction.is_empty() {
-            // A log that is no longer what was planned on is rejected below, with a better reason than a missing
-            // message.
+            // If the log changed since the plan, the check below rejects the reduction with a better error than a
+            // missing message.
             let mut reduction = reduction.clone().without_stale_continuation(&self.log).unwrap_or(reduction);
             let owed = self.owed.clone();
             if !owed.is_empty()
@@ -130,12 +131,13 @@ impl Driver {
                 None => (reduction, None),
             };
             if let Err(error) = self.reduce(reduction.clone(), climbed.planned_on) {
+                // The summary that took over the charges was not stored.
                 self.owed = owed;
                 return Err(error);
             }
             self.recorded = recorded.or(self.recorded.take());
             if reduction.receipts.iter().any(compacts) {
-                // Messages that the pivot replaces need not be held any more; the store knows which must be.
+                // The messages that the pivot replaces can be dropped from memory; the store decides which those are.
                 self.reload()?;
             } else {
                 reduction.commit(&mut self.log)?;
@@ -153,7 +155,7 @@ impl Driver {
         let now = self.now();
         self.store(|store, claim| store.reduce(claim, reduction, Some(planned_on), now))?;
         self.revision = self.archive.store().session(self.session())?.revision;
-        // What was planned before is of no use any more.
+        // An outcome that was planned before this reduction is stale. Its charges still count.
         if let Some(dropped) = self.take_stashed() {
             self.owed.merge(dropped.charges);
         }

@@ -29,7 +29,7 @@ impl Driver {
             tool: tool.to_owned(),
             shown: format!("`{}` before the change", change.path),
         };
-        // Also without a file: the handle proves that the record was made here.
+        // Something is stored even if there is no file: the handle proves that this archive made the record.
         let absent = format!("`{}` was not there.\n", change.path);
         let mut content = content.unwrap_or(absent.as_bytes());
         let (now, archive) = (self.now(), Arc::clone(&self.archive));

@@ -32,7 +32,7 @@ pub struct ForkRequest {
 }
 
 impl ForkRequest {
-    /// A child with a digest of the whole history.
+    /// Creates a request for a child with a digest of the whole history.
     pub fn new(new: NewSession, task: impl Into<String>, limits: Limits) -> ForkRequest {
         ForkRequest {
             new,
@@ -140,7 +140,7 @@ impl Driver {
                 let tokens = inherited.as_ref().map_or(Tokens::ZERO, |text| counter.count(text));
                 self.stop.check()?;
                 let context = inherited.map(|text| self.synthetic(text));
-                // Without a context there is nothing that the task would have to be set apart from.
+                // Without inherited context, the task needs no heading that separates it from the history.
                 let task = if context.is_some() { task_text(&task) } else { task };
                 let task = Message::user(self.ids.message(now), self.ids.part(now), task).at(now);
                 let messages = context.into_iter().chain([task]).collect();
@@ -167,7 +167,7 @@ impl Driver {
         Ok(self.archive.store().fork(self.session(), None, new, self.now())?)
     }
 
-    /// A session to create, with an id.
+    /// Sets the id of a new session if it has none.
     fn named(&mut self, new: NewSession) -> NewSession {
         let now = self.now();
         match new.id.as_str() {
@@ -176,7 +176,7 @@ impl Driver {
         }
     }
 
-    /// A message of the user's side that the user did not write.
+    /// Creates a user message that is marked as not written by the user.
     fn synthetic(&mut self, text: String) -> Message {
         let now = self.now();
         let body = PartBody::Text(TextPart { text: text.into(), synthetic: Some(true), ignored: None });

@@ -11,7 +11,7 @@ use crate::inspect::{BlockScale, Describer, MeasuredBy, Weigher, WindowReport, i
 use crate::scale::WindowSize;
 use crate::stored::each_message_as;
 
-/// How heavy the next request of a session is, and how far it is from the line.
+/// Size of the next request of a session, and its distance from the line.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -71,7 +71,7 @@ impl Driver {
         let directory = session.directory.as_deref();
         let stored = weigher.finish(self.limits(), directory);
         let (load, scale) = self.shown_load();
-        if load.usage_of.is_some() && load.tokens == stored.window && stored.adds_up() {
+        if load.usage_of.is_some() && load.tokens == stored.window && stored.is_consistent() {
             return Ok(stored);
         }
         self.stop.check()?;
@@ -105,7 +105,7 @@ impl TurnsOf<'_> {
 
     fn add(&mut self, message: &Message) {
         self.turn += u32::from(is_user_prompt(message));
-        // Both are in the order of the session.
+        // Both lists are in the order of the session.
         if self.log.get(self.of_log.len()).is_some_and(|held| held.info.id == message.info.id) {
             self.of_log.push(self.turn);
         }

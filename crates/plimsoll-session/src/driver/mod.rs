@@ -1,4 +1,4 @@
-//! The driver: one session, held under a lease, with what its window is made of in memory.
+//! The driver of one session. It holds the session's lease, and the messages of its window in memory.
 
 mod answer;
 mod calls;
@@ -56,7 +56,7 @@ pub use reductions::{NextReductions, PlannedPrune, Pruned};
 /// Drives one session on the calling thread: everything around a model call but the call itself.
 ///
 /// The driver holds the session's lease, and every write carries the lease's epoch, so that the writes of a driver
-/// whose session was taken over are rejected. It keeps what the window is made of in memory. Each change is written to
+/// whose session was taken over are rejected. It keeps the messages of the window in memory. Each change is written to
 /// the store first and becomes visible in memory only once it is stored.
 pub struct Driver {
     archive: Arc<Archive>,
@@ -69,7 +69,7 @@ pub struct Driver {
     ids: Ids,
     /// Messages of the window: the newest pivot, its tail and what follows.
     log: Log,
-    /// A revision of the session since which nothing was reduced or undone: what plans on `log` are made on.
+    /// Revision of the session that plans on `log` are based on. Nothing was reduced or undone since.
     revision: Revision,
     meter: Meter,
     /// Tokens of the overhead's texts, until the counter changes.
@@ -130,7 +130,7 @@ impl Driver {
         let snapshot = match store.window(&lease.session) {
             Ok(snapshot) => snapshot,
             Err(error) => {
-                // The lease of a session that cannot be read must not keep others from trying.
+                // Release the lease of a session that cannot be read, so that others can try.
                 let _ = store.release(&lease);
                 return Err(error.into());
             }
@@ -144,10 +144,12 @@ impl Driver {
         settings: Settings,
     ) -> Result<Driver, SessionError> {
         let Snapshot { mut log, revision } = archive.store().window(session)?;
+        // Another process may be writing the newest answer, so its parts change between two reads.
         let closed = log.iter().rposition(|message| !message.is_open()).map_or(0, |last| last + 1);
         if closed < log.len() {
             log = Log::from_messages(log.messages()[..closed].iter().cloned());
         }
+        // An expired lease: the store itself rejects every write of this driver.
         let lease = Lease::expired(session.clone(), settings.holder.clone());
         Ok(Driver::of(archive, settings, lease, Snapshot { log, revision }))
     }
@@ -155,7 +157,7 @@ impl Driver {
     fn of(archive: Arc<Archive>, settings: Settings, lease: Lease, snapshot: Snapshot) -> Driver {
         let Snapshot { log, revision } = snapshot;
         let meter = Meter::new(&settings.counting, &settings.model.name, None);
-        // Without either, figures are estimates. The session is opened all the same.
+        // If neither can be read, figures are estimates. That is no reason not to open the session.
         let (recorded, reduced) = match settings.figures {
             Figures::Driven => (None, Reduced::of(&archive, &lease.session, &settings, &log)),
             Figures::Recorded => {
@@ -199,42 +201,42 @@ impl Driver {
         self
     }
 
-    /// The session's id.
+    /// Returns the session's id.
     pub fn session(&self) -> &SessionId {
         &self.lease.session
     }
 
-    /// The lease under which the session is written.
+    /// Returns the lease under which the session is written.
     pub fn lease(&self) -> &Lease {
         &self.lease
     }
 
-    /// The stored messages that the window is made of.
+    /// Returns the stored messages that the window is made of.
     pub fn log(&self) -> &Log {
         &self.log
     }
 
-    /// The archive that holds the session.
+    /// Returns the archive that holds the session.
     pub fn archive(&self) -> &Arc<Archive> {
         &self.archive
     }
 
-    /// The session's policy.
+    /// Returns the session's policy.
     pub fn policy(&self) -> &Arc<Policy> {
         &self.settings.policy
     }
 
-    /// The limits of the model, including a context window that was learned from an overflow error.
+    /// Returns the limits of the model, including a context window that was learned from an overflow error.
     pub fn limits(&self) -> Limits {
         self.limits
     }
 
-    /// Counts tokens as the session's model does, as far as usage has shown.
+    /// Returns a token counter that is calibrated by the usage so far.
     pub fn counter(&self) -> Arc<dyn Counter> {
         Arc::new(self.stoppable(self.meter.counter()))
     }
 
-    /// A counter that counts as `inner` does until the work is stopped.
+    /// Wraps a counter so that it stops counting with the work.
     fn stoppable(&self, inner: Arc<dyn Counter>) -> Stoppable {
         Stoppable { inner, stop: self.stop.clone() }
     }
@@ -251,7 +253,7 @@ impl Driver {
         self.meter = Meter::new(&self.settings.counting, &self.settings.model.name, None);
         self.overhead.set(None);
         (self.scale, self.reduced, self.recorded) = (None, None, None);
-        // Another model's cache holds nothing, and a climb for the old limits is of no use.
+        // Another model's cache holds nothing, and a climb for the old limits is useless.
         (self.sent, self.prepared, self.climb) = (None, None, None);
         (self.precompaction, self.trigger, self.breaker) =
             (Precompaction::None, Trigger::Auto, Breaker::default());
@@ -282,15 +284,15 @@ impl Driver {
             return counted;
         }
         let counted = self.settings.overhead.count(&*self.counter());
-        // Figures that were counted after the flag was set are wrong.
+        // A stopped counter returns zero: such figures must not be cached.
         if !self.stop.is_set() {
             self.overhead.set(Some(counted));
         }
         counted
     }
 
-    /// Replaces what is added to summary requests. A climb that is under way is restarted. Returns whether it differs
-    /// from before.
+    /// Replaces what is added to summary requests. A climb that is under way is restarted. Returns whether the text
+    /// changed.
     pub fn set_summary_hook(&mut self, hook: HookText) -> bool {
         if hook == self.settings.hook {
             return false;
@@ -312,8 +314,8 @@ impl Driver {
         self.append(message)
     }
 
-    /// Appends the policy's request to continue, after a turn that was interrupted. The user did not write it, and it
-    /// does not count as the prompt that is being worked on.
+    /// Appends the policy's request to continue, after a turn that was interrupted. It is marked as not written by the
+    /// user, and does not count as a prompt.
     pub fn continue_turn(&mut self) -> Result<MessageId, SessionError> {
         let (now, policy) = (self.now(), Arc::clone(&self.settings.policy));
         let message =
@@ -351,7 +353,7 @@ impl Driver {
         Ok(self.archive.store().release(&self.lease)?)
     }
 
-    /// The time by the session's clock.
+    /// Returns the time by the session's clock.
     pub fn now(&self) -> Millis {
         self.settings.clock.now()
     }
@@ -368,6 +370,7 @@ impl Driver {
 
     /// Renews the lease if half of it has passed. Hosts that wait long for a model call this periodically.
     pub fn keep_lease(&mut self) -> Result<(), SessionError> {
+        // At half of it, so that one late or failed renewal leaves time for another.
         if self.leased.elapsed() > self.settings.lease / 2 {
             self.lease = self.archive.store().renew(&self.lease, self.settings.lease)?;
             self.leased = Instant::now();
@@ -385,6 +388,7 @@ impl Driver {
     /// Adds a part to a message that is being written.
     fn append_part(&mut self, message: &MessageId, part: Part) -> Result<(), SessionError> {
         let now = self.now();
+        // The store first: if it fails, the log in memory must still be what is stored.
         self.store(|store, claim| store.append_part(claim, message, part.clone(), now))?;
         self.log.append_part(message, part)?;
         Ok(())
@@ -431,7 +435,7 @@ impl fmt::Debug for Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         if !self.is_released {
-            // So that others need not wait for the lease to run out. An error has no caller to report it to.
+            // Released so that others need not wait until the lease expires. There is no caller to report an error to.
             let _ = self.archive.store().release(&self.lease);
         }
     }

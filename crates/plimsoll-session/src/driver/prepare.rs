@@ -14,8 +14,8 @@ use crate::climb::{Climb, ClimbStep};
 use crate::error::SessionError;
 use crate::stop::StopFlag;
 
-/// No model that can call tools has a smaller window than this.
-const LEAST_WINDOW: Tokens = Tokens(4_096);
+/// Smallest window that a rejection can imply. No model that can call tools has a smaller one.
+const MIN_WINDOW: Tokens = Tokens(4_096);
 
 /// Outcome of preparing a request: `R` is the request to send, `S` a summary that is needed first.
 ///
@@ -104,8 +104,8 @@ impl<'d> Request<'d> {
         self.driver.on_overflow(window);
     }
 
-    /// The content, for hosts that do not stream the answer: [`append_recorded`](Driver::append_recorded) takes it
-    /// whole.
+    /// Returns the content, for hosts that do not stream the answer: [`append_recorded`](Driver::append_recorded) takes
+    /// it whole.
     pub fn into_content(self) -> Content {
         *self.content
     }
@@ -138,7 +138,7 @@ impl SummaryCall<'_> {
         self.driver.time_out_summary();
     }
 
-    /// The summary that can be extracted without a model.
+    /// Returns the summary that can be extracted without a model.
     pub fn offline_summary(&self) -> Option<Text> {
         self.driver.offline_summary()
     }
@@ -173,7 +173,7 @@ impl Driver {
         if self.climb.as_ref().is_some_and(Climb::is_stopped) {
             self.climb = None;
         }
-        let prepared = self.until(stop, Driver::prepare_now);
+        let prepared = self.with_stop_flag(stop, Driver::prepare_now);
         if matches!(prepared, Err(SessionError::Stopped)) {
             self.climb = None;
         }
@@ -181,7 +181,7 @@ impl Driver {
     }
 
     /// Does work that the flag stops.
-    pub(crate) fn until<T>(&mut self, stop: &StopFlag, work: impl FnOnce(&mut Driver) -> T) -> T {
+    pub(crate) fn with_stop_flag<T>(&mut self, stop: &StopFlag, work: impl FnOnce(&mut Driver) -> T) -> T {
         self.stop = stop.clone();
         let done = work(self);
         self.stop = StopFlag::default();
@@ -195,7 +195,7 @@ impl Driver {
             let (mut load, mut window) = context.load_and_window(&self.log);
             let is_stashed = matches!(self.precompaction, Precompaction::Stashed(_));
             let compacts = is_stashed && context.wants_compaction(&self.log, &load);
-            // A prune that only saves money would make a summary useless that is paid for.
+            // A prune that only saves money would make a stashed summary stale that is already paid for.
             let mut calls = context.wants_climb(&self.log, &load) && (!is_stashed || compacts);
             if compacts {
                 self.keep_scale(&context, &load);
@@ -227,12 +227,12 @@ impl Driver {
                     (climbed.outcome.verdict.clone(), climbed.outcome.rejections.clone());
                 let after = climbed.outcome.after;
                 receipts.extend(self.commit(*climbed)?);
-                // What is committed is reported with true figures.
+                // The reduction is committed: its figures must not be those of a stopped counter.
                 self.stop = StopFlag::default();
                 let trigger = std::mem::replace(&mut self.trigger, Trigger::Auto);
                 let (load, window) = self.context(Trigger::Auto).load_and_window(&self.log);
                 match verdict {
-                    FitResult::TooHeavy(breakdown) => match self.believe_estimate(&load, trigger) {
+                    FitResult::TooHeavy(breakdown) => match self.trust_estimate(&load, trigger) {
                         Some(load) => Ok(Prepared::Ready(Box::new(self.content(window, load, receipts)))),
                         None => Ok(Prepared::CannotFit { breakdown: Box::new(breakdown), receipts }),
                     },
@@ -250,18 +250,20 @@ impl Driver {
         }
     }
 
-    /// Whether nothing but the weight of the window decides what the next [`prepare`](Driver::prepare) does.
+    /// Whether only the size of the window determines what the next [`prepare`](Driver::prepare) does: nothing is
+    /// stashed, rejected or under way.
     pub(super) fn is_at_rest(&self) -> bool {
         self.climb.is_none()
             && matches!(self.precompaction, Precompaction::None)
             && self.trigger == Trigger::Auto
     }
 
-    /// The load by the estimate only, if just a provider's figure says that a request does not fit. A figure is of a
-    /// request that was answered, so it is wrong, or the window is larger than is known; either way the provider
-    /// decides, and its next figure takes the place of this one. Without this, one wrong figure would end a session
-    /// permanently: no request would ever be made again that could correct it. A provider that has refused is believed.
-    fn believe_estimate(&self, load: &Load, trigger: Trigger) -> Option<Load> {
+    /// Returns the estimated load if only the provider's figure says that a request does not fit. The figure belongs to
+    /// a request that was answered, so either the figure is wrong or the window is larger than known. Sending the
+    /// request lets the provider decide, and its next figure replaces this one. Without this, one wrong figure would
+    /// end a session permanently, because no further request could correct it. After an overflow error the figure is
+    /// trusted.
+    fn trust_estimate(&self, load: &Load, trigger: Trigger) -> Option<Load> {
         let line = self.settings.policy.overflow.line(self.limits);
         let fits = trigger != Trigger::Refused && !line.is_some_and(|line| line.is_over(load.estimate));
         fits.then(|| Load { tokens: load.estimate, usage_of: None, ..load.clone() })
@@ -272,7 +274,8 @@ impl Driver {
         reply: Result<Reply, String>,
     ) -> Result<Option<Rejection>, SessionError> {
         let Some(climb) = &mut self.climb else {
-            // The climb was given up since, because something else was reduced or undone. The summary was paid for.
+            // The climb was dropped because something else was reduced or undone. The summary was paid for, so its cost
+            // is recorded.
             if let Ok(Reply { usage, cost, .. }) = reply {
                 self.owed.add(usage, cost);
             }
@@ -301,21 +304,21 @@ impl Driver {
         let learned = named.or_else(|| {
             let is_known = self.settings.model.limits.is_some_and(|limits| limits.context > Tokens::ZERO);
             let load = self.context(Trigger::Auto).load(&self.log);
-            // A rejection of a small request is more likely a fault of the provider's than a window of that size.
-            (!is_known && load.tokens >= LEAST_WINDOW).then_some(load.tokens)
+            // A rejected small request is more likely a fault of the provider than a sign of a window of that size.
+            (!is_known && load.tokens >= MIN_WINDOW).then_some(load.tokens)
         });
         self.trigger = Trigger::Refused;
         self.refusals = self.refusals.saturating_add(1);
         self.climb = None;
-        // A smaller window than the provider's was configured, and holds.
+        // A configured window that is smaller than the provider's stays in force.
         let is_smaller =
             |window: &Tokens| self.limits.context == Tokens::ZERO || *window < self.limits.context;
         if let Some(window) = learned.filter(is_smaller) {
             self.limits.context = window;
             self.limits.input = self.limits.input.filter(|input| *input <= window);
             if self.limits.output == Tokens::ZERO {
-                // Policies keep room for an answer as long as large models give. In a small window that is all of it,
-                // the line is at zero, and no request would ever be made again.
+                // Policies reserve room for the longest answer of large models. In a small window that would be
+                // everything: the line would be at zero, and no request could be made again.
                 let usual = self.settings.policy.overflow.default_output;
                 self.limits.output = usual.min(Tokens(window.0 / 4));
             }
@@ -333,8 +336,8 @@ impl Driver {
         let now = self.now();
         let mut summariser = self.settings.summariser.clone();
         if let Some(own) = summariser.as_mut().filter(|summariser| summariser.model.is_none()) {
-            // The session's own model, whose limits may have changed or been learned since. How long a summary may be
-            // is the host's to say, as far as the model can.
+            // The session's own model, whose limits may have changed or been learned since. The host sets the maximum
+            // length of a summary, up to the model's.
             let known =
                 [own.limits.output, self.limits.output].into_iter().filter(|most| *most > Tokens::ZERO);
             own.limits = Limits { output: known.min().unwrap_or(Tokens::ZERO), ..self.limits };
@@ -390,15 +393,15 @@ impl Driver {
         Content { window, cache, load, line, room, receipts }
     }
 
-    /// The provider accepted a request: the next overflow error counts as the first again.
+    /// Resets the count of overflow errors after the provider has accepted a request.
     pub(super) fn note_answered(&mut self) {
         self.refusals = 0;
     }
 
-    /// The request that was prepared is being answered: that is what the provider's cache holds now.
+    /// Records that the prepared request was sent: its window is what the provider's cache holds now.
     pub(super) fn note_sent(&mut self) -> Option<Measure> {
         self.note_answered();
-        // Not before the request, which must not wait for it.
+        // Only now, so that the request did not wait for it.
         self.counts.settle(self.archive.store(), &self.lease.session);
         let sent = self.prepared.take()?;
         let measure = sent.measure;

@@ -87,12 +87,12 @@ fn look_up_selection(
     }
 }
 
-/// The selection that fills an answer.
+/// Returns the selection that fills an answer.
 fn selection(query: &RecallQuery, policy: &RecallPolicy) -> Selection {
     let count = |number: u64| usize::try_from(number).unwrap_or(usize::MAX);
     let (mut from, mut to) = (query.from.unwrap_or(1).max(1), query.to.unwrap_or(u64::MAX));
     if query.search.is_some() {
-        // The lines around a match may lie outside of those that are searched.
+        // Context lines of a match may lie outside of the searched range.
         from = from.saturating_sub(policy.context_lines).max(1);
         to = to.saturating_add(policy.context_lines);
     }
@@ -112,9 +112,9 @@ fn selection(query: &RecallQuery, policy: &RecallPolicy) -> Selection {
     Selection {
         lines: Some((from, to.max(from))),
         search,
-        most_bytes: count(bytes),
+        max_bytes: count(bytes),
         // One more than is shown, so that the answer knows where to continue.
-        most_matches: count(
+        max_matches: count(
             query.limit.unwrap_or(policy.max_matches).min(policy.max_matches).saturating_add(1),
         ),
         ..Selection::default()

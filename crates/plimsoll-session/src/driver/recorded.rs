@@ -39,7 +39,7 @@ impl Driver {
                 receipts.push(receipt);
             }
         }
-        // The provider's usage was counted over what was sent then, and the meter knows what that was.
+        // The meter knows what was sent, so the recorded usage can be compared with it.
         let usage = message.info.tokens.clone();
         let sent = if message.is_assistant() { self.note_sent() } else { None };
         let id = self.append(message)?;

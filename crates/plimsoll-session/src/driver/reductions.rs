@@ -59,7 +59,7 @@ pub struct NextReductions {
 }
 
 impl Pruned {
-    /// The receipt, if outputs were cleared.
+    /// Returns the receipt, if outputs were cleared.
     pub fn receipt(self) -> Option<Receipt> {
         match self {
             Pruned::Done(receipt) => Some(*receipt),
@@ -88,7 +88,8 @@ impl Driver {
         Ok(PlannedPrune { plan, sizes, revision })
     }
 
-    /// Plans a prune again, and applies it if `is_accepted` recognises it as the one that the user saw. `None` if it does not.
+    /// Plans a prune again, and applies it if `is_accepted` recognises it as the one that the user saw. `None` if it
+    /// does not.
     pub fn prune_if(
         &mut self,
         choice: Option<&PruneChoice>,
@@ -188,11 +189,11 @@ impl Driver {
         receipt.map(|receipt| self.keep(receipt.on(scale), log)).transpose()
     }
 
-    /// Finds what can be pinned under the id of a message, the id of a part, or some words. A message that is out of
-    /// view is read back.
+    /// Finds what can be pinned under the id of a message, the id of a part, or some words. Messages out of view are
+    /// loaded from the store.
     pub fn find_pin(&mut self, what: &str) -> Result<PinTarget, SessionError> {
         let (message, part) = (MessageId::new(what), PartId::new(what));
-        if self.bring(&message)? {
+        if self.load_message(&message)? {
             return Ok(PinTarget::Message(message));
         }
         if self.log.part(&part).is_ok() {
@@ -208,14 +209,14 @@ impl Driver {
         let stop = self.stop.of_store().clone();
         let ask = Selection {
             search: Some(search),
-            most_bytes: 1 << 20,
-            most_matches: 10_000,
+            max_bytes: 1 << 20,
+            max_matches: 10_000,
             stop,
             ..Selection::default()
         };
         let hits = self.archive.store().search(self.session(), &ask)?;
         match hits.iter().rev().find_map(|hit| hit.message.clone()) {
-            Some(newest) => self.bring(&newest).map(drop)?,
+            Some(newest) => self.load_message(&newest).map(drop)?,
             None if self.archive.store().part(self.session(), &part).is_ok() => {
                 return Err(SessionError::OutOfView(part));
             }
@@ -225,7 +226,7 @@ impl Driver {
     }
 
     /// Loads a message that is out of view. Returns whether it exists.
-    fn bring(&mut self, id: &MessageId) -> Result<bool, SessionError> {
+    fn load_message(&mut self, id: &MessageId) -> Result<bool, SessionError> {
         if self.log.place(id).is_ok() {
             return Ok(true);
         }
@@ -233,7 +234,7 @@ impl Driver {
             Err(StoreError::Missing { .. }) => return Ok(false),
             other => other?,
         };
-        // Whatever is out of view comes before all that is in view.
+        // Messages out of view are older than all messages in view.
         let all = std::iter::once(message).chain(self.log.messages().iter().cloned());
         self.log = Log::from_messages(all);
         Ok(true)
@@ -252,7 +253,7 @@ impl Driver {
 
     /// Changes or removes text of a message, which is read back if it is out of view. The log keeps the original.
     pub fn edit(&mut self, message: &MessageId, edit: &Edit) -> Result<Receipt, SessionError> {
-        self.bring(message)?;
+        self.load_message(message)?;
         let plan = edit::plan(&self.log, edit)?;
         let (policy, now) = (Arc::clone(&self.settings.policy), self.now());
         let (context, scale) = self.scaled();
@@ -261,7 +262,7 @@ impl Driver {
         self.keep(receipt.on(scale), log)
     }
 
-    /// The context of a reduction, and the scale of its receipt.
+    /// Returns the context of a reduction, and the scale of its receipt.
     fn scaled(&mut self) -> (CompactionContext, Scale) {
         let context = self.context(Trigger::Auto);
         let load = context.load(&self.log);
@@ -294,7 +295,7 @@ impl Driver {
         self.scaled();
         self.stop.check()?;
         let mut undone = self.store(|store, claim| store.undo(claim, receipt, now))?;
-        // What is stored is reported with true figures.
+        // The undo is stored by now: its figures must not be those of a stopped counter.
         self.stop = StopFlag::default();
         // Messages that an undone pivot replaced come back into view from the store.
         self.reload()?;
@@ -332,15 +333,15 @@ impl Driver {
         let Some(after) = self.usage_scale(log) else { return (reduction, None) };
         let ends = reduction.receipts.first().zip(reduction.receipts.last());
         if let Some((first, last)) = ends.map(|(first, last)| (first.before, last.after)) {
-            // Steps in between keep their share of the whole way.
+            // The receipts between the first and the last are scaled linearly.
             let way = first.0 as f64 - last.0 as f64;
             let real = before.window.0 as f64 - after.window.0 as f64;
-            let tell = |tokens: Tokens| {
+            let rescaled = |tokens: Tokens| {
                 let share = if way == 0.0 { 0.0 } else { (tokens.0 as f64 - last.0 as f64) / way };
                 Tokens((after.window.0 as f64 + share * real).max(0.0).round() as u64)
             };
             for receipt in &mut reduction.receipts {
-                (receipt.before, receipt.after) = (tell(receipt.before), tell(receipt.after));
+                (receipt.before, receipt.after) = (rescaled(receipt.before), rescaled(receipt.after));
             }
             if let Some(receipt) = reduction.receipts.first_mut() {
                 receipt.before = before.window;
@@ -349,7 +350,7 @@ impl Driver {
         (reduction, Some(after))
     }
 
-    /// The usage scale of the session, with `log` in place of the stored messages.
+    /// Returns the usage scale of the session, with `log` in place of the stored messages.
     fn usage_scale(&self, log: &Log) -> Option<UsageScale> {
         UsageScale::read(&self.archive, self.session(), log, &self.settings.policy).ok()
     }

@@ -19,9 +19,9 @@ use crate::stop::StopFlag;
 const SIZE: u64 = 40 * 200 * 24;
 
 /// A session whose outputs are cleared by any prune, and one of them spilled.
-fn driver(folder: &tempfile::TempDir) -> Driver {
-    let store = SqliteStore::open(folder.path().join("plimsoll.db"), Durability::Process).unwrap();
-    let spills = Directory::new(folder.path().join("spill"), "test");
+fn driver(directory: &tempfile::TempDir) -> Driver {
+    let store = SqliteStore::open(directory.path().join("plimsoll.db"), Durability::Process).unwrap();
+    let spills = Directory::new(directory.path().join("spill"), "test");
     let archive = Arc::new(Archive::new(Box::new(store), Ok(Arc::new(spills))));
     let output =
         |turn: usize| -> String { (0..200).map(|n| format!("src/part_{turn}_{n}.rs: done\n")).collect() };
@@ -70,15 +70,15 @@ const ACTS: [(&str, Act); 7] = [
 #[test]
 fn work_that_is_stopped_reads_little_and_changes_nothing() {
     for (what, act) in ACTS {
-        let folder = tempfile::tempdir().unwrap();
-        let mut driver = driver(&folder);
+        let directory = tempfile::tempdir().unwrap();
+        let mut driver = driver(&directory);
         let receipt = prune_a_few(&mut driver);
         let stored = |driver: &Driver| driver.archive().store().window(driver.session()).unwrap().log;
         let before = stored(&driver);
         let stop = StopFlag::default();
         stop.stop();
         let begun = work::bytes_read();
-        let stopped = driver.until(&stop, |driver| act(driver, &receipt)).unwrap_err();
+        let stopped = driver.with_stop_flag(&stop, |driver| act(driver, &receipt)).unwrap_err();
         let read = work::bytes_read() - begun;
         let is_stopped = matches!(stopped, SessionError::Stopped | SessionError::Store(StoreError::Stopped));
         assert!(is_stopped, "{what}: {stopped}");
@@ -91,8 +91,8 @@ fn work_that_is_stopped_reads_little_and_changes_nothing() {
 
 #[test]
 fn names_of_a_prune_are_most_of_its_work() {
-    let folder = tempfile::tempdir().unwrap();
-    let mut driver = driver(&folder);
+    let directory = tempfile::tempdir().unwrap();
+    let mut driver = driver(&directory);
     let begun = work::bytes_read();
     driver.prune("test").unwrap();
     let read = work::bytes_read() - begun;

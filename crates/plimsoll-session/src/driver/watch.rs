@@ -12,8 +12,9 @@ impl Driver {
         self.context(Trigger::Auto).watch(&self.log, window, load)
     }
 
-    /// Messages that the window has gained under a watch: those that [`prepare`](Driver::prepare) would add to the
-    /// window that it returned before. It is O(new messages). `None` if something may have to be reduced: then prepare.
+    /// Returns the messages that the window has gained under a watch: those that [`prepare`](Driver::prepare) would add
+    /// to the window that it returned before. It is O(new messages). `None` if something may have to be reduced: then
+    /// prepare.
     pub fn growth(&self, watch: Watch) -> Option<(Growth, Watch)> {
         self.is_at_rest().then(|| self.context(Trigger::Auto).growth(watch, &self.log)).flatten()
     }

@@ -79,7 +79,7 @@ impl Describer<'_> {
     }
 }
 
-/// The text of a value: a string, or a list of strings as commands are written.
+/// Returns the text of a value: a string, or a list of strings as commands are written.
 fn words(value: &Value) -> Option<String> {
     match value {
         Value::String(text) if !text.trim().is_empty() => Some(text.clone()),

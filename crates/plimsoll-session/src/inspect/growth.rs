@@ -7,7 +7,7 @@ use super::ranking::Weight;
 use super::report::Turn;
 
 /// Maximum number of turns that are kept.
-const MOST_TURNS: usize = 10_000;
+const MAX_TURNS: usize = 10_000;
 
 /// The size of a log over its turns. Of a very long session every second, fourth, … turn is kept.
 #[derive(Clone, Default)]
@@ -19,7 +19,7 @@ pub(super) struct Growth {
 }
 
 impl Growth {
-    /// The number of the current turn; 0 before the first.
+    /// Returns the number of the current turn; 0 before the first.
     pub(super) fn turn(&self) -> usize {
         self.current.as_ref().map_or(0, |turn| turn.turn)
     }
@@ -30,7 +30,7 @@ impl Growth {
             let turn = self.turn() + 1;
             self.keep();
             let text = message.text();
-            // More than is shown need not be looked at.
+            // Only the first words are shown; a prompt may have megabytes.
             let words = text.split_whitespace().take(40).collect::<Vec<_>>().join(" ");
             let prompt = printable(&words).chars().take(200).collect();
             self.current = Some(Turn { turn, tokens: Tokens::ZERO, prompt, weight: total });
@@ -45,7 +45,7 @@ impl Growth {
         if turn.turn.is_multiple_of(1 << self.every) {
             self.turns.push(turn);
         }
-        if self.turns.len() >= MOST_TURNS {
+        if self.turns.len() >= MAX_TURNS {
             self.every += 1;
             self.turns.retain(|turn| turn.turn.is_multiple_of(1 << self.every));
         }
@@ -64,18 +64,18 @@ mod tests {
     use plimsoll::{Message, Tokens};
 
     use super::super::ranking::Weight;
-    use super::{Growth, MOST_TURNS};
+    use super::{Growth, MAX_TURNS};
 
     #[test]
     fn turns_are_thinned_and_the_last_is_kept() {
         let mut growth = Growth::default();
-        let turns = 5 * MOST_TURNS + 1;
+        let turns = 5 * MAX_TURNS + 1;
         for turn in 1..=turns {
             let user = Message::user("m".into(), "p".into(), "words");
             growth.add(&user, Weight::from(Tokens(turn as u64)));
         }
         let shown = growth.turns(None);
-        assert!((MOST_TURNS / 2..=MOST_TURNS).contains(&shown.len()), "{}", shown.len());
+        assert!((MAX_TURNS / 2..=MAX_TURNS).contains(&shown.len()), "{}", shown.len());
         assert_eq!(shown.last().map(|turn| turn.turn), Some(turns));
         assert!(shown.iter().all(|turn| turn.tokens == Tokens(turn.turn as u64)));
     }

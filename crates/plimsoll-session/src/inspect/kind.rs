@@ -131,7 +131,7 @@ impl ContentKind {
 
     fn of_model_part(part: &Part) -> ContentKind {
         match &part.body {
-            // A placeholder of the host's where the model was not asked.
+            // A placeholder of the host for an answer that the model was not asked for.
             PartBody::Text(text) if text.synthetic == Some(true) => ContentKind::Host,
             _ => ContentKind::Model,
         }
@@ -145,7 +145,7 @@ pub fn is_user_prompt(message: &Message) -> bool {
     message.starts_turn() && message.parts.iter().any(is_users)
 }
 
-/// The part of the log that a block comes from.
+/// Returns the part of the log that a block comes from.
 pub(super) fn part_id(block: &Block) -> Option<&PartId> {
     match block {
         Block::Text { part, .. } => part.as_ref(),

@@ -12,7 +12,7 @@ use super::ranking::{Ranking, Weight};
 use super::report::{LargeOutput, LogReport};
 
 /// Maximum number of rows in a list.
-const MOST_ROWS: usize = 10;
+const MAX_ROWS: usize = 10;
 
 /// Sums over a log, in memory that does not grow with it.
 #[derive(Clone)]
@@ -87,13 +87,13 @@ impl LogTally {
         self.kinds.add(ContentKind::ToolOutputs.label(), output);
         self.tools.add(&tool.tool, weight);
         let place = self.largest.partition_point(|row| row.2.tokens(None) >= output.tokens(None));
-        if place < MOST_ROWS {
+        if place < MAX_ROWS {
             self.largest.insert(place, (part.id.clone(), tool.tool.clone(), output));
-            self.largest.truncate(MOST_ROWS);
+            self.largest.truncate(MAX_ROWS);
         }
         let Some(input) = tool.state.input.as_ref().map(|input| input.value()) else { return };
         let named = paths(input);
-        // How much each of several files takes of one output is not known.
+        // The share of each file in one output is unknown, so it is divided evenly.
         if named.is_empty() {
             let read = shell_reads(&tool.tool, input).files;
             let each = output.divided(read.len() as u64);
@@ -108,14 +108,14 @@ impl LogTally {
 
     /// Returns the sums, with the session's factor if it has one.
     pub(super) fn report(self, describer: Describer<'_>, factor: Option<f64>) -> LogReport {
-        let mut by_file = self.files.rows_by(MOST_ROWS, factor);
+        let mut by_file = self.files.rows_by(MAX_ROWS, factor);
         by_file.iter_mut().for_each(|row| row.name = describer.relative(&row.name));
         let largest = self.largest.into_iter();
         let largest =
             largest.map(|(part, tool, output)| LargeOutput { part, tool, tokens: output.tokens(factor) });
         LogReport {
-            by_kind: self.kinds.rows_by(MOST_ROWS, factor),
-            by_tool: self.tools.rows_by(MOST_ROWS, factor),
+            by_kind: self.kinds.rows_by(MAX_ROWS, factor),
+            by_tool: self.tools.rows_by(MAX_ROWS, factor),
             by_file,
             largest: largest.filter(|row| row.tokens > Tokens::ZERO).collect(),
         }

@@ -6,7 +6,7 @@ use plimsoll::Tokens;
 use serde::Serialize;
 
 /// Maximum number of names in a ranking; the lightest are dropped.
-const MOST_NAMES: usize = 50_000;
+const MAX_NAMES: usize = 50_000;
 
 /// A row of a ranking.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -21,13 +21,13 @@ pub struct Share {
     pub tokens: Tokens,
 }
 
-/// Weight by two counters. Which of them counts is known when all of a session was read: tokens of o200k times the
-/// session's factor if usage is recorded, characters over four if not.
+/// Weight by two counters. Only after all of a session was read is it known which applies: tokens of o200k times the
+/// session's factor if usage is recorded, otherwise characters over four.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Weight {
     pub(super) chars: Tokens,
     pub(super) base: Tokens,
-    /// Images and other files: a guess for each, which no factor makes better.
+    /// Images and other files: a fixed guess for each, which is not scaled by the factor.
     pub(super) files: Tokens,
 }
 
@@ -75,7 +75,7 @@ pub(super) struct Ranking(BTreeMap<String, (u64, Weight)>);
 impl Ranking {
     /// Adds one occurrence of a name.
     pub(super) fn add(&mut self, name: &str, weight: impl Into<Weight>) {
-        if !self.0.contains_key(name) && self.0.len() >= MOST_NAMES {
+        if !self.0.contains_key(name) && self.0.len() >= MAX_NAMES {
             self.thin();
         }
         let row = self.0.entry(name.to_owned()).or_default();
@@ -94,7 +94,7 @@ impl Ranking {
     /// Drops the lighter half: a name in it is unlikely to become one of the heaviest.
     fn thin(&mut self) {
         let mut weights: Vec<Tokens> = self.0.values().map(|(_, weight)| weight.tokens(None)).collect();
-        let (_, median, _) = weights.select_nth_unstable(MOST_NAMES / 2);
+        let (_, median, _) = weights.select_nth_unstable(MAX_NAMES / 2);
         let median = *median;
         self.0.retain(|_, (_, weight)| weight.tokens(None) > median);
     }
@@ -119,16 +119,16 @@ impl Ranking {
 mod tests {
     use plimsoll::Tokens;
 
-    use super::{MOST_NAMES, Ranking};
+    use super::{MAX_NAMES, Ranking};
 
     #[test]
     fn a_ranking_of_very_many_names_keeps_the_heavy_ones() {
         let mut ranking = Ranking::default();
         ranking.add("heavy", Tokens(1_000));
-        for number in 0..3 * MOST_NAMES {
+        for number in 0..3 * MAX_NAMES {
             ranking.add(&number.to_string(), Tokens(1));
         }
-        assert!(ranking.0.len() <= MOST_NAMES);
+        assert!(ranking.0.len() <= MAX_NAMES);
         assert_eq!(ranking.rows(1)[0].name, "heavy");
     }
 }

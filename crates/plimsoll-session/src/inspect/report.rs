@@ -60,7 +60,7 @@ pub struct WindowReport {
     /// Tokens of what the session records of the window.
     #[serde(skip)]
     pub visible: Tokens,
-    /// Number of messages that the window has as a request. It has one for each result of a tool.
+    /// Number of messages that the window has as a request, with a separate one for each result of a tool.
     #[serde(skip)]
     pub request_messages: usize,
     /// Number of items in the window, of which `items` lists the largest.
@@ -101,7 +101,7 @@ impl WindowReport {
     }
 
     /// Whether the kinds add up to the window.
-    pub fn adds_up(&self) -> bool {
+    pub fn is_consistent(&self) -> bool {
         let recorded = self.by_kind.iter().map(|kind| kind.tokens).sum::<Tokens>();
         recorded + self.hidden.unwrap_or_default() + self.unseen.unwrap_or_default() == self.window
     }
@@ -118,7 +118,8 @@ impl WindowReport {
         kinds
     }
 
-    /// Returns the sentence that says how full the window is. The line is a guess if the size of the model's window is.
+    /// Returns a sentence about the fill level of the window. `is_guess` marks the line as a guess, if the size of the
+    /// model's window is unknown.
     pub fn fullness(&self, is_guess: bool) -> String {
         let window = self.window;
         let the = if is_guess { "a guessed" } else { "the" };

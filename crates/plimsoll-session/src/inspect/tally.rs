@@ -14,7 +14,7 @@ use super::ranking::Ranking;
 use super::report::{Item, Repeated, WindowReport};
 
 /// Maximum number of rows in a list.
-const MOST_ROWS: usize = 20;
+const MAX_ROWS: usize = 20;
 
 /// A file's content in the window, or a part of it.
 struct FileRead {
@@ -48,7 +48,7 @@ struct Tally {
 
 impl BlockScale<'_> {
     /// Adds up the window of these messages, each with its turn. `earlier` was weighed before and is not held. The
-    /// report has only the recorded content so far.
+    /// report contains only recorded content; the caller adds the rest.
     pub(crate) fn add_up(&self, messages: &[Message], turns: &[u32], earlier: Tokens) -> WindowReport {
         let window = Window::of(messages, self.policy);
         let mut tally = Tally { visible: earlier, prompts: prompts(messages, turns), ..Tally::default() };
@@ -57,7 +57,7 @@ impl BlockScale<'_> {
             let message = said.place.and_then(|place| messages.get(place));
             let turn = said.place.and_then(|place| turns.get(place)).copied().unwrap_or(0);
             for (number, block) in said.blocks.iter().enumerate() {
-                // The wrapping of a message counts towards its first block.
+                // The overhead of a message counts towards its first block.
                 let wrapping = if number == 0 { self.counter.message_overhead() } else { Tokens::ZERO };
                 let tokens = self.scale.piece(block_tokens(block, self.counter) + wrapping);
                 self.block(&mut tally, said, message, turn, block, tokens);
@@ -91,7 +91,7 @@ impl BlockScale<'_> {
         let tool = part.and_then(Part::as_tool);
         let (name, about) = match (block, tool) {
             (Block::Call { tool: name, .. } | Block::Result { tool: name, .. }, Some(tool)) => {
-                // A call and its result are one.
+                // A call and its result count as one occurrence.
                 if matches!(block, Block::Call { .. }) {
                     tally.tools.add(name, tokens);
                 } else {
@@ -130,7 +130,7 @@ impl BlockScale<'_> {
         let is_shown = matches!(block, Block::Result { cleared: false, is_error: false, .. });
         let named = paths(input);
         let ShellReads { files, is_all } = file_reads(tool, input);
-        // What each of several files takes of one output is not known.
+        // The share of each file in one output is unknown, so it is divided evenly.
         let each = |count: usize| Tokens(tokens.0 / count.max(1) as u64);
         for path in named.iter().map(|path| self.describer.relative(path)) {
             tally.add_file(&path, each(named.len()), is_call);
@@ -168,7 +168,7 @@ impl Tally {
         let mut items: Vec<Item> = self.items.into_values().collect();
         let item_count = items.len();
         items.sort_by_key(|item| std::cmp::Reverse(item.tokens));
-        items.truncate(MOST_ROWS);
+        items.truncate(MAX_ROWS);
         let mut repeated: Vec<Repeated> = self
             .reads
             .into_iter()
@@ -181,12 +181,12 @@ impl Tally {
             .filter(|repeated| repeated.frees > Tokens::ZERO)
             .collect();
         repeated.sort_by(|a, b| b.frees.cmp(&a.frees).then_with(|| a.name.cmp(&b.name)));
-        repeated.truncate(MOST_ROWS);
+        repeated.truncate(MAX_ROWS);
         WindowReport {
-            by_kind: self.kinds.rows(MOST_ROWS),
-            by_tool: self.tools.rows(MOST_ROWS),
-            by_file: self.files.rows(MOST_ROWS),
-            by_turn: self.turns.rows(MOST_ROWS),
+            by_kind: self.kinds.rows(MAX_ROWS),
+            by_tool: self.tools.rows(MAX_ROWS),
+            by_file: self.files.rows(MAX_ROWS),
+            by_turn: self.turns.rows(MAX_ROWS),
             items,
             item_count,
             repeated,

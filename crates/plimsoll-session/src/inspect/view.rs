@@ -1,4 +1,4 @@
-//! The messages that a window may be made of, in bounded memory.
+//! The messages that a window may contain, in bounded memory.
 
 use plimsoll::{
     Counter, Memo, Message, Policy, RequestOverhead, Tokens, VisibleRange, Window, WindowRole,
@@ -12,7 +12,7 @@ use super::tally::BlockScale;
 use crate::usage_gate::size;
 
 /// Maximum size of the messages that are held, in bytes.
-const MOST_HELD: usize = 32 << 20;
+const MAX_HELD: usize = 32 << 20;
 
 /// The part of a session that its window is made of. Up to a size all messages are held, and the window is exactly the
 /// engine's. Beyond it, messages that a summary replaces are dropped. If that is not enough, the older half is weighed
@@ -33,7 +33,7 @@ pub(super) struct View<'a> {
 impl<'a> View<'a> {
     pub(super) fn new(policy: &'a Policy) -> View<'a> {
         let (held, turns, bytes, weighed, system) = Default::default();
-        View { policy, held, turns, bytes, most: MOST_HELD, weighed, system }
+        View { policy, held, turns, bytes, most: MAX_HELD, weighed, system }
     }
 
     pub(super) fn add(&mut self, message: Message, turn: u32) {
@@ -54,7 +54,7 @@ impl<'a> View<'a> {
         if visible.pivot.is_none() {
             return;
         }
-        // What was weighed came before this pivot.
+        // All weighed messages precede this pivot, which replaces them; only system messages stay.
         self.weighed = self.system;
         let mut shown = vec![false; self.held.len()];
         visible.needed(&self.held).into_iter().for_each(|place| shown[place] = true);

@@ -24,7 +24,7 @@ use crate::usage_gate::UsageGate;
 ///
 /// let policy = Policy::default();
 /// let mut weigher = Weigher::new(&policy);
-/// weigher.add(Message::user("u1".into(), "u1.1".into(), "What is in the folder?"));
+/// weigher.add(Message::user("u1".into(), "u1.1".into(), "What is in the directory?"));
 /// weigher.add(answer);
 /// let report = weigher.finish(Limits::new(200_000, 0), None);
 /// assert_eq!(report.window, Tokens(18_040)); // the last request and its answer

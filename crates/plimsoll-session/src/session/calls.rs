@@ -38,7 +38,7 @@ impl ToolCall {
         ToolCall { call, session: session.clone() }
     }
 
-    /// The session that the call belongs to.
+    /// Returns the session that the call belongs to.
     pub fn session(&self) -> &SessionHandle {
         &self.session
     }
@@ -56,8 +56,8 @@ impl ToolCall {
         self.record(|mut call| call.start()).await
     }
 
-    /// A sink for output that is produced piece by piece, of any length. Writing to it blocks while the disk is slower
-    /// than the tool.
+    /// Returns a sink for output of any length that is produced piece by piece. Writing to it blocks while the disk is
+    /// slower than the tool.
     pub async fn output(&self) -> Result<OutputSink, SessionError> {
         self.record(|mut call| call.output()).await
     }
@@ -90,7 +90,7 @@ impl ToolCall {
         self.record(move |call| call.fail(error)).await
     }
 
-    /// Answers the call with an error: its tool did not run. What it has changed is known then: nothing.
+    /// Answers the call with an error: its tool did not run, so a revert knows that it changed nothing.
     pub async fn refuse(&self, error: impl Into<Text>) -> Result<(), SessionError> {
         let error = error.into();
         self.record(move |call| call.refuse(error)).await

@@ -57,7 +57,7 @@ impl Compaction {
         }
     }
 
-    /// The summary that can be extracted without a model.
+    /// Returns the summary that can be extracted without a model.
     pub fn offline_summary(&self) -> Option<Text> {
         self.climb.as_ref().and_then(Climb::offline)
     }

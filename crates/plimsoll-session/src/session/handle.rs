@@ -83,18 +83,18 @@ impl SessionHandle {
         self.jobs.close().await
     }
 
-    /// The session's id.
+    /// Returns the session's id.
     pub fn id(&self) -> &SessionId {
         &self.about.id
     }
 
-    /// The archive that holds the session. Its methods block; [`with_archive`](SessionHandle::with_archive) calls them
-    /// off the host's threads.
+    /// Returns the archive that holds the session. Its methods block; [`with_archive`](SessionHandle::with_archive)
+    /// calls them off the host's threads.
     pub fn archive(&self) -> &Arc<Archive> {
         &self.about.archive
     }
 
-    /// The session's policy.
+    /// Returns the session's policy.
     pub fn policy(&self) -> &Arc<Policy> {
         &self.about.policy
     }
@@ -123,7 +123,7 @@ impl SessionHandle {
         self.run(move |driver| read(driver.archive())).await
     }
 
-    /// The session's record: title, totals, times.
+    /// Returns the session's record: title, totals, times.
     pub async fn record(&self) -> Result<SessionRecord, SessionError> {
         self.run(|driver| Ok(driver.archive().store().session(driver.session())?)).await
     }
@@ -138,12 +138,12 @@ impl SessionHandle {
         self.run(|driver| Ok(driver.counter())).await
     }
 
-    /// The limits of the model, including a context window that was learned from an overflow error.
+    /// Returns the limits of the model, including a context window that was learned from an overflow error.
     pub async fn limits(&self) -> Result<Limits, SessionError> {
         self.run(|driver| Ok(driver.limits())).await
     }
 
-    /// The lease under which the session is written.
+    /// Returns the lease under which the session is written.
     pub async fn lease(&self) -> Result<Lease, SessionError> {
         self.run(|driver| Ok(driver.lease().clone())).await
     }
@@ -158,9 +158,10 @@ impl SessionHandle {
         .await
     }
 
-    /// The answer that ended the newest turn: one that is complete and calls nothing. `None` if the turn is not over.
-    pub async fn last_word(&self) -> Result<Option<Message>, SessionError> {
-        self.run(|driver| Ok(driver.last_word().cloned())).await
+    /// Returns the answer that ended the newest turn: one that is complete and calls nothing. `None` if the turn is not
+    /// over.
+    pub async fn final_answer(&self) -> Result<Option<Message>, SessionError> {
+        self.run(|driver| Ok(driver.final_answer().cloned())).await
     }
 
     /// Whether the newest answer was broken off in its text, so that the next request would end with half an answer.
@@ -232,8 +233,8 @@ impl SessionHandle {
         self.run_until_dropped(move |driver| driver.preview_prune(choice.as_ref())).await
     }
 
-    /// Plans a prune again, and applies it if `is_accepted` recognises it as the one that the user saw. `None` if it does
-    /// not. Nothing can change the session in between.
+    /// Plans a prune again, and applies it if `is_accepted` recognises it as the one that the user saw. `None` if it
+    /// does not. Nothing can change the session in between.
     pub async fn prune_if(
         &self,
         choice: Option<PruneChoice>,
@@ -256,14 +257,14 @@ impl SessionHandle {
         self.run(move |driver| driver.branch(new)).await
     }
 
-    /// The call that a part holds.
+    /// Returns the call that a part holds.
     pub async fn call(&self, part: &PartId) -> Result<ToolCall, SessionError> {
         let part = part.clone();
         let call = self.run(move |driver| PendingCall::of(driver.log().part(&part)?)).await?;
         Ok(ToolCall::new(self, call))
     }
 
-    /// The calls of the newest answer that are not answered, oldest first.
+    /// Returns the calls of the newest answer that are not answered, oldest first.
     pub async fn open_calls(&self) -> Result<Vec<ToolCall>, SessionError> {
         let calls = self.run(|driver| Ok(driver.open_calls())).await?;
         Ok(calls.into_iter().map(|call| ToolCall::new(self, call)).collect())
@@ -281,7 +282,7 @@ impl SessionHandle {
         self.run(move |driver| driver.set_agent(agent)).await
     }
 
-    /// The notes in the session's inbox, oldest first, at most `most` of them; 0 for 100.
+    /// Returns the notes in the session's inbox, oldest first, at most `most` of them; 0 for 100.
     pub async fn notes(&self, most: u64) -> Result<Vec<Note>, SessionError> {
         self.run(move |driver| Ok(driver.archive().store().notes(driver.session(), most)?)).await
     }
@@ -292,7 +293,7 @@ impl SessionHandle {
     }
 
     /// Replaces what is added to summary requests. A compaction that a request waits for is restarted. Returns whether
-    /// it differs from before.
+    /// the text changed.
     pub async fn set_summary_hook(&self, hook: HookText) -> Result<bool, SessionError> {
         self.run(move |driver| Ok(driver.set_summary_hook(hook))).await
     }
@@ -317,7 +318,8 @@ impl SessionHandle {
     pub async fn begin_compaction(&self, focus: Option<&str>) -> Result<Compaction, SessionError> {
         let (focus, stop) = (focus.map(str::to_owned), StopOnDrop::new());
         let flag = stop.flag();
-        let climb = self.run(move |driver| driver.until(&flag, |driver| driver.begin_compaction(focus)));
+        let climb =
+            self.run(move |driver| driver.with_stop_flag(&flag, |driver| driver.begin_compaction(focus)));
         Ok(Compaction::new(climb.await?, stop))
     }
 
@@ -331,7 +333,7 @@ impl SessionHandle {
     pub async fn begin_precompaction(&self) -> Result<Option<Compaction>, SessionError> {
         let stop = StopOnDrop::new();
         let flag = stop.flag();
-        let climb = self.run(move |driver| driver.until(&flag, Driver::begin_precompaction)).await?;
+        let climb = self.run(move |driver| driver.with_stop_flag(&flag, Driver::begin_precompaction)).await?;
         Ok(climb.map(|climb| Compaction::new(climb, stop)))
     }
 

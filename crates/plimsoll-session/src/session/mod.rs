@@ -1,4 +1,4 @@
-//! The async face of a session.
+//! The async API of a session.
 
 mod calls;
 mod compaction;
@@ -158,7 +158,7 @@ impl Session {
         Ok(Session { handle, climbing: StopFlag::default() })
     }
 
-    /// The handle, to be cloned for what happens concurrently with the turn.
+    /// Returns the handle, to be cloned for what happens concurrently with the turn.
     pub fn handle(&self) -> &SessionHandle {
         &self.handle
     }
@@ -169,8 +169,8 @@ impl Session {
         self.run(move |driver| driver.prompt(text)).await
     }
 
-    /// Appends the policy's request to continue, after a turn that was interrupted. The user did not write it, and it
-    /// does not count as the prompt that is being worked on.
+    /// Appends the policy's request to continue, after a turn that was interrupted. It is marked as not written by the
+    /// user, and does not count as a prompt.
     pub async fn continue_turn(&mut self) -> Result<MessageId, SessionError> {
         self.run(Driver::continue_turn).await
     }
@@ -230,9 +230,9 @@ impl Session {
     /// Compacts on demand. `ask` sends a summary request to a model; without a summariser in the settings it is not
     /// called. `focus` is what the summary should keep above all, in the user's words.
     ///
-    /// The time is bounded by `ask`: the policy's `compact.maxSeconds` is for all of its calls together, and an `ask` that
-    /// returns an error without a call after that time ends the compaction without a model. A host that waits by itself
-    /// begins with [`begin_compaction`](SessionHandle::begin_compaction) and calls [`Compaction::time_out`].
+    /// The time is bounded by `ask`: the policy's `compact.maxSeconds` is for all of its calls together, and an `ask`
+    /// that returns an error without a call after that time ends the compaction without a model. A host that waits by
+    /// itself begins with [`begin_compaction`](SessionHandle::begin_compaction) and calls [`Compaction::time_out`].
     pub async fn compact(
         &mut self,
         focus: Option<&str>,

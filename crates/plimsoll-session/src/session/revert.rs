@@ -1,4 +1,4 @@
-//! Recording that files are put back.
+//! Records reverts of files.
 
 use plimsoll::{MessageId, PartId};
 
@@ -23,7 +23,7 @@ impl<'s> RevertRecorder<'s> {
         Ok(RevertRecorder { session, message, part })
     }
 
-    /// The id of the notice.
+    /// Returns the id of the notice.
     pub fn message(&self) -> &MessageId {
         &self.message
     }

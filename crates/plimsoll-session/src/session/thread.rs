@@ -53,10 +53,11 @@ impl Jobs {
                         return;
                     }
                     Err(RecvTimeoutError::Timeout) => {
-                        // A failure here loses nothing: what waits is kept, and the next job meets the same error.
+                        // A failure here loses nothing: the text stays queued, and the next job gets the same error.
                         let _ = driver.flush_due();
                         let _ = driver.keep_lease();
                     }
+                    // Every handle was dropped without `close`. Text that waits is still stored below.
                     Err(RecvTimeoutError::Disconnected) => break,
                 }
             }
@@ -88,8 +89,10 @@ impl Jobs {
         let guard = StopOnDrop::new();
         let stop = guard.flag();
         let done = self.run(move |driver| {
+            // The caller may have given up while the job waited in the queue.
             stop.check()?;
-            let done = driver.until(&stop, work);
+            let done = driver.with_stop_flag(&stop, work);
+            // Work that completed with a stopped counter has wrong figures.
             stop.check().and(done)
         });
         let done = done.await;

@@ -14,7 +14,7 @@ use crate::error::SessionError;
 ///
 /// A `Request` dereferences to its [`Content`].
 #[derive(Debug)]
-#[must_use = "a request is sent and answered, or dropped"]
+#[must_use = "a request must be answered or dropped"]
 pub struct Request<'s> {
     session: &'s mut Session,
     content: Box<Content>,
@@ -28,7 +28,8 @@ impl<'s> Request<'s> {
     /// Begins the answer to the request. `agent` is recorded as its author, if the host has several.
     pub async fn begin_answer(self, agent: Option<&str>) -> Result<AnswerWriter<'s>, SessionError> {
         let agent = agent.map(str::to_owned);
-        // Before anything is awaited: if this future is dropped, the answer is ended as that of any other writer.
+        // Created before anything is awaited: if this future is dropped, its drop ends the answer like that of any
+        // other writer.
         let mut writer =
             AnswerWriter { session: self.session, message: MessageId::default(), is_over: false };
         writer.message = writer.session.run(move |driver| driver.begin_answer(agent.as_deref())).await?;
@@ -40,8 +41,8 @@ impl<'s> Request<'s> {
         self.session.on_overflow(window).await
     }
 
-    /// The content, for hosts that do not stream the answer: [`append_recorded`](Session::append_recorded) takes it
-    /// whole.
+    /// Returns the content, for hosts that do not stream the answer: [`append_recorded`](Session::append_recorded)
+    /// takes it whole.
     pub fn into_content(self) -> Content {
         *self.content
     }
@@ -86,7 +87,7 @@ impl<'s> SummaryCall<'s> {
             .await
     }
 
-    /// The summary that can be extracted without a model.
+    /// Returns the summary that can be extracted without a model.
     pub async fn offline_summary(&self) -> Result<Option<Text>, SessionError> {
         self.session.run(|driver| Ok(driver.offline_summary())).await
     }
@@ -116,7 +117,7 @@ pub struct AnswerWriter<'s> {
 }
 
 impl AnswerWriter<'_> {
-    /// The id of the answer.
+    /// Returns the id of the answer.
     pub fn message(&self) -> &MessageId {
         &self.message
     }
@@ -159,7 +160,7 @@ impl Drop for AnswerWriter<'_> {
     fn drop(&mut self) {
         if !self.is_over {
             let handle: &SessionHandle = self.session;
-            // A closed session has no answer. An error of the store is met again by the next operation of the turn.
+            // A closed session has no answer to settle. If the store fails, the next operation of the turn fails too.
             let _ = handle.send(|driver| drop(driver.settle_answer()));
         }
     }

@@ -322,7 +322,7 @@ async fn a_compaction_whose_step_is_dropped_is_cancelled() {
 }
 
 #[test]
-fn what_hosts_send_to_other_threads_can_be_sent() {
+fn types_and_futures_of_a_host_are_send() {
     fn sent<T: Send + 'static>() {}
     fn shared<T: Send + Sync + Clone + 'static>() {}
     fn spawned<F: Future + Send>(_: fn(&'static mut Session) -> F) {}

@@ -38,8 +38,8 @@ fn answer(request: &Captured) -> Reply {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_example_calls_a_tool_spills_compacts_and_resumes() {
     let server = ModelServer::answering(answer).unwrap();
-    let folder = tempfile::tempdir().unwrap();
-    let database = folder.path().join("agent.db");
+    let directory = tempfile::tempdir().unwrap();
+    let database = directory.path().join("agent.db");
     let endpoint =
         Endpoint::new(Wire::Anthropic, &server.url(), Some(Secret::new("sk-test-0123456789abcdef")));
     let agent = Agent::new(endpoint.unwrap(), "scripted", LIMITS).unwrap();

@@ -42,7 +42,7 @@ fn tokens(driver: &Driver) -> Tokens {
     weigh(driver).load.tokens
 }
 
-fn assert_adds_up(driver: &Driver) {
+fn assert_consistent(driver: &Driver) {
     let report = driver.inspect().unwrap();
     let sum: Tokens = report.kinds().iter().map(|kind| kind.tokens).sum();
     assert_eq!(sum, report.window, "all kinds together are the window");
@@ -53,16 +53,16 @@ type Reduce = fn(&mut Driver) -> Receipt;
 
 fn assert_agrees(driver: &mut Driver, reduce: Reduce) {
     let before = tokens(driver);
-    assert_adds_up(driver);
+    assert_consistent(driver);
     let receipt = reduce(driver);
     assert_eq!(receipt.before, before, "what was there before is what was shown before");
     let after = tokens(driver);
     assert!(after < before);
     assert_eq!(receipt.after, after, "what is left is what is shown");
-    assert_adds_up(driver);
+    assert_consistent(driver);
     driver.undo(&receipt.id).unwrap();
     assert_eq!(tokens(driver), before, "an undo restores it");
-    assert_adds_up(driver);
+    assert_consistent(driver);
 }
 
 fn prune(driver: &mut Driver) -> Receipt {
@@ -119,7 +119,7 @@ fn a_reopened_session_keeps_its_scale() {
             drop(driver);
             let mut driver = open_again(&harbour, &session, UsageTrust::Own);
             assert_near(tokens(&driver), after);
-            assert_adds_up(&driver);
+            assert_consistent(&driver);
             // What is said since weighs what it weighs.
             driver.prompt("word ".repeat(1_000)).unwrap();
             let grown = tokens(&driver) - after;

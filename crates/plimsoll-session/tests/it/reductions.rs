@@ -132,7 +132,7 @@ fn a_failed_or_rejected_summariser_leaves_the_session_unchanged() {
 }
 
 #[test]
-fn an_inspection_adds_up() {
+fn kinds_of_an_inspection_add_up_to_the_window() {
     let harbour = Harbour::new();
     let mut driver = harbour.open("ses_1");
     turn(&mut driver, "Read it.", &"abc\n".repeat(1_000));

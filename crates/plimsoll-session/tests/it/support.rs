@@ -16,7 +16,7 @@ use serde_json::json;
 pub(crate) struct Harbour {
     pub(crate) archive: Arc<Archive>,
     pub(crate) time: Arc<AtomicU64>,
-    _folder: tempfile::TempDir,
+    _directory: tempfile::TempDir,
 }
 
 fn clock_of(time: &Arc<AtomicU64>) -> Clock {
@@ -35,13 +35,13 @@ pub(crate) fn model(limits: Limits) -> SessionModel {
 
 impl Harbour {
     pub(crate) fn new() -> Harbour {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("plimsoll.db");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("plimsoll.db");
         let time = Arc::new(AtomicU64::new(NOW));
         let store = SqliteStore::open_with_clock(path, Durability::Process, clock_of(&time)).unwrap();
-        let spills: Arc<dyn Blobs> = Arc::new(Directory::new(folder.path().join("spill"), "test"));
+        let spills: Arc<dyn Blobs> = Arc::new(Directory::new(directory.path().join("spill"), "test"));
         let archive = Arc::new(Archive::new(Box::new(store), Ok(spills)));
-        Harbour { archive, time, _folder: folder }
+        Harbour { archive, time, _directory: directory }
     }
 
     pub(crate) fn clock(&self) -> Clock {

@@ -1,7 +1,7 @@
 //! Content of files, stored before an agent changes them.
 //!
-//! Such a content is a spill like the output of a tool: a blob named by its content, and a row that names session and part. So it
-//! is removed with its session, destroyed by a purge, and expires by retention. Only its handle has another prefix, so
+//! It is stored like a spilled output: as a blob named by its content, and a row that names session and part. So it is
+//! removed with its session, destroyed by a purge, and expires by retention. Only its handle has another prefix, so
 //! that searches for what has left the window do not look into old versions of files.
 
 use std::io::Read;
@@ -30,8 +30,8 @@ pub struct KeptFile {
 }
 
 impl Archive {
-    /// Stores content durably before the file that holds it is changed. A tool's output is returned whatever fails;
-    /// this returns an error if the content is not safe, and the caller then does not change the file.
+    /// Stores content durably before the file that holds it is changed. Unlike for a tool's output, a failure is an
+    /// error: the caller must not change the file if its content is not stored.
     pub fn keep_file(
         &self,
         claim: &Claim,
@@ -56,7 +56,7 @@ impl Archive {
             shown,
             expired: None,
         };
-        // The blob's lock is released after the row exists: without a row, a sweep would treat the blob as a leftover.
+        // The blob's lock is held until the row exists: a sweep treats an unlocked blob without a row as a leftover.
         self.store.add_spill(claim, record)
     }
 

@@ -32,7 +32,7 @@ pub struct Archive {
     tidied: AtomicU64,
     /// The copy that was made of an older database before it was upgraded.
     pub copy: Option<PathBuf>,
-    /// Loss that was found when the database was opened.
+    /// Lost writes that were detected when the database was opened.
     pub loss: Option<Loss>,
     /// How long spilled outputs are kept.
     pub retention: Retention,
@@ -49,8 +49,8 @@ impl Archive {
         let store = SqliteStore::open(path, durability)?;
         let (copy, loss) = (store.copy().map(Path::to_path_buf), store.loss().cloned());
         // Only a policy that spills must name a directory.
-        let folder = Some(&*policy.truncate.spill_directory).filter(|folder| !folder.is_empty());
-        let place = store.folder().join(folder.unwrap_or("spill"));
+        let directory = Some(&*policy.truncate.spill_directory).filter(|directory| !directory.is_empty());
+        let place = store.directory().join(directory.unwrap_or("spill"));
         // The directory is created on first use. A policy that does not spill outputs has one as well, because files
         // are stored before they are changed in any case.
         let blobs: Arc<dyn Blobs> = Arc::new(spill_directory(&store, &place)?);
@@ -62,7 +62,7 @@ impl Archive {
         Archive::new(Box::new(crate::MemoryStore::new()), Ok(Arc::new(crate::MemoryBlobs::default())))
     }
 
-    /// Creates an archive of any store and any place for spills, or the reason why there is none.
+    /// Creates an archive over a store. `blobs` is the spill storage, or the reason why spills are unavailable.
     pub fn new(store: Box<dyn Store>, blobs: Result<Arc<dyn Blobs>, String>) -> Archive {
         Archive {
             store,
@@ -75,7 +75,7 @@ impl Archive {
         }
     }
 
-    /// The store.
+    /// Returns the store.
     pub fn store(&self) -> &dyn Store {
         &*self.store
     }
@@ -85,7 +85,7 @@ impl Archive {
         self.ids.lock().unwrap_or_else(|poisoned| poisoned.into_inner())
     }
 
-    /// Removes a session, and the spills that nothing else needs.
+    /// Removes a session and the spills that only it needs.
     pub fn remove(&self, claim: &Claim, now: Millis) -> Result<(), StoreError> {
         self.store.remove(claim, now)?;
         self.finish_deleting().map(drop)

@@ -41,7 +41,7 @@ impl Archive {
     /// If the process dies, calling this again or a sweep finishes the rest. The database file is rewritten in the end,
     /// which blocks other writers for that long.
     pub fn purge(&self, claim: &Claim, target: &PurgeTarget, now: Millis) -> Result<Purged, StoreError> {
-        // A record that waits for the store would bring back destroyed content.
+        // A pending record that is entered later would bring back destroyed content.
         self.record_pending()?;
         let spills: Vec<SpillRecord> =
             self.spills_with(&claim.session, target)?.into_iter().map(|(spill, _)| spill).collect();
@@ -53,7 +53,8 @@ impl Archive {
         }
         let hashes = spills.into_iter().map(|spill| spill.hash).collect();
         let receipt = self.store.purge(claim, target, hashes, now)?;
-        // From here on the content is destroyed, whatever fails. An error would say that it is not.
+        // From here on the content is destroyed even if a later step fails, so such a failure is reported but is not an
+        // error.
         let unfinished = self.finish_purges(now).err().map(|error| error.to_string());
         Ok(Purged { receipt, unfinished })
     }
@@ -69,7 +70,7 @@ impl Archive {
         self.store.finish_purges()
     }
 
-    /// Spilled outputs that contain something to destroy.
+    /// Returns the spilled outputs that contain something to destroy.
     fn spills_with(
         &self,
         session: &SessionId,

@@ -70,15 +70,15 @@ impl Archive {
                 let bytes: usize =
                     hits.iter().flat_map(|hit| &hit.found.lines).map(|line| line.text.len() + 1).sum();
                 let (matches, left) =
-                    (wanted.most_matches.saturating_sub(used), wanted.most_bytes.saturating_sub(bytes));
+                    (wanted.max_matches.saturating_sub(used), wanted.max_bytes.saturating_sub(bytes));
                 if matches == 0 || left == 0 {
                     if let Some(last) = hits.last_mut() {
                         last.found.cut = true;
                     }
                     return Ok(hits);
                 }
-                let wanted = Selection { most_matches: matches, most_bytes: left, ..wanted.clone() };
-                // A missing spill does not hide the others, and is reported.
+                let wanted = Selection { max_matches: matches, max_bytes: left, ..wanted.clone() };
+                // A missing spill is reported and does not hide the others.
                 match self.read_spill(&spill, |reader| Recalled::read(reader, &wanted)) {
                     Ok(found) if found.matches > 0 => {
                         let tool = Some(spill.tool);
@@ -168,7 +168,7 @@ impl Archive {
         }
     }
 
-    /// Spills that are not in the store yet.
+    /// Returns matching spills that are not in the store yet.
     fn pending_spills(&self, scope: Scope<'_>, handle: &str) -> Result<Vec<HandleMatch>, StoreError> {
         let Ok(blobs) = &self.blobs else { return Ok(Vec::new()) };
         let mut found = Vec::new();

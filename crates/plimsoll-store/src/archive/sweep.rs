@@ -21,20 +21,20 @@ use crate::store::{ExpiredSpill, HandleMatch, HandleTarget};
 pub struct Retention {
     /// Maximum age; `None` keeps them as long as their session.
     pub age: Option<Millis>,
-    /// When all spills together take more than this on disk, the oldest expire.
-    pub most_bytes: Option<u64>,
+    /// Maximum size of all spills on disk; beyond it, the oldest expire.
+    pub max_bytes: Option<u64>,
 }
 
 impl Retention {
-    /// Seven days, as the token management guide says.
-    pub const GUIDE: Retention = Retention { age: Some(Millis(7 * 24 * 3_600 * 1_000)), most_bytes: None };
+    /// The recommendation of the token management guide: seven days.
+    pub const GUIDE: Retention = Retention { age: Some(Millis(7 * 24 * 3_600 * 1_000)), max_bytes: None };
 }
 
 impl Default for Retention {
-    /// As long as their session, and together at most 10 GB on disk. Whatever a session's window names should exist
-    /// when a model asks for it, however long ago the tool ran; the limit protects the disk.
+    /// Keeps spills as long as their session, up to 10 GB in total. Everything that a window refers to should exist
+    /// when a model asks for it, however long ago the tool ran. The limit protects the disk.
     fn default() -> Retention {
-        Retention { age: None, most_bytes: Some(10_000_000_000) }
+        Retention { age: None, max_bytes: Some(10_000_000_000) }
     }
 }
 
@@ -79,7 +79,7 @@ impl Archive {
         let mut swept = SweepReport { recorded: self.record_pending()?, ..SweepReport::default() };
         let before = self.retention.age.map(|age| Millis(now.0.saturating_sub(age.0)));
         loop {
-            let expired = self.store.expire_spills(before, self.retention.most_bytes, now, STEP)?;
+            let expired = self.store.expire_spills(before, self.retention.max_bytes, now, STEP)?;
             if expired.is_empty() {
                 break;
             }
@@ -100,6 +100,7 @@ impl Archive {
             }
             Err(error) => return Err(error),
         }
+        // Last, because all steps above free pages.
         swept.freed = self.store.give_back()?;
         Ok(swept)
     }
@@ -118,7 +119,7 @@ impl Archive {
         }
         let Ok(blobs) = &self.blobs else { return Ok(None) };
         let before = self.retention.age.map(|age| Millis(now.0.saturating_sub(age.0)));
-        let expired = self.store.expire_spills(before, self.retention.most_bytes, now, STEP)?;
+        let expired = self.store.expire_spills(before, self.retention.max_bytes, now, STEP)?;
         let mut removed = self.delete_step(&**blobs)? + blobs.sweep()?;
         for spill in
             expired.iter().filter(|spill| blobs.copy_path(&spill.handle).is_some_and(|path| path.exists()))
@@ -148,6 +149,7 @@ impl Archive {
         }
         let removed = names.len() as u64;
         if removed > 0 {
+            // After the files: a kill in between repeats a removal, which does nothing for a missing file.
             self.store.confirm_deleted(names)?;
         }
         Ok(removed)
@@ -169,6 +171,7 @@ impl Archive {
             if left.is_empty() {
                 continue;
             }
+            // Read only if something is left, because it opens every pending record.
             let recorded = self.pending_blobs()?;
             left.retain(|name| !recorded.contains(name));
             let names = self.store.mark_deleting(left, now)?;

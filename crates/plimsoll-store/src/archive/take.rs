@@ -1,4 +1,4 @@
-//! Layer 1: an output is truncated as it arrives, and the full text is stored before the window names it.
+//! Layer 1: truncates outputs as they arrive, and stores the full text before the window refers to it.
 
 use std::io::Read;
 use std::path::Path;
@@ -42,10 +42,10 @@ const SHOWN: usize = 200;
 impl Archive {
     /// Layer 1: truncates a tool's output as it arrives, and stores the full text before the window names it.
     ///
-    /// An output cannot be read twice. So once its first byte was read, this returns it whatever fails: if the full
-    /// text cannot be stored, it is truncated all the same, and the receipt says why the rest is lost. If the database
-    /// cannot be written, a record is left next to the spilled output, by which it can be recalled and which the next
-    /// sweep enters.
+    /// An output cannot be read twice. Once its first byte was read, this always returns it: if the full text cannot be
+    /// stored, it is still truncated, and the receipt has the reason why the rest is lost. If the database cannot be
+    /// written, a record is left next to the spilled output, by which it can be recalled and which the next sweep
+    /// enters.
     pub fn take_output(
         &self,
         claim: &Claim,
@@ -55,12 +55,13 @@ impl Archive {
         policy: &Policy,
         now: Millis,
     ) -> Result<CapturedOutput, StoreError> {
-        // A mistake of the caller is reported before anything is read. A database that cannot be read now is not one.
+        // A missing session is an error of the caller, and is reported before the output is consumed. A database that
+        // cannot be read right now is not.
         if let Err(error @ StoreError::Missing { .. }) = self.store.session(&claim.session) {
             return Err(error);
         }
         let mut source = Source::new(output, OutputEnds::new(tool, policy));
-        // Most outputs are short, and touch no disk.
+        // Most outputs are short and are never written to disk.
         let early = source.read_ahead().then(|| source.ends.plan(tool, policy));
         let staged = if early.as_ref().is_some_and(|plan| !plan.wants_spill()) {
             None
@@ -71,7 +72,7 @@ impl Archive {
                 (Ok(blobs), true) => blobs.stage(&mut source).map_err(|error| Some(error.to_string())),
             })
         };
-        // The rest is read to be counted.
+        // The rest is read only to be counted.
         source.skip();
         let broken_off = source.failed.take().map(|error| error.to_string());
         let plan = early.unwrap_or_else(|| source.ends.plan(tool, policy));
@@ -119,7 +120,7 @@ impl Archive {
             expired: None,
         };
         let handle = record.handle.clone();
-        // The blob's lock is released after the row exists: without a row, a sweep would treat the blob as a leftover.
+        // The blob's lock is held until the row exists: a sweep treats an unlocked blob without a row as a leftover.
         self.store.add_spill(claim, record).map(|()| handle)
     }
 
@@ -159,7 +160,7 @@ impl Archive {
             }
             Err(error) => error,
         };
-        // A session that was removed, or that another process runs now, is no longer the caller's to write to.
+        // The caller may no longer write to a session that was removed or taken over.
         let is_ours = !matches!(error, StoreError::Missing { .. } | StoreError::Fenced { .. });
         if is_ours && let Ok(blobs) = &self.blobs {
             let receipt = Receipt::of_truncate(plan.clone(), &saved, policy, &mut self.ids(), now);
@@ -177,7 +178,7 @@ impl Archive {
                 return CapturedOutput { shown, receipt: Some(receipt), unrecorded, broken_off: None };
             }
             drop(staged);
-            // Nothing names it, and its name is never used again.
+            // No row names the blob, and its name is never used again.
             let _ = blobs.remove(&blob.name);
         }
         self.record(claim, plan, &Spill::Failed(error.to_string()), policy, now)
@@ -233,7 +234,7 @@ impl Archive {
     }
 }
 
-/// A stream whose head and tail are held, and which is counted as a whole. A read error ends it.
+/// A stream that is counted as a whole and of which the head and the tail are held. A read error ends it.
 struct Source<'a> {
     source: &'a mut dyn Read,
     ends: OutputEnds,

@@ -13,9 +13,9 @@ use crate::error::StoreError;
 /// The directory of one database.
 ///
 /// `<place>/<id>/<first two digits>/<name>.zst`: a directory for each pair of digits, so that names are listed in
-/// pieces. Older versions kept the files of all databases in `<place>` itself. What a database needs of that is linked
-/// into its own directory when it is opened, and is read from the old place until then. It is never removed there,
-/// because another database that was not opened since may need it.
+/// pieces. Older versions kept the files of all databases in `<place>` itself. When a database is opened, the files
+/// that it needs are linked into its own directory; until then they are read from the old place. They are never removed
+/// there, because another database that was not opened since may need them.
 ///
 /// **Invariant:** every path consists of the directory and a name of hex digits; links are not followed.
 #[derive(Debug)]
@@ -32,10 +32,10 @@ const PLAIN: &str = "plain";
 const PENDING: &str = "pending";
 
 impl Directory {
-    /// The directory of the database with this id. It is created on first use.
+    /// Creates the storage of the database with this id. The directory is created on first use.
     pub fn new(place: impl Into<PathBuf>, id: &str) -> Directory {
         let place = place.into();
-        // An id from a manipulated database must not lead out of the place.
+        // An id from a manipulated database must not point outside the place.
         let name: String = id.chars().filter(char::is_ascii_alphanumeric).collect();
         let own = place.join(if name.is_empty() { "0" } else { &name });
         Directory { place, own }
@@ -80,7 +80,7 @@ impl Directory {
         };
         let failed = StoreError::io(format!("cannot take `{}` over", older.display()));
         self.make()?;
-        let done = self.make_folder(&path).and_then(|()| match fs::hard_link(&older, &path) {
+        let done = self.make_directory(&path).and_then(|()| match fs::hard_link(&older, &path) {
             Ok(()) => Ok(()),
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
             // Some file systems do not support links.
@@ -94,11 +94,11 @@ impl Directory {
         done.map(|()| true).map_err(failed)
     }
 
-    fn make_folder(&self, path: &Path) -> io::Result<()> {
+    fn make_directory(&self, path: &Path) -> io::Result<()> {
         match path.parent() {
-            Some(folder) if !folder.is_dir() => {
-                ownership::make_private(folder)?;
-                ownership::sync_folder(folder)
+            Some(directory) if !directory.is_dir() => {
+                ownership::make_private(directory)?;
+                ownership::sync_directory(directory)
             }
             _ => Ok(()),
         }
@@ -116,9 +116,10 @@ impl Directory {
     }
 
     /// Names in a directory, sorted.
-    fn names_in(&self, folder: &Path, ending: &str) -> Result<Vec<String>, StoreError> {
-        let failed = |source| StoreError::Io { what: format!("cannot list `{}`", folder.display()), source };
-        let entries = match fs::read_dir(folder) {
+    fn names_in(&self, directory: &Path, ending: &str) -> Result<Vec<String>, StoreError> {
+        let failed =
+            |source| StoreError::Io { what: format!("cannot list `{}`", directory.display()), source };
+        let entries = match fs::read_dir(directory) {
             // Nothing was stored yet.
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(failed)?,
@@ -137,7 +138,7 @@ struct StagedFile {
     blob: Blob,
     path: PathBuf,
     state: State,
-    folder_of: PathBuf,
+    parent: PathBuf,
 }
 
 enum State {
@@ -157,14 +158,14 @@ impl Staged for StagedFile {
     fn put(&mut self) -> Result<(), StoreError> {
         let failed = |source| StoreError::Io { what: "cannot keep the whole output".into(), source };
         let State::Staged(file) = std::mem::replace(&mut self.state, State::Lost) else { return Ok(()) };
-        let folder = self.folder_of.clone();
-        if !folder.is_dir() {
-            ownership::make_private(&folder).map_err(failed)?;
-            ownership::sync_folder(&folder).map_err(failed)?;
+        let directory = self.parent.clone();
+        if !directory.is_dir() {
+            ownership::make_private(&directory).map_err(failed)?;
+            ownership::sync_directory(&directory).map_err(failed)?;
         }
         let lock = file.persist(&self.path).map_err(|error| failed(error.error))?;
         self.state = State::Put { _lock: lock };
-        ownership::sync_folder(&self.path).map_err(failed)
+        ownership::sync_directory(&self.path).map_err(failed)
     }
 }
 
@@ -185,19 +186,21 @@ impl Blobs for Directory {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(failed(error)),
             };
+            // The hash is of the uncompressed content, so it does not depend on the compression.
             hasher.update(&buffer[..count]);
             writer.write_all(&buffer[..count]).map_err(failed)?;
             bytes += count as u64;
         }
         let file = writer.finish().map_err(failed)?;
+        // On disk before the blob gets its name: after a power cut, a name must not lead to half a file.
         file.as_file().sync_data().map_err(failed)?;
         let hash = hasher.finalize().to_hex().to_string();
         let name = format!("{hash}-{}", crate::random::random_hex());
         let path = self.path(&name).ok_or(StoreError::Closed)?;
         let stored = file.as_file().metadata().map_err(failed)?.len();
         let blob = Blob { name, hash, bytes, stored };
-        let folder_of = path.parent().map(Path::to_path_buf).unwrap_or_default();
-        Ok(Box::new(StagedFile { blob, path, state: State::Staged(file), folder_of }))
+        let parent = path.parent().map(Path::to_path_buf).unwrap_or_default();
+        Ok(Box::new(StagedFile { blob, path, state: State::Staged(file), parent }))
     }
 
     fn get(&self, name: &str) -> Result<Option<Box<dyn Read + Send>>, StoreError> {
@@ -222,11 +225,11 @@ impl Blobs for Directory {
     fn list(&self, after: Option<&str>, most: usize) -> Result<Vec<String>, StoreError> {
         let mut names = Vec::new();
         let first = after.and_then(|after| after.get(..2)).unwrap_or("");
-        for folder in self.names_in(&self.own, "")? {
-            if folder.len() != 2 || folder.as_str() < first || names.len() >= most {
+        for directory in self.names_in(&self.own, "")? {
+            if directory.len() != 2 || directory.as_str() < first || names.len() >= most {
                 continue;
             }
-            let found = self.names_in(&self.own.join(&folder), ".zst")?.into_iter();
+            let found = self.names_in(&self.own.join(&directory), ".zst")?.into_iter();
             names.extend(
                 found.filter(|name| is_name(name) && after.is_none_or(|after| name.as_str() > after)),
             );
@@ -262,11 +265,11 @@ impl Blobs for Directory {
         let failed = |source| StoreError::Io { what: "cannot keep a record for later".into(), source };
         let Some(path) = self.pending_path(id) else { return Ok(()) };
         self.make()?;
-        self.make_folder(&path).map_err(failed)?;
+        self.make_directory(&path).map_err(failed)?;
         let mut file = self.temporary().map_err(failed)?;
         file.write_all(record).and_then(|()| file.as_file().sync_data()).map_err(failed)?;
         file.persist(&path).map_err(|error| failed(error.error))?;
-        ownership::sync_folder(&path).map_err(failed)
+        ownership::sync_directory(&path).map_err(failed)
     }
 
     fn pending(&self, most: usize) -> Result<Vec<(String, Vec<u8>)>, StoreError> {
@@ -297,7 +300,7 @@ impl Blobs for Directory {
             return Ok(None);
         };
         self.make()?;
-        self.make_folder(&path).map_err(failed)?;
+        self.make_directory(&path).map_err(failed)?;
         let mut file = self.temporary().map_err(failed)?;
         io::copy(&mut content, file.as_file_mut()).map_err(failed)?;
         file.as_file().sync_data().map_err(failed)?;

@@ -41,7 +41,7 @@ pub struct Blob {
     pub stored: u64,
 }
 
-/// Storage of blobs. It belongs to one database; two never share one.
+/// Storage of blobs. It belongs to exactly one database.
 pub trait Blobs: Send + Sync {
     /// Stages content as it arrives. The only possible error is that of writing it.
     fn stage(&self, content: &mut dyn Read) -> Result<Box<dyn Staged>, StoreError>;
@@ -97,7 +97,7 @@ pub trait Blobs: Send + Sync {
     fn remove_copies(&self, hash: &str) -> Result<(), StoreError>;
 }
 
-/// The handle of spilled content with this hash.
+/// Returns the handle of spilled content with this hash.
 pub(crate) fn spill_handle(hash: &str) -> String {
     format!("{SPILL}{}", hash.get(..SPILL_DIGITS).unwrap_or(hash))
 }
@@ -115,7 +115,7 @@ const SPILL_DIGITS: usize = 32;
 
 /// Staged content. Dropping it before [`put`](Staged::put) leaves no trace.
 pub trait Staged: Send {
-    /// The blob.
+    /// Returns the blob.
     fn blob(&self) -> &Blob;
 
     /// Puts the blob under its name, durably. No sweep removes it while this value lives.

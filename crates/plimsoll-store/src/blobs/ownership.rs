@@ -46,13 +46,13 @@ pub(super) fn make_own(own: &Path) -> Result<(), StoreError> {
         Ok(found) if found.is_dir() => restrict(own).map_err(StoreError::io(failed())),
         Ok(_) => Err(StoreError::io(failed())(io::Error::other("it is a link or a file"))),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            make_private(own).and_then(|()| sync_folder(own)).map_err(StoreError::io(failed()))
+            make_private(own).and_then(|()| sync_directory(own)).map_err(StoreError::io(failed()))
         }
         Err(error) => Err(StoreError::io(failed())(error)),
     }
 }
 
-/// A directory is ours if it is marked, if it is empty, or if it only has files of older versions.
+/// Whether a directory is ours: it is marked, it is empty, or it only has files of older versions.
 fn is_ours(root: &Path) -> io::Result<bool> {
     let is_marked = || fs::symlink_metadata(root.join(MARKER)).is_ok_and(|marker| marker.is_file());
     if is_marked() {
@@ -79,14 +79,14 @@ fn mark(root: &Path) -> io::Result<()> {
     }
 }
 
-/// A name only survives a power cut once its directory is on disk.
+/// Syncs the directory of a path: a new name only survives a power cut once its directory is on disk.
 #[cfg(unix)]
-pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
-    path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
+pub(super) fn sync_directory(path: &Path) -> io::Result<()> {
+    path.parent().map_or(Ok(()), |directory| File::open(directory)?.sync_all())
 }
 
 #[cfg(not(unix))]
-pub(super) fn sync_folder(_: &Path) -> io::Result<()> {
+pub(super) fn sync_directory(_: &Path) -> io::Result<()> {
     Ok(())
 }
 

@@ -29,7 +29,8 @@ impl State {
                 && !visible.contains(&id)
             {
                 next.extend(held.session.parent.clone());
-                // Inherited content is in the copy; only its owner's spills are looked up there.
+                // A fork has a copy of the inherited messages. Spills are not copied and belong to the original
+                // session.
                 for origin in self.origins(&id) {
                     next.extend(self.any(&origin).ok().and_then(|held| held.session.parent.clone()));
                 }

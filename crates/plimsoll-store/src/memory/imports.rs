@@ -69,7 +69,7 @@ impl Imports for MemoryStore {
                 return Ok(Imported::Outdated);
             }
         }
-        // Every session is prepared before any of them is stored.
+        // All sessions are prepared before any is stored, so that a refused one leaves no other behind.
         let root = import.conversations.first().map(|first| first.session.id.clone()).unwrap_or_default();
         let mut ready = Vec::new();
         for (place, conversation) in import.conversations.iter().enumerate() {
@@ -150,11 +150,11 @@ impl State {
 
     fn records(&self, is_wanted: impl Fn(&ImportRecord) -> bool) -> Vec<ImportRecord> {
         let wanted = self.imports.iter().filter(|held| is_wanted(&held.record));
-        let told = wanted.filter_map(|held| {
+        let found = wanted.filter_map(|held| {
             let messages = self.sessions.get(&held.record.session)?.session.messages;
             Some(ImportRecord { is_continued: messages != held.taken, ..held.record.clone() })
         });
-        let all: Vec<ImportRecord> = told.collect();
+        let all: Vec<ImportRecord> = found.collect();
         // Grouped by session, oldest session first.
         let mut roots: Vec<SessionId> = Vec::new();
         for record in &all {

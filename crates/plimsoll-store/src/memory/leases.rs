@@ -25,7 +25,7 @@ impl MemoryStore {
         let held = state.leases.get(session).cloned();
         let other = held.filter(|(other, until)| other != holder && *until > now);
         let taken_from = match other {
-            Some((holder, until)) if !take_over.hits(&holder) && !holder_is_gone(&holder) => {
+            Some((holder, until)) if !take_over.allows(&holder) && !holder_is_gone(&holder) => {
                 return Err(StoreError::Leased { session: session.clone(), holder, until, now });
             }
             other => other.map(|(holder, _)| holder),

@@ -175,8 +175,8 @@ impl StoredSession {
         Ok(Page { messages, next })
     }
 
-    /// Appends messages. Their ids are checked first, so that nothing can fail half way: a session that is driven
-    /// message by message must not be copied for each of them.
+    /// Appends messages. Ids are checked first so that an append cannot fail half-way. Checking a copy instead would
+    /// copy the whole session for each message.
     fn append(&mut self, messages: Vec<Message>) -> Result<(), StoreError> {
         self.index.cover(&self.messages);
         let mut alone = Log::new();

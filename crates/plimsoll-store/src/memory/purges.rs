@@ -23,7 +23,7 @@ struct Found {
 }
 
 impl State {
-    /// A session and those it was forked from, oldest first.
+    /// Returns a session and those it was forked from, oldest first.
     fn line(&self, session: &SessionId) -> Vec<SessionId> {
         let forked_from =
             |child: &SessionId| self.forks.iter().find(|(_, _, of)| of == child).map(|fork| fork.0.clone());
@@ -70,7 +70,7 @@ impl State {
         Ok(found)
     }
 
-    /// The other sessions with the same content.
+    /// Returns the other sessions with the same content.
     fn sharers(&self, session: &SessionId, found: &Found) -> Vec<SessionId> {
         let shows = |held: &&StoredSession| {
             held.session.id != *session
@@ -102,7 +102,7 @@ impl Found {
                 let mut bare: Part = part.clone();
                 if self.parts.contains(&part.id) {
                     (bare, _) = scrubber.scrub_part(part)?;
-                    // A compaction that was undone stays undone. In the database that is a separate row.
+                    // A compaction that was undone stays undone. The database has a separate row for that.
                     if let (PartBody::Compaction(left), PartBody::Compaction(was)) =
                         (&mut bare.body, &part.body)
                     {

@@ -91,7 +91,7 @@ impl Spills for MemoryStore {
     fn expire_spills(
         &self,
         before: Option<Millis>,
-        most_bytes: Option<u64>,
+        max_bytes: Option<u64>,
         now: Millis,
         most: usize,
     ) -> Result<Vec<ExpiredSpill>, StoreError> {
@@ -106,7 +106,7 @@ impl Spills for MemoryStore {
         }
         blobs.sort();
         let total: u128 = blobs.iter().map(|(_, _, stored)| u128::from(*stored)).sum();
-        let mut over = most_bytes.map_or(0, |most| total.saturating_sub(u128::from(most)));
+        let mut over = max_bytes.map_or(0, |most| total.saturating_sub(u128::from(most)));
         let mut expired = Vec::new();
         let mut gone = Vec::new();
         for (newest, blob, stored) in blobs.into_iter().take(most) {

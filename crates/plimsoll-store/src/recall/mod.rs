@@ -19,8 +19,8 @@ pub(crate) use text::{INPUT, describe, format_message, format_part, input_text, 
 /// Scope in which a handle is resolved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope<'a> {
-    /// Content that a session can see: its own log and spills, those it inherited as a fork, and those of the sessions that
-    /// started it as a task, because its digest may name them. Removed sessions are included.
+    /// Content that a session can see: its own log and spills, those it inherited as a fork, and those of the sessions
+    /// that started it as a task, because its digest may name them. Removed sessions are included.
     Session(&'a SessionId),
     /// All sessions. For users; a model never sees more than its session.
     Everywhere,
@@ -37,9 +37,9 @@ pub struct Selection {
     /// Only matching lines, with lines around them.
     pub search: Option<Search>,
     /// Maximum number of bytes of text.
-    pub most_bytes: usize,
+    pub max_bytes: usize,
     /// Maximum number of matches.
-    pub most_matches: usize,
+    pub max_matches: usize,
     /// Stops the read.
     #[serde(skip)]
     pub stop: StopFlag,
@@ -64,8 +64,8 @@ impl Default for Selection {
         Selection {
             lines: None,
             search: None,
-            most_bytes: 50_000,
-            most_matches: 100,
+            max_bytes: 50_000,
+            max_matches: 100,
             stop: StopFlag::default(),
         }
     }
@@ -131,7 +131,7 @@ impl Search {
 }
 
 impl Recalled {
-    /// The lines as one text.
+    /// Returns the lines as one text.
     pub fn text(&self) -> String {
         self.lines.iter().map(|line| line.text.as_str()).collect::<Vec<_>>().join("\n")
     }

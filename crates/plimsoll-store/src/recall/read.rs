@@ -28,9 +28,9 @@ impl Recalled {
         let mut taker = Taker {
             pattern,
             context,
-            most_matches: wanted.most_matches as u64,
-            left: wanted.most_bytes,
-            most_bytes: wanted.most_bytes,
+            max_matches: wanted.max_matches as u64,
+            left: wanted.max_bytes,
+            max_bytes: wanted.max_bytes,
             before: VecDeque::new(),
             held: 0,
             after: 0,
@@ -148,10 +148,10 @@ struct Current {
 struct Taker {
     pattern: Option<Regex>,
     context: usize,
-    most_matches: u64,
+    max_matches: u64,
     /// Number of bytes that may still be shown.
     left: usize,
-    most_bytes: usize,
+    max_bytes: usize,
     /// Lines before a possible next match, and their size.
     before: VecDeque<(u64, Vec<u8>)>,
     held: usize,
@@ -166,7 +166,7 @@ impl Taker {
     fn piece(&mut self, piece: &Piece<'_>) {
         let mut line = std::mem::take(&mut self.current);
         // At most what could be shown of a line is held; one byte more says that it is cut.
-        let room = self.most_bytes.saturating_add(1).saturating_sub(line.head.len());
+        let room = self.max_bytes.saturating_add(1).saturating_sub(line.head.len());
         line.head.extend_from_slice(&piece.bytes[..piece.bytes.len().min(room)]);
         if let Some(pattern) = &self.pattern
             && !line.is_match
@@ -193,7 +193,7 @@ impl Taker {
             return;
         }
         self.recalled.matches += u64::from(is_match);
-        if is_match && self.recalled.matches > self.most_matches {
+        if is_match && self.recalled.matches > self.max_matches {
             self.recalled.cut = true;
             self.is_full = true;
         }
@@ -212,7 +212,7 @@ impl Taker {
             self.held += head.len() + 1;
             self.before.push_back((number, head));
             // At most as many lines are held as could be shown; of the others, the nearest to a match stay.
-            while self.before.len() > self.context || (self.held > self.most_bytes && self.before.len() > 1) {
+            while self.before.len() > self.context || (self.held > self.max_bytes && self.before.len() > 1) {
                 if let Some((_, head)) = self.before.pop_front() {
                     self.held -= head.len() + 1;
                 }
@@ -280,9 +280,9 @@ mod tests {
 
     #[test]
     fn limits_hold_and_are_reported() {
-        let few = Recalled::of(TEXT, &Selection { most_matches: 1, ..search("o", 0) }).unwrap_or_default();
+        let few = Recalled::of(TEXT, &Selection { max_matches: 1, ..search("o", 0) }).unwrap_or_default();
         assert_eq!((numbers(&few), few.matches, few.cut), (vec![1], 3, true));
-        let four = Selection { most_bytes: 4, ..Selection::default() };
+        let four = Selection { max_bytes: 4, ..Selection::default() };
         let short = Recalled::of("aéééé\nb", &four).unwrap_or_default();
         assert_eq!((short.text().as_str(), short.cut, short.lossy), ("aé", true, false));
         assert_eq!(short.all_lines, 2);
@@ -306,7 +306,7 @@ mod tests {
     fn a_line_of_many_megabytes_is_searched_completely_and_shown_up_to_the_limit() {
         let long = format!("{}needle{}\nlast", "x".repeat((1 << 20) - 3), "y".repeat(3 << 20));
         let found =
-            Recalled::of(&long, &Selection { most_bytes: 9, ..search("needle", 0) }).unwrap_or_default();
+            Recalled::of(&long, &Selection { max_bytes: 9, ..search("needle", 0) }).unwrap_or_default();
         assert_eq!((found.matches, found.text().as_str(), found.all_lines), (1, "xxxxxxxxx", 2));
         let last = Recalled::of(&long, &Selection { lines: Some((2, 2)), ..Selection::default() });
         assert_eq!(last.unwrap_or_default().text(), "last");

@@ -6,7 +6,7 @@ use serde_json::Value;
 /// Suffix of the handle of a call's input.
 pub(crate) const INPUT: &str = ":input";
 
-/// The long text of a part, if it has one to search.
+/// Returns the long text of a part, if it has one to search.
 pub(crate) fn part_text(part: &Part) -> Option<&Text> {
     match &part.body {
         PartBody::Text(text) => Some(&text.text),
@@ -17,7 +17,7 @@ pub(crate) fn part_text(part: &Part) -> Option<&Text> {
     }
 }
 
-/// The tool of a call, if the part names it.
+/// Returns the tool of a call, if the part names it.
 pub(crate) fn tool_of(part: &Part) -> Option<&str> {
     match &part.body {
         PartBody::Tool(tool) => Some(&tool.tool),
@@ -27,7 +27,7 @@ pub(crate) fn tool_of(part: &Part) -> Option<&str> {
     }
 }
 
-/// The input of a call.
+/// Returns the input of a call.
 pub(crate) fn input_of(part: &Part) -> Option<&Input> {
     match &part.body {
         PartBody::Tool(tool) => tool.state.input.as_ref(),
@@ -36,8 +36,8 @@ pub(crate) fn input_of(part: &Part) -> Option<&Input> {
     }
 }
 
-/// A call's input as readable text: each field on its own line, strings without quotes and escapes. A search for `a
-/// "b"` finds it, and so does one for the second line of a script.
+/// Returns a call's input as readable text: each field on its own line, strings without quotes and escapes. A search
+/// for `a "b"` finds it, and so does one for the second line of a script.
 pub(crate) fn input_text(part: &Part) -> Option<String> {
     let text = match input_of(part)?.value() {
         Value::Null => String::new(),

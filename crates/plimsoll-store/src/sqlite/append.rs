@@ -121,20 +121,21 @@ pub(super) fn insert_in_revision(
     Ok(Revision(statement.query_row(figures, |row| row.get(0))?))
 }
 
-/// A message comes after all that were appended before it, even if the clock was set back.
+/// Returns the position of a new message: after all earlier ones, even if the clock was set back.
 fn next_place(last: &Position, message: &Message, now: Millis) -> Result<Position, StoreError> {
     let id = message.info.id.to_string();
     if id.is_empty() {
         return Err(StoreError::Log(LogError::Nameless { kind: "message" }));
     }
     let created = message.info.time.as_ref().and_then(|time| time.created).unwrap_or(now);
-    // There must be room after a message from the far future.
+    // Leaves room for later messages after one from the far future.
     let created = i64::try_from(created.0).unwrap_or(i64::MAX).min(i64::MAX / 2);
     let time = if (created, id.as_str()) > (last.time, last.id.as_str()) {
         created
     } else if id > last.id {
         last.time
     } else {
+        // Its id sorts before the last one, so only a later time puts it after that.
         last.time + 1
     };
     Ok(Position::new(time, id))
@@ -244,11 +245,11 @@ pub(crate) fn append_part(
         let same = segment.key == chain.own()
             && found == place
             && read::whole(connection, &chain, &part.id)?.without_marks() == part.clone().without_marks();
-        // The same part again is a repetition; another one with its id is an error.
+        // The same part was sent again; a different part with its id is an error.
         return if same { Ok(()) } else { Err(StoreError::duplicate("part", &part.id)) };
     }
-    // The log's rules decide what a message accepts. They are applied without its existing parts, because reading those
-    // would make a long answer cost more with every part.
+    // The log's rules decide what a message accepts. They are applied without its existing parts: reading these would
+    // make each part of a long answer more expensive than the last.
     let mut log = Log::from_messages([read::info(connection, chain.own(), &place)?]);
     log.append_part(message, part.clone())?;
     let ord: usize = connection

@@ -30,7 +30,7 @@ impl Segment {
         Segment { key, upto: None, marks: i64::MAX, compactions: i64::MAX }
     }
 
-    /// The end as a position, to compare with in SQL.
+    /// Returns the end as a position, to compare with in SQL.
     pub(crate) fn end(&self) -> Position {
         self.upto.clone().unwrap_or_else(Position::end)
     }
@@ -45,12 +45,12 @@ impl Segment {
 pub(crate) struct Chain(pub(crate) Vec<Segment>);
 
 impl Chain {
-    /// The chain of a session.
+    /// Returns the chain of a session.
     pub(crate) fn of(connection: &Connection, session: &SessionId) -> Result<Chain, StoreError> {
         Ok(Chain::with_end(connection, session)?.0)
     }
 
-    /// The chain of a session, and the position of its newest message.
+    /// Returns the chain of a session, and the position of its newest message.
     pub(crate) fn with_end(
         connection: &Connection,
         session: &SessionId,
@@ -59,12 +59,12 @@ impl Chain {
         Ok((chain, end))
     }
 
-    /// The chain of a claimed session, if the claim is valid.
+    /// Returns the chain of a claimed session, if the claim is valid.
     pub(crate) fn claimed(connection: &Connection, claim: &Claim) -> Result<Chain, StoreError> {
         Ok(Chain::claimed_with_end(connection, claim)?.0)
     }
 
-    /// The chain of a claimed session and the position of its newest message, if the claim is valid.
+    /// Returns the chain of a claimed session and the position of its newest message, if the claim is valid.
     pub(crate) fn claimed_with_end(
         connection: &Connection,
         claim: &Claim,
@@ -120,12 +120,12 @@ impl Chain {
         Ok(Chain(segments))
     }
 
-    /// The segments of other sessions.
+    /// Returns the segments of other sessions.
     pub(crate) fn inherited(&self) -> &[Segment] {
         &self.0[..self.0.len().saturating_sub(1)]
     }
 
-    /// The session's own key.
+    /// Returns the session's own key.
     pub(crate) fn own(&self) -> i64 {
         self.0.last().map(|segment| segment.key).unwrap_or_default()
     }
@@ -186,7 +186,7 @@ fn find_row<'a>(
     Ok(None)
 }
 
-/// The key of a claimed session, if the claim is valid.
+/// Returns the key of a claimed session, if the claim is valid.
 pub(crate) fn claimed_key(connection: &Connection, claim: &Claim) -> Result<i64, StoreError> {
     let (key, epoch) = connection
         .prepare_cached("SELECT key, epoch FROM session WHERE id = ?1 AND removed IS NULL")?
@@ -209,7 +209,7 @@ fn require_epoch(connection: &Connection, claim: &Claim, key: i64, epoch: u64) -
     Err(StoreError::Fenced { session: claim.session.clone(), held_by })
 }
 
-/// The key of a session that was not removed.
+/// Returns the key of a session that was not removed.
 pub(crate) fn key(connection: &Connection, session: &SessionId) -> Result<i64, StoreError> {
     connection
         .prepare_cached("SELECT key FROM session WHERE id = ?1 AND removed IS NULL")?

@@ -38,7 +38,7 @@ const PROBLEMS: [(&str, &str); 5] = [
     ),
 ];
 
-/// Checks everything. What cannot be read is itself a finding.
+/// Checks everything. Unreadable content is a finding, not an error.
 pub(super) fn check(connection: &Connection, now: Millis) -> Result<Findings, StoreError> {
     let mut findings = Findings::default();
     let mut note = |problem: String| {
@@ -99,8 +99,8 @@ fn strings(connection: &Connection, query: &str, mut see: impl FnMut(String)) ->
     Ok(())
 }
 
-/// Open calls that will never be answered, by session. Those of an imported session may be answered with the next
-/// import.
+/// Returns open calls that will never be answered, by session. Calls of an imported session are skipped: the next
+/// import may answer them.
 fn open_calls(
     connection: &Connection,
     now: Millis,

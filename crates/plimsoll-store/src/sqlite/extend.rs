@@ -3,7 +3,6 @@
 //! Deltas are folded into their part when its message ends, when the part changes in another way, and when they are
 //! longer than what was folded before. The last rule keeps readers of a long answer from joining a million rows. As the
 //! text doubles between two folds, all folds together write at most twice the text.
-//! text doubles between two folds, all folds together write no more than twice the text.
 
 use plimsoll::{Log, LogError, PartId};
 use rusqlite::{Connection, OptionalExtension, params};
@@ -84,6 +83,7 @@ pub(crate) fn extend(
     if length / BLOCK > from / BLOCK {
         join(connection, growing.seq, from / BLOCK * BLOCK)?;
     }
+    // The folded length at least doubles each time, so all folds together stay linear in the text.
     if length - growing.folded >= growing.folded.max(FOLDED) {
         fold(connection, &chain, part)?;
     }
@@ -114,7 +114,8 @@ fn missing(part: &PartId) -> impl FnOnce() -> StoreError {
     move || StoreError::missing("part", &id)
 }
 
-/// The session's time of the last write is not updated: it is indexed, and deltas are frequent.
+/// Adds a delta to the feed. The session's time of the last write is not updated: it is indexed, and deltas are
+/// frequent.
 fn noted(
     connection: &Connection,
     claim: &Claim,

@@ -55,13 +55,13 @@ pub(crate) fn add(
     Ok(())
 }
 
-/// The newest position in the feed.
+/// Returns the newest position in the feed.
 pub(crate) fn newest(connection: &Connection) -> Result<Sequence, StoreError> {
     let mut statement = connection.prepare_cached("SELECT coalesce(max(sequence), 0) FROM change")?;
     Ok(Sequence(statement.query_row([], |row| row.get(0))?))
 }
 
-/// The changes after a position.
+/// Returns the changes after a position.
 pub(crate) fn changes(connection: &Connection, since: Sequence, most: u64) -> Result<ChangePage, StoreError> {
     let first: Option<u64> = connection
         .prepare_cached("SELECT min(sequence) FROM change")?

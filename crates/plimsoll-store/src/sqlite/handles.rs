@@ -67,7 +67,7 @@ impl VisibleChains {
     }
 }
 
-/// The chain of a session, including a removed one that is still needed.
+/// Returns the chain of a session, including a removed one that is still needed.
 fn chain_of(connection: &Connection, session: &SessionId) -> Result<Option<Chain>, StoreError> {
     let key: Option<i64> = connection
         .prepare_cached("SELECT key FROM session WHERE id = ?1")?
@@ -180,13 +180,13 @@ impl Names<'_> {
     }
 }
 
-/// A part, possibly of a removed session.
+/// Returns a part, possibly of a removed session.
 pub(super) fn part(connection: &Connection, session: &SessionId, id: &PartId) -> Result<Part, StoreError> {
     let chain = chain_of(connection, session)?.ok_or_else(|| StoreError::missing("session", session))?;
     super::read::part_of(connection, &chain, id)
 }
 
-/// A message, possibly of a removed session.
+/// Returns a message, possibly of a removed session.
 pub(super) fn message(
     connection: &Connection,
     session: &SessionId,

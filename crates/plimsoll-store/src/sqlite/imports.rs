@@ -84,7 +84,7 @@ pub(super) fn stage(connection: &Connection, piece: &StagedPiece, now: Millis) -
     append::insert_in_revision(connection, &chain, end(connection, key)?, &piece.messages, 0, now).map(drop)
 }
 
-/// The key of a staged conversation, and its number of messages.
+/// Returns the key of a staged conversation, and its number of messages.
 fn staged(
     connection: &Connection,
     stage: &str,
@@ -150,7 +150,7 @@ pub(super) fn import(connection: &Connection, import: &Import, now: Millis) -> R
     Ok(Imported::Stored)
 }
 
-/// The key of a session to extend, or why it is not extended.
+/// Returns the key of a session to extend, or why it is not extended.
 fn existing(
     connection: &Connection,
     conversation: &Conversation,
@@ -171,6 +171,7 @@ fn existing(
     if conversation.grown.is_none() && conversation.messages.is_empty() {
         return Ok(Ok(key));
     }
+    // Checked last: a session that gains nothing may be run by another process meanwhile.
     leases::require_free(connection, id, key, now)?;
     if let Some(grown) = &conversation.grown {
         let chain = Chain::of_key(connection, key)?;
@@ -205,6 +206,7 @@ fn begin(
             .execute((key, conversation.updated.0))?;
         return Ok(key);
     };
+    // A sweep may have removed part of the stage, and a session with a gap must not appear.
     if count != conversation.staged {
         return Err(swept(import.stage.as_deref().unwrap_or_default()));
     }
@@ -251,7 +253,8 @@ fn add(connection: &Connection, key: i64, conversation: &Conversation) -> Result
     }
     let chain = Chain::of_key(connection, key)?;
     if conversation.before.is_some() {
-        // As if its lease was taken and released: an earlier holder does not know what is added here.
+        // Starts a new epoch, as if the lease had been taken and released: a former holder must not write, because it
+        // has not seen what is added here.
         leases::next_epoch(connection, key)?;
     }
     if let Some(grown) = &conversation.grown {
@@ -303,7 +306,9 @@ fn grow(
             append::count_parts(connection, key, 1)?;
         }
     }
+    // The usage of the unfinished message is already in the totals.
     advance::recount(connection, key, &old.info, &grown.message.info)?;
+    // Read again, because a summary that was empty before may be complete with its new parts.
     match read::one(connection, chain, &place.id, Detail::Whole)? {
         Some(message) => pivots::note_pivot(connection, chain, &message, &place, now),
         None => Ok(()),

@@ -41,7 +41,7 @@ pub(crate) fn send(
     Changed { key, session, now }.note(connection, ChangeKind::Noted, None, None)
 }
 
-/// The notes that were not taken yet.
+/// Returns the notes that were not taken yet.
 pub(crate) fn notes(
     connection: &Connection,
     session: &SessionId,

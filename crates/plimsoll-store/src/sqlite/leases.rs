@@ -34,7 +34,7 @@ pub(crate) fn lease(connection: &Connection, request: &Request<'_>) -> Result<Le
     let key = key(connection, session)?;
     let other = unexpired(connection, key, now)?.filter(|(other, _)| other != holder);
     let taken_from = match other {
-        Some((holder, until)) if !take_over.hits(&holder) && !holder_is_gone(&holder) => {
+        Some((holder, until)) if !take_over.allows(&holder) && !holder_is_gone(&holder) => {
             return Err(StoreError::Leased { session: session.clone(), holder, until, now });
         }
         other => other.map(|(holder, _)| holder),
@@ -45,8 +45,10 @@ pub(crate) fn lease(connection: &Connection, request: &Request<'_>) -> Result<Le
              ON CONFLICT (session) DO UPDATE SET holder = ?2, until = ?3",
         )?
         .execute(params![key, holder, until.0])?;
+    // In the same transaction as the new epoch: the former holder cannot write after its calls were marked.
     let settled = settle(connection, key, now)?;
     let epoch = next_epoch(connection, key)?;
+    // Time 0: a lease must not move the session to the top of the list of recent ones.
     let changed = Changed { key, session, now: Millis(0) };
     changed.note(connection, ChangeKind::Leased, None, None)?;
     let (session, holder) = (session.clone(), holder.to_owned());
@@ -68,13 +70,14 @@ pub(crate) fn release(connection: &Connection, lease: &Lease) -> Result<(), Stor
         Err(StoreError::Missing { .. } | StoreError::Fenced { .. }) => return Ok(()),
         found => found?,
     };
+    // The epoch changes with a release too, so a clone of the holder's claim cannot write any more.
     connection.prepare_cached("DELETE FROM lease WHERE session = ?1")?.execute([key])?;
     next_epoch(connection, key)?;
     let changed = Changed { key, session: &lease.session, now: Millis(0) };
     changed.note(connection, ChangeKind::Released, None, None)
 }
 
-/// The leases that were not released, by session id.
+/// Returns the leases that were not released, by session id.
 pub(crate) fn records(
     connection: &Connection,
     after: Option<&SessionId>,
@@ -107,7 +110,7 @@ pub(super) fn require_free(
     }
 }
 
-/// The holder and expiry of an unexpired lease.
+/// Returns the holder and expiry of an unexpired lease.
 fn unexpired(connection: &Connection, key: i64, now: Millis) -> Result<Option<(String, Millis)>, StoreError> {
     let mut statement =
         connection.prepare_cached("SELECT holder, until FROM lease WHERE session = ?1 AND until > ?2")?;

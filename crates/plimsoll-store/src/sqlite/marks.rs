@@ -106,7 +106,7 @@ impl Marked<'_> {
 /// Columns of a mark, in the order that [`take`] reads them.
 const COLUMNS: &str = "part, effect, receipt, data, cleared, cut_keep, cut_at, lifted";
 
-/// The marks on parts of messages in a range of times, as the end of the chain sees them.
+/// Returns the marks on parts of messages in a range of times, as the end of the chain sees them.
 pub(crate) fn of_range(
     connection: &Connection,
     chain: &Chain,
@@ -126,8 +126,8 @@ pub(crate) fn of_range(
     Ok(marks)
 }
 
-/// The marks on one part, as the end of the chain sees them. A time does not identify a part: a host may write fifty
-/// thousand messages in one millisecond, and an undo that looked up each part's marks by time took 23.6 s.
+/// Returns the marks on one part, as the end of the chain sees them. A time does not identify a part: a host may write
+/// fifty thousand messages in one millisecond, and an undo that looked up each part's marks by time took 23.6 s.
 pub(crate) fn of_part(connection: &Connection, chain: &Chain, part: &str) -> Result<Vec<Mark>, StoreError> {
     let mut marks = HashMap::new();
     for segment in &chain.0 {
@@ -171,7 +171,8 @@ fn take_all(
     Ok(())
 }
 
-/// The row that lifts all marks of a receipt, and its number. A receipt is undone only by its own session, and once.
+/// Returns the row that lifts all marks of a receipt, and its number. A receipt is undone only by its own session, and
+/// once.
 fn lift_of(
     connection: &Connection,
     segment: &Segment,
@@ -204,7 +205,7 @@ fn take(row: &Row<'_>, marks: &mut Vec<Mark>) -> Result<Option<String>, StoreErr
     }
 }
 
-/// A row from before marks had receipts contains the whole state of its part.
+/// Applies a row of a version whose marks had no receipts: it contains the whole state of its part.
 fn older(row: &Row<'_>, marks: &mut Vec<Mark>) -> Result<(), StoreError> {
     marks.retain(|mark| mark.receipt.is_some());
     let time = |column: usize| row.get::<_, Option<u64>>(column).map(|at| at.map(Millis));
@@ -219,7 +220,7 @@ fn older(row: &Row<'_>, marks: &mut Vec<Mark>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The messages before a position on which something was ever pinned.
+/// Returns the messages before a position on which something was ever pinned.
 pub(crate) fn pinned_before(
     connection: &Connection,
     chain: &Chain,

@@ -51,7 +51,7 @@ pub(crate) use place::directory as spill_directory;
 #[doc(hidden)]
 pub use schema::database_of_version;
 
-/// Guarantee for acknowledged writes.
+/// What acknowledged writes survive.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
     /// The death of the process.
@@ -78,7 +78,7 @@ pub struct SqliteStore {
     is_immutable: bool,
     /// The copy that was made of an older database.
     copy: Option<PathBuf>,
-    /// Loss that was found when the database was opened.
+    /// Lost writes that were detected when the database was opened.
     loss: Option<Loss>,
     /// Decides when leases have expired.
     clock: Clock,
@@ -97,6 +97,7 @@ impl SqliteStore {
         clock: Clock,
     ) -> Result<SqliteStore, StoreError> {
         let path = place::resolve(path.as_ref());
+        // Tried here because SQLite opens a file that it cannot write without an error, and the first write would fail.
         if let Err(error) = std::fs::OpenOptions::new().write(true).open(&path)
             && matches!(error.kind(), io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied)
         {
@@ -106,21 +107,23 @@ impl SqliteStore {
             check_ours(&path)?;
         }
         let mut connection = Connection::open(&path).map_err(|error| broken(&path, error))?;
+        // For the upgrade. The writer sets a shorter timeout of its own.
         connection.busy_timeout(PATIENCE)?;
         sums::register(&connection)?;
         // Resolved again: before the file existed, a link to it could not be followed.
         let path = place::resolve(&path);
         let copy = schema::migrate(&mut connection, &path)?;
         keep_write_ahead_log(&connection).map_err(|error| broken(&path, error))?;
-        // With a write-ahead log, `normal` syncs at checkpoints only. A power cut may undo the newest commits but never damages
-        // the file, and the death of the process loses nothing. `full` syncs at each commit, which costs most of an append.
+        // With a write-ahead log, `normal` syncs at checkpoints only. A power cut may undo the newest commits but never
+        // damages the file, and the death of the process loses nothing. `full` syncs at each commit, which costs most
+        // of an append.
         let synchronous = match durability {
             Durability::Process => "normal",
             Durability::Power => "full",
         };
         connection.pragma_update(None, "synchronous", synchronous)?;
-        // 16 MB of pages instead of SQLite's 2 MB: an append touches several tables and their indexes, and their upper levels
-        // should not be read again for each.
+        // 16 MB of pages instead of SQLite's 2 MB: an append touches several tables and their indexes, and their upper
+        // levels should not be read again for each.
         connection.pragma_update(None, "cache_size", -16_000)?;
         // rusqlite keeps 16 statements. A turn uses more, and each that was dropped is compiled again.
         connection.set_prepared_statement_cache_capacity(128);
@@ -139,8 +142,8 @@ impl SqliteStore {
     /// it.
     pub fn open_read_only(path: impl AsRef<Path>) -> Result<SqliteStore, StoreError> {
         let path = place::resolve(path.as_ref());
-        // Without a write-ahead log, the file is complete. SQLite would create a log to read it, unless it is told that
-        // the file does not change.
+        // Without a write-ahead log, the file is complete. SQLite would create a log to read it, unless the file is
+        // declared immutable.
         let mut log = path.clone().into_os_string();
         log.push("-wal");
         let is_immutable = !std::fs::metadata(log).is_ok_and(|log| log.len() > 0);
@@ -173,7 +176,7 @@ impl SqliteStore {
         }
     }
 
-    /// The copy that was made before an older database was upgraded.
+    /// Returns the copy that was made before an older database was upgraded.
     pub fn copy(&self) -> Option<&Path> {
         self.copy.as_deref()
     }
@@ -184,12 +187,12 @@ impl SqliteStore {
         self.loss.as_ref()
     }
 
-    /// The directory of the database, with links followed.
-    pub(crate) fn folder(&self) -> &Path {
+    /// Returns the directory of the database, with links followed.
+    pub(crate) fn directory(&self) -> &Path {
         self.path.parent().unwrap_or(Path::new("."))
     }
 
-    /// Reads in one transaction, and so sees one moment of the database.
+    /// Reads in one transaction, which sees one state of the database.
     fn read<T>(&self, look: impl FnOnce(&Connection) -> Result<T, StoreError>) -> Result<T, StoreError> {
         let idle = self.readers.lock().ok().and_then(|mut readers| readers.pop());
         let connection = match idle {
@@ -212,8 +215,8 @@ impl SqliteStore {
         found
     }
 
-    /// A reading connection that was not used before. A used one holds parts of the search index in memory, and an
-    /// integrity check would compare these with what other connections have written since.
+    /// Returns a reading connection that was not used before. A used one holds parts of the search index in memory, and
+    /// an integrity check would compare these with what other connections have written since.
     fn fresh_reader(&self) -> Result<Connection, StoreError> {
         self.reader()
     }
@@ -262,7 +265,8 @@ fn immutable_uri(path: &Path) -> String {
     uri + "?immutable=1"
 }
 
-/// Several processes may do this on a new database at once, and SQLite's busy timeout does not apply here.
+/// Switches to a write-ahead log. Several processes may do this on a new database at once, and SQLite's busy timeout
+/// does not apply here.
 fn keep_write_ahead_log(connection: &Connection) -> rusqlite::Result<()> {
     let mut left = 200;
     loop {
@@ -301,7 +305,7 @@ fn broken(path: &Path, error: rusqlite::Error) -> StoreError {
     }
 }
 
-/// Transcripts are private: only the owner may read them.
+/// Makes the database readable only by its owner, because transcripts are private.
 #[cfg(unix)]
 fn restrict(path: &Path) {
     use std::os::unix::fs::PermissionsExt;

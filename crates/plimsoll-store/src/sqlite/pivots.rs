@@ -72,7 +72,7 @@ pub(super) fn note_pivot(
     flag(connection, chain, &from, tail.as_ref().unwrap_or(&marker_at), true)
 }
 
-/// The marker that a summary answers: its parent, or in logs without parents the preceding user message.
+/// Returns the marker that a summary answers: its parent, or in logs without parents the preceding user message.
 fn marker_of(
     connection: &Connection,
     chain: &Chain,

@@ -1,4 +1,4 @@
-//! Which directory for spills belongs to a database.
+//! Maps a database to its directory of spills.
 //!
 //! A database has a random id that names its directory. So several databases in one directory do not share their
 //! spills, and a database that is moved or renamed together with its spills still finds them. A copy has the id of its
@@ -27,8 +27,8 @@ fn place(connection: &Connection) -> rusqlite::Result<SpillPlace> {
     })
 }
 
-/// Returns the directory of a database in a place for spills. What it needs of an older layout, or of the database it
-/// was copied from, is taken over.
+/// Returns the directory of a database in a place for spills. Blobs that it needs from an older layout, or from the
+/// database it was copied from, are taken over.
 pub(crate) fn directory(store: &SqliteStore, root: &Path) -> Result<Directory, StoreError> {
     let known = store.read(|connection| Ok(place(connection)?))?;
     let text = |path: &Path| resolve(path).to_string_lossy().into_owned();
@@ -39,10 +39,12 @@ pub(crate) fn directory(store: &SqliteStore, root: &Path) -> Result<Directory, S
             return Ok(own);
         }
     } else if is_copy(&known, &database, &place) {
-        // Two databases with one directory would each remove what the other needs, so an error here must be reported.
+        // Two databases with one directory would each remove what the other needs, so this error is not ignored.
         let id = random_hex();
         let new = Directory::new(root, &id);
         take_over(store, &new, Some(&own))?;
+        // The new id is stored last: a process that dies before repeats this, and finds the blobs that are linked
+        // already.
         note(store, &id, &database, &place, Some(&place))?;
         return Ok(new);
     }
@@ -102,7 +104,9 @@ fn take_over(store: &SqliteStore, to: &Directory, from: Option<&Directory>) -> R
 pub(super) fn resolve(path: &Path) -> PathBuf {
     let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     let found = std::fs::canonicalize(&whole).or_else(|error| match (whole.parent(), whole.file_name()) {
-        (Some(folder), Some(name)) => std::fs::canonicalize(folder).map(|folder| folder.join(name)),
+        (Some(directory), Some(name)) => {
+            std::fs::canonicalize(directory).map(|directory| directory.join(name))
+        }
         _ => Err(error),
     });
     found.unwrap_or(whole)

@@ -28,7 +28,7 @@ use crate::purge::{Quoted, Scrubber, TOMBSTONE};
 use crate::recall::describe;
 use crate::store::{ChangeKind, Claim, PurgeItem, PurgeReport, PurgeTarget};
 
-/// A purge: what was found, and with `is_real` destroyed.
+/// A purge. Without `is_real`, content is only counted.
 struct Purge<'a> {
     connection: &'a Connection,
     scrubber: Scrubber,
@@ -260,7 +260,7 @@ impl<'a> Purge<'a> {
                     let places = self.scrubber.scrub_receipt(&mut receipt, of);
                     Ok((places, serde_json::to_string(&receipt)?))
                 }
-                // A damaged record may contain a secret as well.
+                // A damaged record may still contain the secret.
                 Err(_) if of.is_none() => Ok((self.scrubber.scrub(&mut text), text)),
                 Err(_) => Ok((0, text)),
             },
@@ -371,15 +371,16 @@ pub(super) fn copies(database: &Path) -> Vec<PathBuf> {
     let Some(name) = database.file_name().map(|name| name.to_string_lossy().into_owned()) else {
         return Vec::new();
     };
-    let folder = database.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let directory =
+        database.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_copy = |path: &PathBuf| {
         let other = path.file_name().map(|other| other.to_string_lossy().into_owned()).unwrap_or_default();
         let is_whole =
             other.strip_prefix(&name).is_some_and(|rest| rest.starts_with(".v") && rest.ends_with(".bak"));
         // Older versions did not put the database's name into a copy's. If such a version is upgrading another database
-        // of this directory right now, its upgrade fails and can be repeated; a remaining secret cannot be
-        // repaired.
+        // of this directory right now, removing its copy makes the upgrade fail. That can be repeated; a leaked secret
+        // cannot be undone.
         is_whole || other.starts_with(&schema::unfinished_copy(&name)) || other.starts_with(".upgrade-")
     };
     let mut copies: Vec<PathBuf> = entries.filter(is_copy).collect();
@@ -387,7 +388,7 @@ pub(super) fn copies(database: &Path) -> Vec<PathBuf> {
     copies
 }
 
-/// The purges that remain to be finished.
+/// Returns the purges that remain to be finished.
 pub(super) fn unfinished(connection: &Connection) -> Result<Vec<i64>, StoreError> {
     let mut statement = connection.prepare_cached("SELECT seq FROM purge WHERE is_done = 0")?;
     let waiting = statement.query_map([], |row| row.get(0))?;
@@ -397,6 +398,7 @@ pub(super) fn unfinished(connection: &Connection) -> Result<Vec<i64>, StoreError
 /// Rewrites the file without free pages, empties the write-ahead log, and removes copies. Needs its own connection:
 /// this is not possible in a transaction.
 pub(super) fn clean(connection: &Connection, database: &Path) -> Result<(), StoreError> {
+    // `VACUUM` applies the mode, so the file can return pages later.
     space::prepare(connection)?;
     connection.execute_batch("VACUUM")?;
     let is_busy: i64 = connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |row| row.get(0))?;

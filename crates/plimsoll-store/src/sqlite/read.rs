@@ -26,7 +26,8 @@ pub(crate) enum Detail {
     Outline,
 }
 
-/// The visible log: everything from the newest pivot's tail on, the pivot itself, and the host's system messages.
+/// Returns the visible log: everything from the newest pivot's tail on, the pivot itself, and the host's system
+/// messages.
 pub(crate) fn window(
     connection: &Connection,
     session: &SessionId,
@@ -75,7 +76,7 @@ pub(crate) fn revision(connection: &Connection, key: i64) -> Result<Revision, St
     Ok(Revision(statement.query_row([key], |row| row.get(0))?))
 }
 
-/// The user message that a pivot keeps visible.
+/// Returns the user message that a pivot keeps visible.
 fn prompt_of(connection: &Connection, chain: &Chain, pivot: &Pivot) -> Result<Option<Position>, StoreError> {
     let marker = one(connection, chain, &pivot.marker.id, Detail::Outline)?;
     let prompt = marker.as_ref().and_then(|message| message.marker()?.prompt.clone());
@@ -85,7 +86,8 @@ fn prompt_of(connection: &Connection, chain: &Chain, pivot: &Pivot) -> Result<Op
     }
 }
 
-/// The markers before a position that later summaries answer: without them these would look like ordinary messages.
+/// Returns the markers before a position that later summaries answer: without them these would look like ordinary
+/// messages.
 fn markers_before(
     connection: &Connection,
     chain: &Chain,
@@ -110,14 +112,14 @@ fn markers_before(
     Ok(markers)
 }
 
-/// A pivot that counts.
+/// A pivot that is in effect.
 pub(crate) struct Pivot {
     pub(crate) marker: Position,
     pub(crate) summary: Position,
     pub(crate) tail: Option<Position>,
 }
 
-/// The newest pivot that was not set aside, as the end of the chain sees it.
+/// Returns the newest pivot that was not set aside, as the end of the chain sees it.
 pub(crate) fn newest_pivot(connection: &Connection, chain: &Chain) -> Result<Option<Pivot>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT marker_at, marker, summary_at, summary, tail_at, tail, set_aside FROM compaction
@@ -163,7 +165,7 @@ fn system_before(
     Ok(places.into_iter().filter(|place| segment.holds(place)).collect())
 }
 
-/// The newest user message before a position that starts a turn, visible or not.
+/// Returns the newest user message before a position that starts a turn, visible or not.
 fn turn_before(
     connection: &Connection,
     chain: &Chain,
@@ -172,7 +174,7 @@ fn turn_before(
     user_before(connection, chain, start, Message::is_question)
 }
 
-/// The newest user message before a position that satisfies a condition.
+/// Returns the newest user message before a position that satisfies a condition.
 fn user_before(
     connection: &Connection,
     chain: &Chain,
@@ -208,7 +210,7 @@ pub(crate) fn one(
     Ok(range(connection, chain, &place, Some(&place), detail)?.into_iter().next())
 }
 
-/// The messages in a range, both ends included.
+/// Returns the messages in a range, both ends included.
 pub(crate) fn range(
     connection: &Connection,
     chain: &Chain,
@@ -292,7 +294,7 @@ pub(crate) fn each_in_range(
                     },
                 };
                 match (part_at, placed.message.as_str()).cmp(&(at, id.as_str())) {
-                    // A part without its message; a check reports it.
+                    // A part without its message is skipped here; a check reports it.
                     Ordering::Less => {}
                     Ordering::Equal => own.push(complete(placed)?),
                     Ordering::Greater => {
@@ -334,7 +336,7 @@ impl CommonIds {
     }
 }
 
-/// The end of the range in a segment; `None` if the segment starts after it.
+/// Returns the end of the range in a segment; `None` if the segment starts after it.
 fn end_of(segment: &Segment, to: Option<&Position>) -> Option<Position> {
     match (&segment.upto, to) {
         (Some(upto), Some(to)) => Some(upto.min(to).clone()),
@@ -343,7 +345,7 @@ fn end_of(segment: &Segment, to: Option<&Position>) -> Option<Position> {
     }
 }
 
-/// The markers in a range that were set aside, with the time.
+/// Returns the markers in a range that were set aside, with the time.
 fn set_aside(
     connection: &Connection,
     chain: &Chain,
@@ -367,7 +369,7 @@ fn set_aside(
     Ok(aside)
 }
 
-/// A page of messages.
+/// Returns a page of messages.
 pub(crate) fn page(
     connection: &Connection,
     session: &SessionId,
@@ -376,7 +378,7 @@ pub(crate) fn page(
     page_of(connection, &Chain::of(connection, session)?, request)
 }
 
-/// A page of messages of a chain.
+/// Returns a page of messages of a chain.
 pub(crate) fn page_of(
     connection: &Connection,
     chain: &Chain,
@@ -443,7 +445,7 @@ fn places_of(
     Ok(places.collect::<Result<_, _>>()?)
 }
 
-/// The metadata of a session's own message.
+/// Returns the metadata of a session's own message.
 pub(crate) fn info(connection: &Connection, session: i64, place: &Position) -> Result<Message, StoreError> {
     let mut statement =
         connection.prepare_cached("SELECT info FROM message WHERE session = ?1 AND at = ?2 AND id = ?3")?;
@@ -501,7 +503,7 @@ pub(crate) fn outline_of(connection: &Connection, chain: &Chain, id: &PartId) ->
     Ok(rows::outline(row)?.part)
 }
 
-/// All compactions of a session, oldest first, each in its current state.
+/// Returns all compactions of a session, oldest first, each in its current state.
 pub(crate) fn compactions(
     connection: &Connection,
     session: &SessionId,
@@ -637,7 +639,7 @@ pub(crate) fn sessions_like(
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// A receipt and its session.
+/// Returns a receipt and its session.
 pub(crate) fn receipt(connection: &Connection, id: &ReceiptId) -> Result<(SessionId, Receipt), StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT r.data, r.id, s.id FROM receipt r JOIN session s ON s.key = r.session
@@ -670,7 +672,7 @@ pub(crate) fn receipts_like(
     ids.map(|id| Ok(ReceiptId::new(id?))).collect()
 }
 
-/// The receipts of a session, oldest first.
+/// Returns the receipts of a session, oldest first.
 pub(crate) fn receipts(
     connection: &Connection,
     session: &SessionId,
@@ -693,7 +695,7 @@ pub(crate) fn receipts(
     found.map(|receipt| receipt?).collect()
 }
 
-/// The newest receipts of a session, newest first.
+/// Returns the newest receipts of a session, newest first.
 pub(crate) fn newest_receipts(
     connection: &Connection,
     session: &SessionId,

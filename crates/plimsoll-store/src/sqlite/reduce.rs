@@ -24,6 +24,7 @@ pub(crate) fn reduce(
     now: Millis,
 ) -> Result<(), StoreError> {
     let (chain, last) = Chain::claimed_with_end(connection, claim)?;
+    // First of all checks: a repeated call must succeed although its own first attempt made the plan stale.
     if is_recorded(connection, claim, &reduction.receipts)? {
         return Ok(());
     }
@@ -75,7 +76,7 @@ fn is_recorded(connection: &Connection, claim: &Claim, receipts: &[Receipt]) -> 
     }
 }
 
-/// Refuses what was planned before the window was last reduced or widened.
+/// Returns an error if the window was reduced or widened since the plan.
 fn require_fresh(
     connection: &Connection,
     claim: &Claim,
@@ -103,7 +104,7 @@ pub(super) fn set_shaped(
     Ok(())
 }
 
-/// The current position in the session's log.
+/// Returns the current position in the session's log.
 pub(super) fn moment(
     connection: &Connection,
     session: &SessionId,
@@ -113,7 +114,7 @@ pub(super) fn moment(
     Ok(LogPosition { at: now, after: Some(newest.id).filter(|id| !id.is_empty()).map(MessageId::new) })
 }
 
-/// The first message that the snapshot of a reduction did not have, or did not have completely.
+/// Returns the first message that the snapshot of a reduction did not have, or did not have completely.
 fn missed(
     connection: &Connection,
     chain: &Chain,
@@ -124,7 +125,7 @@ fn missed(
             let found = chain.find(connection, seen.as_str())?;
             found.map(|(_, place)| place).ok_or_else(|| StoreError::missing("message", seen))?
         }
-        // Without a snapshot, the log itself is meant.
+        // Without a snapshot, the reduction is of the current log.
         None => return Ok(None),
     };
     // Only the session's own segment is appended to.

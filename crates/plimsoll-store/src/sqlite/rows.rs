@@ -18,8 +18,8 @@ use super::sums;
 use crate::counts;
 use crate::error::StoreError;
 
-/// Converts a number of a session for the database, which has one bit less. Larger ones are clamped, which is good
-/// enough for times and counts that cannot be true. The host's clock is not clamped: an impossible time is refused.
+/// Converts an unsigned number for a column, which is signed. Larger numbers are clamped: as times and counts they are
+/// impossible anyway. The host's clock is not clamped: an impossible time is refused.
 pub(crate) fn integer(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
 }
@@ -275,13 +275,13 @@ pub(crate) fn role_of(message: &Message) -> String {
     }
 }
 
-/// A message without its parts, as JSON.
+/// Returns a message without its parts, as JSON.
 pub(crate) fn info_json(message: &Message) -> Result<String, StoreError> {
     let bare = Message { parts: Shared::default(), ..message.clone() };
     Ok(serde_json::to_string(&bare)?)
 }
 
-/// Parses such JSON.
+/// Parses a message from its JSON and its id.
 pub(crate) fn message_of(json: &str, id: &str) -> Result<Message, StoreError> {
     let mut message: Message = serde_json::from_str(json)
         .map_err(StoreError::from)

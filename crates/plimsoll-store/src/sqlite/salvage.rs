@@ -1,8 +1,8 @@
 //! Reading a whole session in one transaction, even if it is damaged: everything that is still readable, and a list of
 //! the rest.
 //!
-//! A text with bytes that are not UTF-8 is returned with replacement characters, a part with a wrong checksum unchanged.
-//! Only what cannot be read at all is left out. All of this is in the list.
+//! A text with bytes that are not UTF-8 is returned with replacement characters, a part with a wrong checksum
+//! unchanged. Only what cannot be read at all is left out. The list has all of these.
 
 use plimsoll::{Message, MessageId, Part, PartId, Role};
 use rusqlite::{Connection, Row, params};
@@ -73,7 +73,7 @@ fn salvage(
     Ok(damage)
 }
 
-/// The positions of the messages of a segment. If a page of the table is damaged, those before and after it.
+/// Returns the positions of the messages of a segment. If a page of the table is damaged, those before and after it.
 fn places(connection: &Connection, segment: &Segment, damage: &mut Vec<Damage>) -> Vec<Position> {
     let mut found = Vec::new();
     let mut scan = |order: &str| -> rusqlite::Result<()> {

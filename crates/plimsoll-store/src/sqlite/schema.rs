@@ -9,7 +9,7 @@ use rusqlite::Connection;
 
 use crate::error::StoreError;
 
-/// Each one upgrades the database by one version.
+/// Migrations. Each upgrades the database by one version.
 const MIGRATIONS: [&str; 11] = [
     // 1: sessions, messages, parts. The order of a session's messages is (at, id); `at` never goes back.
     "CREATE TABLE session (
@@ -308,6 +308,7 @@ pub(crate) fn migrate(connection: &mut Connection, path: &Path) -> Result<Option
     }
     let copy = if is_empty { None } else { Some(copy(connection, path, version)?) };
     if is_empty {
+        // SQLite only accepts the mode while the database has no tables.
         super::space::prepare(connection)?;
     }
     let transaction = connection.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate)?;
@@ -361,9 +362,10 @@ fn copy(connection: &Connection, path: &Path, version: i64) -> Result<PathBuf, S
     if !copy.exists() {
         let failed = || format!("cannot keep a copy as `{}`", copy.display());
         // Several processes may do this. Each writes to its own file, and the first to finish has made the copy.
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let directory =
+            path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        let part = tempfile::Builder::new().prefix(&unfinished_copy(&name)).tempfile_in(folder);
+        let part = tempfile::Builder::new().prefix(&unfinished_copy(&name)).tempfile_in(directory);
         let part = part.map_err(StoreError::io(failed()))?.into_temp_path();
         connection.execute("VACUUM INTO ?1", [part.display().to_string()])?;
         match part.persist_noclobber(&copy) {

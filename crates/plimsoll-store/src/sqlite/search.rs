@@ -36,7 +36,7 @@ pub(super) fn search(
     let pattern = search.compile()?;
     let chain = Chain::of(connection, session)?;
     let start = read::newest_pivot(connection, &chain)?.map(|pivot| pivot.tail.unwrap_or(pivot.marker));
-    let mut hits = Hits { wanted, left: wanted.most_bytes, found: 0, hits: Vec::new() };
+    let mut hits = Hits { wanted, left: wanted.max_bytes, found: 0, hits: Vec::new() };
     for segment in &chain.0 {
         if let Some(start) = &start {
             let plain = trigrams(search);
@@ -138,7 +138,7 @@ impl Hits<'_> {
         tool: Option<&str>,
         text: &str,
     ) -> Result<bool, StoreError> {
-        let matches = self.wanted.most_matches.saturating_sub(self.found);
+        let matches = self.wanted.max_matches.saturating_sub(self.found);
         if self.left == 0 || matches == 0 {
             if let Some(last) = self.hits.last_mut() {
                 last.found.cut = true;
@@ -146,8 +146,8 @@ impl Hits<'_> {
             return Ok(false);
         }
         let wanted = Selection {
-            most_bytes: self.left,
-            most_matches: matches,
+            max_bytes: self.left,
+            max_matches: matches,
             lines: None,
             search: self.wanted.search.clone(),
             stop: self.wanted.stop.clone(),
@@ -165,7 +165,7 @@ impl Hits<'_> {
 }
 
 /// A part as a search reads it.
-struct Seen<'a> {
+struct SearchedPart<'a> {
     id: &'a str,
     message: &'a str,
     tool: Option<&'a str>,
@@ -176,14 +176,14 @@ struct Seen<'a> {
     damage: Option<String>,
 }
 
-impl Seen<'_> {
+impl SearchedPart<'_> {
     fn input(&self) -> Result<Option<String>, StoreError> {
         let part = self.data.map(serde_json::from_str::<Part>).transpose()?;
         Ok(part.as_ref().and_then(input_text))
     }
 }
 
-type Visit<'a> = &'a mut dyn FnMut(&Seen<'_>) -> Result<bool, StoreError>;
+type Visit<'a> = &'a mut dyn FnMut(&SearchedPart<'_>) -> Result<bool, StoreError>;
 
 /// Visits the parts of a segment before a position, oldest first, until the visitor has enough. With `plain`, only
 /// those that may contain it by the index.
@@ -192,7 +192,7 @@ fn behind(
     segment: &Segment,
     start: &Position,
     plain: Option<&str>,
-    mut visit: impl FnMut(&Seen<'_>) -> Result<bool, StoreError>,
+    mut visit: impl FnMut(&SearchedPart<'_>) -> Result<bool, StoreError>,
 ) -> Result<(), StoreError> {
     let end = match &segment.upto {
         Some(upto) if upto < start => Position::new(upto.time, format!("{}\0", upto.id)),
@@ -236,7 +236,8 @@ fn scan(
         let read = [maybe(2), maybe(3), maybe(4)].into_iter().collect::<Result<Vec<_>, _>>();
         let damage = read.as_ref().err().map(|error| format!("it cannot be read: {error}"));
         let read = read.unwrap_or_else(|_| vec![None; 3]);
-        let seen = Seen { id: &id, message: &message, tool: read[0], text: read[1], data: read[2], damage };
+        let seen =
+            SearchedPart { id: &id, message: &message, tool: read[0], text: read[1], data: read[2], damage };
         if !visit(&seen)? {
             break;
         }
@@ -244,8 +245,8 @@ fn scan(
     Ok(())
 }
 
-/// An index query that finds every text with a plain pattern, and some others. `None` for patterns of fewer than three
-/// characters, and for regular expressions.
+/// Returns an index query that finds every text with a plain pattern, and some others. `None` for patterns of fewer
+/// than three characters, and for regular expressions.
 fn trigrams(search: &Search) -> Option<String> {
     let plain = search.literal || regex::escape(&search.pattern) == search.pattern;
     let letters: Vec<char> = search.pattern.chars().collect();
@@ -258,16 +259,17 @@ fn trigrams(search: &Search) -> Option<String> {
 }
 
 /// A range of a session's parts to index: what summaries replaced does not change any more.
-pub(super) struct Stretch {
+pub(super) struct IndexRange {
     session: i64,
     last: i64,
 }
 
-/// The next session with something to index, starting with a key, or where to continue. Runs outside of the writer.
-pub(super) fn next_stretch(
+/// Returns the next session with something to index, starting with a key, or where to continue. Runs outside of the
+/// writer.
+pub(super) fn next_range(
     connection: &Connection,
     from: i64,
-) -> Result<Result<Stretch, Option<i64>>, StoreError> {
+) -> Result<Result<IndexRange, Option<i64>>, StoreError> {
     let mut statement = connection.prepare_cached(
         "SELECT DISTINCT session FROM compaction WHERE session >= ?1 ORDER BY session LIMIT ?2",
     )?;
@@ -276,13 +278,13 @@ pub(super) fn next_stretch(
     for key in &keys {
         let last = last_behind(connection, *key)?;
         if let Some(last) = last.filter(|last| indexed_to(connection, *key).is_ok_and(|upto| *last > upto)) {
-            return Ok(Ok(Stretch { session: *key, last }));
+            return Ok(Ok(IndexRange { session: *key, last }));
         }
     }
     Ok(Err(keys.last().filter(|_| keys.len() == SESSIONS).map(|key| key + 1)))
 }
 
-/// The newest of a session's own parts that a summary replaced.
+/// Returns the newest of a session's own parts that a summary replaced.
 fn last_behind(connection: &Connection, key: i64) -> Result<Option<i64>, StoreError> {
     let is_there: bool = connection
         .prepare_cached("SELECT EXISTS (SELECT 1 FROM session WHERE key = ?1 AND removed IS NULL)")?
@@ -299,8 +301,8 @@ fn last_behind(connection: &Connection, key: i64) -> Result<Option<i64>, StoreEr
 }
 
 /// Indexes a piece of a range.
-pub(super) fn index(connection: &Connection, stretch: &Stretch) -> Result<IndexStep, StoreError> {
-    let Stretch { session, last } = *stretch;
+pub(super) fn index(connection: &Connection, range: &IndexRange) -> Result<IndexStep, StoreError> {
+    let IndexRange { session, last } = *range;
     let upto = indexed_to(connection, session)?;
     let mut statement = connection.prepare_cached(
         "SELECT seq, chars + input_chars FROM part WHERE session = ?1 AND seq > ?2 AND seq <= ?3 ORDER BY seq LIMIT 1000",
@@ -312,6 +314,7 @@ pub(super) fn index(connection: &Connection, stretch: &Stretch) -> Result<IndexS
     {
         reached = row.get(0)?;
         let chars: i64 = row.get(1)?;
+        // Longer texts count as indexed too; every search scans them.
         if chars <= LARGEST {
             index_part(connection, reached)?;
             (added, size) = (added + 1, size + chars + 50);

@@ -146,7 +146,7 @@ fn begin(connection: &Connection, key: i64, new: &NewSession, now: Millis) -> Re
     read::session(connection, &new.id)
 }
 
-/// The first message that is still being written: an incomplete answer, or one with an open call.
+/// Returns the first message that is still being written: an incomplete answer, or one with an open call.
 fn first_open(connection: &Connection, chain: &Chain) -> Result<Option<Position>, StoreError> {
     let mut first: Option<Position> = None;
     for segment in &chain.0 {
@@ -168,7 +168,7 @@ fn first_open(connection: &Connection, chain: &Chain) -> Result<Option<Position>
     Ok(first)
 }
 
-/// The position of the last message before another; the start if there is none.
+/// Returns the position of the last message before another; the start if there is none.
 fn before(connection: &Connection, chain: &Chain, place: &Position) -> Result<Position, StoreError> {
     for segment in chain.0.iter().rev() {
         let mut statement = connection.prepare_cached(
@@ -226,7 +226,7 @@ fn remove_tree(
         }
         remove_tree(connection, &task, key, (now, clock), left)?;
     }
-    // Forks may keep some of it, and in databases of older versions that can include an open call.
+    // Forks may keep part of the log. In databases of older versions, that part can include an open call.
     settle(connection, key, now)?;
     connection.prepare_cached("UPDATE session SET removed = ?2 WHERE key = ?1")?.execute((key, now.0))?;
     for table in ["lease", "note", "task", "import"] {
@@ -262,6 +262,7 @@ pub(super) fn sweep_some(connection: &Connection, key: i64) -> Result<Vec<i64>, 
         return Ok(Vec::new());
     }
     if !is_begun {
+        // Once per session, before its first rows go: it decides by the size of the session.
         search::forget_session(connection, key)?;
         // Its id is free from here on, even if the process dies before the last row is deleted.
         connection
@@ -281,7 +282,7 @@ pub(super) fn sweep_some(connection: &Connection, key: i64) -> Result<Vec<i64>, 
              (SELECT session, at, id FROM message WHERE session = ?1 LIMIT ?2)",
         )?
         .execute(params![key, room])?;
-    // What is left is consistent, because a check counts it.
+    // A check compares the count with the rows, also in a session whose removal was interrupted.
     connection
         .prepare_cached("UPDATE session SET messages = messages - ?2 WHERE key = ?1")?
         .execute(params![key, messages])?;
@@ -342,7 +343,7 @@ fn delete_parts(connection: &Connection, key: i64) -> Result<Option<usize>, Stor
     Ok((parts.len() < STEP && size < STEP_CHARS).then_some(parts.len()))
 }
 
-/// The removed sessions that no other needs: their removal was interrupted. Staged sessions belong to
+/// Returns the removed sessions that no other needs: their removal was interrupted. Staged sessions belong to
 /// [`imports`](super::imports).
 pub(super) fn half_removed(connection: &Connection) -> Result<Vec<i64>, StoreError> {
     let mut statement = connection.prepare_cached(

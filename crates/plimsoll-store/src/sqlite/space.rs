@@ -94,6 +94,7 @@ impl SqliteStore {
         let Some(before) = before else { return Ok(0) };
         let connection = Connection::open(&self.path)?;
         connection.busy_timeout(PATIENCE)?;
+        // `VACUUM` applies a changed `auto_vacuum` mode, so this has to come first.
         prepare(&connection)?;
         match connection.execute_batch("VACUUM").map_err(StoreError::from) {
             // Another process has started to write; the next sweep tries again.

@@ -84,7 +84,7 @@ fn insert(connection: &Connection, key: i64, spill: &SpillRecord) -> Result<(), 
     mark_deleting(connection, &older, spill.created).map(drop)
 }
 
-/// The spills of a session and of those it was forked from, in the order they were stored.
+/// Returns the spills of a session and of those it was forked from, in the order they were stored.
 pub(super) fn of_session(
     connection: &Connection,
     session: &SessionId,
@@ -146,21 +146,21 @@ pub(super) struct Candidate {
     newest: u64,
 }
 
-/// The oldest blobs that exceed retention. This reads a row of every spill and runs outside of the writer.
+/// Returns the oldest blobs that exceed retention. This reads a row of every spill and runs outside of the writer.
 pub(super) fn candidates(
     connection: &Connection,
     before: Option<Millis>,
-    most_bytes: Option<u64>,
+    max_bytes: Option<u64>,
     most: usize,
 ) -> Result<Vec<Candidate>, StoreError> {
-    let mut over = match most_bytes {
-        Some(most_bytes) => {
+    let mut over = match max_bytes {
+        Some(max_bytes) => {
             let total: f64 = connection
                 .prepare_cached(
                     "SELECT total(stored) FROM (SELECT max(stored) AS stored FROM spill WHERE expired IS NULL GROUP BY blob)",
                 )?
                 .query_row([], |row| row.get(0))?;
-            total - most_bytes as f64
+            total - max_bytes as f64
         }
         None => 0.0,
     };

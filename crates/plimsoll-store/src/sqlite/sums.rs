@@ -1,4 +1,4 @@
-//! Checksums of rows: they detect that the disk returns something else than what was written.
+//! Checksums of rows. They detect that the disk returns other data than was written.
 //!
 //! Every row that a session consists of has one over all of its columns, and a session counts its rows, so that missing
 //! rows are detected as well. Checks and exports verify them, not every read: SQLite has no checksums of its own, and
@@ -227,7 +227,7 @@ fn row_sum(row: &Context<'_>) -> Vec<u8> {
         hash(&mut hasher, row.get_raw(column));
     }
     let mut sum = vec![VERSION];
-    // Half of the hash detects damage as well as the whole.
+    // 128 bits are enough to detect accidental damage.
     sum.extend_from_slice(&hasher.finalize().as_bytes()[..16]);
     sum
 }
@@ -254,7 +254,7 @@ fn hash(hasher: &mut blake3::Hasher, value: ValueRef<'_>) {
     hasher.update(bytes);
 }
 
-/// The sum of a part as versions before 10 wrote it.
+/// Returns the sum of a part as versions before 10 wrote it.
 fn content_sum(data: &[u8], text: Option<&[u8]>) -> Vec<u8> {
     let mut hasher = blake3::Hasher::new();
     hasher.update(&(data.len() as u64).to_le_bytes());
@@ -325,7 +325,7 @@ pub(super) fn verify(connection: &Connection, sessions: Option<&[i64]>) -> Resul
         }
     }
     if sessions.is_some() {
-        // There are few, and a row with a damaged key may belong to any session.
+        // These tables are small, and a row with a damaged key may belong to any session.
         TABLES
             .iter()
             .filter(|table| table.name == "delta")
@@ -431,7 +431,7 @@ fn altered(row: &Row<'_>, is_part: bool) -> String {
     unreadable.unwrap_or_else(|| "its checksum does not match".to_owned())
 }
 
-/// Why the content of a part cannot be read.
+/// Returns why the content of a part cannot be read.
 fn unreadable(row: &Row<'_>) -> Option<String> {
     let text = |column: usize| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
     let why = match (text(3), text(4)) {

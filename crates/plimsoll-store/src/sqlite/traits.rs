@@ -422,11 +422,11 @@ impl Spills for SqliteStore {
     fn expire_spills(
         &self,
         before: Option<Millis>,
-        most_bytes: Option<u64>,
+        max_bytes: Option<u64>,
         now: Millis,
         most: usize,
     ) -> Result<Vec<ExpiredSpill>, StoreError> {
-        let going = self.read(|connection| spills::candidates(connection, before, most_bytes, most))?;
+        let going = self.read(|connection| spills::candidates(connection, before, max_bytes, most))?;
         if going.is_empty() {
             return Ok(Vec::new());
         }
@@ -483,7 +483,7 @@ impl Purges for SqliteStore {
 impl Upkeep for SqliteStore {
     fn index_step(&self, from: u64) -> Result<IndexStep, StoreError> {
         let from = i64::try_from(from).unwrap_or(i64::MAX);
-        match self.read(|connection| search::next_stretch(connection, from))? {
+        match self.read(|connection| search::next_range(connection, from))? {
             Ok(stretch) => self.write(move |connection| search::index(connection, &stretch)),
             Err(next) => {
                 let next = next.and_then(|next| u64::try_from(next).ok());

@@ -26,6 +26,7 @@ pub(crate) fn undo(
 ) -> Result<Receipt, StoreError> {
     let chain = Chain::claimed(connection, claim)?;
     let (session, receipt) = read::receipt(connection, id)?;
+    // A fork inherits the marks of its parent, but only the session of a receipt may undo it.
     if session != claim.session {
         return Err(StoreError::missing("receipt", id));
     }
@@ -41,25 +42,25 @@ pub(crate) fn undo(
     // Marks that are stored under the receipt's id are in force: they were stored with it, and only an undo lifts them.
     // So their parts, of which there may be fifty thousand, need not be read. A compaction also has a pivot, and at
     // most a step's worth of marks.
-    let concerned = match &receipt.plan {
-        Plan::Compact(_) => Some(Concerned::of(connection, &chain, &receipt)?),
+    let affected = match &receipt.plan {
+        Plan::Compact(_) => Some(AffectedContent::of(connection, &chain, &receipt)?),
         _ if knows_marks => None,
-        _ => Some(Concerned::of(connection, &chain, &receipt)?),
+        _ => Some(AffectedContent::of(connection, &chain, &receipt)?),
     };
-    let undone = match &concerned {
-        Some(concerned) => receipt.undo(&mut concerned.log(), ids, now)?,
+    let undone = match &affected {
+        Some(affected) => receipt.undo(&mut affected.log(), ids, now)?,
         None => receipt.undoing(ids, now)?,
     };
     let undoing = Undoing { receipt: (&receipt.id, receipt.at), by: &undone.id, moment: &moment };
     if knows_marks {
         undoing.lift_all(connection, chain.own())?;
-    } else if let Some(concerned) = &concerned {
+    } else if let Some(affected) = &affected {
         for (part, _) in receipt.plan.effects() {
-            undoing.lift(connection, &concerned.marked(&chain, part))?;
+            undoing.lift(connection, &affected.marked(&chain, part))?;
         }
     }
-    if let (Plan::Compact(plan), Some(concerned)) = (&receipt.plan, &concerned) {
-        undo_pivot(connection, &chain, plan, concerned, (&undone.id, &moment))?;
+    if let (Plan::Compact(plan), Some(affected)) = (&receipt.plan, &affected) {
+        undo_pivot(connection, &chain, plan, affected, (&undone.id, &moment))?;
     }
     insert_receipt(connection, chain.own(), &undone)?;
     let changed = Changed { key: chain.own(), session: &claim.session, now };
@@ -99,38 +100,38 @@ fn has_marks(connection: &Connection, chain: &Chain, receipt: &Receipt) -> Resul
 
 /// Content that a receipt affects, for the engine to decide whether it can be undone: parts without their texts, each
 /// in a separate message, and the marker of a pivot.
-struct Concerned {
+struct AffectedContent {
     messages: Vec<Message>,
     /// Times of the parts' messages.
     times: HashMap<PartId, i64>,
 }
 
-impl Concerned {
-    fn of(connection: &Connection, chain: &Chain, receipt: &Receipt) -> Result<Concerned, StoreError> {
+impl AffectedContent {
+    fn of(connection: &Connection, chain: &Chain, receipt: &Receipt) -> Result<AffectedContent, StoreError> {
         let mut parts: Vec<&PartId> = receipt.plan.effects().into_iter().map(|(part, _)| part).collect();
         let mut marker = None;
         if let Plan::Compact(plan) = &receipt.plan {
             parts.extend(&plan.continuation);
             marker = plan.marker.as_ref();
         }
-        let mut concerned = Concerned { messages: Vec::new(), times: HashMap::new() };
+        let mut affected = AffectedContent { messages: Vec::new(), times: HashMap::new() };
         for part in parts {
             let found = chain.find_part(connection, part.as_str())?;
             let (_, place) = found.ok_or_else(|| StoreError::missing("part", part))?;
-            if concerned.times.insert(part.clone(), place.time).is_none() {
+            if affected.times.insert(part.clone(), place.time).is_none() {
                 let marks = marks::of_part(connection, chain, part.as_str())?;
                 let bare = read::outline_of(connection, chain, part)?.with_marks(marks);
-                concerned.messages.push(Message { parts: vec![bare].into(), ..Message::default() });
+                affected.messages.push(Message { parts: vec![bare].into(), ..Message::default() });
             }
         }
         if let Some(marker) = marker {
             let message = read::one(connection, chain, marker.as_str(), Detail::Outline)?;
             let mut message = message.ok_or_else(|| StoreError::missing("message", marker))?;
             // One of its parts may be among those above.
-            message.parts.retain(|part| !concerned.times.contains_key(&part.id));
-            concerned.messages.push(message);
+            message.parts.retain(|part| !affected.times.contains_key(&part.id));
+            affected.messages.push(message);
         }
-        Ok(concerned)
+        Ok(affected)
     }
 
     fn log(&self) -> Log {
@@ -148,13 +149,13 @@ fn undo_pivot(
     connection: &Connection,
     chain: &Chain,
     plan: &CompactPlan,
-    concerned: &Concerned,
+    affected: &AffectedContent,
     (by, moment): (&ReceiptId, &LogPosition),
 ) -> Result<(), StoreError> {
     if let Some(continuation) = &plan.continuation {
         let (receipt, set) = (Some(by.clone()), moment.clone());
         let mark = Mark { receipt, effect: Effect::Hide, set, lifted: None };
-        concerned.marked(chain, continuation).set(connection, &mark)?;
+        affected.marked(chain, continuation).set(connection, &mark)?;
     }
     match &plan.marker {
         Some(marker) => set_aside(connection, chain, marker, moment),

@@ -23,7 +23,8 @@ pub(super) struct Witness {
 }
 
 impl Witness {
-    /// Opens the file of a database for writing. Without it a loss goes unnoticed, but the store works.
+    /// Opens the file of a database for writing; `None` if that fails. The store works without it, but losses then go
+    /// unnoticed.
     pub(super) fn open(path: &Path, connection: &Connection) -> Option<Witness> {
         let file = open_file(path).ok()?;
         Some(Witness { file, database: identity(connection).ok()?? })
@@ -37,7 +38,7 @@ impl Witness {
     }
 }
 
-/// The loss to report: one that is found now, or the newest that was recorded and not accepted.
+/// Returns the loss to report: one that is found now, or the newest that was recorded and not accepted.
 pub(super) fn unaccepted(
     path: &Path,
     connection: &Connection,
@@ -57,7 +58,7 @@ pub(super) fn unaccepted(
 
 /// Compares a database with its file.
 fn loss(path: &Path, connection: &Connection, now: Millis) -> Result<Option<Loss>, StoreError> {
-    // The file is read first: whatever it names is in the database by the time that is read.
+    // The file is read first: a change that it names was committed before, so the database must contain it.
     let Ok(text) = std::fs::read_to_string(file_of(path)) else { return Ok(None) };
     let Some((database, expected)) = text.split_once(' ') else { return Ok(None) };
     let Ok(expected) = expected.trim_end().parse::<u64>() else { return Ok(None) };
@@ -75,7 +76,7 @@ fn record(connection: &Connection, loss: &Loss) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The recorded losses, oldest first.
+/// Returns the recorded losses, oldest first.
 pub(super) fn recorded(connection: &Connection) -> rusqlite::Result<Vec<Loss>> {
     let mut statement = connection.prepare("SELECT at, expected, found FROM loss ORDER BY seq LIMIT 20")?;
     let losses = statement.query_map([], |row| {

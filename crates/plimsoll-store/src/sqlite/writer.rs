@@ -87,7 +87,7 @@ impl Drop for Leader<'_> {
 
 impl Writer {
     pub(super) fn new(connection: Connection, witness: Option<Witness>) -> Writer {
-        // This cannot fail; without the timeout, a busy database would only be asked more often.
+        // An error is ignored: without the timeout, a busy database is only polled more often.
         let _ = connection.busy_timeout(SLICE);
         Writer { connection: Mutex::new(connection), queue: Mutex::default(), witness }
     }
@@ -134,9 +134,11 @@ impl Writer {
     fn group(&self) {
         let connection = &*lock(&self.connection);
         if !connection.is_autocommit() {
-            // Left over from a change that panicked.
+            // A change that panicked has left its transaction open.
             let _ = run(connection, "ROLLBACK");
         }
+        // Not a deferred transaction: one that reads first cannot become a writer after another process has written,
+        // and SQLite reports that at once instead of waiting.
         while let Err(why) = run(connection, "BEGIN IMMEDIATE") {
             let is_busy = matches!(why, StoreError::Busy { .. });
             // The leader is first. When it gets its error, the next one leads and tries for itself.
@@ -155,7 +157,7 @@ impl Writer {
         };
         let mut done = vec![first(TxState::Begun(connection))];
         if connection.is_autocommit() {
-            // It failed with its own error; the others start over.
+            // The first change failed with its own error. The others are still queued and start over.
             done.into_iter().for_each(|reply| reply(Ok(())));
             return;
         }
@@ -170,9 +172,10 @@ impl Writer {
         let committed =
             if connection.is_autocommit() { Err(StoreError::TakenAlong) } else { run(connection, "COMMIT") };
         if committed.is_err() {
-            // Without this, the next transaction could not begin.
+            // A failed commit leaves the transaction open, and the next one could not begin.
             let _ = run(connection, "ROLLBACK");
         } else if let Some(witness) = &self.witness {
+            // Before the replies: an acknowledged change must be in the file, or its loss would go unnoticed.
             witness.note(connection);
         }
         for reply in done {
@@ -259,15 +262,15 @@ mod tests {
     /// Makes several changes share one transaction: the first one waits until the others are queued. Returns the result
     /// of each, and the rows of the table afterwards.
     fn together(limit: &str, changes: Vec<Change>) -> (Vec<String>, Vec<i64>) {
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("t.db");
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("t.db");
         let connection = Connection::open(&path).unwrap();
         connection.execute_batch("PRAGMA journal_mode = wal; CREATE TABLE t (n INTEGER, text)").unwrap();
         connection.execute_batch(limit).unwrap();
         let writer = Writer::new(connection, None);
         let (go, wait) = mpsc::channel::<()>();
         let (begun, begins) = mpsc::channel::<()>();
-        let told = std::thread::scope(|scope| {
+        let outcomes = std::thread::scope(|scope| {
             let writer = &writer;
             let first = scope.spawn(move || {
                 writer.write(move |connection| {
@@ -287,16 +290,16 @@ mod tests {
                 }
             }
             go.send(()).unwrap();
-            let told = |result: Result<(), StoreError>| match result {
+            let text_of = |result: Result<(), StoreError>| match result {
                 Ok(()) => "done".to_owned(),
                 Err(error) => error.to_string(),
             };
-            threads.into_iter().map(|thread| told(thread.join().unwrap())).collect()
+            threads.into_iter().map(|thread| text_of(thread.join().unwrap())).collect()
         });
         let connection = Connection::open(&path).unwrap();
         let mut statement = connection.prepare("SELECT n FROM t ORDER BY rowid").unwrap();
         let rows = statement.query_map([], |row| row.get(0)).unwrap();
-        (told, rows.collect::<Result<_, _>>().unwrap())
+        (outcomes, rows.collect::<Result<_, _>>().unwrap())
     }
 
     #[test]
@@ -306,9 +309,9 @@ mod tests {
             Err(StoreError::Refused("no".into()))
         });
         let broken: Change = Box::new(|connection| Ok(connection.execute_batch("INSERT INTO nowhere")?));
-        let (told, rows) = together("", vec![insert(1), half, insert(2), broken, insert(3)]);
+        let (outcomes, rows) = together("", vec![insert(1), half, insert(2), broken, insert(3)]);
         let broken = "the database failed: incomplete input";
-        assert_eq!(told, ["done", "done", "no", "done", broken, "done"]);
+        assert_eq!(outcomes, ["done", "done", "no", "done", broken, "done"]);
         assert_eq!(rows, [0, 1, 2, 3]);
     }
 
@@ -317,10 +320,10 @@ mod tests {
         let large: Change = Box::new(|connection| {
             Ok(connection.execute("INSERT INTO t VALUES (98, zeroblob(10000000))", []).map(drop)?)
         });
-        let (told, rows) = together("PRAGMA max_page_count = 20", vec![insert(1), large, insert(2)]);
+        let (outcomes, rows) = together("PRAGMA max_page_count = 20", vec![insert(1), large, insert(2)]);
         let taken = "the shared transaction was rolled back because another change failed; try again";
         let full = "no space left for the database; free some and try again (database or disk is full)";
-        assert_eq!(told, [taken, taken, full, "done"]);
+        assert_eq!(outcomes, [taken, taken, full, "done"]);
         assert_eq!(rows, [2]);
     }
 }

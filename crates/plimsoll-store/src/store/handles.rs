@@ -26,10 +26,10 @@ pub trait Handles {
         found.ok_or_else(|| StoreError::missing("part, message or spilled output", id))
     }
 
-    /// A part of a session that [`find_handles`](Handles::find_handles) returned.
+    /// Returns a part of a session that [`find_handles`](Handles::find_handles) returned.
     fn handle_part(&self, session: &SessionId, id: &PartId) -> Result<Part, StoreError>;
 
-    /// A message of such a session.
+    /// Returns a message of such a session.
     fn handle_message(&self, session: &SessionId, id: &MessageId) -> Result<Message, StoreError>;
 
     /// Messages of such a session.

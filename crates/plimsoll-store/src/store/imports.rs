@@ -16,8 +16,8 @@ pub const ABANDONED: Duration = Duration::from_secs(60 * 60);
 /// An import becomes visible in one transaction, [`import`](Imports::import), with all of its conversations: the
 /// session and those of its sub-agents. The messages of a large one are [staged](Imports::stage) in pieces before.
 /// Staged messages belong to no session yet, no other method returns them, and other writers get their turn between two
-/// pieces. One transaction around everything would need no cleanup after a kill, but it would block all writers for as
-/// long as reading the source takes.
+/// pieces. A single transaction was rejected: it would need no cleanup after a kill, but it would block all writers for
+/// as long as reading the source takes.
 ///
 /// A session that already exists is not staged. An importer that has much to add uses several imports, each with the
 /// state that a shorter source would have left.
@@ -105,7 +105,7 @@ pub struct Conversation {
     pub before: Option<String>,
     /// Number of staged messages.
     pub staged: u64,
-    /// Growth of the last message that was imported before.
+    /// Growth of the last message of the previous import.
     pub grown: Option<GrownMessage>,
     /// Messages after those that were staged or imported before.
     pub messages: Vec<Message>,

@@ -1,4 +1,4 @@
-//! Who may write a session, and for how long.
+//! Leases: which process may write a session, and until when.
 
 use std::time::Duration;
 
@@ -45,21 +45,21 @@ pub trait Leases {
     fn leases(&self, after: Option<&SessionId>, most: u64) -> Result<Vec<LeaseRecord>, StoreError>;
 }
 
-/// Whose unexpired lease may be taken over.
+/// Which unexpired leases may be taken over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum TakeOver {
-    /// No other process's.
+    /// None of another process.
     #[default]
     Never,
-    /// Only that of this holder, which is gone.
+    /// Only the lease of this holder, whose process is gone.
     From(String),
-    /// Any.
+    /// All.
     Always,
 }
 
 impl TakeOver {
     /// Whether a lease may be taken over from this holder.
-    pub(crate) fn hits(&self, holder: &str) -> bool {
+    pub(crate) fn allows(&self, holder: &str) -> bool {
         match self {
             TakeOver::Never => false,
             TakeOver::From(gone) => gone == holder,
@@ -110,8 +110,8 @@ pub struct Lease {
 }
 
 impl Lease {
-    /// Returns a lease that expired long ago, with an epoch that no session reaches. A reader has no other, so that
-    /// none of its writes would be accepted.
+    /// Returns a lease that expired long ago, with an epoch that no session reaches. Readers use it, so that none of
+    /// their writes is accepted.
     pub fn expired(session: SessionId, holder: String) -> Lease {
         let (epoch, until, settled) = (Epoch(u64::MAX), Millis(0), Settled::default());
         Lease { session, holder, epoch, until, settled, taken_from: None }

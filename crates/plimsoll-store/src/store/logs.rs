@@ -85,14 +85,14 @@ pub trait Logs {
         self.record(claim, message, update, now)
     }
 
-    /// The visible log: the newest pivot, its tail, what follows, and the host's system messages. The cost does not
-    /// depend on the length of the session.
+    /// Returns the visible log: the newest pivot, its tail, what follows, and the host's system messages. The cost does
+    /// not depend on the length of the session.
     fn window(&self, session: &SessionId) -> Result<Snapshot, StoreError>;
 
     /// Like [`window`](Logs::window), with lengths instead of texts, for plans and meters.
     fn outline(&self, session: &SessionId) -> Result<Snapshot, StoreError>;
 
-    /// A page of messages, from either end.
+    /// Returns a page of messages, from either end.
     fn page(&self, session: &SessionId, request: &PageRequest) -> Result<Page, StoreError>;
 
     /// Returns a message.

@@ -8,10 +8,10 @@ use crate::error::StoreError;
 
 /// Reductions, their receipts, and undoing them. Methods block; see [`Store`](super::Store).
 pub trait Reductions {
-    /// Records what a climb of the ladder did to a window: the messages it appended, the marks it set and its receipts,
-    /// all or nothing. Returns [`Stale`](StoreError::Stale) if another reduction, undo, pin or purge was committed
-    /// after the revision it was planned on; messages that arrived since do not matter. Repeating it, recognised by its
-    /// receipts, changes nothing.
+    /// Records the result of a climb of the ladder: appended messages, marks and receipts, all or nothing. Returns
+    /// [`Stale`](StoreError::Stale) if another reduction, undo, pin or purge was committed after the revision it was
+    /// planned on; messages that arrived since do not matter. Repeating it, recognised by its receipts, changes
+    /// nothing.
     fn reduce(
         &self,
         claim: &Claim,
@@ -40,8 +40,8 @@ pub trait Reductions {
     /// Undoes a reduction of the claimed session. Returns the receipt of the undo.
     fn undo(&self, claim: &Claim, id: &ReceiptId, now: Millis) -> Result<Receipt, StoreError>;
 
-    /// Corrects the window sizes before and after in a receipt of the claimed session. An undo is recorded with the
-    /// swapped sizes of what it undoes; those of the window are known only when it is done.
+    /// Corrects the window sizes before and after in a receipt of the claimed session. An undo is first recorded with
+    /// the swapped sizes of the reduction, because the sizes of the window are known only afterwards.
     fn resize_receipt(
         &self,
         claim: &Claim,

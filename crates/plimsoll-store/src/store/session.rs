@@ -37,13 +37,13 @@ pub struct NewSession {
 }
 
 impl NewSession {
-    /// A session with only an id.
+    /// Creates a session with only an id.
     pub fn new(id: SessionId) -> NewSession {
         NewSession { id, ..NewSession::default() }
     }
 
-    /// The context window as a database column. A file may record any number, and one that is too large must not fail
-    /// the import.
+    /// Returns the context window as a database column. A transcript may record any number, and one that does not fit
+    /// must not fail the import.
     pub(crate) fn context_column(&self) -> Option<u64> {
         self.context.map(|context| context.min(Totals::MOST).0)
     }
@@ -253,7 +253,7 @@ impl fmt::Display for Damage {
     }
 }
 
-/// A loss: the database is older than what was acknowledged.
+/// Lost writes: the database is older than the newest acknowledged change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loss {
@@ -298,8 +298,8 @@ pub struct Findings {
     pub unverified: u64,
     /// Problems, as text; empty if there are none.
     pub problems: Vec<String>,
-    /// Calls without a result in sessions that no process runs, as text. They are no damage: an interrupted session has them
-    /// until it is run again.
+    /// Calls without a result in sessions that no process runs, as text. They are not damage: an interrupted session
+    /// has them until it runs again.
     pub open_calls: Vec<String>,
 }
 

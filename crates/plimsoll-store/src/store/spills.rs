@@ -13,7 +13,8 @@ pub trait Spills {
     /// content are moved to the new blob, and their old blob is marked for deletion.
     fn add_spill(&self, claim: &Claim, spill: SpillRecord) -> Result<(), StoreError>;
 
-    /// The spills of a session, inherited ones included, oldest first, after a position; 0 starts with the first.
+    /// Returns the spills of a session, inherited ones included, oldest first, after a position; 0 starts with the
+    /// first.
     fn spills(&self, session: &SessionId, after: u64, most: usize) -> Result<SpillPage, StoreError>;
 
     /// All spills after a position, each with its position and session.
@@ -28,12 +29,12 @@ pub trait Spills {
         receipt: Option<Receipt>,
     ) -> Result<(), StoreError>;
 
-    /// Marks spills as expired: those from before a time, otherwise the oldest until the rest fits `most_bytes`; at
+    /// Marks spills as expired: those from before a time, otherwise the oldest until the rest fits `max_bytes`; at
     /// most `most` at once. Returns none when there is nothing left to expire.
     fn expire_spills(
         &self,
         before: Option<Millis>,
-        most_bytes: Option<u64>,
+        max_bytes: Option<u64>,
         now: Millis,
         most: usize,
     ) -> Result<Vec<ExpiredSpill>, StoreError>;

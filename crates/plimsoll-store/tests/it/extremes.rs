@@ -74,8 +74,8 @@ fn recall_is_bounded_by_the_content_and_not_by_the_request() {
     let ask = Selection {
         lines: Some((1, MOST)),
         search: Some(search),
-        most_bytes: usize::MAX,
-        most_matches: usize::MAX,
+        max_bytes: usize::MAX,
+        max_matches: usize::MAX,
         ..Selection::default()
     };
     let recalled = Recalled::of("one\ntwo\nthree", &ask).unwrap();

@@ -17,9 +17,9 @@ fn open(database: &Path, policy: &Policy) -> Archive {
     Archive::open(database, policy, Durability::Process).unwrap()
 }
 
-fn policy_with_spills(folder: &Path) -> Policy {
+fn policy_with_spills(directory: &Path) -> Policy {
     let mut spec = Policy::default().into_spec();
-    spec.truncate.spill_directory = folder.display().to_string();
+    spec.truncate.spill_directory = directory.display().to_string();
     Policy::new(spec).unwrap()
 }
 
@@ -29,10 +29,10 @@ fn noise(lines: u64, seed: u64) -> String {
     (0..lines).map(line).collect()
 }
 
-/// The names of all files below a folder.
-fn files_below(folder: &Path) -> Vec<String> {
+/// The names of all files below a directory.
+fn files_below(directory: &Path) -> Vec<String> {
     let mut names = Vec::new();
-    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+    for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
         match entry.file_type().unwrap().is_dir() {
             true => names.extend(files_below(&entry.path())),
             false => names.push(entry.file_name().into_string().unwrap()),
@@ -47,7 +47,7 @@ fn take(archive: &Archive, output: &str, policy: &Policy) -> Result<CapturedOutp
 }
 
 fn whole(archive: &Archive, handle: &str) -> Result<String, StoreError> {
-    let all = Selection { most_bytes: usize::MAX, ..Selection::default() };
+    let all = Selection { max_bytes: usize::MAX, ..Selection::default() };
     Ok(archive.recall(Scope::Everywhere, handle, &all)?.found.text() + "\n")
 }
 
@@ -68,7 +68,7 @@ fn assert_lost(archive: &Archive, taken: CapturedOutput, why: &str) {
 
 /// An archive with a session and one spilled output.
 struct Spilled {
-    folder: TempDir,
+    directory: TempDir,
     archive: Archive,
     handle: String,
     file: PathBuf,
@@ -76,15 +76,15 @@ struct Spilled {
 }
 
 fn spilled() -> Spilled {
-    let folder = TempDir::new().unwrap();
-    let archive = open(&folder.path().join("plimsoll.db"), &Policy::default());
+    let directory = TempDir::new().unwrap();
+    let archive = open(&directory.path().join("plimsoll.db"), &Policy::default());
     session(archive.store(), "ses_1");
     let output = noise(3_000, 1);
     let taken = take(&archive, &output, &Policy::default()).unwrap();
     let handle = taken.receipt.unwrap().handles[0].to_string();
     assert_eq!(whole(&archive, &handle).unwrap(), output);
-    let file = blobs(folder.path()).remove(0);
-    Spilled { folder, archive, handle, file, output }
+    let file = blobs(directory.path()).remove(0);
+    Spilled { directory, archive, handle, file, output }
 }
 
 impl Spilled {
@@ -115,7 +115,7 @@ fn a_deleted_spill_is_reported_as_gone() {
 #[test]
 fn a_deleted_directory_of_spills_is_created_again() {
     let spilled = spilled();
-    fs::remove_dir_all(spilled.folder.path().join("spill")).unwrap();
+    fs::remove_dir_all(spilled.directory.path().join("spill")).unwrap();
     spilled.assert_gone("its file was removed");
 }
 
@@ -123,7 +123,7 @@ fn a_deleted_directory_of_spills_is_created_again() {
 #[test]
 fn a_spill_that_became_a_link_is_not_followed() {
     let spilled = spilled();
-    let elsewhere = spilled.folder.path().join("elsewhere");
+    let elsewhere = spilled.directory.path().join("elsewhere");
     fs::rename(&spilled.file, &elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &spilled.file).unwrap();
     spilled.assert_gone("cannot open");
@@ -149,15 +149,15 @@ fn a_damaged_spill_is_reported_as_damaged(#[case] damage: fn(&mut Vec<u8>), #[ca
 #[case::link(true)]
 #[cfg(unix)]
 fn a_spill_path_that_is_not_a_directory_is_not_used(#[case] link: bool) {
-    let folder = TempDir::new().unwrap();
-    let (spill, target) = (folder.path().join("spill"), folder.path().join("target"));
+    let directory = TempDir::new().unwrap();
+    let (spill, target) = (directory.path().join("spill"), directory.path().join("target"));
     fs::create_dir(&target).unwrap();
     if link {
         std::os::unix::fs::symlink(&target, &spill).unwrap();
     } else {
         fs::write(&spill, "mine").unwrap();
     }
-    let archive = open(&folder.path().join("plimsoll.db"), &Policy::default());
+    let archive = open(&directory.path().join("plimsoll.db"), &Policy::default());
     session(archive.store(), "ses_1");
     let taken = take(&archive, &noise(3_000, 1), &Policy::default()).unwrap();
     assert_lost(&archive, taken, "it is a link or a file");
@@ -167,8 +167,8 @@ fn a_spill_path_that_is_not_a_directory_is_not_used(#[case] link: bool) {
 /// Content that cannot be stored at the last moment leaves no name.
 #[test]
 fn content_that_cannot_be_stored_leaves_no_name() {
-    let folder = TempDir::new().unwrap();
-    let archive = open(&folder.path().join("plimsoll.db"), &Policy::default());
+    let directory = TempDir::new().unwrap();
+    let archive = open(&directory.path().join("plimsoll.db"), &Policy::default());
     session(archive.store(), "ses_1");
     session(archive.store(), "ses_2");
     let other = Claim::unleased(&SessionId::new("ses_2"));
@@ -176,7 +176,7 @@ fn content_that_cannot_be_stored_leaves_no_name() {
     archive
         .take_output(&other, &PartId::new("prt_0"), "bash", &mut first.as_bytes(), &Policy::default(), NOW)
         .unwrap();
-    let own = blobs(folder.path())[0].parent().unwrap().parent().unwrap().to_path_buf();
+    let own = blobs(directory.path())[0].parent().unwrap().parent().unwrap().to_path_buf();
     let output = noise(3_000, 2);
     let hash = blake3::hash(output.as_bytes()).to_hex();
     // A file is in place of the directory.
@@ -190,9 +190,9 @@ const STAGE: &str = "PLIMSOLL_FAULT_STAGE";
 /// Runs one of the tests below in a child process with a small disk, mounted in a private namespace. If the system does
 /// not allow that, nothing is tested.
 fn on_a_small_disk(test: &str, options: &str) {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let script =
-        format!("mount -t tmpfs -o {options} none '{0}' || exit 77; exec \"$@\"", folder.path().display());
+        format!("mount -t tmpfs -o {options} none '{0}' || exit 77; exec \"$@\"", directory.path().display());
     let mut command = Command::new("unshare");
     command.args(["--mount", "--map-root-user", "sh", "-c", &script, "sh"]);
     command.arg(std::env::current_exe().unwrap()).args([
@@ -202,13 +202,13 @@ fn on_a_small_disk(test: &str, options: &str) {
     ]);
     let probe = Command::new("unshare")
         .args(["--mount", "--map-root-user", "mount", "-t", "tmpfs", "none"])
-        .arg(folder.path())
+        .arg(directory.path())
         .output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
         let _ = writeln!(std::io::stderr(), "skipped {test}: no disk can be mounted here");
         return;
     }
-    let done = command.env(STAGE, folder.path()).output().unwrap();
+    let done = command.env(STAGE, directory.path()).output().unwrap();
     let said = String::from_utf8_lossy(&done.stdout).into_owned() + &String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{said}");
 }
@@ -236,9 +236,9 @@ fn a_full_disk_loses_the_rest_of_an_output_and_reports_it() {
         on_a_small_disk("a_full_disk_loses_the_rest_of_an_output_and_reports_it", "size=1m");
         return;
     };
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let policy = policy_with_spills(&disk.join("spill"));
-    let archive = open(&folder.path().join("plimsoll.db"), &policy);
+    let archive = open(&directory.path().join("plimsoll.db"), &policy);
     session(archive.store(), "ses_1");
     let filler = fill(&disk, 60_000);
     // More than fits, and more than is held in memory.
@@ -291,7 +291,7 @@ fn a_full_disk_fails_appends_and_keeps_existing_content() {
     assert_eq!(all(&store, &id), done);
     assert_eq!(store.window(&id).unwrap().len(), done.len());
     // Many at once on a full disk: each gets the result of its own append.
-    let told: Vec<(String, bool)> = std::thread::scope(|scope| {
+    let results: Vec<(String, bool)> = std::thread::scope(|scope| {
         let (store, id) = (&store, &id);
         let write = |n: usize| {
             move || {
@@ -305,7 +305,7 @@ fn a_full_disk_fails_appends_and_keeps_existing_content() {
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     });
     let there = all(&store, &id);
-    for (name, ok) in told {
+    for (name, ok) in results {
         assert_eq!(there.contains(&name), ok, "wrong result for {name}");
     }
     done = there;
@@ -329,10 +329,10 @@ fn a_read_only_place_for_spills_is_reported() {
         on_a_small_disk("a_read_only_place_for_spills_is_reported", "size=1m,ro");
         return;
     };
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     for spill in [disk.clone(), disk.join("spill")] {
         let policy = policy_with_spills(&spill);
-        let archive = open(&folder.path().join("plimsoll.db"), &policy);
+        let archive = open(&directory.path().join("plimsoll.db"), &policy);
         let _ = archive.store().create(NewSession::new("ses_1".into()), NOW);
         let taken = take(&archive, &noise(3_000, 1), &policy).unwrap();
         assert_lost(&archive, taken, "Read-only file system");
@@ -373,13 +373,13 @@ fn a_file_size_limit_fails_appends_and_keeps_existing_content() {
         .output()
         .unwrap();
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
-    let told = fs::read(format!("{}.done", store.path().display())).unwrap();
-    let mut told: Vec<String> = serde_json::from_slice(&told).unwrap();
-    assert!(!told.is_empty());
-    assert_eq!(all(&*store, &id), told);
+    let acknowledged = fs::read(format!("{}.done", store.path().display())).unwrap();
+    let mut acknowledged: Vec<String> = serde_json::from_slice(&acknowledged).unwrap();
+    assert!(!acknowledged.is_empty());
+    assert_eq!(all(&*store, &id), acknowledged);
     store.append(&unleased(&id), vec![user("msg_after", "without a limit")], NOW).unwrap();
-    told.push("msg_after".into());
-    assert_eq!(all(&*store, &id), told);
+    acknowledged.push("msg_after".into());
+    assert_eq!(all(&*store, &id), acknowledged);
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
 }
 
@@ -387,8 +387,8 @@ fn a_file_size_limit_fails_appends_and_keeps_existing_content() {
 /// readable.
 #[test]
 fn a_corrupted_page_is_found() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("plimsoll.db");
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("plimsoll.db");
     let sessions: Vec<SessionId> = (0..3).map(|n| SessionId::new(format!("ses_{n}"))).collect();
     let store = SqliteStore::open(&path, Durability::Process).unwrap();
     for id in &sessions {
@@ -398,13 +398,13 @@ fn a_corrupted_page_is_found() {
     }
     drop(store);
     let intact = fs::read(&path).unwrap();
-    assert!(!folder.path().join("plimsoll.db-wal").exists(), "all of it is in the file");
+    assert!(!directory.path().join("plimsoll.db-wal").exists(), "all of it is in the file");
     let pages = intact.len() / 4_096;
     let (mut refused, mut some_readable) = (0, 0);
     for page in 0..pages {
         let mut bytes = intact.clone();
         bytes[page * 4_096..][..4_096].fill(0xa5);
-        let path = folder.path().join(format!("{page}.db"));
+        let path = directory.path().join(format!("{page}.db"));
         fs::write(&path, &bytes).unwrap();
         let store = match SqliteStore::open(&path, Durability::Process) {
             Ok(store) => store,
@@ -492,8 +492,8 @@ fn a_clock_that_jumps_back_expires_no_spill() {
 /// A process died while it created or changed the file, before there was a write-ahead log.
 #[test]
 fn a_leftover_journal_is_rolled_back() {
-    let (folder, dead) = (TempDir::new().unwrap(), TempDir::new().unwrap());
-    let path = folder.path().join("plimsoll.db");
+    let (directory, dead) = (TempDir::new().unwrap(), TempDir::new().unwrap());
+    let path = directory.path().join("plimsoll.db");
     plimsoll_store::database_of_version(&path, 3).unwrap();
     let connection = rusqlite::Connection::open(&path).unwrap();
     connection.execute_batch("PRAGMA synchronous = off; PRAGMA cache_size = 2; BEGIN IMMEDIATE").unwrap();
@@ -504,7 +504,7 @@ fn a_leftover_journal_is_rolled_back() {
     }
     // These files are what a dead process leaves.
     for name in ["plimsoll.db", "plimsoll.db-journal"] {
-        fs::copy(folder.path().join(name), dead.path().join(name)).unwrap();
+        fs::copy(directory.path().join(name), dead.path().join(name)).unwrap();
     }
     let store = SqliteStore::open(dead.path().join("plimsoll.db"), Durability::Process).unwrap();
     assert!(store.sessions(&Filter::default()).unwrap().is_empty());
@@ -553,10 +553,10 @@ fn an_intact_database_on_a_read_only_mount_can_be_read() {
     let store = fresh();
     let id = session(&*store, "ses_1");
     store.append(&unleased(&id), vec![user("msg_1", "hello")], NOW).unwrap();
-    let super::Fresh { store, folder, .. } = store;
+    let super::Fresh { store, directory, .. } = store;
     drop(store);
-    let path = folder.path().join("plimsoll.db");
-    let beside = || fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let path = directory.path().join("plimsoll.db");
+    let beside = || fs::read_dir(directory.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     let (before, files): (_, Vec<_>) = (fs::read(&path).unwrap(), beside());
     let read = SqliteStore::open_read_only(&path).unwrap();
     assert_eq!(ids(&read.window(&id).unwrap()), ["msg_1"]);
@@ -565,9 +565,9 @@ fn an_intact_database_on_a_read_only_mount_can_be_read() {
     let error = read.append(&unleased(&id), vec![user("msg_2", "x")], NOW).unwrap_err();
     assert!(matches!(error, StoreError::ReadOnly { .. }), "{error}");
     assert_eq!((beside(), fs::read(&path).unwrap() == before), (files, true));
-    let old = folder.path().join("old.db");
+    let old = directory.path().join("old.db");
     plimsoll_store::database_of_version(&old, 3).unwrap();
     let error = SqliteStore::open_read_only(&old).map(drop).unwrap_err();
     assert!(error.to_string().contains("cannot be upgraded"), "{error}");
-    assert!(SqliteStore::open_read_only(folder.path().join("none.db")).is_err());
+    assert!(SqliteStore::open_read_only(directory.path().join("none.db")).is_err());
 }

@@ -13,11 +13,11 @@ fn either(real: bool, test: impl FnOnce(&dyn Store)) {
 }
 
 fn kinds(changes: &[Change]) -> Vec<(ChangeKind, u64, Option<&str>, Option<&str>)> {
-    let told = |change: &'_ Change| (change.kind, change.revision.0);
+    let entry = |change: &'_ Change| (change.kind, change.revision.0);
     changes
         .iter()
         .map(|change| {
-            let (kind, revision) = told(change);
+            let (kind, revision) = entry(change);
             (
                 kind,
                 revision,

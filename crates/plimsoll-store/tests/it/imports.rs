@@ -86,11 +86,11 @@ fn a_session_and_its_sub_agents_are_stored_together() {
         );
         let records = store.imports(SOURCE).unwrap();
         assert_eq!(records, store.import_of(&"ses_main".into()).unwrap());
-        let told: Vec<(&str, &str, &str, bool)> = records
+        let found: Vec<(&str, &str, &str, bool)> = records
             .iter()
             .map(|it| (it.session.as_str(), it.root.as_str(), it.conversation.as_str(), it.is_continued))
             .collect();
-        assert_eq!(told, [("ses_main", "ses_main", "", false), ("ses_side", "ses_main", "#1", false)]);
+        assert_eq!(found, [("ses_main", "ses_main", "", false), ("ses_side", "ses_main", "#1", false)]);
         store.remove(&Claim::unleased(&"ses_main".into()), NOW).unwrap();
         assert_eq!(store.imports(SOURCE).unwrap(), []);
     });

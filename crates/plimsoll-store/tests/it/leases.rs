@@ -195,9 +195,9 @@ fn signal(process: u32, name: &str) {
 #[cfg(unix)]
 #[test]
 fn no_write_of_a_stopped_holder_succeeds() {
-    let Fresh { store, folder, .. } = fresh();
+    let Fresh { store, directory, .. } = fresh();
     drop(store);
-    let path = folder.path().join("plimsoll.db");
+    let path = directory.path().join("plimsoll.db");
     let store = SqliteStore::open(&path, Durability::Process).unwrap();
     let id = session(&store, "ses_1");
     let mut child = Command::new(std::env::current_exe().unwrap())
@@ -222,8 +222,8 @@ fn no_write_of_a_stopped_holder_succeeds() {
     let before = ids(&store.page(&id, &all()).unwrap().messages);
     store.append(&lease.claim(), vec![user("new_1", "from the second holder")], NOW).unwrap();
     signal(child.id(), "CONT");
-    let told: Vec<String> = lines.filter(|line| line.starts_with("fenced")).collect();
-    assert_eq!(told, ["fenced by the second"]);
+    let found: Vec<String> = lines.filter(|line| line.starts_with("fenced")).collect();
+    assert_eq!(found, ["fenced by the second"]);
     assert!(child.wait().unwrap().success());
     store.append(&lease.claim(), vec![user("new_2", "on we go")], NOW).unwrap();
     let after = ids(&store.page(&id, &all()).unwrap().messages);

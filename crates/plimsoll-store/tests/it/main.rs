@@ -33,7 +33,7 @@ const NOW: Millis = Millis(1_794_775_451_033);
 /// A store in a temporary directory, which is deleted when it is dropped.
 struct Fresh {
     store: SqliteStore,
-    folder: TempDir,
+    directory: TempDir,
     time: Arc<AtomicU64>,
 }
 
@@ -45,11 +45,11 @@ impl std::ops::Deref for Fresh {
 }
 
 fn fresh() -> Fresh {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let (time, clock) = stopped_clock();
-    let path = folder.path().join("plimsoll.db");
+    let path = directory.path().join("plimsoll.db");
     let store = SqliteStore::open_with_clock(path, Durability::Process, clock).unwrap();
-    Fresh { store, folder, time }
+    Fresh { store, directory, time }
 }
 
 /// A clock that shows [`NOW`] until it is set.
@@ -65,7 +65,7 @@ const fn millis(count: u64) -> Duration {
 
 impl Fresh {
     fn path(&self) -> std::path::PathBuf {
-        self.folder.path().join("plimsoll.db")
+        self.directory.path().join("plimsoll.db")
     }
 
     /// Sets the store's clock to a time after [`NOW`].
@@ -117,9 +117,9 @@ fn json_of(messages: &[Message]) -> Value {
     serde_json::to_value(messages).unwrap()
 }
 
-/// The spilled outputs below a folder, as files.
-fn blobs(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
-    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+/// The spilled outputs below a directory, as files.
+fn blobs(directory: &std::path::Path) -> Vec<std::path::PathBuf> {
+    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
     let mut found = Vec::new();
     for path in entries.map(|entry| entry.unwrap().path()) {
         match path.extension().is_some_and(|ending| ending == "zst") {

@@ -212,7 +212,7 @@ impl Known {
     }
 }
 
-fn told<T>(result: Result<T, StoreError>) -> Result<T, String> {
+fn with_text<T>(result: Result<T, StoreError>) -> Result<T, String> {
     result.map_err(|error| error.to_string())
 }
 
@@ -272,7 +272,7 @@ fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<
     macro_rules! both {
         ($ask:expr) => {{
             let ask = $ask;
-            let answers: Vec<_> = stores.iter().map(|store| told(ask(*store))).collect();
+            let answers: Vec<_> = stores.iter().map(|store| with_text(ask(*store))).collect();
             prop_assert_eq!(format!("{:?}", &answers[0]), format!("{:?}", &answers[1]));
             answers.into_iter().next().unwrap()
         }};
@@ -343,11 +343,11 @@ fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<
             let reduced: Vec<Reduction> =
                 stores.iter().map(|store| climb(*store, &session, &policy, context, now)).collect();
             // Except for the ids of undos, in lifted marks.
-            let told = |reduction: &Reduction| {
+            let summary = |reduction: &Reduction| {
                 let Reduction { appended, receipts, seen, open } = reduction;
                 format!("{appended:?} {receipts:?} {seen:?} {}", unnamed(json_of(open)))
             };
-            prop_assert_eq!(told(&reduced[0]), told(&reduced[1]));
+            prop_assert_eq!(summary(&reduced[0]), summary(&reduced[1]));
             let one = &reduced[0];
             if both!(|store: &dyn Store| store.reduce(&claim, one.clone(), None, now)).is_ok() {
                 known.receipts.extend(one.receipts.iter().map(|r| (r.id.clone(), r.id.clone())));
@@ -372,7 +372,8 @@ fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<
             let (ours, theirs) = known.receipts[at].clone();
             let Ok((session, _)) = model.receipt(&ours) else { return Ok(()) };
             let claim = known.claim(&session);
-            let (one, two) = (told(model.undo(&claim, &ours, now)), told(real.undo(&claim, &theirs, now)));
+            let (one, two) =
+                (with_text(model.undo(&claim, &ours, now)), with_text(real.undo(&claim, &theirs, now)));
             match (one, two) {
                 (Ok(one), Ok(two)) => {
                     prop_assert_eq!(&one.plan, &two.plan);
@@ -459,7 +460,7 @@ fn step(op: Op, known: &mut Known, model: &MemoryStore, real: &Fresh) -> Result<
             };
             let plans = stores.map(|store| {
                 let receipt = store.purge(&claim, &target, Vec::new(), now);
-                told(receipt).map(|receipt| match receipt.plan {
+                with_text(receipt).map(|receipt| match receipt.plan {
                     // Marks are counted by row, and a row that forks share is a copy in each of them in memory.
                     Plan::Purge(plan) => without_places(plan),
                     other => panic!("{other:?}"),
@@ -570,8 +571,8 @@ fn agree(known: &Known, model: &MemoryStore, real: &Fresh) -> Result<(), TestCas
         let whole = Window::of(&two, &policy);
         let window = real.window(session).unwrap();
         let seen = Window::of(&window, &policy);
-        let told = |window: &Window| serde_json::to_value(&window.messages).unwrap();
-        prop_assert_eq!(differing(&told(&whole), &told(&seen)), None, "the window of {}", session);
+        let json = |window: &Window| serde_json::to_value(&window.messages).unwrap();
+        prop_assert_eq!(differing(&json(&whole), &json(&seen)), None, "the window of {}", session);
         let outline = Window::of(&real.outline(session).unwrap(), &policy);
         let weigh = |window: &Window| request_tokens(window, RequestOverhead::default(), &policy.count);
         prop_assert_eq!(weigh(&outline), weigh(&whole), "the weight of {}", session);
@@ -594,8 +595,8 @@ fn agree(known: &Known, model: &MemoryStore, real: &Fresh) -> Result<(), TestCas
         prop_assert_eq!(&receipts[0], &receipts[1], "the receipts of {}", session);
         let ask = Selection {
             search: Some(Search { pattern: "e".into(), ..Search::default() }),
-            most_bytes: usize::MAX,
-            most_matches: usize::MAX,
+            max_bytes: usize::MAX,
+            max_matches: usize::MAX,
             ..Selection::default()
         };
         let found = |store: &dyn Store| {

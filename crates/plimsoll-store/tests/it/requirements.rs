@@ -26,14 +26,14 @@ const SUMMARY: &str = "## Goal\nThe build is done.";
 struct Home {
     archive: Archive,
     session: SessionId,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 fn home_with(policy: &Policy) -> Home {
-    let folder = TempDir::new().unwrap();
-    let archive = Archive::open(folder.path().join("plimsoll.db"), policy, Durability::Process).unwrap();
+    let directory = TempDir::new().unwrap();
+    let archive = Archive::open(directory.path().join("plimsoll.db"), policy, Durability::Process).unwrap();
     let session = archive.store().create(NewSession::new(SessionId::new("ses_1")), NOW).unwrap().id;
-    Home { archive, session, folder }
+    Home { archive, session, directory }
 }
 
 fn home() -> Home {
@@ -47,7 +47,7 @@ impl Home {
 
     /// The database, opened directly.
     fn database(&self) -> Connection {
-        Connection::open(self.folder.path().join("plimsoll.db")).unwrap()
+        Connection::open(self.directory.path().join("plimsoll.db")).unwrap()
     }
 
     fn append(&self, messages: Vec<Message>) {
@@ -100,7 +100,7 @@ impl Home {
     /// The files in the directory for spills.
     fn files(&self) -> Vec<String> {
         let name = |path: std::path::PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
-        blobs(self.folder.path()).into_iter().map(name).collect()
+        blobs(self.directory.path()).into_iter().map(name).collect()
     }
 
     fn take(&self, part: &str, output: &str, policy: &Policy, now: Millis) -> plimsoll_store::CapturedOutput {
@@ -203,7 +203,7 @@ fn r103_the_marks_of_a_prune_are_one_transaction() {
     let home = home();
     home.append(vec![user("msg_", "go")]);
     home.append(long_calls(0, 40));
-    let path = home.folder.path().join("plimsoll.db");
+    let path = home.directory.path().join("plimsoll.db");
     let before = commits(&path);
     let receipt = home.prune(Millis(NOW.0 + 100)).unwrap();
     let Plan::Prune(plan) = &receipt.plan else { panic!("{receipt:?}") };
@@ -235,7 +235,7 @@ fn r135_more_than_51_200_bytes_are_saved_next_to_the_database() {
     let handle = receipt.handles[0].to_string();
     assert!(taken.shown.contains(&handle), "{}", &taken.shown[taken.shown.len() - 300..]);
     let spill = spill(home.store(), &handle);
-    let file = blobs(&home.folder.path().join("spill")).remove(0);
+    let file = blobs(&home.directory.path().join("spill")).remove(0);
     assert!(file.ends_with(format!("{}.zst", spill.blob)), "{}", file.display());
     let content = zstd::decode_all(fs::File::open(file).unwrap()).unwrap();
     assert!(content == output.as_bytes(), "the file is not what the tool printed");
@@ -248,7 +248,7 @@ fn r139_a_spilled_text_is_read_back_and_a_missing_one_is_reported() {
     let output = "one\ntwo\n".repeat(40_000);
     let taken = home.take("prt_1", &output, &Policy::default(), NOW);
     let handle = taken.receipt.unwrap().handles[0].to_string();
-    let all = Selection { most_bytes: usize::MAX, ..Selection::default() };
+    let all = Selection { max_bytes: usize::MAX, ..Selection::default() };
     let whole = home.archive.recall(Scope::Everywhere, &handle, &all).unwrap().found;
     assert_eq!(whole.text() + "\n", output);
     let error = home.archive.recall(Scope::Everywhere, "spill_0123", &Selection::default()).unwrap_err();
@@ -268,7 +268,7 @@ fn r140_spilling_can_be_switched_off_and_put_elsewhere() {
     let receipt = taken.receipt.unwrap();
     assert_eq!((receipt.handles.len(), home.files().len()), (0, 0));
     assert!(receipt.reason.contains("the rest is not kept"), "{}", receipt.reason);
-    assert!(!home.folder.path().join("spill").exists());
+    assert!(!home.directory.path().join("spill").exists());
 
     let elsewhere = TempDir::new().unwrap();
     let mut other = Policy::default().into_spec();
@@ -276,14 +276,14 @@ fn r140_spilling_can_be_switched_off_and_put_elsewhere() {
     let other = Policy::new(other).unwrap();
     let home = home_with(&other);
     home.take("prt_1", &output, &other, NOW);
-    assert!(!home.folder.path().join("spill").exists());
+    assert!(!home.directory.path().join("spill").exists());
     assert_eq!(blobs(&elsewhere.path().join("outputs")).len(), 1);
 }
 
 #[test]
 fn r141_old_spills_expire_and_new_ones_stay() {
     let mut home = home();
-    home.archive.retention = Retention { age: Some(Millis(1_000)), most_bytes: None };
+    home.archive.retention = Retention { age: Some(Millis(1_000)), max_bytes: None };
     let take = |part: &str, word: &str, now: u64| {
         let taken = home.take(part, &word.repeat(100_000), &Policy::default(), Millis(NOW.0 + now));
         taken.receipt.unwrap().handles[0].to_string()
@@ -304,7 +304,7 @@ fn r142_an_output_that_is_not_truncated_creates_no_file() {
     let home = home();
     let taken = home.take("prt_1", "short\n", &Policy::default(), NOW);
     assert_eq!((taken.shown.as_str(), taken.receipt.is_none()), ("short\n", true));
-    assert!(!home.folder.path().join("spill").exists());
+    assert!(!home.directory.path().join("spill").exists());
     assert!(home.store().spills(&home.session, 0, 1_000).unwrap().spills.is_empty());
 }
 
@@ -354,11 +354,11 @@ fn r148_loading_returns_the_summary_and_then_every_message_that_was_kept() {
     let first = &window.messages[0];
     let [Block::Text { text, .. }] = &first.blocks[..] else { panic!("{first:?}") };
     assert_eq!(first.role, WindowRole::System);
-    let told = format!(
+    let expected = format!(
         "[Previous conversation compacted]\n\n{SUMMARY}\n\n[End of compacted summary - {} messages, {} tokens]",
         plan.messages, plan.tokens.0
     );
-    assert_eq!(text.as_str(), told);
+    assert_eq!(text.as_str(), expected);
     let boundary = before.iter().position(|id| *id == plan.tail_start.as_ref().unwrap().to_string()).unwrap();
     let kept: Vec<String> = window.messages[1..]
         .iter()
@@ -371,8 +371,8 @@ fn r148_loading_returns_the_summary_and_then_every_message_that_was_kept() {
 #[case(1)]
 #[case(2)]
 fn r154_an_old_database_is_copied_and_upgraded_once(#[case] version: usize) {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("plimsoll.db");
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("plimsoll.db");
     database_of_version(&path, version).unwrap();
     Connection::open(&path)
         .unwrap()
@@ -384,7 +384,7 @@ fn r154_an_old_database_is_copied_and_upgraded_once(#[case] version: usize) {
         )
         .unwrap();
     let store = SqliteStore::open(&path, Durability::Process).unwrap();
-    let copy = folder.path().join(format!("plimsoll.db.v{version}.bak"));
+    let copy = directory.path().join(format!("plimsoll.db.v{version}.bak"));
     assert_eq!(store.copy(), Some(copy.as_path()));
     assert_eq!(ids(&store.window(&"ses_old".into()).unwrap()), ["msg_1"]);
     assert_eq!(store.session(&"ses_old".into()).unwrap().title, "Old");
@@ -412,21 +412,21 @@ fn r154_an_old_database_is_copied_and_upgraded_once(#[case] version: usize) {
 #[test]
 fn r154_an_old_database_is_upgraded_once_by_many_at_once() {
     for _ in 0..5 {
-        let folder = TempDir::new().unwrap();
-        let path = folder.path().join("plimsoll.db");
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("plimsoll.db");
         database_of_version(&path, 1).unwrap();
         std::thread::scope(|scope| {
             let open = || SqliteStore::open(&path, Durability::Process).map(drop);
             let threads: Vec<_> = (0..6).map(|_| scope.spawn(open)).collect();
             threads.into_iter().for_each(|thread| thread.join().unwrap().unwrap());
         });
-        let copy = folder.path().join("plimsoll.db.v1.bak");
+        let copy = directory.path().join("plimsoll.db.v1.bak");
         let tables: i64 = Connection::open(&copy)
             .unwrap()
             .query_row("SELECT count(*) FROM sqlite_schema WHERE name = 'part'", [], |row| row.get(0))
             .unwrap();
         assert_eq!(tables, 1);
-        let names: Vec<_> = fs::read_dir(folder.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
+        let names: Vec<_> = fs::read_dir(directory.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
         assert!(names.iter().all(|name| !name.to_string_lossy().contains("part")), "{names:?}");
     }
 }
@@ -434,8 +434,8 @@ fn r154_an_old_database_is_upgraded_once_by_many_at_once() {
 #[test]
 fn r154_a_new_database_is_made_by_many_at_once() {
     for _ in 0..5 {
-        let folder = TempDir::new().unwrap();
-        let path = folder.path().join("plimsoll.db");
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join("plimsoll.db");
         std::thread::scope(|scope| {
             let path = &path;
             let make = move |n: usize| {
@@ -455,44 +455,44 @@ fn r154_a_new_database_is_made_by_many_at_once() {
 #[case::newer(&["PRAGMA user_version = 99"], "has version 99, but this Plimsoll supports versions up to")]
 #[case::foreign(&["PRAGMA application_id = 7"], "it belongs to another program")]
 #[case::other(&["PRAGMA user_version = 0"], "it belongs to another program")]
-fn r154_a_newer_or_foreign_database_is_not_changed(#[case] changes: &[&str], #[case] told: &str) {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("plimsoll.db");
+fn r154_a_newer_or_foreign_database_is_not_changed(#[case] changes: &[&str], #[case] expected: &str) {
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("plimsoll.db");
     database_of_version(&path, 3).unwrap();
     changes.iter().for_each(|change| Connection::open(&path).unwrap().execute_batch(change).unwrap());
-    left_alone(folder.path(), told);
+    left_alone(directory.path(), expected);
 }
 
 #[rstest]
 #[case::no_database(b"this is not a database but some other text".repeat(99))]
 #[case::header(b"SQLite format 3\0 and then nothing that makes sense".repeat(99))]
 fn r154_a_damaged_database_is_not_changed(#[case] content: Vec<u8>) {
-    let folder = TempDir::new().unwrap();
-    fs::write(folder.path().join("plimsoll.db"), content).unwrap();
+    let directory = TempDir::new().unwrap();
+    fs::write(directory.path().join("plimsoll.db"), content).unwrap();
     left_alone(
-        folder.path(),
+        directory.path(),
         "Nothing was changed; restore a backup, or move the file away to start with an empty store",
     );
 }
 
 #[test]
 fn r154_a_truncated_database_is_not_changed() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("plimsoll.db");
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("plimsoll.db");
     database_of_version(&path, 1).unwrap();
     let whole = fs::read(&path).unwrap();
     fs::write(&path, &whole[..4_096 + 100]).unwrap();
-    left_alone(folder.path(), "");
+    left_alone(directory.path(), "");
 }
 
-fn left_alone(folder: &Path, told: &str) {
-    let path = folder.join("plimsoll.db");
+fn left_alone(directory: &Path, expected: &str) {
+    let path = directory.join("plimsoll.db");
     let before = fs::read(&path).unwrap();
     let error = SqliteStore::open(&path, Durability::Process).map(drop).unwrap_err();
-    assert!(error.to_string().contains(told), "{error}");
+    assert!(error.to_string().contains(expected), "{error}");
     assert!(error.to_string().contains("plimsoll.db"), "{error}");
     assert!(fs::read(&path).unwrap() == before, "the file was changed");
-    let names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    let names: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(names, ["plimsoll.db"], "no other file remains");
 }
 
@@ -609,11 +609,11 @@ fn r160_an_earlier_summary_does_not_come_back_as_a_message(#[case] parent: Optio
     home.append(vec![user("msg_1", "old"), marker("msg_2", None), between, summary("msg_4", parent)]);
     home.append(vec![user("msg_5", "on"), marker("msg_6", Some("msg_3")), summary("msg_7", Some("msg_6"))]);
     let policy = Policy::default();
-    let told = |messages: &[Message]| serde_json::to_value(Window::of(messages, &policy).messages).unwrap();
-    let whole = told(&home.all());
+    let json = |messages: &[Message]| serde_json::to_value(Window::of(messages, &policy).messages).unwrap();
+    let whole = json(&home.all());
     assert!(!whole.to_string().contains("summary msg_4"), "{whole}");
-    assert_eq!(told(&home.store().window(&home.session).unwrap()), whole);
-    assert_eq!(told(&home.store().outline(&home.session).unwrap()), whole);
+    assert_eq!(json(&home.store().window(&home.session).unwrap()), whole);
+    assert_eq!(json(&home.store().outline(&home.session).unwrap()), whole);
 }
 
 /// A summary that streams counts from when it is finished; one without times (imported ones have none) from when it has
@@ -671,23 +671,23 @@ fn the_full_text_of_a_truncated_output_can_be_recalled(#[case] preset: Preset) {
 
 #[test]
 fn an_older_copy_of_another_database_is_not_reused() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("plimsoll.db");
-    let old = folder.path().join("plimsoll.db.v1.bak");
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("plimsoll.db");
+    let old = directory.path().join("plimsoll.db.v1.bak");
     std::fs::write(&old, "another time").unwrap();
     let then = std::time::SystemTime::now() - std::time::Duration::from_secs(3_600);
     std::fs::File::options().append(true).open(&old).unwrap().set_modified(then).unwrap();
     plimsoll_store::database_of_version(&path, 1).unwrap();
     let store = SqliteStore::open(&path, Durability::Process).unwrap();
-    assert_eq!(store.copy(), Some(&*folder.path().join("plimsoll.db.v1.2.bak")));
+    assert_eq!(store.copy(), Some(&*directory.path().join("plimsoll.db.v1.2.bak")));
     assert_eq!(std::fs::read_to_string(&old).unwrap(), "another time");
 }
 
 #[test]
 fn r141_a_sweeper_cleans_up_by_itself() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let policy = Policy::default();
-    let archive = Archive::open(folder.path().join("plimsoll.db"), &policy, Durability::Process).unwrap();
+    let archive = Archive::open(directory.path().join("plimsoll.db"), &policy, Durability::Process).unwrap();
     let session = archive.store().create(NewSession::new("ses_1".into()), NOW).unwrap().id;
     let output = "line\n".repeat(20_000);
     archive
@@ -696,16 +696,16 @@ fn r141_a_sweeper_cleans_up_by_itself() {
     let mut archive = archive;
     archive.retention = Retention::GUIDE;
     let archive = std::sync::Arc::new(archive);
-    let (tell, told) = std::sync::mpsc::channel();
+    let (send, swept) = std::sync::mpsc::channel();
     let a_week_later = || Millis(NOW.0 + 8 * 24 * 3_600_000);
     let sweeper = plimsoll_store::Sweeper::start(
         std::sync::Arc::clone(&archive),
         std::time::Duration::from_millis(1),
         a_week_later,
-        move |swept| tell.send(swept.unwrap()).unwrap_or_default(),
+        move |swept| send.send(swept.unwrap()).unwrap_or_default(),
     )
     .unwrap();
-    let (first, second) = (told.recv().unwrap(), told.recv().unwrap());
+    let (first, second) = (swept.recv().unwrap(), swept.recv().unwrap());
     assert_eq!((first.expired.len(), first.removed, second.expired.len(), second.removed), (1, 1, 0, 0));
     drop(sweeper);
     assert_eq!(std::sync::Arc::strong_count(&archive), 1, "it has ended");
@@ -718,7 +718,7 @@ fn r141_a_sweeper_cleans_up_by_itself() {
 #[test]
 fn r141_tidying_expires_a_bounded_number_of_spills_and_is_due_once_an_hour() {
     let mut home = home();
-    home.archive.retention = Retention { age: Some(Millis(1_000)), most_bytes: None };
+    home.archive.retention = Retention { age: Some(Millis(1_000)), max_bytes: None };
     for n in 0..300 {
         home.take(&format!("prt_{n}"), &format!("{n} word ").repeat(10_000), &Policy::default(), NOW);
     }
@@ -728,7 +728,7 @@ fn r141_tidying_expires_a_bounded_number_of_spills_and_is_due_once_an_hour() {
     assert_eq!((tidied.expired.len(), tidied.removed), (256, 256));
     assert_eq!(home.archive.tidy(Millis(later.0 + 60_000)).unwrap(), None, "not every minute");
     let next = Millis(later.0 + 3_600_000);
-    home.archive.retention = Retention { age: Some(Millis(3_600_500)), most_bytes: None };
+    home.archive.retention = Retention { age: Some(Millis(3_600_500)), max_bytes: None };
     let tidied = home.archive.tidy(next).unwrap().expect("an hour has passed");
     assert_eq!((tidied.expired.len(), tidied.removed), (44, 44));
     assert_eq!(home.files().len(), 1, "the new one stays");

@@ -20,10 +20,10 @@ pub(super) fn compact(store: &dyn Store, session: &SessionId, n: usize, tail: Op
     let part = Part::new(format!("{marker}.1").as_str().into(), body);
     let mut asked = Message { parts: vec![part].into(), ..Message::default() };
     (asked.info.id, asked.info.role) = (marker.as_str().into(), Some(Role::User));
-    let mut told = answer(&summary, "in short");
-    (told.info.summary, told.info.parent_id) = (true, Some(marker.as_str().into()));
-    told.info.finish = Some("stop".into());
-    store.append(&unleased(session), vec![asked, told], NOW).unwrap();
+    let mut found = answer(&summary, "in short");
+    (found.info.summary, found.info.parent_id) = (true, Some(marker.as_str().into()));
+    found.info.finish = Some("stop".into());
+    store.append(&unleased(session), vec![asked, found], NOW).unwrap();
 }
 
 /// A part was added to an older message after a newer one had started, so the index reached a part in the window.
@@ -76,7 +76,7 @@ fn the_input_of_a_hidden_call_is_found_with_its_tool() {
         store.append(&unleased(&id), vec![user("msg_0", "go"), asked], NOW).unwrap();
         let search = Search { pattern: "make".into(), literal: true, ..Search::default() };
         let hits = store.search(&id, &Selection { search: Some(search), ..Selection::default() }).unwrap();
-        let told: Vec<_> = hits.iter().map(|hit| (hit.handle.as_str(), hit.tool.as_deref())).collect();
-        assert_eq!(told, [("prt_call:input", Some("bash"))]);
+        let found: Vec<_> = hits.iter().map(|hit| (hit.handle.as_str(), hit.tool.as_deref())).collect();
+        assert_eq!(found, [("prt_call:input", Some("bash"))]);
     }
 }

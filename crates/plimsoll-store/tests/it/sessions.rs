@@ -260,9 +260,9 @@ fn a_closed_database_is_one_file() {
     store.append(&unleased(&id), vec![user("msg_1", "hello")], NOW).unwrap();
     assert_eq!(store.window(&id).unwrap().len(), 1);
     let path = store.path();
-    let super::Fresh { store, folder, .. } = store;
+    let super::Fresh { store, directory, .. } = store;
     drop(store);
-    let copy = folder.path().join("copy.db");
+    let copy = directory.path().join("copy.db");
     std::fs::copy(&path, &copy).unwrap();
     assert!(!path.with_extension("db-wal").exists() && !path.with_extension("db-shm").exists());
     let copied = plimsoll_store::SqliteStore::open(copy, plimsoll_store::Durability::Process).unwrap();
@@ -298,9 +298,9 @@ fn long_lists_come_in_pages(#[values(false, true)] real: bool) {
 
 #[test]
 fn a_session_begins_with_its_messages_or_not_at_all() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let real =
-        plimsoll_store::SqliteStore::open(folder.path().join("p.db"), plimsoll_store::Durability::Process);
+        plimsoll_store::SqliteStore::open(directory.path().join("p.db"), plimsoll_store::Durability::Process);
     let real = real.unwrap();
     let stores: [&dyn plimsoll_store::Store; 2] = [&plimsoll_store::MemoryStore::new(), &real];
     for store in stores {

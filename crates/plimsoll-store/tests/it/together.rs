@@ -67,10 +67,13 @@ fn eight_write_and_eight_read() {
                     let mut looks = 0;
                     while !done.load(Ordering::SeqCst) || looks == 0 {
                         let at = (n + looks) % 8;
-                        let told = acknowledged[at].load(Ordering::SeqCst);
+                        let acknowledged_count = acknowledged[at].load(Ordering::SeqCst);
                         let window = store.window(&sessions[at]).unwrap();
                         let seen = whole_prefix(&window);
-                        assert!(seen >= told, "{seen} of {told} acknowledged messages");
+                        assert!(
+                            seen >= acknowledged_count,
+                            "{seen} of {acknowledged_count} acknowledged messages"
+                        );
                         let request = PageRequest { most: 10_000, oldest_first: true, from: None };
                         let page = store.page(&sessions[at], &request).unwrap();
                         assert!(whole_prefix(&page.messages) >= seen, "time does not go back");

@@ -259,7 +259,7 @@ impl RecallQuery {
         };
         let footer = |line: u64| format!("\n\n[more matches; continue with `from`: {line}]");
         let around = Chars::of(&header(count + 1)) + Chars::of(&footer(hits.all_lines));
-        let rendered = hits.render(policy.max_chars - around, self.most_matches(policy), policy);
+        let rendered = hits.render(policy.max_chars - around, self.max_matches(policy), policy);
         let mut text = header(rendered.matches) + &rendered.text;
         if let Some(line) = rendered.next {
             text.push_str(&footer(line));
@@ -294,7 +294,7 @@ impl RecallQuery {
         let mut text = format!("[{NAME}: matches for {label} in {least}{}]", some(places, "place"));
         let footer =
             |rest: u64| format!("\n\n[{} not shown; use a more specific search]", some(rest, "more place"));
-        let mut left = self.most_matches(policy);
+        let mut left = self.max_matches(policy);
         for (done, (content, hits)) in (0..).zip(&hits) {
             let (title, count, all) =
                 (content.title(), thousands(hits.count()), some(hits.all_lines, "line"));
@@ -319,7 +319,7 @@ impl RecallQuery {
         answer(text)
     }
 
-    fn most_matches(&self, policy: &RecallPolicy) -> u64 {
+    fn max_matches(&self, policy: &RecallPolicy) -> u64 {
         self.limit.unwrap_or(policy.max_matches).min(policy.max_matches)
     }
 

@@ -13,15 +13,15 @@ use tokio_util::sync::CancellationToken;
 
 use crate::agent::ToolError;
 
-/// Time limit for parsing.
+/// Timeout for parsing.
 const PARSE_TIME: Duration = Duration::from_secs(2);
 /// Number of bytes parsed between two checks of the clock.
 const PIECE: usize = 4 << 10;
 /// Maximum number of elements, texts and comments of a page. A few bytes can create many: each `<p>x</p>` reopens what
 /// `<p><b id=1><b id=2>…</p>` has left open, so 5 MB of it would take gigabytes.
-const MOST_NODES: usize = 500_000;
+const MAX_NODES: usize = 500_000;
 /// Maximum nesting depth, like that of browsers.
-const MOST_LEVELS: usize = 512;
+const MAX_LEVELS: usize = 512;
 /// Stack size for each level of the converter, which is recursive.
 const STACK: usize = 64 << 20;
 /// Elements without text for readers.
@@ -64,7 +64,7 @@ pub(super) fn to_markdown(source: &str, cancel: &CancellationToken) -> Result<St
     std::thread::scope(|scope| {
         let work = || {
             let tree = parse(source, cancel)?;
-            if depth(&tree) > MOST_LEVELS {
+            if depth(&tree) > MAX_LEVELS {
                 return Ok(visible_text(&tree));
             }
             Ok(tree.md(Some(&SILENT)).to_string())
@@ -82,7 +82,7 @@ pub(super) fn to_text(source: &str, cancel: &CancellationToken) -> Result<String
 }
 
 fn parse(source: &str, cancel: &CancellationToken) -> Result<Document, ToolError> {
-    parse_within(MOST_NODES, source, cancel)
+    parse_within(MAX_NODES, source, cancel)
 }
 
 fn parse_within(most_nodes: usize, source: &str, cancel: &CancellationToken) -> Result<Document, ToolError> {
@@ -121,24 +121,24 @@ fn depth(tree: &Document) -> usize {
 
 /// Returns the text of a page without markup.
 fn visible_text(tree: &Document) -> String {
-    enum Step<'a> {
+    enum Visit<'a> {
         Enter(NodeRef<'a>),
         EndLine,
         EndCode,
     }
     let (mut text, mut code) = (String::new(), 0_usize);
-    let mut steps = vec![Step::Enter(tree.root())];
+    let mut steps = vec![Visit::Enter(tree.root())];
     while let Some(step) = steps.pop() {
         let node = match step {
-            Step::EndLine => {
+            Visit::EndLine => {
                 end_line(&mut text);
                 continue;
             }
-            Step::EndCode => {
+            Visit::EndCode => {
                 code -= 1;
                 continue;
             }
-            Step::Enter(node) => node,
+            Visit::Enter(node) => node,
         };
         let is_silent = node.query_or(false, |node| match &node.data {
             NodeData::Text { contents } if code > 0 => {
@@ -156,12 +156,12 @@ fn visible_text(tree: &Document) -> String {
                 }
                 if BLOCKS.contains(&name) {
                     end_line(&mut text);
-                    steps.push(Step::EndLine);
+                    steps.push(Visit::EndLine);
                 }
                 match name {
                     "pre" => {
                         code += 1;
-                        steps.push(Step::EndCode);
+                        steps.push(Visit::EndCode);
                     }
                     "td" | "th" if !text.ends_with('\n') => text.push('\t'),
                     _ => {}
@@ -171,7 +171,7 @@ fn visible_text(tree: &Document) -> String {
             _ => false,
         });
         if !is_silent {
-            steps.extend(node.children_it(true).map(Step::Enter));
+            steps.extend(node.children_it(true).map(Visit::Enter));
         }
     }
     text.trim().to_owned()
@@ -204,7 +204,7 @@ mod tests {
 
     use tokio_util::sync::CancellationToken;
 
-    use super::{MOST_LEVELS, parse_within, to_markdown, to_text};
+    use super::{MAX_LEVELS, parse_within, to_markdown, to_text};
 
     const PAGE: &str = "<html><head><title>T</title><style>p{}</style></head><body><h1>Head</h1><script>alert(1)</script>\
         <p>A <b>bold</b>  <a href='/x'>link</a>.</p><ul><li>one<li>two</ul><pre><code>let x =  1;\n</code></pre>\
@@ -249,7 +249,7 @@ mod tests {
         ] {
             // Twice the depth that is converted. For some of these the parser's time is quadratic in the depth, and a
             // busy machine must not make this test fail.
-            let page = format!("{}deep", piece.repeat(2 * MOST_LEVELS));
+            let page = format!("{}deep", piece.repeat(2 * MAX_LEVELS));
             let markdown = to_markdown(&page, &cancel).unwrap();
             assert!(markdown.contains("deep") || markdown.contains('y') || piece.contains("svg"), "{piece}");
             let begun = Instant::now();

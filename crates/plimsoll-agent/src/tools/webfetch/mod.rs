@@ -32,7 +32,7 @@ const DEFAULT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum timeout.
 const MAX_TIMEOUT: Duration = Duration::from_secs(120);
 /// Maximum number of redirects.
-const MOST_REDIRECTS: usize = 10;
+const MAX_REDIRECTS: usize = 10;
 /// Accepted types, from which servers choose.
 const ACCEPTED: &str = "text/markdown, text/html;q=0.9, text/plain;q=0.8, */*;q=0.5";
 
@@ -109,7 +109,7 @@ impl Webfetch {
             let (mut open, mut guarded) = (builder().dns_resolver(plain.clone()), builder());
             guarded = match &self.config.proxy {
                 None => guarded.dns_resolver(GuardedLookup(Arc::clone(&self.lookup))),
-                // Only the proxy's own name is resolved then.
+                // With a proxy, only the proxy's name is resolved here.
                 Some(proxy) => {
                     let proxy = Proxy::all(proxy).map_err(failed)?;
                     open = open.proxy(proxy.clone());
@@ -149,7 +149,7 @@ impl Webfetch {
     /// Follows redirects within the same host, or if the rules allow the next address.
     async fn fetch(&self, start: Url, judge: &(dyn Fn(&str) -> Action + Sync)) -> Result<Page, ToolError> {
         let mut url = start;
-        for _ in 0..=MOST_REDIRECTS {
+        for _ in 0..=MAX_REDIRECTS {
             let response = self.send(&url).await?;
             let location = response.headers().get(LOCATION).filter(|_| response.status().is_redirection());
             let Some(location) = location else { return Page::read(url, response).await };
@@ -180,7 +180,7 @@ impl Webfetch {
             }
             url = next;
         }
-        Err(ToolError::Failed(format!("more than {MOST_REDIRECTS} redirects, the last to {}", shown(&url))))
+        Err(ToolError::Failed(format!("more than {MAX_REDIRECTS} redirects, the last to {}", shown(&url))))
     }
 }
 
@@ -225,7 +225,7 @@ impl Tool for Webfetch {
         is_closed.then(|| host_setting(&url))
     }
 
-    /// The user's permission would not open it.
+    /// Rejects an address that no permission of the user could open.
     fn precheck(&self, _: &Value, subject: &Subject, _: &Path, _: &FileLedger) -> Result<(), ToolError> {
         let Subject::Address(address) = subject else { return Ok(()) };
         let Ok(url) = Url::parse(address) else { return Ok(()) };

@@ -13,7 +13,7 @@ use super::{Format, last_cause, shown};
 use crate::agent::ToolError;
 
 /// Maximum size of a page, compressed and uncompressed, in bytes.
-const MOST_BYTES: usize = 5 << 20;
+const MAX_BYTES: usize = 5 << 20;
 /// Number of bytes in which a page may declare its encoding, as in browsers.
 const HEAD: usize = 1_024;
 /// A page with a zero byte among this many first bytes counts as binary.
@@ -51,8 +51,8 @@ impl Page {
         let (mut bytes, mut is_cut) = (Vec::new(), false);
         while let Some(piece) = response.chunk().await.map_err(failed)? {
             bytes.extend_from_slice(&piece);
-            if bytes.len() > MOST_BYTES {
-                bytes.truncate(MOST_BYTES);
+            if bytes.len() > MAX_BYTES {
+                bytes.truncate(MAX_BYTES);
                 is_cut = true;
                 break;
             }
@@ -111,14 +111,14 @@ fn is_text(kind: &str) -> bool {
 /// is more.
 fn unpack(packed: &[u8], was_cut: bool) -> std::io::Result<(Vec<u8>, bool)> {
     let mut bytes = Vec::new();
-    let read = MultiGzDecoder::new(packed).take(MOST_BYTES as u64 + 1).read_to_end(&mut bytes);
+    let read = MultiGzDecoder::new(packed).take(MAX_BYTES as u64 + 1).read_to_end(&mut bytes);
     if let Err(error) = read
         && !was_cut
     {
         return Err(error);
     }
-    let is_cut = was_cut || bytes.len() > MOST_BYTES;
-    bytes.truncate(MOST_BYTES);
+    let is_cut = was_cut || bytes.len() > MAX_BYTES;
+    bytes.truncate(MAX_BYTES);
     Ok((bytes, is_cut))
 }
 
@@ -126,7 +126,7 @@ fn unpack(packed: &[u8], was_cut: bool) -> std::io::Result<(Vec<u8>, bool)> {
 mod tests {
     use std::io::Write;
 
-    use super::{MOST_BYTES, Page, is_text, unpack};
+    use super::{MAX_BYTES, Page, is_text, unpack};
 
     #[test]
     fn a_small_answer_is_not_unpacked_to_a_large_page() {
@@ -137,7 +137,7 @@ mod tests {
         let packed = packer.finish().unwrap();
         assert!(packed.len() < 1 << 20);
         let (bytes, is_cut) = unpack(&packed, false).unwrap();
-        assert_eq!((bytes.len(), is_cut), (MOST_BYTES, true));
+        assert_eq!((bytes.len(), is_cut), (MAX_BYTES, true));
         assert!(unpack(&packed[..100], false).is_err(), "it broke off");
     }
 

@@ -1,4 +1,4 @@
-//! Addresses that may be reached.
+//! Decides which network addresses may be reached.
 
 use std::fmt;
 use std::io;
@@ -102,7 +102,7 @@ fn forbidden_v4(address: Ipv4Addr) -> Option<&'static str> {
         [10, ..] | [172, 16..=31, ..] | [192, 168, ..] => Some("in a private network"),
         // Cloud metadata services have the keys of a machine here.
         [169, 254, ..] => Some("a link-local address"),
-        [100, 64..=127, ..] => Some("in the network of a carrier"),
+        [100, 64..=127, ..] => Some("in a carrier-grade NAT network"),
         [224..=239, ..] => Some("a multicast address"),
         [240..=255, ..] => Some("a reserved address"),
         [192, 0, 0, _]
@@ -110,7 +110,7 @@ fn forbidden_v4(address: Ipv4Addr) -> Option<&'static str> {
         | [198, 51, 100, _]
         | [203, 0, 113, _]
         | [198, 18..=19, ..]
-        | [192, 88, 99, _] => Some("an address for special use"),
+        | [192, 88, 99, _] => Some("a special-use address"),
         _ => None,
     }
 }
@@ -136,7 +136,7 @@ fn forbidden_v6(address: Ipv6Addr) -> Option<&'static str> {
         [0xff00..=0xffff, ..] => Some("a multicast address"),
         // Tunnels with embedded IPv4 addresses, documentation, tests.
         [0x2002, ..] | [0x2001, 0..=0x1ff, ..] | [0x2001, 0xdb8, ..] | [0x3fff, 0..=0xfff, ..] => {
-            Some("an address for special use")
+            Some("a special-use address")
         }
         [0x2000..=0x3fff, ..] => None,
         _ => Some("a reserved address"),

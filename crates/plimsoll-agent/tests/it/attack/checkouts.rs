@@ -67,7 +67,7 @@ async fn list_grep_and_glob_end_whatever_the_files_of_patterns_are() {
     let mut held = 0;
     for (name, kind) in READ.iter().flat_map(|name| KINDS.map(|kind| (*name, kind))) {
         let dock = Dock::new(ModelServer::start().unwrap());
-        let project = dock.folder.path().join("project");
+        let project = dock.directory.path().join("project");
         std::fs::create_dir_all(project.join("src")).unwrap();
         dock.write("src/main.rs", "fn needle() {}\n");
         place(&project.join(name), kind);
@@ -91,7 +91,7 @@ async fn a_file_of_patterns_that_is_not_applied_is_named() {
     {
         let dock = Dock::new(ModelServer::start().unwrap());
         dock.write("a.txt", "needle\n");
-        place(&dock.folder.path().join("project/.gitignore"), kind);
+        place(&dock.directory.path().join("project/.gitignore"), kind);
         let calls = [
             ("list", json!({})),
             ("grep", json!({ "pattern": "needle" })),
@@ -110,14 +110,14 @@ async fn a_file_of_patterns_that_is_not_applied_is_named() {
 #[tokio::test]
 async fn patterns_are_compiled_up_to_a_bound() {
     let dock = Dock::new(ModelServer::start().unwrap());
-    let project = dock.folder.path().join("project");
+    let project = dock.directory.path().join("project");
     let patterns = "# a comment is cheap to compile, and counts\n".repeat(5_000);
     dock.write("patterns", &patterns);
     for n in 0..30 {
-        let folder = project.join(format!("folder{n:02}"));
-        std::fs::create_dir(&folder).unwrap();
-        std::fs::write(folder.join("x.txt"), "needle\n").unwrap();
-        symlink("../patterns", folder.join(".ignore")).unwrap();
+        let directory = project.join(format!("folder{n:02}"));
+        std::fs::create_dir(&directory).unwrap();
+        std::fs::write(directory.join("x.txt"), "needle\n").unwrap();
+        symlink("../patterns", directory.join(".ignore")).unwrap();
     }
     let output = results(&dock, &[("grep", json!({ "pattern": "needle" }))]).await.remove(0);
     assert!(output.contains("folder00/x.txt") && output.contains("folder29/x.txt"), "{output}");
@@ -128,11 +128,11 @@ async fn patterns_are_compiled_up_to_a_bound() {
 #[tokio::test]
 async fn patterns_of_all_files_count_in_gits_order() {
     let dock = Dock::new(ModelServer::start().unwrap());
-    let project = dock.folder.path().join("project");
-    for folder in ["sub/deep", ".git/info", "build", "worktree", "main.git/worktrees/w", "main.git/info"] {
-        std::fs::create_dir_all(project.join(folder)).unwrap();
+    let project = dock.directory.path().join("project");
+    for directory in ["sub/deep", ".git/info", "build", "worktree", "main.git/worktrees/w", "main.git/info"] {
+        std::fs::create_dir_all(project.join(directory)).unwrap();
     }
-    std::fs::write(dock.folder.path().join(".gitignore"), "above.txt\n").unwrap();
+    std::fs::write(dock.directory.path().join(".gitignore"), "above.txt\n").unwrap();
     dock.write(".gitignore", "\u{feff}*.log\r\n/only-here.txt\nbuild/\n!kept.log\nmain.git\n");
     dock.write(".ignore", "!seen.log\nhidden-by-ignore.txt\n");
     dock.write(".git/info/exclude", "excluded.txt\n");
@@ -204,8 +204,8 @@ fn instructions_are_read_up_to_their_bound_whatever_they_are() {
     let (mut held, mut tried) = (0, 0);
     for name in ["AGENTS.md", "CLAUDE.md", "docs/rules.md"] {
         for kind in KINDS {
-            let folder = tempfile::tempdir().unwrap();
-            let project = folder.path().join("project");
+            let directory = tempfile::tempdir().unwrap();
+            let project = directory.path().join("project");
             std::fs::create_dir_all(project.join("docs")).unwrap();
             std::fs::write(
                 project.join("plimsoll.toml"),
@@ -214,7 +214,7 @@ fn instructions_are_read_up_to_their_bound_whatever_they_are() {
             .unwrap();
             std::fs::write(project.join("docs/other.md"), "Be brief.").unwrap();
             place(&project.join(name), kind);
-            let (text, notices) = prompt(folder.path(), &project);
+            let (text, notices) = prompt(directory.path(), &project);
             assert!(text.len() <= 20_000, "{name} as {kind}: {} bytes", text.len());
             assert!(text.contains("Be brief."), "{name} as {kind}: {text}");
             let is_named = notices.iter().any(|notice| notice.contains("it is a binary file"));
@@ -225,28 +225,28 @@ fn instructions_are_read_up_to_their_bound_whatever_they_are() {
     println!("hostile instructions: {held} of {tried} checkouts held");
 }
 
-/// Ten links to the folder itself, and a pattern through ten of them: ten to the tenth paths.
+/// Ten links to the directory itself, and a pattern through ten of them: ten to the tenth paths.
 #[test]
 fn patterns_of_instructions_do_not_go_in_circles() {
-    let folder = tempfile::tempdir().unwrap();
-    let project = folder.path().join("project");
+    let directory = tempfile::tempdir().unwrap();
+    let project = directory.path().join("project");
     std::fs::create_dir(&project).unwrap();
     (0..10).for_each(|n| symlink(".", project.join(format!("link{n}"))).unwrap());
     std::fs::create_dir_all(project.join("a/b")).unwrap();
     std::fs::write(project.join("a/b/rules.md"), "Be brief.").unwrap();
     let patterns = format!("instructions = [\"{}x.md\", \"**/rules.md\"]\n", "*/".repeat(10));
     std::fs::write(project.join("plimsoll.toml"), patterns).unwrap();
-    let (text, _) = prompt(folder.path(), &project);
+    let (text, _) = prompt(directory.path(), &project);
     assert_eq!(text.matches("Be brief.").count(), 1, "{text}");
 }
 
-/// Every skill of a project may be a link, and so may its parent folders.
+/// Every skill of a project may be a link, and so may its parent directories.
 #[test]
 fn skills_of_a_checkout_end_and_stay_in_it() {
     let mut held = 0;
     for kind in KINDS {
-        let folder = tempfile::tempdir().unwrap();
-        let project = folder.path().join("project");
+        let directory = tempfile::tempdir().unwrap();
+        let project = directory.path().join("project");
         let skills = project.join(".claude/skills");
         std::fs::create_dir_all(skills.join("good")).unwrap();
         std::fs::write(skills.join("good/SKILL.md"), "---\nname: good\ndescription: Good.\n---\nDo it.\n")

@@ -8,21 +8,21 @@ use plimsoll::SessionId;
 use plimsoll_agent::Event;
 use tokio_util::sync::CancellationToken;
 
-use super::{AT, FOLDER, PROMPT, URL, WIRE, agent};
+use super::{AT, DIRECTORY, PROMPT, URL, WIRE, agent};
 use crate::journal::Journal;
 use crate::support::{WIRES, die};
 
 /// The child process: does nothing unless it was started as one.
 #[tokio::test]
 async fn the_killed_child() {
-    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let Ok(directory) = std::env::var(DIRECTORY) else { return };
     let variable = |name: &str| std::env::var(name).unwrap();
     let wire = WIRES.iter().find(|(_, name)| *name == variable(WIRE)).unwrap().0;
     let at: usize = variable(AT).parse().unwrap();
-    let folder = Path::new(&folder);
+    let directory = Path::new(&directory);
     let session = SessionId::new("ses_killed");
-    let mut agent = agent(folder, wire, &variable(URL));
-    let journal = Journal::new(Arc::clone(&agent.archive), session.clone(), &folder.join("journal"));
+    let mut agent = agent(directory, wire, &variable(URL));
+    let journal = Journal::new(Arc::clone(&agent.archive), session.clone(), &directory.join("journal"));
     let output = AtomicUsize::new(0);
     agent.events = Arc::new(move |event: &Event| {
         journal.note(event);

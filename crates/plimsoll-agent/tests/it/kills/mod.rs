@@ -30,7 +30,7 @@ use crate::journal::{self, Entry};
 use crate::support::{SUMMARY, WIRES, is_summary, lines, model, open_archive, policy};
 
 /// Directory of the child; set only for the child.
-const FOLDER: &str = "PLIMSOLL_KILLED_FOLDER";
+const DIRECTORY: &str = "PLIMSOLL_KILLED_DIRECTORY";
 /// Address of its model.
 const URL: &str = "PLIMSOLL_KILLED_URL";
 /// Wire format.
@@ -53,7 +53,7 @@ enum Next {
 
 /// When the child dies.
 #[derive(Clone, Copy, Debug)]
-enum Moment {
+enum KillPoint {
     /// At this event, counted from 1.
     Event(usize),
     /// While the server holds this event of this stream, both counted from 0.
@@ -117,17 +117,17 @@ fn answer(number: usize, names: &AtomicUsize) -> Reply {
     reply.call(first, "read", cut).call(second, "read", whole).piece_size(Some(16))
 }
 
-/// A folder with a project and a session whose window is nearly full.
+/// A directory with a project and a session whose window is nearly full.
 struct Scene {
-    folder: TempDir,
+    directory: TempDir,
     session: SessionId,
     seeded: Vec<Message>,
 }
 
 impl Scene {
     fn new() -> Scene {
-        let folder = tempfile::tempdir().unwrap();
-        let project = folder.path().join("project");
+        let directory = tempfile::tempdir().unwrap();
+        let project = directory.path().join("project");
         std::fs::create_dir(&project).unwrap();
         std::fs::write(project.join("long.txt"), lines(300)).unwrap();
         std::fs::write(project.join("short.txt"), lines(180)).unwrap();
@@ -137,20 +137,20 @@ impl Scene {
             history = history.user(format!("What is in chart {turn}?")).say(lines(165));
         }
         let seeded = history.messages();
-        let archive = open_archive(folder.path());
+        let archive = open_archive(directory.path());
         let new = NewSession { messages: seeded.clone(), ..NewSession::new(session.clone()) };
         archive.store().create(new, plimsoll::Millis(20_000)).unwrap();
-        Scene { folder, session, seeded }
+        Scene { directory, session, seeded }
     }
 
     fn journal(&self) -> PathBuf {
-        self.folder.path().join("journal")
+        self.directory.path().join("journal")
     }
 }
 
 /// The agent that runs the turn, in the child and after it.
-fn agent(folder: &Path, wire: Wire, url: &str) -> Agent {
-    let mut agent = Agent::new(open_archive(folder), model(wire, url), &folder.join("project"));
+fn agent(directory: &Path, wire: Wire, url: &str) -> Agent {
+    let mut agent = Agent::new(open_archive(directory), model(wire, url), &directory.join("project"));
     // Room for the instruction and the summary in addition to a window over the line.
     agent.model.limits = Some(plimsoll::Limits::new(41_000, 11_000));
     agent.policy = policy(|spec| spec.truncate.max_bytes = 16_000);
@@ -174,22 +174,22 @@ async fn a_session_continues_after_a_kill_at_any_event_of_a_turn(
     assert_eq!(events.iter().filter(|name| **name == "callEnded").count(), 2, "{events:?}");
     assert_eq!(streams.len(), 3, "an answer with calls, a summary, the last answer");
 
-    let output = (1..=entries.len()).map(Moment::Event);
+    let output = (1..=entries.len()).map(KillPoint::Event);
     let held = streams
         .iter()
         .enumerate()
-        .flat_map(|(request, count)| (0..*count).map(move |event| Moment::Stream { request, event }));
+        .flat_map(|(request, count)| (0..*count).map(move |event| KillPoint::Stream { request, event }));
     let is_all = std::env::var_os(ALL).is_some();
     let begun = Instant::now();
     let mut kills = 0;
-    for (number, moment) in output.chain(held).enumerate() {
+    for (number, point) in output.chain(held).enumerate() {
         let ways: &[Next] = match number % 2 {
             _ if is_all => &[Next::Prompt, Next::Resume],
             0 => &[Next::Resume],
             _ => &[Next::Prompt],
         };
         for next in ways {
-            kill_and_go_on(wire, &script, moment, *next).await;
+            kill_and_continue(wire, &script, point, *next).await;
             kills += 1;
         }
     }
@@ -215,14 +215,14 @@ async fn whole_turn(wire: Wire, script: &Script) -> (Vec<Entry>, Vec<usize>) {
     (journal::read(&scene.journal()), streams.collect())
 }
 
-async fn kill_and_go_on(wire: Wire, script: &Script, moment: Moment, next: Next) {
+async fn kill_and_continue(wire: Wire, script: &Script, point: KillPoint, next: Next) {
     let scene = Scene::new();
-    let status = match moment {
-        Moment::Event(at) => {
+    let status = match point {
+        KillPoint::Event(at) => {
             script.begin_turn(None);
             start(&scene, wire, &script.server.url(), at).wait().unwrap()
         }
-        Moment::Stream { request, event } => {
+        KillPoint::Stream { request, event } => {
             let gate = Gate::new();
             script.begin_turn(Some((request, event, gate.clone())));
             let mut child = start(&scene, wire, &script.server.url(), 0);
@@ -236,17 +236,23 @@ async fn kill_and_go_on(wire: Wire, script: &Script, moment: Moment, next: Next)
         }
     };
     let signal = std::os::unix::process::ExitStatusExt::signal(&status);
-    assert_eq!(signal, Some(9), "{wire:?} {moment:?}: the child was not killed: {status}");
+    assert_eq!(signal, Some(9), "{wire:?} {point:?}: the child was not killed: {status}");
     let entries = journal::read(&scene.journal());
-    let context =
-        format!("{wire:?} {moment:?} {next:?} after {:?}", entries.last().map(|entry| &entry.event));
-    go_on(&scene, wire, script, &entries, next, &context).await;
+    let context = format!("{wire:?} {point:?} {next:?} after {:?}", entries.last().map(|entry| &entry.event));
+    continue_session(&scene, wire, script, &entries, next, &context).await;
 }
 
 /// Takes over the session, checks it, and continues it.
-async fn go_on(scene: &Scene, wire: Wire, script: &Script, entries: &[Entry], next: Next, context: &str) {
+async fn continue_session(
+    scene: &Scene,
+    wire: Wire,
+    script: &Script,
+    entries: &[Entry],
+    next: Next,
+    context: &str,
+) {
     script.begin_turn(None);
-    let mut agent = agent(scene.folder.path(), wire, &script.server.url());
+    let mut agent = agent(scene.directory.path(), wire, &script.server.url());
     agent.take_over = plimsoll_store::TakeOver::Always;
     let archive = Arc::clone(&agent.archive);
     let mut conversation = agent.open(&scene.session).await.unwrap();
@@ -286,7 +292,7 @@ fn start(scene: &Scene, wire: Wire, url: &str, at: usize) -> Child {
     let wire = WIRES.iter().find(|(known, _)| *known == wire).unwrap().1;
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "kills::child::the_killed_child", "--nocapture"])
-        .env(FOLDER, scene.folder.path())
+        .env(DIRECTORY, scene.directory.path())
         .env(URL, url)
         .env(WIRE, wire)
         .env(AT, at.to_string())

@@ -216,10 +216,10 @@ async fn a_long_result_passes_layer_1() {
 
 #[tokio::test]
 async fn a_hanging_call_ends_by_timeout_or_cancellation_and_the_server_is_notified() {
-    let folder = tempfile::tempdir().unwrap();
-    let received = folder.path().join("received");
+    let directory = tempfile::tempdir().unwrap();
+    let received = directory.path().join("received");
     let reply = [(fake::RECEIVED, received.to_str().unwrap())];
-    let grants = Grants::default().write([folder.path()]);
+    let grants = Grants::default().write([directory.path()]);
     let hangs = McpServer { timeout: Some(Duration::from_secs(2)), grants, ..local("well", &reply) };
     let dock = dock([("fake", hangs)]).allow("fake_*");
     let talk = &mut dock.begin().await;

@@ -59,7 +59,7 @@ async fn a_hook_inherits_nothing() {
 #[tokio::test]
 async fn a_server_inherits_nothing() {
     let mut dock = Dock::new(ModelServer::start().unwrap());
-    let file = File::create(dock.folder.path().join("open")).unwrap();
+    let file = File::create(dock.directory.path().join("open")).unwrap();
     let line = format!("echo leaked > /proc/self/fd/{}; touch ran", inherit(&file));
     let connection = McpConnection::Local {
         command: ["sh", "-c", &line].map(str::to_owned).to_vec(),
@@ -74,5 +74,5 @@ async fn a_server_inherits_nothing() {
     dock.server.push_all([Reply::new().call("c1", "list", json!({})), Reply::new().text("Thanks.")]);
     run(talk, "Do it").await;
     assert!(dock.agent.directory.join("ran").exists());
-    assert_eq!(std::fs::read_to_string(dock.folder.path().join("open")).unwrap(), "");
+    assert_eq!(std::fs::read_to_string(dock.directory.path().join("open")).unwrap(), "");
 }

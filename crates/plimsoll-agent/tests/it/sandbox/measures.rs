@@ -77,8 +77,8 @@ async fn memory_for_two_gigabytes_of_output() {
 async fn time_from_a_cancellation_to_dead_processes() {
     let (mut bare, mut whole) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let folder = tempfile::tempdir().unwrap();
-        let file = folder.path().join("pids");
+        let directory = tempfile::tempdir().unwrap();
+        let file = directory.path().join("pids");
         let mut command = Command::new("bash");
         command.arg("-c").arg(format!("sleep 600 & echo $$ $! > {}; wait", file.display()));
         let mut child = command.process_group(0).stdin(Stdio::null()).spawn().unwrap();
@@ -97,7 +97,7 @@ async fn time_from_a_cancellation_to_dead_processes() {
         let (mut talk, cancel) = (yard.talk, CancellationToken::new());
         let token = cancel.clone();
         let running = tokio::spawn(async move { talk.run("Go", &token).await.unwrap() });
-        let pids = read_pids(&yard.dock.folder.path().join("project/pids"), 3);
+        let pids = read_pids(&yard.dock.directory.path().join("project/pids"), 3);
         let begun = Instant::now();
         cancel.cancel();
         await_ended(&pids);

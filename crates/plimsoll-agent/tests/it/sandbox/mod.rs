@@ -53,7 +53,7 @@ impl Yard {
         dock.agent.profile.tools = dock.agent.profile.tools.clone().with(Bash::new(Sandbox::new(config)));
         // These tests consist of commands that fail with the same message.
         dock.agent.profile.limits.repeats = 0;
-        let outside = dock.folder.path().canonicalize().unwrap().join("outside");
+        let outside = dock.directory.path().canonicalize().unwrap().join("outside");
         std::fs::create_dir(&outside).unwrap();
         let talk = dock.begin().await;
         Yard { dock, talk, outside }

@@ -17,10 +17,10 @@ use crate::journal::Journal;
 use crate::support::{die, model_with, open_archive};
 
 /// More requests than any turn can make: ten steps, each rejected, interrupted and summarised as often as possible.
-const MOST_REQUESTS: u64 = 200;
+const MAX_REQUESTS: u64 = 200;
 
 /// The agent of a session, in the child and after it.
-pub(super) fn agent(folder: &Path, life: &Life) -> Agent {
+pub(super) fn agent(directory: &Path, life: &Life) -> Agent {
     let retry = RetryPolicy {
         retries: 3,
         base: Duration::from_millis(2),
@@ -35,7 +35,7 @@ pub(super) fn agent(folder: &Path, life: &Life) -> Agent {
     };
     let mut model = model_with(life.wire(), &life.url, options);
     model.limits = life.is_known.then(|| plimsoll::Limits::new(life.window, life.window / 8));
-    let mut agent = Agent::new(open_archive(folder), model, &folder.join("project"));
+    let mut agent = Agent::new(open_archive(directory), model, &directory.join("project"));
     agent.policy = Arc::new(life.preset().policy());
     agent.take_over = plimsoll_store::TakeOver::Always;
     agent.profile.limits = RunLimits { steps: 10, ..RunLimits::default() };
@@ -54,8 +54,8 @@ async fn the_soaked_child() {
         usual(panic);
         std::process::abort();
     }));
-    let folder = Path::new(&life.folder);
-    let mut agent = agent(folder, &life);
+    let directory = Path::new(&life.directory);
+    let mut agent = agent(directory, &life);
     let session = SESSION.into();
     let journal = Arc::new(Journal::new(Arc::clone(&agent.archive), SESSION.into(), &life.journal()));
     let (output, requests) = (AtomicU64::new(0), Arc::new(AtomicU64::new(0)));
@@ -104,7 +104,7 @@ async fn the_soaked_child() {
             Err(error) => panic!("turn {turn} failed: {}: {error}", error.name()),
         };
         let count = requests.load(Ordering::SeqCst);
-        assert!(count <= MOST_REQUESTS, "turn {turn} made {count} requests");
+        assert!(count <= MAX_REQUESTS, "turn {turn} made {count} requests");
         journal.remark(format!("turn {how} {count}"));
         turn += u64::from(!resumes);
         resumes = false;

@@ -67,7 +67,7 @@ impl Dice {
 /// Settings of a child.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct Life {
-    folder: PathBuf,
+    directory: PathBuf,
     url: String,
     wire: String,
     preset: String,
@@ -95,7 +95,7 @@ impl Life {
     }
 
     fn journal(&self) -> PathBuf {
-        self.folder.join(format!("journal-{}", self.number))
+        self.directory.join(format!("journal-{}", self.number))
     }
 }
 
@@ -160,15 +160,15 @@ fn turns_with_faults_and_kills_lose_nothing_and_end() {
 /// Runs the turns of one session, from first to last.
 fn soak_session(seed: u64, place: u64, turns: u64) -> Tally {
     let (mut dice, mut tally) = (Dice::new(seed), Tally::default());
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::create_dir(folder.path().join("project")).unwrap();
-    std::fs::write(folder.path().join("project/big.txt"), lines(900)).unwrap();
+    let directory = tempfile::tempdir().unwrap();
+    std::fs::create_dir(directory.path().join("project")).unwrap();
+    std::fs::write(directory.path().join("project/big.txt"), lines(900)).unwrap();
     let new = NewSession::new(SessionId::new(SESSION));
-    open_archive(folder.path()).store().create(new, plimsoll::Millis(1)).unwrap();
+    open_archive(directory.path()).store().create(new, plimsoll::Millis(1)).unwrap();
     let window = *dice.pick(&[16_000, 24_000, 32_000, 48_000, 64_000]);
     let provider = Provider::start(window, seed);
     let mut life = Life {
-        folder: folder.path().to_owned(),
+        directory: directory.path().to_owned(),
         url: provider.server.url(),
         wire: WIRES[place as usize % 3].1.to_owned(),
         preset: [Preset::Plimsoll, Preset::Opencode118][place as usize / 3 % 2].name().to_owned(),
@@ -215,7 +215,7 @@ fn live(life: &mut Life, turns: u64, dice: &mut Dice, context: &str, tally: &mut
     tally.lives += 1;
     tally.kills += u64::from(signal.is_some());
     let entries = journal::read(&life.journal());
-    let archive = open_archive(&life.folder);
+    let archive = open_archive(&life.directory);
     journal::hold(&entries, &archive, &SESSION.into());
     let problems = archive.check().unwrap().into_all();
     assert_eq!(problems, Vec::<String>::new(), "{context}, life {}", life.number);
@@ -246,7 +246,7 @@ fn live(life: &mut Life, turns: u64, dice: &mut Dice, context: &str, tally: &mut
 /// The provider has recovered: a last turn succeeds, nothing was lost, and no request was illegal.
 async fn end_session(life: &Life, provider: &Provider, context: &str, tally: &mut Tally) {
     provider.calm_down();
-    let agent = child::agent(&life.folder, life);
+    let agent = child::agent(&life.directory, life);
     let mut conversation = agent.open(&SESSION.into()).await.unwrap();
     let report = conversation.run("Is all well?", &CancellationToken::new()).await;
     match report {
@@ -255,7 +255,7 @@ async fn end_session(life: &Life, provider: &Provider, context: &str, tally: &mu
         Err(error) => assert_ne!(life.preset(), Preset::Plimsoll, "{context}: {error}"),
     }
     drop(conversation);
-    hold_all(&life.folder, life.number, &agent);
+    hold_all(&life.directory, life.number, &agent);
     assert_eq!(agent.archive.check().unwrap().into_all(), Vec::<String>::new(), "{context}");
     let problems = provider.server.take_problems();
     assert!(problems.is_empty(), "{context}: {problems:#?}");
@@ -265,9 +265,9 @@ async fn end_session(life: &Life, provider: &Provider, context: &str, tally: &mu
     kinds.into_iter().for_each(|(kind, count)| *tally.faults.entry(kind).or_default() += count);
 }
 
-fn hold_all(folder: &Path, lives: u64, agent: &plimsoll_agent::Agent) {
+fn hold_all(directory: &Path, lives: u64, agent: &plimsoll_agent::Agent) {
     for number in 0..lives {
-        let entries = journal::read(&folder.join(format!("journal-{number}")));
+        let entries = journal::read(&directory.join(format!("journal-{number}")));
         journal::hold(&entries, &agent.archive, &SESSION.into());
     }
 }

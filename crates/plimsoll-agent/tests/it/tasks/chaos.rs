@@ -28,7 +28,7 @@ use super::support::{Crew, launch};
 use crate::support::{die, model, open_archive, policy};
 
 /// Directory of the child; set only for the child.
-const FOLDER: &str = "PLIMSOLL_CHAOS_FOLDER";
+const DIRECTORY: &str = "PLIMSOLL_CHAOS_DIRECTORY";
 const URL: &str = "PLIMSOLL_CHAOS_URL";
 /// Which of the two processes the child is; a third runs everything to its end.
 const LANE: &str = "PLIMSOLL_CHAOS_LANE";
@@ -73,12 +73,12 @@ pub(super) fn is_gone(holder: &str) -> bool {
     pid.is_some_and(|pid| rustix::process::test_kill_process(pid) == Err(rustix::io::Errno::SRCH))
 }
 
-fn dock(folder: &Path, url: &str) -> (Agent, Arc<TaskBoard>) {
-    let archive = open_archive(folder);
-    let mut agent = Agent::new(Arc::clone(&archive), model(Wire::Anthropic, url), &folder.join("project"));
+fn dock(directory: &Path, url: &str) -> (Agent, Arc<TaskBoard>) {
+    let archive = open_archive(directory);
+    let mut agent = Agent::new(Arc::clone(&archive), model(Wire::Anthropic, url), &directory.join("project"));
     agent.policy = policy(|_| {});
     agent.take_over = plimsoll_store::TakeOver::Always;
-    agent.profile.tools = agent.profile.tools.with(MarkTool::new(&folder.join("marks")));
+    agent.profile.tools = agent.profile.tools.with(MarkTool::new(&directory.join("marks")));
     let crew = Crew::of(&agent);
     let limits = TaskLimits { time: Some(Duration::from_secs(20)), ..TaskLimits::default() };
     let board = TaskBoard::new(archive, Arc::new(crew), limits, &agent.holder);
@@ -90,10 +90,10 @@ fn dock(folder: &Path, url: &str) -> (Agent, Arc<TaskBoard>) {
 /// The child process: does nothing unless it was started as one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_chaotic_child() {
-    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let Ok(directory) = std::env::var(DIRECTORY) else { return };
     let (lane, life, kills) = (number(LANE, 0), number(LIFE, 0), number(KILLS, 0));
     let mut dice = Dice::of(life * 2 + lane);
-    let (agent, board) = dock(Path::new(&folder), &std::env::var(URL).unwrap());
+    let (agent, board) = dock(Path::new(&directory), &std::env::var(URL).unwrap());
     let Some(session) = LANES.get(lane as usize) else { return finish(&agent, &board).await };
     if life < kills {
         let after = Duration::from_millis(100 + dice.below(1_400));
@@ -242,11 +242,11 @@ struct Life {
 }
 
 impl Life {
-    fn begin(folder: &Path, url: &str, lane: u64, number: u64, kills: u64) -> Life {
-        let stderr = std::fs::File::create(folder.join(format!("stderr-{lane}"))).unwrap();
+    fn begin(directory: &Path, url: &str, lane: u64, number: u64, kills: u64) -> Life {
+        let stderr = std::fs::File::create(directory.join(format!("stderr-{lane}"))).unwrap();
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "tasks::chaos::the_chaotic_child", "--nocapture"])
-            .env(FOLDER, folder)
+            .env(DIRECTORY, directory)
             .env(URL, url)
             .env(LANE, lane.to_string())
             .env(LIFE, number.to_string())
@@ -282,10 +282,10 @@ impl Life {
         0
     }
 
-    fn end(&mut self, folder: &Path, kills: u64) -> Option<ExitStatus> {
+    fn end(&mut self, directory: &Path, kills: u64) -> Option<ExitStatus> {
         let status = self.child.try_wait().unwrap()?;
         let stderr =
-            std::fs::read_to_string(folder.join(format!("stderr-{}", self.lane))).unwrap_or_default();
+            std::fs::read_to_string(directory.join(format!("stderr-{}", self.lane))).unwrap_or_default();
         let (lane, life) = (self.lane, self.number);
         assert!(life < kills || status.success(), "the last life of {lane} ended with {status}:\n{stderr}");
         assert!(life == kills || status.code().is_none(), "life {life} was not killed: {status}\n{stderr}");
@@ -302,16 +302,16 @@ impl Drop for Life {
 }
 
 /// Runs the lives of both lanes. Returns the number of suspensions.
-fn let_live(folder: &Path, url: &str, kills: u64) -> u64 {
+fn let_live(directory: &Path, url: &str, kills: u64) -> u64 {
     let (mut dice, mut stalls) = (Dice::of(9), 0);
-    let begin = |lane: u64, number: u64| Life::begin(folder, url, lane, number, kills / 2);
+    let begin = |lane: u64, number: u64| Life::begin(directory, url, lane, number, kills / 2);
     let mut lives: Vec<Life> = (0..LANES.len() as u64).map(|lane| begin(lane, 0)).collect();
     let begun = Instant::now();
     while !lives.is_empty() {
-        assert!(begun.elapsed() < Duration::from_secs(500), "it does not end: {:?}", active_of(folder));
+        assert!(begun.elapsed() < Duration::from_secs(500), "it does not end: {:?}", active_of(directory));
         let mut next = Vec::new();
         for mut life in std::mem::take(&mut lives) {
-            match life.end(folder, kills / 2) {
+            match life.end(directory, kills / 2) {
                 None => {
                     stalls += life.stall(&mut dice);
                     next.push(life);
@@ -323,30 +323,30 @@ fn let_live(folder: &Path, url: &str, kills: u64) -> u64 {
         lives = next;
         std::thread::sleep(Duration::from_millis(10));
     }
-    let mut last = Life::begin(folder, url, LANES.len() as u64, 0, 0);
+    let mut last = Life::begin(directory, url, LANES.len() as u64, 0, 0);
     let begun = Instant::now();
-    while last.end(folder, 0).is_none() {
-        assert!(begun.elapsed() < Duration::from_secs(90), "it does not end: {:?}", active_of(folder));
+    while last.end(directory, 0).is_none() {
+        assert!(begun.elapsed() < Duration::from_secs(90), "it does not end: {:?}", active_of(directory));
         std::thread::sleep(Duration::from_millis(10));
     }
     stalls
 }
 
-fn active_of(folder: &Path) -> Vec<(SessionId, TaskStatus, Option<String>)> {
+fn active_of(directory: &Path) -> Vec<(SessionId, TaskStatus, Option<String>)> {
     let is_left = |task: &Task| task.status.is_active() || task.data.pending.is_some();
-    let tasks = tasks_of(folder).into_iter().filter(is_left);
+    let tasks = tasks_of(directory).into_iter().filter(is_left);
     tasks.map(|task| (task.id, task.status, task.data.pending)).collect()
 }
 
-fn tasks_of(folder: &Path) -> Vec<Task> {
-    let archive = open_archive(folder);
+fn tasks_of(directory: &Path) -> Vec<Task> {
+    let archive = open_archive(directory);
     let filter = plimsoll_store::TaskFilter { most: 10_000, ..Default::default() };
     let records = archive.store().tasks(&filter).unwrap();
     records.into_iter().map(|record| Task::try_from(record).unwrap()).collect()
 }
 
 /// Returns how often each note was reported in a session.
-fn told_in(log: &[Message]) -> BTreeMap<String, u32> {
+fn note_counts(log: &[Message]) -> BTreeMap<String, u32> {
     let mut output: BTreeMap<String, u32> = BTreeMap::new();
     for part in log.iter().flat_map(|message| &message.parts) {
         let notes = part.extra.get("metadata").and_then(|metadata| metadata.get("notes"));
@@ -360,8 +360,8 @@ fn told_in(log: &[Message]) -> BTreeMap<String, u32> {
 #[test]
 fn all_tasks_end_and_none_is_lost_or_reported_twice_or_run_twice() {
     let (wanted, kills) = (number(TASKS, 24), number(KILLS, 4));
-    let folder = tempfile::tempdir().unwrap();
-    let path: PathBuf = folder.path().to_owned();
+    let directory = tempfile::tempdir().unwrap();
+    let path: PathBuf = directory.path().to_owned();
     std::fs::create_dir(path.join("project")).unwrap();
     let server = faulty();
     let archive = open_archive(&path);
@@ -379,7 +379,7 @@ fn all_tasks_end_and_none_is_lost_or_reported_twice_or_run_twice() {
     };
     let mut output: BTreeMap<SessionId, BTreeMap<String, u32>> = BTreeMap::new();
     for parent in all.iter().map(|task| &task.parent) {
-        output.entry(parent.clone()).or_insert_with(|| told_in(&log(parent)));
+        output.entry(parent.clone()).or_insert_with(|| note_counts(&log(parent)));
     }
     let mut marks = Mark::all(&path.join("marks"));
     let marked = marks.len();

@@ -193,11 +193,11 @@ async fn a_queued_resume_begins_when_the_user_releases_the_session() {
         ModelServer::answering(move |_: &Captured| Reply::new().text("Done.").gate(0, &held)).unwrap();
     let mut dock = TaskDock::new(server);
     let (archive, taken) = (Arc::clone(&dock.dock.archive), Arc::new(std::sync::Mutex::new(None)));
-    let person = Arc::clone(&taken);
+    let user = Arc::clone(&taken);
     dock.agent.events = Arc::new(move |event| {
         if let Event::TaskEnded { task, run: 1, .. } = event {
-            let lease = archive.store().lease(task, "a person", Duration::from_secs(60)).unwrap();
-            *person.lock().unwrap() = Some(lease);
+            let lease = archive.store().lease(task, "a user", Duration::from_secs(60)).unwrap();
+            *user.lock().unwrap() = Some(lease);
         }
     });
     let talk = dock.begin().await;
@@ -317,8 +317,8 @@ async fn the_limits_of_a_run_hold_however_often_it_is_steered() {
         let board = TaskBoard::new(Arc::clone(&plain.archive), Arc::new(crew), limits, "the test");
         let (archive, steers) = (Arc::clone(&plain.archive), std::sync::atomic::AtomicUsize::new(0));
         let board = TaskBoard::probed(board, move |point| {
-            let count = steers.fetch_add(usize::from(point == TaskPoint::Spoken), Ordering::SeqCst);
-            if point == TaskPoint::Spoken && count < 50 {
+            let count = steers.fetch_add(usize::from(point == TaskPoint::Answered), Ordering::SeqCst);
+            if point == TaskPoint::Answered && count < 50 {
                 let id = archive.store().tasks(&TaskFilter::default()).unwrap().remove(0).id;
                 let note = NewNote {
                     id: format!("steer:{count}"),

@@ -21,7 +21,7 @@ use super::support::{Crew, is_child, launch, task_input};
 use crate::support::{die, model, open_archive, policy};
 
 /// Directory of the child; set only for the child.
-const FOLDER: &str = "PLIMSOLL_TASKS_KILLED_FOLDER";
+const DIRECTORY: &str = "PLIMSOLL_TASKS_KILLED_DIRECTORY";
 const URL: &str = "PLIMSOLL_TASKS_KILLED_URL";
 /// Number of the event at which it dies, from 1.
 const AT: &str = "PLIMSOLL_TASKS_KILLED_AT";
@@ -31,9 +31,9 @@ const POINT: &str = "PLIMSOLL_TASKS_KILLED_POINT";
 /// More events than the turn has.
 const MOST: usize = 200;
 
-fn dock(folder: &Path, url: &str) -> (Agent, Arc<TaskBoard>) {
-    let archive = open_archive(folder);
-    let mut agent = Agent::new(Arc::clone(&archive), model(Wire::Anthropic, url), &folder.join("project"));
+fn dock(directory: &Path, url: &str) -> (Agent, Arc<TaskBoard>) {
+    let archive = open_archive(directory);
+    let mut agent = Agent::new(Arc::clone(&archive), model(Wire::Anthropic, url), &directory.join("project"));
     agent.policy = policy(|_| {});
     agent.take_over = plimsoll_store::TakeOver::Always;
     let crew = Crew::of(&agent);
@@ -47,9 +47,9 @@ fn dock(folder: &Path, url: &str) -> (Agent, Arc<TaskBoard>) {
 /// The child process: does nothing unless it was started as one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_killed_parent() {
-    let Ok(folder) = std::env::var(FOLDER) else { return };
+    let Ok(directory) = std::env::var(DIRECTORY) else { return };
     let at: usize = std::env::var(AT).unwrap().parse().unwrap();
-    let (mut agent, _board) = dock(Path::new(&folder), &std::env::var(URL).unwrap());
+    let (mut agent, _board) = dock(Path::new(&directory), &std::env::var(URL).unwrap());
     let output = AtomicUsize::new(0);
     agent.events = Arc::new(move |_| {
         if output.fetch_add(1, Ordering::SeqCst) + 1 == at {
@@ -63,8 +63,8 @@ async fn the_killed_parent() {
 /// The child process: launches a task and resumes it. Does nothing unless it was started as one.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_parent_killed_at_a_point() {
-    let (Ok(folder), Ok(point)) = (std::env::var(FOLDER), std::env::var(POINT)) else { return };
-    let (agent, board) = dock(Path::new(&folder), &std::env::var(URL).unwrap());
+    let (Ok(directory), Ok(point)) = (std::env::var(DIRECTORY), std::env::var(POINT)) else { return };
+    let (agent, board) = dock(Path::new(&directory), &std::env::var(URL).unwrap());
     drop(agent);
     let passes = AtomicUsize::new(0);
     let (wanted, nth) = point.split_once(':').unwrap();
@@ -76,7 +76,7 @@ async fn the_parent_killed_at_a_point() {
     });
     let archive = Arc::clone(board.archive());
     let model = model(Wire::Anthropic, &std::env::var(URL).unwrap());
-    let mut agent = Agent::new(archive, model, &Path::new(&folder).join("project"));
+    let mut agent = Agent::new(archive, model, &Path::new(&directory).join("project"));
     agent.policy = policy(|_| {});
     let agent = agent.with_tasks(&board);
     let mut talk = agent.open(&SESSION.into()).await.unwrap();
@@ -102,31 +102,31 @@ async fn the_parent_killed_at_a_point() {
 async fn the_parent_is_notified_exactly_once_after_a_kill_between_end_and_note() {
     let server = ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap();
     let points = [
-        ("Born", 1),
+        ("Created", 1),
         ("Resumed", 1),
         ("Claimed", 1),
         ("Started", 2),
-        ("Spoken", 2),
-        ("Worked", 2),
+        ("Answered", 2),
+        ("Finished", 2),
         ("Ended", 2),
     ];
-    let points = points.into_iter().chain([("Told", 2), ("Taken", 2)]);
+    let points = points.into_iter().chain([("NotesStored", 2), ("NotesRemoved", 2)]);
     for (point, nth) in points.flat_map(|(point, most)| (1..=most).map(move |nth| (point, nth))) {
         let at = format!("{point}:{nth}");
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("project")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("project")).unwrap();
         let new = NewSession { title: "Killed".into(), ..NewSession::new(SESSION.into()) };
-        open_archive(folder.path()).store().create(new, plimsoll::Millis(1)).unwrap();
+        open_archive(directory.path()).store().create(new, plimsoll::Millis(1)).unwrap();
         let child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "tasks::kills::the_parent_killed_at_a_point"])
-            .env(FOLDER, folder.path())
+            .env(DIRECTORY, directory.path())
             .env(URL, server.url())
             .env(POINT, &at)
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .status();
         assert!(!child.unwrap().success(), "the point {at} was never passed");
-        let (agent, board) = dock(folder.path(), &server.url());
+        let (agent, board) = dock(directory.path(), &server.url());
         let mut talk = agent.open(&SESSION.into()).await.unwrap();
         for _ in 0..3 {
             board.reconcile(None).await.unwrap();
@@ -159,10 +159,10 @@ async fn the_parent_is_notified_exactly_once_after_a_kill_between_end_and_note()
     }
 }
 
-fn start(folder: &Path, url: &str, at: usize) -> ExitStatus {
+fn start(directory: &Path, url: &str, at: usize) -> ExitStatus {
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "tasks::kills::the_killed_parent"])
-        .env(FOLDER, folder)
+        .env(DIRECTORY, directory)
         .env(URL, url)
         .env(AT, at.to_string())
         .stdout(Stdio::null())
@@ -190,12 +190,12 @@ async fn each_end_is_reported_once_after_a_kill_at_every_event() {
     let server = ModelServer::answering(answer).unwrap();
     let (mut kills, mut interrupted) = (0, 0);
     for at in 1..MOST {
-        let folder = tempfile::tempdir().unwrap();
-        std::fs::create_dir(folder.path().join("project")).unwrap();
+        let directory = tempfile::tempdir().unwrap();
+        std::fs::create_dir(directory.path().join("project")).unwrap();
         let new = NewSession { title: "Killed".into(), ..NewSession::new(SESSION.into()) };
-        open_archive(folder.path()).store().create(new, plimsoll::Millis(1)).unwrap();
-        let status = start(folder.path(), &server.url(), at);
-        let (agent, board) = dock(folder.path(), &server.url());
+        open_archive(directory.path()).store().create(new, plimsoll::Millis(1)).unwrap();
+        let status = start(directory.path(), &server.url(), at);
+        let (agent, board) = dock(directory.path(), &server.url());
         let mut talk = agent.open(&SESSION.into()).await.unwrap();
         let is_asked = talk.handle().with_log(|log| !log.is_empty()).await.unwrap();
         if is_asked {

@@ -19,8 +19,8 @@ pub(super) struct Mark {
 
 impl Mark {
     /// Returns all marks in a directory.
-    pub(super) fn all(folder: &Path) -> Vec<Mark> {
-        let names = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    pub(super) fn all(directory: &Path) -> Vec<Mark> {
+        let names = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
         let parse = |name: String| match name.split('~').collect::<Vec<_>>()[..] {
             [run, session, process, _] if !run.is_empty() => {
                 Mark { run: run.into(), session: session.into(), process: process.parse().unwrap() }
@@ -36,15 +36,15 @@ impl Mark {
 /// Lines of one file would not do: a kill between two pages of the file leaves half a line.
 pub(super) struct MarkTool {
     spec: ToolSpec,
-    folder: PathBuf,
+    directory: PathBuf,
 }
 
 impl MarkTool {
-    pub(super) fn new(folder: &Path) -> MarkTool {
+    pub(super) fn new(directory: &Path) -> MarkTool {
         let schema = json!({ "type": "object", "properties": { "run": { "type": "string" } } });
         let spec = ToolSpec { name: "mark".into(), description: "Leaves a mark.".into(), schema };
-        std::fs::create_dir_all(folder).unwrap();
-        MarkTool { spec, folder: folder.to_owned() }
+        std::fs::create_dir_all(directory).unwrap();
+        MarkTool { spec, directory: directory.to_owned() }
     }
 }
 
@@ -67,7 +67,7 @@ impl Tool for MarkTool {
         let run = call.input["run"].as_str().unwrap_or_default();
         let count = CALLS.fetch_add(1, Ordering::Relaxed);
         let name = format!("{run}~{}~{}~{count}", call.session, std::process::id());
-        OpenOptions::new().write(true).create_new(true).open(self.folder.join(name))?;
+        OpenOptions::new().write(true).create_new(true).open(self.directory.join(name))?;
         out.write_all(b"marked\n")?;
         Ok(())
     }

@@ -14,12 +14,12 @@ use super::support::{TaskDock, is_child, launch};
 use crate::support::Dock;
 
 /// Answers every question in the same way, and records the questions.
-struct Person {
+struct User {
     answer: PermissionAnswer,
     asked: Mutex<Vec<PermissionQuestion>>,
 }
 
-impl Asker for Person {
+impl Asker for User {
     fn ask<'a>(
         &'a self,
         question: &'a PermissionQuestion,
@@ -45,21 +45,21 @@ fn commanding() -> ModelServer {
 
 #[tokio::test]
 async fn questions_of_a_task_go_to_the_roots_user_in_the_tasks_name() {
-    let person = Arc::new(Person { answer: PermissionAnswer::Always, asked: Mutex::default() });
+    let user = Arc::new(User { answer: PermissionAnswer::Always, asked: Mutex::default() });
     let mut dock = TaskDock::new(commanding());
-    dock.agent.asker = Some(person.clone());
+    dock.agent.asker = Some(user.clone());
     let talk = dock.begin().await;
     let one = dock.launch(&talk, "Work").await;
     assert_eq!(dock.ended(&one.id).await.status, TaskStatus::Completed);
     {
-        let asked = person.asked.lock().unwrap();
+        let asked = user.asked.lock().unwrap();
         assert_eq!(asked.len(), 1, "a lasting permission is not asked for again");
         assert_eq!((&asked[0].session, asked[0].agent.as_str()), (&one.id, "helper"));
         assert_eq!(asked[0].what, "echo one");
     }
     let two = dock.launch(&talk, "Work again").await;
     dock.ended(&two.id).await;
-    let asked = person.asked.lock().unwrap();
+    let asked = user.asked.lock().unwrap();
     assert_eq!(asked.len(), 2, "it was allowed for the other task only");
     assert_eq!(asked[1].session, two.id);
 }
@@ -132,5 +132,5 @@ async fn a_task_has_no_tool_that_an_ancestor_lacks() {
         "{:?}",
         last.result("call_1")
     );
-    assert!(!dock.dock.folder.path().join("project/made.txt").exists());
+    assert!(!dock.dock.directory.path().join("project/made.txt").exists());
 }

@@ -22,7 +22,7 @@ pub(super) fn other_process(dock: &TaskDock) -> TaskDock {
     let Dock { archive, agent, events, .. } = &dock.dock;
     let second = Dock {
         server: ModelServer::start().unwrap(),
-        folder: tempfile::tempdir().unwrap(),
+        directory: tempfile::tempdir().unwrap(),
         archive: Arc::clone(archive),
         events: Arc::clone(events),
         agent: agent.clone(),
@@ -164,7 +164,7 @@ async fn unfinished_work_of_a_cancelled_task_is_settled_by_the_next_process() {
     other.board.reconcile(None).await.unwrap();
     assert_eq!((is_settled(), changes()), (false, before));
     store.release(&lease).unwrap();
-    let lease = store.lease(&task.id, "a person", Duration::ZERO).unwrap();
+    let lease = store.lease(&task.id, "a user", Duration::ZERO).unwrap();
     let before = changes();
     other.board.reconcile(None).await.unwrap();
     assert_eq!(changes(), before);

@@ -101,7 +101,7 @@ impl TaskDock {
     }
 
     pub(crate) fn project(&self) -> std::path::PathBuf {
-        Path::new(&self.dock.folder.path().join("project")).to_owned()
+        Path::new(&self.dock.directory.path().join("project")).to_owned()
     }
 }
 

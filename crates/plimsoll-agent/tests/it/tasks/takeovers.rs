@@ -25,7 +25,7 @@ fn probed(
     let board = TaskBoard::new(Arc::clone(&plain.archive), Arc::new(crew), limits, "the test");
     let shared = Dock {
         server: ModelServer::start().unwrap(),
-        folder: tempfile::tempdir().unwrap(),
+        directory: tempfile::tempdir().unwrap(),
         archive: Arc::clone(&plain.archive),
         events: Arc::clone(&plain.events),
         agent: plain.agent.clone(),
@@ -145,7 +145,7 @@ async fn a_task_that_is_launched_while_its_launcher_is_cancelled_is_cancelled_wi
     .unwrap();
     let born = AtomicUsize::new(0);
     let dock = probed(server, TaskLimits::default(), move |dock, point| {
-        if point == TaskPoint::Born && born.fetch_add(1, Ordering::SeqCst) == 1 {
+        if point == TaskPoint::Created && born.fetch_add(1, Ordering::SeqCst) == 1 {
             let store = dock.archive.store();
             let outer = store.tasks(&TaskFilter::default()).unwrap().remove(0);
             let step = TaskMove { from: "running".into(), to: "cancelled".into(), ..TaskMove::default() };
@@ -176,7 +176,7 @@ async fn a_task_that_is_launched_while_its_launcher_is_cancelled_is_cancelled_wi
 async fn a_run_that_loses_its_session_at_the_very_end_does_not_say_how_it_ended() {
     let server = ModelServer::answering(|_: &Captured| Reply::new().text("Done.")).unwrap();
     let dock = probed(server, TaskLimits::default(), move |dock, point| {
-        if point == TaskPoint::Worked {
+        if point == TaskPoint::Finished {
             let store = dock.archive.store();
             let id = SessionId::new(store.tasks(&TaskFilter::default()).unwrap().remove(0).id);
             store.break_lease(&id, "another", Duration::from_secs(60)).unwrap();

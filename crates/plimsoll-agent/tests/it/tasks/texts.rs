@@ -169,7 +169,7 @@ fn r68_r69_the_list() {
 }
 
 #[test]
-fn what_a_parent_is_told() {
+fn the_reports_to_a_parent() {
     let one = end(&task("ses_11111111aaaa", "Sound"), TaskStatus::Completed, None, Some("Nine."));
     let two = task("ses_22222222aaaa", "Ask");
     let bad = end(&task("ses_33333333aaaa", "Weigh"), TaskStatus::Error, Some("It broke."), None);
@@ -298,7 +298,7 @@ fn the_messages_of_a_task() {
 }
 
 #[test]
-fn the_toast() {
+fn the_toast_names_task_and_result() {
     let one = end(&task("ses_11111111aaaa", "Sound"), TaskStatus::Completed, None, Some("Nine."));
     let two = worked(task("ses_22222222aaaa", "Ask"));
     let (title, lines) = toast_text(&[one.clone(), two], NOW);

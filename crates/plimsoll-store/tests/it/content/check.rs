@@ -74,11 +74,11 @@ fn a_long_running_process_reports_no_false_damage() {
 
 #[test]
 fn a_check_names_a_session_with_an_open_call_of_a_dead_holder() {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let time = std::sync::Arc::new(std::sync::atomic::AtomicU64::new(NOW.0));
-    let told = std::sync::Arc::clone(&time);
-    let clock = Clock::new(move || Millis(told.load(std::sync::atomic::Ordering::SeqCst)));
-    let path = folder.path().join("plimsoll.db");
+    let now = std::sync::Arc::clone(&time);
+    let clock = Clock::new(move || Millis(now.load(std::sync::atomic::Ordering::SeqCst)));
+    let path = directory.path().join("plimsoll.db");
     let store = SqliteStore::open_with_clock(&path, Durability::Process, clock).unwrap();
     let id = store.create(NewSession::new("ses_1".into()), NOW).unwrap().id;
     let lease = store.lease(&id, "host 7", Duration::from_millis(100)).unwrap();

@@ -19,8 +19,8 @@ use super::{noise, open, take};
 const TRANSIENT: [&str; 6] = ["change", "deleting", "lease", "purge", "staged", "loss"];
 
 /// A database with rows in every table, and its sessions.
-fn full(folder: &Path) -> (Archive, Vec<SessionId>) {
-    let archive = open(&folder.join("plimsoll.db"));
+fn full(directory: &Path) -> (Archive, Vec<SessionId>) {
+    let archive = open(&directory.join("plimsoll.db"));
     let store = archive.store();
     let id = store
         .create(
@@ -93,11 +93,11 @@ fn flipped(value: &Column, place: usize) -> Column {
 
 #[test]
 fn a_flipped_byte_in_any_column_is_found() {
-    let folder = TempDir::new().unwrap();
-    let (archive, sessions) = full(folder.path());
+    let directory = TempDir::new().unwrap();
+    let (archive, sessions) = full(directory.path());
     let store = archive.store();
     assert_eq!(store.check().unwrap().problems, Vec::<String>::new());
-    let raw = Connection::open(folder.path().join("plimsoll.db")).unwrap();
+    let raw = Connection::open(directory.path().join("plimsoll.db")).unwrap();
     raw.execute_batch("PRAGMA foreign_keys = off; PRAGMA ignore_check_constraints = on").unwrap();
     let mut statement = raw
         .prepare("SELECT t.name, c.name, c.type, c.pk FROM sqlite_schema t, pragma_table_info(t.name) c WHERE t.type = 'table'")
@@ -161,11 +161,11 @@ fn exported(store: &dyn Store, id: &SessionId) -> Result<String, StoreError> {
 
 #[test]
 fn a_flipped_byte_in_the_file_never_yields_an_altered_export() {
-    let folder = TempDir::new().unwrap();
-    let (archive, sessions) = full(folder.path());
+    let directory = TempDir::new().unwrap();
+    let (archive, sessions) = full(directory.path());
     let sound: Vec<String> = sessions.iter().map(|id| exported(archive.store(), id).unwrap()).collect();
     drop(archive);
-    let bytes = std::fs::read(folder.path().join("plimsoll.db")).unwrap();
+    let bytes = std::fs::read(directory.path().join("plimsoll.db")).unwrap();
     let (mut altered, mut refused) = (0, 0);
     for round in 0..400_usize {
         let hash = blake3::hash(&round.to_le_bytes());
@@ -184,8 +184,9 @@ fn a_flipped_byte_in_the_file_never_yields_an_altered_export() {
                 Ok(found) if found != *sound => {
                     altered += 1;
                     let damage = store.damage(id);
-                    let is_told = damage.as_ref().is_ok_and(|damage| !damage.is_empty()) || damage.is_err();
-                    assert!(is_told, "round {round}, `{id}`:\n{sound}\n{found}");
+                    let is_reported =
+                        damage.as_ref().is_ok_and(|damage| !damage.is_empty()) || damage.is_err();
+                    assert!(is_reported, "round {round}, `{id}`:\n{sound}\n{found}");
                 }
                 Ok(_) => {}
                 Err(_) => refused += 1,
@@ -197,13 +198,13 @@ fn a_flipped_byte_in_the_file_never_yields_an_altered_export() {
 
 #[test]
 fn a_salvage_keeps_readable_content_and_names_the_rest() {
-    let folder = TempDir::new().unwrap();
-    let archive = open(&folder.path().join("plimsoll.db"));
+    let directory = TempDir::new().unwrap();
+    let archive = open(&directory.path().join("plimsoll.db"));
     let store = archive.store();
     let id = session(store, "ses_1");
     let messages: Vec<Message> = (0..5).map(|n| user(&format!("msg_{n}"), &format!("text {n}"))).collect();
     store.append(&unleased(&id), messages, NOW).unwrap();
-    let raw = Connection::open(folder.path().join("plimsoll.db")).unwrap();
+    let raw = Connection::open(directory.path().join("plimsoll.db")).unwrap();
     raw.execute_batch("UPDATE message SET info = 'nothing' WHERE id = 'msg_3'").unwrap();
     let request = PageRequest { from: None, oldest_first: true, most: 1_000 };
     let error = store.page(&id, &request).unwrap_err().to_string();
@@ -231,8 +232,8 @@ fn a_salvage_keeps_readable_content_and_names_the_rest() {
 
 #[test]
 fn a_database_that_is_older_than_what_was_acknowledged_says_so() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("plimsoll.db");
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("plimsoll.db");
     let open = || SqliteStore::open(&path, Durability::Process).unwrap();
     let store = open();
     let id = session(&store, "ses_1");
@@ -240,7 +241,7 @@ fn a_database_that_is_older_than_what_was_acknowledged_says_so() {
     drop(store);
     assert_eq!(open().loss(), None, "a database that was closed has everything");
     // The process dies, and its write-ahead log is deleted.
-    let other = folder.path().join("later.db");
+    let other = directory.path().join("later.db");
     {
         let store = open();
         let before = std::fs::read(&path).unwrap();
@@ -279,7 +280,7 @@ fn a_database_that_is_older_than_what_was_acknowledged_says_so() {
     drop(store);
     // Another database in its place is not an older state of this one.
     for name in ["plimsoll.db", "plimsoll.db-wal", "plimsoll.db-shm"] {
-        let _ = std::fs::remove_file(folder.path().join(name));
+        let _ = std::fs::remove_file(directory.path().join(name));
     }
     let new = open();
     assert_eq!((new.loss(), new.check().unwrap().problems), (None, Vec::new()));

@@ -49,5 +49,5 @@ fn whole(archive: &Archive, scope: Scope<'_>, handle: &str) -> Result<Vec<u8>, S
 }
 
 fn all() -> Selection {
-    Selection { most_bytes: usize::MAX, ..Selection::default() }
+    Selection { max_bytes: usize::MAX, ..Selection::default() }
 }

@@ -57,8 +57,7 @@ fn said(archive: &Archive, scope: Scope<'_>, handle: &str) -> String {
 
 fn searched(archive: &Archive, session: &SessionId, pattern: &str) -> Vec<(String, u64)> {
     let search = Some(Search { pattern: pattern.into(), ..Search::default() });
-    let wanted =
-        Selection { search, most_bytes: usize::MAX, most_matches: usize::MAX, ..Selection::default() };
+    let wanted = Selection { search, max_bytes: usize::MAX, max_matches: usize::MAX, ..Selection::default() };
     let hits = archive.search(session, &wanted).unwrap_or_default();
     hits.into_iter().map(|hit| (hit.handle, hit.found.matches)).collect()
 }
@@ -68,8 +67,8 @@ proptest! {
 
     #[test]
     fn properties_content_in_a_database_behaves_like_content_in_memory(ops in ops()) {
-        let folder = TempDir::new().unwrap();
-        let mut both = [open(&folder.path().join("p.db")), Archive::in_memory()];
+        let directory = TempDir::new().unwrap();
+        let mut both = [open(&directory.path().join("p.db")), Archive::in_memory()];
         let mut sessions: Vec<SessionId> = Vec::new();
         let mut handles: Vec<String> = Vec::new();
         // Memory keeps nothing of a removed session; separate tests cover what forks keep.
@@ -121,11 +120,11 @@ proptest! {
                     both.iter().for_each(|archive| archive.remove(&unleased(&session), now).unwrap());
                     sessions.retain(|other| both[1].store().session(other).is_ok());
                 }
-                Op::Sweep { age, bytes: most_bytes } => {
+                Op::Sweep { age, bytes: max_bytes } => {
                     let age = age.map(Millis);
                     // Stored sizes differ, because a directory compresses. By age they agree.
-                    let most_bytes = most_bytes.filter(|_| age.is_none() && *most_bytes == Some(1));
-                    both.iter_mut().for_each(|archive| archive.retention = Retention { age, most_bytes });
+                    let max_bytes = max_bytes.filter(|_| age.is_none() && *max_bytes == Some(1));
+                    both.iter_mut().for_each(|archive| archive.retention = Retention { age, max_bytes });
                     let gone = both.each_ref().map(|archive| archive.sweep(now).unwrap().expired.len());
                     prop_assert_eq!(gone[0], gone[1]);
                 }
@@ -141,8 +140,8 @@ proptest! {
                     said(&both[0], Scope::Everywhere, handle), said(&both[1], Scope::Everywhere, handle), "{}", handle
                 );
                 for session in &sessions {
-                    let told = both.each_ref().map(|archive| said(archive, Scope::Session(session), handle));
-                    prop_assert_eq!(&told[0], &told[1], "{} of {} after {:?}", handle, session, op);
+                    let found = both.each_ref().map(|archive| said(archive, Scope::Session(session), handle));
+                    prop_assert_eq!(&found[0], &found[1], "{} of {} after {:?}", handle, session, op);
                 }
             }
             for session in &sessions {

@@ -13,26 +13,26 @@ use super::{noise, open, take, take_all, whole};
 const A_YEAR_LATER: Millis = Millis(NOW.0 + 365 * 86_400_000);
 
 #[test]
-fn a_sweep_of_one_database_does_not_touch_the_others_of_the_folder() {
-    let folder = TempDir::new().unwrap();
-    let (one, other) = (open(&folder.path().join("one.db")), open(&folder.path().join("other.db")));
+fn a_sweep_of_one_database_does_not_touch_the_others_of_the_directory() {
+    let directory = TempDir::new().unwrap();
+    let (one, other) = (open(&directory.path().join("one.db")), open(&directory.path().join("other.db")));
     let id = session(one.store(), "ses_1");
     session(other.store(), "ses_1");
     let output = noise(3_000, 1);
     let kept = take(&one, &id, "prt_1", &output);
     take(&other, &id, "prt_1", &output);
-    assert_eq!(blobs(folder.path()).len(), 2, "each has its own, also of the same content");
+    assert_eq!(blobs(directory.path()).len(), 2, "each has its own, also of the same content");
     other.remove(&Claim::unleased(&id), NOW).unwrap();
     other.sweep(A_YEAR_LATER).unwrap();
-    assert_eq!(blobs(folder.path()).len(), 1);
+    assert_eq!(blobs(directory.path()).len(), 1);
     assert!(whole(&one, Scope::Session(&id), &kept).unwrap() == output.as_bytes());
     assert_eq!(one.check().unwrap().problems, Vec::<String>::new());
 }
 
 #[test]
 fn a_database_that_is_moved_or_renamed_with_its_spills_finds_them() {
-    let folder = TempDir::new().unwrap();
-    let before = folder.path().join("before");
+    let directory = TempDir::new().unwrap();
+    let before = directory.path().join("before");
     fs::create_dir(&before).unwrap();
     let archive = open(&before.join("one.db"));
     let id = session(archive.store(), "ses_1");
@@ -43,18 +43,18 @@ fn a_database_that_is_moved_or_renamed_with_its_spills_finds_them() {
     let archive = open(&before.join("renamed.db"));
     assert!(whole(&archive, Scope::Session(&id), &handle).unwrap() == output.as_bytes());
     drop(archive);
-    let after = folder.path().join("after");
+    let after = directory.path().join("after");
     fs::rename(&before, &after).unwrap();
     let archive = open(&after.join("renamed.db"));
     archive.sweep(A_YEAR_LATER).unwrap();
     assert!(whole(&archive, Scope::Session(&id), &handle).unwrap() == output.as_bytes());
-    assert_eq!(blobs(folder.path()).len(), 1);
+    assert_eq!(blobs(directory.path()).len(), 1);
 }
 
 #[test]
 fn a_copy_of_a_database_gets_its_own_place() {
-    let folder = TempDir::new().unwrap();
-    let (path, copied) = (folder.path().join("one.db"), folder.path().join("copy.db"));
+    let directory = TempDir::new().unwrap();
+    let (path, copied) = (directory.path().join("one.db"), directory.path().join("copy.db"));
     let archive = open(&path);
     let id = session(archive.store(), "ses_1");
     let output = noise(3_000, 1);
@@ -75,24 +75,24 @@ fn a_copy_of_a_database_gets_its_own_place() {
 #[test]
 fn a_database_that_is_reached_through_a_link_is_the_same_database() {
     use std::os::unix::fs::symlink;
-    let folder = TempDir::new().unwrap();
-    let real = folder.path().join("real");
+    let directory = TempDir::new().unwrap();
+    let real = directory.path().join("real");
     fs::create_dir(&real).unwrap();
-    symlink(&real, folder.path().join("linked")).unwrap();
-    let (path, in_linked) = (real.join("one.db"), folder.path().join("linked/one.db"));
-    let elsewhere = folder.path().join("elsewhere");
+    symlink(&real, directory.path().join("linked")).unwrap();
+    let (path, in_linked) = (real.join("one.db"), directory.path().join("linked/one.db"));
+    let elsewhere = directory.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();
     let linked_file = elsewhere.join("two.db");
     symlink(&path, &linked_file).unwrap();
     // It is first opened through a link, before the file exists.
     let by_file = open(&linked_file);
     let id = session(by_file.store(), "ses_1");
-    let (archive, by_folder) = (open(&path), open(&in_linked));
+    let (archive, by_directory) = (open(&path), open(&in_linked));
     let mut handles = Vec::new();
-    for (number, writer) in [&archive, &by_folder, &by_file].into_iter().enumerate() {
+    for (number, writer) in [&archive, &by_directory, &by_file].into_iter().enumerate() {
         let output = noise(3_000, number as u64);
         let handle = take(writer, &id, &format!("prt_{number}"), &output);
-        for reader in [&archive, &by_folder, &by_file] {
+        for reader in [&archive, &by_directory, &by_file] {
             assert!(whole(reader, Scope::Session(&id), &handle).unwrap() == output.as_bytes());
         }
         handles.push(handle);
@@ -102,11 +102,11 @@ fn a_database_that_is_reached_through_a_link_is_the_same_database() {
         "its changes are still in the write-ahead log"
     );
     by_file.sweep(A_YEAR_LATER).unwrap();
-    by_folder.sweep(A_YEAR_LATER).unwrap();
+    by_directory.sweep(A_YEAR_LATER).unwrap();
     assert!(handles.iter().all(|handle| whole(&archive, Scope::Session(&id), handle).is_ok()));
-    assert_eq!(blobs(folder.path()).len(), 6, "three, and the same three through the linked directory");
-    let names = |folder: &std::path::Path| {
-        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name());
+    assert_eq!(blobs(directory.path()).len(), 6, "three, and the same three through the linked directory");
+    let names = |directory: &std::path::Path| {
+        let entries = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().file_name());
         entries.map(|name| name.to_string_lossy().into_owned()).collect::<std::collections::BTreeSet<_>>()
     };
     assert_eq!(
@@ -121,9 +121,9 @@ fn a_database_that_is_reached_through_a_link_is_the_same_database() {
 #[cfg(unix)]
 #[test]
 fn a_lost_write_ahead_log_is_noticed_through_a_link() {
-    let folder = TempDir::new().unwrap();
-    let (path, linked) = (folder.path().join("one.db"), folder.path().join("linked.db"));
-    let old = folder.path().join("old.db");
+    let directory = TempDir::new().unwrap();
+    let (path, linked) = (directory.path().join("one.db"), directory.path().join("linked.db"));
+    let old = directory.path().join("old.db");
     drop(open(&path));
     fs::copy(&path, &old).unwrap();
     let archive = open(&path);
@@ -164,8 +164,8 @@ fn age(database: &std::path::Path, shared: &std::path::Path) {
 
 #[test]
 fn the_shared_place_of_older_versions_is_taken_over_by_each_database() {
-    let folder = TempDir::new().unwrap();
-    let paths = [folder.path().join("one.db"), folder.path().join("other.db")];
+    let directory = TempDir::new().unwrap();
+    let paths = [directory.path().join("one.db"), directory.path().join("other.db")];
     let output = noise(3_000, 1);
     let mut handle = String::new();
     let id = SessionId::new("ses_1");
@@ -174,7 +174,7 @@ fn the_shared_place_of_older_versions_is_taken_over_by_each_database() {
         session(archive.store(), "ses_1");
         handle = take(&archive, &id, "prt_1", &output);
     }
-    let shared = folder.path().join("spill");
+    let shared = directory.path().join("spill");
     paths.iter().for_each(|path| age(path, &shared));
     assert_eq!(blobs(&shared).len(), 1, "one file for both, as before");
     let one = open(&paths[0]);
@@ -193,12 +193,12 @@ fn the_shared_place_of_older_versions_is_taken_over_by_each_database() {
 #[test]
 fn a_directory_of_another_program_is_refused_and_not_changed() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = TempDir::new().unwrap();
-    let spill = folder.path().join("spill");
+    let directory = TempDir::new().unwrap();
+    let spill = directory.path().join("spill");
     fs::create_dir(&spill).unwrap();
     fs::write(spill.join("holiday.jpg"), "a photo").unwrap();
     fs::set_permissions(&spill, fs::Permissions::from_mode(0o755)).unwrap();
-    let archive = open(&folder.path().join("plimsoll.db"));
+    let archive = open(&directory.path().join("plimsoll.db"));
     let id = session(archive.store(), "ses_1");
     let taken = take_all(&archive, &id, "prt_1", &noise(3_000, 1));
     let reason = taken.receipt.unwrap().reason;
@@ -213,11 +213,11 @@ fn a_directory_of_another_program_is_refused_and_not_changed() {
 #[test]
 fn an_empty_directory_keeps_its_permissions_and_spills_are_private() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = TempDir::new().unwrap();
-    let spill = folder.path().join("spill");
+    let directory = TempDir::new().unwrap();
+    let spill = directory.path().join("spill");
     fs::create_dir(&spill).unwrap();
     fs::set_permissions(&spill, fs::Permissions::from_mode(0o755)).unwrap();
-    let archive = open(&folder.path().join("plimsoll.db"));
+    let archive = open(&directory.path().join("plimsoll.db"));
     let id = session(archive.store(), "ses_1");
     take(&archive, &id, "prt_1", &noise(3_000, 1));
     let mode = |path: &std::path::Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
@@ -228,11 +228,11 @@ fn an_empty_directory_keeps_its_permissions_and_spills_are_private() {
 
 #[test]
 fn staged_content_stays_while_its_process_lives_however_old() {
-    let folder = TempDir::new().unwrap();
-    let archive = open(&folder.path().join("plimsoll.db"));
+    let directory = TempDir::new().unwrap();
+    let archive = open(&directory.path().join("plimsoll.db"));
     let id = session(archive.store(), "ses_1");
     take(&archive, &id, "prt_1", &noise(3_000, 1));
-    let own = blobs(folder.path())[0].parent().unwrap().parent().unwrap().to_path_buf();
+    let own = blobs(directory.path())[0].parent().unwrap().parent().unwrap().to_path_buf();
     let staged = || {
         let names =
             fs::read_dir(&own).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
@@ -266,31 +266,31 @@ fn staged_content_stays_while_its_process_lives_however_old() {
 
 #[test]
 fn a_blob_whose_process_died_before_its_row_is_swept_and_one_that_is_being_deleted_is_finished() {
-    let folder = TempDir::new().unwrap();
-    let archive = open(&folder.path().join("plimsoll.db"));
+    let directory = TempDir::new().unwrap();
+    let archive = open(&directory.path().join("plimsoll.db"));
     let id = session(archive.store(), "ses_1");
     let handle = take(&archive, &id, "prt_1", &noise(3_000, 1));
-    let file = blobs(folder.path()).remove(0);
+    let file = blobs(directory.path()).remove(0);
     let stem = file.file_stem().unwrap().to_str().unwrap();
     let left = file.with_file_name(format!("{}-0123456789abcdef.zst", &stem[..64]));
     fs::copy(&file, &left).unwrap();
-    assert_eq!(blobs(folder.path()).len(), 2);
+    assert_eq!(blobs(directory.path()).len(), 2);
     assert_eq!(archive.sweep(NOW).unwrap().removed, 1);
-    assert_eq!(blobs(folder.path()), [file]);
+    assert_eq!(blobs(directory.path()), [file]);
     // The row was marked for deletion, and then the process died.
     let spill = super::super::spill(archive.store(), &handle);
     archive.store().expire_spills(None, Some(0), NOW, 1).unwrap();
     assert_eq!(archive.store().deleting(9).unwrap(), [spill.blob]);
     assert_eq!(archive.sweep(NOW).unwrap().removed, 1);
     assert_eq!(archive.store().deleting(9).unwrap(), Vec::<String>::new());
-    assert!(blobs(folder.path()).is_empty());
+    assert!(blobs(directory.path()).is_empty());
 }
 
 /// The same content is stored repeatedly while it is removed and swept; a row never names a missing blob.
 #[test]
 fn content_that_is_added_during_its_removal_is_kept() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("plimsoll.db");
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("plimsoll.db");
     let archive = open(&path);
     let ids: Vec<SessionId> = (0..3).map(|n| session(archive.store(), &format!("ses_{n}"))).collect();
     let output = noise(1_500, 1);
@@ -322,8 +322,8 @@ fn content_that_is_added_during_its_removal_is_kept() {
 
 #[test]
 fn spills_stay_with_their_session_and_the_oldest_expire_when_space_runs_out() {
-    let folder = TempDir::new().unwrap();
-    let mut archive = open(&folder.path().join("plimsoll.db"));
+    let directory = TempDir::new().unwrap();
+    let mut archive = open(&directory.path().join("plimsoll.db"));
     let id = session(archive.store(), "ses_1");
     let (claim, policy) = (Claim::unleased(&id), Policy::default());
     let mut handles = Vec::new();
@@ -334,20 +334,20 @@ fn spills_stay_with_their_session_and_the_oldest_expire_when_space_runs_out() {
     }
     assert_eq!(archive.sweep(A_YEAR_LATER).unwrap().expired, [], "by default they stay");
     let each = super::super::spill(archive.store(), &handles[0]).stored;
-    archive.retention.most_bytes = Some(each * 5 / 2);
+    archive.retention.max_bytes = Some(each * 5 / 2);
     let expired = archive.sweep(A_YEAR_LATER).unwrap().expired;
     let named: Vec<_> = expired.iter().map(|spill| (&spill.session, &spill.handle, spill.created)).collect();
     assert_eq!(named, [(&id, &handles[0], NOW), (&id, &handles[1], Millis(NOW.0 + 1))]);
     whole(&archive, Scope::Session(&id), &handles[2]).unwrap();
     archive.remove(&claim, NOW).unwrap();
-    assert!(blobs(folder.path()).is_empty(), "they go with their session");
+    assert!(blobs(directory.path()).is_empty(), "they go with their session");
 }
 
 #[test]
 fn a_list_of_blobs_comes_in_pages() {
     use plimsoll_store::{Blobs, Directory};
-    let folder = TempDir::new().unwrap();
-    let directory = Directory::new(folder.path().join("spill"), "1234");
+    let temporary = TempDir::new().unwrap();
+    let directory = Directory::new(temporary.path().join("spill"), "1234");
     let mut names: Vec<String> = (0..30)
         .map(|n: u32| {
             let mut staged = directory.stage(&mut &n.to_le_bytes()[..]).unwrap();
@@ -372,8 +372,8 @@ fn a_list_of_blobs_comes_in_pages() {
 fn a_place_is_claimed_by_many_processes_at_once() {
     use plimsoll_store::{Blobs, Directory};
     for _ in 0..150 {
-        let folder = TempDir::new().unwrap();
-        let place = folder.path().join("spill");
+        let temporary = TempDir::new().unwrap();
+        let place = temporary.path().join("spill");
         let gate = std::sync::Barrier::new(4);
         std::thread::scope(|scope| {
             for n in 0..4 {

@@ -11,15 +11,15 @@ use crate::{NOW, unleased};
 struct Place {
     archive: Archive,
     session: SessionId,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 fn place() -> Place {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let policy = Preset::Openfork.policy();
-    let archive = Archive::open(folder.path().join("plimsoll.db"), &policy, Durability::Process).unwrap();
+    let archive = Archive::open(directory.path().join("plimsoll.db"), &policy, Durability::Process).unwrap();
     let session = archive.store().create(NewSession::new("ses_1".into()), NOW).unwrap().id;
-    Place { archive, session, folder }
+    Place { archive, session, directory }
 }
 
 impl Place {
@@ -46,11 +46,11 @@ fn r135_r136_openfork_names_a_file_that_equals_the_output_with_the_hint_to_read_
         path.display()
     );
     assert!(taken.shown.ends_with(&end), "{}", &taken.shown[taken.shown.len() - 400..]);
-    assert!(path.starts_with(place.folder.path().join("spill")), "{}", path.display());
+    assert!(path.starts_with(place.directory.path().join("spill")), "{}", path.display());
     assert_eq!(std::fs::read_to_string(&path).unwrap(), output);
     // The receipt has the handle, so that recall works as for any other output.
     let handle = taken.receipt.unwrap().handles[0].to_string();
-    let all = Selection { most_bytes: usize::MAX, ..Selection::default() };
+    let all = Selection { max_bytes: usize::MAX, ..Selection::default() };
     let whole = place.archive.recall(Scope::Session(&place.session), &handle, &all).unwrap().found;
     assert_eq!(whole.text() + "\n", output);
     // The same output again names the same file.

@@ -21,9 +21,9 @@ use super::{noise, open, take, whole};
 const SECRET: &str = "hunter2-correct-horse";
 
 /// The files below a directory that contain a text, compressed ones included.
-fn files_with(folder: &Path, needle: &str) -> Vec<String> {
+fn files_with(directory: &Path, needle: &str) -> Vec<String> {
     let mut found = Vec::new();
-    for path in std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()) {
+    for path in std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()) {
         if path.is_dir() {
             found.extend(files_with(&path, needle));
             continue;
@@ -39,8 +39,8 @@ fn files_with(folder: &Path, needle: &str) -> Vec<String> {
 }
 
 /// A session with a secret in every possible place.
-fn with_secrets(folder: &Path) -> Archive {
-    let path = folder.join("plimsoll.db");
+fn with_secrets(directory: &Path) -> Archive {
+    let path = directory.join("plimsoll.db");
     let archive = open(&path);
     let store = archive.store();
     let title = format!("debug {SECRET}");
@@ -65,7 +65,7 @@ fn with_secrets(folder: &Path) -> Archive {
     archive.sweep(NOW).unwrap();
     let connection = rusqlite::Connection::open(&path).unwrap();
     connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).unwrap();
-    std::fs::copy(&path, folder.join("plimsoll.db.v3.bak")).unwrap();
+    std::fs::copy(&path, directory.join("plimsoll.db.v3.bak")).unwrap();
     archive
 }
 
@@ -75,20 +75,20 @@ fn target() -> PurgeTarget {
 
 #[test]
 fn matches_are_listed_first_and_then_removed_from_every_file() {
-    let folder = TempDir::new().unwrap();
-    let archive = with_secrets(folder.path());
+    let directory = TempDir::new().unwrap();
+    let archive = with_secrets(directory.path());
     let id = "ses_1".into();
-    assert!(files_with(folder.path(), SECRET).len() >= 3);
+    assert!(files_with(directory.path(), SECRET).len() >= 3);
     let report = archive.plan_purge(&id, &target()).unwrap();
     let handles: Vec<_> = report.items.iter().map(|item| item.handle.as_str()).collect();
     assert!(handles.contains(&"prt_call") && handles.contains(&"msg_1.1") && handles.contains(&"ses_1"));
     assert!(handles.iter().any(|handle| handle.starts_with("spill_")), "{handles:?}");
     assert!(!handles.contains(&"msg_4.1"));
     assert_eq!(report.copies.len(), 1);
-    assert!(files_with(folder.path(), SECRET).len() >= 3, "nothing was changed by looking");
+    assert!(files_with(directory.path(), SECRET).len() >= 3, "nothing was changed by looking");
     let spill = handles.iter().find(|handle| handle.starts_with("spill_")).unwrap().to_string();
     let receipt = archive.purge(&unleased(&id), &target(), NOW).unwrap().receipt;
-    assert_eq!(files_with(folder.path(), SECRET), Vec::<String>::new());
+    assert_eq!(files_with(directory.path(), SECRET), Vec::<String>::new());
     let recalled = String::from_utf8(whole(&archive, Scope::Session(&id), "prt_call").unwrap()).unwrap();
     assert_eq!(recalled, "401\n[purged]\nbye", "the rest is there");
     let input = String::from_utf8(whole(&archive, Scope::Session(&id), "prt_call:input").unwrap()).unwrap();
@@ -127,8 +127,8 @@ fn an_empty_summary_stays_empty_after_a_purge() {
 
 #[test]
 fn a_part_is_destroyed_as_a_whole_with_its_spill() {
-    let folder = TempDir::new().unwrap();
-    let archive = with_secrets(folder.path());
+    let directory = TempDir::new().unwrap();
+    let archive = with_secrets(directory.path());
     let id = "ses_1".into();
     let target = PurgeTarget::Part("prt_call".into());
     let report = archive.plan_purge(&id, &target).unwrap();
@@ -139,7 +139,7 @@ fn a_part_is_destroyed_as_a_whole_with_its_spill() {
     );
     archive.purge(&unleased(&id), &target, NOW).unwrap();
     assert_eq!(whole(&archive, Scope::Session(&id), "prt_call").unwrap(), b"[purged]");
-    assert!(files_with(folder.path(), "401\n").is_empty());
+    assert!(files_with(directory.path(), "401\n").is_empty());
     let part = archive.store().part(&id, &"prt_call".into()).unwrap();
     assert_eq!(part.as_tool().unwrap().tool, "bash", "the call itself remains");
     let error = archive.plan_purge(&id, &PurgeTarget::Part("prt_none".into())).unwrap_err();
@@ -148,8 +148,8 @@ fn a_part_is_destroyed_as_a_whole_with_its_spill() {
 
 #[test]
 fn forks_lose_shared_content_and_are_listed() {
-    let folder = TempDir::new().unwrap();
-    let archive = with_secrets(folder.path());
+    let directory = TempDir::new().unwrap();
+    let archive = with_secrets(directory.path());
     let store = archive.store();
     let fork = store.fork(&"ses_1".into(), None, NewSession::new("ses_2".into()), NOW).unwrap().id;
     let other = session(store, "ses_3");
@@ -159,17 +159,17 @@ fn forks_lose_shared_content_and_are_listed() {
     let receipt = archive.purge(&unleased(&fork), &target(), NOW).unwrap().receipt;
     let plimsoll::Plan::Purge(plan) = &receipt.plan else { panic!("{receipt:?}") };
     assert_eq!(plan.sessions, ["ses_1".into()]);
-    assert_eq!(files_with(folder.path(), SECRET), Vec::<String>::new());
-    let told = whole(&archive, Scope::Session(&"ses_1".into()), "msg_1.1").unwrap();
-    assert_eq!(told, b"use [purged] please");
+    assert_eq!(files_with(directory.path(), SECRET), Vec::<String>::new());
+    let found = whole(&archive, Scope::Session(&"ses_1".into()), "msg_1.1").unwrap();
+    assert_eq!(found, b"use [purged] please");
     assert_eq!(archive.check().unwrap().problems, Vec::<String>::new());
 }
 
 /// A pin is quoted by its mark and its receipt, and by those of forks that pinned it themselves.
 #[rstest::rstest]
 fn a_pinned_text_is_purged_with_its_part(#[values(false, true)] by_part: bool) {
-    let folder = TempDir::new().unwrap();
-    let archive = open(&folder.path().join("plimsoll.db"));
+    let directory = TempDir::new().unwrap();
+    let archive = open(&directory.path().join("plimsoll.db"));
     let store = archive.store();
     let id = session(store, "ses_1");
     let (secret, other) = (format!("never say {SECRET}"), "always say please");
@@ -199,7 +199,7 @@ fn a_pinned_text_is_purged_with_its_part(#[values(false, true)] by_part: bool) {
     expected.insert(2, ("ses_1", "text"));
     assert_eq!(found, expected);
     assert_eq!(archive.purge(&unleased(&id), &target, NOW).unwrap().unfinished, None);
-    assert_eq!(files_with(folder.path(), SECRET), Vec::<String>::new());
+    assert_eq!(files_with(directory.path(), SECRET), Vec::<String>::new());
     for session in [&id, &fork] {
         let kept = store.receipts(session, None, 100).unwrap();
         assert!(serde_json::to_string(&kept[1]).unwrap().contains(other), "what quotes others stays");
@@ -212,8 +212,8 @@ fn a_pinned_text_is_purged_with_its_part(#[values(false, true)] by_part: bool) {
 /// Names of a cleared output are quoted by its mark and its receipt.
 #[rstest::rstest]
 fn names_of_a_cleared_output_are_purged_with_it(#[values(false, true)] by_part: bool) {
-    let folder = TempDir::new().unwrap();
-    let archive = open(&folder.path().join("plimsoll.db"));
+    let directory = TempDir::new().unwrap();
+    let archive = open(&directory.path().join("plimsoll.db"));
     let store = archive.store();
     let id = session(store, "ses_1");
     let output = format!("the value is {SECRET}");
@@ -231,33 +231,37 @@ fn names_of_a_cleared_output_are_purged_with_it(#[values(false, true)] by_part: 
         .unwrap();
     let target = if by_part { PurgeTarget::Part("msg_2.1".into()) } else { target() };
     assert_eq!(archive.purge(&unleased(&id), &target, NOW).unwrap().unfinished, None);
-    assert_eq!(files_with(folder.path(), SECRET), Vec::<String>::new());
+    assert_eq!(files_with(directory.path(), SECRET), Vec::<String>::new());
     assert_eq!(archive.plan_purge(&id, &target).unwrap().items, []);
 }
 
 /// A killed upgrade leaves an incomplete copy under another name.
 #[test]
 fn copies_of_killed_upgrades_are_removed_too() {
-    let folder = TempDir::new().unwrap();
-    let archive = with_secrets(folder.path());
-    let copy = folder.path().join("plimsoll.db.v3.bak");
+    let directory = TempDir::new().unwrap();
+    let archive = with_secrets(directory.path());
+    let copy = directory.path().join("plimsoll.db.v3.bak");
     for name in [".upgrade-x1Y2z3", ".plimsoll.db.upgrade-x1Y2z3", ".plimsoll.db.upgrade-x1Y2z3-journal"] {
-        std::fs::copy(&copy, folder.path().join(name)).unwrap();
+        std::fs::copy(&copy, directory.path().join(name)).unwrap();
     }
-    let other = folder.path().join(".other.db.upgrade-x1Y2z3");
+    let other = directory.path().join(".other.db.upgrade-x1Y2z3");
     std::fs::copy(&copy, &other).unwrap();
     let report = archive.plan_purge(&"ses_1".into(), &target()).unwrap();
     assert_eq!(report.copies.len(), 4, "{:?}", report.copies);
     archive.purge(&unleased(&"ses_1".into()), &target(), NOW).unwrap();
-    assert_eq!(files_with(folder.path(), SECRET), [other.display().to_string()], "that of another database");
+    assert_eq!(
+        files_with(directory.path(), SECRET),
+        [other.display().to_string()],
+        "that of another database"
+    );
 }
 
 /// While another process reads, the write-ahead log cannot be emptied. This is reported, and a sweep does it later.
 #[test]
 fn a_purge_that_cannot_be_finished_is_reported() {
-    let folder = TempDir::new().unwrap();
-    let archive = with_secrets(folder.path());
-    let reader = rusqlite::Connection::open(folder.path().join("plimsoll.db")).unwrap();
+    let directory = TempDir::new().unwrap();
+    let archive = with_secrets(directory.path());
+    let reader = rusqlite::Connection::open(directory.path().join("plimsoll.db")).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM part").unwrap();
     let purged = archive.purge(&unleased(&"ses_1".into()), &target(), NOW).unwrap();
     assert!(purged.unfinished.unwrap().contains("another process reads the database"));
@@ -265,47 +269,47 @@ fn a_purge_that_cannot_be_finished_is_reported() {
     drop(reader);
     let swept = archive.sweep(NOW).unwrap();
     assert_eq!((swept.purged, swept.unpurged), (1, None));
-    assert_eq!(files_with(folder.path(), SECRET), Vec::<String>::new());
+    assert_eq!(files_with(directory.path(), SECRET), Vec::<String>::new());
 }
 
 #[test]
 fn an_invalid_pattern_or_one_that_matches_everything_is_refused() {
-    let folder = TempDir::new().unwrap();
-    let archive = with_secrets(folder.path());
+    let directory = TempDir::new().unwrap();
+    let archive = with_secrets(directory.path());
     for pattern in ["(", "a*", ""] {
         let error = archive.plan_purge(&"ses_1".into(), &PurgeTarget::Match(pattern.into())).unwrap_err();
         assert!(error.to_string().starts_with("invalid pattern"), "{error}");
     }
 }
 
-const PURGED: &str = "PLIMSOLL_PURGED_FOLDER";
+const PURGED: &str = "PLIMSOLL_PURGED_DIRECTORY";
 
 /// Killed at any moment, a purge is finished by the next one, or by a sweep if it was far enough.
 #[test]
 fn a_purge_that_is_killed_can_be_finished() {
-    if let Ok(folder) = std::env::var(PURGED) {
-        let path = Path::new(&folder).join("plimsoll.db");
+    if let Ok(directory) = std::env::var(PURGED) {
+        let path = Path::new(&directory).join("plimsoll.db");
         let archive = Archive::open(path, &Policy::default(), Durability::Process).unwrap();
-        std::fs::write(Path::new(&folder).join("begun"), "").unwrap();
+        std::fs::write(Path::new(&directory).join("begun"), "").unwrap();
         archive.purge(&Claim::unleased(&"ses_1".into()), &target(), NOW).unwrap();
         return;
     }
     let mut swept = 0;
     for round in 0..10u64 {
-        let folder = TempDir::new().unwrap();
-        drop(with_secrets(folder.path()));
+        let directory = TempDir::new().unwrap();
+        drop(with_secrets(directory.path()));
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "content::purge::a_purge_that_is_killed_can_be_finished", "--nocapture"])
-            .env(PURGED, folder.path())
+            .env(PURGED, directory.path())
             .spawn()
             .unwrap();
-        while !folder.path().join("begun").exists() {
+        while !directory.path().join("begun").exists() {
             std::thread::sleep(std::time::Duration::from_millis(1));
         }
         std::thread::sleep(std::time::Duration::from_millis(round * 4));
         let _ = child.kill();
         child.wait().unwrap();
-        let archive = open(&folder.path().join("plimsoll.db"));
+        let archive = open(&directory.path().join("plimsoll.db"));
         let id = "ses_1".into();
         let is_scrubbed = archive.plan_purge(&id, &target()).unwrap().items.is_empty();
         if is_scrubbed {
@@ -314,7 +318,7 @@ fn a_purge_that_is_killed_can_be_finished() {
         } else {
             archive.purge(&unleased(&id), &target(), NOW).unwrap();
         }
-        assert_eq!(files_with(folder.path(), SECRET), Vec::<String>::new(), "round {round}");
+        assert_eq!(files_with(directory.path(), SECRET), Vec::<String>::new(), "round {round}");
         assert_eq!(archive.check().unwrap().problems, Vec::<String>::new());
     }
     println!("{swept} of 10 had come so far that a sweep finished them");

@@ -20,8 +20,8 @@ fn text(archive: &plimsoll_store::Archive, scope: Scope<'_>, handle: &str) -> Re
 
 #[test]
 fn a_session_reaches_only_its_own_and_inherited_content() {
-    let folder = TempDir::new().unwrap();
-    let archive = open(&folder.path().join("plimsoll.db"));
+    let directory = TempDir::new().unwrap();
+    let archive = open(&directory.path().join("plimsoll.db"));
     let store = archive.store();
     let (parent, stranger) = (session(store, "ses_1"), session(store, "ses_2"));
     let spilled = take(&archive, &parent, "msg_1r.1", &noise(3_000, 1));
@@ -52,8 +52,8 @@ fn a_session_reaches_only_its_own_and_inherited_content() {
 
 #[test]
 fn a_task_reaches_what_its_digest_names_even_after_its_parent_was_removed() {
-    let folder = TempDir::new().unwrap();
-    let archive = open(&folder.path().join("plimsoll.db"));
+    let directory = TempDir::new().unwrap();
+    let archive = open(&directory.path().join("plimsoll.db"));
     let store = archive.store();
     let parent = session(store, "ses_1");
     store.append(&unleased(&parent), vec![user("msg_1", "the plan"), read("msg_2", "cut")], NOW).unwrap();
@@ -84,15 +84,15 @@ fn a_task_reaches_what_its_digest_names_even_after_its_parent_was_removed() {
     assert_eq!(archive.check().unwrap().problems, Vec::<String>::new());
     // Everything is removed with the last session that needs it.
     archive.remove(&unleased(&fork), NOW).unwrap();
-    assert!(super::super::blobs(folder.path()).is_empty());
+    assert!(super::super::blobs(directory.path()).is_empty());
     let found = store.find_handles(Scope::Everywhere, "msg_1", 9).unwrap();
     assert!(found.is_empty(), "{found:?}");
 }
 
 #[test]
 fn an_unambiguous_prefix_of_a_handle_is_enough() {
-    let folder = TempDir::new().unwrap();
-    let archive = open(&folder.path().join("plimsoll.db"));
+    let directory = TempDir::new().unwrap();
+    let archive = open(&directory.path().join("plimsoll.db"));
     let id = session(archive.store(), "ses_1");
     let messages = vec![user("msg_aa1", "one"), user("msg_aa2", "two"), user("msg_b", "three")];
     archive.store().append(&unleased(&id), messages, NOW).unwrap();
@@ -112,8 +112,8 @@ fn an_unambiguous_prefix_of_a_handle_is_enough() {
 
 #[test]
 fn recalled_content_is_byte_for_byte_what_was_stored() {
-    let folder = TempDir::new().unwrap();
-    let archive = open(&folder.path().join("plimsoll.db"));
+    let directory = TempDir::new().unwrap();
+    let archive = open(&directory.path().join("plimsoll.db"));
     let id = session(archive.store(), "ses_1");
     let text = "one\r\ntwo\n\n\nthree";
     archive.store().append(&unleased(&id), vec![user("msg_1", text)], NOW).unwrap();
@@ -135,8 +135,8 @@ fn recalled_content_is_byte_for_byte_what_was_stored() {
 
 #[test]
 fn a_search_covers_the_inputs_of_tools() {
-    let folder = TempDir::new().unwrap();
-    let archive = open(&folder.path().join("plimsoll.db"));
+    let directory = TempDir::new().unwrap();
+    let archive = open(&directory.path().join("plimsoll.db"));
     let id = session(archive.store(), "ses_1");
     let input = json!({ "command": "grep \"needle\" src\nmake all", "timeout": 5 });
     let call = Part::tool("prt_1".into(), "call_1", "bash", ToolState::completed(input, "no luck"));
@@ -164,8 +164,8 @@ fn a_search_covers_the_inputs_of_tools() {
 
 #[test]
 fn a_cleared_input_is_found_and_recalled_and_its_output_stays_in_view() {
-    let folder = TempDir::new().unwrap();
-    let archive = open(&folder.path().join("plimsoll.db"));
+    let directory = TempDir::new().unwrap();
+    let archive = open(&directory.path().join("plimsoll.db"));
     let memory = plimsoll_store::Archive::in_memory();
     for archive in [&archive, &memory] {
         let id = session(archive.store(), "ses_1");
@@ -200,8 +200,8 @@ fn a_cleared_input_is_found_and_recalled_and_its_output_stays_in_view() {
 /// A handle is found by index, however many sessions there are.
 #[test]
 fn a_handle_is_found_without_reading_every_session() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("plimsoll.db");
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("plimsoll.db");
     let archive = open(&path);
     let id = session(archive.store(), "ses_1");
     archive.store().append(&unleased(&id), vec![user("msg_1", "here")], NOW).unwrap();

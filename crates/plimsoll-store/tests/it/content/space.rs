@@ -44,7 +44,7 @@ fn written(count: u64) -> u64 {
     let reader = Connection::open(store.path()).unwrap();
     reader.execute_batch("BEGIN; SELECT count(*) FROM session").unwrap();
     store.remove(&unleased(&removed), NOW).unwrap();
-    let log = std::fs::metadata(store.folder.path().join("plimsoll.db-wal")).unwrap().len();
+    let log = std::fs::metadata(store.directory.path().join("plimsoll.db-wal")).unwrap().len();
     let needle = &noise(2, u64::from(b'1') * 100_000)[..20];
     assert_eq!(found(&*store, &kept, needle), 1, "what is left is found");
     assert_eq!(number(&store.path(), "SELECT count(*) FROM search_docsize"), count * 2);
@@ -53,8 +53,8 @@ fn written(count: u64) -> u64 {
 
 #[test]
 fn a_sweep_leaves_the_newest_changes_in_the_feed() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("one.db");
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("one.db");
     let archive = open(&path);
     session(archive.store(), "ses_1");
     Connection::open(&path)
@@ -107,8 +107,8 @@ fn deleted_rows_of_the_index_are_merged_away() {
 }
 
 /// Size of the database and the files next to it.
-fn size(folder: &Path) -> u64 {
-    let entries = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+fn size(directory: &Path) -> u64 {
+    let entries = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap());
     let is_database = |name: &str| name.starts_with("plimsoll.db") && !name.ends_with(".bak");
     let ours = entries.filter(|entry| is_database(&entry.file_name().to_string_lossy()));
     ours.map(|entry| entry.metadata().unwrap().len()).sum()
@@ -116,32 +116,32 @@ fn size(folder: &Path) -> u64 {
 
 #[test]
 fn a_removed_session_returns_its_space() {
-    let folder = TempDir::new().unwrap();
-    let archive = open(&folder.path().join("plimsoll.db"));
-    let empty = size(folder.path());
+    let directory = TempDir::new().unwrap();
+    let archive = open(&directory.path().join("plimsoll.db"));
+    let empty = size(directory.path());
     let id = indexed(archive.store(), "ses_1", 5_000);
     indexed(archive.store(), "ses_2", 10);
-    let full = size(folder.path());
+    let full = size(directory.path());
     archive.remove(&unleased(&id), NOW).unwrap();
-    let left = size(folder.path());
+    let left = size(directory.path());
     assert!(full > empty + 5_000_000 && left < empty + 2_000_000, "{empty}, {full} and then {left} bytes");
     assert_eq!(archive.check().unwrap().problems, Vec::<String>::new());
 }
 
 #[test]
 fn a_database_of_an_earlier_version_is_rewritten_when_it_pays_and_nothing_runs() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("plimsoll.db");
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("plimsoll.db");
     plimsoll_store::database_of_version(&path, 9).unwrap();
     let archive = Archive::open(&path, &Policy::default(), Default::default()).unwrap();
     let (id, kept) = (indexed(archive.store(), "ses_1", 3_000), indexed(archive.store(), "ses_2", 10));
     archive.remove(&unleased(&id), NOW).unwrap();
-    let full = size(folder.path());
+    let full = size(directory.path());
     let lease = archive.store().lease(&kept, "another process", millis(60_000)).unwrap();
     assert_eq!(archive.sweep(NOW).unwrap().freed, 0, "a session is being run");
     archive.store().release(&lease).unwrap();
     let freed = archive.sweep(NOW).unwrap().freed;
-    assert!(freed > 1_000_000 && size(folder.path()) < full / 2, "{freed} of {full} bytes");
+    assert!(freed > 1_000_000 && size(directory.path()) < full / 2, "{freed} of {full} bytes");
     let is_incremental = "PRAGMA auto_vacuum";
     assert_eq!(number(&path, is_incremental), 2, "from now on it shrinks step by step");
     assert_eq!(archive.check().unwrap().problems, Vec::<String>::new());

@@ -12,8 +12,8 @@ use super::{noise, open, take_all, whole};
 
 #[test]
 fn an_output_is_stored_while_the_database_is_locked_and_recorded_later() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("plimsoll.db");
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("plimsoll.db");
     let archive = open(&path);
     let id = session(archive.store(), "ses_1");
     let locker = Connection::open(&path).unwrap();
@@ -37,9 +37,9 @@ fn an_output_is_stored_while_the_database_is_locked_and_recorded_later() {
 
 #[test]
 fn an_output_that_cannot_be_stored_or_recorded_is_truncated_and_returned() {
-    let folder = TempDir::new().unwrap();
-    let path = folder.path().join("plimsoll.db");
-    std::fs::write(folder.path().join("spill"), "in the way").unwrap();
+    let directory = TempDir::new().unwrap();
+    let path = directory.path().join("plimsoll.db");
+    std::fs::write(directory.path().join("spill"), "in the way").unwrap();
     let archive = open(&path);
     let id = session(archive.store(), "ses_1");
     // Everything that is written from now on fails for lack of space.
@@ -65,8 +65,8 @@ fn an_output_of_a_session_that_was_removed_meanwhile_leaves_no_files() {
             self.1.read(buffer)
         }
     }
-    let folder = TempDir::new().unwrap();
-    let archive = open(&folder.path().join("plimsoll.db"));
+    let directory = TempDir::new().unwrap();
+    let archive = open(&directory.path().join("plimsoll.db"));
     let id = session(archive.store(), "ses_1");
     let (claim, policy) = (Claim::unleased(&id), Policy::default());
     let mut output = Removes(&archive, io::Cursor::new(noise(3_000, 1).into_bytes()));
@@ -74,7 +74,7 @@ fn an_output_of_a_session_that_was_removed_meanwhile_leaves_no_files() {
     assert!(taken.shown.len() > 1_000, "the host has it all the same");
     assert!(taken.unrecorded.unwrap().contains("session `ses_1` not found"));
     archive.sweep(NOW).unwrap();
-    assert!(blobs(folder.path()).is_empty());
+    assert!(blobs(directory.path()).is_empty());
     // If this is known before anything was read, it is an error.
     let error = archive.take_output(&claim, &"prt_1".into(), "bash", &mut output, &policy, NOW).unwrap_err();
     assert!(matches!(error, StoreError::Missing { .. }), "{error}");
@@ -91,8 +91,8 @@ fn an_interrupted_output_is_stored_up_to_the_error() {
             }
         }
     }
-    let folder = TempDir::new().unwrap();
-    let archive = open(&folder.path().join("plimsoll.db"));
+    let directory = TempDir::new().unwrap();
+    let archive = open(&directory.path().join("plimsoll.db"));
     let id = session(archive.store(), "ses_1");
     let (claim, policy) = (Claim::unleased(&id), Policy::default());
     // A short one, one that is spilled, and one that is longer than what is held in memory.

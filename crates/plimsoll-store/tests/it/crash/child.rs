@@ -16,18 +16,18 @@ use plimsoll_store::{
 };
 use serde_json::json;
 
-use super::journal::{Journal, Line, Step, Told};
+use super::journal::{Journal, Line, Step, StepOutcome};
 use super::{Dice, THREADS, clock, open};
 
 /// Longer than any child lives.
 const LEASE: Duration = Duration::from_secs(60);
 
-pub(super) fn work(folder: &Path, round: u64, process: u64) {
-    let archive = open(folder);
+pub(super) fn work(directory: &Path, round: u64, process: u64) {
+    let archive = open(directory);
     std::thread::scope(|scope| {
         for thread in process * THREADS..(process + 1) * THREADS {
             let archive = &archive;
-            scope.spawn(move || Host::new(archive, folder, round, thread).run());
+            scope.spawn(move || Host::new(archive, directory, round, thread).run());
         }
     });
 }
@@ -48,11 +48,11 @@ pub(super) struct Host<'a> {
 }
 
 impl<'a> Host<'a> {
-    fn new(archive: &'a Archive, folder: &Path, round: u64, thread: u64) -> Host<'a> {
+    fn new(archive: &'a Archive, directory: &Path, round: u64, thread: u64) -> Host<'a> {
         let mut names = Dice::new(round * 7 + thread + 1_000);
         Host {
             archive,
-            journal: Journal::open(folder, round, thread),
+            journal: Journal::open(directory, round, thread),
             dice: Dice::new(round * 31 + thread),
             ids: Ids::new(move || names.next()),
             leases: BTreeMap::new(),
@@ -78,13 +78,13 @@ impl<'a> Host<'a> {
     pub(super) fn step(
         &mut self,
         step: Step,
-        act: impl FnOnce(&Archive) -> Result<Told, StoreError>,
-    ) -> Option<Told> {
+        act: impl FnOnce(&Archive) -> Result<StepOutcome, StoreError>,
+    ) -> Option<StepOutcome> {
         self.journal.write(&Line::Begun(Box::new(step)));
         match act(self.archive) {
-            Ok(told) => {
-                self.journal.write(&Line::Done(told.clone()));
-                Some(told)
+            Ok(outcome) => {
+                self.journal.write(&Line::Done(outcome.clone()));
+                Some(outcome)
             }
             // The last four are what the other process can do to this one.
             Err(
@@ -116,7 +116,7 @@ impl<'a> Host<'a> {
         let mut taken = None;
         self.step(step, |archive| {
             taken = Some(archive.store().lease(session, &holder, LEASE)?);
-            Ok(Told::default())
+            Ok(StepOutcome::default())
         });
         self.leases.extend(taken.map(|lease| (session.clone(), lease)));
     }
@@ -175,7 +175,7 @@ impl<'a> Host<'a> {
         let (holder, mut taken) = (self.holder.clone(), None);
         self.step(Step::TakeOver { session: session.clone() }, |archive| {
             taken = Some(archive.store().break_lease(&session, &holder, LEASE)?);
-            Ok(Told::default())
+            Ok(StepOutcome::default())
         });
         if let Some(lease) = taken {
             self.leases.insert(session.clone(), lease);
@@ -205,14 +205,14 @@ impl<'a> Host<'a> {
             let notes: Vec<String> = waiting.into_iter().map(|note| note.id).collect();
             let step = Step::TakeNotes { session: session.clone(), notes: notes.clone() };
             self.step(step, |archive| {
-                archive.store().take_notes(&claim, &notes, now).map(|_| Told::default())
+                archive.store().take_notes(&claim, &notes, now).map(|_| StepOutcome::default())
             });
             return;
         }
         let id = self.name("note");
         let note = NewNote { id: id.clone(), kind: "word".into(), data: json!(self.text(100)) };
         let step = Step::Send { session: session.clone(), note: id };
-        self.step(step, |archive| archive.store().send(session, note, now).map(|()| Told::default()));
+        self.step(step, |archive| archive.store().send(session, note, now).map(|()| StepOutcome::default()));
     }
 
     /// Creates a task and moves it on.
@@ -225,11 +225,13 @@ impl<'a> Host<'a> {
             ..NewTask::default()
         };
         let step = Step::PutTask { session: session.clone(), task: id.clone() };
-        self.step(step, |archive| archive.store().put_task(new, now).map(|_| Told::default()));
+        self.step(step, |archive| archive.store().put_task(new, now).map(|_| StepOutcome::default()));
         for (from, to) in [("pending", "running"), ("running", "done")] {
             let step = Step::MoveTask { session: session.clone(), task: id.clone(), to: to.into() };
             let moved = TaskMove { from: from.into(), to: to.into(), ..TaskMove::default() };
-            self.step(step, |archive| archive.store().move_task(&id, moved, now).map(|_| Told::default()));
+            self.step(step, |archive| {
+                archive.store().move_task(&id, moved, now).map(|_| StepOutcome::default())
+            });
         }
     }
 
@@ -238,7 +240,7 @@ impl<'a> Host<'a> {
         let (session, now) = (SessionId::new(name), self.tick());
         let step = Step::Create { session: session.clone() };
         let new = NewSession::new(session.clone());
-        self.step(step, |archive| archive.store().create(new, now).map(|_| Told::default()));
+        self.step(step, |archive| archive.store().create(new, now).map(|_| StepOutcome::default()));
         self.lease(&session);
     }
 
@@ -269,7 +271,9 @@ impl<'a> Host<'a> {
         }
         let now = self.tick();
         let step = Step::Append { session: session.clone(), messages: messages.clone() };
-        self.step(step, |archive| archive.store().append(&claim, messages, now).map(|()| Told::default()));
+        self.step(step, |archive| {
+            archive.store().append(&claim, messages, now).map(|()| StepOutcome::default())
+        });
     }
 
     /// Streams an answer: growing texts, and a call that is asked, runs and answers.
@@ -283,7 +287,9 @@ impl<'a> Host<'a> {
         begun.info.finish = None;
         let begun = vec![begun];
         let step = Step::Append { session: session.clone(), messages: begun.clone() };
-        self.step(step, |archive| archive.store().append(&claim, begun, now).map(|()| Told::default()));
+        self.step(step, |archive| {
+            archive.store().append(&claim, begun, now).map(|()| StepOutcome::default())
+        });
         for _ in 0..self.dice.below(3) {
             let more = self.text(200);
             let from = text.len() as u64;
@@ -296,7 +302,7 @@ impl<'a> Host<'a> {
             let now = self.tick();
             let step = Step::Extend { session: session.clone(), part };
             self.step(step, |archive| {
-                archive.store().extend(&claim, &words, from, &more, now).map(|()| Told::default())
+                archive.store().extend(&claim, &words, from, &more, now).map(|()| StepOutcome::default())
             });
         }
         for _ in 0..self.dice.below(3) {
@@ -306,7 +312,10 @@ impl<'a> Host<'a> {
         let usage = Usage::new(Tokens(self.dice.below(5_000)), Tokens(self.dice.below(500)));
         let step = Step::Finish { session: session.clone(), message: message.clone() };
         self.step(step, |archive| {
-            archive.store().finish(&claim, &message, "stop", Some(usage), now).map(|()| Told::default())
+            archive
+                .store()
+                .finish(&claim, &message, "stop", Some(usage), now)
+                .map(|()| StepOutcome::default())
         });
     }
 
@@ -314,7 +323,9 @@ impl<'a> Host<'a> {
         let claim = self.claim(session);
         let now = self.tick();
         let step = Step::Advance { session: session.clone(), part: part.clone() };
-        self.step(step, |archive| archive.store().advance(&claim, part, now).map(|()| Told::default()));
+        self.step(step, |archive| {
+            archive.store().advance(&claim, part, now).map(|()| StepOutcome::default())
+        });
     }
 
     fn call(&mut self, session: &SessionId, message: &MessageId) {
@@ -327,7 +338,7 @@ impl<'a> Host<'a> {
         let step =
             Step::AppendPart { session: session.clone(), message: message.clone(), part: asked.clone() };
         self.step(step, |archive| {
-            archive.store().append_part(&claim, message, asked, now).map(|()| Told::default())
+            archive.store().append_part(&claim, message, asked, now).map(|()| StepOutcome::default())
         });
         let begun = self.tick();
         let mut running = ToolState::pending(input.clone());
@@ -349,7 +360,11 @@ impl<'a> Host<'a> {
                 return Err(StoreError::Refused(why));
             }
             let handle = taken.receipt.iter().flat_map(plimsoll_store::handles).next();
-            Ok(Told { receipt: taken.receipt.map(|receipt| receipt.id), handle, ..Told::default() })
+            Ok(StepOutcome {
+                receipt: taken.receipt.map(|receipt| receipt.id),
+                handle,
+                ..StepOutcome::default()
+            })
         });
         let Some(shown) = shown else { return };
         let mut state = ToolState::completed(input, shown);
@@ -391,7 +406,7 @@ impl<'a> Host<'a> {
         let (appended, receipts) = (reduction.appended.clone(), reduction.receipts.clone());
         let step = Step::Reduce { session: session.clone(), appended, marked, receipts };
         self.step(step, |archive| {
-            archive.store().reduce(&claim, reduction, Some(revision), now).map(|()| Told::default())
+            archive.store().reduce(&claim, reduction, Some(revision), now).map(|()| StepOutcome::default())
         });
     }
 
@@ -421,8 +436,8 @@ impl<'a> Host<'a> {
         let step = Step::Undo { session: session.clone(), receipt: id.clone(), parts, marker };
         self.step(step, |archive| {
             let undone = archive.store().undo(&claim, &id, at)?;
-            let marks = Told::marks(archive.store(), session, &touched);
-            Ok(Told { receipt: Some(undone.id), marks, ..Told::default() })
+            let marks = StepOutcome::marks(archive.store(), session, &touched);
+            Ok(StepOutcome { receipt: Some(undone.id), marks, ..StepOutcome::default() })
         });
     }
 
@@ -433,7 +448,10 @@ impl<'a> Host<'a> {
         let new = NewSession::new(child.clone());
         self.step(step, |archive| {
             let made = archive.store().fork(session, None, new, now)?;
-            Ok(Told { point: made.forked_from.and_then(|point| point.message), ..Told::default() })
+            Ok(StepOutcome {
+                point: made.forked_from.and_then(|point| point.message),
+                ..StepOutcome::default()
+            })
         });
         self.lease(&child);
     }
@@ -442,12 +460,12 @@ impl<'a> Host<'a> {
         let claim = self.claim(session);
         let now = self.tick();
         let step = Step::Remove { session: session.clone() };
-        self.step(step, |archive| archive.remove(&claim, now).map(|()| Told::default()));
+        self.step(step, |archive| archive.remove(&claim, now).map(|()| StepOutcome::default()));
     }
 
     fn sweep(&mut self) {
         let now = self.tick();
-        self.step(Step::Sweep, |archive| archive.sweep(now).map(|_| Told::default()));
+        self.step(Step::Sweep, |archive| archive.sweep(now).map(|_| StepOutcome::default()));
     }
 
     /// Stores a secret, and destroys it.
@@ -458,7 +476,7 @@ impl<'a> Host<'a> {
         let text = format!("{} {secret} {}", self.text(500), self.text(500));
         let (said, now) = (vec![Message::user(id, part.clone(), text)], self.tick());
         let step = Step::Append { session: session.clone(), messages: said.clone() };
-        self.step(step, |archive| archive.store().append(&claim, said, now).map(|()| Told::default()));
+        self.step(step, |archive| archive.store().append(&claim, said, now).map(|()| StepOutcome::default()));
         let target = match self.dice.below(2) {
             0 => PurgeTarget::Match(secret.clone()),
             _ => PurgeTarget::Part(part.clone()),
@@ -469,7 +487,7 @@ impl<'a> Host<'a> {
             // If the other process is reading, the next sweep cleans the file.
             let receipt = Some(archive.purge(&claim, &target, now)?.receipt.id);
             let left = Some(Box::new(archive.store().part(session, &part).unwrap()));
-            Ok(Told { receipt, left, ..Told::default() })
+            Ok(StepOutcome { receipt, left, ..StepOutcome::default() })
         });
     }
 

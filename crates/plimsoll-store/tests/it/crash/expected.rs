@@ -8,7 +8,7 @@ use plimsoll::{
 };
 use plimsoll_store::{Archive, PageRequest, Scope, Selection, StoreError, TaskFilter};
 
-use super::journal::{Line, Marks, Step, Told, marks_of};
+use super::journal::{Line, Marks, Step, StepOutcome, marks_of};
 use super::{Tally, imports};
 
 #[derive(Clone, Debug)]
@@ -97,11 +97,11 @@ impl Expected {
         for line in lines {
             match line {
                 Line::Begun(step) => begun = Some(step),
-                Line::Done(told) => {
+                Line::Done(outcome) => {
                     let step = begun.take().unwrap();
                     tally.done += 1;
                     *tally.by_kind.entry(step.kind()).or_default() += 1;
-                    self.happened(step, told);
+                    self.happened(step, outcome);
                 }
                 // A refused step has changed nothing.
                 Line::Refused(_) => {
@@ -112,19 +112,19 @@ impl Expected {
         }
         // The step during which the child died has happened or not; from now on it is fixed.
         if let Some(step) = begun {
-            let told = told_of(archive, step, self);
+            let outcome = outcome_of(archive, step, self);
             let counts = tally.cut_off.entry(step.kind()).or_default();
-            match told {
-                Some(told) => {
+            match outcome {
+                Some(outcome) => {
                     counts.1 += 1;
-                    self.happened(step, &told);
+                    self.happened(step, &outcome);
                 }
                 None => counts.0 += 1,
             }
         }
     }
 
-    fn happened(&mut self, step: &Step, told: &Told) {
+    fn happened(&mut self, step: &Step, outcome: &StepOutcome) {
         match step {
             Step::Lease { .. } | Step::TakeOver { .. } => {}
             Step::Send { session, note } => {
@@ -160,8 +160,8 @@ impl Expected {
                 message.finish = Some("stop".into());
             }
             Step::Take { session, hash, .. } => {
-                self.sessions.get_mut(session).unwrap().receipts.extend(told.receipt.clone());
-                if let Some(handle) = &told.handle {
+                self.sessions.get_mut(session).unwrap().receipts.extend(outcome.receipt.clone());
+                if let Some(handle) = &outcome.handle {
                     let spill = self.spills.entry(handle.clone());
                     spill.or_insert((hash.clone(), BTreeSet::new())).1.insert(session.clone());
                 }
@@ -176,9 +176,9 @@ impl Expected {
             }
             Step::Undo { session, marker, .. } => {
                 let expected = self.sessions.get_mut(session).unwrap();
-                expected.receipts.extend(told.receipt.clone());
+                expected.receipts.extend(outcome.receipt.clone());
                 expected.aside.extend(marker.clone());
-                for (id, marks) in &told.marks {
+                for (id, marks) in &outcome.marks {
                     assert!(
                         marks.2.is_some() || marks.3,
                         "{id} was lifted, or left out with what was undone"
@@ -192,7 +192,7 @@ impl Expected {
                 inherited.notes.clear();
                 inherited.tasks.clear();
                 inherited.parent = None;
-                let place = told.point.as_ref().map(|last| {
+                let place = outcome.point.as_ref().map(|last| {
                     inherited.messages.iter().position(|message| message.id == *last).unwrap() + 1
                 });
                 inherited.messages.truncate(place.unwrap_or(0));
@@ -210,10 +210,10 @@ impl Expected {
             }
             Step::Sweep => self.swept = true,
             Step::Purge { session, part, secret } => {
-                let left = told.left.as_ref().unwrap();
+                let left = outcome.left.as_ref().unwrap();
                 assert!(!serde_json::to_string(left).unwrap().contains(secret), "{left:?}");
                 let expected = self.sessions.get_mut(session).unwrap();
-                expected.receipts.extend(told.receipt.clone());
+                expected.receipts.extend(outcome.receipt.clone());
                 let purged = expected.part(part);
                 *purged = ExpectedPart { marks: purged.marks, ..ExpectedPart::of(left) };
                 self.purged.insert(secret.clone());
@@ -267,7 +267,7 @@ impl Expected {
             same_window(archive, id, &messages);
         }
         for (handle, (hash, _)) in &self.spills {
-            let all = Selection { most_bytes: usize::MAX, ..Selection::default() };
+            let all = Selection { max_bytes: usize::MAX, ..Selection::default() };
             match archive.recall(Scope::Everywhere, handle, &all) {
                 Ok(recalled) => {
                     let found = blake3::hash(recalled.found.text().as_bytes()).to_hex().to_string();
@@ -283,9 +283,9 @@ impl Expected {
 
 impl Expected {
     /// Checks that nothing that was destroyed is in a file of the database.
-    pub(super) fn hold_purged(&self, folder: &std::path::Path) {
+    pub(super) fn hold_purged(&self, directory: &std::path::Path) {
         let secret = regex::bytes::Regex::new("secret_[0-9]+_[0-9]+_[0-9]+").unwrap();
-        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
         let is_journal =
             |path: &std::path::Path| path.file_name().unwrap().to_string_lossy().starts_with("journal-");
         for path in files.filter(|path| path.is_file() && !is_journal(path)) {
@@ -319,26 +319,26 @@ fn hold_part(part: &Part, wanted: &mut ExpectedPart, session: &SessionId) {
 /// The window that is read must be the window of the whole log, and an outline must have the same weight.
 fn same_window(archive: &Archive, session: &SessionId, messages: &[Message]) {
     let policy = Policy::default();
-    let told = |window: &Window| serde_json::to_value(&window.messages).unwrap();
+    let json = |window: &Window| serde_json::to_value(&window.messages).unwrap();
     let weight = |window: &Window| request_tokens(window, RequestOverhead::default(), &policy.count);
     let whole = Window::of(messages, &policy);
     let seen = Window::of(&archive.store().window(session).unwrap(), &policy);
-    assert!(told(&whole) == told(&seen), "the window of {session}");
+    assert!(json(&whole) == json(&seen), "the window of {session}");
     let outline = Window::of(&archive.store().outline(session).unwrap(), &policy);
     assert_eq!(weight(&whole), weight(&outline), "the weight of {session}");
 }
 
 /// Whether an interrupted step has happened, and what it would have returned.
-fn told_of(archive: &Archive, step: &Step, expected: &Expected) -> Option<Told> {
+fn outcome_of(archive: &Archive, step: &Step, expected: &Expected) -> Option<StepOutcome> {
     let store = archive.store();
     let receipt_of = |session: &SessionId, is: &dyn Fn(&plimsoll::Receipt) -> bool| {
         let known = &expected.sessions.get(session)?.receipts;
         let receipts = store.receipts(session, None, u64::MAX).ok()?;
         receipts.into_iter().find(|receipt| !known.contains(&receipt.id) && is(receipt))
     };
-    let if_so = |so: bool| so.then(Told::default);
+    let if_so = |so: bool| so.then(StepOutcome::default);
     match step {
-        Step::Lease { .. } | Step::TakeOver { .. } => Some(Told::default()),
+        Step::Lease { .. } | Step::TakeOver { .. } => Some(StepOutcome::default()),
         Step::Send { session, note } => {
             if_so(store.notes(session, 10_000).is_ok_and(|notes| notes.iter().any(|there| there.id == *note)))
         }
@@ -350,24 +350,24 @@ fn told_of(archive: &Archive, step: &Step, expected: &Expected) -> Option<Told> 
         }
         Step::PutTask { task, .. } => if_so(store.task(task).is_ok()),
         Step::MoveTask { task, to, .. } => if_so(store.task(task).is_ok_and(|task| task.status == *to)),
-        Step::Sweep => Some(Told::default()),
+        Step::Sweep => Some(StepOutcome::default()),
         Step::Purge { session, part, .. } => {
             let is_of_part = |receipt: &plimsoll::Receipt| match &receipt.plan {
                 plimsoll::Plan::Purge(plan) => plan.parts.contains(part),
                 _ => false,
             };
             let receipt = Some(receipt_of(session, &is_of_part)?.id);
-            Some(Told {
+            Some(StepOutcome {
                 receipt,
                 left: Some(Box::new(store.part(session, part).unwrap())),
-                ..Told::default()
+                ..StepOutcome::default()
             })
         }
         Step::Import(step) => if_so(imports::has_happened(store, step)),
         Step::Create { session } => if_so(store.session(session).is_ok()),
         Step::Fork { child, .. } => {
             let point = store.session(child).ok()?.forked_from.and_then(|point| point.message);
-            Some(Told { point, ..Told::default() })
+            Some(StepOutcome { point, ..StepOutcome::default() })
         }
         Step::Remove { session } => if_so(store.session(session).is_err()),
         Step::Append { session, messages } => if_so(store.message(session, &messages[0].info.id).is_ok()),
@@ -382,15 +382,15 @@ fn told_of(archive: &Archive, step: &Step, expected: &Expected) -> Option<Told> 
             let receipt =
                 receipt_of(session, &|receipt| matches!(receipt.plan, plimsoll::Plan::Truncate(_)))?;
             let handle = plimsoll_store::handles(&receipt).into_iter().next();
-            Some(Told { receipt: Some(receipt.id), handle, ..Told::default() })
+            Some(StepOutcome { receipt: Some(receipt.id), handle, ..StepOutcome::default() })
         }
         Step::Reduce { session, receipts, .. } => {
             if_so(receipt_of(session, &|receipt| receipt.id == receipts[0].id).is_some())
         }
         Step::Undo { session, receipt, parts, .. } => {
             let undone = receipt_of(session, &|other| other.undoes.as_ref() == Some(receipt))?;
-            let marks = Told::marks(store, session, parts);
-            Some(Told { receipt: Some(undone.id), marks, ..Told::default() })
+            let marks = StepOutcome::marks(store, session, parts);
+            Some(StepOutcome { receipt: Some(undone.id), marks, ..StepOutcome::default() })
         }
     }
 }

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::child::Host;
 use super::expected::{Expected, ExpectedMessage, ExpectedPart};
-use super::journal::{Step, Told};
+use super::journal::{Step, StepOutcome};
 
 /// An import.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -33,7 +33,7 @@ impl ImportStep {
         self.messages.last().map(|message| message.info.id.to_string()).unwrap_or_default()
     }
 
-    fn store(self, store: &dyn Store) -> Result<Told, StoreError> {
+    fn store(self, store: &dyn Store) -> Result<StepOutcome, StoreError> {
         let stage = format!("stage_{}", self.session);
         for (place, message) in self.messages[..self.staged].iter().enumerate() {
             let (stage, messages) = (stage.clone(), vec![message.clone()]);
@@ -70,7 +70,7 @@ impl ImportStep {
         let stage = (self.staged > 0).then_some(stage);
         let import = Import { source: self.source(), known: Some(known), stage, conversations };
         assert_eq!(store.import(import)?, Imported::Stored);
-        Ok(Told::default())
+        Ok(StepOutcome::default())
     }
 }
 

@@ -125,7 +125,7 @@ impl Step {
 
 /// Results that are known only afterwards.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Told {
+pub(super) struct StepOutcome {
     /// The receipt of a truncated output or of an undo.
     pub(super) receipt: Option<ReceiptId>,
     /// The handle of a spilled output.
@@ -146,7 +146,7 @@ pub(super) fn marks_of(part: &Part) -> Marks {
     (part.cleared(), part.cut().map(|cut| cut.keep.0), lifted, part.is_hidden())
 }
 
-impl Told {
+impl StepOutcome {
     /// The current marks on parts.
     pub(super) fn marks(store: &dyn Store, session: &SessionId, parts: &[PartId]) -> Vec<(PartId, Marks)> {
         let marks = |id: &PartId| (id.clone(), marks_of(&store.part(session, id).unwrap()));
@@ -157,7 +157,7 @@ impl Told {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Line {
     Begun(Box<Step>),
-    Done(Told),
+    Done(StepOutcome),
     Refused(String),
 }
 
@@ -165,8 +165,8 @@ pub(super) enum Line {
 pub(super) struct Journal(File);
 
 impl Journal {
-    pub(super) fn open(folder: &Path, round: u64, thread: u64) -> Journal {
-        Journal(OpenOptions::new().append(true).create(true).open(path(folder, round, thread)).unwrap())
+    pub(super) fn open(directory: &Path, round: u64, thread: u64) -> Journal {
+        Journal(OpenOptions::new().append(true).create(true).open(path(directory, round, thread)).unwrap())
     }
 
     /// Written to the system when this returns, so that it outlives the process.
@@ -177,17 +177,17 @@ impl Journal {
     }
 }
 
-fn path(folder: &Path, round: u64, thread: u64) -> PathBuf {
-    folder.join(format!("journal-{round}-{thread}"))
+fn path(directory: &Path, round: u64, thread: u64) -> PathBuf {
+    directory.join(format!("journal-{round}-{thread}"))
 }
 
-pub(super) fn is_empty(folder: &Path, round: u64, thread: u64) -> bool {
-    std::fs::metadata(path(folder, round, thread)).map_or(true, |found| found.len() == 0)
+pub(super) fn is_empty(directory: &Path, round: u64, thread: u64) -> bool {
+    std::fs::metadata(path(directory, round, thread)).map_or(true, |found| found.len() == 0)
 }
 
 /// The parent's side. A line that was cut off does not count.
-pub(super) fn read(folder: &Path, round: u64, thread: u64) -> Vec<Line> {
-    let text = std::fs::read_to_string(path(folder, round, thread)).unwrap_or_default();
+pub(super) fn read(directory: &Path, round: u64, thread: u64) -> Vec<Line> {
+    let text = std::fs::read_to_string(path(directory, round, thread)).unwrap_or_default();
     let whole = text.rfind('\n').map_or("", |end| &text[..end]);
     whole.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }

@@ -24,7 +24,7 @@ use tempfile::TempDir;
 use expected::Expected;
 
 /// The child's directory; set only for the child.
-const FOLDER: &str = "PLIMSOLL_TORTURED_FOLDER";
+const DIRECTORY: &str = "PLIMSOLL_TORTURED_DIRECTORY";
 /// Number of the child.
 const ROUND: &str = "PLIMSOLL_TORTURED_ROUND";
 /// Number of the process, of two that run at once.
@@ -79,19 +79,19 @@ fn clock(round: u64) -> Millis {
     Millis(super::NOW.0 + round * APART)
 }
 
-fn open(folder: &Path) -> Archive {
+fn open(directory: &Path) -> Archive {
     let mut archive =
-        Archive::open(folder.join("plimsoll.db"), &Policy::default(), Durability::Process).unwrap();
-    archive.retention = plimsoll_store::Retention { age: None, most_bytes: Some(200_000) };
+        Archive::open(directory.join("plimsoll.db"), &Policy::default(), Durability::Process).unwrap();
+    archive.retention = plimsoll_store::Retention { age: None, max_bytes: Some(200_000) };
     archive
 }
 
 /// Runs in the child; does nothing unless it was started as one.
 #[test]
 fn the_tortured_child() {
-    let (Ok(folder), Ok(round)) = (std::env::var(FOLDER), std::env::var(ROUND)) else { return };
+    let (Ok(directory), Ok(round)) = (std::env::var(DIRECTORY), std::env::var(ROUND)) else { return };
     let process = std::env::var(PROCESS).unwrap();
-    child::work(Path::new(&folder), round.parse().unwrap(), process.parse().unwrap());
+    child::work(Path::new(&directory), round.parse().unwrap(), process.parse().unwrap());
 }
 
 #[test]
@@ -139,21 +139,21 @@ impl std::fmt::Display for Tally {
 
 /// Runs several children, one after the other, on one database.
 fn torture(rounds: u64, dice: &mut Dice, tally: &mut Tally) {
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let mut expected = Expected::default();
     let first = dice.below(1_000_000) * 1_000;
     for round in first..first + rounds {
         let mut children: Vec<Child> =
-            (0..PROCESSES).map(|process| start(folder.path(), round, process)).collect();
+            (0..PROCESSES).map(|process| start(directory.path(), round, process)).collect();
         if dice.below(10) > 0 {
-            wait_for_work(&mut children, folder.path(), round);
+            wait_for_work(&mut children, directory.path(), round);
         }
         // One dies before the other.
         for child in children {
             std::thread::sleep(Duration::from_micros(dice.below(60_000)));
             kill(child);
         }
-        let archive = open(folder.path());
+        let archive = open(directory.path());
         // Dead processes do not release their leases; taking them over settles what was left.
         let mut leases = Vec::new();
         for session in archive.store().sessions(&Filter { all: true, ..Filter::default() }).unwrap() {
@@ -162,32 +162,32 @@ fn torture(rounds: u64, dice: &mut Dice, tally: &mut Tally) {
             leases.push(lease);
         }
         for thread in 0..PROCESSES * THREADS {
-            expected.take_in(&archive, &journal::read(folder.path(), round, thread), tally);
+            expected.take_in(&archive, &journal::read(directory.path(), round, thread), tally);
         }
         // The next sweep finishes a purge that was killed.
         archive.finish_purges(clock(round)).unwrap();
         expected.hold(&archive, tally);
-        expected.hold_purged(folder.path());
+        expected.hold_purged(directory.path());
         let findings = archive.check().unwrap();
         assert_eq!(findings.problems, Vec::<String>::new(), "round {round}");
         leases.iter().for_each(|lease| archive.store().release(lease).unwrap());
     }
     // Stages of dead processes are swept when they are old.
-    let archive = open(folder.path());
+    let archive = open(directory.path());
     archive.sweep(Millis(clock(first + rounds).0 + 1_000_000_000_000)).unwrap();
-    let spill = folder.path().join("spill");
+    let spill = directory.path().join("spill");
     let left = super::blobs(&spill).len();
-    let database = rusqlite::Connection::open(folder.path().join("plimsoll.db")).unwrap();
+    let database = rusqlite::Connection::open(directory.path().join("plimsoll.db")).unwrap();
     let kept = "SELECT count(DISTINCT hash) FROM spill WHERE expired IS NULL";
     let kept: usize = database.query_row(kept, [], |row| row.get(0)).unwrap();
     assert_eq!(left, kept, "a file for each spill, and no other");
     imports::sweep(&archive, &database);
 }
 
-fn start(folder: &Path, round: u64, process: u64) -> Child {
+fn start(directory: &Path, round: u64, process: u64) -> Child {
     Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "crash::the_tortured_child", "--nocapture"])
-        .env(FOLDER, folder)
+        .env(DIRECTORY, directory)
         .env(ROUND, round.to_string())
         .env(PROCESS, process.to_string())
         .stdout(Stdio::null())
@@ -197,9 +197,9 @@ fn start(folder: &Path, round: u64, process: u64) -> Child {
 }
 
 /// Waits until the children have done something.
-fn wait_for_work(children: &mut [Child], folder: &Path, round: u64) {
+fn wait_for_work(children: &mut [Child], directory: &Path, round: u64) {
     let begun = Instant::now();
-    while (0..PROCESSES * THREADS).any(|thread| journal::is_empty(folder, round, thread)) {
+    while (0..PROCESSES * THREADS).any(|thread| journal::is_empty(directory, round, thread)) {
         for child in &mut *children {
             assert!(child.try_wait().unwrap().is_none(), "the child ended: {}", said(child));
         }

@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 use crate::mcp::fake;
 use crate::support::{Dock, run};
 
-/// A project with a hook or a server, a folder next to it, and a listener: targets of changed code.
+/// A project with a hook or a server, a directory next to it, and a listener: targets of changed code.
 struct Yard {
     dock: Dock,
     outside: PathBuf,
@@ -40,7 +40,7 @@ impl Yard {
     fn new() -> Yard {
         let mut dock = Dock::new(ModelServer::start().unwrap()).allow("bash").allow("write").allow("t_*");
         dock.agent.profile.limits.repeats = 0;
-        let outside = dock.folder.path().canonicalize().unwrap().join("outside");
+        let outside = dock.directory.path().canonicalize().unwrap().join("outside");
         std::fs::create_dir(&outside).unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         listener.set_nonblocking(true).unwrap();
@@ -52,8 +52,8 @@ impl Yard {
     /// Files that the cases may name. They have no effect.
     fn furnish(&self) {
         let project = self.project();
-        for folder in ["sub", "parts", "bin", "pkg", "tools", "lib"] {
-            std::fs::create_dir(project.join(folder)).unwrap();
+        for directory in ["sub", "parts", "bin", "pkg", "tools", "lib"] {
+            std::fs::create_dir(project.join(directory)).unwrap();
         }
         for script in ["check.sh", "lib.sh", "notes.txt", "sub/check.sh", "parts/10-check", "bin/tool"] {
             std::fs::write(project.join(script), "#!/bin/sh\n").unwrap();
@@ -89,7 +89,7 @@ impl Yard {
         &self.dock.agent.directory
     }
 
-    /// Replaces `PROJECT` and `OUT` by the paths of the project and the outer folder.
+    /// Replaces `PROJECT` and `OUT` by the paths of the project and the outer directory.
     fn placed(&self, text: &str) -> String {
         text.replace("PROJECT", self.project().to_str().unwrap())
             .replace("OUT", self.outside.to_str().unwrap())
@@ -224,7 +224,7 @@ const PYTHON: &str = "echo 'import os; os.system(\"bash PROJECT/pay\")' >";
 #[case::perl_module(&["perl", "-Ilib", "-MCheck", "-e", "1"], "echo 'system(\"./pay\"); 1;' > lib/Check.pm")]
 #[case::node(&["node", "check.js"], "NODE check.js")]
 #[case::node_require(&["node", "-e", "require('./x')"], "NODE x.js")]
-#[case::node_folder(&["node", "sub"], "NODE sub/index.js")]
+#[case::node_directory(&["node", "sub"], "NODE sub/index.js")]
 #[case::npm(&["npm", "run", "--silent", "check"], "echo '{\"scripts\": {\"check\": \"./pay\"}}' > package.json")]
 #[tokio::test]
 async fn changed_code_of_a_hook_has_no_more_access_than_the_command(
@@ -357,7 +357,7 @@ async fn the_store_and_devices_are_closed_to_hooks_and_servers_as_well() {
         return;
     }
     let mut yard = Yard::new();
-    let private = vec![yard.dock.folder.path().canonicalize().unwrap().join("plimsoll.db")];
+    let private = vec![yard.dock.directory.path().canonicalize().unwrap().join("plimsoll.db")];
     let sandbox = Sandbox::new(SandboxConfig::default().private(private.clone()));
     let line = format!("cat {} > read; cat /dev/tty /dev/ptmx > device; touch ran", private[0].display());
     let setup = HookCommand { command: ["sh", "-c", &line].map(str::to_owned).to_vec(), ..after_tool() };
