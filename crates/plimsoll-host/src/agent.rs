@@ -122,7 +122,9 @@ impl AgentSetup {
     /// session that it cannot run.
     pub fn require_any_model(&self, overrides: &RunOverrides) -> Result<(), HostError> {
         // If any provider is set up, only the session itself shows whether its model is one of that provider.
-        if self.run.providers.is_empty() && self.models().is_empty() {
+        let is_set_up =
+            |provider: &String| self.run.resolve_model(Some(&format!("{provider}/unknown"))).is_ok();
+        if !self.run.providers.keys().any(is_set_up) {
             overrides.check(&self.run)?;
         }
         Ok(())
