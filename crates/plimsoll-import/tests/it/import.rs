@@ -236,7 +236,7 @@ fn a_chat_without_an_id_is_known_by_its_file_or_its_content() {
         });
         json!({ "messages": said.collect::<Vec<_>>() }).to_string()
     };
-    let path = fresh.dir.path().join("chat.json");
+    let path = fresh.directory.path().join("chat.json");
     std::fs::write(&path, chat(&["Hello", "Hi"])).unwrap();
     let first = import_file(&*fresh, &path).unwrap();
     assert_eq!((first.outcome, first.added), (Outcome::Stored, 2));
