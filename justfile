@@ -36,7 +36,7 @@ measure:
 msrv:
     tools/checks/msrv.sh
 
-# Package every library and the command as for crates.io, without publishing; `--verify` also builds each from its package.
+# Package every library and the command as for crates.io, without publishing; `just package --verify` also builds each from its package.
 package *args:
     tools/checks/package.sh {{args}}
 

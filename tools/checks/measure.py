@@ -1,8 +1,11 @@
 #!/usr/bin/env python3
 """Prints, for each crate: lines, files, comment shares, public items, and the size of its tests.
 
-A why-comment is a `//` comment (not a doc comment) or doc line with a word that gives a reason: because, so that, otherwise,
-instead, rather than, would, must not, avoid, prevents, since.
+`reasons` is the share of all lines that are comments, doc comments included, with a word that gives a reason: because, so that,
+otherwise, instead, rather than, would, must not, avoid, prevents, since.
+
+`plain` is the number of lines of plain `//` comments per 100 lines of code, which are the lines that are neither blank nor a
+comment. This is the figure that is compared with other projects: jj has 8.46 %, ripgrep 4.07 %.
 """
 import pathlib
 import re
@@ -22,30 +25,56 @@ def functions(lines):
             yield end - start + 1
 
 
-def measure(crate):
+def is_plain(comment):
+    """Whether a comment is not a doc comment."""
+    return not comment.startswith(("///", "//!"))
+
+
+def share(part, whole, decimals=1):
+    return f"{100 * part / max(whole, 1):.{decimals}f} %"
+
+
+def crate_figures(crate):
+    """Returns the figures of a crate that can be added up."""
     files = [path.read_text().splitlines() for path in sorted((crate / "src").rglob("*.rs"))]
-    tests = sum(len(path.read_text().splitlines()) for path in (crate / "tests").rglob("*.rs")) if (crate / "tests").exists() else 0
-    lines = [line for file in files for line in file]
-    comments = [line.strip() for line in lines if line.strip().startswith("//")]
-    sizes = [len(file) for file in files]
-    lengths = [length for file in files for length in functions(file)] or [0]
+    tests = [path.read_text().splitlines() for path in sorted((crate / "tests").rglob("*.rs"))]
+    lines = [line.strip() for file in files for line in file]
+    comments = [line for line in lines if line.startswith("//")]
     return {
-        "lines": len(lines), "files": len(files), "median": int(statistics.median(sizes)), "max": max(sizes),
+        "lines": len(lines),
+        "sizes": [len(file) for file in files],
+        "functions": [length for file in files for length in functions(file)],
+        "comments": len(comments),
+        "reasons": sum(bool(WHY.search(line)) for line in comments),
+        "plain": sum(is_plain(line) for line in comments),
+        "code": sum(bool(line) for line in lines) - len(comments),
+        "public": sum(bool(PUBLIC.match(line)) for file in files for line in file),
+        "tests": sum(len(file) for file in tests),
+    }
+
+
+def row(figures):
+    lines, lengths = figures["lines"], figures["functions"] or [0]
+    return {
+        "lines": lines, "files": len(figures["sizes"]),
+        "median": int(statistics.median(figures["sizes"])), "max": max(figures["sizes"]),
         "fn": int(statistics.median(lengths)), "fn max": max(lengths),
-        "comments": f"{100 * len(comments) / len(lines):.1f} %",
-        "why": f"{100 * sum(bool(WHY.search(line)) for line in comments) / len(lines):.1f} %",
-        "public": sum(bool(PUBLIC.match(line)) for line in lines),
-        "tests": f"{tests / len(lines):.2f}",
+        "comments": share(figures["comments"], lines), "reasons": share(figures["reasons"], lines),
+        "plain": share(figures["plain"], figures["code"], 2),
+        "public": figures["public"], "tests": f"{figures['tests'] / lines:.2f}",
     }
 
 
 def main():
-    rows = {crate.name: measure(crate) for crate in sorted((ROOT / "crates").iterdir()) if (crate / "src").is_dir()}
-    columns = list(next(iter(rows.values())))
+    crates = {crate.name: crate_figures(crate) for crate in sorted((ROOT / "crates").iterdir()) if (crate / "src").is_dir()}
+    figures = list(crates.values())
+    # Adding lists concatenates them, so that the medians of the total are those of all files and functions.
+    total = {key: sum((each[key] for each in figures[1:]), figures[0][key]) for key in figures[0]}
+    rows = {name: row(each) for name, each in crates.items()} | {"all": row(total)}
+    columns = list(rows["all"])
     print(f"{'crate':20}" + "".join(f"{column:>10}" for column in columns))
-    for name, row in rows.items():
-        print(f"{name:20}" + "".join(f"{row[column]:>10}" for column in columns))
-    print(f"{'all':20}{sum(row['lines'] for row in rows.values()):>10}{sum(row['files'] for row in rows.values()):>10}")
+    for name, cells in rows.items():
+        print(f"{name:20}" + "".join(f"{cells[column]:>10}" for column in columns))
 
 
 main()

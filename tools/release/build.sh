@@ -22,10 +22,11 @@ manifest=$(sed -n '/^\[workspace.package\]/,/^\[/s/^version = "\(.*\)"/\1/p' Car
 grep -q "^## $version" CHANGELOG.md || die "CHANGELOG.md has no section \`## $version\`"
 need dpkg-deb "install the Debian package dpkg"
 need npm "install Node.js"
+need objdump "install the Debian package binutils"
 
 if [ -z "$binary" ]; then
   cargo build --release --locked -p plimsoll-cli
-  binary=target/release/plimsoll
+  binary=${CARGO_TARGET_DIR:-target}/release/plimsoll
 fi
 case $(uname -m) in
   x86_64) arch=x86_64 deb_arch=amd64 npm_cpu=x64 ;;
@@ -55,6 +56,7 @@ tar -C "$work/tar" --sort=name --owner=0 --group=0 --numeric-owner --mtime="@$st
 
 # The Debian package. Its only dependency is the C library, at the newest version that a symbol of the binary requires.
 glibc=$(objdump -T "$work/plimsoll" | grep -o 'GLIBC_[0-9.]*' | sort -uV | tail -n 1 | cut -d_ -f2)
+[ -n "$glibc" ] || die "the binary names no version of the C library"
 deb=$work/deb
 install -Dm 755 "$work/plimsoll" "$deb/usr/bin/plimsoll"
 install -Dm 644 "$work/completions/plimsoll.bash" "$deb/usr/share/bash-completion/completions/plimsoll"

@@ -43,6 +43,7 @@ fn watch() {
         let mut kinds = vec![SIGINT, SIGTERM];
         kinds.extend((!ignores_hang_up()).then_some(SIGHUP));
         // Without a handler, the lease expires by itself; nothing else is lost.
+        // A thread and not a handler: the release of leases takes locks and writes to the database, which a handler must not.
         let Ok(mut signals) = Signals::new(kinds) else { return };
         let watch = move || signals.forever().for_each(|_| end());
         drop(std::thread::Builder::new().name("plimsoll-signals".into()).spawn(watch));
@@ -69,6 +70,7 @@ pub(crate) fn survive_file_size_limit() {
 }
 
 fn end() {
+    // Taken, so that a second interrupt ends the command even if the first one is not handled in time.
     if let Some(cancel) = CANCEL.lock().unwrap_or_else(PoisonError::into_inner).take() {
         return cancel.cancel();
     }

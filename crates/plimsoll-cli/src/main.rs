@@ -49,6 +49,7 @@ fn main() -> ExitCode {
     begin_log();
     interrupt::survive_file_size_limit();
     let mut output = Output::new(cli.json);
+    // The output is flushed before the exit code is decided, because a full disk must not look like success.
     match dispatch(&cli, &mut output).and_then(|code| output.flush().map(|()| code).map_err(HostError::from))
     {
         Ok(code) => code,

@@ -36,6 +36,7 @@ impl Output {
             json,
             is_terminal: stdout.is_terminal(),
             coloured: choice != anstream::ColorChoice::Never,
+            // Rust's own standard output flushes at each newline, one system call for each row of a table.
             to: BufWriter::new(stdout),
         }
     }
@@ -194,6 +195,7 @@ impl Table {
 
     /// Adds a row with a cell for each column.
     pub(crate) fn row(&mut self, cells: impl IntoIterator<Item = String>) {
+        // A line break in a title would break the table, and could imitate another row.
         let one_line = |cell: String| printable(&cell).split_whitespace().collect::<Vec<_>>().join(" ");
         self.rows.push(cells.into_iter().map(one_line).collect());
     }

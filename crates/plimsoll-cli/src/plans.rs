@@ -106,7 +106,7 @@ impl Page<'_> {
     }
 
     fn prune(&self, plan: &PrunePlan, sizes: WindowSizes) -> Vec<String> {
-        let mut lines = vec![self.row("because", &plan.explain())];
+        let mut lines = vec![self.row("target", &plan.explain())];
         if let Some(choice) = &plan.choice {
             lines.push(self.row("chosen", &choice.to_string()));
         }

@@ -89,7 +89,7 @@ pub(crate) fn compact(args: &CompactArgs, host: &Host, output: &mut Output) -> C
     }
     let whole = host.whole_session(args.input.spec(), &config)?;
     match whole.summarise(&source, edit, &config.policy, host)? {
-        Summary::Made(plan, summary) => show_summary(&summary, &json!(plan), output),
+        Summary::Written(plan, summary) => show_summary(&summary, &json!(plan), output),
         _ => show_nothing(&too_little(&whole.log, &config.policy), output),
     }
 }
@@ -123,7 +123,7 @@ fn compact_without_model(args: &CompactArgs, host: &Host, output: &mut Output) -
         return Ok(ExitCode::SUCCESS);
     }
     match whole.summarise_offline(policy, host)? {
-        Summary::Made(plan, summary) => show_summary(&summary, &json!(plan), output),
+        Summary::Written(plan, summary) => show_summary(&summary, &json!(plan), output),
         // If no summary helps, a window over its line is reduced in other ways.
         Summary::OtherPlans(plans) if output.json => {
             output.json(&json!({ "summary": null, "plans": plans }))?;
@@ -265,7 +265,7 @@ fn edit_summary(reply: Reply, editor: &str, host: &Host) -> Result<Reply, HostEr
     let mut file = tempfile::Builder::new().prefix("plimsoll-").suffix(".md").tempfile().map_err(failed)?;
     writeln!(file, "{}", reply.text.trim_end()).map_err(failed)?;
     file.flush().map_err(failed)?;
-    // EDITOR may contain flags, so a shell splits it; the file is a separate argument.
+    // EDITOR may contain flags, so a shell splits it. The file is a separate argument, because its path may contain spaces.
     let mut command = Command::new("/bin/sh");
     command.args(["-c", &format!("{editor} \"$1\""), "plimsoll"]).arg(file.path());
     command.current_dir(&host.env.directory);

@@ -42,11 +42,11 @@ pub(crate) fn format_report(report: &RevertReport, is_plan: bool) -> String {
         (true, true, false, _) => "nothing would be undone of the revert to before",
         (false, false, true, false) => "some files were restored to their state before",
         (false, true, true, false) => "some files would be restored to their state before",
-        (true, false, true, false) => "partly undone: the revert to before",
+        (true, false, true, false) => "partly undid the revert to before",
         (true, true, true, false) => "would partly undo the revert to before",
         (false, false, true, true) => "files are in their state before",
         (false, true, true, true) => "files would be in their state before",
-        (true, false, true, true) => "undone: the revert to before",
+        (true, false, true, true) => "undid the revert to before",
         (true, true, true, true) => "would undo the revert to before",
     };
     let mut text = format!("{what} turn {} of {}: {}\n", report.turn, report.session, report.prompt);

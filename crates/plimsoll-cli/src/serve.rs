@@ -23,6 +23,7 @@ pub(crate) fn run(args: &ServeArgs, host: &Host, output: &mut Output) -> Command
     runtime.block_on(async {
         let server = Server::bind(host, options).await.map_err(failed)?;
         let address = format!("http://{}", server.address());
+        // On standard output and flushed at once: scripts start the server with `--port 0` and read its address.
         match output.json {
             true => output.json(&serde_json::json!({ "url": address }))?,
             false => output.words(&format!("plimsoll serves {address}"))?,

@@ -22,7 +22,7 @@ pub(crate) fn run(args: &TruncateArgs, host: &Host, output: &mut Output) -> Comm
     drop(progress);
     let plan = held.ends.plan(&args.tool, &policy);
     let spill = match spill_dir {
-        Some(folder) if plan.wants_spill() => held.spill(folder),
+        Some(directory) if plan.wants_spill() => held.spill(directory),
         _ => Spill::Off,
     };
     let shown = plan.render(&spill);

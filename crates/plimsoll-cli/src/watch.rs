@@ -16,7 +16,7 @@ use crate::output::{self, Output, printable};
 const LOOK_AROUND: u32 = 5;
 
 /// Number of consecutive failed reads after which the session counts as gone.
-const MOST_FAILED: u32 = 5;
+const MAX_FAILED: u32 = 5;
 
 /// Formats the status line. The session comes last, because a narrow page cuts the end.
 fn status_line(status: &WindowStatus, width: usize) -> String {
@@ -69,6 +69,7 @@ async fn follow(
     let mut last_search = Instant::now();
     let mut failed = 0;
     loop {
+        // Biased, so that Ctrl-C ends the command even if an interval has passed at the same time.
         tokio::select! {
             biased;
             () = cancel.cancelled() => return Ok(()),
@@ -82,14 +83,14 @@ async fn follow(
         if is_due {
             last_search = Instant::now();
         }
-        match follower.look(is_due) {
+        match follower.poll(is_due) {
             None => {}
             Some(Ok(status)) => {
                 failed = 0;
                 view.update(&status)?;
             }
             // A file that is being replaced, or cannot be read for a moment, is tried again next time.
-            Some(Err(_)) if failed < MOST_FAILED => failed += 1,
+            Some(Err(_)) if failed < MAX_FAILED => failed += 1,
             Some(Err(error)) => return Err(error),
         }
     }
@@ -107,6 +108,7 @@ impl View<'_> {
     /// Prints the status if it changed.
     fn update(&mut self, now: &WindowStatus) -> Result<(), HostError> {
         let width = self.output.width();
+        // A pipe gets one line for each change, so an unchanged status must not be printed again.
         if self.shown.as_ref().is_some_and(|(shown, _)| shown == now) {
             return Ok(());
         }

@@ -1,8 +1,8 @@
 //! Relative times.
 
 use plimsoll::Millis;
-pub(crate) use plimsoll_host::utc;
 use plimsoll_store::Clock;
+pub(crate) use plimsoll_store::utc;
 
 /// The current time.
 pub(crate) fn now() -> Millis {

@@ -26,11 +26,11 @@ use crate::restart::Restart;
 /// Maximum bytes of records that may wait after an incomplete message.
 ///
 /// Without the limit, a call that never gets a result would hold the rest of the file in memory.
-pub(crate) const MOST_HELD: usize = 16 << 20;
+pub(crate) const MAX_HELD: usize = 16 << 20;
 
 /// Maximum records that a result without a call waits for its call. Writers that sort by time write a result before its
 /// call, but only by a few records.
-const MOST_EARLY: usize = 200;
+const MAX_EARLY: usize = 200;
 
 /// A log that is being assembled.
 pub(crate) struct Assembly<'s> {
@@ -186,6 +186,7 @@ impl<'s> Assembly<'s> {
         (self.now, self.bytes, self.until) = (now, bytes, until);
         self.touched = None;
         let open = open.unwrap_or(usize::MAX);
+        // The last message stays, because the next record may extend it.
         while self.held.len() > 1 {
             let first = &self.held[0];
             let complete = first.until < now && first.waiting == 0 && self.gone < open;
@@ -217,6 +218,7 @@ impl<'s> Assembly<'s> {
         if role == Some(Role::User) {
             self.turn = place;
         }
+        // Derived from the position, so that reading the same file again gives the same ids.
         let wanted = id.filter(|id| !id.is_empty()).unwrap_or_else(|| format!("msg_{:06}", place + 1));
         let info = Info {
             id: MessageId::new(self.free(wanted)),
@@ -455,11 +457,11 @@ impl<'s> Assembly<'s> {
             let mut result = ToolResultPart::new(call, answer.text);
             result.is_error = answer.is_error.then_some(true);
             let part = self.part(place, PartBody::ToolResult(result)).id.clone();
-            if !call.is_empty() && self.early.len() < MOST_EARLY {
+            if !call.is_empty() && self.early.len() < MAX_EARLY {
                 self.early.insert(call.to_owned(), (place, part));
                 let (now, index) = (self.now, place - self.gone);
                 let held = &mut self.held[index];
-                held.until = held.until.max(now + MOST_EARLY);
+                held.until = held.until.max(now + MAX_EARLY);
             }
         }
     }

@@ -155,13 +155,13 @@ fn is_message(line: &str) -> bool {
     let has = |name: &str| memmem::find(line.as_bytes(), name.as_bytes()).is_some();
     let may_be_run = has("instance_id") && has("history");
     let (mut has_list, mut has_id, mut has_history) = (false, false, false);
-    let mut go_on = |name: &str| {
+    let mut see_field = |name: &str| {
         has_list |= LISTS.contains(&name);
         has_id |= name == "instance_id";
         has_history |= name == "history";
         may_be_run || !has_list
     };
-    parse(line, FieldNames(&mut go_on)).is_ok() && ((has_id && has_history) || !has_list)
+    parse(line, FieldNames(&mut see_field)).is_ok() && ((has_id && has_history) || !has_list)
 }
 
 /// Visits the names of an object's fields until the function returns `false`.

@@ -5,7 +5,7 @@ use thiserror::Error;
 use crate::format::Format;
 use crate::json::error_text;
 
-/// Why a transcript cannot be read or written: the problem, its place, and what to do.
+/// Error of reading or writing a transcript: the problem, its position, and the next step.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FormatError {

@@ -69,7 +69,11 @@ impl Format {
         Format::Aider,
     ];
 
-    /// The name of the format on the command line and in messages.
+    /// The formats that conversations can be written in.
+    pub const WRITABLE: [Format; 4] =
+        [Format::OpencodeExport, Format::OpencodeMessages, Format::OpenaiChat, Format::AnthropicMessages];
+
+    /// Returns the name of the format on the command line and in messages.
     pub fn name(self) -> &'static str {
         match self {
             Format::OpencodeExport => "opencode-export",

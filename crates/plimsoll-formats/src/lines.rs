@@ -96,6 +96,7 @@ impl<R: BufRead> Lines<R> {
                 Line::Whole => false,
                 Line::Unfinished => true,
             };
+            // Before the check for UTF-8, which costs more than the search for a few words.
             if !wanted(&self.buffer) {
                 continue;
             }
@@ -103,6 +104,7 @@ impl<R: BufRead> Lines<R> {
             let line = match text(&self.buffer) {
                 Ok("") => continue,
                 Ok(line) => line,
+                // The last line may be cut inside a character, because the tool is still writing it.
                 Err(_) if unfinished => {
                     transcript.torn = true;
                     continue;
@@ -116,6 +118,7 @@ impl<R: BufRead> Lines<R> {
             match done {
                 Err(LineFault::Json(_)) if unfinished => transcript.torn = true,
                 Err(LineFault::Json(error)) => transcript.broken_line(place.line, error_text(&error)),
+                // Counted as good if it is an object, so that a file is not rejected as not being JSON Lines at all.
                 Err(LineFault::Shape(problem)) => {
                     self.good += u64::from(line.starts_with('{'));
                     transcript.broken_line(place.line, problem);
@@ -149,6 +152,7 @@ impl<R: BufRead> Lines<R> {
             let piece = &available[..end.unwrap_or(available.len())];
             if too_long || self.buffer.len() + piece.len() > self.limit {
                 too_long = true;
+                // A new buffer, because `clear` would keep the memory while the rest of the line is skipped.
                 self.buffer = Vec::new();
             } else {
                 self.buffer.extend_from_slice(piece);
@@ -167,6 +171,7 @@ impl<R: BufRead> Lines<R> {
 impl<R: BufRead + Seek> Lines<R> {
     /// Returns to the first line.
     pub(crate) fn rewind(&mut self) -> io::Result<()> {
+        // `position` counts from where this reader began, which is not the start of the file after a restart.
         self.input.seek_relative((self.position as i64).wrapping_neg())?;
         (self.position, self.number, self.good) = (0, 0, 0);
         Ok(())

@@ -8,7 +8,7 @@ use crate::json::{Json, error_text};
 use crate::signs::AIDER;
 
 /// Maximum number of fields of a record that are listed.
-const MOST_FIELDS: usize = 6;
+const MAX_FIELDS: usize = 6;
 
 /// Which part of a file is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -177,7 +177,7 @@ fn names(value: &Json) -> String {
     if fields.is_empty() {
         return "no fields".into();
     }
-    let names: Vec<String> = fields.iter().take(MOST_FIELDS).map(|(name, _)| format!("`{name}`")).collect();
-    let more = if fields.len() > MOST_FIELDS { " and others" } else { "" };
+    let names: Vec<String> = fields.iter().take(MAX_FIELDS).map(|(name, _)| format!("`{name}`")).collect();
+    let more = if fields.len() > MAX_FIELDS { " and others" } else { "" };
     format!("{}{more}", names.join(", "))
 }

@@ -13,8 +13,8 @@ use serde_json::Value;
 
 use crate::format::Format;
 
-/// A record that begins a message, with no earlier message waiting for anything. Claude Code's, Codex' and pi's
-/// sessions have one after the first message.
+/// A position at which reading can resume: a record that begins a message while no earlier message waits for results. In
+/// sessions of Claude Code, Codex and pi, the first message is followed by one.
 ///
 /// A restart can be stored and used by a later process.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -47,6 +47,7 @@ pub(crate) fn of_object(value: &Json) -> Option<Format> {
         if !messages.is_empty() && messages.iter().all(is_gemini_message) {
             return Some(Format::GeminiCli);
         }
+        // Gemini CLI's documents have a session id too, but always with the hash of the project.
         if has("sessionId") && !has("projectHash") && ["agent", "updated_at"].iter().any(|key| has(key)) {
             return Some(Format::Cline);
         }
@@ -75,7 +76,8 @@ fn is_gemini(value: &Json) -> bool {
         || has("id") && has("content") && value.text("type") == Some("gemini")
 }
 
-/// The role is the type of a message. Claude Code's records with such a type also have a session id.
+/// Whether this is a message of Gemini CLI, whose type is the role. Claude Code's records with such a type also have a session
+/// id.
 fn is_gemini_message(message: &Json) -> bool {
     matches!(message.text("type"), Some("user" | "gemini" | "info" | "warning" | "error"))
         && ["role", "uuid", "sessionId", "message"].iter().all(|key| message.get(key).is_none())

@@ -81,11 +81,12 @@ impl Tree {
         keys.resize(self.len(), 0);
         places.iter().for_each(|place| keys[*place as usize] = *place);
         for &place in places.iter() {
-            // Later records have no key yet except their position.
+            // Records later in the file have only their position as key yet.
             let after = self.parent(place).map_or(place, |parent| keys[parent as usize].max(parent));
             keys[place as usize] = after.max(place);
         }
         places.sort_by_key(|place| (keys[*place as usize], *place != keys[*place as usize]));
+        // The scratch space is shared by all chains of a file, so clearing it whole would cost its length for each.
         places.iter().for_each(|place| keys[*place as usize] = 0);
     }
 

@@ -21,7 +21,7 @@ use crate::store::OpenStore;
 
 /// Maximum number of messages that are read to find the model that answered last.
 const LOOK_BACK: u64 = 50;
-/// The rule that allows commands to use the network; every other name is a tool.
+/// Name of the permission rule that allows commands to use the network. All other names are tools.
 const NETWORK: &str = "network";
 
 /// Options of an agent, in addition to the configuration.
@@ -29,7 +29,7 @@ const NETWORK: &str = "network";
 pub struct AgentOptions {
     /// The agent.
     pub agent: Option<String>,
-    /// The session to continue, by its id or prefix; one of another tool is imported.
+    /// Id or prefix of the session to continue. A session of another tool is imported.
     pub session: Option<String>,
     /// Continue the newest session of the current directory.
     pub resume: bool,
@@ -77,7 +77,7 @@ impl Host {
         let allow = options.allow.iter().filter(|rule| *rule != NETWORK);
         let allow = allow.map(|rule| parse_allow(rule, self.env.home.as_deref()));
         let allow = allow.collect::<Result<Vec<_>, _>>().map_err(HostError::usage_of)?;
-        // A rule for this run that can match nothing is a mistake.
+        // A rule from the configuration may name a tool that is only available elsewhere; in a flag, an unknown tool is a typo.
         for rule in &allow {
             require_tool(&rule.tool, &run).map_err(|error| {
                 let hint = format!("available tools: {}", error.known.join(", "));
@@ -118,11 +118,23 @@ impl AgentSetup {
         RunOverrides { agent: agent.clone(), model: flags.model.clone(), allow: self.allow.clone() }
     }
 
+    /// Fails if these overrides lack a model and no session can have one that is reachable, so that a host does not import a
+    /// session that it cannot run.
+    pub fn require_any_model(&self, overrides: &RunOverrides) -> Result<(), HostError> {
+        // If any provider is set up, only the session itself shows whether its model is one of that provider.
+        let is_set_up =
+            |provider: &String| self.run.resolve_model(Some(&format!("{provider}/unknown"))).is_ok();
+        if !self.run.providers.keys().any(is_set_up) {
+            overrides.check(&self.run)?;
+        }
+        Ok(())
+    }
+
     /// Returns the overrides that the options ask for; otherwise the session keeps its agent and model.
     pub fn overrides_for(&self, opened: &OpenStore, session: &SessionId) -> Result<RunOverrides, HostError> {
         let mut overrides = self.overrides();
         if overrides.agent.is_none() {
-            // With its rules and limits, a session's agent continues if it is still configured.
+            // A session keeps its agent, with that agent's rules and limits, if the agent is still configured.
             let agent = opened.archive.store().session(session)?.agent;
             let same = RunOverrides { agent, ..overrides.clone() };
             if same.agent.is_some() && same.check(&self.run).is_ok() {
@@ -130,7 +142,7 @@ impl AgentSetup {
             }
         }
         if overrides.model.is_none() && self.options.agent.is_none() {
-            // A session continues with its model, if that can still be reached.
+            // A session keeps its model, if that is still reachable.
             let model = last_model(opened, session)?.or_else(|| task_model(opened, session));
             let same = RunOverrides { model, ..overrides.clone() };
             if same.model.is_some() && same.check(&self.run).is_ok() {
@@ -140,7 +152,7 @@ impl AgentSetup {
         Ok(overrides)
     }
 
-    /// Returns the models that can be reached: those that are configured, and known ones of providers that are set up.
+    /// Returns the reachable models: configured ones, and known ones of providers that are set up.
     pub fn models(&self) -> Vec<String> {
         let mut names = Vec::new();
         for (provider, config) in &self.run.providers {
@@ -196,13 +208,13 @@ impl AgentSetup {
         Ok(made)
     }
 
-    /// The configuration that agents are built from.
+    /// Returns the configuration that agents are built from.
     pub fn config(&self) -> &HostConfig {
         &self.config
     }
 
-    /// Reads a session without its lease, which another process may hold: as its agent sees it, or, if no model is
-    /// configured for it, within the window that `plimsoll inspect` shows.
+    /// Reads a session without its lease, which another process may hold. The window is that of its agent, or, if no model is
+    /// configured, the one that `plimsoll inspect` shows.
     pub async fn read(
         self: &Arc<Self>,
         board: &Arc<TaskBoard>,
@@ -269,8 +281,8 @@ impl AgentSetup {
         TaskBoard::with_liveness_check(board, holder_is_gone)
     }
 
-    /// Returns the agent for a session. A task has its own, with permissions bounded by its ancestors', whichever host opens
-    /// it. A running task is an error.
+    /// Returns the agent for a session. A task's session gets the task's agent, bounded by its ancestors' permissions,
+    /// whichever host opens it. Fails if the task is running.
     pub async fn agent_in(
         &self,
         board: &Arc<TaskBoard>,
@@ -279,7 +291,7 @@ impl AgentSetup {
     ) -> Result<Agent, HostError> {
         let task = match board.task(id).await {
             Ok(task) if task.status.is_active() => {
-                // Its process may be gone.
+                // Recorded as running, but its process may have been killed.
                 board.reconcile(Some(&task.parent)).await?;
                 board.task(id).await?
             }
@@ -324,13 +336,13 @@ impl AgentSetup {
     }
 }
 
-/// Does blocking work on a thread for it.
+/// Runs blocking work on a thread that may block.
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, HostError> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| HostError::failed(format!("the work ended without a result: {error}")))
 }
 
-/// Returns the model that answered or was prompted last in a session, as `provider/model`.
+/// Returns the model of the newest answer or prompt in a session, as `provider/model`.
 fn last_model(opened: &OpenStore, session: &SessionId) -> Result<Option<String>, HostError> {
     let request = PageRequest { from: None, oldest_first: false, most: LOOK_BACK };
     let page = opened.archive.store().page(session, &request)?;

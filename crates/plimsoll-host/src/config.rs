@@ -1,6 +1,6 @@
 //! Configuration as hosts use it: loaded by `plimsoll-config`, with the limits and prices of configured models applied.
 //!
-//! There is one loader. Whether a model is asked or not, a session is seen in the same window.
+//! All hosts use this loader, so every command sees a session in the same window, whether or not it asks a model.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
@@ -23,9 +23,9 @@ use crate::shell::shell_word;
 pub struct HostConfig {
     /// The policy, with the limits of configured models.
     pub policy: Policy,
-    /// The context window of models of which nothing is known, in tokens.
+    /// Context window of unknown models, in tokens.
     pub context: u64,
-    /// Whether a flag, a variable or a file names `context`; otherwise it is built in.
+    /// Whether a flag, a variable or a file sets `context`. If not, it has its default.
     pub is_context_named: bool,
     /// Settings of the store.
     pub store: StoreSettings,
@@ -48,16 +48,15 @@ pub struct StoreSettings {
 }
 
 impl Host {
-    /// Loads the configuration for work on sessions. Settings of an untrusted project that matter to it and are left out
-    /// are reported.
+    /// Loads the configuration for work on sessions. Reports relevant settings of an untrusted project that are ignored.
     pub fn config(&self, flags: &Flags) -> Result<HostConfig, HostError> {
         let config = self.layers(flags)?;
         self.report_left_out(&config, |setting| !setting.is_about_run());
         Ok(HostConfig::of(config)?.0)
     }
 
-    /// Loads the configuration for a run of an agent or a call of a model, with everything that a run needs. What is left
-    /// out and what has no effect is reported.
+    /// Loads the configuration for a run of an agent or a request to a model. Reports settings that are ignored or have no
+    /// effect.
     pub fn run_config(&self, flags: &Flags) -> Result<(HostConfig, RunConfig), HostError> {
         let config = self.layers(flags)?;
         self.report_left_out(&config, |_| true);
@@ -79,7 +78,7 @@ impl Host {
         Ok(config)
     }
 
-    /// Reports once which settings of untrusted projects are left out, of those that matter.
+    /// Reports, once, the relevant settings of untrusted projects that are ignored.
     pub fn report_left_out(&self, config: &Config, matters: impl Fn(&GuardedSetting) -> bool) {
         self.left_out_reported.call_once(|| {
             for left_out in &config.left_out {
@@ -91,7 +90,7 @@ impl Host {
         });
     }
 
-    /// Reports what has no effect: keys of OpenCode's files, and rules for tools that do not exist.
+    /// Reports settings without effect: unsupported keys of OpenCode's files, and rules for tools that do not exist.
     pub fn report_no_effect(&self, config: &Config) {
         let mut files: Vec<(String, Vec<String>)> = Vec::new();
         for notice in &config.notices {
@@ -134,7 +133,7 @@ impl HostConfig {
         Ok((config, run.map_err(HostError::usage_of)))
     }
 
-    /// Returns the policy for a model in a window that the user named: limits of its provider do not apply.
+    /// Returns the policy for a model in a window that the user has set, without the limits of its provider.
     pub(crate) fn policy_within(&self, model: &str, limits: Limits) -> Policy {
         if !self.provider_limits.contains(model) {
             return self.policy.clone();
@@ -145,7 +144,7 @@ impl HostConfig {
     }
 }
 
-/// Returns the prices of configured models. Tokens that go through a cache cost as much as input if they have no price.
+/// Returns the prices of configured models. Cache reads and writes without a price cost as much as input.
 fn prices(run: &RunConfig) -> impl Iterator<Item = (String, Price)> {
     let models = run.providers.values().flat_map(|provider| &provider.models);
     models.flat_map(|(name, model)| {
@@ -162,7 +161,8 @@ fn prices(run: &RunConfig) -> impl Iterator<Item = (String, Price)> {
 }
 
 impl StoreSettings {
-    /// Settings of the store under a policy: the preset of the guide has the guide's seven days.
+    /// Returns the settings of the store under a policy. OpenFork's guide expires spills after seven days, so its preset does
+    /// as well.
     pub fn new(store: &plimsoll_config::StoreConfig, policy: &Policy) -> StoreSettings {
         let default = Retention::default();
         let age = match store.spill_age {
@@ -180,7 +180,7 @@ impl StoreSettings {
     }
 }
 
-/// Returns the keys of settings. A provider or an agent is named once, however many of its settings there are.
+/// Returns the keys of settings. A provider or an agent is listed once, even if several of its settings are ignored.
 fn short_keys<'a>(settings: impl Iterator<Item = &'a GuardedSetting>) -> Vec<String> {
     let mut keys = Vec::new();
     for setting in settings {
@@ -193,7 +193,7 @@ fn short_keys<'a>(settings: impl Iterator<Item = &'a GuardedSetting>) -> Vec<Str
     keys
 }
 
-/// Formats the settings that are ignored, why, and the next step.
+/// Formats which settings are ignored, why, and the next step.
 fn left_out_notice(left_out: &LeftOut, keys: &str, env: &Environment) -> Notice {
     let LeftOut { files, directory, why, .. } = left_out;
     let names = files.iter().map(|file| format!("`{}`", escaped(&env.short(file)))).collect::<Vec<_>>();

@@ -47,7 +47,7 @@ pub struct PrunedPart {
     pub kind: String,
     /// The command, the path, or the first words.
     pub about: String,
-    /// Tokens that this frees, as far as the plan has them.
+    /// Tokens freed, if the plan records them.
     pub tokens: Option<Tokens>,
 }
 
@@ -91,14 +91,14 @@ pub struct SpilledOutput {
     pub about: String,
     /// Size in bytes.
     pub bytes: u64,
-    /// Time it was stored.
+    /// Time at which it was stored.
     pub created: Millis,
-    /// Time the full text expired, if it did.
+    /// Time at which the full text expired; `None` if it is still stored.
     pub expired: Option<Millis>,
 }
 
 impl OpenStore {
-    /// Returns what is not in the window of a session, and what is pinned.
+    /// Returns content outside the window of a session, and pinned text.
     pub fn reduced_content(
         &self,
         session: &Session,
@@ -139,7 +139,7 @@ fn pruned_parts(receipt: &Receipt, contents: &PlanContents) -> Vec<PrunedPart> {
     };
     match &receipt.plan {
         Plan::Prune(plan) => {
-            // In tokens of the window, so that they add up to what the receipt freed.
+            // Scaled to tokens of the window, so that the parts add up to the amount that the receipt freed.
             let freed = WindowSizes::of(receipt).shares(plan.items.iter().map(|item| item.tokens));
             let parts = plan.items.iter().map(cleared).zip(freed);
             parts.map(|(part, freed)| PrunedPart { tokens: Some(freed), ..part }).collect()

@@ -1,4 +1,4 @@
-//! The right to change stored sessions, and drivers of them.
+//! Leases on stored sessions, and drivers that change them.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::host::Host;
 use crate::recorded::SessionWindow;
 use crate::store::OpenStore;
 
-/// Duration of leases.
+/// Duration of leases. After a process was killed, its sessions are blocked for at most this long.
 pub(crate) const LEASE: Duration = Duration::from_secs(60);
 
 /// Options to drive a stored session without making requests.
@@ -35,13 +35,13 @@ pub struct StoredSession {
     pub opened: OpenStore,
     /// The session.
     pub session: Session,
-    /// The limits of its window, as `inspect` shows them.
+    /// The limits of its window, as shown by `plimsoll inspect`.
     pub limits: Limits,
 }
 
 impl Host {
     /// Finds the stored session with this id or prefix, or the newest of the current directory, and the limits of its
-    /// window. `asked` is a context window that the user named.
+    /// window. `asked` is a context window that the user has set.
     pub fn stored_session(
         &self,
         id: Option<&str>,
@@ -73,7 +73,7 @@ impl StoredSession {
 }
 
 impl OpenStore {
-    /// Returns the limits of a session's own window, or those that the user named.
+    /// Returns the limits of a session's own window, or those that the user has set.
     pub fn limits(
         &self,
         session: &Session,
@@ -83,7 +83,7 @@ impl OpenStore {
         Ok(SessionWindow::of_stored(self.archive.store(), session, config, asked)?.limits)
     }
 
-    /// Opens a driver of a session, whose receipts are on the scale of recorded usage.
+    /// Opens a driver of a session. Its receipts are on the scale of recorded usage.
     pub(crate) fn drive(
         &self,
         session: &Session,
@@ -92,14 +92,14 @@ impl OpenStore {
         host: &Host,
     ) -> Result<Driver, HostError> {
         let DriveOptions { force, limits, summariser } = options;
-        // No request is made here, so the figures are compared with those of `inspect`.
+        // This host makes no request that would calibrate the figures, and users compare them with those of `inspect`.
         let builder = self.builder(session, config, force).model(model_of(session, config, limits));
         let (lease, builder) =
             self.take(session, builder.summariser(summariser).figures(Figures::Recorded), host)?;
         Ok(builder.open_leased_blocking(lease)?)
     }
 
-    /// Opens a session for work that changes nothing in the window: it is not read to weigh it.
+    /// Opens a session for work that does not change its window, so the window is not read and weighed.
     pub(crate) async fn open_unweighed(
         &self,
         session: &Session,
@@ -146,7 +146,8 @@ impl OpenStore {
             }
             other => other?,
         };
-        // Before the session is read, which can take seconds: an interrupt meanwhile releases it too.
+        // Registered before the session is read, which can take seconds, so that an interrupt during that time releases the
+        // lease.
         host.leases.hold(&self.archive, &lease);
         if let Some(holder) = taken_from_living(&lease) {
             host.note(format!("took over `{}` from `{holder}`, which can no longer write to it", session.id));
@@ -154,8 +155,8 @@ impl OpenStore {
         Ok((lease, builder))
     }
 
-    /// Takes the lease of a session; with `force` also if another process is running it, which is reported. `hint` is the
-    /// next step if another process is running it.
+    /// Takes the lease of a session. With `force`, takes it over from another process and reports that. Without it, an error
+    /// about another process has the next step `hint`.
     pub(crate) fn lease(
         &self,
         session: &SessionId,
@@ -177,7 +178,7 @@ impl OpenStore {
     }
 }
 
-/// Returns the model of a stored session, with these limits or else the configured ones.
+/// Returns the model of a stored session, with these limits or the configured ones.
 fn model_of(session: &Session, config: &HostConfig, limits: Option<Limits>) -> SessionModel {
     let limits = limits.unwrap_or(Limits::new(config.context, 0));
     SessionModel::new(session.model.clone().unwrap_or_default()).limits(limits)
@@ -190,12 +191,12 @@ pub(crate) fn with_hint(error: StoreError, hint: &str) -> HostError {
     if is_leased { error.hint(hint) } else { error }
 }
 
-/// The name under which this process runs sessions.
+/// Returns the name under which this process holds leases.
 pub(crate) fn holder() -> String {
     process_holder("plimsoll")
 }
 
-/// The name of the process that a session was taken from by force; `None` if that process no longer exists.
+/// Returns the name of the process from which a session was taken over; `None` if that process no longer exists.
 pub fn taken_from_living(lease: &Lease) -> Option<String> {
     lease.taken_from.as_deref().filter(|holder| !holder_is_gone(holder)).map(holder_name)
 }

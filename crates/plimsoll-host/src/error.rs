@@ -1,18 +1,17 @@
-//! Errors for the user of a host: what happened, to what, and what to do.
+//! Errors for users of a host: the problem, the value, and the next step.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 
-use jiff::Timestamp;
+use plimsoll::LogError;
 use plimsoll::receipt::UndoError;
-use plimsoll::{LogError, Millis};
 use plimsoll_agent::tasks::TaskError;
 use plimsoll_agent::{AgentSetupError, RevertError};
 use plimsoll_config::{ConfigError, LedgerError};
 use plimsoll_import::ImportError;
 use plimsoll_session::SessionError;
-use plimsoll_store::StoreError;
+use plimsoll_store::{StoreError, utc};
 
 pub use plimsoll_import::reason;
 
@@ -21,8 +20,8 @@ const LISTED: usize = 10;
 
 /// Error of a host operation.
 ///
-/// A command maps [`HostError::kind`] to its exit code, a server to a status. The message is one or several plain lines, each
-/// hint names a next step.
+/// A command maps [`HostError::kind`] to its exit code, a server to a status. The message has one or more plain lines. Each
+/// hint is a next step.
 #[derive(Debug)]
 pub struct HostError {
     kind: ErrorKind,
@@ -91,7 +90,7 @@ impl HostError {
         self
     }
 
-    /// Kind of the error.
+    /// Returns the kind of the error.
     pub fn kind(&self) -> ErrorKind {
         self.kind
     }
@@ -101,17 +100,17 @@ impl HostError {
         self.kind != ErrorKind::Negative
     }
 
-    /// Message, without the hints.
+    /// Returns the message without the hints.
     pub fn message(&self) -> &str {
         &self.message
     }
 
-    /// The next steps.
+    /// Returns the next steps.
     pub fn hints(&self) -> &[String] {
         &self.hints
     }
 
-    /// The kind of I/O error, if a file or a pipe failed.
+    /// Returns the kind of I/O error, if the cause is one.
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         self.source.as_ref()?.downcast_ref::<io::Error>().map(io::Error::kind)
     }
@@ -217,7 +216,7 @@ impl From<&ConfigError> for HostError {
             }
             other => other.to_string(),
         };
-        // The message quotes keys and values of untrusted files.
+        // Escaped, because the message quotes keys and values of untrusted files.
         let shown = HostError::usage(escaped(&message));
         error.hint().into_iter().fold(shown, |shown, hint| shown.hint(escaped(&hint)))
     }
@@ -309,13 +308,6 @@ pub(crate) fn ambiguous<'a>(id: &str, candidates: impl Iterator<Item = (&'a str,
         .hint("pass a longer prefix of the id")
 }
 
-/// Formats a time: `2026-05-02 09:18 UTC`.
-pub fn utc(at: Millis) -> String {
-    let millis = i64::try_from(at.0).unwrap_or(i64::MAX);
-    let time = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
-    time.strftime("%Y-%m-%d %H:%M UTC").to_string()
-}
-
 /// Escapes line breaks, control characters and invisible characters in untrusted text, so that it cannot imitate a line of our
 /// own output. Quotes and backslashes are unchanged.
 pub fn escaped(text: &str) -> String {
@@ -340,10 +332,9 @@ mod tests {
     use std::error::Error as _;
     use std::io;
 
-    use plimsoll::Millis;
     use plimsoll_store::StoreError;
 
-    use super::{ErrorKind, HostError, escaped, utc};
+    use super::{ErrorKind, HostError, escaped};
 
     #[test]
     fn an_error_keeps_its_cause() {
@@ -359,13 +350,5 @@ mod tests {
     #[test]
     fn untrusted_text_stays_on_one_line() {
         assert_eq!(escaped("it's \"a\\b\" é\n\u{1b}[2J\u{202e}"), "it's \"a\\b\" é\\n\\u{1b}[2J\\u{202e}");
-    }
-
-    #[test]
-    fn times_are_shown_in_the_common_calendar() {
-        assert_eq!(utc(Millis(0)), "1970-01-01 00:00 UTC");
-        assert_eq!(utc(Millis(951_782_400_000)), "2000-02-29 00:00 UTC");
-        assert_eq!(utc(Millis(1_777_713_516_730)), "2026-05-02 09:18 UTC");
-        assert_eq!(utc(Millis(1_735_689_599_999)), "2024-12-31 23:59 UTC");
     }
 }

@@ -13,7 +13,7 @@ use crate::files::{self, Existing};
 use crate::store::{OpenStore, damaged};
 use crate::words::counted;
 
-/// A transcript that was written.
+/// Result of an export.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Exported {
@@ -27,7 +27,7 @@ pub struct Exported {
     pub damage: Vec<Damage>,
 }
 
-/// Rejects an existing file, unless it may be replaced.
+/// Fails if the file exists and must not be replaced.
 pub fn require_absent(path: &Path, existing: Existing) -> Result<(), HostError> {
     if existing == Existing::Keep && path.exists() { Err(exists(path)) } else { Ok(()) }
 }
@@ -73,7 +73,7 @@ pub fn export(format: Format, transcript: Transcript, out: &mut dyn Write) -> Re
 }
 
 impl OpenStore {
-    /// Writes a stored session, message by message. A damaged one is refused unless it is salvaged.
+    /// Writes a stored session, message by message. Fails if it is damaged, unless it is salvaged.
     pub fn export(
         &self,
         session: &Session,
@@ -89,7 +89,7 @@ impl OpenStore {
         out.write_all(b"\n")?;
         let tasks = self.children(&session.id)?;
         let receipts = self.receipts(&session.id);
-        // A salvage lists unreadable receipts as damage.
+        // Receipts are optional in a salvage, which lists unreadable ones as damage.
         let receipts = if on_damage == OnDamage::Salvage { receipts.unwrap_or_default() } else { receipts? };
         let spills = self.spills(&session.id)?;
         let others = [(tasks.len(), "task"), (receipts.len(), "receipt"), (spills.len(), "spilled output")];
@@ -116,7 +116,7 @@ fn failed(error: ImportError, format: Format) -> HostError {
     }
 }
 
-/// The error for a file that would be overwritten.
+/// Creates the error for a file that would be overwritten.
 fn exists(path: &Path) -> HostError {
     HostError::usage(format!("`{}` already exists", path.display()))
         .hint("choose another name, or pass `--force` to overwrite it")

@@ -1,21 +1,21 @@
-//! Files that are written whole or not at all.
+//! Atomic writes of files.
 
 use std::io::{self, Write};
 use std::path::Path;
 
 use tempfile::{Builder, NamedTempFile};
 
-/// How an existing file is treated.
+/// Handling of an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Existing {
-    /// Keeps the file and returns an error.
+    /// Keep the file and fail.
     Keep,
-    /// Replaces the file.
+    /// Replace the file.
     Replace,
 }
 
-/// Writes a file through a temporary one in the same directory, so that no reader sees half of it.
+/// Writes a file through a temporary file in the same directory, so that readers never see half of it.
 pub fn write(path: &Path, bytes: &[u8], existing: Existing) -> io::Result<()> {
     write_with(path, existing, |file| file.write_all(bytes))
 }
@@ -30,23 +30,24 @@ pub(crate) fn write_with<T, E: From<io::Error>>(
         return Err(io::Error::from(io::ErrorKind::AlreadyExists).into());
     }
     let mut builder = Builder::new();
-    // A file that the user asked for has the permissions of the user's other files.
+    // Temporary files are private by default; a file that the user asked for gets the permissions of the user's other files.
     #[cfg(unix)]
     builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = io::BufWriter::new(builder.tempfile_in(folder(path))?);
+    let mut file = io::BufWriter::new(builder.tempfile_in(parent(path))?);
     let done = put(&mut file)?;
     keep(file.into_inner().map_err(io::IntoInnerError::into_error)?, path, existing)?;
     Ok(done)
 }
 
-/// Creates a file that only the user can read, still without its name.
-pub(crate) fn private(folder: &Path) -> io::Result<NamedTempFile> {
-    private_folder(folder)?;
-    Builder::new().prefix(".plimsoll-").tempfile_in(folder)
+/// Creates a temporary file that only the user can read, to be renamed by [`keep`].
+pub(crate) fn private(directory: &Path) -> io::Result<NamedTempFile> {
+    create_private_directory(directory)?;
+    Builder::new().prefix(".plimsoll-").tempfile_in(directory)
 }
 
 /// Renames a temporary file to its path.
 pub(crate) fn keep(file: NamedTempFile, path: &Path, existing: Existing) -> io::Result<()> {
+    // Before the rename, so that a crash does not leave an empty file under the name.
     file.as_file().sync_all()?;
     let kept = match existing {
         Existing::Keep => file.persist_noclobber(path),
@@ -56,23 +57,24 @@ pub(crate) fn keep(file: NamedTempFile, path: &Path, existing: Existing) -> io::
 }
 
 /// Creates a directory that only the user can read. An existing one is unchanged.
-pub fn private_folder(folder: &Path) -> io::Result<()> {
-    if folder.is_dir() {
+pub fn create_private_directory(directory: &Path) -> io::Result<()> {
+    if directory.is_dir() {
         return Ok(());
     }
-    if let Some(above) = folder.parent() {
+    // Only the directory itself is private. Its parents, such as `~/.local/share`, belong to the user's other programs too.
+    if let Some(above) = directory.parent() {
         std::fs::create_dir_all(above)?;
     }
     let mut builder = std::fs::DirBuilder::new();
     #[cfg(unix)]
     std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    match builder.create(folder) {
-        // Another process was faster.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
+    match builder.create(directory) {
+        // Another process has created it since the check above.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => Ok(()),
         other => other,
     }
 }
 
-fn folder(path: &Path) -> &Path {
-    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+fn parent(path: &Path) -> &Path {
+    path.parent().filter(|directory| !directory.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }

@@ -1,8 +1,8 @@
-//! A session that is followed while it grows.
+//! Follows a session while it grows.
 //!
-//! Sessions of Claude Code, Codex and pi are files that are appended to: only what came since the newest message is read.
-//! Everything else is read from its beginning: databases, documents that are rewritten each time, and a file in which
-//! something reached back, was cut, or was replaced.
+//! Claude Code, Codex and pi append to their session files, so only records after the newest message are read. Everything else is
+//! read again from its beginning: databases, documents that are rewritten each time, and files that were truncated, replaced, or
+//! whose new records refer to earlier ones.
 
 use std::collections::VecDeque;
 use std::fs::{File, Metadata};
@@ -22,14 +22,14 @@ use crate::host::Host;
 use crate::input::{Input, InputSource, InputSpec};
 use crate::recorded::{RecordedFigures, SessionWindow};
 
-/// Maximum number of messages that wait until it is known where reading can be resumed.
-const MOST_WAITING: usize = 512;
-/// Reading takes at most one part in this many of the time.
+/// Maximum number of messages held until the next restart is known.
+const MAX_WAITING: usize = 512;
+/// Inverse of the maximum share of time spent on reading.
 const IDLE_SHARE: u32 = 10;
-/// Number of bytes at a restart that are compared, to see whether the file is still the one that was read.
+/// Number of bytes before a restart that are compared, to detect a file that was replaced.
 const SEAM: u64 = 1 << 10;
 
-/// How far a session is from its line.
+/// State of a session relative to its line.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -44,7 +44,7 @@ pub struct WindowStatus {
     pub tokens: Tokens,
     /// The line; `None` if the policy has none.
     pub line: Option<Tokens>,
-    /// Tokens left until the line; 0 beyond it.
+    /// Tokens left before the line is reached; 0 beyond it.
     pub left: Option<Tokens>,
     /// Share of the line that is used, in percent.
     pub percent: Option<u64>,
@@ -52,7 +52,7 @@ pub struct WindowStatus {
     pub context: Tokens,
     /// Number of messages in the log.
     pub messages: usize,
-    /// Whether `tokens` is known from recorded usage, rather than estimated.
+    /// Whether `tokens` comes from recorded usage instead of an estimate.
     pub measured: bool,
 }
 
@@ -61,39 +61,39 @@ pub struct Follower<'a> {
     host: &'a Host,
     config: &'a HostConfig,
     spec: &'a dyn Fn() -> InputSpec,
-    /// The context window that the user named.
+    /// Context window set by the user.
     asked: Option<u64>,
-    seen: Option<Seen>,
+    seen: Option<FollowedFile>,
     weighed: Option<Weighed<'a>>,
-    /// When the session may be looked at again, and when it may be read from its beginning.
-    next_look: Instant,
+    /// Earliest times of the next poll, and of the next read from the beginning.
+    next_poll: Instant,
     next_whole: Instant,
 }
 
-/// State of the file or database when it was last read.
-struct Seen {
+/// State of the file or database at the last read.
+struct FollowedFile {
     name: String,
     place: Option<PathBuf>,
     stamp: Stamp,
 }
 
-/// The part of a session that was read, up to where reading can be resumed.
+/// The part of a session that was read, up to a restart.
 struct Weighed<'a> {
     weigher: Weigher<'a>,
     transcript: Transcript,
     largest: Option<Tokens>,
     restart: Restart,
-    /// The bytes of the file at the restart, and which file it is.
+    /// The bytes of the file before the restart, and the identity of the file.
     seam: Vec<u8>,
     file: FileId,
 }
 
 impl<'a> Follower<'a> {
-    /// Creates a follower of what `spec` names. A stream is read once.
+    /// Creates a follower of the session that `spec` names. A stream is read once.
     pub fn new(host: &'a Host, config: &'a HostConfig, spec: &'a dyn Fn() -> InputSpec) -> Follower<'a> {
         let now = Instant::now();
-        let (next_look, next_whole) = (now, now);
-        Follower { host, config, spec, asked: None, seen: None, weighed: None, next_look, next_whole }
+        let (next_poll, next_whole) = (now, now);
+        Follower { host, config, spec, asked: None, seen: None, weighed: None, next_poll, next_whole }
     }
 
     /// Reads the session from its beginning.
@@ -102,8 +102,8 @@ impl<'a> Follower<'a> {
         let spec = (self.spec)();
         self.asked = spec.flags.context;
         let input = self.host.input(spec, Scope::All)?;
-        // Before it is read: what is written meanwhile is found by the next look.
-        let seen = Seen {
+        // Taken before the read, so that the next poll notices writes during it.
+        let seen = FollowedFile {
             name: input.name.clone(),
             place: input.place.clone(),
             stamp: stamp(input.place.as_deref()),
@@ -115,27 +115,27 @@ impl<'a> Follower<'a> {
         read
     }
 
-    /// Returns the status if something was written since or, with `for_newer`, if another session is the newest.
+    /// Returns the status if the session was written to since the last poll or, with `for_newer`, if another session is now the
+    /// newest.
     ///
-    /// Neither takes more than a share of the time: a look that took long is not repeated soon, and a session that has to
-    /// be read from its beginning waits longer the longer that takes.
-    pub fn look(&mut self, for_newer: bool) -> Option<Result<WindowStatus, HostError>> {
+    /// Reads take at most a fixed share of the time: the longer one takes, the longer the next one is delayed.
+    pub fn poll(&mut self, for_newer: bool) -> Option<Result<WindowStatus, HostError>> {
         let begun = Instant::now();
-        if begun < self.next_look {
+        if begun < self.next_poll {
             return None;
         }
         let whole = self.next_whole;
-        let looked = self.look_now(for_newer);
-        // After a whole reading what was appended can be read at once.
+        let polled = self.poll_now(for_newer);
+        // After a read from the beginning, appended records can be read without a delay.
         if self.next_whole == whole {
-            self.next_look = rested(begun);
+            self.next_poll = rested(begun);
         }
-        looked
+        polled
     }
 
-    fn look_now(&mut self, for_newer: bool) -> Option<Result<WindowStatus, HostError>> {
+    fn poll_now(&mut self, for_newer: bool) -> Option<Result<WindowStatus, HostError>> {
         let may_read = Instant::now() >= self.next_whole;
-        let Some(Seen { name, place, stamp: then }) = &self.seen else {
+        let Some(FollowedFile { name, place, stamp: then }) = &self.seen else {
             return may_read.then(|| self.read());
         };
         let is_newer = || {
@@ -144,16 +144,16 @@ impl<'a> Follower<'a> {
                 && self.host.input(spec, Scope::All).is_ok_and(|input| input.name != *name)
         };
         if for_newer && is_newer() {
-            // However long the one before took.
+            // Another session: the time that the previous one took does not count.
             return Some(self.read());
         }
-        // Without a file the session came from a stream, which is read once.
+        // A session without a file came from a stream, which can be read only once.
         let place = place.clone()?;
         let now = stamp(Some(&place));
         if now == *then {
             return None;
         }
-        if let Some(status) = self.go_on(&place) {
+        if let Some(status) = self.read_appended(&place) {
             self.seen.iter_mut().for_each(|seen| seen.stamp = now);
             return Some(Ok(status));
         }
@@ -166,7 +166,7 @@ impl<'a> Follower<'a> {
         let mut waiting = VecDeque::new();
         let mut sink = |message| {
             waiting.push_back(message);
-            if waiting.len() > MOST_WAITING
+            if waiting.len() > MAX_WAITING
                 && let Some(oldest) = waiting.pop_front()
             {
                 weigher.add(oldest);
@@ -192,12 +192,13 @@ impl<'a> Follower<'a> {
         Ok(status)
     }
 
-    /// Returns the status after what was appended, if only something was appended.
-    fn go_on(&mut self, place: &Path) -> Option<WindowStatus> {
+    /// Reads appended records and returns the new status; `None` if something else changed.
+    fn read_appended(&mut self, place: &Path) -> Option<WindowStatus> {
+        // Taken, so that after any failure below the session is read from its beginning.
         let Weighed { mut weigher, transcript, largest, restart, seam: known, file } = self.weighed.take()?;
         let mut opened = File::open(place).ok()?;
         let is_same = FileId::of(&opened.metadata().ok()?) == Some(file);
-        // The file may have ended within the seam.
+        // The file may have been shorter than the number of compared bytes.
         if !is_same || !seam(&mut opened, &restart).ok()?.starts_with(&known) {
             return None;
         }
@@ -208,7 +209,7 @@ impl<'a> Follower<'a> {
             }
         });
         let rest = rest.ok()??;
-        // A session of Claude Code that was resumed has several ids.
+        // A resumed session of Claude Code has several ids.
         let is_other = rest.info.id.is_some() && rest.info.id != transcript.info.id;
         if is_other && rest.format != Format::ClaudeCode {
             return None;
@@ -253,12 +254,12 @@ impl<'a> Follower<'a> {
     }
 }
 
-/// When something that was begun then, and is done now, may be done again.
+/// Returns the earliest time of the next read, after one that began at this time and has ended now.
 fn rested(begun: Instant) -> Instant {
     Instant::now() + begun.elapsed() * IDLE_SHARE
 }
 
-/// Weighs the messages before the restart, and returns the others. If the restart is not among the messages, all are weighed.
+/// Weighs the messages before the restart, and returns the others. If no message has the restart's id, weighs all.
 fn settle(weigher: &mut Weigher<'_>, mut messages: Vec<Message>, restart: Option<&Restart>) -> Vec<Message> {
     let is_first = |message: &Message| restart.is_some_and(|restart| message.info.id == *restart.message());
     let place = messages.iter().position(is_first).unwrap_or(messages.len());
@@ -267,7 +268,7 @@ fn settle(weigher: &mut Weigher<'_>, mut messages: Vec<Message>, restart: Option
     rest
 }
 
-/// Updates what is known about a session after more of it was read.
+/// Adds the metadata of newly read records to that of a session.
 fn merge(mut known: Transcript, rest: &Transcript) -> Transcript {
     let later = &rest.info;
     let info = &mut known.info;
@@ -282,13 +283,13 @@ fn merge(mut known: Transcript, rest: &Transcript) -> Transcript {
 
 fn seam(file: &mut File, restart: &Restart) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    // With the end of the line before it.
+    // One byte earlier, to include the line break before it.
     file.seek(SeekFrom::Start(restart.offset().saturating_sub(1)))?;
     file.take(SEAM).read_to_end(&mut bytes)?;
     Ok(bytes)
 }
 
-/// Which file it is, whatever it is called.
+/// Identity of a file, independent of its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct FileId(u64, u64);
 
@@ -308,6 +309,7 @@ fn stamp(place: Option<&Path>) -> Stamp {
         let metadata = std::fs::metadata(path).ok()?;
         Some((FileId::of(&metadata)?, metadata.len(), metadata.modified().ok()?))
     };
+    // New messages are in the log of a database long before its file changes.
     let mut log = place.as_os_str().to_owned();
     log.push("-wal");
     [of(place), of(Path::new(&log))]

@@ -20,7 +20,7 @@ pub struct ForkDigest {
 }
 
 impl Host {
-    /// Makes a digest that fits the configured context window, with room for the work of its reader.
+    /// Creates a digest that fits the configured context window and leaves its reader room to work.
     pub fn fork_digest(
         &self,
         mut messages: Vec<Message>,
@@ -35,7 +35,7 @@ impl Host {
         let counter = MaxCounter(policy.count);
         let digest = self.during("forking", || {
             let digest = plimsoll::fork::fork(&messages, &policy.fork);
-            // No text has more tokens than bytes, so most digests fit without being counted.
+            // No text has more tokens than bytes, so most digests need not be counted.
             let most =
                 digest.message().map(|message| Tokens(message.len() as u64) + counter.message_overhead());
             match child.room(policy, &policy.count) {
@@ -54,8 +54,8 @@ impl Host {
     }
 }
 
-/// Counts by length and by a real vocabulary, and returns the larger: the model that reads a digest is not known, and four
-/// characters a token are far too many for scripts other than Latin.
+/// Counts tokens by length and by a real vocabulary, and returns the larger. The model that reads a digest is unknown, and an
+/// estimate of four characters per token is far too low for scripts other than Latin.
 #[derive(Clone, Copy, Debug)]
 pub struct MaxCounter(pub CharCounter);
 

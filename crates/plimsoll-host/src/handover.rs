@@ -1,6 +1,6 @@
-//! A session as one that Claude Code, Codex or OpenCode continues.
+//! Handover of a session to Claude Code, Codex or OpenCode.
 //!
-//! A new session is made. The one it is made from, here or in another tool, is only read.
+//! Creates a new session. The original, stored or of another tool, is only read.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -25,15 +25,15 @@ use crate::recorded::{RecordedFigures, SessionWindow};
 use crate::shell::quoted;
 use crate::summarise::climb_alone;
 
-/// Parameters of a hand-over.
+/// Parameters of a handover.
 pub struct HandoverRequest {
     /// The session.
     pub input: InputSpec,
     /// The tool that continues it.
     pub to: Tool,
-    /// Folder to write below, instead of the tool's own.
-    pub folder: Option<PathBuf>,
-    /// Do not reduce it.
+    /// Directory to write below, instead of the tool's own.
+    pub dir: Option<PathBuf>,
+    /// Do not reduce the copy.
     pub as_is: bool,
 }
 
@@ -53,13 +53,13 @@ pub struct Handover {
     pub lost: Vec<ConversionLoss>,
     /// How the copy was reduced, if it had to be.
     pub reduced: Option<Fitted>,
-    /// Whether it is made from a stored session.
+    /// Whether the original is a stored session.
     pub is_stored: bool,
-    /// Name of the original for other commands: its file if one was named, otherwise its id.
+    /// Name of the original for other commands: its file if the user named one, otherwise its id.
     pub original: Option<String>,
 }
 
-/// A reduction of the copy that is handed over, so that it fits its tool. The session itself is unchanged.
+/// Reductions of the copy, so that it fits its tool. The original is unchanged.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct Fitted {
@@ -78,7 +78,7 @@ pub struct Fitted {
 impl Host {
     /// Writes a session so that another tool can continue it.
     pub fn hand_over(&self, request: HandoverRequest) -> Result<Handover, HostError> {
-        let HandoverRequest { input, to, folder, as_is } = request;
+        let HandoverRequest { input, to, dir, as_is } = request;
         let flags = input.flags.clone();
         let input = self.input(input, Scope::All)?;
         let file = input.path.clone();
@@ -92,17 +92,17 @@ impl Host {
         }
         let config = self.config(&flags)?;
         let mut reduced = self.fit(&mut transcript, &config, to, flags.context, as_is)?;
-        // The session it works for is not handed over with it.
+        // The parent of a task is not part of the handover, so its id would refer to nothing there.
         transcript.info.parent = None;
         let directory = transcript.info.directory.as_deref().map(PathBuf::from);
         let directory = directory.filter(|path| path.is_absolute() && path.is_dir());
         let directory = directory.unwrap_or_else(|| self.directory().to_owned());
         let written = match to {
-            Tool::Opencode => self.write_opencode(&transcript, folder)?,
-            _ => self.write_lines(to, folder, origin.as_ref(), &transcript, &directory, &config)?,
+            Tool::Opencode => self.write_opencode(&transcript, dir)?,
+            _ => self.write_lines(to, dir, origin.as_ref(), &transcript, &directory, &config)?,
         };
         if let Some(reduced) = &mut reduced {
-            // Only an estimate is missing if the copy cannot be read.
+            // If the copy cannot be read, only the estimate is missing from the report.
             let copy = std::fs::File::open(&written.path).ok();
             let copy = copy.and_then(|file| plimsoll_formats::read(std::io::BufReader::new(file)).ok());
             reduced.estimated = copy.map(|copy| weigh_window(copy, &config, flags.context).0.window);
@@ -116,8 +116,8 @@ impl Host {
         Ok(Handover { session, path, directory, command, lost, reduced, is_stored, original })
     }
 
-    /// Reduces the messages that are handed over until they fit, by the rules that hold at the line. `None` if they fit, or
-    /// if no reduction is wanted.
+    /// Reduces the messages of the copy until they fit, by the rules for a window at its line. `None` if they fit already, or
+    /// if the copy must not be reduced.
     fn fit(
         &self,
         transcript: &mut Transcript,
@@ -165,11 +165,11 @@ impl Host {
         Ok(fitted)
     }
 
-    /// Writes a file of lines in the tool's own folder.
+    /// Writes a JSONL file in the tool's own directory.
     fn write_lines(
         &self,
         tool: Tool,
-        folder: Option<PathBuf>,
+        dir: Option<PathBuf>,
         origin: Option<&SessionId>,
         transcript: &Transcript,
         directory: &Path,
@@ -179,38 +179,38 @@ impl Host {
         let (now, place) = (self.now(), directory.to_string_lossy());
         let id = uuid(now);
         let (model, origin) = (transcript.info.model.as_deref(), origin.map(SessionId::as_str));
-        // A stored session always has one; the first words of a conversation name it in the tool's own list.
+        // Without a title, the tool's own list shows the first words of the conversation. Stored sessions always have one.
         let title = transcript.info.title.as_deref();
         let session = NewSession { id: &id, now, directory: &place, model, title, origin };
         let format = if tool == Tool::Codex { Format::Codex } else { Format::ClaudeCode };
         let (text, lost) = write_session(format, &session, &window).map_err(HostError::usage_of)?;
-        let (folder, before) = match folder {
-            Some(folder) => (folder.clone(), self.setting_for(tool, &folder)),
-            None => (self.own_folder(tool)?, Some(String::new())),
+        let (dir, before) = match dir {
+            Some(dir) => (dir.clone(), self.setting_for(tool, &dir)),
+            None => (self.own_directory(tool)?, Some(String::new())),
         };
         let (path, command) = if tool == Tool::Codex {
-            // `2026-05-02T09:18:36.730Z`, of which the file's name has the seconds without colons.
+            // From `2026-05-02T09:18:36.730Z`; the name of the file ends at the seconds and has no colons.
             let time = plimsoll_formats::rfc3339(now);
-            let day = folder.join(&time[..4]).join(&time[5..7]).join(&time[8..10]);
+            let day = dir.join(&time[..4]).join(&time[5..7]).join(&time[8..10]);
             let name = format!("rollout-{}-{id}.jsonl", time[..19].replace(':', "-"));
             (day.join(name), format!("codex resume {id}"))
         } else {
             let plain = |c: char| if c.is_ascii_alphanumeric() { c } else { '-' };
             let project: String = place.chars().map(plain).collect();
-            (folder.join(project).join(format!("{id}.jsonl")), format!("claude --resume {id}"))
+            (dir.join(project).join(format!("{id}.jsonl")), format!("claude --resume {id}"))
         };
         save(&path, text.as_bytes())?;
         let command = before.map(|before| format!("{before}{command}"));
         Ok(Written { session: id, path, command, lost })
     }
 
-    /// Writes an export that `opencode import` reads; OpenCode's database is left to it.
-    fn write_opencode(&self, transcript: &Transcript, folder: Option<PathBuf>) -> Result<Written, HostError> {
+    /// Writes an export for `opencode import`, which knows how to write OpenCode's database.
+    fn write_opencode(&self, transcript: &Transcript, dir: Option<PathBuf>) -> Result<Written, HostError> {
         let (export, lost) = write_counting(Format::OpencodeExport, &transcript.info, &transcript.messages)
             .map_err(HostError::usage_of)?;
         let session = export["info"]["id"].as_str().unwrap_or_default().to_owned();
-        let folder = folder.unwrap_or_else(|| self.directory().to_owned());
-        let path = folder.join(format!("{}.json", session.replace(['/', '\\'], "_")));
+        let dir = dir.unwrap_or_else(|| self.directory().to_owned());
+        let path = dir.join(format!("{}.json", session.replace(['/', '\\'], "_")));
         let mut bytes = serde_json::to_vec(&export).map_err(HostError::failed_of)?;
         bytes.push(b'\n');
         save(&path, &bytes)?;
@@ -218,23 +218,23 @@ impl Host {
         Ok(Written { session, path, command, lost })
     }
 
-    /// Returns the variable that must precede the command so that a tool finds its sessions below a folder; empty for the
-    /// tool's own folder. `None` if no variable would lead there.
-    fn setting_for(&self, tool: Tool, folder: &Path) -> Option<String> {
-        let folder = self.directory().join(folder);
-        // By what they are, not by how they are written: `DIR/.` and a link to it are the same place.
+    /// Returns the environment variable to put before the command, so that a tool finds sessions below a directory; empty for the
+    /// tool's own directory. `None` if no variable makes it find them.
+    fn setting_for(&self, tool: Tool, dir: &Path) -> Option<String> {
+        let dir = self.directory().join(dir);
+        // Resolved, because `DIR/.` and a symbolic link to it are the same directory.
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        if self.own_folder(tool).is_ok_and(|own| real(&own) == real(&folder)) {
+        if self.own_directory(tool).is_ok_and(|own| real(&own) == real(&dir)) {
             return Some(String::new());
         }
         let [variable, name] = own_place(tool);
-        let above = folder.parent().filter(|_| folder.file_name().is_some_and(|last| last == name))?;
+        let above = dir.parent().filter(|_| dir.file_name().is_some_and(|last| last == name))?;
         Some(format!("{variable}={} ", quoted(above)))
     }
 
-    fn own_folder(&self, tool: Tool) -> Result<PathBuf, HostError> {
-        let mut folders = self.places().folders.into_iter().filter(|(of, _)| *of == tool);
-        folders.next().map(|(_, folder)| folder).ok_or_else(|| {
+    fn own_directory(&self, tool: Tool) -> Result<PathBuf, HostError> {
+        let mut own = self.places().directories.into_iter().filter(|(of, _)| *of == tool);
+        own.next().map(|(_, dir)| dir).ok_or_else(|| {
             HostError::usage(format!("cannot find the sessions of {}: no home directory", tool.name()))
                 .hint("pass the directory with `--dir DIR`")
         })
@@ -266,20 +266,20 @@ fn reduced(
     scale: &UsageScale,
     now: Millis,
 ) -> Result<Vec<Receipt>, HostError> {
-    // Only reduces what does not fit; whether to save money is up to the next agent.
+    // Without reductions that only save money: the copy has no cache yet, and what pays depends on the next agent.
     let mut spec = policy.clone().into_spec();
     spec.thrift = Thrift::Off;
     let policy = Policy::new(spec).unwrap_or_else(|_| policy.clone());
     let mut context = CompactionContext::new(&policy, limits, now);
     scale.apply_to(&mut context);
-    // Weighed as `scale` is: the usage of another tool's last answer may be of another window.
+    // As for `scale`: the recorded usage of another tool's last answer may be that of another window.
     context.believed = UsageTrust::Own;
     let climbed = climb_alone(Climb::of_log(log.clone(), context, random_ids()))?;
     climbed.outcome.reduction.commit(log)?;
     Ok(climbed.outcome.reduction.receipts)
 }
 
-/// The variable that names a tool's directory, and the folder in it that has sessions.
+/// Returns the variable that sets a tool's directory, and the name of the directory in it with the sessions.
 pub fn own_place(tool: Tool) -> [&'static str; 2] {
     match tool {
         Tool::Codex => ["CODEX_HOME", "sessions"],
@@ -287,12 +287,12 @@ pub fn own_place(tool: Tool) -> [&'static str; 2] {
     }
 }
 
-/// Writes a file that only the user can read, and never over one that exists.
+/// Writes a file that only the user can read. Fails if it exists.
 fn save(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
     let saved = || {
-        let folder = path.parent().unwrap_or(Path::new("."));
-        std::fs::create_dir_all(folder)?;
-        let mut file = files::private(folder)?;
+        let dir = path.parent().unwrap_or(Path::new("."));
+        std::fs::create_dir_all(dir)?;
+        let mut file = files::private(dir)?;
         file.write_all(bytes)?;
         files::keep(file, path, Existing::Keep)
     };
@@ -304,7 +304,7 @@ fn save(path: &Path, bytes: &[u8]) -> Result<(), HostError> {
     })
 }
 
-/// Creates a UUID that begins with the time (version 7), as Codex makes them; Claude Code accepts any.
+/// Creates a UUID of version 7, which begins with the time. Codex uses these, and Claude Code accepts any.
 fn uuid(now: Millis) -> String {
     let nanos = u32::try_from(now.0 % 1_000).unwrap_or_default() * 1_000_000;
     Uuid::new_v7(Timestamp::from_unix(NoContext, now.0 / 1_000, nanos)).to_string()

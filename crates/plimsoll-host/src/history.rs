@@ -1,4 +1,4 @@
-//! The size of a session over its turns, and the state of its prompt cache.
+//! Sizes of a session after each turn, and the state of its prompt cache.
 
 use std::collections::BTreeMap;
 
@@ -35,37 +35,37 @@ pub struct TurnSize {
     pub cost: f64,
 }
 
-/// The provider's prompt cache, as far as the session shows it.
+/// State of the provider's prompt cache, derived from the session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct CacheState {
-    /// When the newest request was answered.
+    /// Time of the newest answer.
     pub used: Millis,
     /// How long the cache lives after its last use, in milliseconds.
     pub lifetime: Millis,
-    /// When it expires.
+    /// Time at which it expires.
     pub until: Millis,
-    /// Whether the usage of that request shows a cache. Otherwise it is assumed.
+    /// Whether the usage of that request shows a cache. If not, a cache is assumed.
     pub is_recorded: bool,
 }
 
 impl OpenStore {
-    /// Returns the size of a session after each turn of the user. Of a very long session some turns are left out.
+    /// Returns the sizes of a session after each turn. For a very long session, some turns are left out.
     pub fn history(&self, session: &Session, config: &HostConfig) -> Result<Vec<TurnSize>, HostError> {
         #[derive(Default)]
-        struct Seen {
+        struct TurnFigures {
             at: Option<Millis>,
             window: Option<Tokens>,
             cost: f64,
         }
         let mut weigher = Weigher::with_log(&config.policy);
-        let (mut turn, mut seen): (usize, BTreeMap<usize, Seen>) = (0, BTreeMap::new());
+        let (mut turn, mut seen): (usize, BTreeMap<usize, TurnFigures>) = (0, BTreeMap::new());
         each_message(self.archive.store(), &session.id, &mut |message| {
             if is_user_prompt(&message) {
                 turn += 1;
                 let at = message.info.time.as_ref().and_then(|time| time.created);
-                seen.insert(turn, Seen { at, ..Seen::default() });
+                seen.insert(turn, TurnFigures { at, ..TurnFigures::default() });
             }
             if let Some(seen) =
                 seen.get_mut(&turn).filter(|_| message.is_assistant() && !message.info.summary)
@@ -79,7 +79,7 @@ impl OpenStore {
         })?;
         let report = weigher.finish(Limits::default(), session.directory.as_deref());
         let turns = report.growth.into_iter().map(|grown| {
-            let Seen { at, window, cost } = seen.remove(&grown.turn).unwrap_or_default();
+            let TurnFigures { at, window, cost } = seen.remove(&grown.turn).unwrap_or_default();
             TurnSize { turn: grown.turn, prompt: grown.prompt, at, log: grown.tokens, window, cost }
         });
         Ok(turns.collect())

@@ -1,4 +1,4 @@
-//! The value that every function of this crate works with.
+//! The host: environment and destination of notices, for all functions of this crate.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -14,18 +14,18 @@ use crate::report::{Level, Notice, Progress, Reporter, Silent, Work};
 /// Environment of a host, and destination of its notices. Cheap to clone.
 #[derive(Clone)]
 pub struct Host {
-    /// The directory, home and variables.
+    /// Current directory, home directory and variables.
     pub env: Arc<Environment>,
-    /// The database that the user named; otherwise the configured one.
+    /// Database set by the user; the configured one if `None`.
     pub store: Option<PathBuf>,
-    /// The leases that are held.
+    /// Leases held by this host.
     pub leases: Arc<Leases>,
     reporter: Arc<dyn Reporter>,
     clock: Clock,
-    /// Makes the notice about ignored settings of an untrusted project appear once, although some functions load the
-    /// configuration again.
+    /// Ensures that ignored settings of an untrusted project are reported once, although some functions load the configuration
+    /// again.
     pub(crate) left_out_reported: Arc<Once>,
-    /// Done when unknown environment variables were reported.
+    /// Ensures that unknown environment variables are reported once.
     pub(crate) variables_reported: Arc<Once>,
 }
 
@@ -43,14 +43,14 @@ impl Host {
         }
     }
 
-    /// Sets where notices and progress go.
+    /// Sets the receiver of notices and progress.
     #[must_use]
     pub fn with_reporter(mut self, reporter: impl Reporter + 'static) -> Host {
         self.reporter = Arc::new(reporter);
         self
     }
 
-    /// Sets the database that the user named.
+    /// Sets the database to use instead of the configured one.
     #[must_use]
     pub fn with_store(mut self, store: Option<PathBuf>) -> Host {
         self.store = store;
@@ -72,7 +72,7 @@ impl Host {
         Host { env: Arc::new(env), left_out_reported: Arc::new(Once::new()), ..self.clone() }
     }
 
-    /// The current directory.
+    /// Returns the current directory.
     pub fn directory(&self) -> &Path {
         &self.env.directory
     }
@@ -82,7 +82,7 @@ impl Host {
         self.env.short(path)
     }
 
-    /// The current time.
+    /// Returns the current time.
     pub fn now(&self) -> Millis {
         self.clock.now()
     }
@@ -97,7 +97,7 @@ impl Host {
         self.notice(&Notice::new(Level::Info, text));
     }
 
-    /// Reports something that may not be expected.
+    /// Reports something that the user may not expect.
     pub fn note(&self, text: impl Into<String>) {
         self.notice(&Notice::new(Level::Note, text));
     }
@@ -107,7 +107,7 @@ impl Host {
         self.reporter.progress(what, work)
     }
 
-    /// Does one step of work whose progress is reported.
+    /// Runs one step of work and reports its progress.
     pub fn during<T>(&self, what: &str, work: impl FnOnce() -> T) -> T {
         let _progress = self.progress(what, Work::Step);
         work()

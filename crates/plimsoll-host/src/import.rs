@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use plimsoll::SessionId;
 use plimsoll_config::Flags;
-use plimsoll_import::{ImportError, ImportOptions, InsteadOf, NewSessionReason, Outcome, Report, Scope};
+use plimsoll_import::{ImportError, ImportOptions, NewSessionReason, Outcome, OutdatedCopy, Report, Scope};
 use plimsoll_store::{Session, random_ids};
 
 use crate::config::HostConfig;
@@ -28,13 +28,13 @@ impl<'a> Importer<'a> {
         Importer { host, config, opened: None }
     }
 
-    /// Creates an importer into a database that is open.
+    /// Creates an importer into an open database.
     pub fn into_store(host: &'a Host, config: &'a HostConfig, opened: OpenStore) -> Importer<'a> {
         Importer { host, config, opened: Some(opened) }
     }
 
-    /// Stores a session, or updates a stored one. What was done is reported.
-    /// With `duplicate` it is stored once more under new ids.
+    /// Stores a session, or updates a stored one, and reports what was done. With `duplicate`, the session is stored again under
+    /// new ids.
     pub fn import(&mut self, spec: InputSpec, duplicate: bool) -> Result<Report, HostError> {
         let input = self.host.input(spec, Scope::Others)?;
         let (path, name) = (input.path.clone(), input.name.clone());
@@ -42,7 +42,7 @@ impl<'a> Importer<'a> {
             if survey.is_empty() {
                 return Err(refused(ImportError::Empty, name));
             }
-            // Only now, so that an unreadable transcript creates no database.
+            // Opened only now, so that an unreadable transcript does not create a database.
             let opened = match &self.opened {
                 Some(opened) => opened,
                 None => self.opened.insert(self.host.open_or_create(self.config)?),
@@ -50,7 +50,7 @@ impl<'a> Importer<'a> {
             let options = ImportOptions {
                 origin: path.as_deref(),
                 directory: self.host.directory().to_str(),
-                again: duplicate,
+                duplicate: duplicate,
                 now: self.host.now(),
             };
             let stored = survey.import(source, opened.archive.store(), &mut random_ids(), &options, on_read);
@@ -79,11 +79,11 @@ impl Host {
         let mut importer = Importer::into_store(self, config, opened.clone());
         let source = InputSource::File(PathBuf::from(id), None);
         let spec = InputSpec { source, strict: false, flags: Flags::default() };
-        // If no tool has such a session, the error about stored sessions is more helpful.
+        // If no tool has such a session, the first error is better: it suggests how to list stored sessions.
         importer.import(spec, false).map(|report| report.id).map_err(|_| unknown)
     }
 
-    /// Finds the newest stored session of the current directory, which continues here.
+    /// Finds the newest stored session of the current directory, to continue it here.
     pub(crate) fn newest_stored(&self, opened: &OpenStore) -> Result<Session, HostError> {
         let session = opened.session_or_newest(None, self)?;
         report_if_elsewhere(&session, self);
@@ -139,7 +139,7 @@ fn format_report(report: &Report, name: &str, host: &Host) -> String {
     let is_new = report.outcome == Outcome::Stored;
     let elsewhere = report.directory.as_deref().filter(|own| is_new && Path::new(own) != host.directory());
     if let Some(directory) = elsewhere {
-        text.push_str(&format!("; of `{}`", host.short(directory.as_ref())));
+        text.push_str(&format!(" (directory `{}`)", host.short(directory.as_ref())));
     }
     text
 }
@@ -160,7 +160,7 @@ fn added(report: &Report) -> String {
 }
 
 /// Explains why the stored session could not be updated.
-fn because(instead_of: &InsteadOf) -> String {
+fn because(instead_of: &OutdatedCopy) -> String {
     let session = &instead_of.session;
     match instead_of.because {
         NewSessionReason::Diverged => format!("`{session}` is no longer a prefix of it"),

@@ -31,18 +31,18 @@ const HINT: &str =
 pub struct InputSpec {
     /// Location.
     pub source: InputSource,
-    /// Refuse records of unknown kinds and wrong values instead of reporting them.
+    /// Whether unknown record types and invalid values are errors instead of notices.
     pub strict: bool,
-    /// Settings that the user named: they decide how a database of Plimsoll's is opened.
+    /// Settings from the command line, which also apply when a Plimsoll database is opened.
     pub flags: Flags,
 }
 
-/// Where a transcript is.
+/// Location of a transcript.
 #[non_exhaustive]
 pub enum InputSource {
-    /// A stream, which is read once, and one session of it.
+    /// A stream, which can be read only once, and the id of a session in it.
     Stream(Box<dyn Read + Send>, Option<String>),
-    /// A file and one session of it. If there is no such file, it may be the id of a session.
+    /// A file and the id of a session in it. If the file does not exist, its name may be the id of a session.
     File(PathBuf, Option<String>),
     /// The session with this id or prefix.
     Session(String),
@@ -50,13 +50,13 @@ pub enum InputSource {
     Newest,
 }
 
-/// A transcript that was found and is not read yet.
+/// A transcript that was found but not read yet.
 pub struct Input {
     /// Name in messages.
     pub name: String,
-    /// The file, if it is one that was named.
+    /// The file, if the user named one.
     pub path: Option<PathBuf>,
-    /// The file or database it is kept in; `None` for a stream.
+    /// The file or database that contains it; `None` for a stream.
     pub place: Option<PathBuf>,
     strict: bool,
     origin: Origin,
@@ -79,12 +79,12 @@ pub struct WholeSession {
     pub limits: Limits,
     /// The directory its agent worked in.
     pub directory: Option<String>,
-    /// Counts of a stored session, which are stored when this is dropped.
+    /// Token counts of a stored session. Dropping them stores them.
     _counts: Option<KeptCounts>,
 }
 
 impl Host {
-    /// Finds a transcript among the sessions of a scope. Which one was chosen is reported.
+    /// Finds a transcript among the sessions of a scope, and reports which one was chosen.
     pub fn input(&self, spec: InputSpec, scope: Scope) -> Result<Input, HostError> {
         let InputSpec { source, strict, flags } = spec;
         let found = match source {
@@ -107,8 +107,8 @@ impl Host {
         self.input(spec, Scope::All)?.read(Extent::Whole)
     }
 
-    /// Reads a whole session, and finds the limits of its window. Both depend on recorded usage, and the only usage there is
-    /// may precede a summary.
+    /// Reads a whole session, and finds the limits of its window. Messages outside the window are read too, because the only
+    /// recorded usage may precede a summary.
     pub fn whole_session(&self, spec: InputSpec, config: &HostConfig) -> Result<WholeSession, HostError> {
         let asked = spec.flags.context;
         let (transcript, _counts) = self.input(spec, Scope::All)?.read_counted()?;
@@ -165,7 +165,7 @@ impl Host {
         }
     }
 
-    /// A session of a database of Plimsoll's: the one that was named, or the newest.
+    /// Finds a session of a Plimsoll database: the named one, or the newest.
     fn input_stored(&self, path: &Path, session: Option<&str>, flags: &Flags) -> Result<Input, HostError> {
         let opened = self.open_at(path, &self.config(flags)?)?;
         let name = format!("`{}`", path.display());
@@ -188,7 +188,7 @@ impl Host {
         Input { name, path: None, place: Some(place), strict: false, origin, host }
     }
 
-    /// A session of a tool's database: the one that was named, or the newest.
+    /// Finds a session of a tool's database: the named one, or the newest.
     fn input_database(&self, path: &Path, session: Option<&str>) -> Result<Input, HostError> {
         let name = format!("`{}`", path.display());
         let failed =
@@ -196,7 +196,7 @@ impl Host {
         let database = Database::open(path).map_err(failed)?;
         let rows = database.sessions().map_err(failed)?;
         let id = match session {
-            // If no row has it, the database says which there are.
+            // If no row has it, reading the database reports which sessions exist.
             Some(id) => Some(row_with_id(&rows, id)?.unwrap_or_else(|| id.to_owned())),
             None => rows.iter().find(|row| !row.is_sub_agent).and_then(|row| row.info.id.clone()),
         };
@@ -206,7 +206,7 @@ impl Host {
         Ok(self.input_of(name, Source::Row(database, id)))
     }
 
-    /// A session that was looked up; it is reported which.
+    /// Converts a session that was looked up, and reports which it is.
     fn input_found(&self, located: Located) -> Result<Input, HostError> {
         let Located { found, opened, source } = located;
         let name = self.session_name(&found);
@@ -228,8 +228,8 @@ impl Host {
         Ok(Input { path, place: Some(found.path.clone()), ..self.input_of(name, source) })
     }
 
-    /// Reports that the tool's own session has more than the copy that is stored, and how to update the copy. That the
-    /// source cannot be read is not a reason to fail: the copy can.
+    /// Reports if the tool's own session has more than the stored copy, and how to update the copy. If the source cannot be
+    /// read, the copy is used without a notice.
     fn report_if_stale(&self, source: &Found, opened: &OpenStore, session: &SessionId) {
         let drift = self.during("comparing with its source", || {
             let mut read = Source::of(source, None).ok()?;
@@ -259,7 +259,7 @@ impl Host {
 }
 
 impl Input {
-    /// The stored session, if it is one.
+    /// Returns the stored session, if it is one.
     pub fn stored(&self) -> Option<(&OpenStore, &Session)> {
         match &self.origin {
             Origin::Stored(opened, session) => Some((opened, session)),
@@ -267,7 +267,7 @@ impl Input {
         }
     }
 
-    /// Reads the transcript. Only a stored session can be read as far as its window is made of it; others are read whole.
+    /// Reads the transcript. Only stored sessions support `InView`; others are read completely.
     pub fn read(self, extent: Extent) -> Result<Transcript, HostError> {
         let Input { name, origin, host, strict, .. } = self;
         let read = match origin {
@@ -285,7 +285,7 @@ impl Input {
         Ok(transcript)
     }
 
-    /// Reads the whole transcript to count it. Counts of a stored session are stored when they are dropped.
+    /// Reads the whole transcript for counting. Dropping the counts of a stored session stores them.
     pub fn read_counted(self) -> Result<(Transcript, Option<KeptCounts>), HostError> {
         let stored = self.stored().map(|(opened, session)| (Arc::clone(&opened.archive), session.id.clone()));
         let transcript = self.read(Extent::Whole)?;
@@ -293,8 +293,7 @@ impl Input {
         Ok((transcript, counts))
     }
 
-    /// Reads it for an export, with the id of the session if it is a stored one. A stored session is checked against its
-    /// checksums.
+    /// Reads it for an export. For a stored session, verifies its checksums and returns its id.
     pub fn read_sound(self) -> Result<(Option<SessionId>, Transcript), HostError> {
         let stored = self.stored().map(|(opened, session)| {
             opened.require_sound(&session.id)?;
@@ -303,7 +302,7 @@ impl Input {
         Ok((stored.transpose()?, self.read(Extent::Whole)?))
     }
 
-    /// Reads it message by message, without its sub-agents. The transcript has everything but the messages.
+    /// Reads it message by message, without its sub-agents. The returned transcript has no messages.
     pub fn visit(self, sink: &mut dyn FnMut(Message)) -> Result<Transcript, HostError> {
         let Input { name, mut origin, host, strict, .. } = self;
         let mut messages = 0;
@@ -323,7 +322,7 @@ impl Input {
         Ok(transcript)
     }
 
-    /// Surveys it and then has it stored, both with progress.
+    /// Surveys it and passes it to `store`, both with progress.
     pub(crate) fn import<T>(
         mut self,
         store: impl FnOnce(&Survey, &mut Source<'_>, &str, OnRead<'_>) -> Result<T, HostError>,
@@ -345,13 +344,13 @@ impl Origin {
     fn source(&mut self) -> Source<'_> {
         match self {
             Origin::Stored(opened, session) => Source::Stored(opened.archive.store(), session.clone()),
-            // The source is consumed once.
+            // A stream can be consumed only once.
             Origin::Source(source) => std::mem::replace(source, Source::Stream(Box::new(io::empty()))),
         }
     }
 }
 
-/// A source, or one session of it.
+/// Limits a source to one of its sessions, if one is named.
 fn picked<'s>(source: Source<'s>, session: Option<&str>) -> Source<'s> {
     match session {
         Some(id) => Source::Session(Box::new(source), id.to_owned()),

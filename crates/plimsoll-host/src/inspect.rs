@@ -1,4 +1,4 @@
-//! The window of a session, with what it was read from and what its providers counted.
+//! Inspection of a session: its window, its source, and recorded usage.
 
 use std::collections::BTreeMap;
 
@@ -15,7 +15,7 @@ use crate::host::Host;
 use crate::input::InputSpec;
 use crate::recorded::{RecordedFigures, SessionWindow, WindowSource};
 
-/// A session that was inspected. It serialises as `plimsoll inspect --json` prints it.
+/// Result of an inspection. It serialises to the output of `plimsoll inspect --json`.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -38,17 +38,17 @@ pub struct InspectedSession {
     pub torn: bool,
     /// Number of records of unknown kinds, by kind.
     pub skipped: BTreeMap<String, u64>,
-    /// Number of known records that hold nothing a model was shown, by kind.
+    /// Number of known records that contain nothing for a model, by kind.
     pub unused: BTreeMap<String, u64>,
-    /// The first of the wrong values.
+    /// The first invalid values.
     pub notes: Vec<Note>,
-    /// Number of wrong values.
+    /// Number of invalid values.
     pub wrong_values: u64,
     /// Recorded usage.
     pub recorded: RecordedFigures,
     /// The model's window.
     pub context: Tokens,
-    /// How the size of the model's window is known.
+    /// Source of the size of the model's window.
     pub context_source: WindowSource,
     /// Content of the window.
     #[serde(flatten)]
@@ -56,7 +56,7 @@ pub struct InspectedSession {
 }
 
 impl Host {
-    /// Inspects a session and its log. Messages are weighed one by one, so the session may be larger than the memory.
+    /// Inspects a session and its log. Messages are weighed one by one, so the session may be larger than memory.
     pub fn inspect(&self, spec: InputSpec, config: &HostConfig) -> Result<InspectedSession, HostError> {
         let asked = spec.flags.context;
         let mut weigher = Weigher::with_log(&config.policy);
@@ -86,7 +86,7 @@ impl Host {
     }
 }
 
-/// Weighs the window of a transcript that was read; returns the report, the scale of its pieces, and the limits of the window.
+/// Weighs the window of a transcript. Returns the report, the scale of its pieces, and the limits of the window.
 pub fn weigh_window(
     transcript: Transcript,
     config: &HostConfig,

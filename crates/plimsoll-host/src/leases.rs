@@ -1,25 +1,25 @@
-//! The leases that a host holds, so that it can release them when its process is asked to end.
+//! Registry of the leases that a host holds, which releases them when the process is asked to exit.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use plimsoll_store::{Archive, Lease};
 
-/// Leases on sessions that this process holds. The host's handler of signals calls [`Leases::release`], so that the next
-/// command need not wait until they expire.
+/// Leases held by this process. The host's signal handler calls [`Leases::release`], so that the next command does not have to
+/// wait until they expire.
 #[derive(Default)]
 pub struct Leases {
     held: Mutex<Vec<(Arc<Archive>, Lease)>>,
-    /// Called when the first lease is held, to begin to handle signals.
+    /// Called for the first lease, to start handling signals.
     on_first: Mutex<Option<Box<dyn FnOnce() + Send>>>,
 }
 
 impl Leases {
-    /// Calls `begin` when the first lease is held.
+    /// Creates a registry that calls `begin` for the first lease.
     pub fn on_first(begin: impl FnOnce() + Send + 'static) -> Leases {
         Leases { on_first: Mutex::new(Some(Box::new(begin))), ..Leases::default() }
     }
 
-    /// Holds a lease.
+    /// Registers a lease.
     pub fn hold(&self, archive: &Arc<Archive>, lease: &Lease) {
         self.held().push((Arc::clone(archive), lease.clone()));
         let begin = self.on_first.lock().unwrap_or_else(PoisonError::into_inner).take();
@@ -28,8 +28,8 @@ impl Leases {
         }
     }
 
-    /// Releases all leases. One that was released before, or that another process has taken since, is not changed. A write
-    /// under way is committed first: the store's single writer makes the release wait for its turn.
+    /// Releases all leases, except those that were already released or that another process has taken over. Running writes are
+    /// committed first, because the release waits its turn at the store's single writer.
     pub fn release(&self) {
         for (archive, lease) in self.held().drain(..) {
             // The process is ending; a lease that cannot be released expires.

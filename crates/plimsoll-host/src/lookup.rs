@@ -1,4 +1,4 @@
-//! Finding sessions: those of other tools and Plimsoll's own, by id, prefix or directory.
+//! Lookup of stored sessions and those of other tools, by id, prefix or directory.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::store::OpenStore;
 /// Maximum number of candidates for an ambiguous prefix.
 const LIKE: u64 = 100;
 
-/// All sessions of a scope, and the database that Plimsoll's own are in.
+/// All sessions of a scope, and Plimsoll's database.
 #[non_exhaustive]
 pub struct Lookup {
     /// The sessions.
@@ -26,7 +26,7 @@ pub struct Lookup {
     problems: Vec<String>,
 }
 
-/// A session that was found, and the database it is in if it is one of Plimsoll's.
+/// A session that was found, with its database if it is stored.
 #[non_exhaustive]
 pub struct Located {
     /// The session.
@@ -54,7 +54,7 @@ impl Host {
         lookup
     }
 
-    /// Session directories of the tools.
+    /// Returns the session directories of the tools.
     pub fn places(&self) -> Places {
         Places::new(self.env.home.as_deref(), |name| self.env.variable(name).map(str::to_owned))
     }
@@ -96,7 +96,7 @@ impl Host {
 impl Lookup {
     fn add_stored(&mut self, host: &Host) -> Result<(), HostError> {
         let Some(opened) = host.open_existing(&host.config(&Flags::default())?)? else {
-            // A database that was named is expected to exist.
+            // A missing database is only an error if the user has set it.
             let named = host.store.as_ref();
             self.problems
                 .extend(named.map(|path| format!("database `{}` does not exist yet", path.display())));
@@ -128,6 +128,7 @@ impl OpenStore {
         }
         let mut found = self.archive.store().sessions_like(id, LIKE)?;
         if found.len() > 1 {
+            // The error lists only some of them, and the newest are the most likely ones.
             found.sort_by_key(|session| std::cmp::Reverse((session.updated, session.id.clone())));
             let named = found.iter().map(|session| (session.id.as_str(), session.title.as_str()));
             return Err(ambiguous(id, named));
@@ -138,8 +139,8 @@ impl OpenStore {
         }
     }
 
-    /// Finds the stored session with this id or prefix; without one, the newest of the current directory or of the nearest
-    /// directory above it that has any. The home directory and those above it do not count.
+    /// Finds the stored session with this id or prefix. Without an id, finds the newest of the current directory or of the
+    /// nearest directory above it that has any, up to but excluding the home directory.
     pub fn session_or_newest(&self, id: Option<&str>, host: &Host) -> Result<Session, HostError> {
         if let Some(id) = id {
             return self.session(id, host);
@@ -189,7 +190,7 @@ fn not_stored(id: &str, all: &[Session], host: &Host) -> HostError {
     }
 }
 
-/// Reports that a session that continues here was started in another directory.
+/// Reports if a session was started in another directory than it is continued in.
 pub(crate) fn report_if_elsewhere(session: &Session, host: &Host) {
     let elsewhere = session.directory.as_deref().filter(|own| Path::new(own) != host.directory());
     if let Some(directory) = elsewhere {

@@ -31,7 +31,7 @@ pub struct PartSubject {
 }
 
 impl PlanContents {
-    /// Looks up what plans name in a session.
+    /// Looks up the parts and messages of plans in a session.
     pub fn of<'p>(
         messages: &[Message],
         directory: Option<&str>,
@@ -42,7 +42,7 @@ impl PlanContents {
         lookup.found
     }
 
-    /// Looks up what receipts name in a stored session, which is read message by message.
+    /// Looks up the parts and messages of receipts in a stored session, which is read message by message.
     pub fn stored(
         store: &dyn Store,
         session: &Session,
@@ -51,7 +51,7 @@ impl PlanContents {
         PlanContents::stored_with(store, session, receipts, std::iter::empty())
     }
 
-    /// Like [`stored`](PlanContents::stored), with further parts.
+    /// Like [`stored`](PlanContents::stored), with additional parts.
     pub(crate) fn stored_with(
         store: &dyn Store,
         session: &Session,
@@ -65,7 +65,7 @@ impl PlanContents {
         Ok(lookup.found)
     }
 
-    /// Returns what a part is about.
+    /// Returns the description of a part.
     pub fn part(&self, id: &PartId) -> PartSubject {
         self.parts.get(id).cloned().unwrap_or_default()
     }
@@ -76,7 +76,7 @@ impl PlanContents {
     }
 }
 
-/// Finds what plans name, message by message.
+/// Collects the parts and messages of plans, message by message.
 struct Lookup<'a> {
     parts: BTreeSet<PartId>,
     messages: BTreeSet<MessageId>,
@@ -158,24 +158,24 @@ pub struct WindowSizes {
     pub before: Tokens,
     /// Tokens after.
     pub after: Tokens,
-    /// Whether `after` is an upper bound: the summary is not written yet.
+    /// Whether `after` is an upper bound, because the summary does not exist yet.
     pub is_bound: bool,
     /// The line, in tokens. `None` if it is unknown.
     pub line: Option<Tokens>,
 }
 
 impl WindowSizes {
-    /// The sizes of a receipt.
+    /// Returns the sizes of a receipt.
     pub fn of(receipt: &Receipt) -> WindowSizes {
         WindowSizes { before: receipt.before, after: receipt.after, is_bound: false, line: None }
     }
 
-    /// The sizes around a plan for a session that it does not change.
+    /// Computes the sizes for a plan that is not applied.
     pub fn planned(plan: &Plan, log: &Log, policy: &Policy, limits: Limits) -> WindowSizes {
         let scale = UsageScale::shown(log, policy);
         let line = policy.overflow.line(limits).map(|line| line.at);
         let before = scale.window;
-        // The summary is not written yet, so only its maximum size is known.
+        // Only the maximum size of the summary is known before it is written.
         let replaced = match plan {
             Plan::Compact(plan) => Some(plan.tokens),
             Plan::Range(plan) if plan.text.is_empty() => Some(plan.tokens),
@@ -195,12 +195,12 @@ impl WindowSizes {
         WindowSizes { before, after, is_bound: false, line }
     }
 
-    /// The sizes around a plan as a driver reports them.
+    /// Returns the sizes that a driver reports for a plan.
     pub fn driven(plan: &Plan, (before, after): (Tokens, Tokens)) -> WindowSizes {
         WindowSizes { before, after, is_bound: matches!(plan, Plan::Compact(_)), line: None }
     }
 
-    /// Returns the share of the difference that each piece has, so that the column adds up to it.
+    /// Scales the pieces so that they add up to the difference of the sizes.
     pub fn shares(&self, pieces: impl Iterator<Item = Tokens>) -> Vec<Tokens> {
         let pieces: Vec<u64> = pieces.map(|piece| piece.0).collect();
         let all: u128 = pieces.iter().map(|piece| u128::from(*piece)).sum();

@@ -11,11 +11,11 @@ use crate::host::Host;
 use crate::input::WholeSession;
 use crate::summarise::{EditSummary, SummarySource, SummaryTime};
 
-/// A range of messages, and how it is summarised.
+/// A request to summarise a range of messages.
 pub struct RangeRequest<'a> {
     /// Id or prefix of the first message.
     pub from: &'a str,
-    /// The last message.
+    /// Id or prefix of the last message.
     pub to: &'a str,
     /// Source of the summary.
     pub source: &'a SummarySource,
@@ -24,7 +24,7 @@ pub struct RangeRequest<'a> {
 }
 
 impl WholeSession {
-    /// Plans a summary of a range that is not written yet.
+    /// Plans the compaction of a range, without writing the summary.
     pub fn plan_range(&self, range: &RangeRequest<'_>, policy: &Policy) -> Result<RangePlan, HostError> {
         let ranged = Ranged { range, policy, limits: self.limits };
         let selection = ranged.select(&self.log)?;
@@ -33,7 +33,7 @@ impl WholeSession {
         Ok(plan)
     }
 
-    /// Summarises a range; returns the summary and the plan that has it.
+    /// Summarises a range. Returns the summary and its plan.
     pub fn summarise_range(
         &self,
         range: &RangeRequest<'_>,
@@ -64,7 +64,7 @@ impl StoredSession {
     }
 }
 
-/// How a range is summarised in a session.
+/// Compaction of a range in a session.
 struct Ranged<'a> {
     range: &'a RangeRequest<'a>,
     policy: &'a Policy,
@@ -97,7 +97,7 @@ impl Ranged<'_> {
         range.plan(log, summary, made, (policy, line), &policy.count)
     }
 
-    /// Returns the accepted summary, and the plan that has it.
+    /// Returns the accepted summary and its plan.
     fn summarise(&self, log: &Log, host: &Host) -> Result<(Text, RangePlan), HostError> {
         let (policy, source) = (self.policy, self.range.source);
         let range = self.select(log)?;

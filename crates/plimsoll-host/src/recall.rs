@@ -15,13 +15,13 @@ use crate::error::HostError;
 use crate::host::Host;
 use crate::store::OpenStore;
 
-/// Minimum length of an id prefix: words are shorter.
+/// Minimum length of an id prefix. Longer than most words, which would otherwise be read as ids.
 const SHORTEST_ID: usize = 12;
 
 /// Content to recall.
 #[derive(Clone, Debug)]
 pub struct RecallRequest {
-    /// The handle of the content; without one, everything that left the window is searched.
+    /// Handle of the content. If `None`, all content that left the window is searched.
     pub handle: Option<String>,
     /// Lines, from 1.
     pub lines: Option<(u64, u64)>,
@@ -31,7 +31,7 @@ pub struct RecallRequest {
     pub max_bytes: usize,
 }
 
-/// An answer as the model of the session would get it.
+/// The answer that the model of the session would get.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct RecallText {
@@ -46,7 +46,7 @@ pub struct RecallText {
 }
 
 impl RecallRequest {
-    /// The limits of bytes are enough for a user, who can ask for more of them.
+    /// Returns the selection. Only bytes are limited, not matches: unlike a model, a user can raise the limit.
     fn selection(&self) -> Selection {
         let (lines, search) = (self.lines, self.search.clone());
         Selection {
@@ -58,7 +58,7 @@ impl RecallRequest {
         }
     }
 
-    /// The regular expression that is searched for.
+    /// Returns the regular expression to search for.
     fn pattern(&self) -> Result<Option<String>, HostError> {
         let Some(search) = &self.search else { return Ok(None) };
         let pattern = if search.literal { regex::escape(&search.pattern) } else { search.pattern.clone() };
@@ -80,7 +80,7 @@ impl RecallRequest {
 }
 
 impl OpenStore {
-    /// Answers within a session as its model would be answered.
+    /// Returns the answer that the model of the session would get.
     pub fn recall_text(
         &self,
         session: &SessionId,
@@ -148,8 +148,8 @@ impl OpenStore {
         hits.map_err(|error| request.refused(error))
     }
 
-    /// Finds the message or part in view whose id begins with `beginning`. Sessions of other tools have ids of any form, so an
-    /// id is recognised only by being in view.
+    /// Finds the visible message or part whose id begins with `beginning`. Ids of other tools have any form, so a text is only
+    /// known to be an id if it is found.
     pub fn id_in_view(&self, session: &SessionId, beginning: &str) -> Result<Option<String>, StoreError> {
         if beginning.len() < SHORTEST_ID || beginning.contains(char::is_whitespace) {
             return Ok(None);
@@ -160,7 +160,7 @@ impl OpenStore {
         Ok(ids.find(|id| id.starts_with(beginning)).map(str::to_owned))
     }
 
-    /// Returns the handles of what left the window by a receipt.
+    /// Returns the handles of the content that a receipt removed from the window.
     pub fn receipt_handles(&self, id: &str) -> Result<(Receipt, Vec<String>), HostError> {
         let (_, receipt) = self.receipt(id)?;
         match plimsoll_store::handles(&receipt) {
@@ -187,7 +187,7 @@ impl OpenStore {
 }
 
 impl Host {
-    /// Restores the files of a stored session to their state before a turn, or plans to.
+    /// Restores the files of a stored session to their state before a turn, or plans it.
     pub fn revert(
         &self,
         session: Option<&str>,
@@ -212,7 +212,8 @@ impl Host {
 }
 
 fn invalid(pattern: &str, why: &str) -> HostError {
-    // The last line is the message; the lines before it draw the position.
+    // The last line of a `regex` error is its message. The lines before it mark the position, which a single-line error cannot
+    // show.
     let problem = why.lines().last().unwrap_or(why).trim_start_matches("error: ");
     HostError::usage(format!("invalid pattern `{pattern}`: {problem}"))
         .hint("use `--fixed-strings` to search for literal text")

@@ -15,14 +15,14 @@ use crate::error::HostError;
 use crate::host::Host;
 use crate::store::OpenStore;
 
-/// The prefix of ids of receipts.
+/// Prefix of receipt ids.
 const PREFIX: &str = "rcp_";
-/// Shortest prefix of an id that is shown: it has the time.
+/// Minimum length of a shortened id. Shorter ones would only contain a part of the time.
 const SHORTEST: usize = PREFIX.len() + 12;
 /// Maximum number of receipts that are listed if an id is ambiguous.
 const LISTED: usize = 10;
 /// Maximum depth of forks of forks.
-const MOST_FORKS: usize = 100;
+const MAX_FORKS: usize = 100;
 
 /// Whether a text is a receipt id or prefix.
 pub fn is_receipt_id(text: &str) -> bool {
@@ -59,7 +59,7 @@ pub struct PinnedText {
 }
 
 impl Host {
-    /// Undoes a reduction: the receipt that is named, or the newest of a session.
+    /// Undoes a reduction: the one with the named receipt, or the newest of a session.
     pub fn undo(&self, what: Option<&str>, force: bool) -> Result<Undone, HostError> {
         let config = self.config(&Flags::default())?;
         let opened = self.open_store(&config)?;
@@ -77,7 +77,7 @@ impl Host {
         let options = DriveOptions { force, ..DriveOptions::default() };
         let mut driver = opened.drive(&session, &config, options, self)?;
         let undo = match driver.undo(&receipt.id) {
-            // The error names the receipt that undid it.
+            // Passed on as it is, because it names the receipt of the earlier undo.
             Err(SessionError::Store(error @ StoreError::Undone { .. })) => {
                 return Err(HostError::negative(error.to_string()).caused_by(error));
             }
@@ -96,7 +96,7 @@ impl OpenStore {
             Err(StoreError::Missing { .. }) => {}
             other => return Ok(other?),
         }
-        // More than the prefix that all have in common.
+        // The common prefix alone would match all receipts.
         let is_known = id.len() > PREFIX.len();
         let mut found = Vec::new();
         for near in store.receipts_like(id, LISTED)?.into_iter().filter(|_| is_known) {
@@ -120,11 +120,11 @@ impl OpenStore {
         self.archive.store().receipts(session, None, u64::MAX)
     }
 
-    /// Returns the receipts of a session and, from before it was forked, of those above it.
+    /// Returns the receipts of a session and, up to the time of the fork, of the sessions it was forked from.
     pub fn receipts_in_view(&self, session: &SessionId) -> Result<Vec<Receipt>, StoreError> {
         let (mut id, mut all, mut until) = (session.clone(), Vec::new(), None);
-        // A damaged database may have a cycle.
-        for _ in 0..MOST_FORKS {
+        // Limited, because a damaged database may contain a cycle.
+        for _ in 0..MAX_FORKS {
             let session = self.archive.store().session(&id)?;
             let mut receipts = self.receipts(&id)?;
             receipts.retain(|receipt| until.is_none_or(|until| receipt.at <= until));
@@ -136,7 +136,7 @@ impl OpenStore {
         Ok(all)
     }
 
-    /// Finds the newest receipt of a session that can be undone and was not.
+    /// Finds the newest receipt of a session that can still be undone.
     fn newest_undoable(&self, session: &Session) -> Result<(SessionId, Receipt), HostError> {
         let receipts = self.receipts(&session.id)?;
         let is_open = |receipt: &&Receipt| receipt.can_undo() && undone_by(receipt, &receipts).is_none();
@@ -171,13 +171,13 @@ pub fn in_force(receipts: &[Receipt]) -> impl Iterator<Item = &Receipt> {
     receipts.iter().filter(move |receipt| receipt.undoes.is_none() && !undone.contains(&receipt.id))
 }
 
-/// Returns the receipt by which another was undone.
+/// Returns the receipt of the undo of another receipt.
 pub fn undone_by<'a>(receipt: &Receipt, all: &'a [Receipt]) -> Option<&'a ReceiptId> {
     all.iter().find(|other| other.undoes.as_ref() == Some(&receipt.id)).map(|other| &other.id)
 }
 
 impl StoredSession {
-    /// Pins a message, a part or some words.
+    /// Pins a message, a part or a phrase.
     pub fn pin(
         &self,
         what: &str,
@@ -194,7 +194,7 @@ impl StoredSession {
 }
 
 impl OpenStore {
-    /// Returns what is pinned in a session, and the budget of pins in tokens.
+    /// Returns the pins of a session, and their budget in tokens.
     pub fn pins(
         &self,
         session: &Session,

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 use crate::config::HostConfig;
 
-/// Window of Claude Code, unless it is set to use all that its model has. It does not record which.
+/// Default window of Claude Code. It can be configured to use all of its model's window, but its sessions do not record that.
 const CLAUDE_CODE: Tokens = Tokens(200_000);
 
 /// Sums of recorded usage.
@@ -53,12 +53,12 @@ pub struct RecordedFigures {
 }
 
 impl RecordedFigures {
-    /// Adds everything up, at today's prices.
+    /// Adds up recorded usage at today's prices.
     pub fn of(recorded: &Recorded) -> RecordedFigures {
         RecordedFigures::at(recorded, None)
     }
 
-    /// Adds everything up, at the prices that models had at a time.
+    /// Adds up recorded usage at the prices of a given time.
     pub fn at(recorded: &Recorded, at: Option<Millis>) -> RecordedFigures {
         let table = ModelTable::default();
         let mut models: BTreeMap<std::sync::Arc<str>, usize> = BTreeMap::new();
@@ -82,15 +82,15 @@ impl RecordedFigures {
                 *models.entry(model.clone()).or_default() += 1;
             }
             let price = response.model.as_ref().and_then(|model| {
-                // Neighbours mostly have the same model.
+                // Consecutive responses mostly have the same model, so its price is looked up only when the model changes.
                 if known.as_ref().is_none_or(|(name, _)| name != model) {
                     known = Some((model.clone(), table.price_at(model, at)));
                 }
                 known.as_ref().and_then(|(_, price)| *price)
             });
             figures.is_free &= response.cost == Some(0.0);
-            // What a tool has paid counts more than a list price: gateways add a fee, and some usage lacks what was written
-            // to the cache. A subscription is recorded as zero.
+            // A recorded cost has priority over the list price: gateways add a fee, and some usage lacks cache writes. But tools
+            // record subscriptions as zero.
             let paid = response.cost.filter(|cost| *cost > 0.0);
             match paid.or_else(|| price.map(|price| price.cost(&response.usage()))).or(response.cost) {
                 Some(cost) => figures.cost = Some(figures.cost.unwrap_or(0.0) + cost),
@@ -104,7 +104,7 @@ impl RecordedFigures {
     }
 }
 
-/// The window of a session's model, and how its size is known.
+/// The window of a session's model, and the source of its size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -120,24 +120,24 @@ pub struct SessionWindow {
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub enum WindowSource {
-    /// The user named it.
+    /// Set by the user.
     Asked,
-    /// The policy has an entry for the model.
+    /// The policy's entry for the model.
     Policy,
-    /// The session records it.
+    /// Recorded by the session.
     Recorded,
-    /// The model table has it.
+    /// The model table.
     Model,
-    /// The configuration has it.
+    /// The configuration.
     Configured,
-    /// Nothing is known or configured.
+    /// The default, because nothing is known or configured.
     Default,
-    /// Nothing is known, and a request was larger than the configured or default size: a guess with room for it.
+    /// A guess, because a request was larger than the configured or default size.
     LargestRequest,
 }
 
 impl WindowSource {
-    /// Short text that is shown after the size.
+    /// Returns a short text to show after the size.
     pub fn words(self) -> &'static str {
         match self {
             WindowSource::Asked => "as requested",
@@ -150,14 +150,14 @@ impl WindowSource {
         }
     }
 
-    /// Whether the size is known neither from the session, the user nor the model.
+    /// Whether neither the session, the user nor the model determines the size.
     pub(crate) fn is_unknown(self) -> bool {
         matches!(self, WindowSource::Default | WindowSource::LargestRequest)
     }
 }
 
 impl SessionWindow {
-    /// The window of a stored session, by the same rules.
+    /// Returns the window of a stored session, by the same rules.
     pub fn of_stored(
         store: &dyn Store,
         session: &Session,
@@ -169,9 +169,9 @@ impl SessionWindow {
         Ok(SessionWindow::of(&transcript, &figures, config, asked))
     }
 
-    /// The window of a session, from the first available source: the user, the policy's entry for its model, the file, the
-    /// model table, the configuration, the default. A size from the last three that is too small for a recorded exchange is
-    /// replaced by a guess.
+    /// Returns the window of a session from the first available source: the user, the policy's entry for its model, the file,
+    /// the model table, the configuration, the default. A size from one of the last three is replaced by a guess if it is too
+    /// small for a recorded exchange.
     pub fn of(
         transcript: &Transcript,
         figures: &RecordedFigures,
@@ -183,7 +183,7 @@ impl SessionWindow {
         SessionWindow::of_model(info.model.as_deref(), info.context, is_claude_code, figures, config, asked)
     }
 
-    /// The window of a session of which this is known, by the same rules.
+    /// Returns the window for these recorded figures, by the same rules.
     pub(crate) fn of_model(
         model: Option<&str>,
         recorded: Option<Tokens>,
@@ -203,7 +203,7 @@ impl SessionWindow {
         if let Some(context) = recorded {
             return found(Limits::new(context.0, 0), WindowSource::Recorded);
         }
-        // Whatever is known of a model, it took what it took.
+        // A recorded exchange proves that the window is at least as large.
         let largest = figures.largest_exchange.unwrap_or_default();
         let known = ModelTable::default().find(model).and_then(|facts| facts.limits);
         let mut known = known.filter(|limits| limits.context >= largest && limits.context > Tokens::ZERO);
@@ -223,8 +223,8 @@ impl SessionWindow {
         }
     }
 
-    /// Returns this window, or a guess if it is too small for what a session used: the next larger size that models have. An
-    /// unknown size also needs room for the error of rebuilt requests, which can be too large.
+    /// Returns this window if a session's largest exchange fits, otherwise a guess: the next larger size that models have. If
+    /// the size is unknown, leaves room for the error of rebuilt requests, which can be too large.
     pub(crate) fn with_room_for(self, taken: Tokens) -> SessionWindow {
         let needed = if self.source.is_unknown() { rebuilt_at_most(taken) } else { taken };
         if needed <= self.limits.context {

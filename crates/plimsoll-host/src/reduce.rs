@@ -48,7 +48,7 @@ pub fn repeated_reads(log: &Log, limits: Limits, policy: &Policy) -> Tokens {
 }
 
 fn plan_prune(log: &Log, limits: Limits, policy: &Policy, choice: Option<&PruneChoice>) -> PrunePlan {
-    // The scale counts the whole session, so it is made only if something was chosen.
+    // Computing the scale counts the whole session, so it is only done for a selection.
     if let Some(choice) = choice
         && let Some(scale) = UsageScale::of(log, policy)
     {
@@ -63,7 +63,7 @@ fn plan_prune(log: &Log, limits: Limits, policy: &Policy, choice: Option<&PruneC
 }
 
 impl WholeSession {
-    /// Plans a prune, by the policy or of what was chosen.
+    /// Plans a prune of selected outputs, or by the policy.
     pub fn plan_prune(&self, policy: &Policy, choice: Option<&PruneChoice>) -> PrunePlan {
         plan_prune(&self.log, self.limits, policy, choice)
     }
@@ -73,7 +73,8 @@ impl WholeSession {
         self.context(policy, Some(Summariser::own(self.limits))).plan_compaction(&self.log)
     }
 
-    /// Context of a compaction requested by the user. The time only stamps appended messages, which are discarded here.
+    /// Returns the context of a compaction that the user requested. Its time only stamps appended messages, which are discarded
+    /// here.
     pub(crate) fn context(&self, policy: &Policy, summariser: Option<Summariser>) -> CompactionContext {
         let context = CompactionContext {
             trigger: Trigger::Manual,
@@ -88,7 +89,7 @@ impl WholeSession {
 }
 
 impl StoredSession {
-    /// Clears old tool outputs, by the policy or those that were chosen.
+    /// Clears old tool outputs: selected ones, or by the policy.
     pub fn prune(
         &self,
         choice: Option<&PruneChoice>,
@@ -152,7 +153,7 @@ pub(crate) fn compacted(
     Reduced::Done(receipts, (!fits).then(|| verdict.to_string()))
 }
 
-/// Returns the tools that have outputs which may be pruned, most outputs first, if no output is of a tool that was chosen.
+/// If no output belongs to a selected tool, returns the tools with outputs that may be pruned, most outputs first.
 pub fn other_tools(plan: &PrunePlan, log: &Log, policy: &Policy) -> Vec<(String, usize)> {
     let is_by_name = plan.choice.as_ref().is_some_and(|choice| !choice.tools.is_empty());
     if plan.reason != PruneReason::NoneChosen || !is_by_name {
@@ -167,7 +168,8 @@ pub fn other_tools(plan: &PrunePlan, log: &Log, policy: &Policy) -> Vec<(String,
     counts
 }
 
-/// Explains that a compaction is not possible, with the size of the conversation. System messages are never summarised.
+/// Explains that there is too little to compact, with the size of the conversation, of which system messages are never
+/// summarised.
 pub fn too_little(log: &Log, policy: &Policy) -> String {
     let window = Window::of(log, policy);
     let said = || window.messages.iter().filter(|message| message.role != WindowRole::System);

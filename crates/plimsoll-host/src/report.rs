@@ -2,15 +2,15 @@
 
 use std::fmt;
 
-/// Something that the user should know, in addition to the result.
+/// Information for the user in addition to the result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Notice {
-    /// How important it is.
+    /// Importance.
     pub level: Level,
     /// The text.
     pub text: String,
-    /// A next step.
+    /// The next step, if there is one.
     pub hint: Option<String>,
 }
 
@@ -18,11 +18,11 @@ pub struct Notice {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Level {
-    /// A choice that was made, or an action that was taken.
+    /// A choice or an action of the host.
     Info,
-    /// Something that may not be expected.
+    /// Something that the user may not expect.
     Note,
-    /// Something may be lost.
+    /// A possible loss.
     Warning,
 }
 
@@ -68,7 +68,7 @@ pub trait Reporter: Send + Sync {
 pub enum Work {
     /// A single step of unknown length.
     Step,
-    /// Bytes that are read, and how many there are.
+    /// Bytes to read, with their number.
     Bytes(Option<u64>),
     /// Number of items.
     Items(u64),
@@ -76,7 +76,7 @@ pub enum Work {
 
 /// Progress of some work.
 pub trait Progress: Send + Sync {
-    /// Sets how much is done.
+    /// Sets the amount of work that is done.
     fn at(&self, place: u64) {
         let _ = place;
     }

@@ -1,4 +1,4 @@
-//! The list of sessions, each weighed like in every other command.
+//! The list of sessions, with the same figures as in other commands.
 
 use std::path::{Path, PathBuf};
 
@@ -10,12 +10,12 @@ use crate::host::Host;
 use crate::lookup::Lookup;
 use crate::report::Work;
 
-/// Which sessions are listed.
+/// Filter of a list of sessions.
 #[derive(Clone, Debug)]
 pub struct ListRequest {
-    /// Of which tools.
+    /// Tools whose sessions are listed.
     pub scope: Scope,
-    /// Of every directory.
+    /// Whether sessions of every directory are listed.
     pub all: bool,
     /// Maximum number of sessions.
     pub limit: usize,
@@ -28,33 +28,33 @@ pub struct ListRequest {
 pub struct SessionList {
     /// The sessions, newest first.
     pub rows: Vec<(Found, Weighed)>,
-    /// The directory they are of, unless all were listed: the current one, or the nearest above it that has any.
+    /// Directory of the sessions, unless all are listed: the current one, or the nearest above it that has any.
     pub directory: PathBuf,
     lookup: Lookup,
 }
 
 impl SessionList {
-    /// Ids that are as short as they can be among all sessions.
+    /// Unambiguous short ids.
     pub fn short_ids(&self) -> ShortIds<'_> {
         self.lookup.search.short_ids()
     }
 }
 
 impl Host {
-    /// Lists sessions. Those that cannot be read are reported.
+    /// Lists sessions. Reports unreadable ones.
     pub fn list_sessions(&self, request: &ListRequest) -> Result<SessionList, HostError> {
         let config = self.config(&request.flags)?;
         let lookup = self.lookup(request.scope);
         lookup.report_problems(self);
-        // Agents are started at the top of a project and asked about from inside, as everywhere else.
+        // Agents are started at the top of a project, but users list their sessions from directories below it as well.
         let project = lookup.search.project(self.directory(), self.env.home.as_deref());
         let directory = project.unwrap_or_else(|| self.directory().to_owned());
         let within = (!request.all).then_some(directory.as_path() as &Path);
         let found: Vec<Found> = lookup.search.sessions(within).take(request.limit).collect();
         let progress = self.progress("reading sessions", Work::Items(found.len() as u64));
         let store = lookup.opened.as_ref().map(|opened| opened.archive.store());
-        let folder = self.env.cache_directory().map(|folder| folder.join("sessions"));
-        let cache = folder.map(|folder| WeighedCache::new(folder, &config.policy));
+        let cached = self.env.cache_directory().map(|cache| cache.join("sessions"));
+        let cache = cached.map(|path| WeighedCache::new(path, &config.policy));
         let weighed = weigh_all(&found, store, &config.policy, cache.as_ref(), &|| progress.step());
         drop(progress);
         let mut rows = Vec::new();

@@ -1,4 +1,4 @@
-//! Notices about transcripts with records or values that were not understood.
+//! Notices about unknown records and invalid values in transcripts.
 
 use plimsoll::log::{Note, Notes};
 use plimsoll_formats::Transcript;
@@ -7,7 +7,7 @@ use crate::error::HostError;
 use crate::host::Host;
 use crate::words::counted;
 
-/// Maximum number of list items that a notice names.
+/// Maximum number of list items in a notice.
 const SHOWN: usize = 5;
 
 /// Reports that a session is empty, which is not an error.
@@ -17,7 +17,7 @@ pub(crate) fn report_if_empty(name: &str, messages: usize, transcript: &Transcri
     }
 }
 
-/// Reports what was not understood, or refuses it.
+/// Reports unknown records and invalid values, or fails if the transcript must be strict.
 pub(crate) fn check(transcript: &Transcript, name: &str, strict: bool, host: &Host) -> Result<(), HostError> {
     let unknown: Vec<String> =
         transcript.skipped.iter().map(|(kind, count)| format!("{count} of `{kind}`")).collect();
@@ -66,7 +66,7 @@ pub(crate) fn check(transcript: &Transcript, name: &str, strict: bool, host: &Ho
     Ok(())
 }
 
-/// Formats the number of wrong values.
+/// Formats the number of invalid values.
 fn wrong_values(notes: &Notes) -> String {
     match notes.count() {
         1 => "1 invalid value".to_owned(),
@@ -74,7 +74,7 @@ fn wrong_values(notes: &Notes) -> String {
     }
 }
 
-/// Problem of a line, without the column; the number of the line is known.
+/// Strips the position from a JSON error. Each line is parsed separately, so it always says line 1; the caller adds the real one.
 fn problem(text: &str) -> &str {
     text.split(" at line 1 column ").next().unwrap_or(text)
 }

@@ -1,6 +1,6 @@
-//! Plimsoll's own database of sessions: opening it.
+//! Opening Plimsoll's database of sessions.
 //!
-//! Functions that only read open a database that exists and never create one.
+//! Functions that only read never create a database.
 
 use std::fmt;
 use std::io;
@@ -18,7 +18,7 @@ use crate::files;
 use crate::host::Host;
 use crate::report::{Level, Notice};
 
-/// A database that is open.
+/// An open database.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct OpenStore {
@@ -63,9 +63,9 @@ impl Host {
             return Err(HostError::usage("cannot store sessions: no home directory")
                 .hint("set the database with `--store FILE` or PLIMSOLL_STORE"));
         };
-        if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
-            files::private_folder(folder).map_err(|error| {
-                HostError::failed(format!("cannot create `{}`: {}", folder.display(), reason(&error)))
+        if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
+            files::create_private_directory(directory).map_err(|error| {
+                HostError::failed(format!("cannot create `{}`: {}", directory.display(), reason(&error)))
                     .caused_by(error)
             })?;
         }
@@ -74,7 +74,7 @@ impl Host {
 
     /// Opens the database in a file.
     pub fn open_at(&self, path: &Path, config: &HostConfig) -> Result<OpenStore, HostError> {
-        // Outputs that were spilled can be recalled whether or not the policy spills today.
+        // Enabled even if the policy does not spill now, because outputs that were spilled earlier must stay recallable.
         let mut spec = config.policy.clone().into_spec();
         spec.truncate.spill = true;
         let policy = Policy::new(spec).unwrap_or_else(|_| config.policy.clone());
@@ -97,18 +97,18 @@ impl Host {
 }
 
 impl OpenStore {
-    /// Returns every session, tasks too, the last written to first.
+    /// Returns all sessions, including tasks, ordered by their last write, newest first.
     pub fn sessions(&self) -> Result<Vec<Session>, StoreError> {
         self.archive.store().sessions(&Filter { all: true, ..Filter::default() })
     }
 
-    /// Rejects a session with wrong checksums, so that altered content is never exported as if it were intact.
+    /// Fails if a checksum of the session is wrong, so that altered content is never exported as if it were intact.
     pub fn require_sound(&self, id: &SessionId) -> Result<(), HostError> {
         let damage = self.archive.store().damage(id)?;
         if damage.is_empty() { Ok(()) } else { Err(damaged(ImportError::Damaged { damage }, id)) }
     }
 
-    /// Returns all spilled outputs that a session shows.
+    /// Returns all spilled outputs of a session, including inherited ones.
     pub fn spills(&self, id: &SessionId) -> Result<Vec<SpillRecord>, StoreError> {
         let (mut spills, mut next) = (Vec::new(), Some(0));
         while let Some(after) = next {
@@ -135,13 +135,13 @@ impl OpenStore {
     }
 }
 
-/// The error for a damaged session.
+/// Creates the error for a damaged session.
 pub(crate) fn damaged(error: ImportError, id: &SessionId) -> HostError {
     let hint = format!("export what is readable with `plimsoll sessions export {id} --salvage`");
     HostError::failed(error.to_string()).hint(hint).caused_by(error)
 }
 
-/// Whether the database exists; an error if that is unknown.
+/// Whether the database exists. Fails if that cannot be determined.
 fn exists(path: &Path) -> Result<bool, HostError> {
     match std::fs::metadata(path) {
         Ok(metadata) if metadata.is_dir() => {

@@ -1,4 +1,4 @@
-//! Compactions with a summary of a model's or a command's: accepted or rejected as a whole.
+//! Compactions with a summary by a model or a command, which is accepted or rejected as a whole.
 
 use std::io::{self, Read, Write};
 use std::process::{Command, Stdio};
@@ -23,9 +23,9 @@ use crate::reduce::{Reduced, compacted, too_little};
 
 /// Maximum number of characters of a failing command's error output that are shown.
 const SHOWN: u64 = 500;
-/// Maximum size of a command's output in bytes. The largest windows have fewer characters.
-const MOST_OUTPUT: u64 = 16 << 20;
-/// An extracted summary needs no window of a summariser, so all of the history is one request.
+/// Maximum size of a command's output in bytes. No summary is larger, because the largest windows have fewer characters.
+const MAX_OUTPUT: u64 = 16 << 20;
+/// Size of the summariser's window for extracted summaries. No request is sent, so the history need not be split into chunks.
 const NO_LIMIT: u64 = 1 << 40;
 
 /// Source of summaries.
@@ -42,20 +42,20 @@ pub enum SummarySource {
 /// Lets the user change a summary before it is used.
 pub type EditSummary<'a> = &'a dyn Fn(Reply) -> Result<Reply, HostError>;
 
-/// A summary that was made and not applied.
+/// A planned summary.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Summary {
-    /// The plan and the text.
-    Made(Box<CompactPlan>, String),
-    /// No summary helps, but the window is over its line and is reduced in other ways.
+    /// A summary was written: its plan and its text.
+    Written(Box<CompactPlan>, String),
+    /// No summary helps, but the window is over its line and would be reduced in other ways.
     OtherPlans(Vec<Plan>),
     /// There is too little to summarise.
     TooLittle,
 }
 
 impl Host {
-    /// Loads the configuration, and finds who makes the summary by it: the command, the model, or neither.
+    /// Loads the configuration, and determines the source of the summary: the command, the model, or neither.
     pub fn summary_source(
         &self,
         flags: &Flags,
@@ -95,7 +95,7 @@ impl StoredSession {
 }
 
 impl WholeSession {
-    /// Makes the summary that would replace older messages.
+    /// Creates the summary that would replace older messages.
     pub fn summarise(
         &self,
         source: &SummarySource,
@@ -108,8 +108,8 @@ impl WholeSession {
         self.summary_of(source.climb(climb, edit, policy, host)?)
     }
 
-    /// Makes the summary that is possible without a model. The climb is made as if it were applied, and not kept: a summary
-    /// that is as long as what it replaces is rejected during the climb.
+    /// Creates the summary that is possible without a model. Runs a complete climb and discards its result, because a summary
+    /// that is as long as what it replaces is only rejected during the climb.
     pub fn summarise_offline(&self, policy: &Policy, host: &Host) -> Result<Summary, HostError> {
         let climb = Climb::of_log(self.log.clone(), self.context(policy, None), random_ids());
         let climbed = host.during("summarising", || climb_alone(climb))?;
@@ -131,12 +131,11 @@ impl WholeSession {
         let mut log: Log = self.log.clone();
         reduction.commit(&mut log)?;
         let text = Pivot::newest(&log).map(|pivot| pivot.text(&log).to_string());
-        Ok(Summary::Made(Box::new(plan), text.unwrap_or_default()))
+        Ok(Summary::Written(Box::new(plan), text.unwrap_or_default()))
     }
 }
 
-/// Time for all summary requests of a compaction, including retries. Time in which the user edits a summary does not
-/// count.
+/// Time budget for all summary requests of a compaction, including retries, but not for edits by the user.
 pub(crate) struct SummaryTime {
     seconds: u64,
     left: Duration,
@@ -148,7 +147,7 @@ impl SummaryTime {
         SummaryTime { seconds, left: Duration::from_secs(seconds) }
     }
 
-    /// Calls `ask` with the time that is left. It returns `None` if it needed more.
+    /// Calls `ask` with the remaining time. `ask` returns `None` on a timeout.
     fn limit<T>(
         &mut self,
         ask: impl FnOnce(Duration) -> Option<Result<T, HostError>>,
@@ -180,7 +179,7 @@ impl SummarySource {
         }
     }
 
-    /// Returns the summariser for the engine. The window of a command is unknown, so that of the session counts.
+    /// Returns the summariser for the engine. For a command, whose window is unknown, it has the window of the session.
     pub(crate) fn summariser(&self, session: Limits) -> Summariser {
         match self {
             SummarySource::Model(model, _) => {
@@ -192,7 +191,7 @@ impl SummarySource {
         }
     }
 
-    /// Asks for a summary, in the time that is left for the compaction.
+    /// Requests a summary within the remaining time of the compaction.
     pub(crate) fn ask(
         &self,
         request: &SummaryRequest,
@@ -218,14 +217,14 @@ impl SummarySource {
         })
     }
 
-    /// The error for a summary that was not made.
+    /// Creates the error for a failed summary.
     pub(crate) fn failed(&self, why: &str) -> HostError {
         HostError::failed(format!("no summary from {}: {why}", self.name()))
             .hint("nothing was changed; `--offline` summarises without a model")
     }
 
-    /// Climbs with summaries of the model or command, or with the one that is extracted. Only the last one is edited: only
-    /// the summariser reads those before it.
+    /// Climbs with summaries of the model or command, or with the extracted one. The user only edits the last one, because
+    /// earlier ones are only input of the next request.
     fn climb(
         &self,
         mut climb: Climb,
@@ -258,7 +257,7 @@ impl SummarySource {
                     let extracted = Reply { is_extracted: true, ..Reply::finished(text) };
                     climb.answer(Ok(edited(&request, extracted)?))?;
                 }
-                // What the user wrote is accepted or rejected; nothing else is done instead.
+                // A rejected text is an error: other reductions must not replace the one that the user has written.
                 ClimbStep::Done(climbed) => {
                     return match climbed.outcome.rejections.last() {
                         Some(why) => Err(self.failed(&why.to_string())),
@@ -270,7 +269,7 @@ impl SummarySource {
     }
 }
 
-/// A request as one text.
+/// Formats a request as one text.
 fn text_of(request: &SummaryRequest) -> String {
     match &request.form {
         SummaryForm::Separate { system, prompt } => format!("{system}\n\n{prompt}\n"),
@@ -278,26 +277,26 @@ fn text_of(request: &SummaryRequest) -> String {
     }
 }
 
-/// Runs a command with a request as its input, and returns its output; `None` if it takes too long. Then it is ended with
-/// everything it has started.
+/// Runs a command with a request as its input, and returns its output; `None` on a timeout, which kills the command and all
+/// processes that it has started.
 fn run(command: &str, request: String, left: Duration) -> Result<Option<String>, HostError> {
     let failed =
         |error: io::Error| HostError::failed(format!("cannot run it: {}", reason(&error))).caused_by(error);
-    // By its path: `PATH` may contain a directory of a project that an agent's commands write to.
+    // Absolute, because `PATH` may contain a directory of the project, where an agent's command could have put its own `sh`.
     let mut shell = Command::new("/bin/sh");
     shell.args(["-c", command]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut group = ProcessGroup::start(&mut shell).map_err(failed)?;
     let child = group.child();
     let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
     let (waiter, (done, ended)) = (group.waiter(), mpsc::channel());
-    // The command may answer before it has read everything, or read nothing.
+    // On its own thread, and without its result: the command may answer before it has read its input, or never read it.
     std::thread::spawn(move || stdin.map(|mut stdin| stdin.write_all(request.as_bytes())));
     std::thread::spawn(move || {
         let said = std::thread::spawn(move || stderr.map(read_output));
         let output = stdout.map(read_output);
         let said = said.join().ok().flatten();
         waiter.wait();
-        // After the time limit the receiver is gone.
+        // The send fails after the timeout, when the receiver is gone.
         let _ = done.send((output, said));
     });
     let Ok((output, said)) = ended.recv_timeout(left) else {
@@ -306,8 +305,8 @@ fn run(command: &str, request: String, left: Duration) -> Result<Option<String>,
     };
     let status = group.wait().map_err(failed)?;
     let output = output.transpose().map_err(failed)?.unwrap_or_default();
-    if output.len() as u64 > MOST_OUTPUT {
-        return Err(HostError::failed(format!("its output has more than {} MB", MOST_OUTPUT >> 20)));
+    if output.len() as u64 > MAX_OUTPUT {
+        return Err(HostError::failed(format!("its output has more than {} MB", MAX_OUTPUT >> 20)));
     }
     if !status.success() {
         let said = said.transpose().map_err(failed)?.unwrap_or_default();
@@ -319,9 +318,9 @@ fn run(command: &str, request: String, left: Duration) -> Result<Option<String>,
     Ok(Some(String::from_utf8_lossy(&output).trim().to_owned()))
 }
 
-/// Reads an output to its end. One that is too long is cut, and closed.
+/// Reads an output to its end, or one byte beyond the limit. Then the pipe is closed.
 fn read_output(output: impl Read) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
-    output.take(MOST_OUTPUT + 1).read_to_end(&mut bytes)?;
+    output.take(MAX_OUTPUT + 1).read_to_end(&mut bytes)?;
     Ok(bytes)
 }

@@ -17,27 +17,27 @@ use crate::host::Host;
 use crate::input::InputSource;
 use crate::store::OpenStore;
 
-/// The tasks of a database.
+/// Background tasks of a database.
 #[non_exhaustive]
 pub struct TaskSession {
     /// The database.
     pub opened: OpenStore,
-    /// The board. It has no agents, so it runs nothing: a host that only looks starts no queued resume.
+    /// The board. It has no agents, so that a host that only shows tasks does not start queued resumes.
     pub board: Arc<TaskBoard>,
-    /// The runtime that the board is used on.
+    /// The runtime of the board.
     pub runtime: Runtime,
 }
 
 /// Filter for tasks.
 #[derive(Clone, Debug, Default)]
 pub struct TaskFilter {
-    /// Tasks of this session only.
+    /// Only tasks of this session.
     pub parent: Option<SessionId>,
-    /// Tasks of this directory only.
+    /// Only tasks of this directory.
     pub directory: Option<String>,
-    /// Tasks with this status only.
+    /// Only tasks with this status.
     pub status: Option<String>,
-    /// Cleared tasks too.
+    /// Include cleared tasks.
     pub cleared: bool,
     /// Maximum number of tasks.
     pub limit: usize,
@@ -56,19 +56,19 @@ impl TaskSession {
         Ok(TaskSession { opened, board, runtime })
     }
 
-    /// Returns all tasks, oldest first, after those whose process is gone were marked.
+    /// Marks tasks whose process is gone, and returns all tasks, oldest first.
     pub fn tasks(&self) -> Result<Vec<Task>, HostError> {
         Ok(self.runtime.block_on(current_tasks(&self.board))?)
     }
 
-    /// Finds the task with this id or prefix; returns it and all tasks.
+    /// Finds the task with this id or prefix. Returns it and all tasks.
     pub fn find(&self, id: &str) -> Result<(Task, Vec<Task>), HostError> {
         let tasks = self.tasks()?;
         let task = find_task(&tasks, id)?.clone();
         Ok((task, tasks))
     }
 
-    /// Returns the tasks that are wanted, newest first, and how many more there are.
+    /// Returns the tasks that pass the filter, newest first, and the number of those beyond its limit.
     pub fn choose<'a>(
         &self,
         filter: &TaskFilter,
@@ -83,14 +83,14 @@ impl TaskSession {
                 && here.as_ref().is_none_or(|here| here.contains(&task.id) || here.contains(&task.parent))
         };
         let mut tasks: Vec<&Task> = all.iter().filter(is_wanted).collect();
-        // Ids sort from the newest to the oldest, which keeps the order within a millisecond.
+        // Ids sort newest first, which orders tasks of the same millisecond.
         tasks.sort_by(|one, other| other.created.cmp(&one.created).then_with(|| one.id.cmp(&other.id)));
         let more = tasks.len().saturating_sub(filter.limit);
         tasks.truncate(filter.limit);
         Ok((tasks, more))
     }
 
-    /// Cancels what is running of these tasks and their siblings, and clears all; returns the numbers of both.
+    /// Cancels running tasks among these and their siblings, and clears all of them. Returns both numbers.
     pub fn clear(&self, tasks: &[&Task]) -> Result<(usize, usize), HostError> {
         let parents: BTreeSet<&SessionId> = tasks.iter().map(|task| &task.parent).collect();
         let (mut cancelled, mut cleared) = (0, 0);
@@ -102,7 +102,7 @@ impl TaskSession {
         Ok((cancelled, cleared))
     }
 
-    /// Returns the sessions of a directory, those of tasks too.
+    /// Returns the sessions of a directory, including those of tasks.
     fn sessions_of(&self, directory: &str) -> Result<BTreeSet<SessionId>, HostError> {
         let filter = Filter { directory: Some(directory.to_owned()), all: true, ..Filter::default() };
         let sessions = self.opened.archive.store().sessions(&filter)?;
@@ -110,14 +110,14 @@ impl TaskSession {
     }
 }
 
-/// Returns all tasks, oldest first, after those whose process is gone were marked.
+/// Marks tasks whose process is gone, and returns all tasks, oldest first.
 pub async fn current_tasks(board: &Arc<TaskBoard>) -> Result<Vec<Task>, TaskError> {
     board.reconcile(None).await?;
     board.tasks(None).await
 }
 
 impl Host {
-    /// Returns the name by which a task that knows a session finds it: an id with its tool, or a file.
+    /// Returns the name by which a forked task finds its session: an id, with its tool if it is not stored, or a file.
     pub fn session_to_fork(&self, source: InputSource) -> Result<String, HostError> {
         match source {
             InputSource::File(file, None) => Ok(file.to_string_lossy().into_owned()),
@@ -138,8 +138,8 @@ impl Host {
         }
     }
 
-    /// Returns this host in the directory that a task is resumed in: its own, because the paths that it knows and the rules
-    /// that it was launched under are of there.
+    /// Returns this host in the directory that a task is resumed in: the task's own, because the paths in its history and the
+    /// rules that it was launched under apply there.
     pub fn at_task(&self, task: &Task, opened: &OpenStore) -> Result<Host, HostError> {
         let own = opened.archive.store().session(&task.id).ok().and_then(|session| session.directory);
         let Some(own) = own.map(PathBuf::from).filter(|own| *own != self.directory()) else {

@@ -1,4 +1,4 @@
-//! The sessions of one directory as a tree, with figures: Plimsoll's own, and those of other tools.
+//! Sessions of one directory as a tree, with figures: stored ones, and those of other tools.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -16,7 +16,7 @@ use crate::input::{InputSource, InputSpec};
 use crate::recorded::{RecordedFigures, SessionWindow};
 use crate::store::OpenStore;
 
-/// Maximum number of sessions whose figures are remembered.
+/// Maximum number of sessions whose figures are cached.
 const REMEMBERED: usize = 10_000;
 
 /// A session in a tree.
@@ -30,9 +30,9 @@ pub struct SessionNode {
     pub id: String,
     /// The session that started it as a task.
     pub parent: Option<SessionId>,
-    /// The session it is a fork of.
+    /// The session that it was forked from.
     pub forked_from: Option<SessionId>,
-    /// The tool that an imported session comes from.
+    /// The tool that an imported session was imported from.
     pub imported_from: Option<String>,
     /// For a session of another tool: whether a copy of it is stored.
     pub is_stored: bool,
@@ -50,20 +50,20 @@ pub struct SessionNode {
     pub is_measured: bool,
     /// The line, if the policy has one.
     pub line: Option<Tokens>,
-    /// How much of the way to the line is used, in percent.
+    /// Share of the line that is used, in percent.
     pub percent: Option<u64>,
     /// Cost in dollars, as far as prices are known.
     pub cost: Option<f64>,
 }
 
-/// Figures of stored sessions, which are weighed again only if they were written to.
+/// Cache of the figures of stored sessions. A session is only weighed again after a write.
 #[derive(Default)]
 pub struct SessionTree {
     known: Mutex<HashMap<SessionId, (Revision, Weighed)>>,
 }
 
 impl SessionTree {
-    /// Returns the stored sessions of the host's directory, tasks too, newest first.
+    /// Returns the stored sessions of the host's directory, including tasks, newest first.
     pub fn stored(
         &self,
         host: &Host,
@@ -93,7 +93,7 @@ impl SessionTree {
         node.ok_or_else(|| HostError::failed(format!("cannot read session `{}`", session.id)))
     }
 
-    /// Weighs those sessions that were written to. What cannot be read is reported.
+    /// Weighs sessions that were written to since. Reports unreadable ones.
     fn weigh(&self, host: &Host, opened: &OpenStore, config: &HostConfig, sessions: &[Session]) {
         let is_new = |session: &&Session| {
             self.known().get(&session.id).is_none_or(|(revision, _)| *revision != session.revision)
@@ -123,7 +123,7 @@ impl SessionTree {
 }
 
 impl Host {
-    /// Returns the sessions that other tools have of the host's directory, newest first. Their files are only read.
+    /// Returns the sessions of other tools in the host's directory, newest first. Their files are only read.
     pub fn other_sessions(
         &self,
         opened: &OpenStore,
@@ -133,8 +133,8 @@ impl Host {
         let lookup = self.lookup(Scope::Others);
         lookup.report_problems(self);
         let found: Vec<Found> = lookup.search.sessions(Some(self.directory())).take(most).collect();
-        let folder = self.env.cache_directory().map(|folder| folder.join("sessions"));
-        let cache = folder.map(|folder| WeighedCache::new(folder, &config.policy));
+        let cached = self.env.cache_directory().map(|cache| cache.join("sessions"));
+        let cache = cached.map(|path| WeighedCache::new(path, &config.policy));
         let weighed = weigh_all(&found, None, &config.policy, cache.as_ref(), &|| {});
         let mut nodes = Vec::new();
         for (found, weighed) in found.iter().zip(weighed) {
@@ -155,7 +155,7 @@ impl Host {
         let found = self.lookup(Scope::Only(tool)).search.with_id(&name);
         let is_here =
             |found: &Found| found.id == id && found.directory.as_deref() == self.directory().to_str();
-        // A prefix of an id is not accepted: it may name sessions of other directories.
+        // Only complete ids are accepted: a prefix could also match a session of another directory.
         found.iter().find(|found| is_here(found))?;
         let (source, flags) = (InputSource::Session(name), plimsoll_config::Flags::default());
         Some(InputSpec { source, strict: false, flags })

@@ -1,4 +1,4 @@
-//! A tool's output, held in bounded memory while it is truncated as layer 1 would.
+//! Truncation of a tool's output by the rules of layer 1, in bounded memory.
 
 use std::io::{self, Read, Write};
 use std::path::Path;
@@ -9,10 +9,10 @@ use tempfile::NamedTempFile;
 use crate::error::reason;
 use crate::files::{self, Existing};
 
-/// Number of bytes that are read at a time.
+/// Number of bytes per read.
 const PIECE: usize = 1 << 16;
 
-/// The ends of an output, and a file with all of it if it is too long to be held.
+/// Beginning and end of an output, and a file with the full output if it is too long for memory.
 #[non_exhaustive]
 pub struct HeldOutput {
     /// Beginning and end of the output.
@@ -22,7 +22,7 @@ pub struct HeldOutput {
 }
 
 impl HeldOutput {
-    /// Reads an output. One that is too long to be held is written to a file in `spill_dir` while it is read.
+    /// Reads an output. If it is too long for memory, it is written to a file in `spill_dir` during the read.
     pub fn read(
         mut input: impl Read,
         ends: OutputEnds,
@@ -46,10 +46,10 @@ impl HeldOutput {
 
     fn add(&mut self, piece: &[u8], spill_dir: Option<&Path>) {
         self.hash.update(piece);
-        // The next piece may be the one that no longer fits in memory.
+        // Before the piece is added: after that, the middle of the output may no longer be in memory.
         let long = self.ends.held().1.len() > PIECE;
-        if let (None, Some(folder), true) = (&self.whole, spill_dir, long) {
-            self.whole = Some(self.written(folder));
+        if let (None, Some(directory), true) = (&self.whole, spill_dir, long) {
+            self.whole = Some(self.written(directory));
         }
         if let Some(Ok(file)) = &mut self.whole
             && let Err(error) = file.write_all(piece)
@@ -60,19 +60,19 @@ impl HeldOutput {
     }
 
     /// Stores the full output. If that fails, the output is still truncated, and the error is in the result.
-    pub fn spill(&mut self, folder: &Path) -> Spill {
-        // Named by content, so that running twice creates one file.
-        let path = folder.join(format!("{}.txt", self.hash.finalize().to_hex()));
-        let whole = self.whole.take().unwrap_or_else(|| self.written(folder));
+    pub fn spill(&mut self, directory: &Path) -> Spill {
+        // Named by its content, so that the same output is stored only once.
+        let path = directory.join(format!("{}.txt", self.hash.finalize().to_hex()));
+        let whole = self.whole.take().unwrap_or_else(|| self.written(directory));
         match whole.and_then(|file| files::keep(file, &path, Existing::Replace)) {
             Ok(()) => Spill::Saved(Address::Path(path.display().to_string())),
             Err(error) => Spill::Failed(reason(&error)),
         }
     }
 
-    /// Writes head and tail into a file.
-    fn written(&self, folder: &Path) -> io::Result<NamedTempFile> {
-        let mut file = files::private(folder)?;
+    /// Writes the parts that are in memory to a new file.
+    fn written(&self, directory: &Path) -> io::Result<NamedTempFile> {
+        let mut file = files::private(directory)?;
         let (head, tail) = self.ends.held();
         file.write_all(head)?;
         file.write_all(tail)?;
@@ -89,14 +89,14 @@ mod tests {
     #[test]
     fn holding_both_ends_cuts_as_holding_everything() {
         let output: Vec<u8> = (0..60_000).flat_map(|n| format!("line {n}\n").into_bytes()).collect();
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         for preset in plimsoll::Preset::ALL {
             let policy: Policy = preset.policy();
             let ends = OutputEnds::holding(100_000);
-            let mut held = HeldOutput::read(&output[..], ends, Some(folder.path()), &|_| {}).unwrap();
+            let mut held = HeldOutput::read(&output[..], ends, Some(directory.path()), &|_| {}).unwrap();
             assert!(!held.ends.is_whole() && held.ends.held().1.len() < 200_000, "something is not held");
             assert_eq!(held.ends.plan("bash", &policy), plan(&output, "bash", &policy), "{preset}");
-            let Spill::Saved(Address::Path(path)) = held.spill(folder.path()) else { panic!("not saved") };
+            let Spill::Saved(Address::Path(path)) = held.spill(directory.path()) else { panic!("not saved") };
             assert!(std::fs::read(path).unwrap() == output);
         }
     }

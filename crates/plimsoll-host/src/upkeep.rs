@@ -31,13 +31,13 @@ pub struct Removed {
 /// Content that a purge destroys.
 #[derive(Debug)]
 pub enum PurgePlan {
-    /// This content.
+    /// This content matches.
     Found(PurgeReport),
-    /// Nothing matches; this many purges that had been interrupted were finished.
+    /// Nothing matches. The number of interrupted purges that were finished instead.
     Nothing(PurgeReport, u64),
 }
 
-/// A session and what belongs to it.
+/// Details of a session.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
@@ -47,7 +47,7 @@ pub struct SessionDetails {
     pub session: Session,
     /// Sessions that were forked from it.
     pub forks: Vec<String>,
-    /// Sessions that it started.
+    /// Sessions that it started as tasks.
     pub tasks: Vec<String>,
     /// Compactions.
     pub compactions: Vec<CompactionRecord>,
@@ -62,7 +62,7 @@ pub struct SessionDetails {
 }
 
 impl OpenStore {
-    /// Removes a session and its tasks; `None` if it was removed as a task of another one before.
+    /// Removes a session and its tasks. Returns `None` if it was already removed as a task of another one.
     pub fn remove(&self, session: Session, force: bool, host: &Host) -> Result<Option<Removed>, HostError> {
         let spills = match self.spills(&session.id) {
             Err(StoreError::Missing { .. }) => return Ok(None),
@@ -70,7 +70,7 @@ impl OpenStore {
         };
         let lease = self.lease(&session.id, force, REMOVE, host)?;
         let tasks = self.tasks_below(&session.id)?;
-        // A running task stops the removal, or is taken from its holder as well.
+        // A running task prevents the removal; with `force`, its lease is taken over as well.
         let running = tasks.iter().filter(|_| force).map(|task| self.lease(task, force, REMOVE, host));
         let running = running.collect::<Result<Vec<_>, HostError>>()?;
         running.iter().try_for_each(|lease| self.archive.store().release(lease))?;
@@ -82,8 +82,8 @@ impl OpenStore {
         Ok(Some(Removed { session, tasks: tasks.len(), spilled_bytes }))
     }
 
-    /// Finds what a purge would destroy. With `finish`, purges that were interrupted are finished if nothing matches: one
-    /// that was killed has nothing left to match, and something left to be done.
+    /// Finds content that a purge would destroy. With `finish`, interrupted purges are finished if nothing matches: after a
+    /// purge was killed, its pattern may no longer match although pages and copies still have to be cleaned.
     pub fn plan_purge(
         &self,
         session: &SessionId,
@@ -94,7 +94,7 @@ impl OpenStore {
         let planned = host.during("searching", || self.archive.plan_purge(session, target));
         let report = planned.map_err(|error| match error {
             StoreError::Refused(why) => {
-                // The last line is the message; the lines before it draw the position.
+                // The last line of a `regex` error is its message. The lines before it mark the position.
                 let (first, last) = (why.lines().next().unwrap_or(&why), why.lines().last().unwrap_or(&why));
                 HostError::usage(match first == last {
                     true => why.clone(),

@@ -2,10 +2,10 @@
 //!
 //! Each transcript has a small file in the user's cache directory: its figures, its size, its modification time, a
 //! checksum of its end, and where reading can resume if it has only grown. A transcript that changed in another way is
-//! read again and its entry replaced; so is an entry that is damaged, or of another version or policy. Only figures and
+//! read again and its entry replaced, as are entries that are damaged or of another version or policy. Only figures and
 //! the title are stored, no other content.
 //!
-//! Nothing here fails: if the directory cannot be read or written, transcripts are read without a cache.
+//! Nothing here returns an error: if the directory cannot be read or written, transcripts are read without a cache.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{Read, Seek, SeekFrom, Write};
@@ -30,7 +30,7 @@ const MAX_ENTRIES: usize = 20_000;
 /// Cached figures of transcripts, for one policy.
 #[derive(Clone, Debug)]
 pub struct WeighedCache {
-    folder: PathBuf,
+    directory: PathBuf,
     policy: String,
 }
 
@@ -57,7 +57,7 @@ struct Entry {
 pub(crate) enum Known {
     /// The transcript is unchanged.
     Same(Weighed),
-    /// The transcript is longer, and nothing else shows that it changed.
+    /// The transcript has grown, and its earlier content seems unchanged.
     Grown(Weighed, Box<Resume>),
 }
 
@@ -75,7 +75,7 @@ impl Stamp {
     }
 }
 
-/// Checksum of the last bytes before `size`.
+/// Returns a checksum of the last bytes before `size`.
 fn checksum(path: &Path, size: u64) -> Option<String> {
     let mut file = File::open(path).ok()?;
     let length = size.min(END);
@@ -86,15 +86,15 @@ fn checksum(path: &Path, size: u64) -> Option<String> {
 }
 
 impl WeighedCache {
-    /// A cache in a directory, which is created with the first entry.
-    pub fn new(folder: PathBuf, policy: &Policy) -> WeighedCache {
+    /// Creates a cache in a directory, which is created with the first entry.
+    pub fn new(directory: PathBuf, policy: &Policy) -> WeighedCache {
         let policy = serde_json::to_vec(policy).unwrap_or_default();
-        WeighedCache { folder, policy: blake3::hash(&policy).to_hex().to_string() }
+        WeighedCache { directory, policy: blake3::hash(&policy).to_hex().to_string() }
     }
 
     fn place(&self, path: &Path) -> PathBuf {
         let name = blake3::hash(path.as_os_str().as_encoded_bytes()).to_hex();
-        self.folder.join(format!("{}.json", &name.as_str()[..32]))
+        self.directory.join(format!("{}.json", &name.as_str()[..32]))
     }
 
     /// Returns the figures of a transcript that is unchanged or has only grown.
@@ -132,16 +132,16 @@ impl WeighedCache {
         let mut builder = DirBuilder::new();
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-        builder.recursive(true).create(&self.folder).ok()?;
+        builder.recursive(true).create(&self.directory).ok()?;
         // Renamed into place, so that other processes read either the old entry or the new one.
-        let mut file = tempfile::NamedTempFile::new_in(&self.folder).ok()?;
+        let mut file = tempfile::NamedTempFile::new_in(&self.directory).ok()?;
         file.write_all(&text).ok()?;
         file.persist(self.place(path)).ok().map(drop)
     }
 
-    /// Removes the older half of the entries if there are too many: the entries of deleted transcripts stay.
+    /// Removes the older half of the entries if there are too many. Entries of deleted transcripts are not removed otherwise.
     pub(crate) fn sweep(&self) {
-        let entries = fs::read_dir(&self.folder).into_iter().flatten().flatten();
+        let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
         if paths.len() <= MAX_ENTRIES {
             return;

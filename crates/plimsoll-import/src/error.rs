@@ -62,10 +62,10 @@ fn more_problems(damage: &[Damage]) -> String {
     }
 }
 
-/// Describes a file error without the number of the operating system.
+/// Formats an I/O error without the error number of the operating system.
 pub fn reason(error: &io::Error) -> String {
     let text = error.to_string();
-    let told = text.split(" (os error ").next().unwrap_or_default();
-    let mut letters = told.chars();
+    let description = text.split(" (os error ").next().unwrap_or_default();
+    let mut letters = description.chars();
     letters.next().map(|first| first.to_lowercase().chain(letters).collect()).unwrap_or_default()
 }

@@ -12,7 +12,7 @@ use crate::stored::about;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnDamage {
-    /// Write nothing, so that altered content never leaves the store as if it were sound.
+    /// Fail, so that altered content is never exported as if it were intact.
     Refuse,
     /// Write what is still readable, and list the rest.
     Salvage,
@@ -31,7 +31,7 @@ pub struct Exported {
     pub damage: Vec<Damage>,
 }
 
-/// Writes a stored session after verifying its checksums. Concurrent writes of other processes are not part of it.
+/// Writes a stored session after verifying its checksums. Concurrent writes by other processes are not included.
 pub fn export(
     store: &dyn Store,
     session: &Session,

@@ -1,6 +1,6 @@
 //! Finding sessions: the newest of a directory, or by id.
 //!
-//! A session belongs to the directory that it records, not to the one that its folder is named after. Sessions of
+//! A session belongs to the directory that it records, not to the one that the directory of its file is named after. Sessions of
 //! sub-agents are only found by id.
 
 use std::collections::HashSet;
@@ -15,7 +15,7 @@ use crate::keeping::stem;
 use crate::places::{self, Beginning, FilePlace, Places, Problem};
 use crate::tool::Tool;
 
-/// Number of newest files that are opened; older ones are unlikely to be meant by "the newest session".
+/// Maximum number of files opened to find the newest session of a directory, newest first. Older ones are unlikely to be meant.
 const MOST: usize = 500;
 
 /// A session that was found.
@@ -60,7 +60,7 @@ pub enum Scope {
 }
 
 impl Scope {
-    /// Whether sessions of a tool are searched.
+    /// Whether this scope includes a tool.
     pub fn holds(self, tool: Tool) -> bool {
         match self {
             Scope::All => true,
@@ -115,7 +115,7 @@ impl Candidate {
         }
     }
 
-    /// Whether it belongs to a sub-agent, as far as is known without opening it.
+    /// Whether it belongs to a sub-agent, judged without opening it.
     fn is_sub_agent(&self) -> bool {
         match self {
             Candidate::File(FilePlace { tool, path, .. }) => keeping::is_sub_agent(*tool, path),
@@ -135,14 +135,15 @@ impl Candidate {
         }
     }
 
-    /// Opens it. `None` if it cannot be opened or belongs to a sub-agent.
+    /// Opens it. Returns `None` if it cannot be opened or belongs to a sub-agent.
     fn open(&self) -> Option<Found> {
         match self {
             Candidate::Row(found) => Some(found.as_ref().clone()),
             Candidate::File(FilePlace { tool, path, changed }) => {
                 let beginning = Beginning::of(path)?;
                 let id = match tool {
-                    // A resumed session starts with records of the previous one, under that one's id.
+                    // The name of the file has priority, because a resumed session starts with records of the previous session
+                    // under the id of that one.
                     Tool::ClaudeCode => None,
                     _ => keeping::id_of(*tool, path).or(beginning.id),
                 };
@@ -176,8 +177,8 @@ impl Search {
     pub fn new(places: &Places, scope: Scope) -> Search {
         let mut search = Search::default();
         let mut files = Vec::new();
-        for (tool, folder) in places.folders.iter().filter(|(tool, _)| scope.holds(*tool)) {
-            places::files(folder, *tool, &mut files, &mut search.problems);
+        for (tool, path) in places.directories.iter().filter(|(tool, _)| scope.holds(*tool)) {
+            places::files(path, *tool, &mut files, &mut search.problems);
         }
         search.candidates.extend(files.into_iter().map(Candidate::File));
         for (tool, path) in &places.databases {
@@ -197,7 +198,7 @@ impl Search {
                 return self.problems.push(Problem { path, why });
             }
         };
-        // goose imports the files of older versions into its database and leaves them in place.
+        // goose imports files of older versions into its database without deleting them, so they would be listed twice.
         let ids: HashSet<&str> = rows.iter().filter_map(|row| row.info.id.as_deref()).collect();
         self.candidates.retain(|known| match known {
             Candidate::File(file) => file.tool != tool || !ids.contains(stem(&file.path)),
@@ -230,13 +231,13 @@ impl Search {
         self.candidates.sort_by(|a, b| b.changed().cmp(&a.changed()).then_with(|| b.path().cmp(a.path())));
     }
 
-    /// Sessions of a directory, or all, newest first. Files are opened lazily.
+    /// Returns the sessions of a directory, or all, newest first. Files are opened lazily.
     pub fn sessions<'a>(&'a self, directory: Option<&'a Path>) -> impl Iterator<Item = Found> + 'a {
         of_directory(&self.candidates, directory)
     }
 
-    /// The newest session of a directory, or of its nearest parent that has any: agents are started at the top of a
-    /// project and asked about from inside. `home` and its parents are not projects.
+    /// Returns the newest session of a directory, or of its nearest parent that has any, because agents are started at the top
+    /// of a project but users ask about them from directories below. `home` and its parents are not projects.
     pub fn newest(&self, directory: &Path, home: Option<&Path>) -> Option<Found> {
         let newest = &self.candidates[..self.candidates.len().min(MOST)];
         let above: Vec<&Path> = projects_around(directory, home).skip(1).collect();
@@ -255,7 +256,7 @@ impl Search {
         nearest.map(|(_, found)| found)
     }
 
-    /// The directory whose sessions count as those of `directory`: itself if it has any, or the nearest parent that
+    /// Returns the directory whose sessions count as those of `directory`: itself if it has any, or the nearest parent that
     /// does.
     pub fn project(&self, directory: &Path, home: Option<&Path>) -> Option<PathBuf> {
         if self.sessions(Some(directory)).next().is_some() {
@@ -264,8 +265,8 @@ impl Search {
         self.newest(directory, home)?.directory.map(PathBuf::from)
     }
 
-    /// Sessions whose ids start with `id`; if one matches exactly, only that one. `TOOL:ID` selects a tool. Of a
-    /// session that was imported, the stored copy is returned, because only that one can have been reduced since.
+    /// Returns the sessions whose ids start with `id`; if one matches exactly, only that one. `TOOL:ID` selects a tool. For an
+    /// imported session, the stored copy is returned, because only the copy can have been reduced since.
     pub fn with_id(&self, id: &str) -> Vec<Found> {
         let (scope, id) = Scope::All.narrow(id);
         // Every tool writes the id into the file name, so only a few files need to be opened.
@@ -281,7 +282,7 @@ impl Search {
         found.iter().filter(|one| is_stored(one) || !twin(one)).cloned().collect()
     }
 
-    /// The only session whose id is or starts with `id`.
+    /// Returns the only session whose id is or starts with `id`.
     pub fn one(&self, id: &str) -> Result<Option<Found>, ImportError> {
         let mut found = self.with_id(id);
         if found.len() > 1 {
@@ -291,14 +292,14 @@ impl Search {
         Ok(found.pop())
     }
 
-    /// The session of another tool that a stored one was imported from, by id.
+    /// Returns the session of another tool that a stored one was imported from, by id.
     pub fn source_of(&self, stored: &Found) -> Option<Found> {
         let named =
             self.candidates.iter().filter(|it| it.tool() != Tool::Plimsoll && it.may_have(&stored.id));
         named.filter_map(Candidate::open).find(|found| found.id == stored.id)
     }
 
-    /// Ids of sessions in databases, and names of files, which contain the ids.
+    /// Returns ids of sessions in databases, and names of files, which contain the ids.
     pub(crate) fn names(&self) -> impl Iterator<Item = &str> {
         self.candidates.iter().filter_map(|candidate| match candidate {
             // Gemini CLI writes only the start of an id, which does not distinguish sessions.
@@ -309,7 +310,7 @@ impl Search {
     }
 }
 
-/// A directory, and its parents that can be the project it belongs to, nearest first. `home` and its parents are not
+/// Returns a directory and its parents that can be the project it belongs to, nearest first. `home` and its parents are not
 /// projects.
 ///
 /// ```
@@ -336,7 +337,7 @@ fn of_directory<'a>(
     })
 }
 
-/// The only row of a database whose id is or starts with `id`.
+/// Returns the only row of a database whose id is or starts with `id`.
 pub fn row_with_id(rows: &[SessionRow], id: &str) -> Result<Option<String>, ImportError> {
     let ids: Vec<&str> = rows.iter().filter_map(|row| row.info.id.as_deref()).collect();
     if ids.contains(&id) {

@@ -1,16 +1,16 @@
-//! Importing: a source becomes a stored session with those of its sub-agents, or extends one.
+//! Imports a source: creates a session with those of its sub-agents, or extends an existing one.
 //!
-//! A source is read twice. The [`Survey`] determines what it is and whether a stored copy is its beginning; the second
-//! pass writes. An unchanged file is read once. A new one costs a second parse, which is a small part of storing it. In
-//! return, everything about the session is known before its first message is written, and a source of any size is held
-//! in pieces.
+//! A source is read twice. The [`Survey`] determines what it is and whether a stored copy is its beginning; the second pass
+//! writes. An unchanged file is read once. A new one is parsed a second time, which takes little compared to storing it. In
+//! return, everything about the session is known before its first message is written, and only pieces of the source are in
+//! memory.
 
 use plimsoll::{Ids, LogError, Millis, SessionId};
 use plimsoll_store::{ABANDONED, ImportRecord, Imported, Store, StoreError};
 
 use crate::error::ImportError;
 use crate::names::{self, UNIQUE};
-use crate::report::{ImportOptions, InsteadOf, NewSessionReason, Outcome, Report};
+use crate::report::{ImportOptions, NewSessionReason, Outcome, OutdatedCopy, Report};
 use crate::source::{OnRead, Source};
 use crate::state::ImportState;
 use crate::survey::{Relation, Survey};
@@ -24,10 +24,10 @@ const ATTEMPTS: usize = 16;
 pub enum Drift {
     /// The source has more than the copy.
     Longer {
-        /// Number of messages that the copy lacks; 0 if only its last one has grown, or a sub-agent's session has.
+        /// Number of messages that the copy lacks. 0 if only its last message or the session of a sub-agent has grown.
         messages: usize,
     },
-    /// The copy is no longer its beginning.
+    /// The copy is no longer a prefix of the source.
     Diverged,
 }
 
@@ -35,15 +35,15 @@ pub enum Drift {
 enum Plan {
     Unchanged(Vec<ImportRecord>),
     Update(Vec<ImportRecord>),
-    New { id: SessionId, keeps_ids: bool, instead_of: Option<InsteadOf> },
+    New { id: SessionId, keeps_ids: bool, instead_of: Option<OutdatedCopy> },
 }
 
 impl Survey {
     /// Imports the surveyed source.
     ///
-    /// A new session is stored whole or not at all. One of several concurrent imports stores it, and the others find
-    /// it. A large addition to an existing session is stored in pieces; after each, the session is a beginning of the
-    /// source. A session that another process runs is not extended: [`StoreError::Leased`].
+    /// A new session is stored completely or not at all. Of several concurrent imports, one stores it and the others find it. A
+    /// large addition to an existing session is stored in pieces, and after each of them the session is a prefix of the source.
+    /// If another process runs the session, the import fails with [`StoreError::Leased`].
     pub fn import(
         &self,
         source: &mut Source<'_>,
@@ -56,11 +56,11 @@ impl Survey {
             return Err(ImportError::Empty);
         }
         let key = self.key(options);
-        let mut refused: Vec<InsteadOf> = Vec::new();
+        let mut refused: Vec<OutdatedCopy> = Vec::new();
         let mut taken_ids: Vec<SessionId> = Vec::new();
         for _ in 0..ATTEMPTS {
             let records = store.imports(&key)?;
-            let known = (!options.again).then(|| roots(&records));
+            let known = (!options.duplicate).then(|| roots(&records));
             let plan = self.plan(store, ids, options, records, &refused)?;
             let (targets, instead_of, root) = match plan {
                 Plan::Unchanged(group) => return self.unchanged(store, &group),
@@ -86,12 +86,13 @@ impl Survey {
                     return Ok(*report);
                 }
                 Ok(Written::Not(Imported::Shared)) => {
-                    refused
-                        .extend(root.map(|session| InsteadOf { session, because: NewSessionReason::Shared }));
+                    refused.extend(
+                        root.map(|session| OutdatedCopy { session, because: NewSessionReason::Shared }),
+                    );
                 }
                 Ok(Written::Diverged) => {
                     refused.extend(
-                        root.map(|session| InsteadOf { session, because: NewSessionReason::Diverged }),
+                        root.map(|session| OutdatedCopy { session, because: NewSessionReason::Diverged }),
                     );
                 }
                 Ok(Written::Not(_)) => {}
@@ -111,8 +112,8 @@ impl Survey {
         Err(ImportError::Unsettled)
     }
 
-    /// Key of the source in the store's records: the tool and its id, or for transcripts without one the file or its
-    /// content.
+    /// Returns the key of the source in the store's records: the tool and the session's id, or, without an id, the file or a
+    /// hash of the content.
     fn key(&self, options: &ImportOptions<'_>) -> String {
         let file = options.origin.and_then(|path| path.canonicalize().ok());
         match (self.own_id(), file) {
@@ -128,10 +129,10 @@ impl Survey {
         ids: &mut Ids,
         options: &ImportOptions<'_>,
         records: Vec<ImportRecord>,
-        refused: &[InsteadOf],
+        refused: &[OutdatedCopy],
     ) -> Result<Plan, ImportError> {
         let own = self.own_id().map_or_else(|| self.content_id(), SessionId::new);
-        if options.again {
+        if options.duplicate {
             return Ok(Plan::New { id: ids.session(options.now), keeps_ids: false, instead_of: None });
         }
         let mut groups = groups(records);
@@ -153,7 +154,7 @@ impl Survey {
             }
         }
         let mut best: Option<(usize, Vec<ImportRecord>)> = None;
-        let mut why: Option<InsteadOf> = None;
+        let mut why: Option<OutdatedCopy> = None;
         for group in groups {
             let root = group[0].root.clone();
             let refused = refused.iter().find(|it| it.session == root);
@@ -173,11 +174,11 @@ impl Survey {
                     continue;
                 }
             };
-            // The newest session that is the source's beginning has the best reason, otherwise the newest of all.
+            // Reports the reason for the newest session that is a prefix of the source, or else for the newest of all.
             if because != NewSessionReason::Diverged
                 || why.as_ref().is_none_or(|it| it.because == NewSessionReason::Diverged)
             {
-                why = Some(InsteadOf { session: root, because });
+                why = Some(OutdatedCopy { session: root, because });
             }
         }
         if let Some((_, group)) = best {
@@ -190,7 +191,7 @@ impl Survey {
         Ok(Plan::New { id, keeps_ids: false, instead_of: why })
     }
 
-    /// How the source differs from its stored copy; `None` if it does not, or if the session was not imported.
+    /// Returns how the source differs from its stored copy. `None` if it does not differ, or if the session was not imported.
     pub fn drift_from(&self, store: &dyn Store, session: &SessionId) -> Result<Option<Drift>, ImportError> {
         let group = store.import_of(session)?;
         let main = group.iter().find(|record| record.conversation.is_empty());
@@ -218,8 +219,8 @@ impl Survey {
         all
     }
 
-    /// Whether the source records another context window than the store: an older version did not store it, or it
-    /// changed without a message. A session that was continued in the store is not changed.
+    /// Whether the source records another context window than the store, because an older version of Plimsoll did not store it,
+    /// or because it changed without a new message. Does not apply to sessions that were continued in the store.
     fn has_other_window(&self, store: &dyn Store, group: &[ImportRecord]) -> Result<bool, ImportError> {
         if group.iter().any(|record| record.is_continued) {
             return Ok(false);
@@ -228,7 +229,7 @@ impl Survey {
         Ok(session.tool.is_none() || info.context.is_some_and(|context| session.context != Some(context)))
     }
 
-    /// Whether a conversation that has to be extended was continued in the store.
+    /// Whether any conversation to extend was continued in the store.
     fn is_continued(&self, group: &[ImportRecord]) -> bool {
         group.iter().any(|record| {
             let conversation = self.conversations.iter().find(|it| it.key == record.conversation);
@@ -239,7 +240,7 @@ impl Survey {
         })
     }
 
-    /// The target sessions of a new import.
+    /// Returns the target sessions of a new import.
     fn targets_new(
         &self,
         store: &dyn Store,
@@ -256,7 +257,7 @@ impl Survey {
         Ok(targets)
     }
 
-    /// The target sessions of an import that exists.
+    /// Returns the target sessions of an update.
     fn targets_of(
         &self,
         store: &dyn Store,
@@ -287,7 +288,7 @@ impl Survey {
         Ok(targets)
     }
 
-    /// The id that the tool gave a sub-agent, if no other file has it.
+    /// Returns a sub-agent's id, if no other file has the same one.
     fn side_id(&self, place: usize, root: &SessionId) -> Option<SessionId> {
         let own = self.transcript.side_chains.get(place.checked_sub(1)?)?.info.id.clone();
         own.filter(|id| id.len() >= UNIQUE && *id != root.as_str()).map(SessionId::new)
@@ -302,7 +303,7 @@ impl Survey {
         taken_ids: &[SessionId],
         options: &ImportOptions<'_>,
     ) -> Result<Target, ImportError> {
-        // It may have been imported separately before.
+        // The id may be taken by a separate import of the same file.
         let own = own.filter(|id| !taken_ids.contains(id) && store.session(id).is_err());
         let started = self.transcript.info.started.unwrap_or_default().min(options.now);
         let id = own.unwrap_or_else(|| names::session_of(root, &self.conversations[place].key, started));
@@ -317,15 +318,15 @@ impl Survey {
         options: &ImportOptions<'_>,
     ) -> Result<Target, ImportError> {
         let conversation = &self.conversations[place];
-        // Random ids only exist in the store if this session does, or one that it continues.
+        // The first message decides for all: a random id is in the store only if this session is, or one that it continues.
         let first = &conversation.first;
         let is_named = first.len() >= UNIQUE && store.owner(first).is_ok();
         let base = self.transcript.info.started.unwrap_or(options.now).min(options.now);
-        let (key, is_renamed) = (conversation.key.clone(), options.again || is_named);
+        let (key, is_renamed) = (conversation.key.clone(), options.duplicate || is_named);
         Ok(Target { key, id, is_renamed, base, before: None })
     }
 
-    /// Report of an unchanged source.
+    /// Creates the report for an unchanged source.
     fn unchanged(&self, store: &dyn Store, group: &[ImportRecord]) -> Result<Report, ImportError> {
         let session = store.session(&group[0].root)?;
         Ok(Report {
@@ -349,7 +350,7 @@ fn roots(records: &[ImportRecord]) -> Vec<SessionId> {
     groups(records.to_vec()).into_iter().map(|group| group[0].root.clone()).collect()
 }
 
-/// Groups records by session, that of the session itself first.
+/// Groups records by root session. In each group, the record of the root comes first.
 fn groups(records: Vec<ImportRecord>) -> Vec<Vec<ImportRecord>> {
     let mut groups: Vec<Vec<ImportRecord>> = Vec::new();
     for record in records {

@@ -1,4 +1,4 @@
-//! File names of each tool's sessions, and where the tool records a session's directory.
+//! Naming of session files by each tool, and the places where tools record the directories of sessions.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -7,8 +7,8 @@ use serde_json::Value;
 
 use crate::tool::Tool;
 
-/// Documents larger than this are not opened to find a session's id.
-const MOST_BYTES: u64 = 4 << 20;
+/// Maximum size of a JSON document that is parsed to find the id or directory of a session.
+const MAX_BYTES: u64 = 4 << 20;
 /// Cline's and Roo's file with the messages of a task.
 const TASK: &str = "api_conversation_history.json";
 /// Suffix of Cline's newer files.
@@ -35,28 +35,28 @@ pub(crate) fn is_session(tool: Tool, path: &Path) -> bool {
 
 /// Whether a file belongs to a sub-agent, by its path.
 pub(crate) fn is_sub_agent(tool: Tool, path: &Path) -> bool {
-    let is_inside = |folder: &str| path.components().any(|part| part.as_os_str() == folder);
+    let is_inside = |name: &str| path.components().any(|part| part.as_os_str() == name);
     match tool {
-        // Those of a session are in a directory with its name.
-        Tool::Gemini => folder(path, 0) != "chats",
+        // Sub-agents of a session are in a directory with the name of the session.
+        Tool::Gemini => directory_name(path, 0) != "chats",
         // Kimi Code has a directory for each agent; the session's own is `main`.
-        Tool::Kimi => is_inside("subagents") || is_inside("agents") && folder(path, 0) != "main",
+        Tool::Kimi => is_inside("subagents") || is_inside("agents") && directory_name(path, 0) != "main",
         Tool::Cline => {
-            path.file_name().is_none_or(|name| name != TASK) && name_of(tool, path) != folder(path, 0)
+            path.file_name().is_none_or(|name| name != TASK) && name_of(tool, path) != directory_name(path, 0)
         }
         _ => stem(path).starts_with("agent-") || is_inside("subagents"),
     }
 }
 
-/// Name of a session by its path: its id, or for some tools a name that contains the id.
+/// Returns a session's name by its path: the id, or for some tools a name that contains the id.
 pub(crate) fn name_of(tool: Tool, path: &Path) -> &str {
     match tool {
         Tool::Cline => match path.file_name().and_then(|name| name.to_str()) {
             Some(name) if name != TASK => name.strip_suffix(MESSAGES).unwrap_or(name),
-            _ => folder(path, 0),
+            _ => directory_name(path, 0),
         },
-        Tool::Kimi if folder(path, 1) == "agents" => folder(path, 2),
-        Tool::Kimi => folder(path, 0),
+        Tool::Kimi if directory_name(path, 1) == "agents" => directory_name(path, 2),
+        Tool::Kimi => directory_name(path, 0),
         _ => stem(path),
     }
 }
@@ -70,7 +70,7 @@ pub(crate) fn may_have(tool: Tool, path: &Path, id: &str) -> bool {
     name.contains(id) || is_longer
 }
 
-/// Id of the session, if the tool does not write it into the first lines of the file.
+/// Returns the id of a session whose tool does not write it into the first lines of the file.
 pub(crate) fn id_of(tool: Tool, path: &Path) -> Option<String> {
     match tool {
         Tool::Gemini if path.extension().is_some_and(|ending| ending == "json") => {
@@ -81,7 +81,7 @@ pub(crate) fn id_of(tool: Tool, path: &Path) -> Option<String> {
     }
 }
 
-/// Directory of a session, if the tool records it in another file.
+/// Returns the directory of a session whose tool records it in another file.
 pub(crate) fn directory_of(tool: Tool, path: &Path) -> Option<String> {
     match tool {
         Tool::Gemini => {
@@ -100,7 +100,7 @@ pub(crate) fn directory_of(tool: Tool, path: &Path) -> Option<String> {
     }
 }
 
-/// Roo records the directory in a file of each task, Cline in one list of all tasks.
+/// Returns the directory of a task. Roo records it in a file of each task, Cline in one list of all tasks.
 fn task_directory(path: &Path) -> Option<String> {
     let task = path.parent()?;
     if let Some(item) = json(&task.join("history_item.json")) {
@@ -112,10 +112,10 @@ fn task_directory(path: &Path) -> Option<String> {
     own["cwdOnTaskInitialization"].as_str().map(str::to_owned)
 }
 
-/// Kimi CLI hashes the directory into a folder name and records the last session of each directory; all sessions of a
-/// folder have the same directory. Kimi Code has an index.
+/// Returns the directory of a Kimi session. Kimi CLI stores the sessions of a working directory in a directory named by its
+/// hash, and records the last session of each working directory. Kimi Code has an index.
 fn kimi_directory(path: &Path) -> Option<String> {
-    let session = if folder(path, 1) == "agents" { path.ancestors().nth(3)? } else { path.parent()? };
+    let session = if directory_name(path, 1) == "agents" { path.ancestors().nth(3)? } else { path.parent()? };
     let home = session.ancestors().nth(3)?;
     if let Ok(index) = fs::read_to_string(home.join("session_index.jsonl")) {
         let id = session.file_name()?.to_str()?;
@@ -124,21 +124,21 @@ fn kimi_directory(path: &Path) -> Option<String> {
         return own.and_then(|own| own["workDir"].as_str().map(str::to_owned));
     }
     let known = json(&home.join("kimi.json"))?;
-    let folder: PathBuf = session.parent()?.to_owned();
+    let sessions: PathBuf = session.parent()?.to_owned();
     let directories = known["work_dirs"].as_array()?;
     let own = directories.iter().find(|one| {
-        one["last_session_id"].as_str().is_some_and(|id| !id.is_empty() && folder.join(id).is_dir())
+        one["last_session_id"].as_str().is_some_and(|id| !id.is_empty() && sessions.join(id).is_dir())
     });
     own.and_then(|own| own["path"].as_str().map(str::to_owned))
 }
 
-/// Name of the directory that contains a file, or of a parent of it.
-fn folder(path: &Path, above: usize) -> &str {
-    let folder = path.ancestors().nth(above + 1).and_then(Path::file_name);
-    folder.and_then(|name| name.to_str()).unwrap_or_default()
+/// Returns the name of the directory that contains a file, or of the parent `above` it.
+fn directory_name(path: &Path, above: usize) -> &str {
+    let parent = path.ancestors().nth(above + 1).and_then(Path::file_name);
+    parent.and_then(|name| name.to_str()).unwrap_or_default()
 }
 
 fn json(path: &Path) -> Option<Value> {
-    let is_small = fs::metadata(path).is_ok_and(|metadata| metadata.len() <= MOST_BYTES);
+    let is_small = fs::metadata(path).is_ok_and(|metadata| metadata.len() <= MAX_BYTES);
     is_small.then(|| fs::read(path).ok())?.and_then(|bytes| serde_json::from_slice(&bytes).ok())
 }

@@ -27,7 +27,7 @@ pub use export::{Exported, OnDamage, export};
 pub use find::{Found, Scope, Search, SessionStorage, projects_around, row_with_id};
 pub use import::Drift;
 pub use places::{Places, Problem};
-pub use report::{ImportOptions, InsteadOf, NewSessionReason, Outcome, Report};
+pub use report::{ImportOptions, NewSessionReason, Outcome, OutdatedCopy, Report};
 pub use short_ids::ShortIds;
 pub use source::{FileKind, OnRead, Source, open};
 pub use stored::{Extent, KeptCounts, about, transcript, visit};

@@ -1,15 +1,15 @@
 //! Ids of imported messages and parts, so that a handle is unique in the whole store.
 //!
-//! A random id is kept. An id that only counts within its file (`msg_000001`) exists in other files as well, so it is
-//! replaced by one that is derived from the session's id and the id in the file. The same message gets the same id on
-//! every import. That is how the message that has grown is found, and why no table of ids is needed.
+//! Random ids are kept. An id that is only unique within its file (`msg_000001`) also exists in other files, so it is replaced by
+//! one derived from the session's id and the id in the file. The same message gets the same id on every import, so a message that
+//! has grown is found again, and no table of ids is needed.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher, RandomState};
 
 use plimsoll::{Ids, Message, MessageId, Millis, PartBody, PartId, SessionId};
 
-/// Ids shorter than this only count within their file.
+/// Minimum length of an id that counts as random. Shorter ones are unique only within their file.
 pub(crate) const UNIQUE: usize = 16;
 
 /// Assigns the ids of one conversation, in the order of its messages.
@@ -37,7 +37,7 @@ impl Namer {
         let is_new = self.messages.insert(self.hashes.hash_one(own));
         let is_short = own.len() < UNIQUE;
         let name = if own.is_empty() || !is_new {
-            // Nothing can refer to it, so its position will do.
+            // Nothing can refer to a message without an id, so the new id may depend on the position.
             MessageId::new(drawn("msg", self.base, &[self.session.as_str(), own, &self.place.to_string()]))
         } else {
             self.renamed(own)
@@ -65,8 +65,8 @@ impl Namer {
         }
     }
 
-    /// The new id of a message. It does not depend on the message's own time, because a message that refers to it does
-    /// not know that time.
+    /// Returns the new id of a message. It must not depend on the message's time, because the id is also computed for
+    /// references, where that time is unknown.
     fn renamed(&self, own: &str) -> MessageId {
         if !self.is_renamed && own.len() >= UNIQUE {
             return MessageId::new(own);
@@ -82,7 +82,7 @@ impl Namer {
     }
 }
 
-/// An id that looks like any other, derived from these words.
+/// Derives an id of the usual form from these words.
 fn drawn(kind: &str, at: Millis, words: &[&str]) -> String {
     let mut hasher = blake3::Hasher::new();
     for word in [kind].iter().chain(words) {
@@ -102,7 +102,7 @@ fn drawn(kind: &str, at: Millis, words: &[&str]) -> String {
     }
 }
 
-/// The id of a sub-agent's session that has none.
+/// Returns an id for a sub-agent's session without one.
 pub(crate) fn session_of(parent: &SessionId, conversation: &str, at: Millis) -> SessionId {
     SessionId::new(drawn("ses", at, &[parent.as_str(), conversation]))
 }

@@ -1,4 +1,4 @@
-//! Where tools store their sessions, and what the start of a file says about its session.
+//! Session directories of tools, and metadata from the start of session files.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::keeping;
 use crate::tool::Tool;
 
-/// Number of lines, and of bytes, that are searched for the one that names the directory.
+/// Maximum number of lines and bytes that are read to find the line with the directory.
 const LINES: usize = 20;
 const BYTES: u64 = 4 << 20;
 /// Depth of Codex's directories by year, month and day.
@@ -23,26 +23,26 @@ const SERVERS: [&str; 5] =
 /// Extension ids of Cline and Roo.
 const EXTENSIONS: [&str; 2] = ["saoudrizwan.claude-dev", "rooveterinaryinc.roo-cline"];
 
-/// Directories and databases of tools. A plain value: the caller passes in the environment.
+/// Directories and databases of tools. Reads no environment variables itself; the caller passes them in.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Places {
     /// Directories with session files, by tool.
-    pub folders: Vec<(Tool, PathBuf)>,
+    pub directories: Vec<(Tool, PathBuf)>,
     /// Databases of sessions, by tool.
     pub databases: Vec<(Tool, PathBuf)>,
 }
 
 impl Places {
-    /// The default places below a home directory, or those that these variables set: `CLAUDE_CONFIG_DIR`, `CODEX_HOME`,
-    /// `XDG_DATA_HOME`, `XDG_CONFIG_HOME`, `APPDATA`, `VSCODE_APPDATA`, `GEMINI_CLI_HOME`, `GOOSE_PATH_ROOT`,
-    /// `CLINE_DIR`, `KIMI_CODE_HOME`. Those of all operating systems are included; a place that does not exist has no
-    /// sessions. Relative paths are ignored, because they would mean another place in every directory.
+    /// Returns the default places below a home directory, or those set by these variables: `CLAUDE_CONFIG_DIR`, `CODEX_HOME`,
+    /// `XDG_DATA_HOME`, `XDG_CONFIG_HOME`, `APPDATA`, `VSCODE_APPDATA`, `GEMINI_CLI_HOME`, `GOOSE_PATH_ROOT`, `CLINE_DIR`,
+    /// `KIMI_CODE_HOME`. Places of all operating systems are included, because missing ones are simply empty. Relative paths
+    /// are ignored, because they would refer to a different place in every directory.
     ///
     /// ```
     /// use plimsoll_import::{Places, Tool};
     /// let variable = |name: &str| (name == "CODEX_HOME").then(|| "/data/codex".to_owned());
     /// let places = Places::new(Some("/home/ada".as_ref()), variable);
-    /// assert!(places.folders.contains(&(Tool::Codex, "/data/codex/sessions".into())));
+    /// assert!(places.directories.contains(&(Tool::Codex, "/data/codex/sessions".into())));
     /// let opencode = (Tool::Opencode, "/home/ada/.local/share/opencode/opencode.db".into());
     /// assert!(places.databases.contains(&opencode));
     /// ```
@@ -53,22 +53,22 @@ impl Places {
         let data = place("XDG_DATA_HOME", ".local/share");
         let goose = given("GOOSE_PATH_ROOT").map(|root| root.join("data"));
         let goose = goose.or_else(|| Some(data.as_ref()?.join("goose"))).map(|data| data.join("sessions"));
-        let cline = place("CLINE_DIR", ".cline").map(|folder| folder.join("data"));
-        let folders = [
-            (Tool::ClaudeCode, claude.map(|folder| folder.join("projects"))),
-            (Tool::Codex, codex.as_ref().map(|folder| folder.join("sessions"))),
-            (Tool::Codex, codex.map(|folder| folder.join("archived_sessions"))),
+        let cline = place("CLINE_DIR", ".cline").map(|directory| directory.join("data"));
+        let directories = [
+            (Tool::ClaudeCode, claude.map(|directory| directory.join("projects"))),
+            (Tool::Codex, codex.as_ref().map(|directory| directory.join("sessions"))),
+            (Tool::Codex, codex.map(|directory| directory.join("archived_sessions"))),
             (Tool::Pi, home.map(|home| home.join(".pi/agent/sessions"))),
             (Tool::Gemini, place("GEMINI_CLI_HOME", "").map(|home| home.join(".gemini/tmp"))),
             (Tool::Goose, goose.clone()),
-            (Tool::Cline, cline.as_ref().map(|folder| folder.join("sessions"))),
-            (Tool::Cline, cline.map(|folder| folder.join("tasks"))),
+            (Tool::Cline, cline.as_ref().map(|directory| directory.join("sessions"))),
+            (Tool::Cline, cline.map(|directory| directory.join("tasks"))),
             (Tool::Kimi, home.map(|home| home.join(".kimi/sessions"))),
-            (Tool::Kimi, place("KIMI_CODE_HOME", ".kimi-code").map(|folder| folder.join("sessions"))),
+            (Tool::Kimi, place("KIMI_CODE_HOME", ".kimi-code").map(|directory| directory.join("sessions"))),
         ];
         let databases = [
             (Tool::Opencode, data.map(|data| data.join("opencode").join("opencode.db"))),
-            (Tool::Goose, goose.map(|folder| folder.join("sessions.db"))),
+            (Tool::Goose, goose.map(|directory| directory.join("sessions.db"))),
         ];
         // Application data on Linux, macOS and Windows, and VS Code's own setting.
         let settings = [
@@ -82,9 +82,9 @@ impl Places {
         let tasks = |data: PathBuf| {
             EXTENSIONS.map(|name| (Tool::Cline, data.join("User/globalStorage").join(name).join("tasks")))
         };
-        let folders = folders.into_iter().filter_map(|(tool, folder)| Some((tool, folder?)));
+        let directories = directories.into_iter().filter_map(|(tool, path)| Some((tool, path?)));
         Places {
-            folders: folders.chain(editors.chain(servers).flat_map(tasks)).collect(),
+            directories: directories.chain(editors.chain(servers).flat_map(tasks)).collect(),
             databases: databases.into_iter().filter_map(|(tool, path)| Some((tool, path?))).collect(),
         }
     }
@@ -108,18 +108,24 @@ pub struct Problem {
     pub why: String,
 }
 
-/// Finds the files below a directory that may contain sessions. Adds what cannot be searched to `problems`.
-pub(crate) fn files(folder: &Path, tool: Tool, found: &mut Vec<FilePlace>, problems: &mut Vec<Problem>) {
-    collect(folder, tool, DEPTH, found, problems);
+/// Finds files below a directory that may contain sessions. Adds unreadable directories to `problems`.
+pub(crate) fn files(directory: &Path, tool: Tool, found: &mut Vec<FilePlace>, problems: &mut Vec<Problem>) {
+    collect(directory, tool, DEPTH, found, problems);
 }
 
-fn collect(folder: &Path, tool: Tool, depth: u32, found: &mut Vec<FilePlace>, problems: &mut Vec<Problem>) {
-    let entries = match std::fs::read_dir(folder) {
+fn collect(
+    directory: &Path,
+    tool: Tool,
+    depth: u32,
+    found: &mut Vec<FilePlace>,
+    problems: &mut Vec<Problem>,
+) {
+    let entries = match std::fs::read_dir(directory) {
         Ok(entries) => entries,
-        // A place that does not exist has no sessions.
+        // Most tools are not installed, so a missing directory is not a problem.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return,
         Err(error) => {
-            let (path, why) = (folder.to_owned(), crate::error::reason(&error));
+            let (path, why) = (directory.to_owned(), crate::error::reason(&error));
             return problems.push(Problem { path, why });
         }
     };
@@ -141,7 +147,7 @@ fn millis(time: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// Content of the first records of a file.
+/// Metadata from the first records of a file.
 pub(crate) struct Beginning {
     pub(crate) id: Option<String>,
     pub(crate) directory: Option<String>,
@@ -150,7 +156,7 @@ pub(crate) struct Beginning {
 }
 
 impl Beginning {
-    /// Reads the start of a file. `None` if it cannot be opened or belongs to a sub-agent.
+    /// Reads the start of a file. Returns `None` if it cannot be opened or belongs to a sub-agent.
     pub(crate) fn of(path: &Path) -> Option<Beginning> {
         let file = File::open(path).ok()?;
         let lines = BufReader::new(file.take(BYTES)).lines().take(LINES).map_while(Result::ok);

@@ -8,12 +8,12 @@ use serde::Serialize;
 /// Options of an import.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct ImportOptions<'a> {
-    /// The file that is read. It identifies a transcript that has no id.
+    /// The source file. It identifies a transcript without an id.
     pub origin: Option<&'a Path>,
     /// Directory for sessions that do not record one.
     pub directory: Option<&'a str>,
-    /// Store it again under new ids, even if it exists.
-    pub again: bool,
+    /// Store the session again under new ids, even if it exists.
+    pub duplicate: bool,
     /// Current time.
     pub now: Millis,
 }
@@ -25,14 +25,14 @@ pub struct ImportOptions<'a> {
 pub struct Report {
     /// Id of the session.
     pub id: SessionId,
-    /// The session that started it as a task.
+    /// The session that started this one as a task.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub parent: Option<SessionId>,
     /// Outcome.
     pub outcome: Outcome,
-    /// Why a new session was created although one was imported before.
+    /// The earlier import, if a new session was created because that one could not be extended.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub instead_of: Option<InsteadOf>,
+    pub instead_of: Option<OutdatedCopy>,
     /// Title.
     pub title: String,
     /// Working directory of its agent.
@@ -43,11 +43,11 @@ pub struct Report {
     pub added: usize,
     /// Whether the last known message has grown.
     pub has_grown: bool,
-    /// Number of open calls that the conversation passed over; they are marked as interrupted.
+    /// Number of calls without a result that were marked as interrupted, because the conversation continues after them.
     pub interrupted: u64,
-    /// Whether its last message may still be incomplete; the next import can extend it.
+    /// Whether its last message may be incomplete. The next import can extend it.
     pub is_open: bool,
-    /// The sessions of its sub-agents; existing ones only if something was added.
+    /// Sessions of its sub-agents. Existing ones are only included if they were extended.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tasks: Vec<Report>,
 }
@@ -64,12 +64,12 @@ pub enum Outcome {
     Updated,
 }
 
-/// A session that could not be extended.
+/// An earlier import that could not be extended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
-pub struct InsteadOf {
-    /// Id.
+pub struct OutdatedCopy {
+    /// Id of its session.
     pub session: SessionId,
     /// The reason.
     pub because: NewSessionReason,

@@ -1,5 +1,5 @@
-//! Resuming transcripts that have grown: Claude Code, Codex and pi append to their files, so that known messages are
-//! not read again unless a new record refers back to them.
+//! Incremental reads of transcripts that have grown. Claude Code, Codex and pi append to their files, so known messages are
+//! only read again if a new record refers to them.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::ImportError;
 use crate::weighed::{Checkpoint, Weighed, Weighing};
 
-/// Maximum number of messages between the resume point and the end.
+/// Maximum number of messages held in memory, between the resume point and the end.
 const MAX_TAIL: usize = 512;
 
 /// A resume point, and the figures up to it.
@@ -29,14 +29,14 @@ pub(crate) struct Resume {
 
 /// Reads a transcript from its beginning.
 pub(crate) fn read(path: &Path, policy: &Policy) -> Result<(Weighed, Option<Resume>), ImportError> {
-    let mut reading = Reading { before: Weighing::default(), tail: VecDeque::new() };
-    let transcript = visit(open(path)?, &mut |chain, message| reading.add(chain, message))?;
+    let mut reader = ResumeReader { before: Weighing::default(), tail: VecDeque::new() };
+    let transcript = visit(open(path)?, &mut |chain, message| reader.add(chain, message))?;
     let Transcript { info, recorded, restart, .. } = transcript;
-    reading.end(path, policy, &info, recorded, restart)
+    reader.end(path, policy, &info, recorded, restart)
 }
 
-/// Reads what was added to a transcript. `None` if it refers back or cannot be read: then the transcript must be read
-/// from its beginning.
+/// Reads the appended part of a transcript. Returns `None` if it refers to earlier records or cannot be read. The transcript must
+/// then be read from its beginning.
 pub(crate) fn read_on(
     path: &Path,
     known: &Weighed,
@@ -44,8 +44,8 @@ pub(crate) fn read_on(
     policy: &Policy,
 ) -> Option<(Weighed, Option<Resume>)> {
     let Resume { restart, before, responses, id, title } = resume;
-    let mut reading = Reading { before: before.into(), tail: VecDeque::new() };
-    let gained = visit_from(&restart, open(path).ok()?, &mut |chain, message| reading.add(chain, message));
+    let mut reader = ResumeReader { before: before.into(), tail: VecDeque::new() };
+    let gained = visit_from(&restart, open(path).ok()?, &mut |chain, message| reader.add(chain, message));
     let gained = gained.ok()??;
     // A resumed session of Claude Code has several ids.
     let is_other = gained.info.id.is_some() && gained.info.id != id;
@@ -63,16 +63,16 @@ pub(crate) fn read_on(
     let mut recorded = known.recorded.clone();
     recorded.truncate(responses);
     recorded.append(&gained.recorded);
-    reading.end(path, policy, &info, recorded, Some(gained.restart.unwrap_or(restart))).ok()
+    reader.end(path, policy, &info, recorded, Some(gained.restart.unwrap_or(restart))).ok()
 }
 
-/// Reads a session. The resume point is only known at the end, so the newest messages are held.
-struct Reading {
+/// Collects the figures of a session. Holds the newest messages, because the resume point is only known at the end.
+struct ResumeReader {
     before: Weighing,
     tail: VecDeque<Message>,
 }
 
-impl Reading {
+impl ResumeReader {
     fn add(&mut self, chain: Chain, message: Message) {
         if chain != Chain::Main {
             return;
@@ -93,7 +93,7 @@ impl Reading {
         recorded: Recorded,
         restart: Option<Restart>,
     ) -> Result<(Weighed, Option<Resume>), ImportError> {
-        let Reading { mut before, tail } = self;
+        let ResumeReader { mut before, tail } = self;
         let is_first =
             |message: &Message| restart.as_ref().is_some_and(|at| message.info.id == *at.message());
         let place = tail.iter().position(is_first).unwrap_or(tail.len());
@@ -113,7 +113,7 @@ impl Reading {
     }
 }
 
-/// Number of responses that are recorded after a resume point. `None` if there is another number of messages.
+/// Returns the number of responses recorded after a resume point. `None` if the number of messages differs from `messages`.
 fn responses_from(path: &Path, restart: &Restart, messages: usize) -> Option<usize> {
     let mut count = 0;
     let rest =

@@ -2,16 +2,16 @@
 
 use crate::find::Search;
 
-/// Shortens ids so that each still names one session. Created once for a list: an id is compared with its neighbours in
-/// sorted order, not with every other id.
+/// Shortens ids to unambiguous prefixes. Created once for a list, so that each id is only compared with its neighbours in
+/// sorted order.
 pub struct ShortIds<'a> {
-    /// The sorted ids. A file that was not opened contributes its name, from the start and from each word on: tools
-    /// write the id into it.
+    /// The sorted ids. Files that were not opened contribute the suffixes of their names that begin with a word, because tools
+    /// write the id into the name.
     ids: Vec<&'a str>,
 }
 
 impl Search {
-    /// Collects the ids of everything that was found.
+    /// Collects the ids of all sessions that were found.
     pub fn short_ids(&self) -> ShortIds<'_> {
         let mut ids: Vec<&str> = self.names().flat_map(words).collect();
         ids.sort_unstable();
@@ -20,17 +20,17 @@ impl Search {
     }
 }
 
-/// A name from the start and from each word on.
+/// Returns the suffixes of a name that begin with a word.
 fn words(name: &str) -> impl Iterator<Item = &str> {
     let starts = name.char_indices().filter(|(_, c)| !c.is_alphanumeric()).map(|(at, c)| at + c.len_utf8());
     std::iter::once(0).chain(starts).filter_map(|start| name.get(start..)).filter(|rest| !rest.is_empty())
 }
 
 impl ShortIds<'_> {
-    /// The shortest unambiguous start of a session's id, but at least `least` bytes after its prefix.
+    /// Returns the shortest unambiguous prefix of a session's id, with at least `least` bytes after `ses_` or the like.
     pub fn of<'a>(&self, id: &'a str, least: usize) -> &'a str {
         let from = id.find('_').map_or(0, |end| end + 1) + least;
-        // The same session may exist twice: as a file and stored. Both names start with the id.
+        // A session that exists both as a file and in the store is not ambiguous: both names start with the id.
         let place = self.ids.partition_point(|other| is_before(other, id));
         let before = self.ids.get(..place).and_then(<[&str]>::last);
         let after = self.ids.iter().skip(place).find(|other| !other.starts_with(id));
@@ -47,7 +47,7 @@ fn is_before(other: &str, id: &str) -> bool {
     other < id
 }
 
-/// Number of leading bytes that two ids have in common.
+/// Returns the length of the common prefix of two ids.
 fn shared(a: &str, b: &str) -> usize {
     a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count()
 }

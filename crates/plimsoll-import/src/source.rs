@@ -13,7 +13,7 @@ use crate::error::ImportError;
 use crate::find::{Found, SessionStorage};
 use crate::stored::{self, Extent};
 
-/// Start of every SQLite database, and Plimsoll's application id at its offset.
+/// First bytes of SQLite databases, and Plimsoll's application id with its offset.
 const SQLITE: &[u8] = b"SQLite format 3\0";
 const OURS: &[u8] = b"Plim";
 const HEADER: usize = 72;
@@ -26,7 +26,7 @@ pub type OnRead<'a> = &'a dyn Fn(u64);
 pub enum Source<'s> {
     /// A file.
     File(File),
-    /// Something that can be read only once, such as standard input.
+    /// A reader that can be read only once, such as standard input.
     Stream(Box<dyn Read + 's>),
     /// One session of a file or stream that may contain several, by its id or a prefix of it.
     Session(Box<Source<'s>>, String),
@@ -48,7 +48,7 @@ pub enum FileKind {
     Transcript(Source<'static>),
 }
 
-/// Opens a path, and determines its kind by its first bytes.
+/// Determines the kind of a path by the first bytes of its file.
 pub fn open(path: &Path) -> io::Result<FileKind> {
     let mut file = File::open(path)?;
     let metadata = file.metadata()?;
@@ -69,7 +69,7 @@ pub fn open(path: &Path) -> io::Result<FileKind> {
 }
 
 impl<'s> Source<'s> {
-    /// The source of a session that was found. Stored sessions are read from `store`.
+    /// Creates the source of a session that was found. Stored sessions are read from `store`.
     pub fn of(found: &Found, store: Option<&'s dyn Store>) -> Result<Source<'s>, ImportError> {
         match (&found.kept, store) {
             (SessionStorage::Stored(session), Some(store)) => Ok(Source::Stored(store, session.clone())),
@@ -82,7 +82,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Number of bytes to read, if it is known.
+    /// Returns the number of bytes to read, if known.
     pub fn size(&self) -> Option<u64> {
         match self {
             Source::File(file) => file.metadata().ok().map(|metadata| metadata.len()),
@@ -91,7 +91,7 @@ impl<'s> Source<'s> {
         }
     }
 
-    /// Reads everything, or what the window is made of. Only a stored session distinguishes the two.
+    /// Reads all messages or only those of the window. Only stored sessions distinguish the two.
     pub fn read(self, extent: Extent, on_read: OnRead<'_>) -> Result<Transcript, ImportError> {
         Ok(match self {
             Source::Stored(store, session) => stored::transcript(store, &session, extent)?,
@@ -117,7 +117,7 @@ impl<'s> Source<'s> {
     }
 
     /// Visits the messages one by one, first those of the session, then those of its sub-agents. Can be repeated. The
-    /// transcript has everything except the messages.
+    /// returned transcript has no messages.
     pub fn visit(
         &mut self,
         on_read: OnRead<'_>,
@@ -148,7 +148,7 @@ impl<'s> Source<'s> {
             Source::Stored(store, session) => {
                 stored::visit(*store, session, &mut |message| sink(Chain::Main, message))?
             }
-            // It was copied to a file above.
+            // Replaced by a copy in a file above.
             Source::Stream(_) => return Err(ImportError::Unsettled),
         })
     }
@@ -173,7 +173,7 @@ impl<'a, R> Counted<'a, R> {
         Counted { inner, at: 0, on_read }
     }
 
-    fn go_on(&mut self, at: u64) {
+    fn advance(&mut self, at: u64) {
         self.at = at;
         (self.on_read)(at);
     }
@@ -182,7 +182,7 @@ impl<'a, R> Counted<'a, R> {
 impl<R: Read> Read for Counted<'_, R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let count = self.inner.read(buffer)?;
-        self.go_on(self.at + count as u64);
+        self.advance(self.at + count as u64);
         Ok(count)
     }
 }
@@ -190,20 +190,20 @@ impl<R: Read> Read for Counted<'_, R> {
 impl<R: Seek> Seek for Counted<'_, R> {
     fn seek(&mut self, to: SeekFrom) -> io::Result<u64> {
         let at = self.inner.seek(to)?;
-        self.go_on(at);
+        self.advance(at);
         Ok(at)
     }
 
-    // Querying the position must not discard a reader's buffer.
+    // The default implementation seeks, which would discard the reader's buffer.
     fn stream_position(&mut self) -> io::Result<u64> {
         self.inner.stream_position()
     }
 
-    // Nor must a short seek: readers of trees seek from record to record, and the default implementation refills the
-    // buffer each time. A session of 100 MB was read 25 times because of that.
+    // Keeps the buffer for short seeks as well: readers of trees seek from record to record, and the default implementation
+    // refills the buffer each time. A session of 100 MB was read 25 times because of that.
     fn seek_relative(&mut self, offset: i64) -> io::Result<()> {
         self.inner.seek_relative(offset)?;
-        self.go_on(self.at.saturating_add_signed(offset));
+        self.advance(self.at.saturating_add_signed(offset));
         Ok(())
     }
 }
@@ -215,6 +215,6 @@ impl<R: BufRead> BufRead for Counted<'_, R> {
 
     fn consume(&mut self, count: usize) {
         self.inner.consume(count);
-        self.go_on(self.at + count as u64);
+        self.advance(self.at + count as u64);
     }
 }

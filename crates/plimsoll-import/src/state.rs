@@ -1,10 +1,10 @@
-//! State of an imported conversation: enough to decide later whether it is the beginning of a file, without any
-//! content. Digests replace texts, so that content that is purged from a store does not survive here.
+//! State of an imported conversation: enough to decide later whether it is a prefix of a file. It has digests instead of texts,
+//! so that content that is purged from a store does not survive here.
 
 use plimsoll::{Message, Part, PartBody};
 use serde::{Deserialize, Serialize};
 
-/// Start of a blake3 hash: 128 bits are enough to distinguish conversations.
+/// First 128 bits of a BLAKE3 hash, which are enough to distinguish conversations.
 pub(crate) type Digest = [u8; 16];
 
 /// Hashes messages in sequence.
@@ -20,7 +20,7 @@ impl Running {
         self.hasher.update(message);
     }
 
-    /// Hash of all messages so far.
+    /// Returns the hash of all messages so far.
     pub(crate) fn digest(&self) -> Digest {
         shorten(&self.hasher.finalize())
     }
@@ -52,14 +52,14 @@ pub(crate) struct ImportState {
     pub(crate) whole: String,
     /// The last message, which may have been incomplete.
     pub(crate) last: Option<MessageDigest>,
-    /// Whether all ids were replaced, including those that are long enough to keep.
+    /// Whether all ids were replaced, including random ones.
     pub(crate) is_renamed: bool,
-    /// Replaces the time of messages without one, in their ids.
+    /// Time used in the ids of messages that have none.
     pub(crate) base: u64,
 }
 
 impl ImportState {
-    /// Parses a record. An unknown format matches nothing, and the session is stored again.
+    /// Parses a record. An unknown format matches no conversation, so the session is stored again.
     pub(crate) fn parse(state: &str) -> Option<ImportState> {
         serde_json::from_str(state).ok()
     }
@@ -79,11 +79,11 @@ pub(crate) struct MessageDigest {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct PartDigest {
-    /// The part of its content that stays the same while it grows.
+    /// Digest of the content that stays the same while the message grows.
     identity: String,
     /// Length and digest of the text so far, for parts whose text grows.
     text: Option<(usize, String)>,
-    /// Digest of the whole part, if it does not change any more.
+    /// Digest of the whole part, if it is final.
     whole: Option<String>,
 }
 
@@ -95,8 +95,8 @@ impl MessageDigest {
         }
     }
 
-    /// Returns the indexes of new and changed parts, if `message` is this one, continued: equal or longer texts, calls
-    /// that were open with or without their answers, more parts. Otherwise `None`.
+    /// Returns the indexes of new and changed parts if `message` is a continuation of this one: texts are equal or longer, open
+    /// calls may have results, and there may be more parts. Otherwise returns `None`.
     pub(crate) fn changes_to(&self, message: &Message) -> Option<Vec<usize>> {
         if self.identity != identity(message) || self.parts.len() > message.parts.len() {
             return None;

@@ -7,18 +7,17 @@ use plimsoll_formats::{Format, Recorded, SessionInfo, Transcript};
 use plimsoll_session::each_message;
 use plimsoll_store::{Archive, CountWatch, Session, Store, StoreError};
 
-/// How much of a session is read.
+/// Extent of a read of a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Extent {
     /// All messages.
     Whole,
-    /// The messages that the window is made of.
+    /// The messages that the window consists of.
     InView,
 }
 
-/// Collects exact token counts of a session's texts, and stores them when it is dropped, so that nothing is counted
-/// again.
+/// Collects exact token counts of a session's texts. Dropping it stores them, so that no text is counted twice.
 pub struct KeptCounts {
     archive: Arc<Archive>,
     session: SessionId,
@@ -45,9 +44,9 @@ pub fn transcript(store: &dyn Store, session: &Session, extent: Extent) -> Resul
         Extent::Whole => visit(store, session, &mut |message| messages.push(message))?,
         Extent::InView => {
             messages = store.window(&session.id)?.log.messages().to_vec();
-            let mut read = Reading::of(session);
-            messages.iter().for_each(|message| read.note(message));
-            read.end()
+            let mut reader = MetadataReader::of(session);
+            messages.iter().for_each(|message| reader.note(message));
+            reader.end()
         }
     };
     Ok(Transcript { messages, ..about })
@@ -59,35 +58,35 @@ pub fn visit(
     session: &Session,
     sink: &mut dyn FnMut(Message),
 ) -> Result<Transcript, StoreError> {
-    let mut read = Reading::of(session);
+    let mut reader = MetadataReader::of(session);
     each_message(store, &session.id, &mut |message| {
-        read.note(&message);
+        reader.note(&message);
         sink(message);
     })?;
-    Ok(read.end())
+    Ok(reader.end())
 }
 
-/// Metadata that is collected while messages are read.
-struct Reading {
+/// Collects metadata while messages are read.
+struct MetadataReader {
     about: Transcript,
     is_continued_here: bool,
 }
 
-impl Reading {
-    fn of(session: &Session) -> Reading {
-        Reading { about: about(session), is_continued_here: false }
+impl MetadataReader {
+    fn of(session: &Session) -> MetadataReader {
+        MetadataReader { about: about(session), is_continued_here: false }
     }
 
     fn note(&mut self, message: &Message) {
         self.about.recorded.add_message(message);
-        // A summary is not an answer: its model may be another one.
+        // Summaries are skipped: the model that wrote one may not be the model of the session.
         if message.is_assistant() && !message.info.summary {
             self.is_continued_here = message.is_asked_here();
         }
     }
 
-    /// The transcript without messages. The recorded context window of a tool does not apply once another agent has
-    /// continued the session.
+    /// Returns the transcript without messages. It drops the context window that the original tool recorded if the session was
+    /// continued here, because that window does not apply to this agent.
     fn end(mut self) -> Transcript {
         if self.is_continued_here {
             (self.about.info.context, self.about.info.tool) = (None, None);
@@ -96,7 +95,7 @@ impl Reading {
     }
 }
 
-/// A session as a transcript without messages.
+/// Converts a session to a transcript without messages.
 pub fn about(session: &Session) -> Transcript {
     let info = SessionInfo {
         id: Some(session.id.to_string()),
@@ -108,7 +107,7 @@ pub fn about(session: &Session) -> Transcript {
         started: Some(session.created),
         updated: Some(session.updated),
         context: session.context,
-        // A later version of Plimsoll may have stored a format that is unknown here.
+        // Not an error if unknown: a later version of Plimsoll may have stored it.
         tool: session.tool.as_deref().and_then(|tool| tool.parse().ok()),
     };
     Transcript {

@@ -1,4 +1,4 @@
-//! The first pass over a source: its metadata, and digests that decide whether a stored copy is its beginning. Holds 16
+//! The first pass over a source: collects metadata, and digests that decide whether a stored copy is a prefix. Holds 16
 //! bytes for each message, and the last message of each conversation.
 
 use plimsoll::{Message, Millis, SessionId};
@@ -22,7 +22,7 @@ pub struct Survey {
 pub(crate) struct Surveyed {
     /// Key of the conversation in the source; empty for the session itself.
     pub(crate) key: String,
-    /// The digests of the first message, of the first two, and so on.
+    /// Digests of the first message, of the first two messages, and so on.
     digests: Vec<Digest>,
     /// Id of the first message.
     pub(crate) first: String,
@@ -34,40 +34,40 @@ pub(crate) struct Surveyed {
 pub(crate) enum Relation {
     /// The conversation and the import are equal.
     Same,
-    /// The import is a beginning of the conversation, as far as is known without reading it again.
+    /// The import seems to be a prefix of the conversation. The second pass decides.
     Longer,
-    /// The import is not a beginning of the conversation.
+    /// The import is not a prefix of the conversation.
     Other,
 }
 
 impl Survey {
     /// Reads a source without storing it.
     pub fn of(source: &mut Source<'_>, on_read: OnRead<'_>) -> Result<Survey, ImportError> {
-        let mut readings: Vec<Reading> = vec![Reading::default()];
+        let mut digested: Vec<ConversationDigest> = vec![ConversationDigest::default()];
         let transcript = source.visit(on_read, &mut |chain, message| {
             let place = place_of(chain);
-            if readings.len() <= place {
-                readings.resize_with(place + 1, Reading::default);
+            if digested.len() <= place {
+                digested.resize_with(place + 1, ConversationDigest::default);
             }
-            readings[place].push(message);
+            digested[place].push(message);
         })?;
-        readings.resize_with(transcript.side_chains.len() + 1, Reading::default);
+        digested.resize_with(transcript.side_chains.len() + 1, ConversationDigest::default);
         let mut keys: Vec<String> = vec![String::new()];
         for (number, chain) in transcript.side_chains.iter().enumerate() {
-            // Some tools write sub-agents under the id of the session itself.
+            // Some tools give sub-agents the id of the session, which would not be unique as a key.
             let own =
                 chain.info.id.clone().filter(|id| !id.is_empty() && chain.info.id != transcript.info.id);
             let own = own.filter(|id| !keys.contains(id));
             keys.push(own.unwrap_or_else(|| format!("#{}", number + 1)));
         }
-        let surveyed = readings.into_iter().zip(keys).map(|(reading, key)| {
-            let Reading { digests, first, last, .. } = reading;
+        let surveyed = digested.into_iter().zip(keys).map(|(conversation, key)| {
+            let ConversationDigest { digests, first, last, .. } = conversation;
             Surveyed { key, digests, first: first.unwrap_or_default(), last }
         });
         Ok(Survey { conversations: surveyed.collect(), transcript })
     }
 
-    /// Number of messages of the session, without those of sub-agents.
+    /// Returns the number of messages of the session, without those of sub-agents.
     pub fn messages(&self) -> usize {
         self.conversations.first().map_or(0, Surveyed::count)
     }
@@ -77,12 +77,12 @@ impl Survey {
         self.conversations.iter().all(|conversation| conversation.count() == 0)
     }
 
-    /// The id that the tool gave the session.
+    /// Returns the id that the tool gave the session.
     pub(crate) fn own_id(&self) -> Option<&str> {
         self.transcript.info.id.as_deref().filter(|id| !id.is_empty())
     }
 
-    /// An id for a session that has none, derived from its messages.
+    /// Derives an id for a session without one from its messages.
     pub(crate) fn content_id(&self) -> SessionId {
         let mut hasher = blake3::Hasher::new();
         for conversation in &self.conversations {
@@ -91,7 +91,7 @@ impl Survey {
         SessionId::new(format!("ses_{}", &hasher.finalize().to_hex().as_str()[..26]))
     }
 
-    /// Name of the tool in the store's records. OpenCode has several formats.
+    /// Returns the name of the tool in the store's records. It is the same for all formats of OpenCode.
     pub(crate) fn tool(&self) -> &'static str {
         match self.transcript.format {
             Format::OpencodeExport | Format::OpencodeMessages | Format::OpencodeDatabase => "opencode",
@@ -124,13 +124,13 @@ impl Surveyed {
                 let goes_on = self.last.as_ref().and_then(|message| last.changes_to(message)).is_some();
                 if goes_on { Relation::Longer } else { Relation::Other }
             }
-            // The message in question was not kept; it is compared in the second pass.
+            // The survey did not keep the message to compare, so the second pass does it.
             std::cmp::Ordering::Greater => Relation::Longer,
         }
     }
 }
 
-/// Index of a conversation in its source.
+/// Returns the index of a conversation in its source.
 pub(crate) fn place_of(chain: Chain) -> usize {
     match chain {
         Chain::Main => 0,
@@ -139,14 +139,14 @@ pub(crate) fn place_of(chain: Chain) -> usize {
 }
 
 #[derive(Default)]
-struct Reading {
+struct ConversationDigest {
     running: Running,
     digests: Vec<Digest>,
     first: Option<String>,
     last: Option<Message>,
 }
 
-impl Reading {
+impl ConversationDigest {
     fn push(&mut self, message: Message) {
         self.running.push(&serde_json::to_vec(&message).unwrap_or_default());
         self.digests.push(self.running.digest());
@@ -183,7 +183,7 @@ impl Tally {
         json.len()
     }
 
-    /// Digests of all messages except the newest, and of all messages.
+    /// Returns the digests of all messages except the newest, and of all messages.
     pub(crate) fn digests(&self) -> (String, String) {
         let closed = self.closed.unwrap_or_else(|| Running::default().digest());
         (hex(&closed), hex(&self.running.digest()))

@@ -1,19 +1,19 @@
-//! Titles: the first printable words of a session.
+//! Titles of sessions: their first printable words.
 
 use plimsoll::facts::typed_words;
 use plimsoll::{Message, first_words};
 use serde::{Deserialize, Serialize};
 
-/// Maximum length of a title that is made of a prompt.
+/// Maximum length of a title from a prompt.
 pub(crate) const TITLE: usize = 80;
-/// Number of prompts that are searched for one that the user typed.
+/// Maximum number of prompts that are searched for one that the user has typed.
 const PROMPTS: usize = 20;
 
-/// Finds the first words that the user typed; if there are none, the host's first words.
+/// Finds the first words that the user has typed, or else the host's first words.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct FirstPrompt {
     seen: usize,
-    /// The host's first words, in case the user typed none.
+    /// The host's first words, in case there are no typed ones.
     first: Option<String>,
     found: Option<String>,
 }

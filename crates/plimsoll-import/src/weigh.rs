@@ -1,5 +1,5 @@
-//! Figures of sessions: messages, tokens, title. Sessions are read in parallel, and of a transcript that was read
-//! before, only what was added.
+//! Figures of sessions: messages, tokens, title. Sessions are read in parallel. Of a transcript that was read before, only the
+//! appended part is read.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -16,8 +16,8 @@ use crate::resume;
 use crate::stored;
 use crate::weighed::{Weighed, Weighing};
 
-/// Weighs sessions, stored ones from `store`; `on_done` is called after each. Figures of unchanged files come from
-/// `cache`, and others are stored there. A session that could not be read has an error in its place.
+/// Weighs sessions, and calls `on_done` after each. Stored sessions are read from `store`. Figures of unchanged files come from
+/// `cache`, and new ones are stored there. The result for an unreadable session is an error.
 pub fn weigh_all(
     found: &[Found],
     store: Option<&dyn Store>,

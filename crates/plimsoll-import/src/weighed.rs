@@ -21,7 +21,7 @@ pub struct Weighed {
     pub is_measured: bool,
     /// Title, or the first words of the session.
     pub title: String,
-    /// The model, the last one if it changed.
+    /// The last model.
     pub model: Option<String>,
     /// Time of its start, in milliseconds since 1970.
     pub started: Option<u64>,
@@ -49,7 +49,7 @@ impl Default for Weighing {
     }
 }
 
-/// The stored state of a [`Weighing`]: figures and the title, no other content.
+/// State of a [`Weighing`] for storage. It has no content except the title.
 #[derive(Serialize, Deserialize)]
 pub(crate) struct Checkpoint {
     meter: MeterCheckpoint,
@@ -70,14 +70,14 @@ impl Weighing {
         self.gate.pass(message).for_each(|message| self.meter.add(&message));
     }
 
-    /// The state to resume from; `None` if no usage is known, or a change is still to take effect.
+    /// Returns the state to resume from. `None` if no usage is known, or if a change has not taken effect yet.
     pub(crate) fn checkpoint(&self) -> Option<Checkpoint> {
         let meter = self.meter.checkpoint().filter(|_| self.gate.is_open())?;
         Some(Checkpoint { meter, messages: self.messages, prompt: self.prompt.clone() })
     }
 
-    /// Returns the figures. The window is measured as `plimsoll inspect` does: by recorded usage, and by characters if
-    /// there is none. `whole` reads the messages again, which few sessions need.
+    /// Returns the figures. The window is measured as by `plimsoll inspect`: by recorded usage, or by characters if there is
+    /// none. `whole` reads the messages again, which few sessions need.
     pub(crate) fn end(
         self,
         policy: &Policy,
@@ -86,7 +86,7 @@ impl Weighing {
         whole: impl FnOnce() -> Result<Vec<Message>, ImportError>,
     ) -> Result<Weighed, ImportError> {
         let (gate, scale) = (self.gate, WindowScale::new(self.meter.read(), policy));
-        // Without usage every message is still held.
+        // Without usage, all messages are still in memory.
         let window = scale.tokens_of(policy, || if gate.is_open() { whole() } else { Ok(gate.waiting()) })?;
         let title = info.title.as_deref().map(|title| first_words(title, TITLE));
         Ok(Weighed {

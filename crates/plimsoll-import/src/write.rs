@@ -1,4 +1,4 @@
-//! The second pass over a source: messages get their ids and are stored.
+//! The second pass over a source: assigns ids to messages and stores them.
 
 use plimsoll::{Message, Millis, Part, SessionId, ToolStatus, first_words};
 use plimsoll_formats::Transcript;
@@ -13,16 +13,15 @@ use crate::source::{OnRead, Source};
 use crate::state::{ImportState, MessageDigest};
 use crate::survey::{Tally, place_of};
 
-/// Number of bytes that are written at once. One transaction of this size takes some 30 ms, during which other writers
-/// wait. A new session is staged in pieces and becomes visible as a whole. An existing session is extended in pieces:
-/// after each, it is what an import of a shorter file would have left, so the next import continues one that was
-/// killed. Staging these as well would mean moving the rows into the session at the end, and a transaction that moves
-/// rows takes about as long as one that writes them.
+/// Number of bytes per transaction. A transaction of this size takes about 30 ms, during which other writers wait. A new
+/// session is staged in pieces and becomes visible as a whole. An existing session is extended piece by piece: after each, it
+/// is in the state that an import of a shorter file leaves, so the next import continues after a kill. Staging additions as
+/// well would require moving their rows into the session at the end, in a transaction that takes about as long as writing them.
 const PIECE: usize = 4 << 20;
 /// Maximum length of a title from the source.
 const TITLE: usize = 400;
 
-/// The session that a conversation is stored as.
+/// Target session of a conversation.
 pub(crate) struct Target {
     /// Key of the conversation in the source.
     pub(crate) key: String,
@@ -38,7 +37,7 @@ pub(crate) struct Target {
 pub(crate) enum Written {
     Stored(Box<Report>),
     Not(Imported),
-    /// The earlier import is not the beginning of the source.
+    /// The earlier import is not a prefix of the source.
     Diverged,
 }
 
@@ -47,15 +46,15 @@ pub(crate) struct Writing<'a> {
     store: &'a dyn Store,
     source: &'a str,
     known: Option<Vec<SessionId>>,
-    /// Name of the stage for pieces of new sessions.
+    /// Name of the staging area for pieces of new sessions.
     stage: String,
     is_staged: bool,
     options: &'a ImportOptions<'a>,
     writers: Vec<ConversationWriter>,
-    /// Bytes of messages that are held.
+    /// Size of the held messages in bytes.
     held: usize,
     failed: Option<StoreError>,
-    /// Why a piece was not stored.
+    /// Error of storing a piece.
     refused: Option<Imported>,
 }
 
@@ -64,11 +63,11 @@ struct ConversationWriter {
     target: Target,
     namer: Namer,
     tally: Tally,
-    /// The newest message. It may be the last one, which stays open, until another arrives.
+    /// The newest message. It is held until another one arrives, because the last message is stored as open.
     newest: Option<(Message, (String, String))>,
-    /// Number of messages that were passed on.
+    /// Number of messages that were passed on to be stored.
     passed: usize,
-    /// The last of them in the source, and its digests.
+    /// The last of these messages as in the source, and its digests.
     last: Option<(Message, (String, String))>,
     staged: u64,
     messages: Vec<Message>,
@@ -94,7 +93,7 @@ impl<'a> Writing<'a> {
         Writing { store, source, known, stage, is_staged, options, writers, held, failed, refused }
     }
 
-    /// Id of the stored session.
+    /// Returns the id of the stored session.
     pub(crate) fn root(&self) -> Option<&SessionId> {
         self.writers.first().map(|writer| &writer.target.id)
     }
@@ -106,7 +105,7 @@ impl<'a> Writing<'a> {
         on_read: OnRead<'_>,
     ) -> Result<Written, ImportError> {
         let transcript = source.visit(on_read, &mut |chain, message| {
-            // A sub-agent that was added since the survey is left to the next import.
+            // A sub-agent that appeared after the survey has no target. The next import adds it.
             let goes_on = self.failed.is_none() && self.refused.is_none();
             if goes_on && place_of(chain) < self.writers.len() {
                 self.take(place_of(chain), message);
@@ -127,7 +126,7 @@ impl<'a> Writing<'a> {
         self.commit(&transcript)
     }
 
-    /// Deletes what was staged.
+    /// Deletes staged pieces.
     pub(crate) fn discard(&self) -> Result<(), StoreError> {
         if self.is_staged { self.store.unstage(&self.stage) } else { Ok(()) }
     }
@@ -207,7 +206,7 @@ impl<'a> Writing<'a> {
                 continue;
             }
             if writer.target.before.is_some() {
-                // Metadata that a user or an earlier import set is kept.
+                // Does not override metadata from the user or an earlier import.
                 let known = self.store.session(&new.session.id)?;
                 (report.title, report.directory) = (known.title, known.directory);
             }
@@ -278,7 +277,7 @@ impl ConversationWriter {
         self.has_diverged |= self.passed < before;
     }
 
-    /// Passes a message on, with the digests of all messages before it and up to it.
+    /// Passes on a message, with the digests of all messages before it, and including it.
     fn pass_on(&mut self, mut message: Message, digests: &(String, String), is_last: bool) {
         let place = self.passed;
         self.passed += 1;
@@ -290,7 +289,7 @@ impl ConversationWriter {
             None => (0, None),
         };
         if place + 1 < count {
-            // It is already stored; later messages may refer to its id.
+            // Already stored, but its id must be assigned, because later messages may refer to it.
             self.namer.name(&mut message);
             return;
         }
@@ -332,7 +331,7 @@ impl ConversationWriter {
         !self.messages.is_empty() || self.grown.is_some()
     }
 
-    /// The held messages of an existing session, and its state after them.
+    /// Returns the held messages of an existing session, and its state after them.
     fn piece(&mut self, now: Millis) -> Option<(Conversation, ImportState)> {
         let (before, known) = self.target.before.as_ref()?;
         let taken = match self.last.as_ref().filter(|_| self.holds_something()) {
@@ -359,7 +358,7 @@ impl ConversationWriter {
         Some((piece, taken))
     }
 
-    /// The session to create, without its messages.
+    /// Returns the session to create, without its messages.
     fn session(
         &mut self,
         chain: &Transcript,
@@ -367,7 +366,7 @@ impl ConversationWriter {
         options: &ImportOptions<'_>,
     ) -> Conversation {
         let info = &chain.info;
-        // A source's times may be in the future; the store's may not.
+        // Limited to now: a source's times may be in the future, but the store's must not be.
         let started = info.started.or(self.tally.first_time).unwrap_or(options.now).min(options.now);
         let updated = info.updated.or(self.tally.last_time).unwrap_or(started).min(options.now);
         let title = info.title.as_deref().map(|title| first_words(title, TITLE)).filter(|it| !it.is_empty());

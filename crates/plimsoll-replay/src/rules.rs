@@ -192,7 +192,7 @@ impl std::str::FromStr for Rules {
             Err(PolicyError::UnknownPreset { name, known }) => Err(PolicyError::UnknownPreset {
                 name,
                 known: format!(
-                    "{known}, none, anthropic-clear, anthropic-clear-PERCENT, mask-N, mask-N-by-M, codex, claude-code"
+                    "{known}, `none`, `anthropic-clear`, `anthropic-clear-PERCENT`, `mask-N`, `mask-N-by-M`, `codex`, `claude-code`"
                 ),
             }),
             Err(other) => Err(other),

@@ -22,18 +22,18 @@ use crate::stall::{STALL, StallGuard};
 pub(crate) struct Limits {
     /// Maximum number of open connections. Further ones are answered with 503 and closed.
     pub(crate) connections: usize,
-    /// Time in which the head of a request must arrive. It also bounds how long an idle connection is kept.
+    /// Time limit for receiving the head of a request. It also limits how long an idle connection is kept.
     pub(crate) head: Duration,
 }
 
-/// Size of the buffer for the head of a request, in bytes. Hyper looks at it between reads, which grow up to its size, so a
-/// head can have twice as much.
+/// Size of the buffer for the head of a request, in bytes. Hyper checks the limit between reads, and one read can be as large as
+/// the buffer, so a head can have twice this size.
 const HEAD_BYTES: usize = 32 * 1_024;
 
-/// Time for the answer to a connection beyond the limit.
+/// Time limit for sending the 503 to a connection beyond the limit.
 const REFUSAL: Duration = Duration::from_secs(1);
 
-/// Time that open requests have to end once the server stops.
+/// Time that open requests have to finish when the server stops.
 const DRAIN: Duration = Duration::from_secs(10);
 
 /// Accepts connections until `stop`, and waits until they have ended.
@@ -46,7 +46,8 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits,
             () = stop.cancelled() => break,
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
-                // Out of file descriptors, or the peer is gone already. Without a pause the loop would spin.
+                // Out of file descriptors, or the peer has already gone. Without a pause this loop would use a whole core until a
+                // descriptor is free.
                 Err(error) => {
                     tracing::warn!(%error, "cannot accept a connection");
                     tokio::time::sleep(Duration::from_millis(50)).await;
@@ -98,6 +99,6 @@ async fn refuse(mut stream: TcpStream) {
     const ANSWER: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
     let _ = stream.write_all(ANSWER).await;
     let _ = stream.shutdown().await;
-    // A connection that is closed before its request was read is reset, and the answer with it.
+    // Closing a connection with unread data resets it, and the client would never see the answer.
     let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
 }

@@ -1,4 +1,4 @@
-//! Who may send requests.
+//! Access checks: `Host`, `Origin` and the password of a request.
 //!
 //! The server can run commands on this machine, so a web page that a user happens to visit must not reach it. Browsers send
 //! requests to loopback on behalf of any page, and a name that a page controls can resolve to 127.0.0.1 (DNS rebinding).
@@ -20,19 +20,19 @@ const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 const FETCH_MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
 const FETCH_DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
 
-/// The rules that every request is checked against.
+/// Rules that every request must satisfy.
 #[derive(Clone)]
 pub(crate) struct Access {
     /// Names that `Host` may have besides loopback.
     hosts: Vec<String>,
-    /// Whether any IP address is accepted in `Host`: a page cannot rebind an address, only a name.
+    /// Whether `Host` may be any IP address. DNS rebinding needs a name; a page cannot rebind an address.
     any_address: bool,
-    /// BLAKE3 of `user:password`. Hashes have one length, so that the comparison does not reveal that of the password.
+    /// BLAKE3 of `user:password`. Hashes have a fixed length, so comparing them does not reveal the length of the password.
     credentials: Option<[u8; 32]>,
 }
 
 impl Access {
-    /// Rules for a server that listens on `listen` under `hostname`.
+    /// Returns the rules for a server that listens on `listen` under `hostname`.
     pub(crate) fn new(
         hostname: &str,
         listen: IpAddr,
@@ -60,7 +60,7 @@ impl Access {
         };
         let refused = || ApiError::forbidden("`Host` does not name this server");
         let host: Authority = host.to_str().ok().and_then(|host| host.parse().ok()).ok_or_else(refused)?;
-        // In absolute form the target has an authority too; with another one it is not clear which of them is meant.
+        // A target in absolute form has an authority too. If it differs from `Host`, it is unclear which one is meant.
         if uri.authority().is_some_and(|target| target.as_str() != host.as_str()) {
             return Err(refused());
         }
@@ -85,18 +85,18 @@ impl Access {
     }
 }
 
-/// Refuses requests that a page of another origin sends.
+/// Rejects requests sent by pages of other origins.
 fn check_origin(method: &Method, headers: &HeaderMap, uri: &Uri, host: &Authority) -> ApiResult<()> {
     let refused = || ApiError::forbidden("requests of other origins are refused");
     for origin in headers.get_all(ORIGIN) {
         let origin = origin.to_str().map_err(|_| refused())?;
-        // With a proxy that ends TLS the scheme differs, so only the authority is compared.
+        // Only the authority is compared: behind a proxy that terminates TLS the scheme differs.
         let authority = origin.strip_prefix("http://").or_else(|| origin.strip_prefix("https://"));
         if authority != Some(host.as_str()) {
             return Err(refused());
         }
     }
-    // Browsers send no `Origin` with some GET requests, such as those of images, but they send this.
+    // Browsers omit `Origin` from some GET requests, such as those for images, but send this header.
     match headers.get(FETCH_SITE).map(|site| site.as_bytes()) {
         None | Some(b"same-origin" | b"none") => Ok(()),
         Some(_) if is_link_to_page(method, headers, uri) => Ok(()),
@@ -104,8 +104,8 @@ fn check_origin(method: &Method, headers: &HeaderMap, uri: &Uri, host: &Authorit
     }
 }
 
-/// Whether a user follows a link of another site to the page. The page itself has no effects, the site that links to it cannot
-/// read it, and it cannot be put into a frame.
+/// Whether this is a user following a link on another site to the page. That is safe: loading the page has no effects, the
+/// linking site cannot read it, and it cannot be framed.
 fn is_link_to_page(method: &Method, headers: &HeaderMap, uri: &Uri) -> bool {
     let is =
         |name: &HeaderName, value: &[u8]| headers.get(name).is_some_and(|found| found.as_bytes() == value);

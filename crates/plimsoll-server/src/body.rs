@@ -10,10 +10,10 @@ use serde::de::DeserializeOwned;
 use crate::app::App;
 use crate::error::ApiError;
 
-/// Maximum size of a body: prompts may carry images.
-pub(crate) const MOST_BYTES: usize = 32 * 1024 * 1024;
+/// Maximum size of a body. Prompts may contain images.
+pub(crate) const MAX_BYTES: usize = 32 * 1024 * 1024;
 
-/// A JSON body. An empty one counts as `{}`.
+/// Extractor of a JSON body. An empty body counts as `{}`.
 pub(crate) struct JsonBody<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<Arc<App>> for JsonBody<T> {
@@ -28,15 +28,16 @@ impl<T: DeserializeOwned> FromRequest<Arc<App>> for JsonBody<T> {
 }
 
 async fn read(body: Body, longest: Duration) -> Result<Bytes, ApiError> {
-    // One that announces its size need not be read.
-    if body.size_hint().lower() > MOST_BYTES as u64 {
-        return Err(ApiError::too_large(MOST_BYTES));
+    // Rejected before it is read if `Content-Length` already exceeds the limit.
+    if body.size_hint().lower() > MAX_BYTES as u64 {
+        return Err(ApiError::too_large(MAX_BYTES));
     }
-    let read = axum::body::to_bytes(body, MOST_BYTES);
+    let read = axum::body::to_bytes(body, MAX_BYTES);
     match tokio::time::timeout(longest, read).await {
         Err(_) => Err(ApiError::timed_out("the body did not arrive in time")),
+        // axum does not export the error of its limit, so it is recognised by its text.
         Ok(Err(error)) => match error.to_string() {
-            text if text.contains("limit") => Err(ApiError::too_large(MOST_BYTES)),
+            text if text.contains("limit") => Err(ApiError::too_large(MAX_BYTES)),
             text => Err(ApiError::bad_request("Body", text)),
         },
         Ok(Ok(bytes)) => Ok(bytes),

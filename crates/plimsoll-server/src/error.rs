@@ -11,7 +11,7 @@ use plimsoll_session::{EditError, SessionError};
 use plimsoll_store::StoreError;
 use serde_json::{Value, json};
 
-/// Why a request is refused or failed.
+/// The error response to a request.
 #[derive(Clone, Debug)]
 pub(crate) struct ApiError {
     pub(crate) status: StatusCode,
@@ -89,7 +89,7 @@ impl ApiError {
         ApiError::named(StatusCode::INTERNAL_SERVER_ERROR, "UnknownError", message)
     }
 
-    /// The error of a run with a model of this provider.
+    /// Creates the error for a failed run. `asked` is the provider of its model.
     pub(crate) fn of_agent(error: &AgentError, asked: &str) -> ApiError {
         let message = error.to_string();
         match error {
@@ -113,13 +113,13 @@ impl ApiError {
         }
     }
 
-    /// The message, for logs and events.
+    /// Returns the message, for logs and events.
     pub(crate) fn message(&self) -> &str {
         let at = |path: &str| self.body.pointer(path).and_then(Value::as_str);
         at("/data/message").or_else(|| at("/message")).unwrap_or_default()
     }
 
-    /// The error as `session.error` and messages carry it: one of the kinds that clients know.
+    /// Returns the error for `session.error` and messages, as one of the kinds that clients know.
     pub(crate) fn for_session(&self) -> Value {
         let name = self.body.get("name").and_then(Value::as_str).unwrap_or_default();
         match name {

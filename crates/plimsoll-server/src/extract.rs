@@ -1,4 +1,5 @@
-//! Extractors whose refusals have the API's error shape. axum's own answer with plain text, which clients cannot read.
+//! Extractors that reject requests with the API's error shape. axum's own extractors answer with plain text, which clients
+//! cannot parse.
 
 use axum::extract::{FromRequestParts, Path as AxumPath, Query as AxumQuery};
 use axum::http::request::Parts;
@@ -6,10 +7,10 @@ use serde::de::DeserializeOwned;
 
 use crate::error::ApiError;
 
-/// Segments of the path.
+/// Extractor of path segments.
 pub(crate) struct Path<T>(pub(crate) T);
 
-/// Parameters of the query.
+/// Extractor of query parameters.
 pub(crate) struct Query<T>(pub(crate) T);
 
 impl<S: Send + Sync, T: DeserializeOwned + Send> FromRequestParts<S> for Path<T> {

@@ -10,7 +10,7 @@ use metrics::{
     SharedString, Unit,
 };
 
-/// A recorder of the `metrics` crate. Its clones share their values.
+/// A recorder for the `metrics` crate. Clones share their values.
 ///
 /// Install it as the recorder of the process to have it filled: `metrics::set_global_recorder(metrics.clone())`.
 #[derive(Clone, Default)]
@@ -20,7 +20,7 @@ pub struct Metrics {
     meanings: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
-/// A value with its kind.
+/// A value and its kind.
 #[derive(Clone)]
 enum Series {
     Counter(Arc<Number>),
@@ -28,7 +28,7 @@ enum Series {
     Summary(Arc<Number>, Arc<Number>),
 }
 
-/// A number that is changed without a lock: whole for counters, the bits of a float otherwise.
+/// A number that is updated without a lock: an integer for counters, otherwise the bits of a float.
 #[derive(Default)]
 struct Number(AtomicU64);
 
@@ -110,7 +110,7 @@ impl Metrics {
                 last.clone_from(&name);
             }
             let labels = if labels.is_empty() { labels } else { format!("{{{labels}}}") };
-            // Writing to a string does not fail.
+            // Writing to a string cannot fail.
             let _ = match series {
                 Series::Counter(number) => {
                     writeln!(text, "{name}{labels} {}", number.0.load(Ordering::Relaxed))

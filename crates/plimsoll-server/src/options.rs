@@ -1,4 +1,4 @@
-//! Settings of a server, and why it does not start.
+//! Options of a server, and the errors of starting one.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,19 +9,19 @@ use thiserror::Error;
 
 use crate::metrics::Metrics;
 
-/// Maximum number of connections, if the options do not say.
+/// Default maximum number of connections.
 const CONNECTIONS: usize = 1_024;
 
-/// Time in which the head of a request, and then its body, must arrive, if the options do not say.
+/// Default time limit for receiving the head of a request, and then its body.
 const HEAD: Duration = Duration::from_secs(30);
 
-/// The port that OpenCode's clients expect.
+/// Default port: the one that OpenCode's clients expect.
 pub const DEFAULT_PORT: u16 = 4096;
 
-/// The user name of HTTP Basic authentication, if no other is configured.
+/// Default user name for HTTP Basic authentication.
 pub const USER: &str = "opencode";
 
-/// Settings of a server.
+/// Options of a server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// The name or address to listen on.
@@ -32,25 +32,25 @@ pub struct ServerOptions {
     pub user: String,
     /// The password. Required unless the server listens on loopback.
     pub password: Option<String>,
-    /// Further names under which the server is reached, as `Host` has them.
+    /// Additional names that clients may use for this server in `Host`.
     pub allowed_hosts: Vec<String>,
     /// Model, permissions and policy of agents, in addition to the configuration.
     pub agent: AgentOptions,
-    /// Time after which a permission question without an answer is denied.
+    /// Time after which an unanswered permission question is denied.
     pub permission_timeout: Duration,
-    /// Time after which the session of an idle client is released, so that other processes can run it.
+    /// Time after which an idle session is released, so that other processes can run it.
     pub idle_release: Duration,
     /// Maximum number of open connections.
     pub connections: usize,
-    /// Time in which the head of a request must arrive.
+    /// Time limit for receiving the head of a request.
     pub head_timeout: Duration,
-    /// Time in which a body must arrive.
+    /// Time limit for receiving a body.
     pub body_timeout: Duration,
     /// Interval of heartbeats in event streams.
     pub heartbeat: Duration,
-    /// Maximum number of events that wait for a reader. A reader with more is dropped.
+    /// Maximum number of events that wait for a reader. A slower reader is disconnected.
     pub event_queue: usize,
-    /// Counters that `/plimsoll/metrics` shows. Install them as the recorder of the process to have them filled.
+    /// Counters for `/plimsoll/metrics`. They are filled only if they are installed as the process's recorder.
     pub metrics: Option<Metrics>,
 }
 
@@ -63,6 +63,7 @@ impl Default for ServerOptions {
             password: None,
             allowed_hosts: Vec::new(),
             agent: AgentOptions::default(),
+            // Not unlimited: a run that waits for an answer keeps the lease of its session, so no other process can run it.
             permission_timeout: Duration::from_secs(600),
             idle_release: Duration::from_secs(10),
             connections: CONNECTIONS,
@@ -75,14 +76,14 @@ impl Default for ServerOptions {
     }
 }
 
-/// Why the server does not start.
+/// Error of starting a server.
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ServerError {
-    /// Other machines could reach the server.
+    /// Other machines could reach the server, and no password is set.
     #[error("`{0}` is not a loopback address: a server that other machines can reach needs a password")]
     PasswordRequired(String),
-    /// The address cannot be listened on.
+    /// The server cannot listen on the address.
     #[error("cannot listen on `{address}`: {source}")]
     Listen {
         /// The address.

@@ -1,4 +1,4 @@
-//! The directory that a request is about.
+//! The directory of a request.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::app::App;
 use crate::app::project::Project;
 use crate::error::{ApiError, ApiResult};
 
-/// The header that names the directory, percent-encoded.
+/// Header with the percent-encoded directory.
 const HEADER: &str = "x-opencode-directory";
 
-/// The project of a request: of the directory in `?directory=` or in the header, otherwise of the root.
+/// Extractor of the project of a request: that of the directory in `?directory=` or in the header, otherwise of the root.
 pub(crate) struct Scope(pub(crate) Arc<Project>);
 
 impl FromRequestParts<Arc<App>> for Scope {
@@ -27,8 +27,8 @@ impl FromRequestParts<Arc<App>> for Scope {
     }
 }
 
-/// Returns the directory that a request names. The parameter has priority; two that differ are refused, because it is not
-/// clear which of them is meant.
+/// Returns the directory that a request names in its query or header. Two different ones are an error, because it is unclear
+/// which one is meant.
 pub(crate) fn directory(query: Option<&str>, headers: &HeaderMap) -> ApiResult<Option<PathBuf>> {
     let in_query = parameters(query, &["directory", "location[directory]"])?;
     let in_header: Vec<String> = headers
@@ -44,7 +44,7 @@ pub(crate) fn directory(query: Option<&str>, headers: &HeaderMap) -> ApiResult<O
     Ok(Some(PathBuf::from(first)))
 }
 
-/// Returns the values of a query that have one of these names.
+/// Returns the values of the query parameters with one of these names.
 fn parameters(query: Option<&str>, names: &[&str]) -> ApiResult<Vec<String>> {
     let mut values = Vec::new();
     for pair in query.unwrap_or_default().split('&') {

@@ -13,7 +13,7 @@ use crate::app::App;
 use crate::options::{ServerError, ServerOptions};
 use crate::routes;
 
-/// A server that listens, and answers once it [runs](Server::run).
+/// A listening server. It answers requests while it [runs](Server::run).
 pub struct Server {
     app: Arc<App>,
     access: Access,
@@ -23,8 +23,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Opens the database of the host's directory, and listens. Everything that a request needs is ready when this returns, so
-    /// that a client which can connect is answered.
+    /// Opens the database of the host's directory and listens. Everything that requests need is ready when this returns, so a
+    /// client that can connect gets answers.
     pub async fn bind(host: Host, options: ServerOptions) -> Result<Server, ServerError> {
         let ServerOptions { hostname, port, user, password, allowed_hosts, .. } = options.clone();
         let address = format!("{}:{port}", bracketed(&hostname));
@@ -35,7 +35,8 @@ impl Server {
             return Err(ServerError::PasswordRequired(hostname));
         }
         let limits = Limits { connections: options.connections, head: options.head_timeout };
-        // Before anything can connect.
+        // Before the port is bound: a client that connected to a server whose database cannot be opened would only see its
+        // connection close.
         let app = App::open(host, options).await?;
         let listener = TcpListener::bind(&addresses[..]).await.map_err(refused)?;
         let listens = listener.local_addr().map_err(refused)?;
@@ -44,19 +45,19 @@ impl Server {
         Ok(Server { app, access, listener, address: listens, limits })
     }
 
-    /// The address that the server listens on.
+    /// Returns the address that the server listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Why prompts that name no model would fail in the root, such as a missing key; `None` if they can be answered.
+    /// Returns why prompts that name no model would fail in the root, such as a missing key; `None` if they can be answered.
     pub async fn model_problem(&self) -> Option<HostError> {
         let project = self.app.project(None).await.ok()?;
         project.setup.overrides().check(&project.setup.run).err().map(HostError::from)
     }
 
-    /// Answers requests until `stop` is cancelled. Then runs are interrupted at a point from which they can continue, event streams
-    /// end, sessions are released, and open requests have some seconds to end.
+    /// Answers requests until `stop` is cancelled. Then it interrupts runs so that they can be continued, ends event streams,
+    /// releases sessions, and gives open requests a few seconds to finish.
     pub async fn run(self, stop: CancellationToken) {
         let Server { app, access, listener, limits, .. } = self;
         let following = app.follow();
@@ -72,7 +73,7 @@ impl Server {
     }
 }
 
-/// An IPv6 address in brackets, as URLs require before a port.
+/// Puts an IPv6 address in brackets, as required before a port.
 fn bracketed(hostname: &str) -> String {
     match hostname.contains(':') && !hostname.starts_with('[') {
         true => format!("[{hostname}]"),

@@ -1,7 +1,7 @@
-//! A connection whose peer has stopped reading ends.
+//! Closes connections whose peer has stopped reading.
 //!
-//! Event streams can stay open for days, so there is no limit on the time of an answer. But a peer that neither reads nor
-//! closes would keep its socket and its buffer forever.
+//! Event streams can stay open for days, so responses have no time limit. But a peer that neither reads nor closes would keep
+//! its socket and buffer forever.
 
 use std::io;
 use std::pin::Pin;
@@ -18,7 +18,7 @@ pub(crate) const STALL: Duration = Duration::from_secs(30);
 pub(crate) struct StallGuard<S> {
     inner: S,
     limit: Duration,
-    /// Runs while a write waits.
+    /// Timer, while a write waits.
     waiting: Option<Pin<Box<Sleep>>>,
 }
 
@@ -27,7 +27,7 @@ impl<S> StallGuard<S> {
         StallGuard { inner, limit, waiting: None }
     }
 
-    /// Clears the timer on progress; fails once it has run out.
+    /// Clears the timer on progress, and fails when it expires.
     fn observe<T>(&mut self, polled: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
             self.waiting = None;
@@ -36,6 +36,7 @@ impl<S> StallGuard<S> {
         let limit = self.limit;
         let waiting = self.waiting.get_or_insert_with(|| Box::pin(sleep(limit)));
         ready!(waiting.as_mut().poll(cx));
+        // If hyper continues after this error, for example to shut down, that write gets the full time again.
         waiting.as_mut().reset(Instant::now() + limit);
         Poll::Ready(Err(io::Error::new(io::ErrorKind::TimedOut, "the peer has stopped reading")))
     }

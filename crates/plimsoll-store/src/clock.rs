@@ -53,8 +53,8 @@ impl fmt::Debug for Clock {
     }
 }
 
-/// Formats a time for a message: `2026-11-16 10:59:28 UTC`.
-pub(crate) fn utc(at: Millis) -> String {
+/// Formats a time for messages: `2026-11-16 10:59:28 UTC`.
+pub fn utc(at: Millis) -> String {
     let millis = i64::try_from(at.0).unwrap_or(i64::MAX);
     let time = Timestamp::from_millisecond(millis).unwrap_or(Timestamp::MAX);
     time.strftime("%Y-%m-%d %H:%M:%S UTC").to_string()

@@ -20,7 +20,7 @@ pub use archive::{
     Archive, CapturedOutput, KEPT_PREFIX, KeptFile, Purged, Retention, SWEEP, SweepReport, Sweeper, handles,
 };
 pub use blobs::{Blob, Blobs, Directory, MemoryBlobs, Staged};
-pub use clock::Clock;
+pub use clock::{Clock, utc};
 pub use count_watch::CountWatch;
 pub use counts::PartCounts;
 pub use error::{Cause, StoreError};

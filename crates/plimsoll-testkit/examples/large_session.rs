@@ -20,13 +20,13 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let number = |at: usize| arguments[at].parse::<usize>().unwrap();
     let size = (number(0), number(1));
-    let Some(folder) = arguments.get(3).map(PathBuf::from) else {
+    let Some(directory) = arguments.get(3).map(PathBuf::from) else {
         return Session::write(std::io::stdout().lock(), "large-session".into(), size);
     };
-    std::fs::create_dir_all(&folder).unwrap();
+    std::fs::create_dir_all(&directory).unwrap();
     for count in 0..number(2) {
         let id = format!("{count:08x}-0000-4000-8000-000000000000");
-        Session::write(File::create(folder.join(format!("{id}.jsonl"))).unwrap(), id, size);
+        Session::write(File::create(directory.join(format!("{id}.jsonl"))).unwrap(), id, size);
     }
 }
 

@@ -1,4 +1,4 @@
-//! Generated histories, with everything that is known to have broken an agent.
+//! Generated histories with all content that is known to have broken an agent.
 //!
 //! Parallel calls, errors, interrupted calls, reasoning, separate calls and results, orphans, several pivots,
 //! unfinished and failed ones, cleared outputs, emoji, giant and empty parts, repeated ids, files, missing roles,
@@ -17,7 +17,7 @@ use serde_json::json;
 
 /// An event in a history.
 #[derive(Clone, Debug)]
-pub enum Twist {
+pub enum HistoryStep {
     /// A prompt of the user.
     User(String),
     /// An answer of the model: thought (signed or not), text, and calls with tool, output, outcome, and whether the
@@ -47,7 +47,7 @@ pub enum Twist {
     Failed(bool, String),
 }
 
-/// Text with everything that can be cut incorrectly.
+/// Text with characters that can be cut incorrectly.
 pub fn odd_text() -> impl Strategy<Value = String> {
     prop_oneof![
         4 => "[a-zA-Z0-9 .,]{0,80}",
@@ -62,30 +62,30 @@ pub fn odd_text() -> impl Strategy<Value = String> {
     ]
 }
 
-fn twist() -> impl Strategy<Value = Twist> {
+fn step() -> impl Strategy<Value = HistoryStep> {
     let call = (0u8..6, odd_text(), 0u8..5, prop::bool::weighted(0.1));
     prop_oneof![
-        5 => odd_text().prop_map(Twist::User),
+        5 => odd_text().prop_map(HistoryStep::User),
         8 => (prop::option::of((odd_text(), any::<bool>())), odd_text(), prop::collection::vec(call, 0..4))
-            .prop_map(|(thought, text, calls)| Twist::Step(thought, text, calls)),
-        2 => prop::collection::vec((0u8..3, odd_text(), 0u8..4), 1..4).prop_map(Twist::Separate),
-        2 => (0u8..6, 0usize..8, odd_text()).prop_map(|(end, back, text)| Twist::Pivot(end, back, text)),
-        1 => prop_oneof![3 => 5usize..40, 1 => 40usize..300].prop_map(Twist::Parallel),
-        1 => prop_oneof![3 => 2usize..20, 1 => 20usize..200].prop_map(Twist::Laws),
-        1 => (2usize..25, 1usize..2_000).prop_map(|(steps, words)| Twist::LongTurn(steps, words)),
-        1 => (100usize..12_000).prop_map(Twist::Giant),
-        1 => Just(Twist::File),
-        1 => odd_text().prop_map(Twist::System),
-        1 => (odd_text(), any::<bool>()).prop_map(|(text, named)| Twist::Reminded(text, named)),
-        1 => odd_text().prop_map(Twist::Bare),
-        1 => (any::<bool>(), odd_text()).prop_map(|(aborted, text)| Twist::Failed(aborted, text)),
+            .prop_map(|(thought, text, calls)| HistoryStep::Step(thought, text, calls)),
+        2 => prop::collection::vec((0u8..3, odd_text(), 0u8..4), 1..4).prop_map(HistoryStep::Separate),
+        2 => (0u8..6, 0usize..8, odd_text()).prop_map(|(end, back, text)| HistoryStep::Pivot(end, back, text)),
+        1 => prop_oneof![3 => 5usize..40, 1 => 40usize..300].prop_map(HistoryStep::Parallel),
+        1 => prop_oneof![3 => 2usize..20, 1 => 20usize..200].prop_map(HistoryStep::Laws),
+        1 => (2usize..25, 1usize..2_000).prop_map(|(steps, words)| HistoryStep::LongTurn(steps, words)),
+        1 => (100usize..12_000).prop_map(HistoryStep::Giant),
+        1 => Just(HistoryStep::File),
+        1 => odd_text().prop_map(HistoryStep::System),
+        1 => (odd_text(), any::<bool>()).prop_map(|(text, named)| HistoryStep::Reminded(text, named)),
+        1 => odd_text().prop_map(HistoryStep::Bare),
+        1 => (any::<bool>(), odd_text()).prop_map(|(aborted, text)| HistoryStep::Failed(aborted, text)),
     ]
 }
 
-/// Histories of up to `most` twists.
+/// Histories of up to `most` steps.
 pub fn histories(most: usize) -> impl Strategy<Value = Vec<Message>> {
-    (prop::collection::vec(twist(), 0..most), prop::bool::weighted(0.1))
-        .prop_map(|(twists, repeat_ids)| Builder { messages: Vec::new(), repeat_ids }.build(twists))
+    (prop::collection::vec(step(), 0..most), prop::bool::weighted(0.1))
+        .prop_map(|(steps, repeat_ids)| Builder { messages: Vec::new(), repeat_ids }.build(steps))
 }
 
 /// Returns the history with other ids, so that several can be in one log.
@@ -125,9 +125,9 @@ struct Builder {
 }
 
 impl Builder {
-    fn build(mut self, twists: Vec<Twist>) -> Vec<Message> {
-        for twist in twists {
-            self.add(twist);
+    fn build(mut self, steps: Vec<HistoryStep>) -> Vec<Message> {
+        for step in steps {
+            self.add(step);
         }
         self.messages
     }
@@ -148,13 +148,13 @@ impl Builder {
         &mut self.messages[at]
     }
 
-    fn add(&mut self, twist: Twist) {
+    fn add(&mut self, step: HistoryStep) {
         let at = self.messages.len();
-        match twist {
-            Twist::User(text) => {
+        match step {
+            HistoryStep::User(text) => {
                 self.push(Some(Role::User), vec![said(&text)]);
             }
-            Twist::Step(thought, text, calls) => {
+            HistoryStep::Step(thought, text, calls) => {
                 let mut bodies = Vec::new();
                 let signed = thought.as_ref().is_some_and(|(_, signed)| *signed);
                 if let Some((thought, _)) = thought {
@@ -188,7 +188,7 @@ impl Builder {
                     self.messages[at].info.tokens = Some(Usage::new(used, Tokens(50)));
                 }
             }
-            Twist::Separate(calls) => {
+            HistoryStep::Separate(calls) => {
                 let id = |index: usize| format!("sep_{}_{index}", at / 2);
                 let made = calls.iter().enumerate().map(|(index, (tool, ..))| {
                     PartBody::ToolCall(ToolCallPart::new(
@@ -210,7 +210,7 @@ impl Builder {
                 }
                 self.push(Some(Role::User), answers);
             }
-            Twist::Pivot(end, back, text) => {
+            HistoryStep::Pivot(end, back, text) => {
                 let tail_start = self.messages.len().checked_sub(back).filter(|_| back > 0);
                 let tail_start = tail_start.and_then(|at| Some(self.messages.get(at)?.info.id.clone()));
                 let marker = CompactionPart { auto: Some(true), tail_start, ..CompactionPart::default() };
@@ -227,13 +227,13 @@ impl Builder {
                     _ => {}
                 }
             }
-            Twist::Parallel(calls) => {
+            HistoryStep::Parallel(calls) => {
                 let made = (0..calls)
                     .map(|index| called(at, index, index as u8, format!("answer {index}"), 2, false));
                 let made = made.collect();
                 self.push(Some(Role::Assistant), made);
             }
-            Twist::Laws(laws) => {
+            HistoryStep::Laws(laws) => {
                 for law in 0..laws {
                     self.push(
                         Some(Role::System),
@@ -241,17 +241,17 @@ impl Builder {
                     );
                 }
             }
-            Twist::LongTurn(steps, words) => {
+            HistoryStep::LongTurn(steps, words) => {
                 self.push(Some(Role::User), vec![said("work on it for long")]);
                 for step in 0..steps {
                     let output = format!("{step} {}", "word ".repeat(words));
                     self.push(Some(Role::Assistant), vec![called(at + step, 0, 0, output, 2, false)]);
                 }
             }
-            Twist::Giant(words) => {
+            HistoryStep::Giant(words) => {
                 self.push(Some(Role::User), vec![said(&format!("START {} END", "word ".repeat(words)))]);
             }
-            Twist::File => {
+            HistoryStep::File => {
                 let file = FilePart {
                     mime: Some("image/png".into()),
                     filename: Some("a.png".into()),
@@ -259,22 +259,22 @@ impl Builder {
                 };
                 self.push(Some(Role::User), vec![PartBody::File(file)]);
             }
-            Twist::System(text) => {
+            HistoryStep::System(text) => {
                 self.push(Some(Role::System), vec![said(&text)]);
             }
-            Twist::Reminded(text, named) => {
+            HistoryStep::Reminded(text, named) => {
                 let id = if named { format!("rem_{at}") } else { String::new() };
                 let call = PartBody::ToolCall(ToolCallPart::new(id.as_str(), "read", json!({ "n": at })));
                 self.push(Some(Role::Assistant), vec![call]);
                 let result = PartBody::ToolResult(ToolResultPart::new(id, text));
                 self.push(Some(Role::User), vec![result, said("<reminder>be brief</reminder>")]);
             }
-            Twist::Bare(text) => {
+            HistoryStep::Bare(text) => {
                 let message = self.push(None, vec![said(&text)]);
                 message.info.id = MessageId::default();
                 message.parts[0].id = PartId::default();
             }
-            Twist::Failed(aborted, text) => {
+            HistoryStep::Failed(aborted, text) => {
                 let message = self
                     .push(Some(Role::Assistant), vec![said(&text), called(at, 0, 1, text.clone(), 3, false)]);
                 let name = if aborted { "MessageAbortedError" } else { "APIError" };

@@ -7,7 +7,7 @@ pub mod server;
 #[cfg(unix)]
 mod user;
 
-pub use generate::{Twist, histories, odd_text, renamed};
+pub use generate::{HistoryStep, histories, odd_text, renamed};
 pub use history::{History, ids};
 #[cfg(unix)]
 pub use user::also_as_user;

@@ -1,11 +1,11 @@
-//! Tests that run as an ordinary user too: root may do what a user may not, and the other way round.
+//! Runs tests as an ordinary user as well, because root has other permissions.
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
 use tempfile::TempDir;
 
-/// Set in a test process that runs as an ordinary user because root's has started it.
+/// Set in a test process that was started as an ordinary user by the one of root.
 const AS_USER: &str = "PLIMSOLL_TEST_AS_USER";
 
 /// Runs tests of the calling test binary as user 1000. The arguments are those of the test binary, such as the names of
@@ -30,7 +30,7 @@ pub fn also_as_user(arguments: &[&str]) -> Result<String, String> {
     Err(format!("as an ordinary user:\n{printed}{}", String::from_utf8_lossy(&output.stderr)))
 }
 
-/// Returns a command that runs the test binary as user 1000, with the folder of a copy if one is needed.
+/// Returns a command that runs the test binary as user 1000, with the directory of a copy if one is needed.
 fn user_command() -> std::io::Result<(Command, Option<TempDir>)> {
     let setpriv = || {
         let mut command = Command::new("setpriv");
@@ -44,11 +44,11 @@ fn user_command() -> std::io::Result<(Command, Option<TempDir>)> {
         command.arg(own);
         return Ok((command, None));
     }
-    // The binary may be in a folder that only root can enter.
-    let folder = tempfile::tempdir_in("/tmp")?;
-    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755))?;
-    let copy = folder.path().join("it");
+    // The binary may be in a directory that only root can enter.
+    let directory = tempfile::tempdir_in("/tmp")?;
+    std::fs::set_permissions(directory.path(), PermissionsExt::from_mode(0o755))?;
+    let copy = directory.path().join("it");
     std::fs::copy(&own, &copy)?;
     command.arg(copy);
-    Ok((command, Some(folder)))
+    Ok((command, Some(directory)))
 }

@@ -14,8 +14,8 @@ use crate::rules::{FILE, Rules};
 /// A crate of the workspace.
 pub(crate) struct Crate {
     pub(crate) name: String,
-    /// Folder of the crate, relative to the root of the workspace.
-    pub(crate) folder: PathBuf,
+    /// Directory of the crate, relative to the root of the workspace.
+    pub(crate) directory: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
 }
 
@@ -26,18 +26,18 @@ pub(crate) struct Dependency {
     pub(crate) place: Place,
 }
 
-/// Reads the manifests of `crates/*`, in the order of their folders.
+/// Reads the manifests of `crates/*`, in the order of their directories.
 pub(crate) fn read_crates(root: &Path) -> Result<Vec<Crate>, String> {
     let entries = std::fs::read_dir(root.join("crates")).map_err(|error| format!("crates: {error}"))?;
-    let mut folders: Vec<PathBuf> =
+    let mut directories: Vec<PathBuf> =
         entries.flatten().map(|entry| Path::new("crates").join(entry.file_name())).collect();
-    folders.retain(|folder| root.join(folder).join("Cargo.toml").is_file());
-    folders.sort();
-    folders.into_iter().map(|folder| read_crate(root, folder)).collect()
+    directories.retain(|directory| root.join(directory).join("Cargo.toml").is_file());
+    directories.sort();
+    directories.into_iter().map(|directory| read_crate(root, directory)).collect()
 }
 
-fn read_crate(root: &Path, folder: PathBuf) -> Result<Crate, String> {
-    let file = folder.join("Cargo.toml");
+fn read_crate(root: &Path, directory: PathBuf) -> Result<Crate, String> {
+    let file = directory.join("Cargo.toml");
     let failed = |error: &dyn std::fmt::Display| format!("{}: {error}", file.display());
     let text = std::fs::read_to_string(root.join(&file)).map_err(|error| failed(&error))?;
     let manifest = DeTable::parse(&text).map_err(|error| failed(&error))?;
@@ -62,7 +62,7 @@ fn read_crate(root: &Path, folder: PathBuf) -> Result<Crate, String> {
             }
         }
     }
-    Ok(Crate { name, folder, dependencies })
+    Ok(Crate { name, directory, dependencies })
 }
 
 fn table<'a, 't>(within: &'a DeTable<'t>, key: &str) -> Option<&'a DeTable<'t>> {

@@ -17,10 +17,10 @@ pub(crate) struct Checked {
 
 /// Looks for cycles in a crate.
 pub(crate) fn check(root: &Path, member: &Crate) -> Result<Checked, String> {
-    let folder = member.folder.join("src");
-    let file = ["lib.rs", "main.rs"].into_iter().find(|file| root.join(&folder).join(file).is_file());
-    let file = file.ok_or_else(|| format!("{}: neither lib.rs nor main.rs", folder.display()))?;
-    let source = read_source(root, &folder, file)?;
+    let directory = member.directory.join("src");
+    let file = ["lib.rs", "main.rs"].into_iter().find(|file| root.join(&directory).join(file).is_file());
+    let file = file.ok_or_else(|| format!("{}: neither lib.rs nor main.rs", directory.display()))?;
+    let source = read_source(root, &directory, file)?;
     let mut violations = Vec::new();
     let mut graph = Graph::default();
     for reference in &source.references {

@@ -12,7 +12,7 @@ pub(crate) const FILE: &str = "tools/structure/structure.toml";
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub(crate) struct Rules {
-    /// Crates that no other crate depends on.
+    /// Crates that no other crate depends on, except those that `only_for` lists.
     #[serde(default)]
     pub(crate) hosts: Vec<String>,
     /// Crates that others depend on for tests only.
@@ -38,7 +38,8 @@ impl Rules {
     /// Returns why a crate must not depend on another one of the workspace, if the map forbids it.
     pub(crate) fn forbid(&self, from: &str, to: &str, is_for_tests: bool) -> Option<String> {
         let has = |list: &[String], name: &str| list.iter().any(|listed| listed == name);
-        if has(&self.hosts, to) {
+        let is_listed = self.only_for.get(to).is_some_and(|users| has(users, from));
+        if has(&self.hosts, to) && !is_listed {
             return Some("it is a host, which no other crate imports".into());
         }
         if is_for_tests {
@@ -47,7 +48,7 @@ impl Rules {
         if has(&self.for_tests, to) && !has(&self.for_tests, from) {
             return Some("it is for tests, and belongs under `dev-dependencies`".into());
         }
-        if let Some(users) = self.only_for.get(to).filter(|users| !has(users, from)) {
+        if let Some(users) = self.only_for.get(to).filter(|_| !is_listed) {
             return Some(format!("it is for {} only", users.join(", ")));
         }
         match self.only.get(from) {

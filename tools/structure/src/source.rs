@@ -35,12 +35,12 @@ pub(crate) struct Reference {
     pub(crate) place: Place,
 }
 
-/// Reads a crate from its root file. `folder` and `file` are relative to `workspace`.
-pub(crate) fn read_source(workspace: &Path, folder: &Path, file: &str) -> Result<Source, String> {
+/// Reads a crate from its root file. `directory` and `file` are relative to `workspace`.
+pub(crate) fn read_source(workspace: &Path, directory: &Path, file: &str) -> Result<Source, String> {
     let mut source = Source::default();
     // The directory that contains the modules of the current file.
-    let mut queue = vec![(folder.join(file), folder.to_owned(), Vec::new())];
-    while let Some((file, folder, module)) = queue.pop() {
+    let mut queue = vec![(directory.join(file), directory.to_owned(), Vec::new())];
+    while let Some((file, directory, module)) = queue.pop() {
         let text = std::fs::read_to_string(workspace.join(&file))
             .map_err(|error| format!("{}: {error}", file.display()))?;
         let parsed = syn::parse_file(&text)
@@ -54,7 +54,7 @@ pub(crate) fn read_source(workspace: &Path, folder: &Path, file: &str) -> Result
             let name = child.last().cloned().unwrap_or_default();
             let within = child[reader.module.len()..child.len() - 1]
                 .iter()
-                .fold(folder.clone(), |at, name| at.join(name));
+                .fold(directory.clone(), |at, name| at.join(name));
             let own = within.join(&name);
             let file = [own.with_extension("rs"), own.join("mod.rs")]
                 .into_iter()

@@ -1,7 +1,7 @@
 //! Checks that `docs/INVARIANTS.md`, `docs/REQUIREMENTS.md` and other documents agree with the tests in the tree.
 //!
-//! A guard is written as a link, with the name of the test as its text and the file as its target. If a test is renamed, that link is
-//! the only place to change.
+//! A guard is written as a link, with the name of the test as its text and the file as its target. If a test is renamed, that
+//! link is the only place to change.
 #![allow(clippy::panic, clippy::unwrap_used)]
 
 use std::collections::BTreeSet;
@@ -121,8 +121,8 @@ fn check_requirements(document: &str, tests: &[String]) -> Vec<String> {
     problems
 }
 
-fn rust_files(folder: &Path, found: &mut Vec<PathBuf>) {
-    for entry in fs::read_dir(folder).unwrap().map(Result::unwrap) {
+fn rust_files(directory: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(directory).unwrap().map(Result::unwrap) {
         let path = entry.path();
         if entry.file_type().unwrap().is_dir() {
             rust_files(&path, found);

@@ -9,9 +9,9 @@ const RULES: &str = "hosts = ['app', 'server']\nfor-tests = ['kit']\nonly-for = 
 
 /// Runs the check on a workspace with these files. Crates and rules that are not given get defaults.
 fn report(files: &[(&str, &str)]) -> (bool, String) {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let write = |path: &str, text: &str| {
-        let path = folder.path().join(path);
+        let path = directory.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap_or(Path::new("/"))).unwrap();
         std::fs::write(path, text).unwrap();
     };
@@ -23,7 +23,7 @@ fn report(files: &[(&str, &str)]) -> (bool, String) {
     for (path, text) in files {
         write(path, text);
     }
-    let run = Command::new(env!("CARGO_BIN_EXE_structure")).arg(folder.path()).output().unwrap();
+    let run = Command::new(env!("CARGO_BIN_EXE_structure")).arg(directory.path()).output().unwrap();
     assert!(run.status.code().is_some_and(|code| code < 2), "{}", String::from_utf8_lossy(&run.stdout));
     (run.status.success(), String::from_utf8(run.stdout).unwrap())
 }
@@ -80,6 +80,20 @@ fn a_cycle_of_crates_is_reported() {
         "crates/redact/Cargo.toml:5: `redact` uses `engine`",
     ];
     assert_rejected(report, &lines);
+}
+
+#[test]
+fn a_host_may_only_be_used_by_the_crates_that_are_listed_for_it() {
+    let rules = "hosts = ['app', 'server']\nonly-for = { server = ['app'] }\n";
+    let on_server = |name, kind| manifest(name, &format!("[{kind}]\nserver = '1'\n"));
+    let app = on_server("app", "dependencies");
+    let (passed, text) =
+        report(&[("tools/structure/structure.toml", rules), ("crates/app/Cargo.toml", &app)]);
+    assert!(passed, "{text}");
+    let engine = on_server("engine", "dev-dependencies");
+    let report = report(&[("tools/structure/structure.toml", rules), ("crates/engine/Cargo.toml", &engine)]);
+    let line = "crates/engine/Cargo.toml:5: `engine` depends on `server`: it is a host, which no other crate imports";
+    assert_rejected(report, &[line]);
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use clap::{Args, Subcommand};
+use clap::{ArgGroup, Args, Subcommand};
 use plimsoll_formats::Format;
 use plimsoll_import::Tool;
 
 use super::transcripts::{InputArgs, POLICY};
-use super::values::{format, tokens};
+use super::values::{output_format, tokens};
 
 pub(super) const SESSIONS: &str = "\
 Examples:
@@ -103,8 +103,8 @@ const CHECK_NOTES: &str = "\
 A database that is older than acknowledged writes (its `-wal` file was lost, or an older copy was restored) cannot be \
 repaired: restore a newer backup, or accept the loss. Until then every command prints a warning.
 
-Calls without a result in sessions that no process runs are listed as well (`openCalls` in `--json`). They are no damage and \
-leave the exit code at 0: an interrupted session has them until it is run again.";
+Calls without a result in sessions that no process runs are listed as well (`openCalls` in `--json`). They are not damage and do \
+not change the exit code: an interrupted session has them until it is run again.";
 
 /// Arguments of `sessions`.
 #[derive(Args)]
@@ -149,7 +149,7 @@ pub(crate) enum SessionsCommand {
     /// Remove expired spilled outputs and unreferenced files.
     #[command(before_help = GC, after_help = GC_NOTES)]
     Gc,
-    /// Check the database for damage; exits with 1 if there is some.
+    /// Check the database for damage; exits with 1 if any is found.
     #[command(before_help = CHECK, after_help = CHECK_NOTES)]
     Check(CheckArgs),
     /// Permanently destroy content of a stored session, such as a secret.
@@ -167,13 +167,15 @@ pub(crate) struct CheckArgs {
 
 /// Arguments of `sessions purge`.
 #[derive(Args)]
+// A group instead of `required_unless_present`, whose error names only the first of the two.
+#[command(group(ArgGroup::new("content").required(true).args(["pattern", "part"])))]
 pub(crate) struct PurgeArgs {
     /// Session id or prefix.
     #[arg(value_name = "SESSION")]
     pub(crate) session: String,
 
     /// Destroy text that matches this regular expression, and every spilled output that contains a match.
-    #[arg(long = "match", value_name = "RE", required_unless_present = "part", conflicts_with = "part")]
+    #[arg(long = "match", value_name = "RE")]
     pub(crate) pattern: Option<String>,
 
     /// Destroy this part and its spilled output.
@@ -235,7 +237,7 @@ pub(crate) struct ExportArgs {
     pub(crate) id: String,
 
     /// Output format: opencode-export, opencode-messages, openai-chat or anthropic-messages.
-    #[arg(short, long, value_name = "FORMAT", value_parser = format, default_value = "opencode-export")]
+    #[arg(short, long, value_name = "FORMAT", value_parser = output_format, default_value = "opencode-export")]
     pub(crate) to: Format,
 
     /// Output file [default: standard output].

@@ -7,7 +7,7 @@ use plimsoll_formats::Format;
 use plimsoll_host::{Flags, InputSource, InputSpec};
 
 use super::tasks::{TaskFork, TaskRunArgs};
-use super::values::{format, request_format, seconds, tokens, tokens_or_zero};
+use super::values::{output_format, request_format, seconds, tokens, tokens_or_zero};
 use crate::output::note;
 use crate::stdin;
 
@@ -289,7 +289,7 @@ pub(crate) struct ConvertArgs {
     pub(crate) input: InputArgs,
 
     /// Output format: opencode-export, opencode-messages, openai-chat or anthropic-messages.
-    #[arg(short, long, value_name = "FORMAT", value_parser = format)]
+    #[arg(short, long, value_name = "FORMAT", value_parser = output_format)]
     pub(crate) to: Format,
 
     /// Output file [default: standard output].

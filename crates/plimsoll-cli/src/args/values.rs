@@ -10,8 +10,11 @@ pub(super) fn request_format(name: &str) -> Result<Format, String> {
     }
 }
 
-pub(super) fn format(name: &str) -> Result<Format, String> {
-    name.parse().map_err(|error: plimsoll_formats::UnknownFormat| error.to_string())
+/// Parses an output format. The error for an unknown name only lists formats that can be written; a format that can only be
+/// read has its own error when it is written.
+pub(super) fn output_format(name: &str) -> Result<Format, String> {
+    let [first @ .., last] = Format::WRITABLE.map(Format::name);
+    name.parse().map_err(|_| format!("expected {} or {last}", first.join(", ")))
 }
 
 pub(super) fn lines(text: &str) -> Result<(u64, u64), String> {

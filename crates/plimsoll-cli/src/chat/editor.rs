@@ -14,7 +14,7 @@ use reedline::{
     default_emacs_keybindings,
 };
 
-use plimsoll_host::private_folder;
+use plimsoll_host::create_private_directory;
 
 use super::complete::{Choices, CommandCompleter};
 use super::plain;
@@ -82,14 +82,14 @@ pub(super) enum Input {
 
 /// Interrupts a read from another thread, unless the user is typing.
 #[derive(Clone)]
-pub(super) struct Wake {
+pub(super) struct EditorWaker {
     pub(super) break_reading: Arc<AtomicBool>,
     has_text: Arc<AtomicBool>,
     /// Set if the chat must end; otherwise an interrupted read made way for something else.
     quits: Option<Arc<AtomicBool>>,
 }
 
-impl Wake {
+impl EditorWaker {
     /// Interrupts the read; returns whether it will end.
     pub(super) fn end_read(&self) -> bool {
         if self.has_text.load(Ordering::Acquire) {
@@ -110,7 +110,7 @@ pub(super) enum Reader {
     /// From a terminal.
     Editor(Box<Editor>),
     /// From a terminal that has no room for an editor.
-    Plain(Arc<Screen>, Wake),
+    Plain(Arc<Screen>, EditorWaker),
     /// From anything else, a line at a time.
     Lines,
 }
@@ -119,7 +119,7 @@ pub(super) enum Reader {
 pub(super) struct Editor {
     line: Reedline,
     printer: std::sync::mpsc::SyncSender<String>,
-    wake: Wake,
+    wake: EditorWaker,
     screen: Arc<Screen>,
     active: Arc<ActiveTasks>,
 }
@@ -129,12 +129,12 @@ impl Reader {
     pub(super) fn plain(screen: &Arc<Screen>, interrupts: &Interrupts) -> Reader {
         let (break_reading, quits) = (Arc::clone(&interrupts.break_reading), Arc::clone(&interrupts.quits));
         // Only the terminal knows what is being typed, and keeps it.
-        let wake = Wake { break_reading, has_text: Arc::default(), quits: Some(quits) };
+        let wake = EditorWaker { break_reading, has_text: Arc::default(), quits: Some(quits) };
         Reader::Plain(Arc::clone(screen), wake)
     }
 
     /// Returns the handle that interrupts a read; `None` for a pipe, which cannot be interrupted.
-    pub(super) fn wake(&self) -> Option<Wake> {
+    pub(super) fn wake(&self) -> Option<EditorWaker> {
         match self {
             Reader::Editor(editor) => Some(editor.wake.clone()),
             Reader::Plain(_, wake) => Some(wake.clone()),
@@ -190,7 +190,9 @@ impl Editor {
             .with_menu(ReedlineMenu::EngineCompleter(Box::new(menu)))
             .with_partial_completions(true)
             .with_quick_completions(true)
+            // As in shells: a line that begins with a space, such as one with a secret, is not stored.
             .with_history_exclusion_prefix(Some(" ".into()));
+        // Without colours, a hint looks like typed text.
         if screen.coloured {
             let quiet = nu_ansi_term::Style::new().dimmed();
             line = line.with_hinter(Box::new(DefaultHinter::default().with_style(quiet)));
@@ -202,7 +204,7 @@ impl Editor {
         }
         let (line, printer, has_text) = shared(line, screen, interrupts);
         let break_reading = Arc::clone(&interrupts.break_reading);
-        let wake = Wake { break_reading, has_text, quits: Some(Arc::clone(&interrupts.quits)) };
+        let wake = EditorWaker { break_reading, has_text, quits: Some(Arc::clone(&interrupts.quits)) };
         Editor { line, printer, wake, screen: Arc::clone(screen), active: Arc::clone(active) }
     }
 
@@ -225,11 +227,16 @@ pub(super) fn ask_line(
 ) -> Input {
     if screen.is_dumb {
         let (break_reading, has_text) = (Arc::clone(break_reading), Arc::default());
-        return plain::read_line(prompt, screen, &Wake { break_reading, has_text, quits: None }, before);
+        return plain::read_line(
+            prompt,
+            screen,
+            &EditorWaker { break_reading, has_text, quits: None },
+            before,
+        );
     }
     let line = Reedline::create().with_edit_mode(Box::new(Emacs::new(default_emacs_keybindings())));
     let (mut line, printer, has_text) = with_printer(line, screen, break_reading);
-    let wake = Wake { break_reading: Arc::clone(break_reading), has_text, quits: None };
+    let wake = EditorWaker { break_reading: Arc::clone(break_reading), has_text, quits: None };
     let prompt = PlainPrompt { indicator: prompt, active: None };
     read_line(&mut line, &prompt, &printer, &wake, screen, before)
 }
@@ -241,6 +248,7 @@ pub(super) fn hold_terminal<T>(screen: &Screen, work: impl FnOnce() -> T) -> T {
     screen.begin_reading(printer);
     let done = work();
     screen.end_reading();
+    // After `end_reading`: until then the screen would send the lines to the same queue.
     held.try_iter().for_each(|text| screen.lines(&text));
     done
 }
@@ -276,7 +284,7 @@ fn read_line(
     line: &mut Reedline,
     prompt: &PlainPrompt,
     printer: &std::sync::mpsc::SyncSender<String>,
-    wake: &Wake,
+    wake: &EditorWaker,
     screen: &Screen,
     before: impl FnOnce(),
 ) -> Input {
@@ -302,7 +310,7 @@ fn read_line(
 /// Opens the history file, readable only by its user.
 fn private_history(path: &Path) -> Option<FileBackedHistory> {
     use std::os::unix::fs::OpenOptionsExt;
-    private_folder(path.parent()?).ok()?;
+    create_private_directory(path.parent()?).ok()?;
     std::fs::OpenOptions::new().create(true).append(true).mode(0o600).open(path).ok()?;
     FileBackedHistory::with_file(REMEMBERED, path.to_owned()).ok()
 }

@@ -7,7 +7,7 @@ use std::time::Instant;
 use anstyle::{AnsiColor, Style};
 use plimsoll::PartId;
 use plimsoll_agent::{CallStatus, Event};
-use plimsoll_host::HostError;
+use plimsoll_host::{HostError, size};
 use serde_json::Value;
 
 use super::screen::Screen;
@@ -140,9 +140,9 @@ impl EventView {
     ) {
         let (mark, outcome) = match (status, error) {
             (CallStatus::Completed, Some(ending)) => {
-                (paint(ENDED, "!"), format!("{} · {}", one_line(ending, 60), size(bytes)))
+                (paint(ENDED, "!"), format!("{} · {}", one_line(ending, 60), output_size(bytes)))
             }
-            (CallStatus::Completed, None) => (paint(DONE, "✓"), size(bytes)),
+            (CallStatus::Completed, None) => (paint(DONE, "✓"), output_size(bytes)),
             (CallStatus::Failed, _) => (paint(ERROR, "✗"), "failed".to_owned()),
             (CallStatus::Denied, _) => (paint(ERROR, "✗"), "denied".to_owned()),
             _ => (paint(QUIET, "✗"), "stopped".to_owned()),
@@ -174,15 +174,8 @@ impl EventView {
 }
 
 /// Formats the size of a tool's output.
-fn size(bytes: u64) -> String {
-    match bytes {
-        0 => "no output".to_owned(),
-        1 => "1 byte".to_owned(),
-        2..1_000 => format!("{bytes} bytes"),
-        1_000..1_000_000 => format!("{:.1} kB", bytes as f64 / 1e3),
-        1_000_000..1_000_000_000 => format!("{:.1} MB", bytes as f64 / 1e6),
-        _ => format!("{:.1} GB", bytes as f64 / 1e9),
-    }
+fn output_size(bytes: u64) -> String {
+    if bytes == 0 { "no output".to_owned() } else { size(bytes) }
 }
 
 /// Summarises a to-do list: its progress and the current item.

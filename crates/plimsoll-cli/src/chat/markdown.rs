@@ -15,7 +15,8 @@ use crate::style::{QUIET, paint};
 const CODE: Style = AnsiColor::Cyan.on_default();
 /// Maximum width of prose: long lines are hard to read.
 const MAX_WIDTH: usize = 100;
-/// Maximum number of rows of a table that are held back.
+/// Maximum number of rows of a table that are held back. A longer table is aligned in pieces, because
+/// nothing of it is shown before.
 const MAX_ROWS: usize = 1_000;
 /// Indentation of code.
 const CODE_INDENT: &str = "  ";

@@ -401,7 +401,7 @@ impl<'a> Chat<'a> {
     }
 
     fn history_file(&self) -> Option<PathBuf> {
-        self.opened.path.parent().map(|folder| folder.join(HISTORY))
+        self.opened.path.parent().map(|directory| directory.join(HISTORY))
     }
 
     fn fail(&self, error: &HostError) {

@@ -77,6 +77,7 @@ fn move_of(code: KeyCode, modifiers: KeyModifiers) -> Option<Move> {
         KeyCode::Char('c' | 'C') if with_control => Move::Interrupt,
         KeyCode::Char('d' | 'f') if with_control => Move::Pages(1),
         KeyCode::Char('u' | 'b') if with_control => Move::Pages(-1),
+        // `v` too, because it is the key that opens the pager.
         KeyCode::Char('q' | 'Q' | 'v') | KeyCode::Esc => Move::Leave,
         KeyCode::Char(' ' | 'f') | KeyCode::PageDown => Move::Pages(1),
         KeyCode::Char('b') | KeyCode::PageUp => Move::Pages(-1),
@@ -109,6 +110,7 @@ pub(super) fn page(screen: &Screen, ended: &AtomicBool, rows: impl Fn(usize) -> 
             Some(to) => position.go(to, all.len(), page),
         }
         let now = (screen.width(), screen.height());
+        // Only a new width changes the rows. Formatting a long text again for each key would be slow.
         if now.0 != size.0 {
             all = rows(now.0);
         }
@@ -169,6 +171,7 @@ struct Pages;
 impl Pages {
     fn begin() -> io::Result<Pages> {
         enable_raw_mode()?;
+        // Set before the switch: leaving a screen that was not entered does nothing, but an exit in between must restore it.
         PAGING.store(true, Ordering::Release);
         execute!(io::stdout(), EnterAlternateScreen, Hide)?;
         Ok(Pages)

@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::editor::{Input, POLL, READING, Wake};
+use super::editor::{EditorWaker, Input, POLL, READING};
 use super::screen::Screen;
 
 /// Whether a terminal of this name cannot move the cursor.
@@ -18,7 +18,7 @@ pub(super) fn is_dumb(term: Option<&OsStr>) -> bool {
 }
 
 /// Reads a line. `before` runs once the terminal is free.
-pub(super) fn read_line(prompt: &str, screen: &Screen, wake: &Wake, before: impl FnOnce()) -> Input {
+pub(super) fn read_line(prompt: &str, screen: &Screen, wake: &EditorWaker, before: impl FnOnce()) -> Input {
     let _one_at_a_time = READING.lock().unwrap_or_else(PoisonError::into_inner);
     before();
     screen.prompt(prompt);

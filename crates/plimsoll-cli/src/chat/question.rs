@@ -19,7 +19,7 @@ pub(super) const QUESTION: Style = AnsiColor::Yellow.on_default().bold();
 /// Rows of the question outside the model's content: heading, notes, answers and the input line.
 const FRAME: usize = 9;
 /// Minimum number of content rows, on the smallest screen.
-const LEAST_ROWS: usize = 6;
+const MIN_ROWS: usize = 6;
 /// Maximum number of rows of the rule that "always" would add.
 const RULE_ROWS: usize = 3;
 
@@ -55,7 +55,7 @@ pub(super) struct Brief {
     pub(super) shown: Shown,
 }
 
-/// Which part of a question was on the screen.
+/// How much of a question fits on the screen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
     /// Part of the command or path.
@@ -95,7 +95,7 @@ impl QuestionText {
     /// Returns the excerpt for a screen of this size.
     pub(super) fn brief(&self, width: usize, height: usize) -> Brief {
         let rule = Excerpt::of(&self.rule, width, RULE_ROWS, false);
-        let room = height.saturating_sub(FRAME + RULE_ROWS).max(LEAST_ROWS);
+        let room = height.saturating_sub(FRAME + RULE_ROWS).max(MIN_ROWS);
         let what = Excerpt::of(&self.what, width, if self.detail.is_some() { room / 2 } else { room }, false);
         let left = room.saturating_sub(what.rows);
         let detail = self.detail.as_ref();
@@ -110,6 +110,7 @@ impl QuestionText {
             text.push_str(&paint(QUIET, detail.heading));
             text.push_str(&format!("\n{shown}"));
         }
+        // `y` is not offered before the whole command was on the screen: its hidden end could be the dangerous part.
         if seen != Shown::Part {
             text.push_str(&paint(QUIET, "  y  allow once\n"));
         }
@@ -170,6 +171,7 @@ impl Excerpt {
         let next = rows.next();
         let note = next.map(|next| {
             let total = text.split('\n').count();
+            // For a single long line, a count of lines would say that nothing is hidden.
             if total == 1 {
                 let seen: usize = shown.iter().map(|row| row.chars).sum();
                 let more = text.chars().count().saturating_sub(seen);
@@ -234,6 +236,7 @@ impl<'t> Iterator for Pieces<'t> {
         let mut column = 0;
         for (at, c) in rest.char_indices() {
             let width = if c.is_ascii() { 1 } else { measure_text_width(c.encode_utf8(&mut [0; 4])) };
+            // A character wider than the room is taken anyway; otherwise the loop would never end.
             if column + width > self.room && at > 0 {
                 self.rest = Some(&rest[at..]);
                 return Some(&rest[..at]);

@@ -78,6 +78,7 @@ impl Screen {
         let is_dumb = is_terminal && is_dumb(std::env::var_os("TERM").as_deref());
         let screen = Arc::new(Screen { is_terminal, coloured, is_dumb, state: Mutex::new(state) });
         if is_terminal && !is_dumb {
+            // A weak reference, so that the thread ends with the screen.
             let weak = Arc::downgrade(&screen);
             // Without this thread, only the animation is missing.
             drop(std::thread::Builder::new().name("plimsoll-screen".into()).spawn(move || tick(&weak)));
@@ -118,6 +119,7 @@ impl Screen {
     /// Writes more of the model's reasoning.
     pub(super) fn thoughts(&self, delta: &str) {
         let mut state = self.state();
+        // While a line is read, only background agents think, and their reasoning is not shown.
         if state.printer.is_some() {
             return;
         }
@@ -155,6 +157,7 @@ impl Screen {
 
     /// Writes complete lines after an empty one.
     pub(super) fn block(&self, text: &str) {
+        // In its own scope, because `lines` takes the lock again.
         {
             let mut state = self.state();
             if state.printer.is_none() {
@@ -223,6 +226,7 @@ impl State {
                 let rest = self.answer.finish();
                 self.put(&rest, screen);
             }
+            // A pipe has no wrapping, so the answer is written unchanged and only its final newline is missing.
             Writing::Answer => self.put("\n", screen),
             Writing::Thought { in_line: true } => self.put("\n", screen),
             Writing::Thought { in_line: false } => {}
@@ -286,6 +290,7 @@ impl State {
         if !waiting.is_shown && waiting.since.elapsed() < PATIENCE {
             return;
         }
+        // An answer may pause in the middle of a line, which the status line would overwrite.
         if self.writing == Writing::Answer {
             return;
         }

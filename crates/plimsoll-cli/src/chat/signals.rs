@@ -97,6 +97,7 @@ impl Interrupts {
     pub(super) fn begin_turn(&self) -> CancellationToken {
         let cancel = CancellationToken::new();
         self.state().turn = Some(cancel.clone());
+        // A request to quit that came before this turn found nothing to cancel.
         if self.quits() {
             cancel.cancel();
         }
@@ -195,6 +196,7 @@ fn watch_terminal(interrupts: &Interrupts) {
 
 /// Ends the process, restoring the terminal and releasing sessions.
 pub(super) fn quit_now() -> ! {
+    // The terminal first, because the release of leases waits for writes under way.
     restore();
     release();
     std::process::exit(i32::from(INTERRUPTED_CODE));

@@ -10,7 +10,7 @@ use plimsoll_agent::{Agent, Event};
 use plimsoll_host::{HostError, agent_failed};
 use tokio::task::JoinHandle;
 
-use super::editor::Wake;
+use super::editor::EditorWaker;
 use super::question::AskingTask;
 use super::text::one_line;
 use super::{Chat, messages};
@@ -116,7 +116,7 @@ impl Chat<'_> {
     }
 
     /// Interrupts the read when a task of the open session has ended and the user is not typing.
-    pub(super) fn wake_for_notes(&self, wake: Wake) -> Option<JoinHandle<()>> {
+    pub(super) fn wake_for_notes(&self, wake: EditorWaker) -> Option<JoinHandle<()>> {
         let open = self.conversation.as_ref()?;
         let (handle, session) = (open.handle().clone(), open.session().clone());
         let board = self.board.clone();

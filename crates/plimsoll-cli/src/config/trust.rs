@@ -114,12 +114,12 @@ fn project_file(directory: Option<&Path>, host: &Host) -> Result<PathBuf, HostEr
             HostError::usage(format!("no `plimsoll.toml` or `opencode.json` in `{here}` or above it"))
         });
     };
-    let folder = Project::directory_of(&host.env.directory.join(directory)).to_owned();
-    let folder = folder.canonicalize().unwrap_or(folder);
-    Project::file_in(&folder).ok_or_else(|| {
+    let project = Project::directory_of(&host.env.directory.join(directory)).to_owned();
+    let project = project.canonicalize().unwrap_or(project);
+    Project::file_in(&project).ok_or_else(|| {
         let error =
-            HostError::usage(format!("no `plimsoll.toml` or `opencode.json` in `{}`", host.short(&folder)));
-        match Project::nearest_file(&folder) {
+            HostError::usage(format!("no `plimsoll.toml` or `opencode.json` in `{}`", host.short(&project)));
+        match Project::nearest_file(&project) {
             Some(above) => error.hint(format!("the nearest one above is `{}`", host.short(&above))),
             None => error,
         }

@@ -144,7 +144,7 @@ pub(super) fn percent(share: f64) -> String {
     format!("{:.1} %", share * 100.0)
 }
 
-/// Formats an amount with as many decimals as it takes to compare amounts.
+/// Formats dollars with enough decimals to tell amounts apart.
 pub(super) fn dollars(amount: f64) -> String {
     with_decimals(amount, decimals_of(amount))
 }

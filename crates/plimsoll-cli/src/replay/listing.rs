@@ -1,6 +1,6 @@
 //! `--list-policies` and `--list-prices`: the source of each policy's rules, and the table of prices.
 
-use plimsoll_host::{HostError, RuleSource};
+use plimsoll_host::{HostError, RuleSource, list_price};
 use plimsoll_replay::{PriceRow, Prices, Rules};
 use serde::Serialize;
 
@@ -46,12 +46,6 @@ pub(super) fn provider(row: &str) -> Option<&'static str> {
         row if row.starts_with("glm") => Some("Z.ai"),
         _ => None,
     }
-}
-
-/// Formats a price per million tokens. Prices are products of list prices and factors, which leaves rounding errors in their
-/// last digits.
-pub(super) fn list_price(dollars: f64) -> String {
-    format!("${}", (dollars * 10_000.0).round() / 10_000.0)
 }
 
 /// Describes the surcharge for long prompts.

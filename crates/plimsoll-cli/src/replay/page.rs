@@ -1,6 +1,6 @@
 //! A replay as an HTML page without scripts or external resources, readable on a phone and on paper.
 
-use plimsoll_host::{FREE_PRICE, Replays, RuleSource, SessionReplay};
+use plimsoll_host::{FREE_PRICE, Replays, RuleSource, SessionReplay, list_price};
 use plimsoll_replay::{Prices, Report};
 
 use super::chart::{self, Size};
@@ -234,15 +234,15 @@ fn price_table(replays: &Replays, prices: &Prices) -> String {
 
 fn price_row(listed: &ListedPrice) -> String {
     let ListedPrice { provider, row, used } = listed;
-    let price = |price: Option<f64>| price.map_or_else(|| "–".to_owned(), listing::list_price);
+    let price = |price: Option<f64>| price.map_or_else(|| "–".to_owned(), list_price);
     let (class, mark) = if *used { (" class=\"used\"", "▸ ") } else { ("", "") };
     let cells = [
         provider.unwrap_or("other").to_owned(),
         price(row.input),
-        listing::list_price(row.cache_read),
-        listing::list_price(row.cache_write),
+        list_price(row.cache_read),
+        list_price(row.cache_write),
         price(row.cache_write_hour),
-        listing::list_price(row.output),
+        list_price(row.output),
         listing::cache(row),
         listing::long_prompts(row),
     ];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use plimsoll_host::{Bills, FREE_PRICE, HostError, PricedModel, Replays, SessionReplay, dollars};
+use plimsoll_host::{Bills, FREE_PRICE, HostError, PricedModel, Replays, SessionReplay, dollars, list_price};
 use plimsoll_replay::Report;
 
 use super::figures::{self, Figure};
@@ -76,7 +76,7 @@ fn priced(SessionReplay { price, prices, cache_minutes, models, .. }: &SessionRe
     }
     let of = listing::provider(price).map(|name| format!(" ({name})")).unwrap_or_default();
     let [cache_read, cache_write, output] =
-        [prices.cache_read, prices.cache_write, prices.output].map(listing::list_price);
+        [prices.cache_read, prices.cache_write, prices.output].map(list_price);
     format!(
         "as {price}{of}, per million tokens: {cache_read} cache reads, {cache_write} cache writes for {cache_minutes} min, \
          {output} output"

@@ -259,7 +259,7 @@ pub(crate) fn event_line(event: &Event) -> Option<String> {
 
 /// Formats what a run reduced; `None` if nothing.
 fn metrics_text(metrics: &TokenMetrics) -> Option<String> {
-    let bytes = plimsoll::truncate::format_bytes;
+    let bytes = plimsoll_host::size;
     let of = |count: u64, noun: &str| counted(count as usize, noun);
     let truncated = format!(
         "{} truncated by {} ({} stored in {})",

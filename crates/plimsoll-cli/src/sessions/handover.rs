@@ -13,8 +13,8 @@ use crate::output::{Output, note, printable};
 
 /// Writes the session and prints the command that continues it.
 pub(super) fn run(args: &HandoverArgs, host: &Host, output: &mut Output) -> CommandResult {
-    let (folder, as_is) = (args.dir.clone(), args.as_is);
-    let request = HandoverRequest { input: args.input.spec(), to: args.to, folder, as_is };
+    let (dir, as_is) = (args.dir.clone(), args.as_is);
+    let request = HandoverRequest { input: args.input.spec(), to: args.to, dir, as_is };
     let Handover { session, path, directory, command, lost, reduced, is_stored, original, .. } =
         host.hand_over(request)?;
     if let Some(reduced) = &reduced {
@@ -37,9 +37,9 @@ pub(super) fn run(args: &HandoverArgs, host: &Host, output: &mut Output) -> Comm
             output.text(&printable(&command))?;
         }
         None => {
-            let (tool, [variable, folder]) = (args.to.name(), own_place(args.to));
+            let (tool, [variable, dir]) = (args.to.name(), own_place(args.to));
             note(&format!(
-                "wrote `{path}`, but {tool} only finds sessions in its own directory, `{folder}` below `{variable}`"
+                "wrote `{path}`, but {tool} only finds sessions in its own directory, `{dir}` below `{variable}`"
             ));
         }
     }

@@ -2,8 +2,7 @@
 
 use std::process::ExitCode;
 
-use plimsoll::truncate::format_bytes;
-use plimsoll_host::{Host, Removed};
+use plimsoll_host::{Host, Removed, size};
 use plimsoll_store::Session;
 use serde_json::json;
 
@@ -22,7 +21,7 @@ pub(super) fn gc(host: &Host, output: &mut Output) -> CommandResult {
     }
     for spill in &swept.expired {
         let (handle, tool) = (printable(&spill.handle), printable(&spill.tool));
-        let (size, stored_at) = (format_bytes(spill.bytes), when::utc(spill.created));
+        let (size, stored_at) = (size(spill.bytes), when::utc(spill.created));
         output.text(&format!(
             "expired: `{handle}` of session `{}`, {size} of {tool}, stored at {stored_at}",
             spill.session
@@ -39,7 +38,7 @@ pub(super) fn gc(host: &Host, output: &mut Output) -> CommandResult {
         output.text(&format!("{recorded} added that could not be written to the database before"))?;
     }
     if swept.freed > 0 {
-        output.text(&format!("database shrunk by {}", format_bytes(swept.freed)))?;
+        output.text(&format!("database shrunk by {}", size(swept.freed)))?;
     }
     if let Some(why) = &swept.unpurged {
         note(&format!("note: a purge is incomplete: {why}"));
@@ -113,7 +112,7 @@ pub(super) fn rm(ids: &[String], force: bool, host: &Host, output: &mut Output) 
         if !output.json {
             let mut removed_content = vec![counted(session.messages as usize, "message")];
             removed_content.extend((tasks > 0).then(|| counted(tasks, "task")));
-            removed_content.extend((bytes > 0).then(|| format!("{} of spilled output", format_bytes(bytes))));
+            removed_content.extend((bytes > 0).then(|| format!("{} of spilled output", size(bytes))));
             let title = match printable(&session.title) {
                 title if title.is_empty() => title,
                 title => format!(", {title}"),

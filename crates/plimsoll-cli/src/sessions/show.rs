@@ -2,9 +2,8 @@
 
 use std::process::ExitCode;
 
-use plimsoll::truncate::format_bytes;
 use plimsoll::{Message, PartBody, Role, Tokens};
-use plimsoll_host::{Host, SessionDetails, dollars};
+use plimsoll_host::{Host, SessionDetails, dollars, size};
 use plimsoll_session::ContentKind;
 use plimsoll_store::{CompactionRecord, SpillRecord};
 
@@ -72,7 +71,7 @@ fn render(shown: &SessionDetails, host: &Host) -> String {
         let role = message.info.role.as_ref().map_or("message", Role::name);
         let time = message.info.time.as_ref().and_then(|time| time.created).map(when::utc);
         let time = time.unwrap_or_else(|| "–".to_owned());
-        text.push_str(&format!("  {time:<20}  {:<9}  {}\n", printable(role), words(message)));
+        text.push_str(&format!("  {time:<23}  {:<9}  {}\n", printable(role), words(message)));
     }
     text.trim_end().to_owned()
 }
@@ -92,8 +91,8 @@ fn spills(all: &[SpillRecord]) -> String {
     match (stored.len(), expired.len()) {
         (0, 0) => String::new(),
         (0, expired) => format!("{expired} expired"),
-        (_, 0) => format!("{}, {}", stored.len(), format_bytes(bytes)),
-        (_, expired) => format!("{}, {}; {expired} expired", stored.len(), format_bytes(bytes)),
+        (_, 0) => format!("{}, {}", stored.len(), size(bytes)),
+        (_, expired) => format!("{}, {}; {expired} expired", stored.len(), size(bytes)),
     }
 }
 

@@ -126,6 +126,7 @@ impl View<'_> {
         let room = height.saturating_sub(2).max(3);
         if lines.len() > room {
             let left_out = lines.len() - room + 1;
+            // The last line, the summary, stays.
             let last = lines.split_off(lines.len() - 1);
             lines.truncate(room - 2);
             lines.push(paint(QUIET, &format!("… {left_out} more lines; enlarge the terminal to see them")));
@@ -134,6 +135,7 @@ impl View<'_> {
         let lines: Vec<String> = lines.iter().map(|line| self.output.styled(line)).collect();
         // Lines that were drawn on a wider terminal wrap on a narrower one.
         let rows: usize = self.drawn.iter().map(|drawn| drawn.div_ceil(width.max(1)).max(1)).sum();
+        // The whole page in one write, so that it does not flicker.
         let mut text = HIDE_CURSOR.to_owned();
         if rows > 0 {
             text.push_str(&format!("\u{1b}[{rows}A\r"));

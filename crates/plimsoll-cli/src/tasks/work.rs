@@ -30,7 +30,7 @@ const FORK_AGENT: &str = "general";
 const DESCRIPTION: usize = 40;
 const TICK: Duration = Duration::from_millis(100);
 /// Interval at which a task is polled.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL: Duration = Duration::from_secs(1);
 /// Time that a queued resume has to begin after the previous run.
 const PENDING: Duration = Duration::from_secs(5);
 
@@ -51,6 +51,8 @@ pub(crate) fn fork(args: &ForkArgs, prompt: &str, host: &Host, output: &mut Outp
     options.flags.policy.clone_from(&args.input.policy.policy);
     options.flags.context = args.input.policy.context;
     let setup = host.agent_setup(options)?;
+    let agent = args.agent.clone().or_else(|| Some(FORK_AGENT.to_owned()));
+    setup.require_any_model(&RunOverrides { agent, model: args.model.clone(), ..setup.overrides() })?;
     let (opened, session) = setup.open()?;
     let session = session.ok_or_else(|| HostError::usage("no session to fork"))?;
     let mut overrides = setup.overrides_for(&opened, &session)?;
@@ -209,7 +211,7 @@ impl Worker {
         let mut task = task;
         let mut pending = None;
         while !self.cancel.is_cancelled() {
-            task = board.wait(&task.id, LOOK, &self.cancel).await?;
+            task = board.wait(&task.id, POLL, &self.cancel).await?;
             if task.status.is_active() {
                 pending = None;
                 continue;

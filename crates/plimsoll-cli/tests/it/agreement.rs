@@ -12,6 +12,7 @@ use serde_json::{Value, json};
 use crate::chat;
 use crate::figures::{ClaudeSession, claude};
 use crate::mcp::Client;
+use crate::serve::{Serve, serve_without_model};
 use crate::support::{Home, chat as openai_chat, export};
 
 const HIDDEN: &str = "system prompt and tools (not recorded)";
@@ -123,6 +124,33 @@ impl Shown {
         }
     }
 
+    /// Answer of the server's `/plimsoll/session/{id}/window`.
+    fn served(found: &Value) -> Shown {
+        let rows = found["kinds"].as_array().unwrap().iter();
+        let kinds =
+            rows.map(|row| (row["name"].as_str().unwrap().to_owned(), row["tokens"].as_u64().unwrap()));
+        Shown {
+            window: found["window"].as_u64(),
+            is_measured: Some(found["measured"] == "usage"),
+            hidden: found["hidden"].as_u64(),
+            unseen: found["unseen"].as_u64(),
+            line: found["line"].as_u64(),
+            percent: found["percent"].as_u64(),
+            kinds: Some(kinds.collect()),
+        }
+    }
+
+    /// Row of a session in the server's list.
+    fn served_row(row: &Value) -> Shown {
+        Shown {
+            window: row["window"].as_u64(),
+            is_measured: row["isMeasured"].as_bool(),
+            line: row["line"].as_u64(),
+            percent: row["percent"].as_u64(),
+            ..Shown::default()
+        }
+    }
+
     /// Contents of `/window`.
     fn chat(seen: &str) -> Shown {
         let text =
@@ -185,7 +213,7 @@ fn samples(home: &Home) -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let mut samples: Vec<PathBuf> = ["crates/plimsoll-formats/tests/samples", "fuzz/seeds"]
         .iter()
-        .flat_map(|folder| std::fs::read_dir(root.join(folder)).unwrap())
+        .flat_map(|directory| std::fs::read_dir(root.join(directory)).unwrap())
         .map(|entry| entry.unwrap().path().canonicalize().unwrap())
         .filter(|path| {
             // The other seeds are not transcripts, or copies of the samples.
@@ -229,6 +257,47 @@ async fn every_command_shows_the_same_window_of_a_session_in_every_format() {
     assert_eq!(formats, all, "each format has a sample");
 }
 
+/// Stores all samples, serves them, and passes each with its figures by `inspect` to `compare`. The server only shows sessions
+/// of its directory, so samples that record another one are left out.
+fn with_served_samples(compare: impl Fn(&Serve, &Value, &Shown, &str)) {
+    let (places, home) = (Home::new(), Home::new());
+    let paths = samples(&places).into_iter().map(|path| path.display().to_string());
+    let stored: Vec<(String, String)> =
+        paths.filter_map(|path| import(&home, &path).map(|id| (path, id))).collect();
+    let server = serve_without_model(&home);
+    let listed = server.send("GET", "/plimsoll/sessions", "");
+    let listed = listed["sessions"].as_array().unwrap();
+    let (mut compared, mut measured) = (0, 0);
+    for (path, id) in &stored {
+        let Some(row) = listed.iter().find(|row| row["id"] == id.as_str()) else { continue };
+        let found = Shown::inspect(&home, id);
+        compare(&server, row, &found, path);
+        compared += 1;
+        measured += usize::from(found.is_measured == Some(true));
+    }
+    assert!(compared >= 8 && measured >= 3, "{compared} sessions compared, {measured} of them measured");
+}
+
+#[test]
+fn the_server_lists_sessions_with_the_figures_that_the_command_shows() {
+    with_served_samples(|server, row, found, path| {
+        Shown::served_row(row).assert_agrees(found, &format!("{path}: served list"));
+        let id = row["id"].as_str().unwrap();
+        let session = server.send("GET", &format!("/plimsoll/session/{id}"), "");
+        Shown::served_row(&session["figures"]).assert_agrees(found, &format!("{path}: served session"));
+    });
+}
+
+#[test]
+#[ignore = "fails: without a model, the served window is counted without the usage that the imported session records"]
+fn the_server_shows_the_window_that_the_command_shows() {
+    with_served_samples(|server, row, found, path| {
+        let id = row["id"].as_str().unwrap();
+        let window = server.send("GET", &format!("/plimsoll/session/{id}/window"), "");
+        Shown::served(&window).assert_agrees(found, &format!("{path}: served window"));
+    });
+}
+
 fn import(home: &Home, path: &str) -> Option<String> {
     let output = home.command(&["sessions", "import", path, "--json"], &[]).output().unwrap();
     let reports: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
@@ -246,9 +315,9 @@ async fn a_chat_shows_the_window_that_the_other_commands_show() {
         let read = Reply::new().text("Let me look.").call("call_1", "read", json!({ "path": "depth.txt" }));
         home.write("project/depth.txt", &"nine metres\n".repeat(200));
         let replies = [read, Reply::new().text("Nine metres.")];
-        // The scripted model charges a quarter of the bytes. For a long text full of numbers no vocabulary needs that few tokens, so no
-        // command would believe it: the agent then estimates the whole window, and the others what was added since the last usage
-        // that they believe.
+        // The scripted model charges a quarter of the bytes. For a long text full of numbers no vocabulary needs that few
+        // tokens, so no command would believe it: the agent then estimates the whole window, and the others what was added
+        // since the last usage that they believe.
         let is_dense = what == "long-claude.jsonl";
         let charged = |reply: Reply, input, output| match is_dense {
             true => reply.usage(Usage::new(Tokens(input), Tokens(output))),

@@ -118,14 +118,14 @@ fn a_question_is_answered_by_the_user_and_not_by_keys_typed_before() {
     std::thread::sleep(Duration::from_millis(300));
     assert!(!server.requests().iter().any(|request| request.result("call_1").is_some()));
     assert_screen("question", &tmux.screen());
-    tmux.line("use a temporary folder instead");
+    tmux.line("use a temporary directory instead");
     tmux.wait("touch two");
     tmux.wait_until("two questions", |seen| seen.matches("allow? [y/a/N]").count() == 2);
     tmux.line("a");
     assert_screen("answers", &tmux.prompt_after("Done with all."));
     let printed =
         server.requests().iter().find_map(|request| request.result("call_1").map(str::to_owned)).unwrap();
-    assert!(printed.contains("the user declined: use a temporary folder instead"), "{printed}");
+    assert!(printed.contains("the user declined: use a temporary directory instead"), "{printed}");
     assert!(
         home.project.join("two").exists() && home.project.join("three").exists(),
         "always is for all that fit"
@@ -314,7 +314,7 @@ fn changes_of_files_are_shown_made_and_put_back() {
     assert_eq!(read("depth.txt").as_deref(), Some("one metre\nnine metres\nten metres\n"));
     assert_eq!((read("new.txt"), read("other.txt").as_deref()), (None, Some("more\n")));
     tmux.line("/revert undo");
-    tmux.prompt_after("undone: the revert");
+    tmux.prompt_after("undid the revert");
     assert_eq!(read("depth.txt").as_deref(), Some("one metre\neight metres\nten metres\n"));
     tmux.line("/revert nonsense");
     tmux.prompt_after("invalid turn `nonsense`");

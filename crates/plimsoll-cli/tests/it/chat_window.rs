@@ -188,7 +188,7 @@ fn notes_before_the_greeting_are_wrapped_at_words() {
         let seen = tmux.prompt_after(" %");
         let (before, _) = seen.split_once("anthropic/").unwrap();
         let words: Vec<&str> = before.split_whitespace().collect();
-        assert!(words.ends_with(&["12", "messages;", "of", "`/elsewhere`"]), "{before}");
+        assert!(words.ends_with(&["12", "messages", "(directory", "`/elsewhere`)"]), "{before}");
         // A path that is longer than the line is broken by the terminal and by nothing else.
         let ends_in_word = |line: &&str| line.len() == usize::from(columns) && !line.contains(".claude");
         assert_eq!(before.lines().find(ends_in_word), None, "{before}");

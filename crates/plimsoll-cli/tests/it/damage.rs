@@ -112,14 +112,14 @@ fn a_search_names_the_outputs_that_could_not_be_searched() {
 fn every_command_warns_of_a_lost_write_ahead_log_until_it_is_accepted() {
     let home = Home::new();
     let id = stored(&home);
-    let folder = home.path.join(".local/share/plimsoll");
-    let before = std::fs::read(folder.join("plimsoll.db")).unwrap();
+    let directory = home.path.join(".local/share/plimsoll");
+    let before = std::fs::read(directory.join("plimsoll.db")).unwrap();
     let pruned = home.run(&["prune", "--apply", "--session", &id, "--keep", "0", "--tool", "read"]);
     assert!(pruned.starts_with("exit: 0"), "{pruned}");
     // As if the process had been killed before the log was folded into the database, and the log had been deleted.
-    std::fs::write(folder.join("plimsoll.db"), before).unwrap();
+    std::fs::write(directory.join("plimsoll.db"), before).unwrap();
     for beside in ["plimsoll.db-wal", "plimsoll.db-shm"] {
-        let _ = std::fs::remove_file(folder.join(beside));
+        let _ = std::fs::remove_file(directory.join(beside));
     }
     for command in
         [&["sessions"][..], &["sessions"], &["sessions", "show", &id], &["inspect", "--session", &id]]

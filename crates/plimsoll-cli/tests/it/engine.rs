@@ -143,14 +143,14 @@ fn convert_writes_for_another_provider() {
 fn truncate_is_a_filter_that_spills_the_full_output() {
     let short = "a\nb\n";
     assert_eq!(ok(&["truncate", "--tool", "bash"], short), short, "what fits passes byte for byte");
-    let folder = TempDir::new().unwrap();
+    let directory = TempDir::new().unwrap();
     let long = format!("{}error: at the end\n", "line\n".repeat(5_000));
-    let spill = folder.path().join("spill");
+    let spill = directory.path().join("spill");
     let shown = ok(&["truncate", "--tool", "bash", "--spill-dir", spill.to_str().unwrap()], &long);
     assert!(shown.contains("error: at the end") && shown.len() < 12_000);
     let files: Vec<_> = std::fs::read_dir(&spill).unwrap().flatten().collect();
     assert_eq!(std::fs::read_to_string(files[0].path()).unwrap(), long);
-    let blocked = folder.path().join("file");
+    let blocked = directory.path().join("file");
     std::fs::write(&blocked, "x").unwrap();
     let lost = ok(&["truncate", "--spill-dir", blocked.to_str().unwrap()], &long);
     assert!(lost.contains("could not be saved and is lost"), "{lost}");
@@ -184,7 +184,7 @@ fn escape_sequences_of_a_transcript_do_not_reach_the_terminal() {
 /// A project with a short chat, a session with a record of an unknown kind, and a broken line.
 fn project() -> Home {
     let short = json!({ "messages": [
-        { "role": "user", "content": "What is in the folder?" },
+        { "role": "user", "content": "What is in the directory?" },
         { "role": "assistant", "content": null, "reasoning_content": "I should look.", "tool_calls": [
             { "id": "call_1", "type": "function", "function": { "name": "ls", "arguments": "{}" } }] },
         { "role": "tool", "tool_call_id": "call_1", "content": "README.md" },
@@ -241,7 +241,7 @@ fn convert_reports_losses_and_overwrites_only_on_request() {
         "convert --to openai-chat --out chat.json odd.jsonl",
         "convert --to openai-chat --out chat.json odd.jsonl",
         "convert --to openai-chat --out chat.json --force odd.jsonl",
-        "convert --to openai-chat --out no/such/folder/chat.json short.json",
+        "convert --to openai-chat --out no/such/directory/chat.json short.json",
     ]));
     let written = std::fs::read_to_string(home.project.join("chat.json")).unwrap();
     assert!(written.contains("Hello") && written.ends_with("}\n"), "{written}");
@@ -311,8 +311,8 @@ fn invalid_files_are_distinguished() {
 #[test]
 fn spills_are_for_the_users_eyes_only() {
     use std::os::unix::fs::PermissionsExt;
-    let folder = TempDir::new().unwrap();
-    let spill = folder.path().join("deep/spill");
+    let directory = TempDir::new().unwrap();
+    let spill = directory.path().join("deep/spill");
     let _ = ok(&["truncate", "--spill-dir", spill.to_str().unwrap()], &"line\n".repeat(5_000));
     let mode = |path: &std::path::Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let files: Vec<_> = std::fs::read_dir(&spill).unwrap().flatten().map(|file| file.path()).collect();

@@ -215,7 +215,7 @@ fn codex_with_windows(windows: &[u64]) -> String {
 }
 
 /// A session's window in the commands: its size and source, the line, and the target of `prune --to`.
-fn told_windows(home: &Home, session: &str) -> Value {
+fn shown_windows(home: &Home, session: &str) -> Value {
     let inspected = home.json(&["inspect", session, "--json"]);
     let watched = home.json(&["watch", "--once", "--json", session]);
     let replayed = home.json(&["replay", "--json", "--policy", "none", session]);
@@ -233,10 +233,10 @@ fn an_imported_session_keeps_the_window_it_was_recorded_under() {
     let home = Home::new().with("project/s.jsonl", &codex_with_windows(&[353_400]));
     let stored = "0199aaaa-1111-7222-8333-444455556666";
     home.json(&["sessions", "import", "s.jsonl", "--json"]);
-    let of_file = told_windows(&home, "s.jsonl");
+    let of_file = shown_windows(&home, "s.jsonl");
     assert_eq!(of_file["inspect"], json!([353_400, "recorded", 337_016]));
     assert_eq!(of_file["prune"], 176_700);
-    assert_eq!(told_windows(&home, stored), of_file);
+    assert_eq!(shown_windows(&home, stored), of_file);
     let printed = home.run(&["window", stored]);
     assert!(printed.contains("% of the line at 337,016"), "{printed}");
     let printed = home.run(&["prune", "--to", "90%", "--apply", stored]);
@@ -245,12 +245,12 @@ fn an_imported_session_keeps_the_window_it_was_recorded_under() {
     // It continues in another window.
     home.write("project/s.jsonl", &codex_with_windows(&[353_400, 320_000]));
     home.json(&["sessions", "import", "s.jsonl", "--json"]);
-    assert_eq!(told_windows(&home, stored), told_windows(&home, "s.jsonl"));
+    assert_eq!(shown_windows(&home, stored), shown_windows(&home, "s.jsonl"));
     assert_eq!(home.json(&["inspect", stored, "--json"])["context"], 320_000);
     // A fork begins with what was said in that window.
     let archive = home.archive();
     archive.store().fork(&stored.into(), None, NewSession::new("ses_fork".into()), now()).unwrap();
-    assert_eq!(told_windows(&home, "ses_fork"), told_windows(&home, "s.jsonl"));
+    assert_eq!(shown_windows(&home, "ses_fork"), shown_windows(&home, "s.jsonl"));
     // From the first answer that was asked for here, the model's window counts.
     let mut answer = Message::assistant("msg_here".into(), vec![Part::text("prt_here".into(), "On it")]);
     answer.info.model_id = Some("claude-sonnet-4-6".into());
@@ -324,17 +324,17 @@ fn an_imported_session_of_claude_code_keeps_its_usual_window() {
     let home = Home::new().with("project/s.jsonl", &claude(&ClaudeSession { responses: 9, hidden: 16_000 }));
     let stored = "5d0c31aa-1111-4222-8333-444455556666";
     home.json(&["sessions", "import", "s.jsonl", "--json"]);
-    let of_file = told_windows(&home, "s.jsonl");
+    let of_file = shown_windows(&home, "s.jsonl");
     assert_eq!(of_file["inspect"][0], 200_000);
-    assert_eq!(told_windows(&home, stored), of_file);
+    assert_eq!(shown_windows(&home, stored), of_file);
     // As a version left it that did not keep the tool.
     let database = home.path.join(".local/share/plimsoll/plimsoll.db");
     let database = rusqlite::Connection::open(database).unwrap();
     database.execute("UPDATE session SET tool = NULL", []).unwrap();
-    assert_ne!(told_windows(&home, stored), of_file);
+    assert_ne!(shown_windows(&home, stored), of_file);
     let printed = home.run(&["sessions", "import", "s.jsonl"]);
     assert!(printed.contains("is already stored"), "{printed}");
-    assert_eq!(told_windows(&home, stored), of_file);
+    assert_eq!(shown_windows(&home, stored), of_file);
 }
 
 #[test]
@@ -451,8 +451,8 @@ fn counts_agree_between_commands() {
 
 /// A sample of every format: the seeds of the fuzz target, whose first byte only chooses the format.
 fn seeds() -> Vec<(String, String)> {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
-    let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let directory = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds");
+    let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
     let texts = files.filter(|path| path.extension().is_some_and(|ending| ending == "txt"));
     let mut seeds: Vec<(String, String)> = texts
         .map(|path| {

@@ -74,13 +74,13 @@ fn an_export_for_opencode_with_reductions_has_new_ids() {
     assert!(written["messages"][1]["parts"][0]["state"]["output"].as_str().unwrap().starts_with("output 0"));
 }
 
-/// A tool looks for sessions in its own folder, and not in any that a handover is written to.
+/// A tool looks for sessions in its own directory, and not in any that a handover is written to.
 #[test]
 fn the_command_to_continue_is_printed_if_the_tool_finds_the_session() {
     let home = reduced();
     let root = home.path.to_str().unwrap();
-    let handover = |tool: &str, folder: &str| {
-        home.json(&["--json", "sessions", "handover", "ses_5c", "--to", tool, "--dir", folder])
+    let handover = |tool: &str, directory: &str| {
+        home.json(&["--json", "sessions", "handover", "ses_5c", "--to", tool, "--dir", directory])
     };
     for (tool, variable, command, own, name) in [
         ("claude-code", "CLAUDE_CONFIG_DIR", "claude --resume", ".claude", "projects"),

@@ -296,8 +296,8 @@ async fn handles_of_the_original_session_are_answered_in_addition_to_its_own() {
     assert!(listed.contains(handle), "{listed}");
 }
 
-/// A home with `ses_5c`, whose older outputs are cleared, for a directory or the project, and with `ses_6d` for the project, stored
-/// later.
+/// A home with `ses_5c`, whose older outputs are cleared, for a directory or the project, and with `ses_6d` for the project,
+/// stored later.
 fn two_stored(directory: Option<&str>) -> Home {
     let home = Home::new();
     let other = export(&home.project).to_string().replace("ses_5c", "ses_6d").replace("fixed", "other");
@@ -343,7 +343,7 @@ async fn a_session_that_was_handed_over_leads_to_its_origin() {
 
 /// A hand-over reduces only the copy, so the stored original still has in its window what the copy has cleared.
 #[tokio::test]
-async fn what_only_the_copy_has_cleared_is_listed_and_found() {
+async fn outputs_cleared_only_in_the_copy_are_listed_and_found() {
     for is_stored_first in [true, false] {
         let home = Home::new();
         let first = export(&home.project).to_string();

@@ -24,11 +24,11 @@ fn median(mut times: Vec<Duration>) -> Duration {
 }
 
 /// The processes of [`GROUP`], once both are there.
-fn pids_in(folder: &Path) -> Vec<i32> {
+fn pids_in(directory: &Path) -> Vec<i32> {
     let read = |name: &str| {
         let begun = Instant::now();
         loop {
-            let text = std::fs::read_to_string(folder.join(name)).unwrap_or_default();
+            let text = std::fs::read_to_string(directory.join(name)).unwrap_or_default();
             if let Some(pid) = text.strip_suffix('\n') {
                 return pid.parse().unwrap();
             }
@@ -58,11 +58,11 @@ fn time_from_ctrl_c_in_a_terminal_to_a_dead_process_group() {
     }
     let (mut killed, mut bare_key, mut chat_key) = (Vec::new(), Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let mut bare = Command::new("bash");
-        bare.args(["-c", GROUP]).current_dir(folder.path()).stdin(Stdio::null()).process_group(0);
+        bare.args(["-c", GROUP]).current_dir(directory.path()).stdin(Stdio::null()).process_group(0);
         let mut child = bare.spawn().unwrap();
-        let pids = pids_in(folder.path());
+        let pids = pids_in(directory.path());
         let begun = Instant::now();
         kill_process_group(Pid::from_child(&child), Signal::KILL).unwrap();
         await_ended(&pids);
@@ -70,11 +70,11 @@ fn time_from_ctrl_c_in_a_terminal_to_a_dead_process_group() {
         child.wait().unwrap();
 
         // The same key for the same group without a chat: what tmux and the kernel take of the time.
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let mut bare = Command::new("bash");
-        bare.args(["-c", GROUP]).current_dir(folder.path());
+        bare.args(["-c", GROUP]).current_dir(directory.path());
         let tmux = Tmux::start(&bare, 80, 24);
-        let pids = pids_in(folder.path());
+        let pids = pids_in(directory.path());
         let begun = Instant::now();
         tmux.key("C-c");
         await_ended(&pids);

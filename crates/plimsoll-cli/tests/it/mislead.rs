@@ -250,9 +250,9 @@ fn a_session_is_handed_over_under_the_line_with_its_title() {
     let before = home.run(&["window", ID]);
     for (tool, title) in [("claude-code", true), ("codex", true), ("opencode", true)] {
         let mut args = vec!["sessions", "handover", "--json", ID, "--to", tool, "--context", "200000"];
-        let folder = home.path.join(format!("out-{tool}"));
-        std::fs::create_dir_all(&folder).unwrap();
-        args.extend(["--dir", folder.to_str().unwrap()]);
+        let directory = home.path.join(format!("out-{tool}"));
+        std::fs::create_dir_all(&directory).unwrap();
+        args.extend(["--dir", directory.to_str().unwrap()]);
         let output = home.command(&args, &[]).stdin(Stdio::null()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let printed: Value = serde_json::from_slice(&output.stdout).unwrap();

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 use plimsoll_testkit::server::{ModelServer, Reply};
 use serde_json::{Value, json};
 
-struct Serve {
+use crate::support::Home;
+
+pub(crate) struct Serve {
     child: Child,
     address: String,
 }
@@ -20,16 +22,27 @@ impl Drop for Serve {
     }
 }
 
-fn command(folder: &std::path::Path, model: &ModelServer, args: &[&str]) -> Command {
+fn command(directory: &std::path::Path, model: &ModelServer, args: &[&str]) -> Command {
     let mut command = Command::new(assert_cmd::cargo::cargo_bin("plimsoll"));
     command.args(["serve", "--port", "0", "--model", "openai-chat/scripted"]).args(args).env_clear();
-    command.env("HOME", folder).env("OPENAI_BASE_URL", model.url()).env("OPENAI_API_KEY", "x");
-    command.current_dir(folder).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.env("HOME", directory).env("OPENAI_BASE_URL", model.url()).env("OPENAI_API_KEY", "x");
+    command.current_dir(directory).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     command
 }
 
-fn serve(folder: &std::path::Path, model: &ModelServer) -> Serve {
-    let mut child = command(folder, model, &[]).spawn().unwrap();
+fn serve(directory: &std::path::Path, model: &ModelServer) -> Serve {
+    listening(command(directory, model, &[]).spawn().unwrap())
+}
+
+/// Serves the project of a home without a model.
+pub(crate) fn serve_without_model(home: &Home) -> Serve {
+    let mut command = home.command(&["serve", "--port", "0"], &[]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
+    listening(command.spawn().unwrap())
+}
+
+/// Waits until a server prints its address.
+fn listening(mut child: Child) -> Serve {
     let mut line = String::new();
     BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
     let address = line.trim().rsplit_once("http://").expect("an address").1.to_owned();
@@ -37,7 +50,7 @@ fn serve(folder: &std::path::Path, model: &ModelServer) -> Serve {
 }
 
 impl Serve {
-    fn send(&self, method: &str, path: &str, body: &str) -> Value {
+    pub(crate) fn send(&self, method: &str, path: &str, body: &str) -> Value {
         let mut stream = TcpStream::connect(&self.address).unwrap();
         stream.set_read_timeout(Some(Duration::from_secs(20))).unwrap();
         let request = format!(
@@ -60,9 +73,9 @@ impl Serve {
 
 #[test]
 fn sigterm_drains_the_server() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let model = ModelServer::start().unwrap();
-    let mut server = serve(folder.path(), &model);
+    let mut server = serve(directory.path(), &model);
     server.send("POST", "/session", "");
     let begun = Instant::now();
     server.signal(rustix::process::Signal::TERM);
@@ -72,9 +85,9 @@ fn sigterm_drains_the_server() {
 
 #[test]
 fn other_addresses_need_a_password() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let model = ModelServer::start().unwrap();
-    let refused = command(folder.path(), &model, &["--hostname", "0.0.0.0"]).output().unwrap();
+    let refused = command(directory.path(), &model, &["--hostname", "0.0.0.0"]).output().unwrap();
     assert_eq!(refused.status.code(), Some(2));
     let error = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(error.contains("needs a password") && error.contains("OPENCODE_SERVER_PASSWORD"), "{error}");
@@ -83,13 +96,13 @@ fn other_addresses_need_a_password() {
 /// Prompts are acknowledged while the process is killed again and again: each that was stays, once, and no session is stuck.
 #[test]
 fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let model =
         ModelServer::builder().answering(|_| Reply::new().text("ok").pause(Duration::from_millis(2))).start();
     let model = model.unwrap();
     let (mut session, mut acknowledged) = (None, Vec::new());
     for round in 0..4 {
-        let server = serve(folder.path(), &model);
+        let server = serve(directory.path(), &model);
         let id = session
             .get_or_insert_with(|| server.send("POST", "/session", "")["id"].as_str().unwrap().to_owned());
         for turn in 0..5 {
@@ -100,7 +113,7 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
         }
         server.signal(rustix::process::Signal::KILL);
     }
-    let server = serve(folder.path(), &model);
+    let server = serve(directory.path(), &model);
     let id = session.unwrap();
     let body = json!({ "parts": [{ "type": "text", "text": "the end" }] }).to_string();
     let answer = server.send("POST", &format!("/session/{id}/message"), &body);
@@ -118,11 +131,11 @@ fn nothing_acknowledged_is_lost_when_the_server_is_killed() {
 
 #[test]
 fn a_missing_key_and_a_used_port_are_explained() {
-    let folder = tempfile::tempdir().unwrap();
+    let directory = tempfile::tempdir().unwrap();
     let command = |port: &str| {
         let mut command = Command::new(assert_cmd::cargo::cargo_bin("plimsoll"));
         command.args(["serve", "--model", "anthropic/claude-sonnet-4-6", "--port", port]).env_clear();
-        command.env("HOME", folder.path()).current_dir(folder.path());
+        command.env("HOME", directory.path()).current_dir(directory.path());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         command
     };

@@ -159,20 +159,20 @@ fn sessions_of_gooses_database_are_listed_and_picked() {
 }
 
 #[test]
-fn in_a_folder_of_a_project_the_sessions_of_the_project_are_listed() {
+fn in_a_directory_of_a_project_the_sessions_of_the_project_are_listed() {
     let home = Home::new();
     home.codex("019e06e6-0c4e-72d2", &home.project, "Fix the build", 3);
     home.codex("019e06e6-0c4f-8000", &home.project.join("own"), "In its own", 4);
     home.write("project/src/deep/a.rs", "");
     home.write("project/own/a.rs", "");
-    let listed = |folder: &str, args: &[&str]| {
-        let output = home.command(args, &[]).current_dir(home.project.join(folder)).output().unwrap();
+    let listed = |directory: &str, args: &[&str]| {
+        let output = home.command(args, &[]).current_dir(home.project.join(directory)).output().unwrap();
         String::from_utf8(output.stdout).unwrap() + &String::from_utf8(output.stderr).unwrap()
     };
     let above = listed("src/deep", &["sessions"]);
     assert!(above.contains("Fix the build") && !above.contains("In its own"), "{above}");
     assert!(above.contains("sessions of `~/project`, the nearest directory above with sessions"), "{above}");
-    // Those of a folder that has its own come first, as for the commands that take the newest.
+    // Those of a directory that has its own come first, as for the commands that take the newest.
     let own = listed("own", &["sessions"]);
     assert!(own.contains("In its own") && !own.contains("Fix the build"), "{own}");
     let rows: Value = serde_json::from_str(&listed("src/deep", &["sessions", "--json"])).unwrap();
@@ -233,7 +233,7 @@ fn an_empty_file_on_standard_input_is_not_another_session() {
 }
 
 #[test]
-fn a_session_is_found_from_a_folder_inside_its_project() {
+fn a_session_is_found_from_a_directory_inside_its_project() {
     let home = Home::new();
     let record = serde_json::json!({ "type": "user", "uuid": "u1", "parentUuid": null, "sessionId": "5d0c31aa-1111",
         "cwd": home.project, "message": { "role": "user", "content": "words of the project" } });
@@ -249,8 +249,8 @@ fn a_session_is_found_from_a_folder_inside_its_project() {
 fn the_list_fits_its_page_whatever_the_ids_are() {
     let home = home();
     let like = ["a", "b"].map(|end| format!("019e06e6-0c4e-72d2-a0ab-1122{end}"));
-    home.codex(&like[0], &home.path.join("a-folder-far-away"), "Words that give way to other columns", 4);
-    home.codex(&like[1], &home.path.join("a-folder-far-away"), "Words that give way to other columns", 4);
+    home.codex(&like[0], &home.path.join("a-directory-far-away"), "Words that give way to other columns", 4);
+    home.codex(&like[1], &home.path.join("a-directory-far-away"), "Words that give way to other columns", 4);
     let long = format!("ses_{}", "x".repeat(70));
     home.claude(&format!("{long}a"), "A long one", 5);
     for with_longest in [false, true] {
@@ -413,7 +413,7 @@ fn a_damaged_or_unwritable_cache_changes_nothing() {
         assert_eq!(home.json(&["sessions", "--json"]), first);
         assert_eq!(std::fs::read(&entry).unwrap(), whole);
     }
-    let file = home.write("a-file", "no folder");
+    let file = home.write("a-file", "no directory");
     let output = home
         .command(&["sessions", "--json"], &[("XDG_CACHE_HOME", file.to_str().unwrap())])
         .output()

@@ -19,8 +19,8 @@ macro_rules! assert_page {
             (r"rcp_[0-9a-f]{12}[0-9A-Za-z]{14}", "[RECEIPT]"),
             (r"rcp_[0-9a-f]{12}", "[RCP]"),
             (r"(msg|prt)_[0-9a-f]{12}[0-9A-Za-z]{14}", "[$1]"),
-            (r"20\d\d-\d\d-\d\d \d\d:\d\d UTC, just now", "[NOW], just now"),
-            (r"  at          20\d\d-\d\d-\d\d \d\d:\d\d UTC", "  at          [NOW]"),
+            (r"20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC, just now", "[NOW], just now"),
+            (r"  at          20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC", "  at          [NOW]"),
             (r"until 20[-\d]+ [:\d]+ UTC, for \d+ (s|min) more", "until [THEN], for [SPAN] more"),
             (r"(\d+) (mo|d|y) ago", "[AGE] ago"),
             (r" +\d+ (mo|d|y|h|min)  ", "  [AGE]  "),
@@ -222,7 +222,7 @@ fn expired_spills_are_reported_with_what_is_left() {
     let printed = home.page(&["sessions show --messages 0", "sessions gc", "sessions show --messages 0"]);
     let expired = home.run(&["recall", &old]).replace(&old, "[SPILL]");
     let (expired, _) = expired.split_once("\nline 2\n").unwrap();
-    with_settings!({ filters => [(r"expired at 20\d\d-\d\d-\d\d \d\d:\d\d UTC", "expired at [TIME]")] }, {
+    with_settings!({ filters => [(r"expired at 20\d\d-\d\d-\d\d \d\d:\d\d:\d\d UTC", "expired at [TIME]")] }, {
         assert_snapshot!(expired);
     });
     assert_page!(printed.replace(&old, "[SPILL]"));
@@ -476,7 +476,7 @@ fn reading_creates_no_database_and_suggests_how_to_create_one() {
 fn databases_that_cannot_be_used_are_not_changed() {
     let home = stored().with("project/broken.db", "this is not a database, whatever its name says");
     let newer = home.project.join("newer.db");
-    std::fs::create_dir(home.project.join("folder.db")).unwrap();
+    std::fs::create_dir(home.project.join("directory.db")).unwrap();
     let database = rusqlite::Connection::open(&newer).unwrap();
     database
         .execute_batch("CREATE TABLE t (x); PRAGMA user_version = 99; PRAGMA application_id = 1349282157;")
@@ -490,7 +490,7 @@ fn databases_that_cannot_be_used_are_not_changed() {
         "receipts --store broken.db",
         "receipts --store newer.db",
         "receipts --store opencode.db",
-        "receipts --store folder.db",
+        "receipts --store directory.db",
         "sessions import session.json --store newer.db",
         "sessions --store broken.db",
     ]));
@@ -522,17 +522,17 @@ fn usage_errors_about_stored_sessions_suggest_a_correction() {
 }
 
 #[test]
-fn a_stored_session_is_found_from_a_folder_inside_its_project() {
+fn a_stored_session_is_found_from_a_directory_inside_its_project() {
     let home = stored();
     let text = std::fs::read_to_string(home.project.join("session.json")).unwrap();
     let text = text.replace("ses_5c1000000001", "ses_6d1000000001").replace("_fixed", "_other");
     home.write("of-home.json", &text.replace(home.project.to_str().unwrap(), home.path.to_str().unwrap()));
     assert!(home.run(&["sessions", "import", "../of-home.json"]).starts_with("exit: 0"));
-    let run = |folder: &str, args: &[&str]| {
-        let folder = home.path.join(folder);
-        std::fs::create_dir_all(&folder).unwrap();
+    let run = |directory: &str, args: &[&str]| {
+        let directory = home.path.join(directory);
+        std::fs::create_dir_all(&directory).unwrap();
         let mut command = home.command(args, &[]);
-        home.output_text(&command.current_dir(folder).stdin(std::process::Stdio::null()).output().unwrap())
+        home.output_text(&command.current_dir(directory).stdin(std::process::Stdio::null()).output().unwrap())
     };
     for args in [
         ["receipts"].as_slice(),
@@ -698,8 +698,8 @@ fn p13_a_purge_shows_first_destroys_with_yes_and_leaves_a_receipt() {
     let receipt = done["receipt"]["id"].as_str().unwrap();
     assert!(home.run(&["undo", receipt]).contains("cannot be undone"));
     let found = |needle: &str| {
-        let folder = home.path.join(".local/share/plimsoll");
-        let files = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+        let directory = home.path.join(".local/share/plimsoll");
+        let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
         let has = |path: &std::path::PathBuf| {
             let bytes = std::fs::read(path).unwrap_or_default();
             bytes.windows(needle.len()).any(|window| window == needle.as_bytes())

@@ -59,7 +59,7 @@ pub(crate) fn refused(args: &[&str], stdin: &str) -> (i32, String) {
 
 /// A home with a project in it.
 pub(crate) struct Home {
-    _folder: TempDir,
+    _dir: TempDir,
     /// The home.
     pub(crate) path: PathBuf,
     /// The project: where the command runs.
@@ -69,11 +69,11 @@ pub(crate) struct Home {
 impl Home {
     /// An empty one.
     pub(crate) fn new() -> Home {
-        let folder = TempDir::new().unwrap();
-        let path = folder.path().canonicalize().unwrap();
+        let dir = TempDir::new().unwrap();
+        let path = dir.path().canonicalize().unwrap();
         let project = path.join("project");
         std::fs::create_dir_all(&project).unwrap();
-        Home { _folder: folder, path, project }
+        Home { _dir: dir, path, project }
     }
 
     /// With one more file.
@@ -159,14 +159,14 @@ impl Home {
         outputs.map(|output| output.count_by("o200k")).collect()
     }
 
-    /// Every file and folder below it.
+    /// Every file and directory below it.
     pub(crate) fn files(&self) -> Vec<PathBuf> {
-        let mut folders = vec![self.path.clone()];
+        let mut dirs = vec![self.path.clone()];
         let mut found = Vec::new();
-        while let Some(folder) = folders.pop() {
-            for entry in std::fs::read_dir(folder).unwrap().flatten() {
+        while let Some(dir) = dirs.pop() {
+            for entry in std::fs::read_dir(dir).unwrap().flatten() {
                 let path = entry.path();
-                folders.extend(path.is_dir().then(|| path.clone()));
+                dirs.extend(path.is_dir().then(|| path.clone()));
                 found.push(path);
             }
         }

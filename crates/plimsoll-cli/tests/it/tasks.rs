@@ -61,7 +61,7 @@ fn assert_page(name: &str, page: &str) {
         (r"ses_5c1000000001ABCDEFGHIJKLMN", "ses_[PARENT]"),
         (r"ses_[0-9a-f]{12}[0-9A-Za-z]{14}\b", "ses_[TASK]"),
         (r"\b[0-9a-f]{8,12}\b", "[SHORT]"),
-        (r"\d{4}-\d\d-\d\d \d\d:\d\d UTC", "[TIME]"),
+        (r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC", "[TIME]"),
         (r" +(\d+m )?\d+s\b", " [S]s"),
         (r"\d+\.\d s\b", "[SECONDS]"),
         (r"[\d,]+ of [\d,]+ tokens", "[N] of [N] tokens"),

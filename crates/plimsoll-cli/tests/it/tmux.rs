@@ -30,20 +30,20 @@ exec sleep 3600
 
 /// A terminal with one command in it.
 pub(crate) struct Tmux {
-    folder: TempDir,
+    dir: TempDir,
     socket: PathBuf,
 }
 
 impl Tmux {
     /// Runs a command in a terminal of this size, with its environment and directory.
     pub(crate) fn start(command: &Command, columns: u16, lines: u16) -> Tmux {
-        let folder = TempDir::new().unwrap();
-        let (socket, config) = (folder.path().join("socket"), folder.path().join("tmux.conf"));
+        let dir = TempDir::new().unwrap();
+        let (socket, config) = (dir.path().join("socket"), dir.path().join("tmux.conf"));
         let settings = "set -g status off\nset -g history-limit 20000\n\
             set -g default-terminal screen-256color\nset -g escape-time 0\n";
         std::fs::write(&config, settings).unwrap();
-        let script = folder.path().join("run.sh");
-        std::fs::write(&script, SHELL.replace("$FOLDER", folder.path().to_str().unwrap())).unwrap();
+        let script = dir.path().join("run.sh");
+        std::fs::write(&script, SHELL.replace("$FOLDER", dir.path().to_str().unwrap())).unwrap();
         let mut tmux = Command::new("tmux");
         tmux.env_clear().envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
         tmux.env("TERM", "xterm-256color").env("LANG", "C.UTF-8").env("LC_ALL", "C.UTF-8");
@@ -56,7 +56,7 @@ impl Tmux {
         tmux.arg("sh").arg(&script).arg(command.get_program()).args(command.get_args());
         let output = tmux.output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Tmux { folder, socket }
+        Tmux { dir, socket }
     }
 
     fn tmux(&self, args: &[&str]) -> Output {
@@ -82,7 +82,7 @@ impl Tmux {
 
     /// Paste text, as a terminal does for a program that wants pastes in brackets.
     pub(crate) fn paste(&self, text: &str) -> &Tmux {
-        let file = self.folder.path().join("paste");
+        let file = self.dir.path().join("paste");
         std::fs::write(&file, text).unwrap();
         self.tmux(&["load-buffer", file.to_str().unwrap()]);
         self.tmux(&["paste-buffer", "-p"]);
@@ -106,7 +106,7 @@ impl Tmux {
 
     /// Write every byte that the program writes to a file from now on.
     pub(crate) fn record(&self) -> PathBuf {
-        let file = self.folder.path().join("bytes");
+        let file = self.dir.path().join("bytes");
         self.tmux(&["pipe-pane", "-o", &format!("cat >> '{}'", file.display())]);
         file
     }
@@ -182,7 +182,7 @@ impl Tmux {
     fn noted(&self, name: &str) -> i32 {
         let begun = Instant::now();
         loop {
-            let text = std::fs::read_to_string(self.folder.path().join(name)).unwrap_or_default();
+            let text = std::fs::read_to_string(self.dir.path().join(name)).unwrap_or_default();
             if let Some(number) = text.strip_suffix('\n') {
                 return number.parse().unwrap();
             }

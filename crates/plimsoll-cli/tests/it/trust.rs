@@ -116,9 +116,9 @@ fn p12_usage_errors_suggest_a_correction() {
 fn p12_an_unreadable_or_unwritable_record_is_reported_with_a_next_step() {
     let broken = visited().with(".local/share/plimsoll/trust.json", "{ \"version\": 1, \"trusted\": [");
     let mut page = broken.page(&["config check", "trust", "trust --list", "untrust"]);
-    // A file where a folder would be: also a superuser cannot write there.
+    // A file where a directory would be: also a superuser cannot write there.
     let full = visited().with(".local", "");
-    page.push_str("\n# no folder\n");
+    page.push_str("\n# no directory\n");
     page.push_str(&full.page(&["config check", "trust"]));
     let mut homeless = full.command(&["trust"], &[]);
     page.push_str("\n# no home\n");

@@ -1,7 +1,7 @@
 //! Measures how fast transcripts are read, compared with `serde_json` parsing the same bytes into a `Value`.
 //!
 //! `cargo bench -p plimsoll-formats` writes a session of each format and reads it. With `PLIMSOLL_CORPUS` set, it also
-//! reads the transcripts of that folder. Both sides start from a file. The baseline parses each line of a JSONL file
+//! reads the transcripts of that directory. Both sides start from a file. The baseline parses each line of a JSONL file
 //! and drops it, and a document as a whole. Each figure is the best of several alternating runs. Aider writes Markdown,
 //! for which there is no baseline, and is omitted.
 #![allow(clippy::unwrap_used, clippy::print_stdout)]
@@ -44,13 +44,13 @@ fn main() {
             }
         }
     }
-    if let Some(folder) = std::env::var_os("PLIMSOLL_CORPUS") {
-        files(Path::new(&folder));
+    if let Some(directory) = std::env::var_os("PLIMSOLL_CORPUS") {
+        files(Path::new(&directory));
     }
 }
 
-fn files(folder: &Path) {
-    let mut entries: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+fn files(directory: &Path) {
+    let mut entries: Vec<_> = fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
     for path in entries {
         if path.is_dir() {
@@ -125,8 +125,8 @@ fn report(name: &str, bytes: usize, times: [Duration; 3]) {
 
 /// Compares a database with its rows as values.
 fn database() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("opencode.db");
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("opencode.db");
     let connection = rusqlite::Connection::open(&path).unwrap();
     connection
         .execute_batch(

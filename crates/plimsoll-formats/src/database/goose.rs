@@ -11,7 +11,7 @@ use rusqlite::Row;
 
 use super::sqlite::{failed, number, text};
 use super::{Database, SessionRow};
-use crate::assembly::{Assembly, MOST_HELD};
+use crate::assembly::{Assembly, MAX_HELD};
 use crate::error::FormatError;
 use crate::json::Json;
 use crate::read::goose::GooseReader;
@@ -61,7 +61,7 @@ impl Database {
         let mut messages = self.connection.prepare(&sql).map_err(failed)?;
         record_usage(transcript, sink, |transcript, sink| {
             let mut sink = |message| sink(Chain::Main, message);
-            let mut reading = GooseReader::new(Assembly::new(&mut sink, MOST_HELD));
+            let mut reading = GooseReader::new(Assembly::new(&mut sink, MAX_HELD));
             reading.log.session(Some(&session));
             let mut rows = messages.query([&session]).map_err(failed)?;
             let mut position = 0;

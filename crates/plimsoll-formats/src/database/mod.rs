@@ -11,10 +11,9 @@
 //! # Ok::<(), plimsoll_formats::FormatError>(())
 //! ```
 //!
-//! Databases are only read. One that a running tool writes to can be read at the same time, and so can
-//! a copy, with or without the `-wal` and `-shm` files that belong to it, in a directory that cannot be written to.
-//! SQLite keeps its locks in the `-shm` file, so that of a database in use is touched; nothing else is, and no file
-//! is created next to it.
+//! Databases are only read. They can be read while a tool writes to them, and copies can be read with or without their `-wal` and
+//! `-shm` files, even in a read-only directory. Only the `-shm` file of a database in use is touched, because SQLite keeps its
+//! locks there. No other file is changed, and none is created next to the database.
 
 mod goose;
 mod opencode;
@@ -39,7 +38,7 @@ pub struct Database {
     format: Format,
     /// Columns of the relevant tables, which differ between versions of a tool.
     columns: BTreeMap<&'static str, HashSet<String>>,
-    /// A copy that is read in place of the original, and removed in the end.
+    /// A temporary copy that is read instead of the original.
     _copy: Option<TempDir>,
 }
 

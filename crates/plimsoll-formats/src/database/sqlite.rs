@@ -15,8 +15,7 @@ use crate::error::FormatError;
 /// Maximum wait for a writer that has locked the database.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// Opens a database for reading. The second value is a temporary copy that is read instead; it must live as long as the
-/// connection.
+/// Opens a database for reading. Also returns the temporary copy if one is read instead. It must live as long as the connection.
 pub(super) fn open(path: &Path) -> Result<(Connection, Option<TempDir>), FormatError> {
     let way = OpenMode::to(path)?;
     let copy = way.copy(path)?;
@@ -24,14 +23,13 @@ pub(super) fn open(path: &Path) -> Result<(Connection, Option<TempDir>), FormatE
     Ok((way.connect(&place)?, copy))
 }
 
-/// How to open a database without leaving files next to it.
+/// Ways to open a database without leaving files next to it.
 enum OpenMode {
-    /// Normally: the database is in use, or has no write-ahead log.
+    /// Normal: the database is in use, or has no write-ahead log.
     Shared,
-    /// As immutable: the log was checkpointed and no process has the database open, so that SQLite need not create its
-    /// files.
+    /// Immutable: the log was checkpointed and no process has the database open, so SQLite need not create its files.
     Immutable,
-    /// As a copy: there is a log but no index for it. SQLite would create one next to the original.
+    /// A copy: there is a write-ahead log but no index for it, and SQLite would create the index next to the original.
     Copied,
 }
 

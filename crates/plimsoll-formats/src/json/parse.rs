@@ -108,6 +108,7 @@ impl<'de> Visitor<'de> for Wanted {
     }
 
     fn visit_f64<E>(self, number: f64) -> Result<Json<'de>, E> {
+        // Infinite and undefined numbers become null, as in `serde_json`.
         Ok(Number::from_f64(number).map_or(Json::Null, Json::Number))
     }
 
@@ -141,6 +142,7 @@ impl<'de> Visitor<'de> for Wanted {
                 Take::Raw => {
                     Json::Raw(Cow::Borrowed(object.next_value::<&'de serde_json::value::RawValue>()?.get()))
                 }
+                // Still parsed, so that invalid JSON in a skipped field is noticed.
                 Take::Skip => {
                     object.next_value::<IgnoredAny>()?;
                     continue;

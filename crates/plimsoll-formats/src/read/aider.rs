@@ -91,7 +91,7 @@ fn chats(text: &str) -> Vec<Chat<'_>> {
 enum Piece {
     Typed(String),
     Printed(Vec<String>),
-    Said(String),
+    Answer(String),
 }
 
 fn pieces(lines: &[&str]) -> Vec<Piece> {
@@ -122,10 +122,10 @@ fn pieces(lines: &[&str]) -> Vec<Piece> {
         }
         is_code ^= line.starts_with("```");
         match pieces.last_mut() {
-            Some(Piece::Said(text)) => push_line(text, line),
+            Some(Piece::Answer(text)) => push_line(text, line),
             // A blank line after typed or printed lines belongs to neither.
             _ if line.trim().is_empty() => {}
-            _ => pieces.push(Piece::Said(line.to_owned())),
+            _ => pieces.push(Piece::Answer(line.to_owned())),
         }
     }
     pieces
@@ -164,7 +164,7 @@ impl AiderReader<'_> {
                     text.ignored = Some(true);
                 }
             }
-            Piece::Said(text) => {
+            Piece::Answer(text) => {
                 // The model answered again without a user message: aider had sent it what it printed, such as an edit
                 // that did not apply.
                 if self.answer.is_some() {

@@ -127,7 +127,7 @@ fn is_file(block: &Json) -> bool {
     block.text("type") == Some("file") && block.get("content").is_some() || !is_named && has_words
 }
 
-/// The model receives a mentioned file as text with its path; so it does with files in a tool's result.
+/// Renders a file as the model sees it: text with its path. Also applies to files in tool results.
 fn as_shown<'a>(mut block: Json<'a>, field_errors: &mut FieldErrors, at: &At) -> Json<'a> {
     if !is_file(&block) {
         if block.get("tool_use_id").is_some() && matches!(block.get("content"), Some(Json::List(_))) {

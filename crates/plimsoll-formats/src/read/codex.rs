@@ -17,7 +17,7 @@ use plimsoll::{Millis, Role, Tokens, Usage};
 use serde_json::{Value, json};
 
 use super::{Sink, choose};
-use crate::assembly::{Answer, Assembly, Compaction, MOST_HELD};
+use crate::assembly::{Answer, Assembly, Compaction, MAX_HELD};
 use crate::blocks::{arguments, blocks, file, flatten};
 use crate::field_errors::FieldErrors;
 use crate::format::Format;
@@ -163,7 +163,7 @@ pub(super) fn read(
     let mut taken_back = taken_back.into_iter().peekable();
     transcript.other_sessions = sessions.into_iter().map(|session| session.info).collect();
     let mut sink = |message| sink(Chain::Main, message);
-    let mut log = Assembly::new(&mut sink, MOST_HELD);
+    let mut log = Assembly::new(&mut sink, MAX_HELD);
     log.resume(from);
     let (hasher, said) = (Hasher::default(), HashSet64::default());
     let (model, counted) = from.map(|from| (from.model.clone(), from.counted.clone())).unwrap_or_default();
@@ -180,6 +180,7 @@ pub(super) fn read(
         if taken_back.peek().is_some_and(|range| range.contains(&place.line)) {
             transcript.info.note_time(millis(Json::parse_some(text, record_fields)?.get("timestamp")));
             transcript.pass("rolled back");
+            // A response before the rolled-back turns is not continued after them.
             (reading.open, reading.last) = (None, None);
             if text.contains("token_count") {
                 // Turns that were rolled back were billed as well.
@@ -242,6 +243,7 @@ fn outline(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Vec<Session>> {
             (Some("session_meta"), _) => {
                 let (id, directory) = (payload.string("id"), payload.string("cwd"));
                 let is_known = id.is_none() || ids.iter().any(|known| known.id == id);
+                // Only after items: several headers in a row are those of a fork and of its ancestors.
                 if !is_known && has_items.get() && !ids.is_empty() {
                     ids.clear();
                     turns.clear();
@@ -259,9 +261,12 @@ fn outline(lines: &mut Lines<impl BufRead + Seek>) -> io::Result<Vec<Session>> {
             }
             (Some("event_msg"), Some(ROLLED_BACK)) => {
                 let count = usize::try_from(payload.number("num_turns").unwrap_or(0)).unwrap_or(usize::MAX);
+                // A count larger than the number of turns removes all of them.
                 let left = turns.len().saturating_sub(count);
                 if let Some(&start) = turns.get(left) {
                     turns.truncate(left);
+                    // This range includes those of earlier rollbacks after `start`. Ranges must not overlap, because the second
+                    // pass goes through them in order.
                     session.taken_back.retain(|range| range.start < start);
                     session.taken_back.push(start..place.line);
                 }

@@ -15,7 +15,7 @@ use serde_json::json;
 
 use super::Sink;
 use super::openai::{self, Joins};
-use crate::assembly::{Answer, Assembly, Compaction, MOST_HELD};
+use crate::assembly::{Answer, Assembly, Compaction, MAX_HELD};
 use crate::blocks::{arguments, blocks, file, flatten};
 use crate::field_errors::FieldErrors;
 use crate::format::Format;
@@ -82,7 +82,7 @@ pub(super) fn read(
     let mut agents: Vec<(String, Events)> = Vec::new();
     {
         let mut main = |message| sink(Chain::Main, message);
-        let mut reading = KimiReader::new(Assembly::new(&mut main, MOST_HELD));
+        let mut reading = KimiReader::new(Assembly::new(&mut main, MAX_HELD));
         lines.each(transcript, |text, place, transcript| {
             let record = Json::parse(text)?;
             if taken_back.iter().any(|range| range.contains(&place.line)) {
@@ -111,6 +111,7 @@ pub(super) fn read(
         let place = format!("sub-agent `{agent}`");
         child.info.id = Some(agent);
         let mut side = |message| sink(Chain::Side(number), message);
+        // Without a limit: the events are in memory already, so emitting incomplete messages would save nothing.
         let mut reading = KimiReader::new(Assembly::new(&mut side, usize::MAX));
         reading.log.session(child.info.id.as_deref());
         for (event, time) in events {

@@ -9,7 +9,7 @@ use plimsoll::log::{At, CompactionPart};
 use plimsoll::{Millis, Role};
 
 use super::Sink;
-use crate::assembly::{Answer, Assembly, Compaction, MOST_HELD};
+use crate::assembly::{Answer, Assembly, Compaction, MAX_HELD};
 use crate::blocks::{anthropic_usage, blocks, file, flatten};
 use crate::json::Json;
 use crate::lines::Lines;
@@ -39,7 +39,7 @@ pub(super) fn read(
     sink: Sink,
 ) -> io::Result<()> {
     let mut sink = |message| sink(Chain::Main, message);
-    let mut reading = ManagedAgentsReader { log: Assembly::new(&mut sink, MOST_HELD), open: None };
+    let mut reading = ManagedAgentsReader { log: Assembly::new(&mut sink, MAX_HELD), open: None };
     let mut position = 0;
     lines.each(transcript, |text, place, transcript| {
         let record = Json::parse(text)?;

@@ -8,7 +8,7 @@ use plimsoll::{MessageId, Millis, PartBody, Role, Tokens, Usage};
 use serde_json::{Number, json};
 
 use super::{Sink, choose};
-use crate::assembly::{Answer, Assembly, Compaction, MOST_HELD};
+use crate::assembly::{Answer, Assembly, Compaction, MAX_HELD};
 use crate::blocks::{blocks, file, finish, flatten};
 use crate::field_errors::FieldErrors;
 use crate::hash::{HashMap64, Hasher};
@@ -69,7 +69,7 @@ pub(super) fn read(
     tree.path(leaf, &all, &mut path, transcript);
 
     let mut sink = |message| sink(Chain::Main, message);
-    let mut log = Assembly::new(&mut sink, MOST_HELD);
+    let mut log = Assembly::new(&mut sink, MAX_HELD);
     log.resume(from);
     let mut reading = PiReader { log, tails };
     for (place, &offset) in index.offsets.iter().enumerate() {

@@ -1,7 +1,7 @@
 //! Writes requests to Anthropic's Messages API.
 //!
-//! Anthropic's API is stricter than the others: user and model alternate, results come first in the user's turn, a turn does not end
-//! with reasoning, reasoning needs its signature, and called tools must be declared.
+//! Anthropic's API is stricter than the others: user and model alternate, results come first in the user's turn, a turn does
+//! not end with reasoning, reasoning needs its signature, and called tools must be declared.
 
 use std::collections::BTreeSet;
 

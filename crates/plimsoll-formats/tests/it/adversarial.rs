@@ -314,11 +314,11 @@ fn any_value_of_another_type_is_handled_and_reported() {
 /// Runs the fuzzer's seeds like its targets: with any format, and with the format that the first byte selects.
 #[test]
 fn the_seeds_of_the_fuzzer_are_handled() {
-    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds");
+    let directory = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds");
     let all: Vec<Format> =
         Format::ALL.into_iter().filter(|format| *format != Format::OpencodeDatabase).collect();
     let mut met = std::collections::BTreeSet::new();
-    for entry in std::fs::read_dir(folder).unwrap() {
+    for entry in std::fs::read_dir(directory).unwrap() {
         let path = entry.unwrap().path();
         let bytes = std::fs::read(&path).unwrap();
         if bytes.starts_with(b"SQLite") {

@@ -14,9 +14,9 @@ use crate::support::check;
 /// Files of the corpus that are HTTP recordings, not transcripts.
 const OTHERS: [&str; 1] = ["cline-1.json"];
 
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     let mut entries: Vec<PathBuf> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
     for path in entries {
         let name = path.file_name().unwrap().to_string_lossy().into_owned();
@@ -31,10 +31,11 @@ fn files(folder: &Path, found: &mut Vec<PathBuf>) {
 #[test]
 #[ignore = "needs PLIMSOLL_CORPUS"]
 fn everything_reads_and_can_be_written() {
-    let folder = std::env::var("PLIMSOLL_CORPUS").expect("PLIMSOLL_CORPUS names a folder of transcripts");
+    let directory =
+        std::env::var("PLIMSOLL_CORPUS").expect("PLIMSOLL_CORPUS names a directory of transcripts");
     let mut found = Vec::new();
-    files(Path::new(&folder), &mut found);
-    assert!(!found.is_empty(), "no transcripts in {folder}");
+    files(Path::new(&directory), &mut found);
+    assert!(!found.is_empty(), "no transcripts in {directory}");
     for path in found {
         let start = Instant::now();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();

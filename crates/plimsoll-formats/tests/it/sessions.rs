@@ -73,7 +73,7 @@ fn an_ambiguous_prefix_is_an_error() {
 }
 
 #[test]
-fn another_id_than_that_of_the_only_session_is_an_error() {
+fn an_id_other_than_that_of_the_only_session_is_an_error() {
     let file = samples::CLINE;
     assert_eq!(read_session(file.as_bytes(), "s1").unwrap().messages.len(), 3);
     let error = read_session(file.as_bytes(), "s2").unwrap_err().to_string();

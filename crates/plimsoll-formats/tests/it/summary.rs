@@ -24,7 +24,7 @@ use plimsoll_formats::read;
 use serde_json::Value;
 
 /// Sessions with fewer calls contain too little work.
-const LEAST_CALLS: usize = 8;
+const MIN_CALLS: usize = 8;
 /// Number of calls after the cut that are examined.
 const NEXT_CALLS: usize = 10;
 /// Number of consecutive words that count as a match.
@@ -68,10 +68,11 @@ impl std::fmt::Display for Share {
 #[test]
 #[ignore = "needs PLIMSOLL_CORPUS"]
 fn shares_in_a_summary_of_seventy_percent() {
-    let folder = std::env::var("PLIMSOLL_CORPUS").expect("PLIMSOLL_CORPUS names a folder of transcripts");
+    let directory =
+        std::env::var("PLIMSOLL_CORPUS").expect("PLIMSOLL_CORPUS names a directory of transcripts");
     let policy = Policy::default();
     let mut found = Vec::new();
-    files(Path::new(&folder), &mut found);
+    files(Path::new(&directory), &mut found);
     let mut totals = [Share::default(); 4];
     let mut means = [(0.0, 0usize); 4];
     println!("{:24} {:>6} {:>12} {:>12} {:>12} {:>12}", "session", "tokens", "said", "files", "used", "next");
@@ -111,12 +112,12 @@ fn shares_in_a_summary_of_seventy_percent() {
     let mean = means.map(|(sum, count)| format!("{:.0}%", 100.0 * sum / count.max(1) as f64));
     let [user, files, used, names] = mean;
     println!("{:24} {:>6} {user:>12} {files:>12} {used:>12} {names:>12}", "mean of the sessions", "");
-    assert!(totals[0].of > 0, "no sessions in {folder}");
+    assert!(totals[0].of > 0, "no sessions in {directory}");
 }
 
-fn files(folder: &Path, found: &mut Vec<PathBuf>) {
+fn files(directory: &Path, found: &mut Vec<PathBuf>) {
     let mut entries: Vec<PathBuf> =
-        std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
+        std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     entries.sort();
     for path in entries {
         if path.is_dir() {
@@ -134,7 +135,7 @@ fn tools(message: &Message) -> impl Iterator<Item = &ToolPart> {
 /// Returns the message with the call that ends the first 70 % of the calls.
 fn cut(messages: &[Message]) -> Option<usize> {
     let calls: usize = messages.iter().map(|message| tools(message).count()).sum();
-    if calls < LEAST_CALLS {
+    if calls < MIN_CALLS {
         return None;
     }
     let wanted = calls * 7 / 10;
@@ -238,7 +239,7 @@ fn changed(before: &[&Message], summary: &str) -> Share {
     Share::count(changed.iter().map(|path| {
         let mut names = path.rsplit('/');
         let name = names.next().unwrap_or_default();
-        contains_name(summary, name) && names.next().is_none_or(|folder| summary.contains(folder))
+        contains_name(summary, name) && names.next().is_none_or(|directory| summary.contains(directory))
     }))
 }
 

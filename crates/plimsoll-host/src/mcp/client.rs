@@ -1,10 +1,10 @@
 //! The calling client: its tool, and its session.
 //!
-//! The newest file of a tool may belong to another session: the file of a new session may not exist yet, and two sessions may
-//! be open in one directory. So information from the client has priority. Codex sends its thread id with every call. Claude
-//! Code sends the call id, which it writes into the session a moment later, and sets its session id when it starts the
-//! server. The call id has priority over that, because after `/clear` or `/resume` the same server belongs to another
-//! session. For all other clients, the newest session is used.
+//! The newest session file of a tool may belong to another session: the file of a new session may not exist yet, and two
+//! sessions may be open in one directory. Information from the client therefore has priority. Codex sends its thread id with
+//! every call. Claude Code sends the call id, which it writes to the session a moment later, and passes its session id in the
+//! environment when it starts the server. The call id has priority over the latter, because after `/clear` or `/resume` the
+//! same server belongs to another session. For all other clients, the newest session is used.
 
 use std::fs::File;
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -16,7 +16,7 @@ use serde_json::{Map, Value};
 
 use crate::host::Host;
 
-/// Names of clients, as in `codex-mcp-client` and `Roo Code`.
+/// Parts of client names, such as `codex-mcp-client` and `Roo Code`.
 const CLIENTS: [(&str, Tool); 9] = [
     ("claude-code", Tool::ClaudeCode),
     ("codex", Tool::Codex),
@@ -29,17 +29,17 @@ const CLIENTS: [(&str, Tool); 9] = [
     ("pi", Tool::Pi),
 ];
 
-/// Maximum wait for a session that a client names. Claude Code writes every tenth of a second.
+/// Maximum time to wait for the session that a client names. Claude Code writes its session ten times a second.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_millis(50);
 /// Number of newest sessions that are searched for the current call, which is at the end of its session.
 const NEWEST: usize = 8;
 const LAST_BYTES: u64 = 1 << 20;
 
-/// A client, and what it sends about the session of a call.
+/// A client, and the information it sends about the session of a call.
 #[derive(Clone, Debug, Default)]
 pub struct McpClient {
-    /// The tool, if it is one that keeps sessions.
+    /// The tool, if its sessions are supported.
     pub(super) tool: Option<Tool>,
     /// The session's id.
     session: Option<String>,
@@ -59,7 +59,7 @@ impl McpClient {
         }
     }
 
-    /// Finds the client's session. If the client names one, no other is returned.
+    /// Finds the client's session. If the client names a session, only that one is returned.
     pub(super) fn session(&self, host: &Host) -> Option<Found> {
         let scope = self.tool.map_or(Scope::Others, Scope::Only);
         let began = Instant::now();
@@ -73,7 +73,7 @@ impl McpClient {
                     return found;
                 }
             }
-            // A sub-agent's calls are not in the session's own file.
+            // Calls of sub-agents are not in the session's own file.
             if self.call.is_none() || is_last_look {
                 let Some(id) = self.named(host) else {
                     return search.newest(host.directory(), host.env.home.as_deref());
@@ -87,7 +87,7 @@ impl McpClient {
         }
     }
 
-    /// The id of the session that it names.
+    /// Returns the id of the session that it names.
     pub(super) fn named<'a>(&'a self, host: &'a Host) -> Option<&'a str> {
         let at_start = || match self.tool {
             Some(Tool::ClaudeCode) => host.env.variable("CLAUDE_CODE_SESSION_ID"),
@@ -118,7 +118,7 @@ fn ends_with_call(path: &Path, call: &str) -> bool {
         let length = file.metadata()?.len();
         file.seek(SeekFrom::Start(length.saturating_sub(LAST_BYTES)))?;
         let mut end = Vec::new();
-        // The file may grow meanwhile.
+        // Limited, because the file may grow during the read.
         file.take(LAST_BYTES).read_to_end(&mut end)?;
         Ok::<_, std::io::Error>(end)
     };

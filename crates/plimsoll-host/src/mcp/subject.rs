@@ -1,8 +1,8 @@
 //! The sessions of a call: the one that the client is writing, and stored ones.
 //!
-//! Claude Code, Codex and others write their session as it goes. That file is the current session, and still has what the
-//! tool's own compaction removed from the window. It is read into memory for each call, so that the same lookups serve it as a
-//! stored one, and nothing of it is kept here.
+//! Claude Code, Codex and others write their session while it runs. The file still contains what the tool's own compaction
+//! removed from the window. It is read into an in-memory store for each call, so that the same lookups serve it as a stored
+//! session, and nothing of it is kept.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,22 +24,22 @@ use crate::store::OpenStore;
 pub(super) struct Subject {
     pub(super) opened: OpenStore,
     pub(super) session: Session,
-    /// The tool that is writing it, if it is not stored.
+    /// The tool that writes it; `None` for a stored session.
     pub(super) writer: Option<Tool>,
-    /// Whether the client's session was handed over from it.
+    /// Whether the client's session is a handed-over copy of it.
     pub(super) is_origin: bool,
-    /// Handles of outputs that the client's session shows as cleared. The session that it was handed over from may still
-    /// have them in its own window, because only the copy is reduced.
+    /// Handles of outputs that the client's session shows as cleared. They may still be in the window of the original, because a
+    /// handover only reduces the copy.
     pub(super) cleared_in_copy: BTreeSet<String>,
 }
 
-/// Maximum number of handles that are tried to find the session that another was handed over from. Some may be of content
-/// that was removed since.
+/// Maximum number of handles that are tried to find the original of a handed-over session. More than one, because the content
+/// of a handle may have been removed since.
 const TRIED_HANDLES: usize = 8;
 
 impl Subject {
-    /// Returns the named session. Without a name, returns the session that the client is writing for this directory, then the
-    /// stored one that it was handed over from, or else the newest stored one of the directory. Never empty.
+    /// Returns the named session. Without a name, returns the session that the client is writing for this directory, followed
+    /// by its original if it was handed over, or else the newest stored session of the directory. Never empty.
     pub(super) fn all(
         named: Option<&str>,
         client: &McpClient,
@@ -103,8 +103,8 @@ impl Subject {
         Ok(Subject::new(opened, session))
     }
 
-    /// The stored session that the client's was handed over from: the one that its file names, or the one that its
-    /// handles are of. A tool that continues under a new id may have left out fields that it does not know.
+    /// Finds the stored original of the client's session: the one that its file names, or else the one with its handles. A tool
+    /// that continues a session under a new id may omit fields that it does not know.
     fn origin(&self, found: &Found, config: &HostConfig, host: &Host) -> Result<Option<Subject>, HostError> {
         let Some(opened) = host.open_existing(config)? else { return Ok(None) };
         let messages = transcript(self.opened.archive.store(), &self.session, Extent::Whole)?.messages;
@@ -130,8 +130,8 @@ impl Subject {
         Ok(None)
     }
 
-    /// The stored session that has content under exactly this handle. A session may have been handed over from one of
-    /// another directory; handles are drawn at random, so a client has one only from what it was shown.
+    /// Finds the stored session that has exactly this handle, in any directory, because a session may be handed over to another
+    /// one. Handles are random, so a client only knows those that it was shown.
     pub(super) fn with_handle(
         handle: &str,
         config: &HostConfig,
@@ -157,9 +157,9 @@ impl Subject {
                 origin: Some(&found.path),
                 directory: found.directory.as_deref(),
                 now: host.now(),
-                again: false,
+                duplicate: false,
             };
-            // Names follow from the session's id, so that a handle means the same in the next call.
+            // Ids are derived from the session's id, so that a handle means the same in the next call.
             let report = survey.import(&mut source, &store, &mut random_ids(), &options, &|_| {})?;
             let session = plimsoll_store::Sessions::session(&store, &report.id)?;
             Ok::<_, ImportError>((store, session))

@@ -1,7 +1,7 @@
 //! The three read-only tools of the MCP server, without the protocol.
 //!
-//! Every answer is bounded, and known secrets are redacted in it, because it goes to an unknown model. The database and the
-//! session that the client is writing are opened for each call, so that new content is included and no file stays open.
+//! Answers are limited in size, and known secrets are redacted, because the model that reads them is unknown. The database and
+//! the client's session are opened for each call, so that new content is included and no file stays open.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -28,8 +28,8 @@ use crate::words::counted;
 const LISTED: usize = 50;
 /// Maximum number of characters of a description.
 const SHOWN: usize = 80;
-/// Maximum length of an answer in bytes, whatever a policy allows.
-const MOST_BYTES: usize = 200_000;
+/// Maximum length of an answer in bytes, even if a policy allows more.
+const MAX_BYTES: usize = 200_000;
 
 /// Declaration of a tool.
 #[derive(Clone, Debug)]
@@ -61,7 +61,7 @@ pub struct McpCall {
 pub struct McpAnswer {
     /// The text.
     pub text: String,
-    /// Whether the call was valid and found nothing.
+    /// Whether the call was valid but found nothing.
     pub is_error: bool,
 }
 
@@ -159,8 +159,8 @@ impl McpCall {
         Ok(answer)
     }
 
-    /// Answers from the first session that has something; for a handle, if no session was named, from any stored one. A
-    /// session shows handles of the one it was handed over from.
+    /// Answers from the first session that has a result. A handle is also looked up in all stored sessions if the call names
+    /// none, because a handed-over session shows handles of its original.
     fn recall(
         self,
         subjects: &[Subject],
@@ -230,7 +230,7 @@ impl McpCall {
     }
 }
 
-/// Looks up a query in a session. Finding nothing is a result, not an error.
+/// Looks up a query in a session. No match is a result, not an error.
 fn found_in(subject: &Subject, query: &RecallQuery, policy: &RecallPolicy) -> Result<Lookup, McpRefusal> {
     match look_up(&subject.opened.archive, &subject.session.id, query, policy) {
         Err(StoreError::Missing { .. }) if query.handle.is_some() => Ok(Lookup::Missing),
@@ -249,8 +249,8 @@ fn found_in(subject: &Subject, query: &RecallQuery, policy: &RecallPolicy) -> Re
     }
 }
 
-/// Adds matches in outputs that only the client's copy has cleared. The store does not search these, because they are still
-/// in the window of the session that it has.
+/// Adds matches in outputs that only the client's copy has cleared. The store does not search these, because they are still in
+/// the window of the stored original.
 fn search_cleared_in_copy(
     subject: &Subject,
     query: &RecallQuery,
@@ -265,7 +265,7 @@ fn search_cleared_in_copy(
             continue;
         }
         if count > most {
-            // What follows may match too.
+            // There may be further matches.
             if let Some(last) = contents.pop() {
                 contents.push(last.ends_search());
             }
@@ -282,7 +282,7 @@ fn search_cleared_in_copy(
     Ok(())
 }
 
-/// Lists what is not in the window of a log, and what a copy of it has cleared, newest first.
+/// Lists content outside the window of a log, and content that a copy of it has cleared, newest first.
 fn recallable(messages: &[Message], cleared_in_copy: &BTreeSet<String>) -> Vec<String> {
     let visible = VisibleRange::of(messages);
     let start = visible.pivot.map_or(0, |pivot| pivot.start());
@@ -333,7 +333,7 @@ fn inspect(subjects: &[Subject], config: &HostConfig) -> Result<McpAnswer, McpRe
     // Including messages that a summary replaces: their recorded usage calibrates the estimate.
     let mut transcript = transcript(opened.archive.store(), session, Extent::Whole)?;
     if *writer == Some(plimsoll_import::Tool::ClaudeCode) {
-        // The copy that is looked into does not know who wrote it, and the size of the window depends on that.
+        // The in-memory copy does not record which tool wrote it, but the size of the window depends on the tool.
         transcript.format = plimsoll_formats::Format::ClaudeCode;
     }
     let _counts = KeptCounts::new(&opened.archive, &session.id, &transcript.messages);
@@ -355,7 +355,7 @@ fn inspect(subjects: &[Subject], config: &HostConfig) -> Result<McpAnswer, McpRe
             let _ = write!(text, "\n{name}: {value}");
         }
     }
-    // A call and its result are one message of the session and two of a request.
+    // A call and its result are one message of the session, but two of a request.
     let _ = write!(
         text,
         "\n{}{}; as a request the window has {}, about {} tokens{}, {} cleared{}",
@@ -377,10 +377,10 @@ fn inspect(subjects: &[Subject], config: &HostConfig) -> Result<McpAnswer, McpRe
     Ok(McpAnswer { text, is_error: false })
 }
 
-/// Truncates an answer that is longer than a client can be expected to handle.
+/// Truncates an answer to a length that clients can handle.
 fn bounded(mut text: String) -> String {
-    if text.len() > MOST_BYTES {
-        let end = (0..=MOST_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
+    if text.len() > MAX_BYTES {
+        let end = (0..=MAX_BYTES).rev().find(|at| text.is_char_boundary(*at)).unwrap_or(0);
         text.truncate(end);
         text.push_str("\n[truncated; request fewer lines]");
     }

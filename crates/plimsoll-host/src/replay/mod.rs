@@ -28,34 +28,34 @@ use crate::words::counted;
 
 pub use results::{Bills, PricedModel, Replays, RuleSource, SessionReplay};
 
-/// The price row of a model that costs nothing; no row of the table has this name.
+/// Name of the price row for free sessions. No row of the table has this name.
 pub const FREE_PRICE: &str = "free";
 /// The name of the work.
 const REPLAYING: &str = "replaying";
 
-/// How sessions are replayed.
+/// Parameters of a replay.
 #[derive(Clone, Debug, Default)]
 pub struct ReplayRequest {
-    /// Policies and policy files to try; the default ones if empty.
+    /// Policies and policy files to replay; the default ones if empty.
     pub policies: Vec<String>,
     /// The context window of all sessions; each session's own if `None`.
     pub context: Option<u64>,
-    /// The longest answer, for which room is kept.
+    /// Maximum size of an answer, for which room is reserved.
     pub output: Option<u64>,
-    /// Tokens that every request carries besides the conversation.
+    /// Tokens of every request in addition to the conversation.
     pub overhead: u64,
     /// Price all sessions as this model.
     pub price: Option<String>,
     /// A file with prices by model.
     pub prices: Option<PathBuf>,
-    /// How long a prompt cache lives.
+    /// Lifetime of the prompt cache, in minutes.
     pub cache_minutes: Option<u64>,
-    /// Stops the replay when it is set.
+    /// Flag that stops the replay.
     pub stop: Option<Arc<AtomicBool>>,
 }
 
 impl Host {
-    /// Replays sessions; returns what came of them, and why some could not be replayed. Fails if none could be.
+    /// Replays sessions. Returns the results, and the errors of sessions that cannot be replayed.
     pub fn replay(
         &self,
         inputs: Vec<InputSpec>,
@@ -71,7 +71,7 @@ impl Host {
             prices: &prices,
             configured: &config.prices,
             progress: &*progress,
-            under_way: UnderWay::default(),
+            running: RunningPolicies::default(),
             host: self,
         };
         let one = |spec: InputSpec| {
@@ -102,7 +102,7 @@ impl Host {
             [] => DEFAULTS.map(str::to_owned).to_vec(),
             names => names.to_vec(),
         };
-        // A preset is used with what the configuration says on top of it.
+        // Settings of the configuration apply on top of a preset.
         let configured = |name: &str| -> Result<Rules, HostError> {
             Ok(self.config(&Flags { policy: Some(name.to_owned()), ..Flags::default() })?.policy.into())
         };
@@ -124,7 +124,7 @@ impl Host {
         Ok(rules)
     }
 
-    /// Returns the models that sessions are priced as, of those that have a price.
+    /// Returns the models that sessions are priced as, without free ones.
     pub fn priced_models(
         &self,
         inputs: Vec<InputSpec>,
@@ -145,8 +145,8 @@ impl Host {
 }
 
 impl ReplayRequest {
-    /// Reads the prices. A model that has none is refused, with the names that are most like it: with the price of another,
-    /// the figures would be of that.
+    /// Reads the prices. An unknown model is an error that suggests similar names; with a default price, the figures would be
+    /// those of another model.
     pub fn prices(&self) -> Result<Prices, HostError> {
         const LIST: &str = "list models with prices with `plimsoll replay --list-prices`";
         let prices = self.read_prices()?;
@@ -182,13 +182,13 @@ impl ReplayRequest {
         Ok(Prices::default().with(own))
     }
 
-    /// The model that a session is priced as. It may have changed its model; the one that answered most counts.
+    /// Returns the model that a session is priced as. If the session changed its model, that is the one with the most answers.
     fn priced_model<'a>(&'a self, recorded: &'a RecordedFigures, named: Option<&'a str>) -> &'a str {
         self.price.as_deref().or(recorded.model.as_deref()).or(named).unwrap_or_default()
     }
 
-    /// Whether a session is priced at zero: its tool recorded a cost of 0 for every response. It does so for a subscription
-    /// too, so a model with a price has its price.
+    /// Whether a session is priced at zero, because its tool recorded a cost of 0 for every response. Tools also do that for
+    /// subscriptions, so a model with a known price keeps its price.
     fn is_free(&self, recorded: &RecordedFigures, model: &str, prices: &Prices) -> bool {
         self.price.is_none() && recorded.is_free && !prices.knows(model)
     }
@@ -211,16 +211,17 @@ struct Replayer<'a> {
     /// Prices of configured models.
     configured: &'a BTreeMap<String, Price>,
     progress: &'a dyn Progress,
-    under_way: UnderWay,
+    running: RunningPolicies,
     host: &'a Host,
 }
 
-/// Policies that are being replayed, one per session. Shown as progress, because some take minutes and others a second.
+/// Policies that are being replayed, one entry per running replay. Shown as progress, because some take minutes and others a
+/// second.
 #[derive(Default)]
-struct UnderWay(Mutex<Vec<String>>);
+struct RunningPolicies(Mutex<Vec<String>>);
 
-impl UnderWay {
-    /// Runs a replay under a policy that progress names meanwhile.
+impl RunningPolicies {
+    /// Runs a replay and shows its policy as progress.
     fn during<T>(&self, policy: &str, progress: &dyn Progress, work: impl FnOnce() -> T) -> T {
         self.change(progress, |names| names.push(policy.to_owned()));
         let done = work();
@@ -235,12 +236,12 @@ impl UnderWay {
     fn change(&self, progress: &dyn Progress, change: impl FnOnce(&mut Vec<String>)) {
         let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut names);
-        progress.rename(&under_way_words(&names));
+        progress.rename(&progress_text(&names));
     }
 }
 
-/// Text of the progress line while these policies are replayed.
-fn under_way_words(names: &[String]) -> String {
+/// Returns the text of the progress line.
+fn progress_text(names: &[String]) -> String {
     let names: BTreeSet<&str> = names.iter().map(String::as_str).collect();
     match names.len() {
         0 => REPLAYING.to_owned(),
@@ -258,7 +259,7 @@ impl Replayer<'_> {
         recorded: &RecordedFigures,
         window: SessionWindow,
     ) -> Result<SessionReplay, HostError> {
-        let Replayer { request, rules, prices, configured, progress, under_way, host } = self;
+        let Replayer { request, rules, prices, configured, progress, running, host } = self;
         let Transcript { format, info, messages, side_chains, .. } = transcript;
         let has_sub_agents = !side_chains.is_empty();
         if has_sub_agents {
@@ -289,7 +290,7 @@ impl Replayer<'_> {
         let lived = recording.cache_lifetime();
         let cache_lifetime = request.cache_minutes.map(|minutes| Millis(minutes.saturating_mul(60_000)));
         let cache_lifetime = cache_lifetime.or(lived).unwrap_or(params.cache_lifetime);
-        // What was named for this replay counts more than what is configured.
+        // Prices given for this replay have priority over configured ones.
         let is_named = request.price.is_some() || request.prices.is_some();
         let priced = |model: &str, at: Option<Millis>| match configured.get(model).filter(|_| !is_named) {
             Some(price) => (model.to_owned(), *price),
@@ -304,7 +305,7 @@ impl Replayer<'_> {
         let context = window.limits.context;
         let params = ReplayParams { context, price, cache_lifetime, ..params };
         let replayed = rules.par_iter().map(|rules| {
-            let report = under_way.during(&rules.to_string(), *progress, || {
+            let report = running.during(&rules.to_string(), *progress, || {
                 recording.replay_with_progress(rules, &params, &|| {
                     progress.step();
                     !request.is_stopped()
@@ -346,7 +347,7 @@ impl Replayer<'_> {
     }
 }
 
-/// Returns the models of a session and the rows that they are priced with; empty if there is only one.
+/// Returns the models of a session with their price rows; empty if there is only one.
 fn priced_models(recording: &Recording, row: impl Fn(&str, Option<Millis>) -> String) -> Vec<PricedModel> {
     let models = recording.models();
     let priced = models.into_iter().map(|(model, calls)| PricedModel {
@@ -358,7 +359,7 @@ fn priced_models(recording: &Recording, row: impl Fn(&str, Option<Millis>) -> St
     if priced.len() > 1 { priced } else { Vec::new() }
 }
 
-/// Says why the recorded bill may differ from that of the same calls without a policy.
+/// Explains why the recorded bill may differ from the replayed cost of the same calls without a policy.
 fn bill_gap_causes(row: &str, has_sub_agents: bool) -> &'static str {
     match (row, has_sub_agents) {
         (DEFAULT_ROW, _) => "the price of its model is unknown",
@@ -369,13 +370,12 @@ fn bill_gap_causes(row: &str, has_sub_agents: bool) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use super::under_way_words;
+    use super::progress_text;
 
     #[test]
     fn progress_names_the_policies_that_are_replayed() {
-        let words = |names: &[&str]| {
-            under_way_words(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>())
-        };
+        let words =
+            |names: &[&str]| progress_text(&names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>());
         assert_eq!(words(&[]), "replaying");
         assert_eq!(words(&["opencode", "codex", "opencode"]), "replaying codex, opencode");
         assert_eq!(words(&["none", "codex", "opencode", "mask-10"]), "replaying 4 policies");

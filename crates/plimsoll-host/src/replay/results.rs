@@ -6,21 +6,21 @@ use serde::Serialize;
 
 use crate::recorded::WindowSource;
 
-/// Sessions that were replayed.
+/// Results of replayed sessions.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct Replays {
-    /// The window of all sessions; `None` if each was tried in its own.
+    /// The window of all sessions; `None` if each was replayed in its own.
     pub context: Option<u64>,
-    /// Each session.
+    /// The sessions.
     pub sessions: Vec<SessionReplay>,
-    /// All of them together, policy by policy.
+    /// Totals of all sessions, by policy.
     pub total: Vec<Report>,
     /// Comparison of replays without a policy with the recorded bills.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bills: Option<Bills>,
-    /// Where the rules of each policy come from.
+    /// Sources of the rules of each policy.
     pub rules: Vec<RuleSource>,
 }
 
@@ -33,13 +33,13 @@ pub struct Bills {
     pub sessions: usize,
     /// Number of sessions whose bills differ by more than 5 %.
     pub differing: usize,
-    /// The sum of all.
+    /// Sums of all sessions.
     #[serde(flatten)]
     pub sum: AgainstRecorded,
 }
 
 impl Bills {
-    /// Largest share by which two bills count as equal.
+    /// Maximum relative difference of two bills that count as equal.
     pub const FAR: f64 = 0.05;
 
     pub(super) fn of(sessions: &[SessionReplay]) -> Option<Bills> {
@@ -53,12 +53,12 @@ impl Bills {
     }
 }
 
-/// A session under every policy.
+/// A session replayed under every policy.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct SessionReplay {
-    /// Where it came from.
+    /// Its file, or its database and id.
     pub name: String,
     /// Format.
     pub format: String,
@@ -66,20 +66,20 @@ pub struct SessionReplay {
     pub title: Option<String>,
     /// Model.
     pub model: Option<String>,
-    /// The window it was tried in.
+    /// The window it was replayed in.
     pub context: u64,
-    /// How the size of the window is known.
+    /// Source of the size of the window.
     pub context_source: WindowSource,
-    /// The row of the prices.
+    /// Name of the price row.
     pub price: String,
-    /// The prices of that row.
+    /// Prices of that row.
     pub prices: Price,
-    /// The models that answered, if there are several, each with the row that its calls are priced with.
+    /// The models with their price rows, if several models answered.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub models: Vec<PricedModel>,
-    /// How long its cache lived, in minutes.
+    /// Lifetime of its cache, in minutes.
     pub cache_minutes: u64,
-    /// Whether tokens are as its recorded usage counts them.
+    /// Whether tokens are scaled to its recorded usage.
     pub measured: bool,
     /// Tokens of every request that the session does not record.
     pub hidden: Tokens,
@@ -88,33 +88,33 @@ pub struct SessionReplay {
     /// Comparison of the replay without a policy with the recorded bill, over the calls that can be compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub against_recorded: Option<AgainstRecorded>,
-    /// The median share of its recorded tokens that a request is rebuilt with, before it is scaled to them.
+    /// Median ratio of the size of a rebuilt request, before scaling, to its recorded size.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rebuilt_share: Option<f64>,
     /// Recorded tokens of the request of each call; empty if none are recorded.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub recorded_requests: Vec<Option<u64>>,
-    /// Why the recorded bill may differ from that of no policy.
+    /// Possible reasons why the recorded bill differs from the cost without a policy.
     #[serde(skip)]
     pub bill_gap_causes: &'static str,
     /// Result of each policy.
     pub policies: Vec<Report>,
 }
 
-/// A model of a session, and the row of the prices that its calls are priced with.
+/// A model of a session, and the price row of its calls.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]
 pub struct PricedModel {
     /// The model.
     pub model: String,
-    /// The row.
+    /// Name of the price row.
     pub price: String,
     /// Number of its calls.
     pub calls: usize,
 }
 
-/// A policy, and where its rules come from.
+/// A policy and the source of its rules.
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[non_exhaustive]

@@ -18,7 +18,7 @@ fn append(path: &Path, text: &str) {
 fn next(follower: &mut Follower<'_>, for_newer: bool) -> WindowStatus {
     let begun = Instant::now();
     loop {
-        if let Some(status) = follower.look(for_newer) {
+        if let Some(status) = follower.poll(for_newer) {
             return status.unwrap();
         }
         assert!(begun.elapsed() < Duration::from_secs(20), "no status");
@@ -51,7 +51,7 @@ fn an_unchanged_session_has_no_new_status() {
     follower.read().unwrap();
     let begun = Instant::now();
     while begun.elapsed() < Duration::from_millis(300) {
-        assert!(follower.look(true).is_none());
+        assert!(follower.poll(true).is_none());
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -8,7 +8,7 @@ use crate::fixtures::{file, long_chat, output, stored};
 use crate::hosts::Place;
 
 fn request(input: InputSpec, to: Tool) -> HandoverRequest {
-    HandoverRequest { input, to, folder: None, as_is: false }
+    HandoverRequest { input, to, dir: None, as_is: false }
 }
 
 #[test]
@@ -62,13 +62,13 @@ fn an_empty_session_cannot_be_handed_over() {
 }
 
 #[test]
-fn a_folder_of_the_user_is_named_in_the_command_only_if_the_tool_can_find_it() {
+fn a_directory_of_the_user_is_named_in_the_command_only_if_the_tool_can_find_it() {
     let place = Place::new();
     let host = place.host();
     let path = place.write("project/session.json", &long_chat(1));
-    let to = |folder: &str| {
-        let folder = Some(host.directory().join(folder));
-        host.hand_over(HandoverRequest { folder, ..request(file(&path), Tool::Codex) }).unwrap()
+    let to = |dir: &str| {
+        let dir = Some(host.directory().join(dir));
+        host.hand_over(HandoverRequest { dir, ..request(file(&path), Tool::Codex) }).unwrap()
     };
     let found = to("other/sessions").command.unwrap();
     assert!(found.starts_with("CODEX_HOME=") && found.contains("codex resume "), "{found}");

@@ -12,25 +12,25 @@ use tempfile::TempDir;
 
 /// A home with a project in it.
 pub(crate) struct Place {
-    folder: TempDir,
+    dir: TempDir,
     project: PathBuf,
 }
 
 impl Place {
     pub(crate) fn new() -> Place {
-        let folder = TempDir::new().unwrap();
-        let project = folder.path().join("project");
+        let dir = TempDir::new().unwrap();
+        let project = dir.path().join("project");
         std::fs::create_dir_all(&project).unwrap();
-        Place { folder, project }
+        Place { dir, project }
     }
 
     pub(crate) fn host(&self) -> Host {
-        let home = self.folder.path().to_str().unwrap().to_owned();
+        let home = self.dir.path().to_str().unwrap().to_owned();
         Host::new(Environment::new(self.project.clone(), [("HOME".to_owned(), home)]))
     }
 
     pub(crate) fn write(&self, path: &str, text: &str) -> PathBuf {
-        let path = self.folder.path().join(path);
+        let path = self.dir.path().join(path);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(&path, text).unwrap();
         path
@@ -72,7 +72,7 @@ fn sessions_of_one_directory_are_not_those_of_another() {
         Importer::new(&there, &config).import(file(path), false).unwrap();
     }
     for (directory, words) in [("one", "One"), ("other", "Other")] {
-        let there = host.at(place.folder.path().join(directory));
+        let there = host.at(place.dir.path().join(directory));
         let newest = there.open_default().unwrap().session_or_newest(None, &there).unwrap();
         assert_eq!(newest.title, words);
     }

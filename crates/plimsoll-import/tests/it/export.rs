@@ -47,7 +47,7 @@ fn an_export_equals_the_conversion_of_its_whole_transcript() {
 fn a_damaged_session_is_exported_only_as_a_salvage() {
     let store = fresh();
     import(&*store, &session().text()).unwrap();
-    let database = rusqlite::Connection::open(store.folder.path().join("plimsoll.db")).unwrap();
+    let database = rusqlite::Connection::open(store.directory.path().join("plimsoll.db")).unwrap();
     database.execute("UPDATE part SET text = 'forged' WHERE text = 'Prompt 7'", []).unwrap();
     for format in FORMATS {
         let refused = exported(&*store, format, OnDamage::Refuse);

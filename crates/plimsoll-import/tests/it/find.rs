@@ -210,7 +210,7 @@ fn variables_set_other_places_and_relative_paths_are_ignored() {
     let places = Places::new(None, |name| (name == "GOOSE_PATH_ROOT").then(|| "/g".to_owned()));
     assert_eq!(places.databases, [(Tool::Goose, "/g/data/sessions/sessions.db".into())]);
     let places = Places::new(Some("/home/ada".as_ref()), variable);
-    assert!(places.folders.contains(&(Tool::ClaudeCode, "/home/ada/.claude/projects".into())));
+    assert!(places.directories.contains(&(Tool::ClaudeCode, "/home/ada/.claude/projects".into())));
     assert_eq!(Places::new(None, |_| None), Places::default());
     let variable = |name: &str| match name {
         "APPDATA" => Some("/c/Users/ada/Roaming".to_owned()),
@@ -218,9 +218,9 @@ fn variables_set_other_places_and_relative_paths_are_ignored() {
         _ => None,
     };
     let places = Places::new(None, variable);
-    let folder = |root: &str| PathBuf::from(root).join("User/globalStorage/saoudrizwan.claude-dev/tasks");
+    let dir = |root: &str| PathBuf::from(root).join("User/globalStorage/saoudrizwan.claude-dev/tasks");
     for root in ["/c/Users/ada/Roaming/Cursor", "/editors/Code"] {
-        assert!(places.folders.contains(&(Tool::Cline, folder(root))), "{root}: {:?}", places.folders);
+        assert!(places.directories.contains(&(Tool::Cline, dir(root))), "{root}: {:?}", places.directories);
     }
 }
 

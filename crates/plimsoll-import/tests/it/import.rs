@@ -13,7 +13,7 @@ use crate::{Claude, NOW, SESSION, all, fresh, import, import_file, import_with, 
 
 const MINUTE: Duration = Duration::from_secs(60);
 
-fn told(store: &dyn Store, claude: &Claude) -> (Outcome, usize, bool, SessionId) {
+fn import_outcome(store: &dyn Store, claude: &Claude) -> (Outcome, usize, bool, SessionId) {
     let report = import(store, &claude.text()).unwrap();
     (report.outcome, report.added, report.has_grown, report.id)
 }
@@ -34,11 +34,11 @@ fn a_grown_file_adds_its_new_messages() {
     on_both(|store| {
         let session = SessionId::new(SESSION);
         let claude = Claude::default().user("Hello").says("one", "Hi").user("Go on");
-        assert_eq!(told(store, &claude), (Outcome::Stored, 3, false, session.clone()));
-        assert_eq!(told(store, &claude), (Outcome::Unchanged, 0, false, session.clone()));
+        assert_eq!(import_outcome(store, &claude), (Outcome::Stored, 3, false, session.clone()));
+        assert_eq!(import_outcome(store, &claude), (Outcome::Unchanged, 0, false, session.clone()));
         let claude = claude.says("two", "I do").user("More");
-        assert_eq!(told(store, &claude), (Outcome::Updated, 2, false, session.clone()));
-        assert_eq!(told(store, &claude), (Outcome::Unchanged, 0, false, session.clone()));
+        assert_eq!(import_outcome(store, &claude), (Outcome::Updated, 2, false, session.clone()));
+        assert_eq!(import_outcome(store, &claude), (Outcome::Unchanged, 0, false, session.clone()));
         assert_eq!(texts(store, &session), ["Hello", "Hi", "Go on", "I do", "More"]);
         let found = store.session(&session).unwrap();
         assert_eq!((found.messages, found.usage.input, found.usage.output), (5, Tokens(20), Tokens(10)));
@@ -67,15 +67,15 @@ fn a_call_without_an_answer_at_the_end_is_answered_by_the_next_import() {
         let lease = store.lease(&session, "somebody", MINUTE).unwrap();
         store.release(&lease).unwrap();
         assert_eq!(state(store).status, ToolStatus::Error);
-        assert_eq!(told(store, &claude), (Outcome::Unchanged, 0, false, session.clone()));
+        assert_eq!(import_outcome(store, &claude), (Outcome::Unchanged, 0, false, session.clone()));
         let answered = claude.result("call_1", "the answer");
-        assert_eq!(told(store, &answered), (Outcome::Updated, 0, true, session.clone()));
+        assert_eq!(import_outcome(store, &answered), (Outcome::Updated, 0, true, session.clone()));
         assert_eq!(
             (state(store).status, state(store).output.as_deref()),
             (ToolStatus::Completed, Some("the answer"))
         );
         let more = answered.says("two", "There");
-        assert_eq!(told(store, &more), (Outcome::Updated, 1, false, session.clone()));
+        assert_eq!(import_outcome(store, &more), (Outcome::Updated, 1, false, session.clone()));
         assert_eq!(texts(store, &session), ["Look", "Let me see", "There"]);
     });
 }
@@ -88,7 +88,7 @@ fn the_next_import_continues_an_incomplete_answer() {
         assert!(import(store, &claude.text()).unwrap().is_open);
         let claude =
             claude.says("one", "Second").calls("one", "call_1").result("call_1", "ok").user("Thanks");
-        assert_eq!(told(store, &claude), (Outcome::Updated, 1, true, session.clone()));
+        assert_eq!(import_outcome(store, &claude), (Outcome::Updated, 1, true, session.clone()));
         let messages = all(store, &session);
         assert_eq!((messages.len(), messages[1].parts.len()), (3, 3));
         assert_eq!(messages[1].info.finish.as_deref(), Some("tool-calls"));
@@ -106,7 +106,7 @@ fn an_open_call_before_later_messages_is_marked_as_interrupted() {
         let other = MemoryStore::new();
         let open = Claude { lines: claude.lines[..2].to_vec() };
         assert!(import(&other, &open.text()).unwrap().is_open);
-        assert_eq!(told(&other, &claude), (Outcome::Updated, 1, true, report.id.clone()));
+        assert_eq!(import_outcome(&other, &claude), (Outcome::Updated, 1, true, report.id.clone()));
         assert_eq!(all(&other, &report.id)[1].parts[0].as_tool().unwrap().state.status, ToolStatus::Error);
     });
 }
@@ -121,8 +121,11 @@ fn a_source_that_was_rewritten_makes_a_new_session_once() {
         assert_eq!((instead_of.session.as_str(), instead_of.because), (SESSION, NewSessionReason::Diverged));
         assert!(report.outcome == Outcome::Stored && report.id.as_str() != SESSION);
         assert_eq!(texts(store, &report.id), ["Hello", "Good day", "Go on"]);
-        assert_eq!(told(store, &other), (Outcome::Unchanged, 0, false, report.id.clone()));
-        assert_eq!(told(store, &other.says("two", "More")), (Outcome::Updated, 1, false, report.id.clone()));
+        assert_eq!(import_outcome(store, &other), (Outcome::Unchanged, 0, false, report.id.clone()));
+        assert_eq!(
+            import_outcome(store, &other.says("two", "More")),
+            (Outcome::Updated, 1, false, report.id.clone())
+        );
         assert_eq!((texts(store, &SESSION.into()).len(), count(store)), (3, 2));
         // An id is unique in the whole store.
         let names = |id: &SessionId| all(store, id).iter().map(|it| it.info.id.clone()).collect::<Vec<_>>();
@@ -155,13 +158,13 @@ fn a_session_that_was_continued_here_is_not_changed() {
         let session = import(store, &claude.text()).unwrap().id;
         let here = Message::user("msg_own".into(), "prt_own".into(), "Go on here");
         store.append(&Claim::unleased(&session), vec![here], NOW).unwrap();
-        assert_eq!(told(store, &claude), (Outcome::Unchanged, 0, false, session.clone()));
+        assert_eq!(import_outcome(store, &claude), (Outcome::Unchanged, 0, false, session.clone()));
         let claude = claude.user("Go on there");
         let report = import(store, &claude.text()).unwrap();
         assert_eq!(report.instead_of.unwrap().because, NewSessionReason::Continued);
         assert_eq!(texts(store, &session), ["Hello", "Hi", "Go on here"]);
         assert_eq!(texts(store, &report.id), ["Hello", "Hi", "Go on there"]);
-        assert_eq!(told(store, &claude), (Outcome::Unchanged, 0, false, report.id));
+        assert_eq!(import_outcome(store, &claude), (Outcome::Unchanged, 0, false, report.id));
     });
 }
 
@@ -181,7 +184,7 @@ fn reductions_stay_in_force_and_a_lease_is_respected() {
         let refused = import(store, &claude.text());
         assert!(matches!(&refused, Err(ImportError::Store(StoreError::Leased { .. }))), "{refused:?}");
         store.release(&lease).unwrap();
-        assert_eq!(told(store, &claude), (Outcome::Updated, 1, true, session.clone()));
+        assert_eq!(import_outcome(store, &claude), (Outcome::Updated, 1, true, session.clone()));
         let marks = all(store, &session)[0].parts[0].marks.clone();
         assert!(marks.iter().any(|mark| matches!(mark.effect, Effect::Pin(_))), "{marks:?}");
     });
@@ -233,7 +236,7 @@ fn a_chat_without_an_id_is_known_by_its_file_or_its_content() {
         });
         json!({ "messages": said.collect::<Vec<_>>() }).to_string()
     };
-    let path = fresh.folder.path().join("chat.json");
+    let path = fresh.directory.path().join("chat.json");
     std::fs::write(&path, chat(&["Hello", "Hi"])).unwrap();
     let first = import_file(&*fresh, &path).unwrap();
     assert_eq!((first.outcome, first.added), (Outcome::Stored, 2));
@@ -262,7 +265,7 @@ fn importing_again_creates_new_ids_and_does_not_change_the_first_session() {
     on_both(|store| {
         let claude = Claude::default().user("Hello").says("one", "Hi").aside(1, "You are the helper");
         let first = import(store, &claude.text()).unwrap();
-        let options = ImportOptions { now: NOW, again: true, ..ImportOptions::default() };
+        let options = ImportOptions { now: NOW, duplicate: true, ..ImportOptions::default() };
         let again = import_with(store, &claude.text(), &options).unwrap();
         assert!(
             again.outcome == Outcome::Stored
@@ -272,7 +275,7 @@ fn importing_again_creates_new_ids_and_does_not_change_the_first_session() {
         let text = serde_json::to_string(&all(store, &again.id)).unwrap();
         assert!(!text.contains(SESSION) && !text.contains("aaaaaaaa-"), "{text}");
         assert_eq!(
-            told(store, &claude.user("More")).3,
+            import_outcome(store, &claude.user("More")).3,
             first.id,
             "the first is the one that is kept up to date"
         );

@@ -24,7 +24,7 @@ const SESSION: &str = "5d0c31aa-1111-2222-3333-444444444444";
 /// A store in a temporary directory, which is deleted when it is dropped.
 struct Fresh {
     store: SqliteStore,
-    folder: TempDir,
+    directory: TempDir,
 }
 
 impl std::ops::Deref for Fresh {
@@ -35,13 +35,13 @@ impl std::ops::Deref for Fresh {
 }
 
 fn fresh() -> Fresh {
-    let folder = TempDir::new().unwrap();
-    let store = database(folder.path());
-    Fresh { store, folder }
+    let directory = TempDir::new().unwrap();
+    let store = database(directory.path());
+    Fresh { store, directory }
 }
 
-fn database(folder: &Path) -> SqliteStore {
-    SqliteStore::open(folder.join("plimsoll.db"), Durability::Process).unwrap()
+fn database(directory: &Path) -> SqliteStore {
+    SqliteStore::open(directory.join("plimsoll.db"), Durability::Process).unwrap()
 }
 
 fn ids() -> Ids {

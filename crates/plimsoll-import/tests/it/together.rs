@@ -38,14 +38,14 @@ fn outcomes(reports: &[Report]) -> (usize, usize) {
 fn of_four_threads_one_stores_it_and_the_others_find_it() {
     for round in 0..6 {
         let fresh = fresh();
-        let path = fresh.folder.path().join("session.jsonl");
+        let path = fresh.directory.path().join("session.jsonl");
         let claude = if round == 2 { large(600) } else { large(20) };
         let count = claude.lines.len() as u64 - 1;
         std::fs::write(&path, claude.text()).unwrap();
         let at_once = || -> Vec<Report> {
             std::thread::scope(|scope| {
                 let workers: Vec<_> = (0..2 + round % 3)
-                    .map(|_| scope.spawn(|| import_file(&database(fresh.folder.path()), &path).unwrap()))
+                    .map(|_| scope.spawn(|| import_file(&database(fresh.directory.path()), &path).unwrap()))
                     .collect();
                 workers.into_iter().map(|worker| worker.join().unwrap()).collect()
             })
@@ -90,17 +90,17 @@ fn start(path: &Path) -> Child {
 #[test]
 fn of_four_processes_one_stores_it_and_the_others_find_it() {
     let fresh = fresh();
-    let path = fresh.folder.path().join("session.jsonl");
+    let path = fresh.directory.path().join("session.jsonl");
     let claude = large(600);
     std::fs::write(&path, claude.text()).unwrap();
     let children: Vec<Child> = (0..4).map(|_| start(&path)).collect();
-    let mut told: Vec<String> = Vec::new();
+    let mut outcomes: Vec<String> = Vec::new();
     for mut child in children {
         assert!(child.wait().unwrap().success());
-        told.push(std::fs::read_to_string(path.with_extension(child.id().to_string())).unwrap());
+        outcomes.push(std::fs::read_to_string(path.with_extension(child.id().to_string())).unwrap());
     }
-    told.sort();
-    assert_eq!(told, [r#""stored""#, r#""unchanged""#, r#""unchanged""#, r#""unchanged""#]);
+    outcomes.sort();
+    assert_eq!(outcomes, [r#""stored""#, r#""unchanged""#, r#""unchanged""#, r#""unchanged""#]);
     let stored = sessions(&*fresh);
     assert_eq!((stored.len(), stored[0].1), (2, claude.lines.len() as u64 - 1));
 }
@@ -108,11 +108,11 @@ fn of_four_processes_one_stores_it_and_the_others_find_it() {
 #[test]
 fn an_import_that_is_killed_leaves_nothing_and_the_next_one_stores_it() {
     let fresh = fresh();
-    let path = fresh.folder.path().join("session.jsonl");
+    let path = fresh.directory.path().join("session.jsonl");
     let claude = large(1_500);
     std::fs::write(&path, claude.text()).unwrap();
     let staged = || {
-        let database = rusqlite::Connection::open(fresh.folder.path().join("plimsoll.db")).unwrap();
+        let database = rusqlite::Connection::open(fresh.directory.path().join("plimsoll.db")).unwrap();
         let count = "SELECT coalesce(sum(messages), 0) FROM session WHERE removed IS NOT NULL";
         database.query_row(count, [], |row| row.get::<_, u64>(0)).unwrap()
     };
@@ -147,7 +147,7 @@ fn an_import_that_is_killed_leaves_nothing_and_the_next_one_stores_it() {
 #[test]
 fn a_large_addition_to_a_file_is_stored_in_pieces() {
     let (fresh, whole) = (fresh(), crate::fresh());
-    let path = fresh.folder.path().join("session.jsonl");
+    let path = fresh.directory.path().join("session.jsonl");
     let begun = Claude::default().user("Build it").calls("answer_a", "call_1");
     std::fs::write(&path, begun.text()).unwrap();
     let session = import_file(&*fresh, &path).unwrap().id;

@@ -12,21 +12,21 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 struct Transcripts {
-    folder: TempDir,
+    dir: TempDir,
     cache: WeighedCache,
     policy: Policy,
 }
 
 impl Transcripts {
     fn new() -> Transcripts {
-        let folder = TempDir::new().unwrap();
+        let dir = TempDir::new().unwrap();
         let policy = Policy::default();
-        let cache = WeighedCache::new(folder.path().join("cache"), &policy);
-        Transcripts { folder, cache, policy }
+        let cache = WeighedCache::new(dir.path().join("cache"), &policy);
+        Transcripts { dir, cache, policy }
     }
 
     fn write(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.folder.path().join(name);
+        let path = self.dir.path().join(name);
         fs::write(&path, text).unwrap();
         path
     }

@@ -1,4 +1,4 @@
-//! Everything that requests share.
+//! State that all requests share.
 
 pub(crate) mod events;
 pub(crate) mod project;
@@ -26,11 +26,12 @@ use self::runner::Runners;
 use crate::error::{ApiError, ApiResult};
 use crate::options::{ServerError, ServerOptions};
 
-/// Time that background tasks have to stop when the server ends.
+/// Time that background tasks have to finish when the server stops.
 const TASKS_STOP: Duration = Duration::from_secs(10);
 
-/// Maximum number of directories that are open at once. Each has a configuration and a task board.
-const MOST_PROJECTS: usize = 64;
+/// Maximum number of open directories. Each has a configuration and a task board. They are not closed before the
+/// server stops, so without a limit a client could open one directory after the other.
+const MAX_PROJECTS: usize = 64;
 
 pub(crate) struct App {
     pub(crate) root: PathBuf,
@@ -41,11 +42,11 @@ pub(crate) struct App {
     pub(crate) questions: Questions,
     /// Limits the number of concurrent replays.
     pub(crate) replays: Arc<Semaphore>,
-    /// Cancelled when the server ends.
+    /// Cancelled when the server stops.
     pub(crate) stop: CancellationToken,
-    /// Work in the background, which ends with the server.
+    /// Background work, which the server waits for when it stops.
     pub(crate) work: TaskTracker,
-    /// The runtime. Events come from threads that do not belong to it.
+    /// The runtime. Needed because events come from threads that are not part of it.
     runtime: Handle,
     projects: tokio::sync::Mutex<HashMap<PathBuf, Arc<Project>>>,
     databases: Mutex<Vec<Arc<Database>>>,
@@ -99,7 +100,7 @@ impl App {
         for project in projects {
             project.board.close(TASKS_STOP).await;
         }
-        // Last, so that readers see how the runs ended.
+        // Last, so that clients see how the runs ended.
         let databases = self.databases().clone();
         self.hub.flush(databases).await;
         self.stop.cancel();
@@ -115,9 +116,9 @@ impl App {
         if let Some(project) = projects.get(&directory) {
             return Ok(Arc::clone(project));
         }
-        if projects.len() >= MOST_PROJECTS {
+        if projects.len() >= MAX_PROJECTS {
             return Err(ApiError::unavailable(format!(
-                "{MOST_PROJECTS} directories are open, which is the limit"
+                "the limit of {MAX_PROJECTS} open directories is reached"
             )));
         }
         let (app, place) = (Arc::clone(self), directory.clone());
@@ -127,9 +128,9 @@ impl App {
         Ok(project)
     }
 
-    /// Resolves a directory that a request names. Links are resolved, so that none leads out of the root.
+    /// Resolves the directory that a request names. Symbolic links are resolved first, so that none leads out of the root.
     async fn served(&self, directory: &Path) -> ApiResult<PathBuf> {
-        // The same answer whether it exists or not: what is outside of the root is not revealed.
+        // The same error whether or not it exists, so that clients cannot probe paths outside the root.
         let refused =
             || ApiError::forbidden("the directory is not served: it is not below the server's root");
         if !directory.is_absolute() {
@@ -143,7 +144,7 @@ impl App {
         if real.starts_with(&self.root) && real.is_dir() { Ok(real) } else { Err(refused()) }
     }
 
-    /// The projects that are open.
+    /// Returns the open projects.
     pub(crate) async fn projects(&self) -> Vec<Arc<Project>> {
         self.projects.lock().await.values().cloned().collect()
     }
@@ -153,12 +154,12 @@ impl App {
         self.projects.lock().await.get(Path::new(directory)).cloned()
     }
 
-    /// Like [`open_project`](App::open_project), on a thread for blocking work.
+    /// [`open_project`](App::open_project) for threads that may block.
     pub(crate) fn open_project_blocking(&self, directory: &str) -> Option<Arc<Project>> {
         self.projects.blocking_lock().get(Path::new(directory)).cloned()
     }
 
-    /// Like [`projects`](App::projects), on a thread for blocking work.
+    /// [`projects`](App::projects) for threads that may block.
     pub(crate) fn projects_blocking(&self) -> Vec<Arc<Project>> {
         self.projects.blocking_lock().values().cloned().collect()
     }
@@ -167,12 +168,12 @@ impl App {
         self.databases.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether sessions of a directory may be shown to this server's clients at all.
+    /// Whether sessions of a directory may be shown to this server's clients.
     pub(crate) fn is_served(&self, directory: &str) -> bool {
         Path::new(directory).starts_with(&self.root)
     }
 
-    /// Starts work that the end of the server waits for.
+    /// Starts background work. The server waits for it when it stops.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         self.work.spawn_on(work, &self.runtime);
     }
@@ -181,20 +182,20 @@ impl App {
         self.host.now()
     }
 
-    /// Calls a generator of ids, which is shared so that ids grow over all sessions.
+    /// Generates ids. All sessions share the generator, so that ids increase across them.
     pub(crate) fn with_ids<T>(&self, make: impl FnOnce(&mut Ids, Millis) -> T) -> T {
         let now = self.now();
         make(&mut self.ids.lock().unwrap_or_else(PoisonError::into_inner), now)
     }
 
-    /// Generates an id of another kind than the log has, such as `evt` or `per`.
+    /// Generates an id with a prefix that logs do not use, such as `evt` or `per`.
     pub(crate) fn id(&self, prefix: &str) -> String {
         let id = self.with_ids(|ids, now| ids.receipt(now));
         format!("{prefix}_{}", id.as_str().trim_start_matches("rcp_"))
     }
 }
 
-/// Does blocking work on a thread for it.
+/// Runs blocking work on a thread that may block.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> ApiResult<T> + Send + 'static,
 ) -> ApiResult<T> {
@@ -204,7 +205,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// Reads a session of a directory. One of another directory is reported as if it did not exist.
+/// Reads a session of a directory. A session of another directory is reported as missing.
 pub(crate) fn session_in(store: &dyn Store, directory: &str, id: &SessionId) -> ApiResult<Session> {
     let session = store.session(id)?;
     if session.directory.as_deref() == Some(directory) { Ok(session) } else { Err(ApiError::no_session(id)) }

@@ -17,7 +17,7 @@ use crate::app::shape;
 use crate::app::{App, blocking, session_in};
 use crate::error::{ApiError, ApiResult};
 
-/// Longest time that the end of a run waits for its last changes to be reported.
+/// Maximum time that the end of a run waits until its last changes are reported.
 const REPORT: Duration = Duration::from_secs(1);
 
 /// A database, which several projects may share.
@@ -25,13 +25,13 @@ pub(crate) struct Database {
     pub(crate) opened: OpenStore,
     /// The newest change that was looked at: at first that of the time when the database was opened.
     pub(crate) since: watch::Sender<u64>,
-    /// Makes the poller look at once.
+    /// Wakes the poller.
     pub(crate) changed: Notify,
     is_followed: AtomicBool,
 }
 
 impl Database {
-    /// Follows the change feed, once.
+    /// Starts to poll the change feed, unless that was done before.
     pub(crate) fn follow(self: &Arc<Self>, app: &Arc<App>) {
         if !self.is_followed.swap(true, Ordering::SeqCst) {
             events::follow(app, self);
@@ -55,12 +55,12 @@ pub(crate) struct Project {
 }
 
 impl Project {
-    /// Opens a directory that is served. Blocks.
+    /// Opens a served directory. Blocks.
     pub(crate) fn open(app: &Arc<App>, directory: &Path) -> Result<Arc<Project>, HostError> {
         let host = app.host.at(directory.to_owned());
         let options = app.options.agent.clone();
         let config = host.config(&Flags { ..options.flags.clone() })?;
-        // A client may name the model with each prompt, so a missing one is not an error yet.
+        // Not an error if no model is configured: a client may name one with each prompt.
         let setup = Arc::new(host.agent_setup_without_model(options)?);
         let opened = host.open_or_create(&config)?;
         let database = {
@@ -85,8 +85,8 @@ impl Project {
         Ok(Arc::new(Project { directory, name, id, opened_at, host, setup, database, board, tree }))
     }
 
-    /// Requires that a path names a session: by an id as OpenCode makes them, or by that of a stored session, because
-    /// sessions imported from other tools keep theirs.
+    /// Parses the id of a session in a path. An id that does not begin with `ses`, as OpenCode's ids do, must belong to a stored
+    /// session: those imported from other tools keep their ids.
     pub(crate) async fn session_id(&self, text: &str) -> ApiResult<SessionId> {
         let id = SessionId::new(text);
         if text.starts_with("ses") {
@@ -116,17 +116,17 @@ impl Project {
         blocking(move || work(&opened, &name)).await
     }
 
-    /// Waits until the event streams have what was written so far.
+    /// Waits until everything that has been written so far is on the event streams.
     pub(crate) async fn reported(&self) {
         let newest = self.read(|opened, _| Ok(opened.archive.store().newest_change()?)).await;
         let Ok(newest) = newest else { return };
         self.database.changed.notify_one();
         let mut since = self.database.since.subscribe();
-        // A feed that cannot be read must not hold up a run.
+        // The time limit is for a feed that cannot be read, which must not hold up a run.
         let _ = tokio::time::timeout(REPORT, since.wait_for(|at| *at >= newest.0)).await;
     }
 
-    /// Reads a session of this project, and something of it.
+    /// Reads a session of this project, and passes it to `work`.
     pub(crate) async fn read_session<T: Send + 'static>(
         &self,
         id: &SessionId,
@@ -140,7 +140,7 @@ impl Project {
         .await
     }
 
-    /// The provider that a model's name belongs to, by the configuration.
+    /// Returns the provider of a model by the configuration.
     pub(crate) fn provider_of(&self, model: &str) -> Option<String> {
         let run = &self.setup.run;
         let configured = run.providers.iter().find(|(_, provider)| provider.models.contains_key(model));
@@ -148,7 +148,7 @@ impl Project {
         default.or_else(|| configured.map(|(name, _)| name.clone()))
     }
 
-    /// The model of prompts that name none, as provider and model.
+    /// Returns provider and model for prompts that name none.
     pub(crate) fn default_model(&self) -> Option<(String, String)> {
         let flags = &self.setup.overrides();
         let resolved = self.setup.run.resolve_model(flags.model.as_deref()).ok()?;

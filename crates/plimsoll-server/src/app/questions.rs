@@ -31,7 +31,7 @@ impl Questions {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Registers a question. Returns its id, and the answer: `None` if none comes in time.
+    /// Registers a question. Returns its id, and the answer, which is `None` after the timeout.
     pub(crate) fn ask(
         &self,
         directory: &str,
@@ -46,7 +46,7 @@ impl Questions {
         (id, async move { tokio::time::timeout(timeout, answered).await.ok()?.ok() })
     }
 
-    /// Answers a question of a directory. `false` if it is not open there.
+    /// Answers a question of a directory. Returns `false` if the directory has no such open question.
     pub(crate) fn answer(
         &self,
         directory: &str,
@@ -58,10 +58,11 @@ impl Questions {
         let is_there = open.get(id).is_some_and(|question| {
             question.directory == directory && session.is_none_or(|session| *session == question.session)
         });
-        // A question of another directory stays open.
+        // It belongs to another directory and stays open.
         if !is_there {
             return false;
         }
+        // The send fails if the run no longer waits, because it was cancelled or the timeout has passed.
         open.remove(id).is_some_and(|question| question.answer.send(answer).is_ok())
     }
 
@@ -69,14 +70,15 @@ impl Questions {
         self.open().remove(id);
     }
 
-    /// The open questions of a directory, oldest first.
+    /// Returns the open questions of a directory, oldest first.
     pub(crate) fn list(&self, directory: &str) -> Vec<Value> {
         let open = self.open();
         open.values().filter(|open| open.directory == directory).map(|open| open.request.clone()).collect()
     }
 
-    /// Denies everything, because the server ends.
+    /// Denies all open questions, when the server stops.
     pub(crate) fn deny_all(&self) {
+        // Dropping the senders ends the waits without an answer, which counts as a no.
         self.open().clear();
     }
 }

@@ -1,10 +1,10 @@
 //! One run per session.
 //!
-//! A session is opened, under its lease, when something is to be written to it, and released after it was idle for a while.
-//! A prompt to an idle session starts a run. A prompt to a running session joins the run: it is stored in the session's inbox,
-//! the run takes it in before its next request, and both callers get the answer that ends the run. The inbox is durable, so
-//! an accepted prompt survives a crash at any point. A compaction is a run too. A prompt to a background task that runs here
-//! joins the task's own run in the same way.
+//! A session is opened under its lease for the first write, and released when it has been idle for a while. A prompt to an idle
+//! session starts a run. A prompt to a running session joins the run: it is stored in the session's inbox, the run includes it
+//! in its next request, and both callers get the answer that ends the run. The inbox is durable, so an accepted prompt survives
+//! a crash at any point. A compaction is a run too. A prompt to a background task that runs here joins the task's own run in
+//! the same way.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,25 +26,25 @@ use crate::app::shape::Scene;
 use crate::app::{App, blocking};
 use crate::error::{ApiError, ApiResult};
 
-/// Time that running sessions have to stop when the server ends.
+/// Time that running sessions have to finish when the server stops.
 const STOP: Duration = Duration::from_secs(8);
 
-/// Recorded for an answer that a run had not finished when it ended without its own doing.
+/// Error recorded for an unfinished answer of a run that ended unexpectedly.
 const INTERRUPTED: &str = "Interrupted: the run was given up.";
 
-/// Maximum number of sessions whose background tasks are listened for.
+/// Maximum number of sessions whose background tasks are answered when they end.
 const REMEMBERED: usize = 10_000;
 
-/// Agent, model and options of a session's runs. Another choice reopens the session.
+/// Agent, model and options of a session's runs. A different choice reopens the session.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Choice {
-    /// The agent; the session's if not set.
+    /// The agent; the session's own if `None`.
     pub(crate) agent: Option<String>,
-    /// The model, as `provider/model`; the session's if not set.
+    /// The model, as `provider/model`; the session's own if `None`.
     pub(crate) model: Option<String>,
     /// Text after the system prompt.
     pub(crate) system: Option<String>,
-    /// Tools that are switched off.
+    /// Disabled tools.
     pub(crate) without: Vec<String>,
 }
 
@@ -59,15 +59,15 @@ pub(crate) struct Accepted {
     pub(crate) answer: Option<oneshot::Receiver<Answered>>,
 }
 
-/// The runners of all sessions that are open, running, or were so recently.
+/// Runners of all sessions that are open or running, or recently were.
 #[derive(Default)]
 pub(crate) struct Runners {
     all: Mutex<HashMap<SessionId, Arc<Runner>>>,
-    /// Sessions that this server has run, with their directories: their background tasks are answered when they end.
+    /// Sessions that this server has run: they answer their background tasks when those end.
     known: Mutex<HashSet<SessionId>>,
     /// Tasks that run in this process.
     tasks: Mutex<HashSet<SessionId>>,
-    /// Permissions that users granted permanently, by session. They outlast the release of an idle session.
+    /// Permissions that users granted permanently, by session. Kept here because an idle session is released.
     granted: Mutex<HashMap<SessionId, Vec<PermissionRule>>>,
     is_stopping: CancellationToken,
 }
@@ -77,23 +77,23 @@ pub(crate) struct Runner {
     session: SessionId,
     project: Arc<Project>,
     state: tokio::sync::Mutex<State>,
-    /// Cancels the run that is under way.
+    /// Cancels the current run.
     cancel: Mutex<CancellationToken>,
-    /// Whether a run is under way, for readers that must not wait.
+    /// Whether a run is active, for readers that must not wait for the lock on `state`.
     busy: std::sync::atomic::AtomicBool,
     /// The session while it is open.
     handle: Mutex<Option<SessionHandle>>,
-    /// Moves with each use.
+    /// Number of uses, by which a delayed release notices that the session was used again.
     uses: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
-    /// The open session; a run takes it.
+    /// The open session. A run takes it and puts it back.
     open: Option<Open>,
     is_running: bool,
     waiting: Vec<oneshot::Sender<Answered>>,
-    /// Prompts that joined the run and want no answer. They do not prolong the run.
+    /// Prompts with `noReply` that joined the run. They do not extend it.
     silent: HashSet<String>,
 }
 
@@ -101,7 +101,7 @@ struct State {
 enum Job {
     /// Answers the newest prompt.
     Prompt,
-    /// Answers the notes that have come.
+    /// Answers new notes.
     Notes,
     /// Compacts the session, and reports whether something was reduced.
     Compact { focus: Option<String>, done: oneshot::Sender<ApiResult<bool>> },
@@ -139,7 +139,7 @@ impl Runners {
         lock(&self.all).get(session).cloned()
     }
 
-    /// Remembers that the ends of a session's background tasks are to be answered here.
+    /// Registers a session, so that it answers its background tasks when they end.
     pub(crate) fn remember(&self, session: &SessionId) {
         let mut known = lock(&self.known);
         if known.len() < REMEMBERED {
@@ -147,7 +147,7 @@ impl Runners {
         }
     }
 
-    /// Remembers what a user has allowed in a session from now on.
+    /// Records a permission that a user granted permanently in a session.
     pub(crate) fn grant(&self, session: &SessionId, rule: PermissionRule) {
         let mut granted = lock(&self.granted);
         if granted.len() < REMEMBERED || granted.contains_key(session) {
@@ -155,7 +155,7 @@ impl Runners {
         }
     }
 
-    /// Forgets a session that was removed.
+    /// Drops the state of a removed session.
     pub(crate) fn forget(&self, session: &SessionId) {
         lock(&self.all).remove(session);
         lock(&self.known).remove(session);
@@ -175,7 +175,7 @@ impl Runners {
         lock(&self.tasks).contains(session)
     }
 
-    /// The sessions of a directory that are running, and tasks that do.
+    /// Returns the running sessions of a directory, and all running tasks.
     pub(crate) fn busy(&self, project: &Project) -> Vec<SessionId> {
         let all = lock(&self.all);
         let running = all.values().filter(|runner| runner.is_busy() && runner.project.name == project.name);
@@ -189,7 +189,7 @@ impl Runners {
         self.existing(session).is_some_and(|runner| runner.is_busy())
     }
 
-    /// Returns a handle of a session for what may happen during a run, and opens the session if it is not open.
+    /// Returns a handle for operations that are safe during a run. Opens the session if it is not open.
     pub(crate) async fn handle(
         &self,
         app: &Arc<App>,
@@ -200,7 +200,7 @@ impl Runners {
         let runner = self.get(project, session);
         let mut state = runner.state.lock().await;
         if state.is_running {
-            // The run owns the session. Its handle supports the operations that are safe during a run.
+            // The run owns the session, but its handle supports operations that are safe during a run.
             let running = lock(&runner.handle).clone();
             return running.ok_or_else(|| ApiError::busy(session, "the session is busy"));
         }
@@ -209,7 +209,7 @@ impl Runners {
         Ok(handle)
     }
 
-    /// Returns the handle of a session that was opened here last. It is of no use if the session was released since.
+    /// Returns the handle of a session from its last opening here. It fails if the session has been released since.
     pub(crate) fn open_handle(&self, session: &SessionId) -> Option<SessionHandle> {
         lock(&self.existing(session)?.handle).clone()
     }
@@ -221,10 +221,10 @@ impl Runners {
         }
     }
 
-    /// A note has come for a session: one that is idle answers it.
+    /// Starts a run for a new note, if its session is idle.
     pub(crate) fn on_note(&self, app: &Arc<App>, session: &SessionId) {
         let is_known = lock(&self.known).contains(session);
-        // A task takes in its notes itself.
+        // The run of a task reads its own notes.
         let is_running = self.is_busy(session) || self.runs_task(session);
         if !is_known || is_running || self.is_stopping.is_cancelled() {
             return;
@@ -232,7 +232,7 @@ impl Runners {
         let Some(runner) = self.existing(session) else {
             let (app, session) = (Arc::clone(app), session.clone());
             app.clone().spawn(async move {
-                // The session was released since, so its directory is read from its record.
+                // The runner was dropped when the session was released, so the directory is read from the session's record.
                 if let Some(project) = project_of(&app, &session).await {
                     let runner = app.runners.get(&project, &session);
                     runner.answer_notes(&app).await;
@@ -275,7 +275,7 @@ impl Runner {
         self.busy.load(Ordering::SeqCst)
     }
 
-    /// Stores a prompt. Unless `no_reply` is set, a run answers it: the one under way, or a new one.
+    /// Stores a prompt. Unless `no_reply` is set, the current run or a new one answers it.
     pub(crate) async fn prompt(
         self: &Arc<Self>,
         app: &Arc<App>,
@@ -318,7 +318,7 @@ impl Runner {
         Ok(Accepted { message, answer: Some(answered) })
     }
 
-    /// Stores a prompt for the run under way.
+    /// Stores a prompt for the current run.
     async fn send(&self, app: &Arc<App>, message: &Message) -> ApiResult<()> {
         let note = NewNote {
             id: message.info.id.to_string(),
@@ -327,7 +327,8 @@ impl Runner {
         };
         let (opened, session, now) = (self.project.database.opened.clone(), self.session.clone(), app.now());
         blocking(move || Ok(opened.archive.store().send(&session, note, now)?)).await?;
-        // The message becomes part of the log at the run's next step. Clients show it from now on.
+        // The message enters the log at the run's next step, and the change feed reports it only then. Clients should show it
+        // now.
         let scene = Scene::of_project(&self.project);
         let publish =
             |kind: &str, properties: Value| app.hub.publish(app, &self.project.name, kind, properties);
@@ -348,21 +349,22 @@ impl Runner {
             return;
         }
         let choice = state.open.as_ref().map(|open| open.choice.clone()).unwrap_or_default();
-        // Another process may run it, which then answers the notes.
+        // Fails if another process runs the session; that process then answers the notes.
         if self.opened(app, &mut state, choice).await.is_ok() {
             self.start(app, &mut state, Job::Notes);
         }
     }
 
-    /// Waits until the task that this session is has ended, and then answers a prompt that joined it: with the task's last answer,
-    /// or, if the task ended before it took the prompt in, with a new run.
+    /// For a session that is a running task: waits until the task has ended, and then answers a prompt that joined it, with the
+    /// task's last answer, or with a new run if the task ended before it read the prompt.
     async fn answer_after_task(self: &Arc<Self>, app: &Arc<App>, waiting: Option<oneshot::Sender<Answered>>) {
         let (board, stopping) = (&self.project.board, &app.runners.is_stopping);
         while app.runners.runs_task(&self.session) && !stopping.is_cancelled() {
-            const LOOK: Duration = Duration::from_millis(200);
-            let ended = board.wait(&self.session, LOOK, stopping).await;
+            const POLL: Duration = Duration::from_millis(200);
+            let ended = board.wait(&self.session, POLL, stopping).await;
             if ended.is_err() || ended.is_ok_and(|task| !task.status.is_active()) {
-                // Its lease is released before its end is reported.
+                // The end is stored first, then the lease is released, and only then the end is reported, which removes the task
+                // from `runs_task`. Without a pause the loop would spin until then.
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
         }
@@ -373,7 +375,7 @@ impl Runner {
         if !state.is_running && self.has_notes(&state.silent).await {
             match (self.opened(app, &mut state, Choice::default()).await, &waiting) {
                 (Ok(_), Some(_)) => self.start(app, &mut state, Job::Notes),
-                // The prompt belongs to the log, but is not to be answered.
+                // The prompt becomes part of the log without being answered.
                 (Ok(open), None) => drop(open.conversation.take_notes().await),
                 (Err(error), _) => {
                     if let Some(waiting) = waiting {
@@ -399,7 +401,7 @@ impl Runner {
         found.is_ok_and(|notes| notes.iter().any(is_wanted))
     }
 
-    /// Returns the open session, with this choice of agent and model.
+    /// Returns the session, opened with this choice of agent and model.
     async fn opened<'s>(
         self: &Arc<Self>,
         app: &Arc<App>,
@@ -411,14 +413,14 @@ impl Runner {
             let wanted = choice.or(&open.choice);
             let is_still_ours = open.conversation.handle().keep_lease().await.is_ok();
             if is_still_ours && wanted == open.choice {
-                // Borrowed again, because a borrow that is returned lasts to the end of the function.
+                // Borrowed again: the borrow checker extends a conditionally returned borrow to the end of the function.
                 return state.open.as_mut().ok_or_else(|| ApiError::internal("the session was closed"));
             }
         }
         let choice = match state.open.take() {
             Some(open) => {
                 let wanted = choice.or(&open.choice);
-                // Fails if another process has taken the session, and then there is nothing to release.
+                // Fails if another process has taken over the session; there is nothing to release then.
                 let _ = open.conversation.close().await;
                 wanted
             }
@@ -432,7 +434,7 @@ impl Runner {
         Ok(state.open.insert(Open { conversation, choice }))
     }
 
-    /// The agent that runs the session.
+    /// Creates the agent that runs the session.
     async fn agent(&self, app: &Arc<App>, choice: &Choice) -> ApiResult<Agent> {
         let (project, session, wanted) = (Arc::clone(&self.project), self.session.clone(), choice.clone());
         let mut agent = blocking(move || {
@@ -462,7 +464,8 @@ impl Runner {
         }
         let mut agent = self.project.setup.agent_in(board, agent, &self.session).await?;
         agent.profile.awaits_tasks = false;
-        // A task is bounded by those that launched it, and asks again.
+        // Only for sessions without bounds: a task's permissions are bounded by its ancestors', so what a user granted in it
+        // once must not widen them, and it asks again.
         if agent.profile.bounds.is_empty() {
             let granted = lock(&app.runners.granted).get(&self.session).cloned();
             agent.profile.permissions.rules.extend(granted.into_iter().flatten());
@@ -495,32 +498,33 @@ impl Runner {
             Job::Notes => conversation.answer_notes(&cancel).await,
             Job::Compact { focus, done } => {
                 let compacted = conversation.compact_on(focus.as_deref(), &cancel).await;
-                // Only the caller gets the error. Prompts that joined meanwhile are still answered.
+                // The error goes to the caller only; `Ok` here lets prompts that joined meanwhile be answered.
                 let _ = done.send(compacted.map(|figures| !figures.is_empty()).map_err(ApiError::from));
                 Ok(None)
             }
         };
         let mut state = loop {
             let state = self.state.lock().await;
-            // A prompt joins while it holds the lock, so that none can come between this and the end.
+            // Prompts join under this lock. It is kept until `is_running` is reset, so none can join between the check and the
+            // end.
             let goes_on = ended.is_ok() && !cancel.is_cancelled() && self.has_notes(&state.silent).await;
             if !goes_on {
                 break state;
             }
             drop(state);
             ended = match conversation.answer_notes(&cancel).await {
-                // Nothing was new after all.
+                // The notes needed no answer, so the previous result stands.
                 Ok(None) => ended,
                 other => other,
             };
         };
         if ended.is_err() || cancel.is_cancelled() || !state.silent.is_empty() {
-            // Accepted prompts belong to the log, also if they are not answered now.
+            // Accepted prompts become part of the log even if they are not answered.
             let _ = conversation.take_notes().await;
         }
         state.silent.clear();
         let answered = self.outcome(&ended, &open.choice).await;
-        // Without a turn there may be no answer yet.
+        // A compaction or an empty run adds no answer, so having none is no error then.
         if let (Err(error), false) = (&answered, matches!(ended, Ok(None))) {
             let properties = json!({ "sessionID": self.session, "error": error.for_session() });
             app.hub.publish(app, &self.project.name, "session.error", properties);
@@ -529,19 +533,19 @@ impl Runner {
         state.open = Some(open);
         self.busy.store(false, Ordering::SeqCst);
         if app.hub.has_readers() {
-            // A client takes a session that is idle for complete.
+            // Clients read an idle session as complete, so its last changes must be reported first.
             self.project.reported().await;
         }
         self.publish_status(app, "idle");
         app.hub.publish(app, &self.project.name, "session.idle", json!({ "sessionID": self.session }));
         for waiting in state.waiting.drain(..) {
-            // A caller that has gone needs no answer.
+            // The send fails if the caller has disconnected.
             let _ = waiting.send(answered.clone());
         }
         self.release_later(app);
     }
 
-    /// Returns the result for callers that wait for a run: the newest answer, or the error that prevented one.
+    /// Returns the result for callers that wait for a run: the newest answer or an error.
     async fn outcome(&self, ended: &Result<Option<RunReport>, AgentError>, choice: &Choice) -> Answered {
         if let Err(error) = ended {
             let chosen = choice.model.as_deref().and_then(|model| model.split_once('/'));
@@ -572,7 +576,7 @@ impl Runner {
         app.hub.publish(app, &self.project.name, "session.status", properties);
     }
 
-    /// Does something with the open session, once no run is under way.
+    /// Runs `work` on the open session. Fails if a run is active.
     pub(crate) async fn with_conversation<T>(
         self: &Arc<Self>,
         app: &Arc<App>,
@@ -590,7 +594,7 @@ impl Runner {
         done
     }
 
-    /// Compacts the session, after the run that is under way.
+    /// Compacts the session after the current run.
     pub(crate) async fn compact(
         self: &Arc<Self>,
         app: &Arc<App>,
@@ -614,7 +618,7 @@ impl Runner {
         compacted.await.map_err(|_| ApiError::unavailable("the server is stopping"))?
     }
 
-    /// Waits until no run is under way.
+    /// Waits until no run is active.
     pub(crate) async fn idle(&self) {
         loop {
             let waiting = {
@@ -633,12 +637,12 @@ impl Runner {
     /// Releases the session at once.
     pub(crate) async fn release(&self) {
         if let Some(open) = self.state.lock().await.open.take() {
-            // A lease that cannot be released runs out.
+            // A lease that cannot be released expires.
             let _ = open.conversation.close().await;
         }
     }
 
-    /// Releases the session if it is not used again for a while.
+    /// Releases the session later, unless it is used again before.
     fn release_later(self: &Arc<Self>, app: &Arc<App>) {
         let seen = self.uses.load(Ordering::SeqCst);
         let (runner, app) = (Arc::clone(self), Arc::clone(app));
@@ -657,7 +661,8 @@ impl Runner {
             }
             drop(state);
             let mut all = lock(&app.runners.all);
-            // The map and this task: anything else may be about to use it.
+            // References by the map and this task. Any other owner may be about to open the session, and a second runner could be
+            // created next to its own.
             const UNUSED: usize = 2;
             if Arc::strong_count(&runner) <= UNUSED {
                 all.remove(&runner.session);
@@ -667,10 +672,10 @@ impl Runner {
 }
 
 impl Choice {
-    /// Returns this choice, completed by an earlier one. Text and tools of a prompt hold for its run only.
+    /// Returns this choice, completed by an earlier one. System text and disabled tools of a prompt apply to its run only.
     fn or(&self, earlier: &Choice) -> Choice {
         let agent = self.agent.clone().or_else(|| earlier.agent.clone());
-        // An agent may have a model of its own.
+        // Another agent may be configured with its own model, which the earlier choice would override.
         let keeps_model = self.agent.is_none() || self.agent == earlier.agent;
         let model = self.model.clone().or_else(|| earlier.model.clone().filter(|_| keeps_model));
         Choice { agent, model, system: self.system.clone(), without: self.without.clone() }

@@ -1,7 +1,7 @@
 //! Sessions, messages and parts as OpenCode's clients expect them.
 //!
-//! The log has OpenCode's message shape already. What is added here are the fields that its schema requires and that a
-//! session of Plimsoll may lack.
+//! The log already has OpenCode's message shape. This module adds the fields that OpenCode's schema requires and that a session
+//! of Plimsoll may lack.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,11 +14,11 @@ use serde_json::{Map, Value, json};
 use crate::app::App;
 use crate::app::project::Project;
 
-/// The version that clients see. Some of them compare it with their own.
+/// Version reported to clients. Some compare it with their own.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Fields of a message of the model, of a user, and of the marker of a compaction. The log has more, which clients with strict
-/// schemas reject.
+/// Fields of assistant messages. As those of user messages and of a compaction's marker below, they are an allowlist: the log
+/// has more fields, and clients with strict schemas reject these.
 const ASSISTANT_FIELDS: [&str; 17] = [
     "id",
     "sessionID",
@@ -54,13 +54,13 @@ impl Scene {
         Scene { directory: project.name.clone(), project: Some(Arc::clone(project)) }
     }
 
-    /// The scene of a directory. Blocks.
+    /// Creates the scene of a directory. Blocks.
     pub(crate) fn of(app: &App, directory: &str) -> Scene {
         let project = app.open_project_blocking(directory);
         Scene { directory: directory.to_owned(), project }
     }
 
-    /// The scenes of all open directories. Blocks.
+    /// Creates the scenes of all open directories. Blocks.
     pub(crate) fn all(app: &App) -> Vec<Scene> {
         app.projects_blocking().iter().map(Scene::of_project).collect()
     }
@@ -72,7 +72,7 @@ impl Scene {
         }
     }
 
-    /// A session.
+    /// Converts a session.
     pub(crate) fn session(&self, session: &Session) -> Value {
         let Session { id, parent, title, agent, model, usage, cost, created, updated, .. } = session;
         let mut shown = json!({
@@ -106,13 +106,13 @@ impl Scene {
         shown
     }
 
-    /// A message with its parts.
+    /// Converts a message with its parts.
     pub(crate) fn message(&self, session: &SessionId, message: &Message) -> Value {
         let parts = message.parts.iter().filter_map(|part| self.part(session, &message.info, part));
         json!({ "info": self.info(session, message), "parts": parts.collect::<Vec<_>>() })
     }
 
-    /// A message without its parts.
+    /// Converts a message without its parts.
     pub(crate) fn info(&self, session: &SessionId, message: &Message) -> Value {
         let mut shown = match serde_json::to_value(message) {
             Ok(Value::Object(mut message)) => match message.remove("info") {
@@ -134,7 +134,7 @@ impl Scene {
             shown.entry("mode").or_insert(agent);
             shown.entry("providerID").or_insert(json!(provider));
             shown.entry("modelID").or_insert(json!(model));
-            // An imported answer may name no prompt, but clients require one.
+            // Clients require a parent, which an imported answer may not have.
             shown.entry("parentID").or_insert(json!(message.info.id));
             shown.entry("path").or_insert(place);
             shown.entry("cost").or_insert(json!(0));
@@ -161,14 +161,14 @@ impl Scene {
         Value::Object(shown)
     }
 
-    /// A part; `None` if clients have no such part.
+    /// Converts a part; `None` if clients have no such kind of part.
     pub(crate) fn part(&self, session: &SessionId, info: &Info, part: &Part) -> Option<Value> {
         let created = info.time.as_ref().and_then(|time| time.created).unwrap_or_default();
         let end = info.time.as_ref().and_then(|time| time.completed);
         self.shown_part(session, &info.id, part, created, end)
     }
 
-    /// A part of a message of which only the id is at hand.
+    /// Converts a part of a message of which only the id is known.
     pub(crate) fn part_of(&self, session: &SessionId, message: &MessageId, part: &Part) -> Option<Value> {
         self.shown_part(session, message, part, Millis(0), None)
     }
@@ -192,7 +192,7 @@ impl Scene {
         let Ok(Value::Object(mut shown)) = serde_json::to_value(part) else { return None };
         shown.insert("sessionID".into(), json!(session));
         shown.insert("messageID".into(), json!(message));
-        // Marks are not for clients, except what the user changed.
+        // Marks are internal. Of their effects, clients only get a text that the user changed.
         shown.remove("plimsoll");
         if let Some(text) = part.edited() {
             shown.insert("text".into(), json!(text));
@@ -225,25 +225,25 @@ impl Scene {
         Some(Value::Object(shown))
     }
 
-    /// The agent of messages that name none.
+    /// Returns the agent for messages that name none.
     fn agent(&self) -> String {
         let configured = self.project.as_ref().and_then(|project| project.setup.run.default_agent.clone());
         configured.unwrap_or_else(|| DEFAULT_AGENT.to_owned())
     }
 
-    /// The model of messages that name none.
+    /// Returns provider and model for messages that name none.
     fn model(&self) -> (String, String) {
         let default = self.project.as_ref().and_then(|project| project.default_model());
         default.unwrap_or_else(|| ("unknown".to_owned(), "unknown".to_owned()))
     }
 }
 
-/// Whether the user removed all of a message.
+/// Whether the user removed all parts of a message.
 pub(crate) fn is_removed(message: &Message) -> bool {
     !message.parts.is_empty() && message.parts.iter().all(Part::is_removed)
 }
 
-/// Adds the fields that each state of a call must have.
+/// Adds the fields that clients require for each state of a call.
 fn complete_state(state: &mut Map<String, Value>, tool: &str) {
     let input = state.entry("input").or_insert_with(|| json!({}));
     if !input.is_object() {
@@ -305,7 +305,7 @@ fn show_task_call(part: &mut Map<String, Value>) {
     part.insert("tool".into(), json!("task"));
 }
 
-/// A list of things to do.
+/// Converts a to-do list.
 pub(crate) fn todos(items: &[TodoItem]) -> Value {
     let shown = items
         .iter()
@@ -313,12 +313,12 @@ pub(crate) fn todos(items: &[TodoItem]) -> Value {
     Value::Array(shown.collect())
 }
 
-/// The id of a directory's project.
+/// Returns the id of a directory's project.
 pub(crate) fn project_id(directory: &Path) -> String {
     blake3::hash(directory.display().to_string().as_bytes()).to_hex()[..40].to_owned()
 }
 
-/// The title of a session. One without is named by its time, as OpenCode does.
+/// Returns a session's title. An untitled session is named by its creation time, as in OpenCode.
 fn title_of(title: &str, is_child: bool, created: Millis) -> String {
     if !title.trim().is_empty() {
         return title.to_owned();
@@ -330,7 +330,7 @@ fn title_of(title: &str, is_child: bool, created: Millis) -> String {
     format!("{kind} - {time}")
 }
 
-/// Words that are easier to distinguish than ids.
+/// Returns words for a session that are easier to tell apart than ids.
 fn slug(id: &SessionId) -> String {
     const FIRST: [&str; 8] = ["calm", "brisk", "deep", "fair", "bold", "clear", "still", "swift"];
     const SECOND: [&str; 8] = ["harbour", "tide", "anchor", "beacon", "current", "keel", "shoal", "strait"];

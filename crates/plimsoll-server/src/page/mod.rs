@@ -1,7 +1,7 @@
 //! The page at `/`. It works offline: everything it needs is embedded, and it talks to this server only.
 //!
-//! Transcripts are untrusted. The script writes them as text, never as markup, and the policy of the document runs nothing that is
-//! not a file of this server.
+//! Transcripts are untrusted. The script inserts them as text, never as markup, and the content security policy of the document
+//! only allows files of this server.
 
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE, HeaderName, REFERRER_POLICY};
 use axum::response::{IntoResponse, Response};

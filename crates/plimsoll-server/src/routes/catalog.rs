@@ -1,6 +1,7 @@
-//! Everything besides sessions: directories, configuration, providers, models, agents, commands.
+//! Routes other than those of sessions: directories, configuration, providers, models, agents, commands.
 //!
-//! OpenCode's terminal UI reads all of this when it starts. Lists of things that Plimsoll does not have are empty.
+//! OpenCode's terminal UI reads all of them when it starts. Lists of things that Plimsoll does not have are empty instead of
+//! missing.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,8 +21,8 @@ use crate::error::{ApiError, ApiResult};
 use crate::extract::Path;
 use crate::scope::Scope;
 
-/// Maximum number of bytes of `.git/HEAD` that are read. Branch names are shorter than paths.
-const MOST_HEAD_BYTES: u64 = 8 << 10;
+/// Maximum number of bytes read from `.git/HEAD`. Branch names are shorter than paths.
+const MAX_HEAD_BYTES: u64 = 8 << 10;
 
 pub(super) fn add(router: Router<Arc<App>>) -> Router<Arc<App>> {
     router
@@ -61,7 +62,7 @@ pub(super) async fn health() -> Json<Value> {
     Json(json!({ "healthy": true, "version": VERSION }))
 }
 
-/// The second API says nothing about versions.
+/// Health of the second API, which has no field for the version.
 async fn api_health() -> Json<Value> {
     Json(json!({ "healthy": true }))
 }
@@ -104,7 +105,7 @@ async fn project(Scope(project): Scope) -> ApiResult<Json<Value>> {
     Ok(Json(blocking(move || Ok(project_value(&project))).await?))
 }
 
-/// Only the project of the request: another one's directory is its own business.
+/// Returns only the project of the request, so that a client learns nothing about other directories.
 async fn projects(Scope(project): Scope) -> ApiResult<Json<Value>> {
     Ok(Json(blocking(move || Ok(json!([project_value(&project)]))).await?))
 }
@@ -118,8 +119,9 @@ async fn directories(Scope(project): Scope, Path(id): Path<String>) -> ApiResult
 
 async fn vcs(Scope(project): Scope) -> ApiResult<Json<Value>> {
     let head = blocking(move || {
-        // A missing or unreadable file means that there is no branch to show. A checkout may make it a pipe or an endless device.
-        let head = read_in_time(&project.directory.join(".git/HEAD"), MOST_HEAD_BYTES);
+        // Read with a limit on size and time: a checkout may contain a pipe or an endless device in its place. If the file is
+        // missing or unreadable, no branch is shown.
+        let head = read_in_time(&project.directory.join(".git/HEAD"), MAX_HEAD_BYTES);
         let head = head.ok().and_then(|head| String::from_utf8(head.bytes).ok()).unwrap_or_default();
         Ok(head.trim().strip_prefix("ref: refs/heads/").map(str::to_owned))
     });
@@ -137,7 +139,7 @@ async fn console(Scope(_): Scope) -> Json<Value> {
     Json(json!({ "consoleManagedProviders": [], "switchableOrgCount": 0 }))
 }
 
-/// The configuration as far as clients use it. Keys and addresses are left out.
+/// Returns the part of the configuration that clients use, without keys and addresses.
 async fn config(Scope(project): Scope) -> Json<Value> {
     let run = &project.setup.run;
     let mut shown =
@@ -154,7 +156,7 @@ async fn config(Scope(project): Scope) -> Json<Value> {
     Json(shown)
 }
 
-/// A provider with the models that can be used.
+/// A provider and its usable models.
 struct ProviderModels {
     id: String,
     models: BTreeMap<String, ResolvedModel>,
@@ -237,7 +239,8 @@ fn provider_value(provider: &ProviderModels) -> Value {
     })
 }
 
-/// The first model of each provider that clients offer; the configured one if it is of this provider.
+/// Returns the model that clients preselect for each provider: the configured one if it belongs to the provider, otherwise the
+/// first.
 fn defaults(project: &Project, providers: &[ProviderModels]) -> Map<String, Value> {
     let default = project.default_model();
     let of = |provider: &ProviderModels| {
@@ -338,7 +341,7 @@ fn read_skills(project: &Project) -> Vec<Value> {
     let home = project.host.env.home.as_deref();
     let found = find_skills(&skill_places(&project.directory, home, Vec::new()));
     let shown = found.into_iter().filter_map(|skill| {
-        // One that cannot be read is of no use to clients either.
+        // Clients expect the content, so an unreadable skill is left out.
         let content = std::fs::read_to_string(&skill.file).ok()?;
         Some(json!({
             "name": skill.name,

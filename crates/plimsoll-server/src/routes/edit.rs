@@ -1,7 +1,7 @@
-//! Changing and removing parts of messages.
+//! Changes to and removals of parts of messages.
 //!
 //! The log is append-only, so these are marks with receipts: the model and the clients see the new text, recall finds the
-//! original, and undoing the receipt brings it back.
+//! original, and undoing the receipt restores it.
 
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ use crate::error::{ApiError, ApiResult};
 use crate::extract::Path;
 use crate::scope::Scope;
 
-/// A part as a client sends it back.
+/// A part as changed by a client.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct PartPatch {
@@ -69,7 +69,7 @@ pub(super) async fn update_part(
     Ok(Json(shown.ok_or_else(|| missing(&part.id))?))
 }
 
-/// Removes a part; of a tool call, both halves.
+/// Removes a part. Of a tool call, the call and its result are removed.
 pub(super) async fn remove_part(
     State(app): State<Arc<App>>,
     Scope(project): Scope,
@@ -93,7 +93,7 @@ pub(super) async fn remove_message(
     Ok(Json(true))
 }
 
-/// Applies an edit; one that changes nothing needs no receipt.
+/// Applies an edit. An edit that changes nothing succeeds without a receipt.
 async fn apply(
     app: &Arc<App>,
     project: &Arc<Project>,
@@ -117,7 +117,7 @@ fn missing(part: &PartId) -> ApiError {
     ApiError::not_found(format!("Part not found: {part}"))
 }
 
-/// Finds a part that clients see, and its message.
+/// Finds a part that was not removed, and its message.
 async fn find(
     project: &Project,
     session: &SessionId,

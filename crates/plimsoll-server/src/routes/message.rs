@@ -24,7 +24,7 @@ use crate::scope::Scope;
 
 const NEXT_CURSOR: HeaderName = HeaderName::from_static("x-next-cursor");
 
-/// Number of messages that are read at a time.
+/// Number of messages per read from the store.
 const PAGE: u64 = 500;
 
 #[derive(Deserialize)]
@@ -33,13 +33,13 @@ pub(super) struct Wanted {
     before: Option<String>,
 }
 
-/// Where a page of messages ends.
+/// Position where a page of messages ends.
 #[derive(Deserialize)]
 struct Cursor {
     id: String,
 }
 
-/// Messages, oldest first: all, or the newest `limit` of those before a cursor.
+/// Lists messages, oldest first: all, or the newest `limit` of those before a cursor.
 pub(super) async fn list(
     State(_): State<Arc<App>>,
     Scope(project): Scope,
@@ -72,7 +72,7 @@ pub(super) async fn list(
     Ok((headers, Json(messages)))
 }
 
-/// The newest messages before one, oldest first, and the cursor of the page before them.
+/// Reads the newest messages before one. Returns them oldest first, and the cursor of the page before them.
 fn newest(
     opened: &OpenStore,
     session: &SessionId,
@@ -98,7 +98,7 @@ fn newest(
     }
 }
 
-/// Prompts that were accepted and that the run has not taken in yet.
+/// Returns accepted prompts that the run has not added to the log yet.
 fn waiting(opened: &OpenStore, session: &SessionId, known: &[Message]) -> ApiResult<Vec<Message>> {
     let notes = opened.archive.store().notes(session, 0)?;
     let prompts = notes.into_iter().filter(|note| note.kind == PROMPT_NOTE);
@@ -137,7 +137,7 @@ pub(super) async fn get(
     Ok(Json(Scene::of_project(&project).message(&id, &found)))
 }
 
-/// Finds a message that clients see.
+/// Finds a message that was not removed.
 pub(super) async fn find(project: &Project, session: &SessionId, id: &MessageId) -> ApiResult<Message> {
     let id = id.clone();
     let found = project.read_session(session, move |opened, session| {

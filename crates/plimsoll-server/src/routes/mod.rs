@@ -23,7 +23,7 @@ use crate::app::App;
 use crate::error::ApiError;
 use crate::page;
 
-/// Builds the router. Access is checked before anything else of a request is looked at.
+/// Builds the router. Access is checked before anything else.
 pub(crate) fn router(app: Arc<App>, access: Access) -> Router {
     let opencode = Router::new()
         .route("/", get(page::document))
@@ -58,6 +58,7 @@ pub(crate) fn router(app: Arc<App>, access: Access) -> Router {
         .fallback(unsupported::answer)
         .method_not_allowed_fallback(unsupported::wrong_method)
         .with_state(app)
+        // The layer added last runs first, so a request without access does not even learn which paths exist.
         .layer(from_fn(no_store))
         .layer(from_fn_with_state(access, check_access))
 }
@@ -73,7 +74,7 @@ async fn check_access(State(access): State<Access>, request: Request, next: Next
     }
 }
 
-/// Answers hold transcripts, which belong in no cache, and are never to be taken for a page.
+/// Adds headers to all responses: they contain transcripts, which must not be cached, or be interpreted as a page.
 async fn no_store(request: Request, next: Next) -> Response {
     use axum::http::header::{CACHE_CONTROL, HeaderName, HeaderValue};
     let mut response = next.run(request).await;

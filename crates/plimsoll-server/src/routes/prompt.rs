@@ -23,8 +23,8 @@ use crate::error::{ApiError, ApiResult};
 use crate::extract::Path;
 use crate::scope::Scope;
 
-/// Maximum number of bytes of an attached text file that are put into the prompt.
-const MOST_FILE_BYTES: u64 = 50 * 1_024;
+/// Maximum number of bytes of an attached text file that are added to the prompt. The model can read the rest with `read`.
+const MAX_FILE_BYTES: u64 = 50 * 1_024;
 
 #[derive(Deserialize)]
 struct ModelName {
@@ -59,7 +59,7 @@ enum PromptPart {
     Subtask {},
 }
 
-/// Answers with the message that ends the run; with `noReply` with the stored prompt, at once.
+/// Stores a prompt, and returns the message that ends the run. With `noReply`, returns the stored prompt at once.
 pub(super) async fn prompt(
     State(app): State<Arc<App>>,
     Scope(project): Scope,
@@ -77,7 +77,7 @@ pub(super) async fn prompt(
     }
 }
 
-/// Answers once the prompt is stored. Errors of the run are reported as `session.error`.
+/// Stores a prompt, and returns at once. Errors of the run are reported as `session.error`.
 pub(super) async fn prompt_async(
     State(app): State<Arc<App>>,
     Scope(project): Scope,
@@ -134,7 +134,7 @@ async fn accept(
     app.runners.get(project, id).prompt(app, message, choice, no_reply).await
 }
 
-/// The parts of the stored message. Blocks.
+/// Converts the parts of a prompt to those of the stored message. Blocks.
 fn log_parts(app: &App, directory: &FilePath, parts: Vec<PromptPart>) -> ApiResult<Vec<Part>> {
     let id = |given: Option<String>| match given.filter(|id| id.starts_with("prt")) {
         Some(id) => PartId::new(id),
@@ -181,7 +181,7 @@ fn log_parts(app: &App, directory: &FilePath, parts: Vec<PromptPart>) -> ApiResu
     Ok(made)
 }
 
-/// Reads the beginning of a text file of the project. Links are resolved, so that none leads out of it.
+/// Reads the beginning of a text file of the project. Symbolic links are resolved first, so that none leads out of it.
 fn attached(directory: &FilePath, url: &str) -> ApiResult<(PathBuf, String)> {
     let refused = || ApiError::bad_request("Payload", "an attached file must be in the session's directory");
     let path = url.strip_prefix("file://").and_then(|path| path.split(['?', '#']).next());
@@ -190,7 +190,7 @@ fn attached(directory: &FilePath, url: &str) -> ApiResult<(PathBuf, String)> {
     if !real.starts_with(directory) {
         return Err(refused());
     }
-    let head = read_resolved(&real, MOST_FILE_BYTES).map_err(|_| refused())?;
+    let head = read_resolved(&real, MAX_FILE_BYTES).map_err(|_| refused())?;
     let (is_cut, content) = (head.is_cut(), head.bytes);
     if content.contains(&0) {
         return Err(ApiError::bad_request("Payload", "an attached file must be text, or have a `data:` URL"));

@@ -20,12 +20,12 @@ use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Query};
 use crate::scope::Scope;
 
-/// Number of sessions in a list, if the client does not say.
+/// Default number of sessions in a list.
 const LISTED: usize = 100;
 
 #[derive(Deserialize)]
 pub(super) struct Wanted {
-    /// Sessions updated since then, in milliseconds.
+    /// Only sessions updated since this time, in milliseconds.
     start: Option<f64>,
     search: Option<String>,
     limit: Option<usize>,
@@ -77,7 +77,7 @@ pub(super) async fn create(
     Scope(project): Scope,
     JsonBody(request): JsonBody<NewRequest>,
 ) -> ApiResult<Json<Value>> {
-    // To leave out rules silently would let the session do what its creator forbade.
+    // Ignoring unsupported rules would let the session do what its creator forbade.
     refuse_unsupported("metadata", request.metadata.is_some_and(|metadata| !metadata.is_empty()))?;
     refuse_unsupported("permission", request.permission.is_some_and(|rules| !rules.is_empty()))?;
     refuse_unsupported("workspaceID", request.workspace.is_some_and(|workspace| !workspace.is_null()))?;
@@ -172,7 +172,7 @@ pub(super) async fn update(
     Ok(Json(Scene::of_project(&project).session(&session)))
 }
 
-/// Writes to a session between runs.
+/// Runs `work` on a session between runs.
 async fn write_unrun<T>(
     app: &Arc<App>,
     project: &Arc<Project>,
@@ -202,7 +202,7 @@ pub(super) async fn remove(
             let lease = store.lease(&id, &holder, LEASE)?;
             let removed = store.remove(&lease.claim(), now);
             if removed.is_err() {
-                // Released, so that it can be tried again.
+                // Otherwise a retry would have to wait until the lease expires.
                 let _ = store.release(&lease);
             }
             Ok(removed?)
@@ -224,7 +224,7 @@ pub(super) async fn todo(
     Ok(Json(shape::todos(&todos.await?)))
 }
 
-/// No diffs are kept per session; reverts work on the recorded contents of files.
+/// Returns an empty list: no diffs are stored per session, and reverts use the recorded contents of files.
 pub(super) async fn diff(
     State(_): State<Arc<App>>,
     Scope(project): Scope,
@@ -240,8 +240,8 @@ pub(super) struct ForkPlace {
     message: Option<String>,
 }
 
-/// Creates a session with the messages before one, or with all of them. They are shared, so that a fork costs the same
-/// however long the session is.
+/// Creates a session with the messages before one, or with all of them. The messages are shared, so the cost of a fork does not
+/// depend on the length of the session.
 pub(super) async fn fork(
     State(app): State<Arc<App>>,
     Scope(project): Scope,
@@ -273,7 +273,7 @@ pub(super) async fn fork(
         let request = PageRequest { from: Some(message.clone()), oldest_first: false, most: 1 };
         match store.page(&session.id, &request)?.messages.first() {
             Some(Message { info, .. }) => Ok(store.fork(&session.id, Some(&info.id), new, now)?),
-            // Before the first message there is nothing to share.
+            // The named message is the first one, so there is nothing to share.
             None => Ok(store.create(new, now)?),
         }
     });
@@ -282,7 +282,7 @@ pub(super) async fn fork(
     Ok(Json(Scene::of_project(&project).session(&forked)))
 }
 
-/// `Title (fork #1)`, and the next number for a fork of a fork.
+/// Returns `Title (fork #1)`, or the next number for a fork of a fork.
 fn fork_title(session: &Session) -> String {
     let title = session.title.trim();
     let numbered = title.strip_suffix(')').and_then(|title| title.rsplit_once(" (fork #"));
@@ -301,7 +301,7 @@ pub(super) async fn abort(
     let id = project.session_id(&id).await?;
     project.session(&id).await?;
     app.runners.abort(&id);
-    // A task is run by the board.
+    // Tasks have no runner here; the board runs them.
     if project.board.task(&id).await.is_ok_and(|task| task.status.is_active()) {
         project.board.cancel(&id).await?;
     }
@@ -335,7 +335,7 @@ pub(super) struct RevertPlace {
     message: String,
 }
 
-/// Restores the files that the turn of a message and later ones changed. The log keeps its messages, and a notice tells the
+/// Restores files that were changed in the turn of a message or later. The log keeps its messages, and a notice informs the
 /// model.
 pub(super) async fn revert(
     State(app): State<Arc<App>>,
@@ -363,7 +363,7 @@ pub(super) async fn unrevert(
     project.session(&id).await?;
     write_unrun(&app, &project, &id, async |conversation| {
         match conversation.undo_revert().await {
-            // As the reference does.
+            // OpenCode's server also reports success if there is nothing to undo.
             Err(RevertError::NoRevert) => Ok(()),
             done => done.map(drop).map_err(ApiError::from),
         }
@@ -373,7 +373,7 @@ pub(super) async fn unrevert(
     Ok(Json(Scene::of_project(&project).session(&session)))
 }
 
-/// The turn that a message belongs to, counted by prompts from 1.
+/// Returns the number of the turn that a message belongs to, counted by prompts from 1.
 fn turn_of(opened: &plimsoll_host::OpenStore, session: &Session, message: &str) -> ApiResult<usize> {
     const PAGE: u64 = 500;
     let store = opened.archive.store();

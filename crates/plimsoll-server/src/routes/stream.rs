@@ -15,7 +15,7 @@ pub(super) async fn local(State(app): State<Arc<App>>, Scope(project): Scope) ->
     app.hub.open(&app, Reach::Directory(project.name.clone()))
 }
 
-/// Events of all directories that are served, or of the one that the request names.
+/// Streams the events of all served directories, or of the one that the request names.
 pub(super) async fn global(State(app): State<Arc<App>>, uri: Uri, headers: HeaderMap) -> ApiResult<Response> {
     let directory = directory(uri.query(), &headers)?;
     let reach = match directory {

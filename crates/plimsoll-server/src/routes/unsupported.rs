@@ -55,7 +55,7 @@ pub(super) async fn answer(method: Method, uri: Uri) -> ApiError {
     }
 }
 
-/// The path has a route, but not for this method.
+/// Answers requests with the wrong method for an existing path.
 pub(super) async fn wrong_method(method: Method, uri: Uri) -> ApiError {
     if uri.path() == "/" || uri.path().starts_with("/plimsoll/") {
         return ApiError::wrong_method(format!("{method} is not allowed for {}", uri.path()));

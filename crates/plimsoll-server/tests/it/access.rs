@@ -16,9 +16,9 @@ use crate::support::{KEY, PATIENCE, TestServer, prompt};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn other_addresses_than_loopback_need_a_password() {
-    let folder = tempfile::tempdir().unwrap();
-    let home = folder.path().display().to_string();
-    let host = Host::new(Environment::new(folder.path().to_owned(), [("HOME".to_owned(), home)]));
+    let dir = tempfile::tempdir().unwrap();
+    let home = dir.path().display().to_string();
+    let host = Host::new(Environment::new(dir.path().to_owned(), [("HOME".to_owned(), home)]));
     let bind = async |password: Option<&str>| {
         let options = ServerOptions {
             hostname: "0.0.0.0".to_owned(),

@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::support::TestServer;
 
 /// Replacements of a file that a checkout can supply.
-const KINDS: [&str; 6] = ["/dev/zero", "/dev/tty", "/proc/kmsg", "pipe", "folder", "large"];
+const KINDS: [&str; 6] = ["/dev/zero", "/dev/tty", "/proc/kmsg", "pipe", "directory", "large"];
 
 fn place(path: &Path, kind: &str) {
     match kind {
@@ -16,7 +16,7 @@ fn place(path: &Path, kind: &str) {
             let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
             assert!(made.success());
         }
-        "folder" => std::fs::create_dir(path).unwrap(),
+        "directory" => std::fs::create_dir(path).unwrap(),
         // Sparse.
         "large" => std::fs::File::create(path).unwrap().set_len(6 << 30).unwrap(),
         device => symlink(device, path).unwrap(),
@@ -24,7 +24,7 @@ fn place(path: &Path, kind: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_head_that_is_no_file_of_a_branch_is_no_branch() {
+async fn a_git_head_that_is_not_a_regular_file_shows_no_branch() {
     for kind in KINDS {
         let server = TestServer::start().await;
         std::fs::create_dir(server.root.join(".git")).unwrap();
@@ -38,7 +38,7 @@ async fn a_head_that_is_no_file_of_a_branch_is_no_branch() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_attached_file_that_is_no_text_file_is_refused() {
+async fn an_attached_file_that_is_not_text_is_rejected() {
     for kind in KINDS {
         let server = TestServer::start().await;
         let id = server.session().await;

@@ -239,8 +239,8 @@ async fn sessions_of_other_tools_are_shown_and_imported_on_request() {
     let root = server.root.display().to_string();
     let uuid = "7f3b1c9a-2222-4333-8444-555566667777";
     let write = |directory: &str, id: &str| {
-        let folder = server.home().join(".claude/projects").join(directory.replace('/', "-"));
-        std::fs::create_dir_all(&folder).unwrap();
+        let dir = server.home().join(".claude/projects").join(directory.replace('/', "-"));
+        std::fs::create_dir_all(&dir).unwrap();
         let line = |kind: &str, uuid: &str, parent: serde_json::Value, message: serde_json::Value| {
             json!({ "type": kind, "uuid": uuid, "parentUuid": parent, "sessionId": id, "cwd": directory,
                 "timestamp": "2026-01-02T03:04:05.000Z", "version": "2.0.0", "message": message })
@@ -257,7 +257,7 @@ async fn sessions_of_other_tools_are_shown_and_imported_on_request() {
                 "cache_read_input_tokens": 0, "cache_creation_input_tokens": 0 } }),
             ),
         ];
-        std::fs::write(folder.join(format!("{id}.jsonl")), lines.join("\n") + "\n").unwrap();
+        std::fs::write(dir.join(format!("{id}.jsonl")), lines.join("\n") + "\n").unwrap();
     };
     write(&root, uuid);
     write("/elsewhere", "7f3b1c9a-9999-4333-8444-555566667777");

@@ -75,7 +75,7 @@ async fn a_question_without_an_answer_is_denied() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_always_allowed_outlasts_the_release_of_the_session() {
+async fn permanent_permissions_survive_the_release_of_the_session() {
     let server = TestServer::start().await;
     let (_, list) = asked(&server, json!({ "reply": "always" })).await;
     let id = list[0]["info"]["sessionID"].as_str().unwrap().to_owned();

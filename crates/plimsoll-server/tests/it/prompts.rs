@@ -91,7 +91,7 @@ async fn a_prompt_to_a_busy_session_joins_its_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_aborted_run_ends_and_the_session_goes_on() {
+async fn a_session_can_be_continued_after_a_run_was_aborted() {
     let server = TestServer::start().await;
     let (id, gate) = (server.session().await, Gate::new());
     server.model.push(Reply::new().text("never to be finished").gate(2, &gate));
@@ -114,7 +114,7 @@ async fn an_aborted_run_ends_and_the_session_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_failing_provider_is_reported_and_the_session_goes_on() {
+async fn a_session_can_be_continued_after_its_provider_failed() {
     let server = TestServer::start().await;
     let id = server.session().await;
     let mut events = server.events("/event").await;

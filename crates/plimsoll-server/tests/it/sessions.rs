@@ -95,7 +95,7 @@ async fn messages_are_read_in_pages_from_the_newest_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_cannot_be_honoured_is_refused() {
+async fn unsupported_fields_are_rejected() {
     let server = TestServer::start().await;
     let rules = json!([{ "permission": "*", "pattern": "*", "action": "deny" }]);
     assert_eq!(server.post("/session", json!({ "permission": rules })).await.status, 501);

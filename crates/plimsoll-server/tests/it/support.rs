@@ -27,7 +27,7 @@ pub(crate) struct TestServer {
     pub(crate) root: PathBuf,
     stop: CancellationToken,
     running: Option<JoinHandle<()>>,
-    folder: tempfile::TempDir,
+    directory: tempfile::TempDir,
 }
 
 /// Answers with the last words of the user.
@@ -49,16 +49,16 @@ impl TestServer {
         answer: impl Fn(&Captured) -> Reply + Send + Sync + 'static,
         change: impl FnOnce(&mut ServerOptions),
     ) -> TestServer {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().join("root");
+        let directory = tempfile::tempdir().unwrap();
+        let root = directory.path().join("root");
         std::fs::create_dir_all(root.join("below")).unwrap();
         let root = root.canonicalize().unwrap();
         let model = ModelServer::builder().keep_requests(20).answering(answer).start().unwrap();
-        TestServer::serve(folder, root, model, change).await
+        TestServer::serve(directory, root, model, change).await
     }
 
     async fn serve(
-        folder: tempfile::TempDir,
+        directory: tempfile::TempDir,
         root: PathBuf,
         model: ModelServer,
         change: impl FnOnce(&mut ServerOptions),
@@ -72,7 +72,7 @@ impl TestServer {
             ..ServerOptions::default()
         };
         change(&mut options);
-        let home = folder.path().join("home").display().to_string();
+        let home = directory.path().join("home").display().to_string();
         let variables = [
             ("HOME", home),
             ("OPENAI_BASE_URL", model.url()),
@@ -84,7 +84,7 @@ impl TestServer {
         let server = Server::bind(host, options).await.unwrap();
         let (address, stop) = (server.address(), CancellationToken::new());
         let running = Some(tokio::spawn(server.run(stop.clone())));
-        TestServer { model, address, root, stop, running, folder }
+        TestServer { model, address, root, stop, running, directory }
     }
 
     /// Stops the server and waits until it has ended.
@@ -97,13 +97,13 @@ impl TestServer {
 
     /// The home directory of the server's user.
     pub(crate) fn home(&self) -> PathBuf {
-        self.folder.path().join("home")
+        self.directory.path().join("home")
     }
 
     /// A second connection to the database, as another process would open it.
     pub(crate) fn archive(&self) -> Arc<Archive> {
-        let path = self.folder.path().join("home/.local/share/plimsoll/sessions.db");
-        let path = if path.exists() { path } else { find_database(self.folder.path()) };
+        let path = self.directory.path().join("home/.local/share/plimsoll/sessions.db");
+        let path = if path.exists() { path } else { find_database(self.directory.path()) };
         Arc::new(Archive::open(&path, &plimsoll::Policy::default(), Durability::Process).unwrap())
     }
 
@@ -166,13 +166,13 @@ impl TestServer {
     }
 }
 
-fn find_database(folder: &Path) -> PathBuf {
-    let mut folders = vec![folder.to_owned()];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).unwrap().flatten() {
+fn find_database(directory: &Path) -> PathBuf {
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).unwrap().flatten() {
             let path = entry.path();
             if path.is_dir() {
-                folders.push(path);
+                directories.push(path);
             } else if path.extension().is_some_and(|extension| extension == "db") {
                 return path;
             }

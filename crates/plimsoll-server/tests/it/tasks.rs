@@ -32,14 +32,14 @@ async fn a_task_is_a_child_session_with_toasts_and_its_parent_answers_its_end() 
         (&json!("task"), &children[0]["id"])
     );
     // The parent is notified, and answers without a prompt.
-    let told = |event: &Value| {
+    let is_reported = |event: &Value| {
         event["type"] == "message.part.updated"
             && event["properties"]["part"].to_string().contains("look around")
             && event["properties"]["part"]["type"] == "text"
             && event["properties"]["sessionID"] == json!(id)
     };
-    if !seen.iter().any(told) {
-        events.until(told).await;
+    if !seen.iter().any(is_reported) {
+        events.until(is_reported).await;
     }
     let begun = std::time::Instant::now();
     loop {

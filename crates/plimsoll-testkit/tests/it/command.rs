@@ -51,8 +51,8 @@ fn without_a_script_it_repeats_the_users_text() {
 
 #[test]
 fn options_set_script_window_and_log() {
-    let folder = tempfile::tempdir().unwrap();
-    let (script, log) = (folder.path().join("script.json"), folder.path().join("log.jsonl"));
+    let directory = tempfile::tempdir().unwrap();
+    let (script, log) = (directory.path().join("script.json"), directory.path().join("log.jsonl"));
     let replies = json!(["first", { "parts": [{ "text": "again" }], "repeat": true }]);
     std::fs::write(&script, replies.to_string()).unwrap();
     let (_running, url) = start(&[

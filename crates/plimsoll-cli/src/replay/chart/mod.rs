@@ -60,16 +60,16 @@ fn line(at: usize) -> (&'static str, &'static str) {
 }
 
 /// Policies with equal results, drawn as one line or mark.
-struct Alike<'a> {
+struct ReportGroup<'a> {
     /// Index of the policy whose colour it has.
     style: usize,
     reports: Vec<&'a Report>,
 }
 
-impl<'a> Alike<'a> {
+impl<'a> ReportGroup<'a> {
     /// Groups equal reports, in the order of the first of each group.
-    fn group(reports: &'a [Report], same: impl Fn(&Report, &Report) -> bool) -> Vec<Alike<'a>> {
-        let mut groups: Vec<Alike<'a>> = Vec::new();
+    fn group(reports: &'a [Report], same: impl Fn(&Report, &Report) -> bool) -> Vec<ReportGroup<'a>> {
+        let mut groups: Vec<ReportGroup<'a>> = Vec::new();
         for (at, report) in reports.iter().enumerate() {
             match groups.iter_mut().find(|group| same(group.reports[0], report)) {
                 Some(group) => {
@@ -79,7 +79,7 @@ impl<'a> Alike<'a> {
                         group.style = at;
                     }
                 }
-                None => groups.push(Alike { style: at, reports: vec![report] }),
+                None => groups.push(ReportGroup { style: at, reports: vec![report] }),
             }
         }
         groups
@@ -171,7 +171,7 @@ fn open(width: f64, height: f64, title: &str) -> String {
 mod tests {
     use plimsoll_replay::{Report, Sent};
 
-    use super::{Alike, decimals, step, ticks};
+    use super::{ReportGroup, decimals, step, ticks};
 
     #[test]
     fn ticks_are_at_round_numbers() {
@@ -196,7 +196,7 @@ mod tests {
         };
         let reports =
             [report("none", 9), report("mask-3", 5), report("plimsoll", 9), report("claude-code", 9)];
-        let groups = Alike::group(&reports, |one, other| one.windows == other.windows);
+        let groups = ReportGroup::group(&reports, |one, other| one.windows == other.windows);
         let names: Vec<(usize, Vec<String>)> =
             groups.iter().map(|group| (group.style, group.names())).collect();
         assert_eq!(names[0], (2, vec!["none".to_owned(), "plimsoll".to_owned(), "claude-code".to_owned()]));

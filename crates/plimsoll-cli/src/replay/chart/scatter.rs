@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use plimsoll_replay::Report;
 
 use super::labels::{self, Area, Label};
-use super::{Alike, Size, decimals, line, open, step, text, ticks};
+use super::{ReportGroup, Size, decimals, line, open, step, text, ticks};
 use crate::replay::figures;
 use crate::replay::finding::share;
 use crate::replay::page::escape;
@@ -73,7 +73,7 @@ pub(in crate::replay) fn scatter(reports: &[Report], size: Size) -> String {
         apart < 1.5 && (a.deaths > 0) == (b.deaths > 0)
     };
     let mut names: Vec<(bool, Label)> = Vec::new();
-    for group in Alike::group(reports, near) {
+    for group in ReportGroup::group(reports, near) {
         let report = group.reports[0];
         let (at, colour) = ((x(report.cost_per_call()), y(share(report))), line(group.style).0);
         svg += &mark(&group, at, colour);
@@ -96,7 +96,7 @@ pub(in crate::replay) fn scatter(reports: &[Report], size: Size) -> String {
 }
 
 /// A disc, or a cross if calls did not fit.
-fn mark(group: &Alike, (x, y): (f64, f64), colour: &str) -> String {
+fn mark(group: &ReportGroup, (x, y): (f64, f64), colour: &str) -> String {
     let titles = group.reports.iter().map(|report| {
         format!(
             "{}: {} a call, {} in the window, {} deaths",

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use plimsoll_replay::{Report, Sent};
 
 use super::labels::{self, LEADING};
-use super::{Alike, KINDS, Size, line, mark, open, step, symbol, text, text_width, ticks};
+use super::{KINDS, ReportGroup, Size, line, mark, open, step, symbol, text, text_width, ticks};
 use crate::replay::figures;
 use crate::replay::page::escape;
 
@@ -68,7 +68,7 @@ pub(in crate::replay) fn windows(
     let frame = Frame { size, left: 50.0, right, top: 10.0, plot: 280.0, calls: calls as f64, max_tokens };
     let mut body = axes(&frame, context);
     // Our own policy is drawn last, on top.
-    let mut order: Vec<&Alike> = lines.iter().collect();
+    let mut order: Vec<&ReportGroup> = lines.iter().collect();
     order.sort_by_key(|group| group.has_ours());
     for group in order {
         let (colour, dashes) = line(group.style);
@@ -89,7 +89,7 @@ pub(in crate::replay) fn windows(
         body += &end_names(&lines, recorded, &frame);
     }
     let (events, height) = lanes(reports, &frame);
-    let title = "The size of the window over the calls of the model, for each policy";
+    let title = "Window size at each model call, by policy";
     open(size.width(), height, title) + &body + &events + "</svg>"
 }
 
@@ -123,8 +123,8 @@ fn swatch(colour: &str, dashes: &str) -> String {
 }
 
 /// Groups policies whose windows are equal at every call.
-fn lines(reports: &[Report]) -> Vec<Alike<'_>> {
-    Alike::group(reports, |one, other| one.windows == other.windows)
+fn lines(reports: &[Report]) -> Vec<ReportGroup<'_>> {
+    ReportGroup::group(reports, |one, other| one.windows == other.windows)
 }
 
 fn axes(frame: &Frame, context: u64) -> String {
@@ -157,7 +157,7 @@ fn axes(frame: &Frame, context: u64) -> String {
 }
 
 /// Names at the ends of the lines.
-fn end_names(lines: &[Alike], recorded: &[Option<u64>], frame: &Frame) -> String {
+fn end_names(lines: &[ReportGroup], recorded: &[Option<u64>], frame: &Frame) -> String {
     struct End {
         at: (f64, f64),
         colour: &'static str,
@@ -225,7 +225,7 @@ fn lanes(reports: &[Report], frame: &Frame) -> (String, f64) {
         return (svg, frame.bottom() + 24.0);
     }
     let mut top = frame.bottom() + 34.0;
-    for group in Alike::group(reports, is_same) {
+    for group in ReportGroup::group(reports, is_same) {
         let names = group.names();
         // A row that several policies share has no policy's colour.
         let colour = if names.len() > 1 { "currentColor" } else { line(group.style).0 };
@@ -271,7 +271,7 @@ fn fill(names: &[String], width: f64) -> Vec<String> {
 }
 
 /// Row of reductions.
-fn lane(group: &Alike, colour: &str, y: f64, frame: &Frame) -> String {
+fn lane(group: &ReportGroup, colour: &str, y: f64, frame: &Frame) -> String {
     let (report, names) = (group.reports[0], group.names().join(", "));
     let mut svg = String::new();
     for (from, to) in runs(&report.windows) {

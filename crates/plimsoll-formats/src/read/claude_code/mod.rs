@@ -22,7 +22,7 @@ use self::kinds::{Kind, is_typed, shown};
 use self::path::Path;
 use super::anthropic::push_assistant;
 use super::{Sink, choose};
-use crate::assembly::{Assembly, Compaction, MOST_HELD};
+use crate::assembly::{Assembly, Compaction, MAX_HELD};
 use crate::blocks::{UserBlock, anthropic_usage, blocks, finish, flatten, push_user_block, small};
 use crate::field_errors::FieldErrors;
 use crate::hash::HashMap64;
@@ -136,7 +136,7 @@ impl<R: BufRead + Seek> Visit<'_, R> {
         let chosen = self.choose(all, transcript);
         self.note_sessions(all, &chosen, transcript);
         let until = self.until(&chosen);
-        let mut log = Assembly::new(sink, MOST_HELD);
+        let mut log = Assembly::new(sink, MAX_HELD);
         log.session(transcript.info.id.as_deref());
         log.resume(self.from.take());
         let mut reading =

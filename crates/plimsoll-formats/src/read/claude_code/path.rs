@@ -11,7 +11,7 @@ use crate::transcript::Transcript;
 use crate::tree::Tree;
 
 /// Maximum number of searches for side branches. Each branch that is found may have further ones.
-const MOST_ROUNDS: usize = 50;
+const MAX_ROUNDS: usize = 50;
 
 /// The records of a conversation, marked by position.
 pub(super) struct Path<'a> {
@@ -31,7 +31,7 @@ impl Path<'_> {
         let Some(leaf) = self.leaf() else { return Vec::new() };
         self.tree.path(leaf, self.all, self.marks, faults);
         // One round is enough for parallel calls; a second one finds nothing more.
-        for _ in 0..MOST_ROUNDS {
+        for _ in 0..MAX_ROUNDS {
             self.mark_pieces();
             let results = self.mark_results();
             if results.is_empty() || !self.mark_branches(&results) {

@@ -1,7 +1,7 @@
 //! Writes OpenCode's export so that `opencode import` accepts it.
 //!
-//! The log already has OpenCode's structure. Added are the fields that OpenCode requires ([`complete`]), ids that it
-//! accepts ([`names`]), and what its rules cannot derive from the log: texts that were cut or left out, pins, and
+//! The log already has OpenCode's structure. This module adds the fields that OpenCode requires ([`complete`]), ids that it
+//! accepts ([`names`]), and content that OpenCode's rules cannot derive from the log: texts that were cut or left out, pins, and
 //! compactions that were undone ([`shape`]).
 
 mod complete;

@@ -1,4 +1,4 @@
-//! Events from the change feed of a database: also what other processes wrote.
+//! Events from the change feed of a database, which includes the changes of other processes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
@@ -13,17 +13,17 @@ use crate::app::App;
 use crate::app::project::Database;
 use crate::app::shape::{Scene, is_removed};
 
-/// Interval at which changes of other processes are looked for. Changes of this process wake the poller.
-pub(crate) const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// Interval of polls for changes of other processes. Changes of this process wake the poller.
+pub(crate) const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Shortest time between two looks, so that a streaming answer does not keep the poller busy.
-const PAUSE: Duration = Duration::from_millis(5);
+/// Minimum time between two polls, so that a streaming answer does not keep the poller busy.
+const MIN_PAUSE: Duration = Duration::from_millis(5);
 
-/// Maximum number of sessions and of growing texts that are remembered. A forgotten text costs a larger event, a forgotten
+/// Maximum number of cached sessions and of texts that are being written. Dropping a text costs a larger event, dropping a
 /// session another read.
 const REMEMBERED: usize = 4_096;
 
-/// Starts to follow a database until the server ends.
+/// Polls a database in the background until the server stops.
 pub(crate) fn follow(app: &Arc<App>, database: &Arc<Database>) {
     let (weak, database, stop) = (Arc::downgrade(app), Arc::clone(database), app.stop.clone());
     app.spawn(async move {
@@ -32,17 +32,17 @@ pub(crate) fn follow(app: &Arc<App>, database: &Arc<Database>) {
             tokio::select! {
                 () = stop.cancelled() => return,
                 () = database.changed.notified() => {}
-                () = tokio::time::sleep(LOOK_EVERY) => {}
+                () = tokio::time::sleep(POLL_INTERVAL) => {}
             }
             let (weak, database, before) = (weak.clone(), Arc::clone(&database), feed.take());
-            feed = tokio::task::spawn_blocking(move || look(&weak, &database, before)).await.ok().flatten();
-            tokio::time::sleep(PAUSE).await;
+            feed = tokio::task::spawn_blocking(move || poll(&weak, &database, before)).await.ok().flatten();
+            tokio::time::sleep(MIN_PAUSE).await;
         }
     });
 }
 
-/// Reports the changes since the last look. Returns the state for the next look.
-fn look(app: &Weak<App>, database: &Arc<Database>, feed: Option<Feed>) -> Option<Feed> {
+/// Reports the changes since the last poll. Returns the state for the next one.
+fn poll(app: &Weak<App>, database: &Arc<Database>, feed: Option<Feed>) -> Option<Feed> {
     let app = app.upgrade()?;
     let store = database.opened.archive.store();
     let mut feed = feed.unwrap_or_else(|| Feed::new(Sequence(*database.since.borrow())));
@@ -57,8 +57,9 @@ fn look(app: &Weak<App>, database: &Arc<Database>, feed: Option<Feed>) -> Option
         if page.gap {
             feed.report_gap(&app);
         }
-        // Content is read from the store now, so of several changes of one kind to one thing the last is enough. A text
-        // that is being written changes many times a second, and a finished message would be reported as finished twice.
+        // Events carry the current content of the store, so only the last of several changes of one kind to one part or message
+        // is reported. A text that is being written changes many times a second, and a finished message would be reported as
+        // finished twice.
         let subject = |change: &Change| match change.kind {
             ChangeKind::Extended => change.part.as_ref().map(ToString::to_string),
             ChangeKind::Recorded => change.message.as_ref().map(ToString::to_string),
@@ -75,7 +76,8 @@ fn look(app: &Weak<App>, database: &Arc<Database>, feed: Option<Feed>) -> Option
                 app.runners.on_note(&app, &change.session);
             }
             let is_superseded = subject(change).is_some_and(|subject| last.get(&subject) != Some(&place));
-            // Without readers nothing is loaded. The change itself is skipped, since readers begin with what comes.
+            // Without readers nothing is loaded from the store. The change can be skipped, because a new reader only gets later
+            // ones.
             if app.hub.has_readers() && !is_superseded {
                 match feed.report(&app, store, change) {
                     Ok(()) | Err(StoreError::Missing { .. }) => {}
@@ -91,14 +93,14 @@ fn look(app: &Weak<App>, database: &Arc<Database>, feed: Option<Feed>) -> Option
     }
 }
 
-/// Position in the change feed, and what is needed to report differences.
+/// Position in the change feed, and the state that differences are computed from.
 struct Feed {
     since: Sequence,
-    /// Last known state of each session: after a session is removed, only this has its directory.
+    /// Last known state of each session. After a session is removed, its directory is only known from here.
     sessions: HashMap<SessionId, Session>,
-    /// Number of bytes of each growing text that were reported.
+    /// Number of reported bytes of each text that is being written.
     growing: HashMap<PartId, usize>,
-    /// The newest compaction that was reported, by session.
+    /// The newest reported compaction, by session.
     pivots: HashMap<SessionId, MessageId>,
 }
 
@@ -107,7 +109,7 @@ impl Feed {
         Feed { since, sessions: HashMap::new(), growing: HashMap::new(), pivots: HashMap::new() }
     }
 
-    /// Changes are missing, so clients have to read everything again.
+    /// Reports that changes are missing, so that clients read everything again.
     fn report_gap(&mut self, app: &App) {
         *self = Feed::new(self.since);
         for scene in Scene::all(app) {
@@ -129,7 +131,7 @@ impl Feed {
         if is_about_session || !self.sessions.contains_key(id) {
             match store.session(id) {
                 Ok(session) => drop(self.sessions.insert(id.clone(), session)),
-                // The session was removed meanwhile; that change follows.
+                // The session has been removed since. A later change of the feed reports that.
                 Err(StoreError::Missing { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -142,7 +144,7 @@ impl Feed {
         match change.kind {
             ChangeKind::Created => {
                 out.session("session.created", &session);
-                // A task and a fork are created with messages, which have no changes of their own.
+                // Tasks and forks are created together with messages, for which the feed has no separate changes.
                 let request = PageRequest { from: None, oldest_first: false, most: session.messages.min(50) };
                 if session.messages > 0 {
                     let page = store.page(id, &request)?;
@@ -168,7 +170,7 @@ impl Feed {
                 let Some(message) = &change.message else { return Ok(()) };
                 let message = store.message(id, message)?;
                 if message.is_finished() {
-                    // Texts have an end now.
+                    // Clients show a text as complete only when its part has an end time, which deltas do not carry.
                     let grown = message.parts.iter().filter(|part| self.growing.remove(&part.id).is_some());
                     grown.for_each(|part| out.part(&message, part));
                 }
@@ -198,7 +200,7 @@ impl Feed {
             }
             ChangeKind::Reduced => self.report_reduction(&out, store)?,
             ChangeKind::Leased => {
-                // The answer of a process that died was ended.
+                // Taking over a dead process's lease ends its unfinished answer with an error, which is no change of its own.
                 let request = PageRequest { from: None, oldest_first: false, most: 1 };
                 let newest = store.page(id, &request)?.messages;
                 newest
@@ -211,7 +213,7 @@ impl Feed {
         Ok(())
     }
 
-    /// A compaction adds two messages, a prune marks parts.
+    /// Reports a reduction: the two messages that a compaction adds, or the parts that a prune has marked.
     fn report_reduction(&mut self, out: &Out<'_>, store: &dyn Store) -> Result<(), StoreError> {
         let id = &out.session;
         for receipt in store.newest_receipts(id, 1)? {
@@ -257,12 +259,14 @@ fn restored(out: &Out<'_>, store: &dyn Store) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// The message of a part, among the newest.
+/// Finds the message of a part among the newest messages.
 fn message_of(
     store: &dyn Store,
     session: &SessionId,
     part: &PartId,
 ) -> Result<Option<MessageId>, StoreError> {
+    // The store finds the message of a part only by reading the log, so a part of an older message is not reported rather than
+    // reading a long log for each marked part.
     const LOOK_BACK: u64 = 200;
     let page = store.page(session, &PageRequest { from: None, oldest_first: false, most: LOOK_BACK })?;
     let of = |message: &&Message| message.parts.iter().any(|known| known.id == *part);

@@ -19,7 +19,7 @@ use crate::app::project::Database;
 
 /// An event for all streams.
 pub(crate) struct Broadcast {
-    /// The directory that it is about.
+    /// Directory of the event.
     directory: String,
     /// Frames of the event: for `/event`, and wrapped for `/global/event`.
     local: Bytes,
@@ -31,22 +31,22 @@ pub(crate) struct Hub {
     sender: broadcast::Sender<Arc<Broadcast>>,
 }
 
-/// Which events a stream has.
+/// Selects the events of a stream.
 pub(crate) enum Reach {
-    /// Events of one directory, for `/event`.
+    /// All events of one directory, for `/event`.
     Directory(String),
     /// Events of one directory or of all, for `/global/event`.
     Global(Option<PathBuf>),
 }
 
 impl Hub {
-    /// Creates a hub. `queue` is the maximum number of events that wait for a reader. A reader with more is dropped; it reconnects
-    /// and reads the sessions again, which costs less than an unbounded queue.
+    /// Creates a hub. `queue` is the maximum number of events that wait for a reader. A slower reader is disconnected; it
+    /// reconnects and reads the sessions again, which costs less than an unbounded queue.
     pub(crate) fn new(queue: usize) -> Hub {
         Hub { sender: broadcast::Sender::new(queue.max(1)) }
     }
 
-    /// Whether anything listens; otherwise events need not be built.
+    /// Whether any stream is open. If not, events need not be built.
     pub(crate) fn has_readers(&self) -> bool {
         self.sender.receiver_count() > 0
     }
@@ -59,15 +59,15 @@ impl Hub {
         let event = event(app, kind, properties);
         let global = frame(&json!({ "directory": directory, "payload": event }));
         let broadcast = Broadcast { directory: directory.to_owned(), local: frame(&event), global };
-        // Without readers there is nothing to do.
+        // Fails if the last stream has just ended.
         let _ = self.sender.send(Arc::new(broadcast));
     }
 
-    /// Lets the pollers read the last changes before the streams end.
+    /// Waits until the pollers have read the last changes, so that streams do not end before reporting them.
     pub(crate) async fn flush(&self, databases: Vec<Arc<Database>>) {
         if self.has_readers() {
             databases.iter().for_each(|database| database.changed.notify_one());
-            tokio::time::sleep(super::feed::LOOK_EVERY * 2).await;
+            tokio::time::sleep(super::feed::POLL_INTERVAL * 2).await;
         }
     }
 
@@ -78,6 +78,7 @@ impl Hub {
         heartbeat.reset();
         let reader = Reader {
             app: Arc::clone(app),
+            // Subscribed before the client gets `server.connected`, so that it misses nothing after that.
             events: self.sender.subscribe(),
             reach,
             heartbeat,
@@ -93,6 +94,7 @@ impl Hub {
         for (name, value) in [
             (CONTENT_TYPE, "text/event-stream"),
             (CACHE_CONTROL, "no-cache, no-transform"),
+            // nginx would otherwise hold events back in its buffer.
             (HeaderName::from_static("x-accel-buffering"), "no"),
             (HeaderName::from_static("x-content-type-options"), "nosniff"),
         ] {
@@ -112,13 +114,14 @@ struct Reader {
 }
 
 impl Reader {
-    /// The next frame; `None` ends the stream.
+    /// Returns the next frame; `None` ends the stream.
     async fn next(&mut self) -> Option<Bytes> {
         if !self.is_connected {
             self.is_connected = true;
             return Some(self.own("server.connected"));
         }
         loop {
+            // Events come before the stop, so that a client sees how the runs have ended.
             tokio::select! {
                 biased;
                 received = self.events.recv() => match received {
@@ -148,7 +151,7 @@ impl Reader {
         }
     }
 
-    /// A frame of the stream itself.
+    /// Creates a frame of the stream's own, such as a heartbeat.
     fn own(&self, kind: &str) -> Bytes {
         let event = event(&self.app, kind, json!({}));
         match self.reach {

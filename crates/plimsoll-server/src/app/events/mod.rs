@@ -1,8 +1,8 @@
 //! Event streams.
 //!
 //! Sessions, messages and parts are reported only from the change feed of the store, whether this process or another one
-//! changed them: one source has one order, and nothing is reported twice. What is not stored, such as permission questions
-//! and the status of runs, is reported as it happens.
+//! changed them. A single source has a single order, and reports nothing twice. Events that are not stored, such as permission
+//! questions and the status of runs, are reported when they happen.
 
 mod feed;
 mod hub;

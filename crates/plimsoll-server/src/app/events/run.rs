@@ -1,4 +1,4 @@
-//! Events that runs report as they happen: what is not stored.
+//! Events of runs that are not stored, reported when they happen.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,10 +12,10 @@ use tokio_util::sync::CancellationToken;
 use crate::app::{App, blocking};
 use crate::error::ApiError;
 
-/// Milliseconds for which a toast is shown.
+/// Display time of a toast, in milliseconds.
 const TOAST: u64 = 5_000;
 
-/// Reports an event of a run. Runs wait for it, so it does not block.
+/// Reports an event of a run. It must not block, because the run waits for it.
 pub(crate) fn on_run_event(app: &Arc<App>, directory: &str, event: &Event) {
     let publish = |kind: &str, properties: Value| app.hub.publish(app, directory, kind, properties);
     let toast = |title: &str, message: &str, variant: &str| {
@@ -67,7 +67,7 @@ pub(crate) fn on_session_event(app: &Arc<App>, directory: &str, session: &Sessio
     }
 }
 
-/// Asks the clients of a directory.
+/// Passes permission questions to the clients of a directory.
 pub(crate) struct QuestionAsker {
     app: Weak<App>,
     directory: String,
@@ -87,7 +87,7 @@ impl QuestionAsker {
             answer = answer => answer,
             () = cancel.cancelled() => None,
         };
-        // Whatever the answer is, the question is no longer open.
+        // Also after a timeout or a cancelled run, which leave the question in the list of open ones.
         app.questions.close(&id);
         if answer == Some(PermissionAnswer::Always) {
             app.runners.grant(&question.session, question.always.clone());
@@ -113,10 +113,10 @@ impl Asker for QuestionAsker {
     }
 }
 
-/// A question as clients expect it.
+/// Converts a question to the form that clients expect.
 async fn request(app: &Arc<App>, directory: &str, question: &PermissionQuestion) -> Value {
     let PermissionQuestion { session, agent, part, tool, what, preview, why, always } = question;
-    // Clients know the permission to change files by this name, and show the change.
+    // Only under this name do clients show the change that the user is asked about.
     let permission = if matches!(tool.as_str(), "write" | "edit") { "edit" } else { tool };
     let mut metadata = json!({ "agent": agent, "reason": why });
     match preview {
@@ -145,7 +145,7 @@ async fn request(app: &Arc<App>, directory: &str, question: &PermissionQuestion)
     request
 }
 
-/// The message and the call of a part, which clients need to show the call with the question.
+/// Finds the message and call of a part. Clients need them to show the question next to the call.
 async fn call_of(app: &Arc<App>, directory: &str, session: &SessionId, part: &PartId) -> Option<Value> {
     let project = app.open_project(directory).await?;
     let (opened, session, part) = (project.database.opened.clone(), session.clone(), part.clone());

@@ -34,35 +34,35 @@ pub(super) const ROUTES: &[OwnRoute] = &[
     .optional_body(CompactRequest::schema),
     OwnRoute::post("/plimsoll/session/{id}/undo", "Undoes a reduction.", |filter| on(filter, undo))
         .body(UndoRequest::schema),
-    OwnRoute::post("/plimsoll/session/{id}/pins", "Pins a message, a part or some words.", |filter| {
+    OwnRoute::post("/plimsoll/session/{id}/pins", "Pins a message, a part or a phrase.", |filter| {
         on(filter, pin)
     })
     .body(PinRequest::schema),
     OwnRoute::delete(
         "/plimsoll/session/{id}/pins/{receipt}",
-        "Unpins what was pinned with a receipt.",
+        "Removes the pin with this receipt.",
         |filter| on(filter, unpin),
     ),
 ];
 
-/// The outputs to clear; those that the policy chooses if this is empty.
+/// Selects the outputs to clear. If empty, the policy selects them.
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 pub(super) struct PruneRequest {
-    /// Outputs of these tools.
+    /// Only outputs of these tools.
     tools: Vec<String>,
-    /// Outputs of calls that name or show one of these files.
+    /// Only outputs of calls that name or show one of these files.
     files: Vec<String>,
-    /// Only outputs that a later output in the window shows again.
+    /// Only outputs whose content a later output in the window repeats.
     repeated: bool,
-    /// Number of the newest of them that stay.
+    /// Number of newest matching outputs to keep.
     keep: Option<u64>,
-    /// Only as many as it takes until the window is at most this full, in percent.
+    /// Clear the oldest outputs until the window is at most this full, in percent.
     to: Option<u8>,
 }
 
 impl PruneRequest {
-    /// The choice; `None` if the policy chooses.
+    /// Returns the selection; `None` if the policy selects.
     pub(super) fn choice(self) -> Option<PruneChoice> {
         let PruneRequest { tools, files, repeated, keep, to } = self;
         Some(PruneChoice { tools, files, repeated, keep, to }).filter(|choice| !choice.is_empty())
@@ -72,7 +72,7 @@ impl PruneRequest {
 #[derive(Default, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default, deny_unknown_fields)]
 struct CompactRequest {
-    /// Topic that the summary should keep above all.
+    /// Topic that the summary should focus on.
     focus: Option<String>,
 }
 
@@ -86,7 +86,7 @@ struct UndoRequest {
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct PinRequest {
-    /// Id of a message or part, or words of the conversation.
+    /// Id of a message or part, or a phrase from the conversation.
     what: String,
 }
 
@@ -116,7 +116,7 @@ async fn compact(
     Ok(Json(json!({ "reduced": has_reduced })))
 }
 
-/// Compacts a session with its model, or without one if none is configured. Returns whether anything was replaced.
+/// Compacts a session with its model, or without a model if none is configured. Returns whether anything was reduced.
 pub(super) async fn compact_now(
     app: &Arc<App>,
     project: &Arc<Project>,
@@ -126,6 +126,7 @@ pub(super) async fn compact_now(
     let focus = focus.filter(|focus| !focus.trim().is_empty());
     let runner = app.runners.get(project, session);
     match runner.compact(app, Choice::default(), focus).await {
+        // No model is configured. The engine then extracts a summary, because each attempt to ask a model fails.
         Err(error) if error.status == StatusCode::BAD_REQUEST => {
             let opened = &project.database.opened;
             let mut open = project.setup.open_for_reductions(opened, session).await?;
@@ -149,7 +150,7 @@ async fn undo(
     undo_receipt(&app, &project, &id, &receipt.id).await
 }
 
-/// Finds a receipt of a session. One of another session is reported as if it did not exist.
+/// Finds a receipt of a session. A receipt of another session is reported as missing.
 async fn receipt_of(project: &Project, session: &SessionId, receipt: String) -> ApiResult<Receipt> {
     let (wanted, of) = (ReceiptId::new(receipt), session.clone());
     project

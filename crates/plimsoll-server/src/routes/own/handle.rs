@@ -1,4 +1,4 @@
-//! Handles of sessions: for reading, and for changing what is in the window.
+//! Handles of sessions, for reading and for reductions.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -11,8 +11,8 @@ use crate::app::App;
 use crate::app::project::Project;
 use crate::error::ApiResult;
 
-/// Returns a handle to read a session: that of the server if it has the session open, otherwise one without a lease. So a
-/// session can be shown while another process or a background task runs it, and without a model.
+/// Returns a handle to read a session: the server's own if it has the session open, otherwise one without a lease. This way a
+/// session can be shown without a model, and while another process or a background task runs it.
 pub(super) async fn reader(
     app: &Arc<App>,
     project: &Arc<Project>,
@@ -29,9 +29,9 @@ pub(super) async fn reader(
 
 /// A session that can be reduced.
 pub(super) enum Editor {
-    /// The session is open in this server, and stays open for a while.
+    /// A session that this server has open, and releases later.
     Open(SessionHandle),
-    /// The session was opened for this request, because no model is configured for it.
+    /// A session opened for this request, because no model is configured for it.
     Own(Box<Session>),
 }
 
@@ -61,7 +61,7 @@ impl Editor {
         }
     }
 
-    /// Releases the session if it was opened for this request, and makes the change visible at once.
+    /// Releases the session if it was opened for this request, and wakes the poller so that clients see the change at once.
     pub(super) async fn finish(self, project: &Project) -> ApiResult<()> {
         project.database.changed.notify_one();
         match self {

@@ -11,7 +11,7 @@
 //! | `replay` | what policies would have done to a session |
 //! | `table` | [`OwnRoute`](table::OwnRoute), from which the router and the document are made |
 //!
-//! Ids need not begin with `ses`, as those of OpenCode's API must: an imported session keeps the id that its tool gave it.
+//! Unlike in OpenCode's API, ids need not begin with `ses`, because imported sessions keep the ids of their tools.
 
 mod edit;
 mod handle;
@@ -55,7 +55,7 @@ fn method_not_allowed(allowed: &str) -> Response {
     ([(ALLOW, allowed.to_owned())], error).into_response()
 }
 
-/// All routes, in the order of the document.
+/// All routes, in the order of the OpenAPI document.
 fn all() -> impl Iterator<Item = &'static OwnRoute> {
     let routes: [&'static [OwnRoute]; 7] = [
         service::ROUTES,

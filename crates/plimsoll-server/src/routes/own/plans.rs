@@ -1,7 +1,7 @@
 //! Plans: shown first, then applied exactly as shown.
 //!
-//! The id of a plan is a hash of what it does and of the session's revision. A plan is made again when it is applied; if its id
-//! differs, the session has changed since it was shown, and the request is refused.
+//! The id of a plan is a hash of its effects and of the session's revision. Plans are not stored: applying one makes it again,
+//! and if its id differs, the session has changed since the plan was shown, and the request fails.
 
 use std::sync::Arc;
 
@@ -27,26 +27,26 @@ use crate::extract::Path;
 use crate::scope::Scope;
 
 pub(super) const ROUTES: &[OwnRoute] = &[
-    OwnRoute::get("/plimsoll/session/{id}/plan", "What would be reduced next. Changes nothing.", |filter| {
+    OwnRoute::get("/plimsoll/session/{id}/plan", "Plan of the next reduction. Changes nothing.", |filter| {
         on(filter, plan)
     }),
     OwnRoute::post(
         "/plimsoll/session/{id}/plan",
-        "What clearing the chosen outputs would do. Changes nothing.",
+        "Plan of clearing selected outputs. Changes nothing.",
         |filter| on(filter, plan_choice),
     )
     .optional_body(PruneRequest::schema)
     .answer(ShownPlan::schema),
     OwnRoute::post(
         "/plimsoll/session/{id}/apply",
-        "Applies exactly the plan that was shown. 409 if the session has changed since.",
+        "Applies exactly the plan that was shown. Returns 409 if the session has changed since.",
         |filter| on(filter, apply),
     )
     .body(ApplyRequest::schema)
     .answer(Applied::schema),
 ];
 
-/// A plan, with what a user needs to decide about it.
+/// A plan, with the figures that a user needs to decide about it.
 #[derive(Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 struct ShownPlan {
@@ -54,13 +54,13 @@ struct ShownPlan {
     id: String,
     /// `prune` or `compact`.
     kind: String,
-    /// The plan in words.
+    /// Description of the plan.
     text: String,
-    /// Whether there is anything to do.
+    /// Whether there is nothing to reduce.
     is_empty: bool,
-    /// Tokens of the next request before.
+    /// Tokens of the next request before the reduction.
     before: u64,
-    /// Tokens after; for a compaction with the longest summary.
+    /// Tokens of the next request after the reduction. For a compaction, with the longest possible summary.
     after: u64,
     /// The outputs that would be cleared.
     items: Vec<PlanItem>,
@@ -70,15 +70,15 @@ struct ShownPlan {
 
 #[derive(Serialize, JsonSchema)]
 struct PlanItem {
-    /// Address for recall.
+    /// Handle for recall.
     handle: String,
-    /// The turn it belongs to.
+    /// Number of its turn.
     turn: u32,
     /// The tool.
     kind: String,
     /// The command, the path, or the first words.
     about: String,
-    /// Tokens that this frees.
+    /// Number of tokens freed.
     tokens: u64,
 }
 
@@ -87,15 +87,15 @@ struct PlanItem {
 struct ApplyRequest {
     /// Id of the plan.
     id: String,
-    /// The choice that the plan was made for, if any.
+    /// The selection that the plan was made for, if any.
     choice: Option<PruneRequest>,
-    /// Topic that a summary should keep above all.
+    /// Topic that a summary should focus on.
     focus: Option<String>,
 }
 
 #[derive(Serialize, JsonSchema)]
 struct Applied {
-    /// Receipts of what was done; empty if the window would not get smaller.
+    /// Receipts of the reductions; empty if the window would not become smaller.
     receipts: Vec<Value>,
 }
 
@@ -142,7 +142,7 @@ async fn apply(
     let session = SessionId::new(id);
     project.session(&session).await?;
     let changed =
-        || ApiError::conflict("the session has changed since the plan was shown; look at a new plan");
+        || ApiError::conflict("the session has changed since the plan was shown; request a new plan");
     if request.id.starts_with("compact_") {
         let handle = reader(&app, &project, &session).await?;
         if compaction_id(&handle).await? != Some(request.id) {
@@ -185,7 +185,7 @@ fn shown_prune(
     let id = id_of("prune", revision, plan.items.iter().map(|item| (item.part.as_str(), item.what as u8)));
     let whole = Plan::Prune(plan.clone());
     let contents = PlanContents::of(messages, Some(directory), [&whole]);
-    // In tokens of the window, so that they add up to the difference.
+    // Scaled to tokens of the window, so that the items add up to the difference of the two sizes.
     let sizes = WindowSizes::driven(&whole, (before, after));
     let freed = sizes.shares(plan.items.iter().map(|item| item.tokens));
     let items = plan.items.iter().zip(whole.handles()).zip(freed).map(|((item, handle), freed)| {

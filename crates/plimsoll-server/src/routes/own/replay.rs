@@ -19,28 +19,27 @@ use crate::error::{ApiError, ApiResult};
 use crate::extract::{Path, Query};
 use crate::scope::Scope;
 
-/// Maximum number of messages of a session that is replayed. A longer one takes minutes; `plimsoll replay` shows progress.
-const MOST_MESSAGES: u64 = 20_000;
-/// Maximum duration of a replay.
-const LONGEST: Duration = Duration::from_secs(300);
+/// Maximum number of messages of a replayed session. A longer one takes minutes, and `plimsoll replay` shows progress.
+const MAX_MESSAGES: u64 = 20_000;
+/// Time limit of a replay.
+const MAX_TIME: Duration = Duration::from_secs(300);
 
-pub(super) const ROUTES: &[OwnRoute] = &[OwnRoute::get(
-    "/plimsoll/session/{id}/replay",
-    "What policies would have done to the session.",
-    |filter| on(filter, replay),
-)
-.query(&[
-    Parameter {
-        name: "policies",
-        description: "Names of policies, separated by commas; the usual ones if not set.",
-        kind: ParameterKind::Text("^[a-z0-9,-]*$"),
-    },
-    Parameter {
-        name: "context",
-        description: "The context window in tokens; the session's own if not set.",
-        kind: ParameterKind::Tokens,
-    },
-])];
+pub(super) const ROUTES: &[OwnRoute] =
+    &[OwnRoute::get("/plimsoll/session/{id}/replay", "Replays the session under policies.", |filter| {
+        on(filter, replay)
+    })
+    .query(&[
+        Parameter {
+            name: "policies",
+            description: "Comma-separated names of policies [default: those of `plimsoll replay`].",
+            kind: ParameterKind::Text("^[a-z0-9,-]*$"),
+        },
+        Parameter {
+            name: "context",
+            description: "Context window in tokens [default: the session's own].",
+            kind: ParameterKind::Tokens,
+        },
+    ])];
 
 #[derive(Deserialize)]
 struct ReplayQuery {
@@ -48,7 +47,7 @@ struct ReplayQuery {
     context: Option<u64>,
 }
 
-/// Stops a replay when the request ends, also because the client has gone.
+/// Stops a replay when its request ends, even because the client has disconnected.
 struct StopOnDrop(Arc<AtomicBool>);
 
 impl Drop for StopOnDrop {
@@ -66,15 +65,15 @@ async fn replay(
     let policies = query.policies.unwrap_or_default();
     let policies: Vec<String> =
         policies.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
-    // A name may also be the path of a file, which a client must not choose.
+    // `plimsoll replay` also accepts paths of policy files, but clients must not choose files of this machine.
     let is_name =
         |name: &String| name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-');
     if !policies.iter().all(is_name) {
         return Err(ApiError::bad_request("Query", "`policies` takes names of policies, not files"));
     }
     let session = project.session(&SessionId::new(id)).await?;
-    if session.messages > MOST_MESSAGES {
-        let message = format!("the session has more than {MOST_MESSAGES} messages; use `plimsoll replay`");
+    if session.messages > MAX_MESSAGES {
+        let message = format!("the session has more than {MAX_MESSAGES} messages; use `plimsoll replay`");
         return Err(ApiError::conflict(message));
     }
     let Ok(permit) = Arc::clone(&app.replays).try_acquire_owned() else {
@@ -86,7 +85,7 @@ async fn replay(
     let context = query.context.or(config.is_context_named.then_some(config.context));
     let request = ReplayRequest { policies, context, stop: Some(stop), ..ReplayRequest::default() };
     let replayed = blocking(move || {
-        // Held by the work, which may outlast the request for a moment.
+        // Moved here, because the replay may continue for a moment after its request has ended, and only one may run.
         let _permit = permit;
         let source = InputSource::File(project.database.opened.path.clone(), Some(session.id.to_string()));
         let spec = InputSpec { source, strict: false, flags: Flags::default() };
@@ -98,7 +97,7 @@ async fn replay(
     });
     tokio::select! {
         replayed = replayed => replayed,
-        () = tokio::time::sleep(LONGEST) => Err(ApiError::unavailable("the replay took too long")),
+        () = tokio::time::sleep(MAX_TIME) => Err(ApiError::unavailable("the replay took too long")),
         () = app.stop.cancelled() => Err(ApiError::unavailable("the server is stopping")),
     }
 }

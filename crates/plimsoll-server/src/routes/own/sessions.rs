@@ -1,4 +1,4 @@
-//! The sessions of the directory: a tree of parents and children, and those of other tools.
+//! Sessions of the directory: the tree of stored sessions, and the sessions of other tools.
 
 use std::sync::Arc;
 
@@ -20,24 +20,22 @@ use crate::extract::Path;
 use crate::scope::Scope;
 
 /// Maximum number of stored sessions in the tree.
-const MOST_STORED: u64 = 1_000;
-/// Maximum number of sessions of other tools that are listed. Their files are read for it.
-const MOST_OTHERS: usize = 100;
+const MAX_STORED: u64 = 1_000;
+/// Maximum number of listed sessions of other tools. Lower, because their files have to be read.
+const MAX_OTHERS: usize = 100;
 
 pub(super) const ROUTES: &[OwnRoute] = &[
     OwnRoute::get(
         "/plimsoll/sessions",
-        "Stored sessions with figures, newest first; `parent` makes the tree.",
+        "Stored sessions with figures, newest first. `parent` is the id of the session above.",
         |filter| on(filter, stored),
     ),
-    OwnRoute::get(
-        "/plimsoll/others",
-        "Sessions that other tools have of the directory, newest first.",
-        |filter| on(filter, others),
-    ),
+    OwnRoute::get("/plimsoll/others", "Sessions of other tools in this directory, newest first.", |filter| {
+        on(filter, others)
+    }),
     OwnRoute::get(
         "/plimsoll/others/{tool}/{id}",
-        "What is in the window of another tool's session.",
+        "Contents of the window of another tool's session.",
         |filter| on(filter, other),
     ),
     OwnRoute::post("/plimsoll/import", "Stores a copy of another tool's session, or updates it.", |filter| {
@@ -58,7 +56,7 @@ struct ImportRequest {
 async fn stored(State(app): State<Arc<App>>, Scope(project): Scope) -> ApiResult<Json<Value>> {
     let busy = app.runners.busy(&project);
     let (setup, host, tree) = (Arc::clone(&project.setup), project.host.clone(), Arc::clone(&project.tree));
-    let nodes = project.read(move |opened, _| Ok(tree.stored(&host, opened, setup.config(), MOST_STORED)?));
+    let nodes = project.read(move |opened, _| Ok(tree.stored(&host, opened, setup.config(), MAX_STORED)?));
     let nodes = nodes.await?;
     let busy: Vec<&str> = nodes
         .iter()
@@ -70,8 +68,7 @@ async fn stored(State(app): State<Arc<App>>, Scope(project): Scope) -> ApiResult
 
 async fn others(Scope(project): Scope) -> ApiResult<Json<Value>> {
     let (setup, host) = (Arc::clone(&project.setup), project.host.clone());
-    let nodes =
-        project.read(move |opened, _| Ok(host.other_sessions(opened, setup.config(), MOST_OTHERS)?));
+    let nodes = project.read(move |opened, _| Ok(host.other_sessions(opened, setup.config(), MAX_OTHERS)?));
     Ok(Json(json!({ "sessions": nodes.await? })))
 }
 

@@ -1,4 +1,4 @@
-//! Routes as the router serves them and as the OpenAPI document describes them.
+//! Definitions of routes, from which both the router and the OpenAPI document are made.
 
 use std::sync::Arc;
 
@@ -11,24 +11,24 @@ use crate::app::shape::VERSION;
 
 type SchemaOf = fn(&mut SchemaGenerator) -> Schema;
 
-/// A route. The router and the document are both made from it, so that they cannot differ.
+/// A route. The router and the document are both made from it, so they cannot differ.
 pub(super) struct OwnRoute {
     method: Method,
     pub(super) path: &'static str,
     summary: &'static str,
-    /// Parameters of the query besides `directory`.
+    /// Query parameters in addition to `directory`.
     query: &'static [Parameter],
     body: Option<SchemaOf>,
     /// Whether an empty body counts as `{}`.
     is_body_optional: bool,
-    /// Whether the answer is the same for every directory.
+    /// Whether the response does not depend on the directory.
     is_global: bool,
     answer: Option<SchemaOf>,
     /// Adds the handler for a method.
     on: fn(MethodFilter) -> MethodRouter<Arc<App>>,
 }
 
-/// A parameter of the query.
+/// A query parameter.
 pub(super) struct Parameter {
     pub(super) name: &'static str,
     pub(super) description: &'static str,
@@ -36,7 +36,7 @@ pub(super) struct Parameter {
 }
 
 pub(super) enum ParameterKind {
-    /// Text that matches this pattern.
+    /// Text that matches this regular expression.
     Text(&'static str),
     /// A number of tokens.
     Tokens,
@@ -44,7 +44,7 @@ pub(super) enum ParameterKind {
 
 const DIRECTORY: Parameter = Parameter {
     name: "directory",
-    description: "The directory that is meant, at or below the server's root; otherwise the root.",
+    description: "Directory at or below the server's root [default: the root].",
     kind: ParameterKind::Text("^(/.*)?$"),
 };
 
@@ -73,7 +73,7 @@ impl Method {
     }
 }
 
-/// A type with a schema in the document.
+/// A type with a schema in the OpenAPI document.
 pub(super) trait Described: JsonSchema {
     fn schema(generator: &mut SchemaGenerator) -> Schema;
 }
@@ -153,7 +153,7 @@ impl OwnRoute {
         self
     }
 
-    /// The method, as the header `Allow` names it.
+    /// Returns the method for the `Allow` header.
     pub(super) fn method(&self) -> &'static str {
         match self.method {
             Method::Get => "GET",
@@ -202,7 +202,7 @@ impl OwnRoute {
     }
 
     fn responses(&self, generator: &mut SchemaGenerator) -> Value {
-        let mut ok = json!({ "description": "The answer." });
+        let mut ok = json!({ "description": "Success." });
         if let Some(answer) = self.answer {
             ok["content"] = json!({ "application/json": { "schema": answer(generator) } });
         }
@@ -226,7 +226,7 @@ impl OwnRoute {
     }
 }
 
-/// The OpenAPI document of these routes.
+/// Creates the OpenAPI document of these routes.
 pub(super) fn document(routes: impl Iterator<Item = &'static OwnRoute>) -> Value {
     let mut generator = schemars::generate::SchemaSettings::openapi3().into_generator();
     let mut paths = Map::new();

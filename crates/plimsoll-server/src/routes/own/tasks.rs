@@ -27,13 +27,13 @@ pub(super) const ROUTES: &[OwnRoute] = &[
         on(filter, resume_task)
     })
     .body(TaskWords::schema),
-    OwnRoute::post("/plimsoll/tasks/{id}/steer", "Says something to a running task.", |filter| {
+    OwnRoute::post("/plimsoll/tasks/{id}/steer", "Sends a message to a running task.", |filter| {
         on(filter, steer_task)
     })
     .body(TaskWords::schema),
     OwnRoute::post(
         "/plimsoll/tasks/{id}/cancel",
-        "Cancels a background task, with its own tasks.",
+        "Cancels a background task and the tasks it has launched.",
         |filter| on(filter, cancel_task),
     ),
 ];
@@ -49,11 +49,11 @@ async fn tasks(Scope(project): Scope) -> ApiResult<Json<Value>> {
     to_json(&own.await?)
 }
 
-/// Words for a background task.
+/// A message to a background task.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct TaskWords {
-    /// Text for the task.
+    /// Text of the message.
     prompt: String,
 }
 

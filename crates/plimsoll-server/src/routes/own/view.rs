@@ -1,4 +1,4 @@
-//! Reading one session: its window, its history, what left the window.
+//! Views of one session: its window, its history, and content that left the window.
 
 use std::sync::Arc;
 
@@ -25,56 +25,58 @@ use crate::scope::Scope;
 pub(super) const ROUTES: &[OwnRoute] = &[
     OwnRoute::get(
         "/plimsoll/session/{id}",
-        "The session: figures, cost, state of the prompt cache.",
+        "Session with figures, cost and state of the prompt cache.",
         |filter| on(filter, overview),
     ),
     OwnRoute::get(
         "/plimsoll/session/{id}/window",
-        "What is in the window, by kind, tool, file and turn.",
+        "Contents of the window by kind, tool, file and turn.",
         |filter| on(filter, window),
     ),
     OwnRoute::get(
         "/plimsoll/session/{id}/load",
-        "Size of the next request, and the line it must stay under.",
+        "Size of the next request, and the line that it must stay under.",
         |filter| on(filter, load),
     ),
-    OwnRoute::get("/plimsoll/session/{id}/history", "Size of log and window after each turn.", |filter| {
+    OwnRoute::get("/plimsoll/session/{id}/history", "Sizes of log and window after each turn.", |filter| {
         on(filter, history)
     }),
     OwnRoute::get(
         "/plimsoll/session/{id}/contents",
-        "What was pruned, compacted and spilled, and what is pinned.",
+        "Content that was pruned, compacted or spilled, and pins.",
         |filter| on(filter, contents),
     ),
     OwnRoute::get("/plimsoll/session/{id}/receipts", "Receipts of all reductions, oldest first.", |filter| {
         on(filter, receipts)
     }),
-    OwnRoute::get("/plimsoll/session/{id}/pins", "Text that stays in view verbatim.", |filter| {
-        on(filter, pins)
-    }),
+    OwnRoute::get(
+        "/plimsoll/session/{id}/pins",
+        "Pinned text, which stays in the window verbatim.",
+        |filter| on(filter, pins),
+    ),
     OwnRoute::post(
         "/plimsoll/session/{id}/recall",
-        "Brings back or searches what left the window.",
+        "Returns or searches content that left the window.",
         |filter| on(filter, recall),
     )
     .body(RecallRequest::schema)
     .answer(RecallAnswer::schema),
 ];
 
-/// Maximum number of leases that are searched for the one of a session.
-const MOST_LEASES: u64 = 1_000;
+/// Maximum number of leases searched for that of a session.
+const MAX_LEASES: u64 = 1_000;
 
-/// A handle to bring back, or a pattern to search for.
+/// A handle of content, a pattern to search for, or both.
 #[derive(Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct RecallRequest {
-    /// Handle of the content; without one everything that left the window is searched.
+    /// Handle of the content. If not set, all content that left the window is searched.
     handle: Option<String>,
     /// First line, counted from 1.
     from: Option<u64>,
     /// Last line.
     to: Option<u64>,
-    /// Number of chars to leave out at the beginning of the first line.
+    /// Number of characters to skip at the beginning of the first line.
     offset: Option<u64>,
     /// Only lines that match this regular expression.
     search: Option<String>,
@@ -84,9 +86,9 @@ struct RecallRequest {
 
 #[derive(Serialize, JsonSchema)]
 struct RecallAnswer {
-    /// The content, or the matches with their handles.
+    /// The content, or matches with their handles.
     text: String,
-    /// The request that continues, if there is more.
+    /// Request for the rest, if there is more.
     next: Option<Value>,
 }
 
@@ -100,7 +102,7 @@ async fn overview(
     let read = project.read_session(&id, move |opened, session| {
         let config = setup.config();
         let node = tree.one(&host, opened, config, &session)?;
-        let leases = opened.archive.store().leases(None, MOST_LEASES)?;
+        let leases = opened.archive.store().leases(None, MAX_LEASES)?;
         let lease = leases.into_iter().find(|lease| lease.session == session.id);
         Ok((node, opened.cache_state(&session, config)?, lease, session))
     });
@@ -122,13 +124,13 @@ async fn overview(
     Ok(Json(answer))
 }
 
-/// A report with the figures that are derived from it.
+/// A report with derived figures.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ShownWindow {
     #[serde(flatten)]
     report: WindowReport,
-    /// All of the window by kind: `byKind`, and what the session does not record.
+    /// The whole window by kind: `byKind`, and content that the session does not record.
     kinds: Vec<Share>,
     percent: Option<u64>,
     left: Option<plimsoll::Tokens>,
@@ -179,7 +181,7 @@ async fn contents(Scope(project): Scope, Path(id): Path<String>) -> ApiResult<Js
     to_json(&contents.await?)
 }
 
-/// A receipt with what a list of receipts shows.
+/// A receipt with derived fields for lists.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ShownReceipt<'a> {
