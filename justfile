@@ -66,6 +66,11 @@ properties cases="20000" seed=`date +%s`:
     @echo "seed {{seed}}: just properties {{cases}} {{seed}}"
     PROPTEST_RNG_SEED={{seed}} PROPTEST_CASES={{cases}} cargo test --release --workspace properties_
 
+# Random sessions through a proxy's lane and without it, held against an independent bill: none may be dearer at any moment. The ordinary
+# tests run 150.
+never-dearer sessions="100000":
+    PLIMSOLL_LANE_SESSIONS={{sessions}} cargo test --release -p plimsoll --test it lane:: -- --nocapture
+
 # Kill a process that writes to the store, again and again; the ordinary tests do it a dozen times.
 torture kills="1000" seed="1":
     PLIMSOLL_TORTURE_KILLS={{kills}} PLIMSOLL_TORTURE_SEED={{seed}} cargo test --release -p plimsoll-store --test it crash -- --nocapture

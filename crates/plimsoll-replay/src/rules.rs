@@ -42,6 +42,9 @@ pub enum Rules {
     /// Claude Code: near the end of the window, a summary replaces the conversation. After a long pause, when the cache
     /// has expired, old tool results are cleared.
     ClaudeCode,
+    /// Plimsoll's proxy in front of a client that does not reduce its history: old results are replaced by placeholders if
+    /// that is paid out of savings already made.
+    Proxy,
 }
 
 /// Size of a request above which context editing begins.
@@ -98,6 +101,7 @@ impl Rules {
             }
             "codex" => Some(Rules::Codex { user_tokens: Tokens(20_000), output_tokens: Tokens(10_000) }),
             "claude-code" => Some(Rules::ClaudeCode),
+            "proxy" => Some(Rules::Proxy),
             _ => Rules::with_numbers(name),
         }
     }
@@ -145,6 +149,7 @@ impl Rules {
                  messages of up to 20,000 tokens kept (core/src/compact.rs), tool outputs cut to 10,000 tokens \
                  (`truncation_policy`); its summary request is taken to read the cached prefix, as remote compaction does"
             }
+            Rules::Proxy => "docs/POLICY.md, \"The proxy's rule\"",
             Rules::ClaudeCode => {
                 "Claude Code: compacts at the window less the longest answer (at most 20,000) less 13,000 \
                  (anthropics/claude-code#12004, #31806); a summary takes the place of the conversation, asked for on \
@@ -161,6 +166,7 @@ impl Rules {
         match self {
             Rules::Engine(policy) if policy.prune.name_handle && policy.truncate.spill => Handles::All,
             Rules::Engine(policy) if policy.truncate.spill => Handles::Spilled,
+            Rules::Proxy => Handles::All,
             _ => Handles::None,
         }
     }
@@ -192,7 +198,8 @@ impl std::str::FromStr for Rules {
             Err(PolicyError::UnknownPreset { name, known }) => Err(PolicyError::UnknownPreset {
                 name,
                 known: format!(
-                    "{known}, `none`, `anthropic-clear`, `anthropic-clear-PERCENT`, `mask-N`, `mask-N-by-M`, `codex`, `claude-code`"
+                    "{known}, `none`, `anthropic-clear`, `anthropic-clear-PERCENT`, `mask-N`, `mask-N-by-M`, `codex`, `claude-code`, \
+                     `proxy`"
                 ),
             }),
             Err(other) => Err(other),
@@ -213,6 +220,7 @@ impl fmt::Display for Rules {
             Rules::Mask { keep, polling } => write!(f, "mask-{keep}-by-{polling}"),
             Rules::Codex { .. } => f.write_str("codex"),
             Rules::ClaudeCode => f.write_str("claude-code"),
+            Rules::Proxy => f.write_str("proxy"),
         }
     }
 }

@@ -12,6 +12,7 @@ pub mod floor;
 mod fnv;
 pub mod fork;
 mod gauge;
+pub mod lane;
 mod least;
 mod limits;
 mod line;

@@ -28,9 +28,14 @@ const CALLS_TO_COME: f64 = 0.5;
 /// Maximum number of further calls to expect.
 const MAX_CALLS_TO_COME: f64 = 60.0;
 /// Probability that content which left the window has to be recalled.
-const RECALL_CHANCE: f64 = 0.03;
+pub(crate) const RECALL_CHANCE: f64 = 0.03;
 /// Tokens of a call of the recall tool.
-const RECALL_CALL: f64 = 60.0;
+pub(crate) const RECALL_CALL: f64 = 60.0;
+
+/// Number of calls that are expected after this many.
+pub(crate) fn calls_to_come(made: u64) -> f64 {
+    (made as f64 * CALLS_TO_COME).min(MAX_CALLS_TO_COME)
+}
 
 /// Limits for reductions under the line.
 #[derive(Clone, Copy, Debug)]
@@ -103,7 +108,7 @@ impl Account<'_> {
     /// Returns the number of further calls to expect.
     fn calls(&self) -> f64 {
         let made = self.visible.places.iter().filter(|place| self.messages[**place].is_assistant()).count();
-        (made as f64 * CALLS_TO_COME).min(MAX_CALLS_TO_COME)
+        calls_to_come(made as u64)
     }
 
     /// Returns the price of a recall when the window has `load` tokens: a request, the call, and the recalled

@@ -22,10 +22,10 @@ pub(super) const REPLAY_NOTES: &str = "\
 Goes through each recorded model call and builds its request as each policy would have built it. Cost includes the \
 provider's prompt cache: the prefix shared with the previous request is read from it, the rest is written.
 
-Policies: none (never reduces), plimsoll, opencode, opencode-1.18, openfork, a policy file, and published rules of \
-others: anthropic-clear (above 100,000 tokens, clears all but 3 tool results), anthropic-clear-PERCENT (above a share \
-of the window), mask-N (masks all but N tool results), mask-N-by-M (M at a time), codex, claude-code. \
-`--list-policies` explains each rule and its source.
+Policies: none (never reduces), plimsoll, opencode, opencode-1.18, openfork, a policy file, proxy (clears old tool \
+results only if earlier savings pay for it), and published rules of others: anthropic-clear (above 100,000 tokens, clears \
+all but 3 tool results), anthropic-clear-PERCENT (above a share of the window), mask-N (masks all but N tool results), \
+mask-N-by-M (M at a time), codex, claude-code. `--list-policies` explains each rule and its source.
 
 Columns: `window` is the share of the names and numbers that later calls needed, and that only tool outputs had mentioned, \
 that was in the window. `all` includes those that other messages mention; `strict` excludes those that only a list or a \

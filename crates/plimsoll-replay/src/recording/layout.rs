@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
-use plimsoll::{Block, Message, MessageId, Policy, Window, WindowRole};
+use plimsoll::{Block, Message, MessageId, PartId, Policy, Window, WindowRole};
 
 use super::Recording;
 use super::pieces::{Piece, Pieces, Table};
@@ -18,6 +18,8 @@ pub(crate) struct Layout {
     charged: Vec<u64>,
     /// Ranges of tool results with their files.
     pub(crate) results: Vec<Range<usize>>,
+    /// Their parts.
+    pub(crate) result_parts: Vec<PartId>,
     /// Number of pieces before each message of the session, and in total.
     pub(crate) ends: Vec<usize>,
     /// The piece with the hidden output of answers that were billed for more than the recording shows.
@@ -31,6 +33,7 @@ impl Layout {
         let window = Window::of(&messages, &Policy::default());
         let mut pieces = Pieces::of_originals(recording);
         let (mut list, mut results, mut hidden) = (Vec::new(), Vec::new(), HashMap::new());
+        let mut result_parts = Vec::new();
         let mut ends = vec![0; messages.len() + 1];
         for message in &window.messages {
             list.push(pieces.role(message.role));
@@ -45,8 +48,9 @@ impl Layout {
             for block in &message.blocks {
                 let start = list.len();
                 pieces.block(block, &mut list);
-                if matches!(block, Block::Result { .. }) {
+                if let Block::Result { part, .. } = block {
                     results.push(start..list.len());
+                    result_parts.push(part.clone());
                 }
             }
             // Text that the window itself adds comes before the message that it introduces.
@@ -63,7 +67,7 @@ impl Layout {
             Some(*sum)
         };
         let charged = list.iter().scan(0, sum).collect();
-        Layout { pieces: list, charged, results, ends, hidden, table: pieces.into_table() }
+        Layout { pieces: list, charged, results, result_parts, ends, hidden, table: pieces.into_table() }
     }
 
     /// Returns the tokens that a provider charges for the first `count` pieces.

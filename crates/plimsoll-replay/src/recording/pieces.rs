@@ -175,6 +175,11 @@ impl<'a> Pieces<'a> {
         self.counted(Kind::Result, text)
     }
 
+    /// Returns the pieces of a recall: its input and what it brought back.
+    pub(crate) fn recall(&mut self, input: &Text, text: &Text) -> [Piece; 2] {
+        [self.counted(Kind::RecallInput, input), self.counted(Kind::RecallResult, text)]
+    }
+
     /// Returns the piece of output tokens that are sent again although the recording does not show them.
     pub(crate) fn hidden(&mut self, tokens: u64) -> Piece {
         self.weighed(Kind::Hidden, &Text::from(tokens.to_string()), 0, |_| tokens)

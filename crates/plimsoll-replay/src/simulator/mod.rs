@@ -2,6 +2,7 @@
 
 mod engine;
 mod mask;
+mod proxy;
 mod summary;
 
 use plimsoll::{Limits, PartId, Usage};
@@ -14,6 +15,7 @@ use crate::request::Request;
 use crate::rules::Rules;
 use engine::EngineSimulator;
 use mask::MaskSimulator;
+use proxy::ProxySimulator;
 use summary::SummarySimulator;
 
 /// Simulates a session under some rules.
@@ -116,6 +118,7 @@ pub(crate) fn simulator<'a>(
             };
             Box::new(SummarySimulator::new(rule, recording, billing))
         }
+        Rules::Proxy => Box::new(ProxySimulator::new(recording, billing)),
         Rules::None => masked(None, pieces),
         Rules::Mask { keep, polling } => {
             masked(Some(mask::Mask { trigger: None, keep: *keep, polling: *polling }), pieces)

@@ -112,13 +112,16 @@ proptest! {
             "defaultLimit": 100_000_000, "toolLimits": { "read": 100_000_000, "grep": 100_000_000 } } });
         let rules = Rules::from(Policy::from_value(policy).unwrap());
         let replay = |rules: &Rules| recording.replay(rules, &wide).unwrap();
-        let mut reports = [replay(&Rules::None), replay(&rules)];
+        let mut reports = [replay(&Rules::None), replay(&rules), replay(&Rules::Proxy)];
         compare_with_none(&mut reports);
         prop_assume!(recording.calls() > 0);
-        let against = reports[1].against_none.unwrap();
-        prop_assert_eq!(against.dearer_by_more_than_a_recall, 0, "{:?} {:?}", against, reports[1].fired);
-        if reports[1].references.only_in_outputs.recalled == 0 {
-            prop_assert_eq!(against.dearer_at_any_moment, 0, "{:?} {:?}", against, reports[1].reductions);
+        for report in &reports[1..] {
+            let against = report.against_none.unwrap();
+            let policy = &report.policy;
+            prop_assert_eq!(against.dearer_by_more_than_a_recall, 0, "{} {:?} {:?}", policy, against, report.fired);
+            if report.references.only_in_outputs.recalled == 0 {
+                prop_assert_eq!(against.dearer_at_any_moment, 0, "{} {:?} {:?}", policy, against, report.reductions);
+            }
         }
     }
 }

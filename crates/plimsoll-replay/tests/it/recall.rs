@@ -1,11 +1,11 @@
 //! References that calls need: in the window, recalled, or lost.
 
-use plimsoll::{Policy, Preset};
+use plimsoll::{Millis, Policy, Preset};
 use plimsoll_replay::{DEFAULTS, Recording, Report, Rules, Share};
 use plimsoll_testkit::History;
 use serde_json::json;
 
-use super::{lines, reading, replay, window};
+use super::{a_minute_apart, lines, reading, replay, window};
 
 /// A file is listed, much else is read, and then the file is opened by the listed name.
 fn long_after() -> History {
@@ -132,6 +132,30 @@ fn removed_references_are_recalled_and_billed() {
     let price = window(16_000).price;
     assert!((parts.recalls - price.of(*recalls)).abs() < 1e-12);
     assert!((parts.total() - report.cost).abs() < 1e-12);
+}
+
+#[test]
+fn what_the_proxys_rule_clears_is_recalled_and_billed() {
+    let mut messages = a_minute_apart(reading_and_using().messages());
+    // After a pause, all of the window has to be written again, so clearing costs nothing.
+    for message in messages.iter_mut().skip(90) {
+        let time = message.info.time.as_mut().unwrap();
+        let later = |at: Millis| Millis(at.0 + 3 * 60 * 60 * 1_000);
+        (time.created, time.completed) = (time.created.map(later), time.completed.map(later));
+    }
+    let report = replay(messages, "proxy", &window(400_000));
+    assert!(report.fired["clear"] > 0, "{:?}", report.fired);
+    assert_eq!((report.references.recall_requests, only(&report).recalled), (1, 1));
+    assert!(report.recalls.written > 10 && report.recalls.output > 5, "{:?}", report.recalls);
+    assert!((report.parts.total() - report.cost).abs() < 1e-12);
+}
+
+/// Forty large reads, of which the first is needed again at the end.
+fn reading_and_using() -> History {
+    reading(40, 6_000)
+        .user("Use it")
+        .tool_with("grep", json!({ "symbol": "the_symbol_0000" }), "found")
+        .say("Done.")
 }
 
 #[test]

@@ -11,7 +11,9 @@ fn every_default_has_its_name() {
     for name in DEFAULTS {
         assert_eq!(name.parse::<Rules>().unwrap().to_string(), name);
     }
-    assert_eq!("opencode-1.18".parse::<Rules>().unwrap().to_string(), "opencode-1.18");
+    for name in ["opencode-1.18", "proxy"] {
+        assert_eq!(name.parse::<Rules>().unwrap().to_string(), name);
+    }
     let unknown = "nobody".parse::<Rules>().unwrap_err().to_string();
     for known in
         ["nobody", "plimsoll", "openfork", "anthropic-clear", "mask-N-by-M", "codex", "claude-code", "none"]

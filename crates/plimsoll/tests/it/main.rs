@@ -16,6 +16,7 @@ mod fork;
 mod fork_history;
 mod guide;
 mod ladder;
+mod lane;
 mod lenient;
 mod limits;
 mod live;
