@@ -339,7 +339,7 @@ fn read_skills(project: &Project) -> Vec<Value> {
     let found = find_skills(&skill_places(&project.directory, home, Vec::new()));
     let shown = found.into_iter().filter_map(|skill| {
         // One that cannot be read is of no use to clients either.
-        let content = std::fs::read_to_string(&skill.file).ok()?;
+        let (content, _) = skill.text().ok()?;
         Some(json!({
             "name": skill.name,
             "description": skill.description,
