@@ -88,9 +88,9 @@ tasks-chaos tasks="200" kills="20" seed="1":
     PLIMSOLL_CHAOS_SEED={{seed}} PLIMSOLL_CHAOS_TASKS={{tasks}} PLIMSOLL_CHAOS_KILLS={{kills}} cargo test --release -p plimsoll-agent --test it tasks::chaos -- --nocapture
 
 # Attack Plimsoll, as root and as user 1000 if this runs as root: probe the sandbox from inside, change code of hooks and servers, swap
-# paths for links, and run hostile checkouts and a hostile model against the agent and the command.
+# paths for links, and run hostile checkouts and a hostile model against the agent, the command and the server.
 attack:
-    cargo test -p plimsoll-sandbox -p plimsoll-agent -p plimsoll-cli --no-fail-fast --test it -- --include-ignored --nocapture --test-threads=1 attack confined_programs:: closed:: swaps:: descriptors:: network:: processes:: reads:: writes:: user::
+    cargo test -p plimsoll-sandbox -p plimsoll-agent -p plimsoll-cli -p plimsoll-server --no-fail-fast --test it -- --include-ignored --nocapture --test-threads=1 attack hostile:: extremes:: confined_programs:: closed:: swaps:: descriptors:: network:: processes:: reads:: writes:: user::
 
 # What commands of an agent cost: memory for 2 GB of output, time to end and to begin.
 commands:

@@ -71,8 +71,8 @@ impl SkillEntry {
         self.file.parent().unwrap_or(&self.file)
     }
 
-    /// Returns its text without the header, and whether it was cut.
-    pub(crate) fn text(&self) -> std::io::Result<(String, bool)> {
+    /// Returns the first 200,000 bytes of its text without the header, and whether it was cut.
+    pub fn text(&self) -> std::io::Result<(String, bool)> {
         let head = read_resolved(&self.file, MAX_TEXT)?;
         let text = String::from_utf8_lossy(&head.bytes);
         Ok((split_head(&text).1.trim().to_owned(), head.is_cut()))

@@ -75,7 +75,7 @@ fn open(path: &Path, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     #[cfg(any(target_os = "linux", target_os = "android"))]
     match rustix::fs::openat2(CWD, path, flags, Mode::empty(), rustix::fs::ResolveFlags::NO_SYMLINKS) {
-        // Seccomp filters answer with EPERM, which `openat2` itself does not.
+        // Seccomp filters answer with one of these, such as the sandbox's own; `openat2` itself does not.
         Err(Errno::NOSYS | Errno::PERM) => {}
         opened => return opened.and_then(require_no_link).map_err(path_error),
     }

@@ -45,7 +45,8 @@ impl Number {
 
 impl CounterFn for Number {
     fn increment(&self, value: u64) {
-        self.0.fetch_add(value, Ordering::Relaxed);
+        let sum = |now: u64| Some(now.saturating_add(value));
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, sum);
     }
 
     fn absolute(&self, value: u64) {

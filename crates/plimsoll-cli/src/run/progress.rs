@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use plimsoll::{SessionId, Tokens};
 use plimsoll_agent::metrics::TokenMetrics;
 use plimsoll_agent::tasks::{duration_text, short_id};
-use plimsoll_agent::{AgentError, CallStatus, Event, Follower, RunReport};
+use plimsoll_agent::{AgentError, CallStatus, Event, Follower, RunReport, UsageFigures};
 use plimsoll_store::Archive;
 use serde_json::{Value, json};
 
@@ -121,7 +121,7 @@ impl RunProgress {
         state.end_line();
         let cost = cost_after(", ", report.cost);
         let steps = if report.steps == 1 { "step" } else { "steps" };
-        let usage = &report.usage;
+        let UsageFigures { input, output, reasoning, cache_read, cache_write, .. } = report.usage;
         let tasks = match report.tasks.is_none() {
             true => String::new(),
             false => format!("; its tasks {}", spend_text(&report.tasks)),
@@ -129,9 +129,9 @@ impl RunProgress {
         let summary = format!(
             "{} {steps}, {} tokens in ({} from the cache), {} out{cost}{tasks}; session {}",
             report.steps,
-            Tokens(usage.input + usage.cache_read + usage.cache_write),
-            Tokens(usage.cache_read),
-            Tokens(usage.output + usage.reasoning),
+            Tokens(input) + Tokens(cache_read) + Tokens(cache_write),
+            Tokens(cache_read),
+            Tokens(output) + Tokens(reasoning),
             report.session
         );
         state.note(&summary);

@@ -1,5 +1,7 @@
 //! Numbers at their extremes, in sessions, flags and policies: the command answers or refuses, and never dies of one.
 
+use plimsoll::{Tokens, Usage};
+use plimsoll_testkit::server::{ModelServer, Reply};
 use serde_json::json;
 
 use crate::support::Home;
@@ -121,5 +123,44 @@ fn flags_beyond_64_bits_are_refused() {
     for flag in ["18446744073709551616", "-1", "0", "1.5", "NaN", "1e400"] {
         let printed = home.run(&["window", "s.json", "--context", flag]);
         assert!(printed.contains("exit: 2"), "{flag}: {printed}");
+    }
+}
+
+#[test]
+fn a_run_ends_whatever_usage_the_provider_reports() {
+    let most = Tokens(u64::MAX);
+    let mut all = Usage::new(most, most);
+    (all.cache_read, all.cache_write, all.reasoning, all.total) = (most, most, most, Some(most));
+    let mut cached = Usage::new(Tokens(7), Tokens(3));
+    cached.cache_read = most;
+    let mut written = Usage::new(Tokens(7), most);
+    written.cache_write = most;
+    for model in ["anthropic/claude-sonnet-4-6", "openai/gpt-5.1"] {
+        let (home, server) = (Home::new().with("project/a.txt", "deep"), ModelServer::start().unwrap());
+        let url = server.url();
+        let environment = [
+            ("ANTHROPIC_API_KEY", "sk-test-0123456789"),
+            ("ANTHROPIC_BASE_URL", url.as_str()),
+            ("OPENAI_API_KEY", "sk-test-0123456789"),
+            ("OPENAI_BASE_URL", url.as_str()),
+        ];
+        for (usage, flags) in
+            [(&cached, ""), (&written, ""), (&all, ""), (&all, "--json"), (&all, "--continue")]
+        {
+            server.push(Reply::new().call("call_1", "read", json!({ "path": "a.txt" })).usage(usage.clone()));
+            server.push(Reply::new().text("It is deep.").usage(usage.clone()));
+            let args: Vec<&str> =
+                ["run", "--model", model].into_iter().chain(flags.split_whitespace()).collect();
+            let mut command = home.command(&args, &environment);
+            let output = command.arg("How deep?").stdin(std::process::Stdio::null()).output().unwrap();
+            let printed = String::from_utf8_lossy(&output.stderr);
+            let answer = String::from_utf8_lossy(&output.stdout);
+            assert!(!printed.contains("panicked"), "{model} {flags}: {printed}");
+            assert!(output.status.success(), "{model} {flags}: {:?}: {printed}", output.status);
+            assert!(answer.contains("It is deep."), "{model} {flags}: {answer}{printed}");
+            assert_answered(&home, "sessions show");
+        }
+        assert_answered(&home, "sessions --all --json");
+        assert_answered(&home, "inspect");
     }
 }

@@ -195,8 +195,8 @@ fn impatient(server: &Server, idle: u64, total: u64) -> Client {
 #[tokio::test]
 async fn stalled_and_endless_streams_time_out() {
     let slow: Vec<(u64, &str)> = (0..40).map(|_| (50, ": wait\n\n")).collect();
-    let stalls = Answer::pieces(&[(0, HELLO), (5_000, END)]);
-    let silent = Answer { head: String::new(), ..Answer::pieces(&[(5_000, "")]) };
+    let stalls = Answer::pieces(&[(0, HELLO), (600_000, END)]);
+    let silent = Answer { head: String::new(), ..Answer::pieces(&[(600_000, "")]) };
     for (answer, idle, total, expected) in [
         (stalls.clone(), 200, 60_000, TimeoutKind::Idle),
         (silent, 200, 60_000, TimeoutKind::Idle),
@@ -204,13 +204,11 @@ async fn stalled_and_endless_streams_time_out() {
         (stalls, 60_000, 200, TimeoutKind::Total),
     ] {
         let server = Server::start(vec![answer]).await;
-        let started = Instant::now();
         let (_, error, _) = follow(&impatient(&server, idle, total)).await;
         assert!(
             matches!(&error, Some(ProviderError::Timeout { kind, .. }) if *kind == expected),
             "{error:?}"
         );
-        assert!(started.elapsed() < Duration::from_secs(3));
     }
     // A stream that keeps sending bytes has not stalled.
     let server = Server::start(vec![Answer::pieces(&[&slow[..8], &[(0, HELLO), (0, END)]].concat())]).await;

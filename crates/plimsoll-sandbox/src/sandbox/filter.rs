@@ -80,8 +80,8 @@ const PRIO_PROCESS: u64 = 0;
 /// Like `PRIO_PROCESS`, for `ioprio_set`.
 const IOPRIO_WHO_PROCESS: u64 = 1;
 
-/// Calls that set the mode of a file, with the argument of the mode and that of the flags with `O_CREAT`, if it counts
-/// only with that flag. Landlock has no rule for modes, so a command of root could make any program run as its owner.
+/// Calls that set the mode of a file, with the argument of the mode and that of the flags, if it counts only with one of
+/// [`CREATES`]. Landlock has no rule for modes, so a command of root could make any program run as its owner.
 const MODES: &[(i64, u8, Option<u8>)] = &[
     #[cfg(target_arch = "x86_64")]
     (libc::SYS_chmod, 1, None),
@@ -99,11 +99,17 @@ const MODES: &[(i64, u8, Option<u8>)] = &[
 ];
 /// Added in Linux 6.6, with the same number on every architecture.
 const FCHMODAT2: i64 = 452;
+/// Flags that create a file. `O_TMPFILE` contains the bit of `O_DIRECTORY`, which creates none.
+const CREATES: [i32; 2] = [libc::O_CREAT, libc::O_TMPFILE & !libc::O_DIRECTORY];
 /// A program with these bits runs with its owner's or group's rights.
 const RAISED: [u64; 2] = [0o4000, 0o2000];
 
 /// First number of the x32 interface on x86-64: the same calls under other numbers, which would pass the filter.
 const X32: u32 = 0x4000_0000;
+
+/// Calls with arguments in memory, which a filter does not see: `openat2` creates files with any mode. The answer is that
+/// the kernel does not have the call, because programs fall back to another one then.
+const ABSENT: [i64; 1] = [libc::SYS_openat2];
 
 /// Returns the filter for commands with or without network and sockets of this machine.
 pub(super) fn program(network: bool, unix_sockets: bool) -> Result<BpfProgram, seccompiler::BackendError> {
@@ -126,8 +132,8 @@ pub(super) fn program(network: bool, unix_sockets: bool) -> Result<BpfProgram, s
         let of_many = condition(0, SeccompCmpOp::Ne, of_process)?;
         rules.insert(number, vec![SeccompRule::new(vec![other(1)?])?, SeccompRule::new(vec![of_many])?]);
     }
-    for (number, mode, creates) in MODES {
-        rules.insert(*number, raised_modes(*mode, *creates)?);
+    for (number, mode, flags) in MODES {
+        rules.insert(*number, raised_modes(*mode, *flags)?);
     }
     let mut families = Vec::new();
     if network {
@@ -152,22 +158,26 @@ pub(super) fn program(network: bool, unix_sockets: bool) -> Result<BpfProgram, s
     let refused = SeccompAction::Errno(libc::EPERM.unsigned_abs());
     let filter =
         SeccompFilter::new(rules, SeccompAction::Allow, refused, std::env::consts::ARCH.try_into()?)?;
-    let mut program = refuse_x32();
+    let mut program = absent_calls();
     program.extend(BpfProgram::try_from(filter)?);
     Ok(program)
 }
 
 /// Matches modes that make a program run with the rights of its owner or group.
-fn raised_modes(mode: u8, creates: Option<u8>) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
-    let create = u64::from(libc::O_CREAT.unsigned_abs());
-    let rule = |bit: u64| {
-        let mut conditions = vec![condition(mode, SeccompCmpOp::MaskedEq(bit), bit)?];
-        if let Some(flags) = creates {
-            conditions.push(condition(flags, SeccompCmpOp::MaskedEq(create), create)?);
+fn raised_modes(mode: u8, flags: Option<u8>) -> Result<Vec<SeccompRule>, seccompiler::BackendError> {
+    let has = |argument, bits: u64| condition(argument, SeccompCmpOp::MaskedEq(bits), bits);
+    let mut rules = Vec::new();
+    for bit in RAISED {
+        match flags {
+            None => rules.push(SeccompRule::new(vec![has(mode, bit)?])?),
+            Some(flags) => {
+                for creates in CREATES.map(i32::unsigned_abs) {
+                    rules.push(SeccompRule::new(vec![has(mode, bit)?, has(flags, creates.into())?])?);
+                }
+            }
         }
-        SeccompRule::new(conditions)
-    };
-    RAISED.into_iter().map(rule).collect()
+    }
+    Ok(rules)
 }
 
 /// Matches if the argument names a process other than the caller.
@@ -184,15 +194,22 @@ fn condition(
     SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
 }
 
-/// Returns `if (number >= X32) return ENOSYS`, to run before everything else. Other architectures have no such numbers.
-fn refuse_x32() -> BpfProgram {
+/// Returns `if (number >= X32 || number in ABSENT) return ENOSYS`, to run before everything else. Architectures other than
+/// x86-64 have no numbers from [`X32`] on.
+fn absent_calls() -> BpfProgram {
     const LOAD_WORD: u16 = 0x20;
+    const JUMP_IF_EQUAL: u16 = 0x15;
     const JUMP_IF_AT_LEAST: u16 = 0x35;
     const RETURN: u16 = 0x06;
     let no_such_call = libc::SECCOMP_RET_ERRNO | libc::ENOSYS.unsigned_abs();
-    vec![
-        sock_filter { code: LOAD_WORD, jt: 0, jf: 0, k: 0 },
-        sock_filter { code: JUMP_IF_AT_LEAST, jt: 0, jf: 1, k: X32 },
-        sock_filter { code: RETURN, jt: 0, jf: 0, k: no_such_call },
-    ]
+    let mut program = vec![sock_filter { code: LOAD_WORD, jt: 0, jf: 0, k: 0 }];
+    let mut refuse = |code, number| {
+        program.push(sock_filter { code, jt: 0, jf: 1, k: number });
+        program.push(sock_filter { code: RETURN, jt: 0, jf: 0, k: no_such_call });
+    };
+    refuse(JUMP_IF_AT_LEAST, X32);
+    for number in ABSENT {
+        refuse(JUMP_IF_EQUAL, u32::try_from(number).unwrap_or(u32::MAX));
+    }
+    program
 }

@@ -123,12 +123,12 @@ fn on_thread<T: Send>(function: impl FnOnce() -> io::Result<T> + Send) -> io::Re
 
 /// Drops the capabilities of root except those of an owner of every file. With `CAP_PERFMON`, root reads the
 /// environment of any process without Landlock being asked. Running a program does not bring a dropped capability back,
-/// because no program gains privileges here.
+/// because no program gains privileges here. `CAP_FSETID` is dropped too: with it, a program that runs as its owner keeps
+/// that mode when its content is replaced.
 fn give_up_rights() -> io::Result<()> {
     const KEPT: CapabilitySet = CapabilitySet::CHOWN
         .union(CapabilitySet::DAC_OVERRIDE)
         .union(CapabilitySet::FOWNER)
-        .union(CapabilitySet::FSETID)
         .union(CapabilitySet::SETUID)
         .union(CapabilitySet::SETGID)
         .union(CapabilitySet::KILL)

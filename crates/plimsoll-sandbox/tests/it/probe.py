@@ -139,7 +139,7 @@ for flags in [os.O_RDONLY, os.O_WRONLY, os.O_RDWR]:
         "by the root of a process": lambda: os.open("/proc/self/root" + terminal, flags),
         "openat2": lambda: call(437, -100, terminal.encode(), (ctypes.c_uint64 * 3)(flags, 0, 0), 24),
     }.items():
-        held("terminal %s, flags %d" % (how, flags), attempt, DENIED)
+        held("terminal %s, flags %d" % (how, flags), attempt, DENIED + [errno.ENOSYS] * (how == "openat2"))
 harmless = {"/dev/" + name for name in ["null", "zero", "full", "random", "urandom"]}
 for folder, _, names in os.walk("/dev"):
     for name in names:
@@ -184,6 +184,31 @@ for name, attempt in {
     "through a link": lambda: (os.symlink(out, "link"), os.open("link/new", os.O_WRONLY | os.O_CREAT)),
 }.items():
     held(name + " outside", attempt)
+
+# Modes with which a program runs as its owner or group.
+for mode in [0o4755, 0o2755, 0o6755]:
+    created, unnamed = os.O_CREAT | os.O_WRONLY, os.O_TMPFILE | os.O_RDWR
+    how = {flags: (ctypes.c_uint64 * 3)(flags, mode, 0) for flags in [created, unnamed]}
+    for name, attempt in {
+        "chmod": lambda: call(90, b"own", mode),
+        "fchmod": lambda: call(91, own.fileno(), mode),
+        "fchmodat": lambda: call(268, -100, b"own", mode),
+        "fchmodat2": lambda: call(452, -100, b"own", mode, 0),
+        "fchmodat2 of a descriptor": lambda: call(452, own.fileno(), b"", mode, 0x1000),
+        "chmod with high bits": lambda: call(90, b"own", mode + (1 << 32)),
+        "creat": lambda: call(85, b"made", mode),
+        "open": lambda: call(2, b"made", created, mode),
+        "open without a name": lambda: call(2, b".", unnamed, mode),
+        "openat": lambda: call(257, -100, b"made", created, mode),
+        "openat without a name": lambda: call(257, -100, b".", unnamed, mode),
+        "openat with high bits": lambda: call(257, -100, b"made", created + (1 << 32), mode),
+        "mknod": lambda: call(133, b"made", stat.S_IFREG | mode, 0),
+        "mknodat": lambda: call(259, -100, b"made", stat.S_IFREG | mode, 0),
+    }.items():
+        held("%s, mode %o" % (name, mode), attempt, PERM)
+    held("openat2, mode %o" % mode, lambda: call(437, -100, b"made", how[created], 24), [errno.ENOSYS])
+    held("openat2 without a name, mode %o" % mode, lambda: call(437, -100, b".", how[unnamed], 24), [errno.ENOSYS])
+held("capability of a file", lambda: os.setxattr("own", "security.capability", struct.pack("<5I", 0x2000001, 1, 0, 0, 0)), PERM)
 is_open("reading outside", lambda: open(victim).read())
 is_open("mode of a file outside", lambda: os.chmod(victim, 0o640))
 is_open("times of a file outside", lambda: os.utime(victim, (0, 0)))
@@ -192,6 +217,7 @@ is_open("shared memory of System V", lambda: call(29, 0, 4096, 0o600 | 0o1000))
 is_open("memory file", lambda: os.memfd_create("x"))
 is_open("kernel log", lambda: call(103, 3, ctypes.create_string_buffer(64), 64))
 is_open("user namespace", lambda: os.close(os.open("/proc/self/ns/user", os.O_RDONLY)) or call(272, 0x10000000))
+held("rights in a user namespace", lambda: os.write(os.open("/proc/self/uid_map", os.O_WRONLY), b"0 %d 1" % os.getuid()))
 
 # Settings of the kernel.
 for top in ["/proc/sys", "/proc/irq", "/sys"]:

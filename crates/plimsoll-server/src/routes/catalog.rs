@@ -342,7 +342,7 @@ fn read_skills(project: &Project) -> Vec<Value> {
     let found = find_skills(&skill_places(&project.directory, home, Vec::new()));
     let shown = found.into_iter().filter_map(|skill| {
         // Clients expect the content, so an unreadable skill is left out.
-        let content = std::fs::read_to_string(&skill.file).ok()?;
+        let (content, _) = skill.text().ok()?;
         Some(json!({
             "name": skill.name,
             "description": skill.description,

