@@ -16,19 +16,28 @@ use crate::environment::Environment;
 use crate::error::ConfigError;
 use crate::notice::Notice;
 use crate::paths::{folder, opencode_user_folder, project_directories};
+pub use translate::our_tools as opencode_tool_names;
 pub(crate) use translate::{Translation, translate};
 
 /// OpenCode's folder in a project.
 const FOLDER: &str = ".opencode";
 /// Names of its files, lowest priority first.
 const NAMES: [&str; 2] = ["opencode.json", "opencode.jsonc"];
-/// Subfolders with one agent per file, and the section that the agents belong to.
-const AGENT_FOLDERS: [(&str, &str); 4] =
-    [("agent", "agent"), ("agents", "agent"), ("mode", "mode"), ("modes", "mode")];
-/// Maximum number of agent files per folder.
-const MOST_AGENTS: usize = 100;
+/// The section of commands.
+const COMMANDS: &str = "command";
+/// Subfolders with one agent or command per file, and the section that it belongs to.
+const MARKDOWN_FOLDERS: [(&str, &str); 6] = [
+    ("agent", "agent"),
+    ("agents", "agent"),
+    ("mode", "mode"),
+    ("modes", "mode"),
+    ("command", COMMANDS),
+    ("commands", COMMANDS),
+];
+/// Maximum number of files that are read in a subfolder.
+const MOST_FILES: usize = 100;
 /// Other contents of the folder, which are not read.
-const NOT_READ: [&str; 6] = ["command", "commands", "plugin", "plugins", "tool", "tools"];
+const NOT_READ: [&str; 4] = ["plugin", "plugins", "tool", "tools"];
 
 /// Variables of OpenCode that would change the behaviour described here.
 const VARIABLES: [&str; 3] = ["OPENCODE_CONFIG_CONTENT", "OPENCODE_CONFIG_DIR", "OPENCODE_PERMISSION"];
@@ -40,32 +49,35 @@ pub(crate) fn is_own_name(path: &Path) -> bool {
     is_named || (is_beside && section_of(path).is_some())
 }
 
-/// Returns the section that a file's agent belongs to; `None` if the file does not define one.
+/// Returns the section that a file's agent or command belongs to; `None` if the file does not define one.
 fn section_of(path: &Path) -> Option<&'static str> {
     let folder = path.parent()?.file_name()?.to_str()?;
-    let (_, section) = AGENT_FOLDERS.iter().find(|(name, _)| *name == folder)?;
+    let (_, section) = MARKDOWN_FOLDERS.iter().find(|(name, _)| *name == folder)?;
     path.extension().is_some_and(|extension| extension == "md").then_some(section)
 }
 
-/// Returns the agent files in one of OpenCode's folders, in order.
-fn agent_files(folder: &Path) -> Vec<PathBuf> {
-    let inner = AGENT_FOLDERS.iter().map(|(name, _)| folder.join(name));
-    let mut files: Vec<PathBuf> = inner
-        .filter_map(|inner| std::fs::read_dir(inner).ok())
-        .flat_map(|entries| entries.filter_map(Result::ok).map(|entry| entry.path()))
-        .filter(|path| section_of(path).is_some() && path.is_file())
-        .collect();
+/// Returns the files of agents and commands in one of OpenCode's folders, in order.
+fn markdown_files(folder: &Path) -> Vec<PathBuf> {
+    let in_subfolder = |(name, _): &(&str, &str)| {
+        let entries = std::fs::read_dir(folder.join(name)).into_iter().flatten();
+        let files = entries.filter_map(Result::ok).map(|entry| entry.path());
+        let mut files: Vec<PathBuf> =
+            files.filter(|path| section_of(path).is_some() && path.is_file()).collect();
+        files.sort();
+        files.truncate(MOST_FILES);
+        files
+    };
+    let mut files: Vec<PathBuf> = MARKDOWN_FOLDERS.iter().flat_map(in_subfolder).collect();
     files.sort();
-    files.truncate(MOST_AGENTS);
     files
 }
 
 /// Reads and translates a file.
 pub(crate) fn read(text: &str, path: &Path) -> Result<Translation, ConfigError> {
     let Some(section) = section_of(path) else { return Ok(translate(&parse::parse(text, path)?, path)) };
-    Ok(match markdown::parse_agent(text, path, section) {
+    Ok(match markdown::parse_markdown(text, path, section) {
         Ok(parsed) => translate(&parsed, path),
-        // One invalid agent must not keep the others from running.
+        // One invalid file must not keep the others from running.
         Err((line, problem)) => {
             let origin = Origin::File { path: path.to_owned(), line: Some(line) };
             let key = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -81,7 +93,7 @@ pub(crate) fn user_files(env: &Environment) -> Vec<PathBuf> {
     let names = ["config.json"].into_iter().chain(NAMES);
     let mut files: Vec<PathBuf> =
         folder.iter().flat_map(|folder| names.clone().map(|name| folder.join(name))).collect();
-    files.extend(folder.iter().flat_map(|folder| agent_files(folder)));
+    files.extend(folder.iter().flat_map(|folder| markdown_files(folder)));
     // The user named this file by a variable.
     files.extend(env.variable("OPENCODE_CONFIG").map(|path| env.directory.join(path)));
     files.retain(|file| file.is_file());
@@ -92,7 +104,7 @@ pub(crate) fn user_files(env: &Environment) -> Vec<PathBuf> {
 pub(crate) fn files_in(directory: &Path) -> Vec<PathBuf> {
     let folder = directory.join(FOLDER);
     let places = [directory, &folder].into_iter().flat_map(|place| NAMES.map(|name| place.join(name)));
-    places.filter(|file| file.is_file()).chain(agent_files(&folder)).collect()
+    places.filter(|file| file.is_file()).chain(markdown_files(&folder)).collect()
 }
 
 /// Whether OpenCode is configured to ignore project files.
