@@ -50,6 +50,8 @@ pub struct ServerOptions {
     pub heartbeat: Duration,
     /// Maximum number of events that wait for a reader. A reader with more is dropped.
     pub event_queue: usize,
+    /// Maximum size in bytes of the events that wait for all readers. Beyond it, the slowest reader is dropped.
+    pub event_bytes: usize,
     /// Counters that `/plimsoll/metrics` shows. Install them as the recorder of the process to have them filled.
     pub metrics: Option<Metrics>,
 }
@@ -70,6 +72,7 @@ impl Default for ServerOptions {
             body_timeout: HEAD,
             heartbeat: Duration::from_secs(10),
             event_queue: 4_096,
+            event_bytes: 32 << 20,
             metrics: None,
         }
     }

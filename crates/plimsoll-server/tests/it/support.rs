@@ -44,15 +44,28 @@ impl TestServer {
         TestServer::answering(echo, change).await
     }
 
+    /// A server whose project and home directory have files before it starts.
+    pub(crate) async fn prepared(prepare: impl FnOnce(&Path, &Path)) -> TestServer {
+        let (folder, root) = TestServer::folders();
+        prepare(&root, &folder.path().join("home"));
+        let model = ModelServer::builder().keep_requests(20).answering(echo).start().unwrap();
+        TestServer::serve(folder, root, model, |_| {}).await
+    }
+
+    fn folders() -> (tempfile::TempDir, PathBuf) {
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path().join("root");
+        std::fs::create_dir_all(root.join("below")).unwrap();
+        let root = root.canonicalize().unwrap();
+        (folder, root)
+    }
+
     /// A server whose model answers by itself.
     pub(crate) async fn answering(
         answer: impl Fn(&Captured) -> Reply + Send + Sync + 'static,
         change: impl FnOnce(&mut ServerOptions),
     ) -> TestServer {
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path().join("root");
-        std::fs::create_dir_all(root.join("below")).unwrap();
-        let root = root.canonicalize().unwrap();
+        let (folder, root) = TestServer::folders();
         let model = ModelServer::builder().keep_requests(20).answering(answer).start().unwrap();
         TestServer::serve(folder, root, model, change).await
     }
@@ -93,6 +106,11 @@ impl TestServer {
         if let Some(running) = self.running.take() {
             tokio::time::timeout(PATIENCE, running).await.expect("the server ends").unwrap();
         }
+    }
+
+    /// Starts a new server in the directories of this one.
+    pub(crate) async fn again(self) -> TestServer {
+        TestServer::serve(self.folder, self.root, self.model, |_| {}).await
     }
 
     /// The home directory of the server's user.
