@@ -4,6 +4,7 @@ pub(crate) mod events;
 pub(crate) mod project;
 mod questions;
 pub(crate) mod runner;
+pub(crate) mod settings;
 pub(crate) mod shape;
 
 use std::collections::HashMap;

@@ -14,6 +14,7 @@ mod own;
 mod page;
 mod permissions;
 mod prompts;
+mod reverts;
 mod routes;
 mod sessions;
 mod support;
